@@ -1,0 +1,143 @@
+//! What the controller and a gateway say to each other, over [`weal_rpc`] on the gateway's local socket.
+//!
+//! | call | meaning |
+//! | --- | --- |
+//! | `configure` | take these parameters, all of them, at once |
+//! | `observe` | counters since the gateway started; the caller takes differences |
+//!
+//! A gateway keeps the last [`GatewayConfig`] on disk and starts with it, so it serves without a controller.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weal_model::{AppName, ClassName, FlowId, GatewayName, InstanceId, LatencyHistogram, RouteSpec, Time};
+
+/// Take these parameters.
+pub const CONFIGURE: weal_rpc::Method<GatewayConfig, ConfigAck> = weal_rpc::Method::new("gateway.v1/configure");
+/// What happened so far?
+pub const OBSERVE: weal_rpc::Method<(), GatewayCounters> = weal_rpc::Method::new("gateway.v1/observe");
+
+/// Everything a gateway works by. Complete: what is not in it is not there any more.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GatewayConfig {
+    /// Grows with each change; an older one than that in force is refused.
+    pub version: u64,
+    /// The clusters, with their instances and limits.
+    pub clusters: Vec<ClusterConfig>,
+}
+
+/// One cluster, as a gateway sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClusterConfig {
+    /// Its name.
+    pub app: AppName,
+    /// Which requests it gets.
+    pub routes: Vec<RouteSpec>,
+    /// Seats over all its flows: `N_g`; `None` does not limit (control off).
+    pub seats: Option<u32>,
+    /// Its flows: one per class that its routes name.
+    pub flows: BTreeMap<ClassName, FlowConfig>,
+    /// Where its instances are. Empty means that requests wait until there is one, within their bounds.
+    pub endpoints: Vec<Endpoint>,
+    /// Seconds that a request may take in all, queue included.
+    pub request_timeout_s: f64,
+}
+
+/// One flow, as a gateway sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowConfig {
+    /// Its share when all queues are full, relative to the others of the cluster. Invariant: finite and positive.
+    pub weight: f64,
+    /// Seats planned for it; their sum is the cluster's. A flow may borrow what others leave.
+    pub seats: u32,
+    /// Requests that may wait.
+    pub queue_limit: u32,
+}
+
+/// One instance that takes requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Endpoint {
+    /// The instance.
+    pub instance: InstanceId,
+    /// `127.0.0.1:40001`.
+    pub address: std::net::SocketAddr,
+    /// Its share of the load relative to the others: the CPU it was given. Invariant: finite and positive.
+    pub weight: f64,
+    /// True: finish what it has, send nothing new.
+    pub draining: bool,
+}
+
+/// The gateway took a config.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigAck {
+    /// The version now in force.
+    pub version: u64,
+}
+
+/// What happened since the gateway started. Counters only grow, so a lost answer loses nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GatewayCounters {
+    /// The gateway's name.
+    pub gateway: GatewayName,
+    /// When it started: a new value says that all counters began again.
+    pub started: Time,
+    /// When this was taken.
+    pub time: Time,
+    /// The config version in force.
+    pub version: u64,
+    /// Per flow.
+    pub flows: Vec<FlowCounters>,
+    /// Per instance.
+    pub instances: Vec<InstanceCounters>,
+    /// Open client connections.
+    pub connections: u64,
+    /// Requests that matched no route.
+    pub unrouted: u64,
+    /// Requests refused as malformed.
+    pub malformed: u64,
+}
+
+/// One flow since the gateway started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowCounters {
+    /// The flow.
+    pub id: FlowId,
+    /// Requests that came in.
+    pub arrivals: u64,
+    /// Requests answered by an instance.
+    pub completions: u64,
+    /// Requests answered with 503 here.
+    pub rejections: u64,
+    /// Requests that ended in 502 or 504 here, or broke off.
+    pub errors: u64,
+    /// Requests sent again to another instance.
+    pub retries: u64,
+    /// From arrival to the end of the response.
+    pub response_time: LatencyHistogram,
+    /// From dispatch to the end of the response.
+    pub service_time: LatencyHistogram,
+    /// Integral of the queue length over time, in request-seconds: its difference over a window's length is the mean.
+    pub queue_integral_s: f64,
+    /// Integral of the outstanding requests over time, in request-seconds.
+    pub in_service_integral_s: f64,
+    /// Waiting now.
+    pub queued: u32,
+    /// Outstanding now.
+    pub in_service: u32,
+    /// Seconds that the oldest waiting request has waited.
+    pub oldest_wait_s: f64,
+}
+
+/// One instance since the gateway started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceCounters {
+    /// The instance.
+    pub instance: InstanceId,
+    /// Requests outstanding now.
+    pub in_flight: u32,
+    /// Requests it answered.
+    pub completions: u64,
+    /// Connections to it that failed, and requests that broke off at it.
+    pub failures: u64,
+}

@@ -1,0 +1,49 @@
+//! The nouns of weal: what is desired, what is observed, what is decided, and why.
+//!
+//! This crate is the glossary. It holds data and the few formulas that *define* a word (what a utility is, when a
+//! request matches a route), and nothing that decides anything. It knows no sockets, no clock and no entropy.
+//!
+//! | term | meaning | type |
+//! | --- | --- | --- |
+//! | pool | everything managed | [`PoolSpec`] |
+//! | node | one machine, or one slice of it | [`NodeSpec`], [`NodeObservation`] |
+//! | cluster | the replicas of one application or component; a cluster is named after its `[app.NAME]` | [`AppSpec`] |
+//! | instance | one replica | [`InstanceObservation`] |
+//! | service class | goal + importance of a kind of request | [`ServiceClass`] |
+//! | flow | (gateway, cluster, service class) | [`FlowId`], [`FlowObservation`] |
+//! | seat | permission for one request to be outstanding | [`FlowAllocation`] |
+//! | work factor | CPU-seconds that a request of a flow costs in a cluster | [`WorkFactor`] |
+//! | goal, utility | what was asked; how well it is met | [`Goal`], [`Utility`] |
+//! | demand, allocation | CPU wanted for a utility; CPU granted | [`Cpu`] |
+//! | placement, load | which instances run where; how much CPU each uses there | [`Placement`] |
+//! | job, stage, task | batch unit; a phase of it with its own needs; one process of a parallel job | [`JobSpec`] |
+//! | snapshot, plan, action, report | observed; decided; one step; why | [`Snapshot`], [`Plan`], [`Action`], [`Report`] |
+//!
+//! `Spec` is desired, `Status` is what users see of the observed, `Observation` is what was measured in one cycle.
+
+mod goal;
+mod histogram;
+mod ids;
+mod job;
+mod plan;
+mod route;
+mod snapshot;
+mod spec;
+mod status;
+mod units;
+
+pub use goal::{Goal, GoalError, Importance, ServiceClass};
+pub use histogram::LatencyHistogram;
+pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};
+pub use job::{JobObservation, JobSpec, JobState, Stage};
+pub use plan::{
+    Action, ActionOutcome, AppExplanation, Binding, FlowAllocation, FlowExplanation, LoadEntry, Placement, PlacementEntry, Plan,
+    Reason, Report, SeatPlan, WorkFactor,
+};
+pub use route::{HeaderMatch, RouteSpec};
+pub use snapshot::{FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot};
+pub use spec::{AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, PoolSpec, RestartPolicy, TimingSpec};
+pub use status::{
+    AppStatus, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, PlanSummary, Severity, Status, Why,
+};
+pub use units::{Bytes, Cpu, Time, Utility, Work};

@@ -1,0 +1,158 @@
+//! What is desired: the content of a `weal.toml` with every default filled in.
+//!
+//! `weal-config` makes these from text; nothing else does. Durations are in seconds so that they print as written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{AppName, Bytes, ClassName, Cpu, NodeName, RouteSpec, ServiceClass};
+
+/// A whole pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PoolSpec {
+    /// Its name, for people; the config file's folder when nothing is said.
+    pub name: String,
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where the API and the dashboard are.
+    pub api: SocketAddr,
+    /// The unprivileged user that the gateway and the controller run as when weal is started by root.
+    pub user: String,
+    /// False only watches: no seats are limited and no instance is moved (`control = "off"`), for comparisons.
+    pub control: bool,
+    /// How often things are decided.
+    pub timing: TimingSpec,
+    /// The nodes. Never empty: without any `[[node]]`, the machine is one node.
+    pub nodes: Vec<NodeSpec>,
+    /// The service classes.
+    pub classes: BTreeMap<ClassName, ServiceClass>,
+    /// The applications.
+    pub apps: BTreeMap<AppName, AppSpec>,
+}
+
+/// How often things are decided, and other spans of the whole pool.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TimingSpec {
+    /// Seconds between two decisions about seats and weights. Too short follows noise, too long lets queues grow.
+    pub flow_cycle_s: f64,
+    /// Seconds between two decisions about placement, besides those that an event causes.
+    pub placement_cycle_s: f64,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeSpec {
+    /// Its name.
+    pub name: NodeName,
+    /// Its computing power, in cores.
+    pub cpu: Cpu,
+    /// Its memory for instances.
+    pub memory: Bytes,
+    /// The share of its CPU that plans may fill (Pacifici's utilisation limit, section 3), 0..=1. Above about 0.95 queues
+    /// grow inside the node where nobody can reorder them.
+    pub utilization_limit: f64,
+}
+
+/// One application: a cluster of equal instances.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AppSpec {
+    /// Its name.
+    pub name: AppName,
+    /// Program and arguments; `$PORT`, `$DATA` and other variables of the instance's environment are filled in.
+    pub run: Vec<String>,
+    /// How readiness and health are told.
+    pub health: HealthCheck,
+    /// Memory per instance: what placement counts, and where the limit is.
+    pub memory: Bytes,
+    /// The most CPU that one instance can use, in cores; `None` knows no such limit.
+    pub cpu_limit: Option<Cpu>,
+    /// How many instances there may be.
+    pub instances: InstanceRange,
+    /// How many instances one node may hold.
+    pub per_node: u32,
+    /// Which requests it gets. Empty: not HTTP, reached only by applications that need it.
+    pub routes: Vec<RouteSpec>,
+    /// The applications that it calls. It starts after they are healthy and gets `NAME_ADDR`, `NAME_HOST`, `NAME_PORT`.
+    pub needs: BTreeSet<AppName>,
+    /// The user that instances run as; `None` is the one that runs weal.
+    pub user: Option<String>,
+    /// Added to the environment.
+    pub env: BTreeMap<String, String>,
+    /// The working directory, absolute.
+    pub cwd: String,
+    /// Seconds from SIGTERM to SIGKILL.
+    pub stop_timeout_s: f64,
+    /// Nodes that it may run on; `None` allows all.
+    pub nodes: Option<BTreeSet<NodeName>>,
+    /// Applications that must be on the same node wherever this one is.
+    pub together: BTreeSet<AppName>,
+    /// Applications that must not share a node with this one.
+    pub apart: BTreeSet<AppName>,
+    /// Its instances are never stopped or moved to make room; more may be started.
+    pub pinned: bool,
+    /// Its placement is never changed by weal, beyond bringing up `instances.min`.
+    pub manual: bool,
+    /// What happens when an instance ends by itself.
+    pub restart: RestartPolicy,
+    /// Requests that may wait per flow before new ones are rejected.
+    pub queue_limit: u32,
+    /// Seconds that a request may take in all, queue included, before it is answered 504.
+    pub request_timeout_s: f64,
+}
+
+/// Bounds on the number of instances. Invariant: min <= max, max >= 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceRange {
+    /// At least so many run.
+    pub min: u32,
+    /// At most so many run.
+    pub max: u32,
+}
+
+/// How readiness and health are told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HealthCheck {
+    /// What is asked.
+    pub probe: HealthProbe,
+    /// Seconds between two checks of a ready instance.
+    pub interval_s: f64,
+    /// Seconds that one check may take.
+    pub timeout_s: f64,
+    /// Seconds that a new instance may take to become ready; then it counts as failed.
+    pub start_timeout_s: f64,
+    /// So many failed checks in a row make a ready instance unhealthy.
+    pub failures: u32,
+}
+
+/// What a health check asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum HealthProbe {
+    /// `GET path` answers 2xx or 3xx.
+    Http {
+        /// Begins with `/`.
+        path: String,
+    },
+    /// The port accepts a connection.
+    Tcp,
+    /// The command ends with 0.
+    Command {
+        /// Program and arguments.
+        argv: Vec<String>,
+    },
+}
+
+/// What happens when an instance ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RestartPolicy {
+    /// Started again, with growing pauses.
+    Always,
+    /// Started again unless it ended with 0.
+    OnFailure,
+    /// Left alone.
+    Never,
+}

@@ -1,0 +1,278 @@
+//! What users see: the stable shape behind `weal status -o json`, the API and the dashboard.
+//!
+//! Fields are only ever added. Units stand at the end of the names.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, NodeName, Time, Utility,
+    WorkFactor,
+};
+
+/// The whole pool, now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
+    /// The pool's name.
+    pub pool: String,
+    /// weal's version.
+    pub version: String,
+    /// When this was put together.
+    pub time: Time,
+    /// Grows by one with each config that was taken.
+    pub config_generation: u64,
+    /// Why the newest config on disk was not taken; `None` when it was.
+    pub config_error: Option<String>,
+    /// False when weal only watches.
+    pub control: bool,
+    /// `http://` address for clients.
+    pub listen: String,
+    /// `http://` address of API and dashboard.
+    pub api: String,
+    /// What the node agent can and cannot do here, in words: one entry per thing lost.
+    pub limits: Vec<String>,
+    /// The nodes.
+    pub nodes: Vec<NodeStatus>,
+    /// The applications with their instances.
+    pub apps: Vec<AppStatus>,
+    /// The flows.
+    pub flows: Vec<FlowStatus>,
+    /// The last placement plan.
+    pub plan: Option<PlanSummary>,
+}
+
+/// One node, now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: NodeName,
+    /// False when its agent does not answer.
+    pub up: bool,
+    /// CPU for instances.
+    pub cpu_capacity: Cpu,
+    /// CPU used by them.
+    pub cpu_used: Cpu,
+    /// CPU given to them by the last plan.
+    pub cpu_allocated: Cpu,
+    /// Memory for instances.
+    pub memory_capacity: Bytes,
+    /// Memory used by them.
+    pub memory_used: Bytes,
+}
+
+/// One application, now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AppStatus {
+    /// Its name.
+    pub name: AppName,
+    /// One word: `ready`, `starting`, `waiting` (for what it needs), `degraded` (fewer ready than its minimum), `failed`, `stopped`.
+    pub state: String,
+    /// What that word is about, in a sentence; empty when ready.
+    pub detail: String,
+    /// Fewest instances.
+    pub min: u32,
+    /// Most instances.
+    pub max: u32,
+    /// CPU used by its instances.
+    pub cpu_used: Cpu,
+    /// CPU wanted for its best utility.
+    pub cpu_demand: Cpu,
+    /// CPU given by the last plan.
+    pub cpu_allocated: Cpu,
+    /// The lowest utility of its flows; `None` without goals or traffic.
+    pub utility: Option<Utility>,
+    /// Its instances.
+    pub instances: Vec<InstanceStatus>,
+}
+
+/// One instance, now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceStatus {
+    /// Its id.
+    pub id: InstanceId,
+    /// Where it is.
+    pub node: NodeName,
+    /// What it does.
+    pub state: InstanceState,
+    /// Why it is in that state, in a sentence; may be empty.
+    pub detail: String,
+    /// Its main process.
+    pub pid: Option<u32>,
+    /// Where it listens.
+    pub address: String,
+    /// CPU used.
+    pub cpu_used: Cpu,
+    /// CPU given by the last plan.
+    pub cpu_allocated: Cpu,
+    /// Memory used.
+    pub memory_used: Bytes,
+    /// Requests outstanding.
+    pub in_flight: u32,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// When it entered its state.
+    pub since: Time,
+}
+
+/// One flow, now: measured over the last few cycles.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowStatus {
+    /// Which.
+    pub id: FlowId,
+    /// Its application.
+    pub app: AppName,
+    /// Its class.
+    pub class: ClassName,
+    /// What is asked.
+    pub goal: Option<Goal>,
+    /// The goal as people write it, e.g. `p95 < 250ms`; empty for best effort.
+    pub goal_text: String,
+    /// How much a miss matters.
+    pub importance: Importance,
+    /// What the goal is about, as achieved: milliseconds, or requests per second for a throughput goal; `None` without traffic.
+    pub achieved: Option<f64>,
+    /// How well the goal is met; `None` without traffic or goal.
+    pub utility: Option<Utility>,
+    /// What the model expects of the seats in force.
+    pub predicted_utility: Option<Utility>,
+    /// Requests per second that came in.
+    pub arrival_per_s: f64,
+    /// Requests per second that were answered.
+    pub throughput_per_s: f64,
+    /// Requests per second that were rejected.
+    pub rejected_per_s: f64,
+    /// Requests per second that failed.
+    pub errors_per_s: f64,
+    /// From arrival to the end of the response.
+    pub response: LatencySummary,
+    /// From dispatch to the end of the response.
+    pub service: LatencySummary,
+    /// Requests waiting, on average.
+    pub queue_mean: f64,
+    /// Requests outstanding, on average.
+    pub in_service_mean: f64,
+    /// Seats in force.
+    pub seats: u32,
+    /// Weight in force, requests per second.
+    pub weight: f64,
+    /// CPU that its requests use over all clusters.
+    pub cpu_used: Cpu,
+    /// CPU granted.
+    pub cpu_allocated: Cpu,
+    /// Work factors, one per cluster that it loads.
+    pub work_factors: Vec<WorkFactor>,
+    /// What keeps it from more.
+    pub binding: Binding,
+}
+
+/// A latency distribution in four numbers, in milliseconds; all zero when `count` is.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencySummary {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean_ms: f64,
+    /// Median.
+    pub p50_ms: f64,
+    /// 95th percentile.
+    pub p95_ms: f64,
+    /// 99th percentile.
+    pub p99_ms: f64,
+}
+
+/// The last placement plan in brief.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanSummary {
+    /// The snapshot it was made for.
+    pub generation: u64,
+    /// When it was made.
+    pub time: Time,
+    /// Milliseconds that planning took.
+    pub planned_in_ms: f64,
+    /// How many actions it had.
+    pub actions: u32,
+    /// The utility of the worst off.
+    pub lowest_utility: Option<Utility>,
+    /// No plan can bring the worst off above this.
+    pub upper_bound: Option<Utility>,
+}
+
+/// Something that happened, with its reason.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Event {
+    /// Grows by one per event.
+    pub id: u64,
+    /// When.
+    pub time: Time,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What kind.
+    pub kind: EventKind,
+    /// The application concerned.
+    pub app: Option<AppName>,
+    /// The instance concerned.
+    pub instance: Option<InstanceId>,
+    /// The node concerned.
+    pub node: Option<NodeName>,
+    /// One plain sentence.
+    pub text: String,
+}
+
+/// How bad an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// As planned.
+    Info,
+    /// Somebody may want to know.
+    Warning,
+    /// Somebody must act.
+    Error,
+}
+
+/// What kind of thing happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventKind {
+    /// An instance changed its state.
+    Instance,
+    /// A placement plan was applied, or part of it failed.
+    Plan,
+    /// Seats changed by much.
+    Seats,
+    /// A config was taken or refused.
+    Config,
+    /// A role of weal came or went.
+    Role,
+    /// A node came or went.
+    Node,
+}
+
+/// The answer to `weal why APP`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Why {
+    /// The application.
+    pub app: AppName,
+    /// Plain sentences, the most important first.
+    pub sentences: Vec<String>,
+    /// The application's status.
+    pub status: AppStatus,
+    /// Its flows.
+    pub flows: Vec<FlowStatus>,
+    /// Its last events, newest first.
+    pub events: Vec<Event>,
+}
+
+impl LatencySummary {
+    /// From a histogram.
+    pub fn of(histogram: &crate::LatencyHistogram) -> Self {
+        let ms = |seconds: Option<f64>| seconds.unwrap_or(0.0) * 1e3;
+        Self {
+            count: histogram.count(),
+            mean_ms: ms(histogram.mean_s()),
+            p50_ms: ms(histogram.quantile_s(0.5)),
+            p95_ms: ms(histogram.quantile_s(0.95)),
+            p99_ms: ms(histogram.quantile_s(0.99)),
+        }
+    }
+}

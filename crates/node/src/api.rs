@@ -1,0 +1,198 @@
+//! What the controller and a node agent say to each other, over [`weal_rpc`] on the agent's local socket.
+//!
+//! | call | meaning |
+//! | --- | --- |
+//! | `configure` | these are your nodes (slices of this machine) |
+//! | `apply` | carry out these commands; answers when each is done or has failed |
+//! | `observe` | what runs, with counters since each instance started; the caller takes differences |
+//! | `events` | waits for what happened after a given event |
+//!
+//! The agent keeps what it needs to adopt its instances on disk, beside them; no instance depends on it to live.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weal_model::{AppName, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Time};
+
+/// These are your nodes.
+pub const CONFIGURE: weal_rpc::Method<Vec<NodeSpec>, ()> = weal_rpc::Method::new("node.v1/configure");
+/// Do these.
+pub const APPLY: weal_rpc::Method<Vec<Command>, Vec<CommandOutcome>> = weal_rpc::Method::new("node.v1/apply");
+/// What runs?
+pub const OBSERVE: weal_rpc::Method<(), AgentObservation> = weal_rpc::Method::new("node.v1/observe");
+/// What happened?
+pub const EVENTS: weal_rpc::Method<EventsAfter, Vec<InstanceEvent>> = weal_rpc::Method::new("node.v1/events");
+
+/// What an instance needs to be started. Complete: it is stored beside the instance and suffices to start it again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceSpec {
+    /// The instance.
+    pub id: InstanceId,
+    /// Its application.
+    pub app: AppName,
+    /// Its node.
+    pub node: NodeName,
+    /// Program and arguments. `$NAME` and `${NAME}` are filled in from `env` plus what the agent adds (`PORT`, `DATA`,
+    /// `INSTANCE`, `NODE`); `$$` is a dollar sign.
+    pub run: Vec<String>,
+    /// The environment, complete but for what the agent adds. `NAME_ADDR` of needed applications are in it.
+    pub env: BTreeMap<String, String>,
+    /// The working directory, absolute.
+    pub cwd: String,
+    /// The user to run as; `None` is the agent's own.
+    pub user: Option<String>,
+    /// The memory limit.
+    pub memory: Bytes,
+    /// The CPU limit; `None` is the node's.
+    pub cpu_limit: Option<Cpu>,
+    /// How readiness and health are told.
+    pub health: HealthCheck,
+    /// What happens when it ends by itself.
+    pub restart: RestartPolicy,
+    /// Seconds from SIGTERM to SIGKILL.
+    pub stop_timeout_s: f64,
+    /// A fingerprint of the part of the app's spec that an instance is started from: another one means that it must be replaced.
+    pub fingerprint: String,
+}
+
+/// One thing to do to one instance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Command {
+    /// Start it. Answers as soon as the process runs; readiness comes as an event.
+    Start {
+        /// What to start.
+        spec: InstanceSpec,
+    },
+    /// SIGTERM, and SIGKILL after its stop timeout. Answers when nothing of it is left.
+    Stop {
+        /// Which.
+        instance: InstanceId,
+    },
+    /// Freeze.
+    Suspend {
+        /// Which.
+        instance: InstanceId,
+    },
+    /// Page out a suspended one.
+    Park {
+        /// Which.
+        instance: InstanceId,
+    },
+    /// Prefetch if parked, then thaw.
+    Resume {
+        /// Which.
+        instance: InstanceId,
+    },
+    /// Give it this share of its node's CPU, and this limit.
+    SetCpu {
+        /// Which.
+        instance: InstanceId,
+        /// Share relative to the node's other instances.
+        share: Cpu,
+        /// The most it may use; `None` is the node's capacity.
+        limit: Option<Cpu>,
+    },
+}
+
+/// What became of a command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandOutcome {
+    /// The instance concerned.
+    pub instance: InstanceId,
+    /// Seconds that it took.
+    pub took_s: f64,
+    /// Why it failed; `None` when it did what it says.
+    pub error: Option<String>,
+}
+
+/// What runs on this machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentObservation {
+    /// When the agent started.
+    pub started: Time,
+    /// When this was taken.
+    pub time: Time,
+    /// How nodes are kept apart here: `cgroup-v2`, `cgroup-hybrid` or `none`.
+    pub isolation: String,
+    /// What is lost by that, in words: one entry per thing. Empty on cgroup v2 as root.
+    pub limits: Vec<String>,
+    /// The nodes.
+    pub nodes: Vec<NodeCounters>,
+    /// The instances, also those that ended until they are stopped by a command.
+    pub instances: Vec<InstanceCounters>,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeCounters {
+    /// Its name.
+    pub name: NodeName,
+    /// CPU for instances.
+    pub cpu_capacity: Cpu,
+    /// Memory for instances.
+    pub memory_capacity: Bytes,
+    /// CPU-seconds used by its instances since the node was set up.
+    pub cpu_seconds: f64,
+    /// Memory used now.
+    pub memory_used: Bytes,
+    /// Seconds in which some process of it waited for CPU (PSI `some` total); `None` if the kernel does not tell.
+    pub cpu_pressure_seconds: Option<f64>,
+}
+
+/// One instance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceCounters {
+    /// What it was started from.
+    pub spec: InstanceSpec,
+    /// What it does now.
+    pub state: InstanceState,
+    /// Why, in a sentence; may be empty.
+    pub detail: String,
+    /// When it entered its state.
+    pub since: Time,
+    /// Its main process.
+    pub pid: Option<u32>,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// CPU-seconds since it started, all its processes; `None` if it cannot be told.
+    pub cpu_seconds: Option<f64>,
+    /// Memory now, all its processes; `None` if it cannot be told.
+    pub memory_used: Option<Bytes>,
+    /// Bytes read and written on disk since it started; `None` if it cannot be told.
+    pub disk_bytes: Option<u64>,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// Seconds from its start to ready; `None` before.
+    pub start_took_s: Option<f64>,
+}
+
+/// Which events are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EventsAfter {
+    /// Those with a higher id. Ids begin again when the agent does: an id from the future counts as 0.
+    pub after: u64,
+    /// Seconds to wait for one; at most 60.
+    pub wait_s: f64,
+}
+
+/// An instance changed its state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceEvent {
+    /// Grows by one per event.
+    pub id: u64,
+    /// When.
+    pub time: Time,
+    /// The instance.
+    pub instance: InstanceId,
+    /// Its application.
+    pub app: AppName,
+    /// Its node.
+    pub node: NodeName,
+    /// The new state.
+    pub state: InstanceState,
+    /// Why, in a sentence.
+    pub detail: String,
+}
