@@ -6,6 +6,7 @@
 //! | `apply` | carry out these commands; answers when each is done or has failed |
 //! | `observe` | what runs, with counters since each instance started; the caller takes differences |
 //! | `events` | waits for what happened after a given event |
+//! | `logs` | a piece of what an instance has written |
 //!
 //! The agent keeps what it needs to adopt its instances on disk, beside them; no instance depends on it to live.
 
@@ -24,6 +25,9 @@ pub const APPLY: weal_rpc::Method<Vec<Command>, Vec<CommandOutcome>> = weal_rpc:
 pub const OBSERVE: weal_rpc::Method<(), AgentObservation> = weal_rpc::Method::new("node.v1/observe");
 /// What happened?
 pub const EVENTS: weal_rpc::Method<EventsAfter, Vec<InstanceEvent>> = weal_rpc::Method::new("node.v1/events");
+
+/// What did it write?
+pub const LOGS: weal_rpc::Method<LogsRequest, LogsChunk> = weal_rpc::Method::new("node.v1/logs");
 
 /// What an instance needs to be started. Complete: it is stored beside the instance and suffices to start it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -195,4 +199,26 @@ pub struct InstanceEvent {
     pub state: InstanceState,
     /// Why, in a sentence.
     pub detail: String,
+}
+
+/// Which part of an instance's log is wanted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LogsRequest {
+    /// The instance.
+    pub instance: InstanceId,
+    /// Continue here: the `next` of an earlier chunk. `None` begins `tail_lines` before the end.
+    pub cursor: Option<String>,
+    /// How many lines before the end to begin.
+    pub tail_lines: u32,
+    /// Seconds to wait for more when there is none; at most 60.
+    pub wait_s: f64,
+}
+
+/// A piece of an instance's log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LogsChunk {
+    /// Whole lines, stdout and stderr as they came; bytes that are not UTF-8 are replaced. At most 1 MiB.
+    pub text: String,
+    /// Where to continue; stays valid across rotation, and says so in `text` when lines were lost by it.
+    pub next: String,
 }
