@@ -1,1 +1,26 @@
-//! placeholder
+//! All of weal's decisions, and nothing else: no sockets, no async, no clock, no entropy, no hash iteration.
+//!
+//! The gateway, the controller and the simulator run this very code; time and seed come in as arguments, so every run can
+//! be replayed. A map of the folder, in the order in which a decision comes about:
+//!
+//! | module | turns | into | source |
+//! | --- | --- | --- | --- |
+//! | [`profile`] | snapshots | work factors, service and think times, populations, each with its uncertainty | Pacifici 4 |
+//! | [`model`] | work factors and a share of CPU | response time and throughput | Carrera 5.3.1, Stewart & Shen 3 |
+//! | [`utility`] | a goal and a model | a monotone curve utility(CPU) and its inverse | Carrera 5.3.1-5.3.2 |
+//! | [`flow`] | profiles and the current placement | seats and weights of each flow (every second) | Pacifici 3 |
+//! | [`dispatch`] | seats, weights and queues | which request goes next, to which instance (every request) | Pacifici 3.1, Tsai 3 |
+//! | [`jobs`] | stages and goals of batch jobs | hypothetical utility, demand | Carrera 5.4.2 |
+//! | [`placement`] | curves, memory and constraints | which instances run where (every 10 seconds) | Carrera 5.3, Al-Qudah 3 |
+//! | [`check`] | a plan | what is wrong with it; shares no code with the planners | - |
+//!
+//! Invariant: planners are functions of their arguments; equal arguments give equal plans. Budgets count iterations.
+
+pub mod check;
+pub mod dispatch;
+pub mod flow;
+pub mod jobs;
+pub mod model;
+pub mod placement;
+pub mod profile;
+pub mod utility;

@@ -1,0 +1,1 @@
+//! Flows: seats and weights under the current placement.

@@ -1,0 +1,1 @@
+//! Batch jobs: stages, hypothetical utility, and the baselines to compare with.

@@ -1,0 +1,1 @@
+//! Queueing models: what a share of CPU means for response time and throughput.

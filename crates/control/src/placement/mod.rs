@@ -1,0 +1,1 @@
+//! Which instances run where, and in which state.

@@ -1,0 +1,1 @@
+//! What a request really costs, learnt from snapshots.

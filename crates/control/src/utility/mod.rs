@@ -1,0 +1,1 @@
+//! Monotone curves utility(CPU), from goals and models.
