@@ -1,0 +1,46 @@
+//! Benchmarks: weal beside a peer in the same run, quoted as ratios. They are never timed assertions in tests.
+//!
+//! Each benchmark is a module with `run(&Arguments) -> Result<Table>`; it says what it needs and installs it.
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use crate::table::Table;
+
+/// What every benchmark takes.
+#[derive(Args)]
+pub struct Arguments {
+    /// Which one
+    pub name: Name,
+    /// Print `table` or `json`
+    #[arg(short, long, default_value = "table")]
+    pub output: Output,
+    /// Exit with 1 when a target is missed
+    #[arg(long)]
+    pub check: bool,
+    /// Fewer and shorter rounds: shows that it runs, not what is true
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// The benchmarks.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Name {}
+
+/// Runs one; false when `--check` was given and a target is missed.
+pub fn run(arguments: &Arguments) -> Result<bool> {
+    let tables: Vec<Table> = match arguments.name {};
+    for table in &tables {
+        table.print(arguments.output == Output::Json);
+    }
+    Ok(!arguments.check || tables.iter().all(Table::all_met))
+}
