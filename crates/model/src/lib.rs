@@ -23,6 +23,7 @@
 
 mod goal;
 mod histogram;
+mod history;
 mod ids;
 mod job;
 mod plan;
@@ -34,6 +35,7 @@ mod units;
 
 pub use goal::{Goal, GoalError, Importance, ServiceClass};
 pub use histogram::LatencyHistogram;
+pub use history::{AppSample, FlowSample, HistorySample, NodeSample};
 pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};
 pub use job::{JobObservation, JobSpec, JobState, Stage};
 pub use plan::{

@@ -31,6 +31,9 @@ pub struct Status {
     pub api: String,
     /// What the node agent can and cannot do here, in words: one entry per thing lost.
     pub limits: Vec<String>,
+    /// What is wrong with weal itself now, in words: a role that does not answer, a store that cannot write.
+    #[serde(default)]
+    pub problems: Vec<String>,
     /// The nodes.
     pub nodes: Vec<NodeStatus>,
     /// The applications with their instances.
