@@ -1,1 +1,3 @@
-//! placeholder
+//! Virtual time: workloads, faults and oracles that run `weal_control` unchanged.
+
+pub mod report;

@@ -1,0 +1,178 @@
+//! The page around the charts.
+
+use std::fmt::Write;
+
+use super::chart::{COLOURS, Chart, Line, escape};
+use super::{FlowPoint, FlowSeries, Run};
+
+/// One self-contained page for a run.
+pub fn page(run: &Run) -> String {
+    let mut body = String::new();
+    head(run, &mut body);
+    checks(run, &mut body);
+    summary(run, &mut body);
+    flow_charts(run, &mut body);
+    node_charts(run, &mut body);
+    changes(run, &mut body);
+    let _ = write!(body, "<h2>Scenario</h2><pre>{}</pre>", escape(&run.scenario));
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{}</title><style>{}</style></head><body><main>\n{body}\n</main></body></html>\n",
+        escape(&run.title),
+        style()
+    )
+}
+
+fn style() -> String {
+    let mut css = String::from(
+        ":root{color-scheme:light dark;--back:#fff;--fore:#1b1b1b;--soft:#767676;--grid:#e3e3e3}\
+         @media(prefers-color-scheme:dark){:root{--back:#16181b;--fore:#ececec;--soft:#a5a5a5;--grid:#34383d}}\
+         body{margin:0;background:var(--back);color:var(--fore);font:15px/1.5 system-ui,sans-serif}\
+         main{max-width:46rem;margin:0 auto;padding:1.5rem 1rem 4rem}h1{line-height:1.2}h2{margin-top:2.2rem}\
+         svg{width:100%;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--soft)}\
+         .grid{stroke:var(--grid)}.mark{stroke:var(--soft);stroke-dasharray:1 3}.limit{stroke-width:1;stroke-dasharray:2 2;fill:none}\
+         .line{fill:none;stroke-width:1.8}.area{opacity:.25;stroke:none}\
+         table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}th,td{text-align:left;padding:.25rem .6rem .25rem 0;\
+         border-bottom:1px solid var(--grid);vertical-align:top}td.n,th.n{text-align:right}.wide{overflow-x:auto}\
+         .missed{font-weight:700;text-decoration:underline}pre{white-space:pre-wrap;background:var(--grid);padding:.8rem;border-radius:4px}\
+         .soft{color:var(--soft)}@media print{main{max-width:none;padding:0}svg,tr{break-inside:avoid}pre{border:1px solid var(--grid)}}",
+    );
+    for (i, colour) in COLOURS.iter().enumerate() {
+        let _ = write!(css, ".c{i}{{stroke:{colour}}}.a{i}{{fill:{colour}}}svg .f{i}{{fill:{colour};font-weight:600}}");
+    }
+    css
+}
+
+fn head(run: &Run, body: &mut String) {
+    let _ = write!(body, "<h1>{}</h1><p>{}</p><table>", escape(&run.title), escape(&run.intent));
+    let seed = run.seed.to_string();
+    let duration = format!("{:.0} s", run.duration_s);
+    let facts =
+        [("Run on", &run.kind), ("Control", &run.control), ("Machine", &run.machine), ("Seed", &seed), ("Duration", &duration)];
+    for (name, value) in facts {
+        let _ = write!(body, "<tr><th>{name}</th><td>{}</td></tr>", escape(value));
+    }
+    body.push_str("</table>");
+    for note in &run.notes {
+        let _ = write!(body, "<p><strong>Note:</strong> {}</p>", escape(note));
+    }
+}
+
+fn checks(run: &Run, body: &mut String) {
+    if run.checks.is_empty() {
+        return;
+    }
+    body.push_str(
+        "<h2>Expected and measured</h2><table><tr><th>What</th><th>Expected</th><th class=\"n\">Measured</th><th></th></tr>",
+    );
+    for check in &run.checks {
+        let got = check.got.map_or("not measured".into(), |got| format!("{got:.3}"));
+        let verdict = if check.met { "<td>met</td>" } else { "<td class=\"missed\">missed</td>" };
+        let _ = write!(
+            body,
+            "<tr><td>{}</td><td>{}</td><td class=\"n\">{got}</td>{verdict}</tr>",
+            escape(&check.what),
+            escape(&check.expected)
+        );
+    }
+    body.push_str("</table>");
+}
+
+fn summary(run: &Run, body: &mut String) {
+    body.push_str(
+        "<h2>As the clients saw it</h2><div class=\"wide\"><table><tr><th>Flow</th><th>Goal</th><th class=\"n\">Sent</th><th class=\"n\">Answered</th>\
+         <th class=\"n\">Rejected</th><th class=\"n\">Failed</th><th class=\"n\">Mean</th><th class=\"n\">p95</th><th class=\"n\">p99</th><th class=\"n\">Within goal</th></tr>",
+    );
+    for flow in &run.flows {
+        let s = &flow.summary;
+        let within = s.within_goal.map_or("–".into(), |share| format!("{:.1}%", share * 100.0));
+        let _ = write!(
+            body,
+            "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{:.0} ms</td><td class=\"n\">{:.0} ms</td><td class=\"n\">{:.0} ms</td><td class=\"n\">{within}</td></tr>",
+            escape(&flow.name),
+            escape(&flow.goal),
+            s.sent,
+            s.answered,
+            s.rejected,
+            s.failed,
+            s.mean_ms,
+            s.p95_ms,
+            s.p99_ms
+        );
+    }
+    body.push_str("</table></div>");
+}
+
+fn flow_charts(run: &Run, body: &mut String) {
+    let marks: Vec<f64> = run.changes.iter().filter(|change| change.placement).map(|change| change.t_s).collect();
+    let lines = |value: &dyn Fn(&FlowPoint) -> Option<f64>| -> Vec<Line> {
+        let line = |(style, flow): (usize, &FlowSeries)| Line {
+            name: flow.name.clone(),
+            style,
+            points: flow.points.iter().map(|point| (point.t_s, value(point))).collect(),
+        };
+        run.flows.iter().enumerate().map(line).collect()
+    };
+    let goals: Vec<(f64, String, usize)> = run
+        .flows
+        .iter()
+        .enumerate()
+        .filter_map(|(i, flow)| Some((flow.target_ms?, flow.goal.clone(), i % COLOURS.len())))
+        .collect();
+    // Four times the loosest goal: what is worse than that is off the chart, and the table says how much.
+    let cap = goals.iter().map(|goal| goal.0).fold(0.0, f64::max) * 4.0;
+    let charts = [
+        ("Response time against its goal, ms", lines(&|p| p.response_ms), goals, (cap > 0.0).then_some(cap)),
+        ("Utility (0 is exactly at the goal)", lines(&|p| p.utility), vec![(0.0, "goal".into(), 0)], Some(3.0)),
+        ("Requests per second that came in", lines(&|p| Some(p.arrival_per_s)), vec![], None),
+        ("Requests per second that were answered", lines(&|p| Some(p.throughput_per_s)), vec![], None),
+        ("Seats in force", lines(&|p| Some(p.seats)), vec![], None),
+        ("Requests outstanding", lines(&|p| Some(p.in_service)), vec![], None),
+        ("Requests waiting", lines(&|p| Some(p.queue)), vec![], None),
+    ];
+    body.push_str("<h2>Flows</h2><p class=\"soft\">Dotted vertical lines are placement changes.</p>");
+    for (title, lines, limits, cap) in charts {
+        let chart = Chart { title, duration_s: run.duration_s, lines, limits, marks: marks.clone(), stacked: false, cap };
+        let _ = write!(body, "<h3>{}</h3>{}", escape(title), chart.to_svg());
+    }
+}
+
+fn node_charts(run: &Run, body: &mut String) {
+    body.push_str("<h2>Nodes</h2>");
+    // An application keeps its colour on every node.
+    let mut apps: Vec<&String> = run.nodes.iter().flat_map(|node| &node.apps).collect();
+    apps.sort();
+    apps.dedup();
+    for node in &run.nodes {
+        let line = |(i, app): (usize, &String)| Line {
+            name: app.clone(),
+            style: apps.iter().position(|known| *known == app).unwrap_or(0) % COLOURS.len(),
+            points: node.points.iter().map(|point| (point.t_s, point.cpu.get(i).copied())).collect(),
+        };
+        let title = format!("CPU on {}, cores", node.name);
+        let chart = Chart {
+            title: &title,
+            duration_s: run.duration_s,
+            lines: node.apps.iter().enumerate().map(line).collect(),
+            limits: vec![(node.cpu_capacity, "capacity".into(), 0)],
+            marks: vec![],
+            stacked: true,
+            cap: None,
+        };
+        let _ = write!(body, "<h3>{}</h3>{}", escape(&title), chart.to_svg());
+    }
+}
+
+fn changes(run: &Run, body: &mut String) {
+    body.push_str("<h2>What changed, and why</h2>");
+    if run.changes.is_empty() {
+        body.push_str("<p>Nothing.</p>");
+        return;
+    }
+    body.push_str("<table><tr><th class=\"n\">At</th><th>What and why</th></tr>");
+    for change in &run.changes {
+        let _ = write!(body, "<tr><td class=\"n\">{:.1} s</td><td>{}</td></tr>", change.t_s, escape(&change.text));
+    }
+    body.push_str("</table>");
+}
