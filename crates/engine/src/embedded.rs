@@ -1,0 +1,188 @@
+//! The engine for this machine: turns actions into commands of the node agent.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weal_model::{Action, ActionOutcome, AppName, AppSpec, InstanceId, InstanceState, LoadEntry, NodeName, NodeSpec, PoolSpec};
+use weal_node::api::{self, AgentObservation, Command, CommandOutcome, EventsAfter, InstanceEvent, InstanceSpec};
+use weal_node::api::{LogsChunk, LogsRequest};
+use weal_rpc::Client;
+
+use crate::{Engine, Error};
+
+/// The longest that a call without waiting may take. The agent answers from memory and from a few hundred small files.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a batch of commands may take beyond the longest stop timeout in it: freezing, paging out, slow starts.
+const APPLY_MARGIN: Duration = Duration::from_secs(120);
+
+/// Runs instances on this machine through its node agent.
+#[derive(Debug, Clone)]
+pub struct Embedded {
+    client: Client,
+}
+
+impl Embedded {
+    /// Through the agent that listens at `socket`.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        Self { client: Client::new(socket, CALL_TIMEOUT) }
+    }
+}
+
+impl Engine for Embedded {
+    async fn configure(&self, nodes: &[NodeSpec]) -> Result<(), Error> {
+        Ok(self.client.call(api::CONFIGURE, &nodes.to_vec()).await?)
+    }
+
+    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<ActionOutcome>, Error> {
+        if actions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let addresses = if actions.iter().any(|action| starts_with_needs(pool, action)) {
+            ready_addresses(&self.observe().await?)
+        } else {
+            BTreeMap::new()
+        };
+        let commands: Vec<Result<Command, String>> = actions.iter().map(|action| command(pool, &addresses, action)).collect();
+        let sent: Vec<Command> = commands.iter().filter_map(|command| command.clone().ok()).collect();
+        let timeout = APPLY_MARGIN + longest_stop(pool);
+        let mut answers = self.client.with_timeout(timeout).call(api::APPLY, &sent).await?.into_iter();
+        let outcome = |(action, command): (&Action, Result<Command, String>)| match command {
+            Err(error) => ActionOutcome { action: action.clone(), took_s: 0.0, error: Some(error) },
+            Ok(_) => match answers.next() {
+                Some(CommandOutcome { took_s, error, .. }) => ActionOutcome { action: action.clone(), took_s, error },
+                None => {
+                    ActionOutcome { action: action.clone(), took_s: 0.0, error: Some("the node agent gave no answer".into()) }
+                }
+            },
+        };
+        Ok(actions.iter().zip(commands).map(outcome).collect())
+    }
+
+    async fn set_loads(&self, pool: &PoolSpec, loads: &[LoadEntry]) -> Result<(), Error> {
+        let limit = |instance: &InstanceId| app_of(pool, instance).and_then(|app| app.cpu_limit);
+        let commands: Vec<Command> = loads
+            .iter()
+            .map(|load| Command::SetCpu { instance: load.instance.clone(), share: load.cpu, limit: limit(&load.instance) })
+            .collect();
+        if !commands.is_empty() {
+            self.client.call(api::APPLY, &commands).await?;
+        }
+        Ok(())
+    }
+
+    async fn observe(&self) -> Result<AgentObservation, Error> {
+        Ok(self.client.call(api::OBSERVE, &()).await?)
+    }
+
+    async fn events(&self, after: u64, wait: Duration) -> Result<Vec<InstanceEvent>, Error> {
+        let request = EventsAfter { after, wait_s: wait.as_secs_f64() };
+        Ok(self.client.with_timeout(wait + CALL_TIMEOUT).call(api::EVENTS, &request).await?)
+    }
+
+    async fn logs(&self, request: &LogsRequest) -> Result<LogsChunk, Error> {
+        let timeout = Duration::from_secs_f64(request.wait_s.clamp(0.0, 60.0)) + CALL_TIMEOUT;
+        Ok(self.client.with_timeout(timeout).call(api::LOGS, request).await?)
+    }
+}
+
+/// What an instance of `app` is started from. `addresses` are those of the applications it needs; one without an
+/// address leaves its variables out.
+pub fn instance_spec(
+    app: &AppSpec,
+    instance: &InstanceId,
+    node: &NodeName,
+    addresses: &BTreeMap<AppName, SocketAddr>,
+) -> InstanceSpec {
+    let mut env = BTreeMap::new();
+    for (needed, address) in app.needs.iter().filter_map(|needed| Some((needed, addresses.get(needed)?))) {
+        let prefix = variable_prefix(needed);
+        env.insert(format!("{prefix}_ADDR"), address.to_string());
+        env.insert(format!("{prefix}_HOST"), address.ip().to_string());
+        env.insert(format!("{prefix}_PORT"), address.port().to_string());
+    }
+    env.extend(app.env.clone());
+    InstanceSpec {
+        id: instance.clone(),
+        app: app.name.clone(),
+        node: node.clone(),
+        run: app.run.clone(),
+        env,
+        cwd: app.cwd.clone(),
+        user: app.user.clone(),
+        memory: app.memory,
+        cpu_limit: app.cpu_limit,
+        health: app.health.clone(),
+        restart: app.restart,
+        stop_timeout_s: app.stop_timeout_s,
+        fingerprint: fingerprint(app),
+    }
+}
+
+/// A fingerprint of the part of `app` that a process is started from: when it differs, instances must be replaced.
+///
+/// Health checks, restarts and the stop timeout are not in it: the agent takes those over for a running instance when it
+/// is told to start it again.
+pub fn fingerprint(app: &AppSpec) -> String {
+    let part = (&app.run, &app.env, &app.cwd, &app.user, app.memory, app.cpu_limit, &app.needs);
+    let text = serde_json::to_string(&part).unwrap_or_default();
+    format!("{:016x}", fnv1a(text.as_bytes()))
+}
+
+/// FNV-1a, 64 bits: stable over versions of Rust, unlike the standard library's hasher. Nobody attacks these strings.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// `my-db` becomes `MY_DB`.
+fn variable_prefix(app: &AppName) -> String {
+    app.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+}
+
+/// One ready address per application: that of its first instance by id.
+fn ready_addresses(observed: &AgentObservation) -> BTreeMap<AppName, SocketAddr> {
+    let mut ready: Vec<_> = observed.instances.iter().filter(|instance| instance.state == InstanceState::Ready).collect();
+    ready.sort_by(|a, b| a.spec.id.cmp(&b.spec.id));
+    let mut addresses = BTreeMap::new();
+    for instance in ready {
+        addresses.entry(instance.spec.app.clone()).or_insert(instance.address);
+    }
+    addresses
+}
+
+fn starts_with_needs(pool: &PoolSpec, action: &Action) -> bool {
+    matches!(action, Action::Start { app, .. } if pool.apps.get(app).is_some_and(|app| !app.needs.is_empty()))
+}
+
+fn command(pool: &PoolSpec, addresses: &BTreeMap<AppName, SocketAddr>, action: &Action) -> Result<Command, String> {
+    match action {
+        Action::Start { instance, app, node } => {
+            let app = pool.apps.get(app).ok_or_else(|| format!("there is no application `{app}`"))?;
+            if let Some(missing) = app.needs.iter().find(|needed| !addresses.contains_key(*needed)) {
+                return Err(format!("`{}` needs `{missing}`, which has no ready instance", app.name));
+            }
+            Ok(Command::Start { spec: instance_spec(app, instance, node, addresses) })
+        }
+        Action::Stop { instance } => Ok(Command::Stop { instance: instance.clone() }),
+        Action::Suspend { instance } => Ok(Command::Suspend { instance: instance.clone() }),
+        Action::Park { instance } => Ok(Command::Park { instance: instance.clone() }),
+        Action::Resume { instance } => Ok(Command::Resume { instance: instance.clone() }),
+        Action::StartJob { job, .. }
+        | Action::SuspendJob { job }
+        | Action::ResumeJob { job, .. }
+        | Action::MigrateJob { job, .. }
+        | Action::SetJobCpu { job, .. } => Err(format!("the embedded engine runs no jobs, so not `{job}` either")),
+    }
+}
+
+/// The application of an instance that is named `APP-NUMBER`.
+fn app_of<'a>(pool: &'a PoolSpec, instance: &InstanceId) -> Option<&'a AppSpec> {
+    let (app, _) = instance.as_str().rsplit_once('-')?;
+    pool.apps.get(app)
+}
+
+fn longest_stop(pool: &PoolSpec) -> Duration {
+    let longest = pool.apps.values().map(|app| app.stop_timeout_s).fold(0.0, f64::max);
+    Duration::from_secs_f64(longest.clamp(0.0, 3600.0))
+}
