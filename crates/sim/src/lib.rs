@@ -1,3 +1,15 @@
-//! Virtual time: workloads, faults and oracles that run `weal_control` unchanged.
+//! The simulator: a virtual clock, an event heap, workloads, faults and oracles around the very code that `weal up` runs.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`scenario`] | the files under `scenarios/`: a sentence of intent, inputs, load, faults, expected ranges |
+//! | [`workload`] | arrivals and jobs as iterators from (seed, specification); a load generator plays the same ones for real |
+//! | [`report`] | one self-contained page about a run |
+//! | [`random`] | one independent stream of random numbers per purpose, from one seed |
+//!
+//! Everything is a function of the scenario and its seed: the same two give the same run, bit by bit.
 
+pub mod random;
 pub mod report;
+pub mod scenario;
+pub mod workload;

@@ -1,0 +1,142 @@
+//! Scenario files (`scenarios/*.toml`): a sentence of intent, inputs, load, faults and the ranges expected.
+//!
+//! The same file runs in the simulator and, as a rehearsal, with real processes:
+//!
+//! ```toml
+//! intent = "Two flows that cannot both be satisfied end up equally far from their goals."
+//! duration = "120s"
+//! warm-up = "40s"
+//!
+//! [[node]]
+//! name = "n1"
+//! cpu = 2.0
+//! memory = "2GiB"
+//!
+//! [class.gold]
+//! goal = "mean < 200ms"
+//!
+//! [app.shop]
+//! memory = "300MiB"
+//! work = "20ms"
+//! initially = ["n1"]
+//!
+//! [[load]]
+//! app = "shop"
+//! class = "gold"
+//! sessions = 10
+//! think = "1s"
+//! steps = [{ at = "60s", sessions = 40 }]
+//!
+//! [[expect]]
+//! what = "utility"
+//! app = "shop"
+//! class = "gold"
+//! at-least = 0.0
+//! ```
+
+mod file;
+mod read;
+mod values;
+
+use std::collections::BTreeMap;
+
+use weal_model::PoolSpec;
+
+pub use file::{
+    AppTable, CostChange, ExpectTable, FaultKind, FaultTable, LoadTable, Measure, NodeTable, ScenarioFile, Spread, StepTable,
+    TraceTable,
+};
+pub use read::ScenarioError;
+pub use values::{GoalText, Rate, Size, Span};
+
+use crate::workload::Workload;
+
+/// A scenario, read and found consistent.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// What it is there to show.
+    pub intent: String,
+    /// Where all random numbers come from.
+    pub seed: u64,
+    /// Seconds that it runs.
+    pub duration_s: f64,
+    /// Seconds at the beginning that expectations leave out.
+    pub warm_up_s: f64,
+    /// The `weal.toml` of a run with real processes, relative to the scenario file.
+    pub config: Option<String>,
+    /// The pool. Without `[[node]]` and `[app]` tables (a scenario for real processes only) it has none.
+    pub pool: PoolSpec,
+    /// What a simulation has to be told about each application of the pool.
+    pub behaviours: BTreeMap<String, Behaviour>,
+    /// What comes in, in the file's order.
+    pub loads: Vec<Load>,
+    /// What goes wrong, by time.
+    pub faults: Vec<Fault>,
+    /// What must come out.
+    pub expectations: Vec<ExpectTable>,
+}
+
+/// What a simulated application does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Behaviour {
+    /// CPU-seconds per request.
+    pub work_s: f64,
+    /// How they vary.
+    pub spread: Spread,
+    /// Seconds per request that are not CPU.
+    pub delay_s: f64,
+    /// Seconds from start to ready.
+    pub start_s: f64,
+    /// Seconds from resume to ready.
+    pub resume_s: f64,
+    /// Where its instances run at the beginning.
+    pub initially: Vec<String>,
+    /// From which second on its work is multiplied by what.
+    pub cost_changes: Vec<(f64, f64)>,
+}
+
+/// One `[[load]]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Load {
+    /// Names its streams of random numbers: `APP/CLASS/INDEX`.
+    pub name: String,
+    /// Who gets the requests.
+    pub app: String,
+    /// The class that they belong to.
+    pub class: String,
+    /// What is asked for in a run with real processes.
+    pub path: String,
+    /// `Host` in a run with real processes.
+    pub host: Option<String>,
+    /// Headers in a run with real processes.
+    pub headers: BTreeMap<String, String>,
+    /// What comes in, when.
+    pub workload: Workload,
+    /// CPU time relative to the application's.
+    pub work_factor: f64,
+}
+
+/// One `[[fault]]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    /// What goes wrong.
+    pub kind: FaultKind,
+    /// From which second.
+    pub at_s: f64,
+    /// Until which second; infinity when it stays.
+    pub until_s: f64,
+    /// Where; `None` hits every node.
+    pub node: Option<String>,
+    /// How much.
+    pub amount: f64,
+}
+
+impl Scenario {
+    /// Reads a scenario. `read_file` gives the text of a file named in it (a recording), relative to the scenario file.
+    ///
+    /// # Errors
+    /// The first mistake, with its line and column.
+    pub fn parse(text: &str, read_file: impl FnMut(&str) -> Result<String, String>) -> Result<Self, ScenarioError> {
+        read::read(text, read_file)
+    }
+}
