@@ -1,1 +1,3 @@
 //! Flows: seats and weights under the current placement.
+
+pub mod pipeline;

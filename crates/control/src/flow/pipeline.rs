@@ -1,0 +1,436 @@
+//! One gateway's pipeline for one cluster: queues, a scheduler and a limit on outstanding requests (Pacifici section 2).
+//!
+//! A request arrives into the FIFO queue of its class. It is released toward an instance when (1) fewer than `N` requests
+//! are outstanding and (2) the scheduler picks its queue. `N` limits the sum only, so a class borrows the seats that others
+//! leave unused, and the pipeline is work conserving.
+//!
+//! # Which queue is next
+//!
+//! Weighted round robin, as stride scheduling with a virtual time `V`. Class `i` has weight `w_i` and a pass `p_i`:
+//!
+//! ```text
+//! queue i stops being empty:   p_i <- max(p_i, V)
+//! dispatch:                    i = argmin p_j over queues that are not empty (the first of equals)
+//!                              V <- p_i;  p_i <- p_i + 1 / w_i
+//! ```
+//!
+//! `V` never falls, and no pass is more than `1 / w_i` ahead of it. So while classes `i` and `j` both have requests waiting,
+//! the numbers `n` that each gets released in any such period obey
+//!
+//! ```text
+//! | n_i / w_i - n_j / w_j |  <=  1 / w_i + 1 / w_j
+//! ```
+//!
+//! which makes the long-run proportions exact, and class `i` waits for at most `ceil(w_j / w_i) + 1` releases of each other
+//! class: nothing starves. A class that was idle gains no credit for it.
+//!
+//! # Each request is answered once
+//!
+//! `handle_arrival` gives a [`Ticket`] or rejects. A ticket ends in exactly one of: completed or cancelled
+//! ([`Pipeline::handle_completion`], [`Pipeline::handle_cancel`]), or expired in its queue ([`Pipeline::handle_timeout`]).
+//! A ticket that has ended is never valid again. In numbers, for each class and at any moment:
+//! `arrivals = completions + rejections + errors + queued + in_service`.
+
+mod tickets;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use weal_model::{ClassName, LatencyHistogram, Time};
+
+pub use tickets::Ticket;
+use tickets::{Phase, Request, Tickets};
+
+/// Weights are kept within this range: below it a pass would jump further than an f64 counts single requests.
+const WEIGHTS: (f64, f64) = (1e-6, 1e9);
+
+/// Passes are counted from zero again beyond this, long before an f64 loses sight of `1 / w`.
+const REBASE_AT: f64 = (1u64 << 20) as f64;
+
+/// What a pipeline works by. Complete: a class that is not in it takes no new requests.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Limits {
+    /// Requests that may be outstanding, over all classes: `N`; `None` does not limit.
+    pub seats: Option<u32>,
+    /// Per class.
+    pub classes: BTreeMap<ClassName, ClassLimits>,
+}
+
+/// What one class of a pipeline works by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClassLimits {
+    /// Its share of releases while all queues have requests, relative to the others.
+    pub weight: f64,
+    /// Requests that may wait.
+    pub queue_limit: u32,
+}
+
+/// A class of one pipeline: where its name was found once, so that requests need no look-up. Valid for the pipeline's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassIndex(u32);
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// As many wait as may.
+    #[error("the queue is full")]
+    QueueFull,
+}
+
+/// How a request that had a seat ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// An instance answered it, to the end of the response's body.
+    Served,
+    /// It ended in an error of ours or of an instance, or broke off.
+    Failed,
+}
+
+/// A request that may go to an instance now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dispatch {
+    /// Which.
+    pub ticket: Ticket,
+    /// Its class.
+    pub class: ClassIndex,
+    /// How long it waited.
+    pub waited: Duration,
+}
+
+/// What happened in one class since the pipeline was made. Counters only grow.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ClassCounters {
+    /// Requests that came in.
+    pub arrivals: u64,
+    /// Requests served.
+    pub completions: u64,
+    /// Requests that found the queue full or expired in it.
+    pub rejections: u64,
+    /// Requests that failed in service, or were cancelled in the queue or in service.
+    pub errors: u64,
+    /// From arrival to completion, of those served.
+    pub response_time: LatencyHistogram,
+    /// From dispatch to completion, of those served.
+    pub service_time: LatencyHistogram,
+    /// Integral of the queue length over time, in request-seconds.
+    pub queue_integral_s: f64,
+    /// Integral of the outstanding requests over time, in request-seconds.
+    pub in_service_integral_s: f64,
+}
+
+/// The queues, the scheduler and the limiter of one (gateway, cluster).
+#[derive(Debug, Default)]
+pub struct Pipeline {
+    seats: Option<u32>,
+    /// Invariant: an entry is never removed, so that a [`ClassIndex`] stays valid.
+    classes: Vec<Class>,
+    tickets: Tickets,
+    /// Queued requests by deadline. Invariant: holds exactly the queued ones.
+    deadlines: BTreeSet<(Time, Ticket)>,
+    /// Sum over classes.
+    in_service: u32,
+    /// Sum over classes.
+    queued: u32,
+    /// `V` above. Invariant: never falls, except that all passes are moved along with it.
+    virtual_time: f64,
+    /// The latest moment seen: an earlier `now` counts as this one.
+    now: Time,
+}
+
+#[derive(Debug)]
+struct Class {
+    name: ClassName,
+    /// Invariant: within [`WEIGHTS`].
+    weight: f64,
+    queue_limit: u32,
+    /// `p` above.
+    pass: f64,
+    /// Waiting requests in order of arrival, with some that ended in between. Invariant: the front one waits.
+    queue: VecDeque<Ticket>,
+    queued: u32,
+    in_service: u32,
+    /// The moment up to which the integrals are complete.
+    integrated: Time,
+    counters: ClassCounters,
+}
+
+impl Pipeline {
+    /// An empty pipeline.
+    pub fn new(limits: &Limits) -> Self {
+        let mut pipeline = Self::default();
+        pipeline.configure(Time::ZERO, limits);
+        pipeline
+    }
+
+    /// Works by `limits` from now on. No request is lost: those of a class that is gone keep their place and are served, and
+    /// those beyond a lowered limit stay.
+    pub fn configure(&mut self, now: Time, limits: &Limits) {
+        self.advance(now);
+        self.seats = limits.seats;
+        for class in &mut self.classes {
+            if !limits.classes.contains_key(&class.name) {
+                class.queue_limit = 0;
+            }
+        }
+        for (name, class_limits) in &limits.classes {
+            let weight = sane_weight(class_limits.weight);
+            match self.class(name) {
+                Some(ClassIndex(index)) => {
+                    let class = &mut self.classes[index as usize];
+                    let ahead = (class.pass - self.virtual_time).max(0.0);
+                    class.pass = self.virtual_time + ahead * class.weight / weight;
+                    (class.weight, class.queue_limit) = (weight, class_limits.queue_limit);
+                }
+                None => self.classes.push(Class::new(name.clone(), weight, class_limits.queue_limit, self.now)),
+            }
+        }
+    }
+
+    /// Where `name` is.
+    pub fn class(&self, name: &ClassName) -> Option<ClassIndex> {
+        self.classes.iter().position(|class| class.name == *name).map(|index| ClassIndex(index as u32))
+    }
+
+    /// A request comes in. It may go on once [`Pipeline::poll_dispatch`] names its ticket; if that has not happened at
+    /// `deadline`, it expires.
+    pub fn handle_arrival(&mut self, now: Time, class: ClassIndex, deadline: Time) -> Result<Ticket, Rejection> {
+        self.advance(now);
+        let passes_straight = self.queued == 0 && self.has_seat();
+        let entry = &mut self.classes[class.0 as usize];
+        entry.counters.arrivals += 1;
+        if entry.queued >= entry.queue_limit && !passes_straight {
+            entry.counters.rejections += 1;
+            return Err(Rejection::QueueFull);
+        }
+        entry.integrate(self.now);
+        if entry.queued == 0 {
+            entry.pass = entry.pass.max(self.virtual_time);
+        }
+        entry.queued += 1;
+        self.queued += 1;
+        let ticket = self.tickets.insert(Request { class, arrived: self.now, phase: Phase::Queued { deadline } });
+        entry.queue.push_back(ticket);
+        self.deadlines.insert((deadline, ticket));
+        Ok(ticket)
+    }
+
+    /// The next request that may go to an instance; it is outstanding from now on. `None` when no seat is free or nothing
+    /// waits. Call it only when some instance can take a request.
+    pub fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
+        self.advance(now);
+        if self.queued == 0 || !self.has_seat() {
+            return None;
+        }
+        let class = self.next_class()?;
+        self.take_turn(class);
+        let ticket = self.classes[class.0 as usize].queue.pop_front().expect("a queue with waiting requests has a front");
+        let request = self.tickets.get_mut(ticket).expect("the front of a queue waits");
+        if let Phase::Queued { deadline } = request.phase {
+            self.deadlines.remove(&(deadline, ticket));
+        }
+        request.phase = Phase::InService { dispatched: self.now };
+        let waited = self.now.since(request.arrived);
+        self.left_queue(class);
+        self.in_service += 1;
+        self.classes[class.0 as usize].in_service += 1;
+        Some(Dispatch { ticket, class, waited })
+    }
+
+    /// A request that was dispatched has ended; its seat is free. False when the ticket had ended before or is still queued.
+    pub fn handle_completion(&mut self, now: Time, ticket: Ticket, outcome: Outcome) -> bool {
+        self.advance(now);
+        let Some(&Request { class, arrived, phase: Phase::InService { dispatched } }) = self.tickets.get(ticket) else {
+            return false;
+        };
+        self.tickets.remove(ticket);
+        self.in_service -= 1;
+        let entry = &mut self.classes[class.0 as usize];
+        entry.integrate(self.now);
+        entry.in_service -= 1;
+        match outcome {
+            Outcome::Served => {
+                entry.counters.completions += 1;
+                entry.counters.response_time.record(self.now.since(arrived));
+                entry.counters.service_time.record(self.now.since(dispatched));
+            }
+            Outcome::Failed => entry.counters.errors += 1,
+        }
+        true
+    }
+
+    /// Nobody wants the answer any more, wherever the request is. False when the ticket had ended before.
+    pub fn handle_cancel(&mut self, now: Time, ticket: Ticket) -> bool {
+        match self.tickets.get(ticket).map(|request| request.phase) {
+            None => false,
+            Some(Phase::InService { .. }) => self.handle_completion(now, ticket, Outcome::Failed),
+            Some(Phase::Queued { .. }) => {
+                self.advance(now);
+                let class = self.remove_queued(ticket);
+                self.classes[class.0 as usize].counters.errors += 1;
+                true
+            }
+        }
+    }
+
+    /// When [`Pipeline::handle_timeout`] has something to do next; `None` when nothing waits.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.deadlines.first().map(|&(deadline, _)| deadline)
+    }
+
+    /// Ends what has waited until its deadline, and says what that was.
+    pub fn handle_timeout(&mut self, now: Time) -> Vec<Ticket> {
+        self.advance(now);
+        let mut expired = Vec::new();
+        while let Some(&(deadline, ticket)) = self.deadlines.first() {
+            if deadline > self.now {
+                break;
+            }
+            let class = self.remove_queued(ticket);
+            self.classes[class.0 as usize].counters.rejections += 1;
+            expired.push(ticket);
+        }
+        expired
+    }
+
+    /// True while the ticket is valid and has no seat.
+    pub fn is_queued(&self, ticket: Ticket) -> bool {
+        matches!(self.tickets.get(ticket), Some(Request { phase: Phase::Queued { .. }, .. }))
+    }
+
+    /// True while the ticket is valid and has a seat.
+    pub fn is_in_service(&self, ticket: Ticket) -> bool {
+        matches!(self.tickets.get(ticket), Some(Request { phase: Phase::InService { .. }, .. }))
+    }
+
+    /// Requests waiting, over all classes.
+    pub fn queued(&self) -> u32 {
+        self.queued
+    }
+
+    /// Requests outstanding, over all classes.
+    pub fn in_service(&self) -> u32 {
+        self.in_service
+    }
+
+    /// Every class with its counters complete up to `now`, the requests waiting and outstanding, and the time that the
+    /// oldest of the waiting has waited.
+    pub fn observe(&mut self, now: Time) -> impl Iterator<Item = ClassObservation<'_>> {
+        self.advance(now);
+        let now = self.now;
+        let tickets = &self.tickets;
+        self.classes.iter_mut().map(move |class| {
+            class.integrate(now);
+            let oldest = class.queue.front().and_then(|&ticket| tickets.get(ticket));
+            ClassObservation {
+                name: &class.name,
+                counters: &class.counters,
+                queued: class.queued,
+                in_service: class.in_service,
+                oldest_wait: oldest.map(|request| now.since(request.arrived)).unwrap_or_default(),
+            }
+        })
+    }
+
+    fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
+    fn has_seat(&self) -> bool {
+        self.seats.is_none_or(|seats| self.in_service < seats)
+    }
+
+    fn next_class(&self) -> Option<ClassIndex> {
+        let mut best: Option<(f64, u32)> = None;
+        for (index, class) in self.classes.iter().enumerate() {
+            if class.queued > 0 && best.is_none_or(|(pass, _)| class.pass < pass) {
+                best = Some((class.pass, index as u32));
+            }
+        }
+        best.map(|(_, index)| ClassIndex(index))
+    }
+
+    fn take_turn(&mut self, class: ClassIndex) {
+        let entry = &mut self.classes[class.0 as usize];
+        self.virtual_time = entry.pass;
+        entry.pass += 1.0 / entry.weight;
+        if self.virtual_time > REBASE_AT {
+            for class in &mut self.classes {
+                class.pass = (class.pass - self.virtual_time).max(0.0);
+            }
+            self.virtual_time = 0.0;
+        }
+    }
+
+    /// Ends a request that waits; its entry in the queue is left behind unless it is in front.
+    fn remove_queued(&mut self, ticket: Ticket) -> ClassIndex {
+        let request = self.tickets.remove(ticket).expect("the caller saw it waiting");
+        if let Phase::Queued { deadline } = request.phase {
+            self.deadlines.remove(&(deadline, ticket));
+        }
+        self.left_queue(request.class);
+        request.class
+    }
+
+    /// Restores the invariant of a class's queue after one request has left it, in amortised constant time.
+    fn left_queue(&mut self, class: ClassIndex) {
+        let entry = &mut self.classes[class.0 as usize];
+        entry.integrate(self.now);
+        entry.queued -= 1;
+        self.queued -= 1;
+        let waits = |ticket: &Ticket| matches!(self.tickets.get(*ticket), Some(Request { phase: Phase::Queued { .. }, .. }));
+        while entry.queue.front().is_some_and(|front| !waits(front)) {
+            entry.queue.pop_front();
+        }
+        // Requests cancelled behind a front that waits for long would pile up without bound.
+        if entry.queue.len() > 2 * entry.queued as usize + 64 {
+            entry.queue.retain(waits);
+        }
+    }
+}
+
+/// One class, as seen at a moment.
+#[derive(Debug, Clone, Copy)]
+pub struct ClassObservation<'a> {
+    /// Its name.
+    pub name: &'a ClassName,
+    /// What happened so far.
+    pub counters: &'a ClassCounters,
+    /// Waiting now.
+    pub queued: u32,
+    /// Outstanding now.
+    pub in_service: u32,
+    /// How long the oldest of the waiting has waited.
+    pub oldest_wait: Duration,
+}
+
+impl Class {
+    fn new(name: ClassName, weight: f64, queue_limit: u32, now: Time) -> Self {
+        Self {
+            name,
+            weight,
+            queue_limit,
+            pass: 0.0,
+            queue: VecDeque::new(),
+            queued: 0,
+            in_service: 0,
+            integrated: now,
+            counters: ClassCounters::default(),
+        }
+    }
+
+    /// Completes the integrals; to be called before a length changes.
+    fn integrate(&mut self, now: Time) {
+        let span_s = now.since(self.integrated).as_secs_f64();
+        self.counters.queue_integral_s += span_s * f64::from(self.queued);
+        self.counters.in_service_integral_s += span_s * f64::from(self.in_service);
+        self.integrated = now;
+    }
+}
+
+/// NaN and anything below the range count as the least weight: such a class is served last, never not at all.
+fn sane_weight(weight: f64) -> f64 {
+    if weight.is_nan() { WEIGHTS.0 } else { weight.clamp(WEIGHTS.0, WEIGHTS.1) }
+}

@@ -1,0 +1,76 @@
+//! Requests by ticket: a slab whose keys are never valid twice.
+
+use weal_model::Time;
+
+use super::ClassIndex;
+
+/// A request that was taken. Valid until it has ended, and never again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket {
+    slot: u32,
+    generation: u32,
+}
+
+impl Ticket {
+    /// A small number that no other valid ticket of the same pipeline has: fit to index a table beside the pipeline.
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request {
+    pub class: ClassIndex,
+    pub arrived: Time,
+    pub phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Phase {
+    Queued { deadline: Time },
+    InService { dispatched: Time },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Tickets {
+    slots: Vec<Slot>,
+    /// Invariant: exactly the slots that hold no request.
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Grows with each request that the slot held. It takes 2^32 requests in one slot for a stale ticket to look valid.
+    generation: u32,
+    request: Option<Request>,
+}
+
+impl Tickets {
+    pub fn insert(&mut self, request: Request) -> Ticket {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, request: None });
+            (self.slots.len() - 1) as u32
+        });
+        let entry = &mut self.slots[slot as usize];
+        entry.request = Some(request);
+        Ticket { slot, generation: entry.generation }
+    }
+
+    pub fn get(&self, ticket: Ticket) -> Option<&Request> {
+        let slot = self.slots.get(ticket.slot as usize).filter(|slot| slot.generation == ticket.generation)?;
+        slot.request.as_ref()
+    }
+
+    pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Request> {
+        let slot = self.slots.get_mut(ticket.slot as usize).filter(|slot| slot.generation == ticket.generation)?;
+        slot.request.as_mut()
+    }
+
+    pub fn remove(&mut self, ticket: Ticket) -> Option<Request> {
+        let slot = self.slots.get_mut(ticket.slot as usize).filter(|slot| slot.generation == ticket.generation)?;
+        let request = slot.request.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(ticket.slot);
+        Some(request)
+    }
+}
