@@ -1,0 +1,101 @@
+//! Judges a config as a whole: what no table shows by itself.
+
+mod placement;
+mod references;
+
+use weal_model::{PoolSpec, RouteSpec};
+
+use crate::Machine;
+use crate::section::Reading;
+
+/// Reports what is wrong with `spec` at the places that `reading` remembers.
+pub(crate) fn check(reading: &mut Reading, spec: &PoolSpec, machine: &Machine) {
+    check_addresses(reading, spec);
+    check_cycles(reading, spec);
+    check_routes(reading, spec);
+    references::check(reading, spec);
+    placement::check(reading, spec, machine);
+}
+
+fn check_addresses(reading: &mut Reading, spec: &PoolSpec) {
+    let (listen, api) = (spec.listen, spec.api);
+    let overlap = listen.ip() == api.ip() || listen.ip().is_unspecified() || api.ip().is_unspecified();
+    // Port 0 asks the system for a free one.
+    if overlap && listen.port() == api.port() && api.port() != 0 {
+        let key = if reading.places.has("pool.api") { "api" } else { "listen" };
+        let other = if key == "api" { "listen" } else { "api" };
+        let free = if api.port() == u16::MAX { api.port() - 1 } else { api.port() + 1 };
+        reading.findings.error(
+            reading.places.value(&format!("pool.{key}")),
+            format!("port {} is also that of `{other}`", api.port()),
+            format!("give one of them another port, such as {free}"),
+        );
+    }
+    if !listen.ip().is_loopback() {
+        let help = "clients beyond this machine can connect; write `127.0.0.1` if that is not meant";
+        reading.findings.warning(reading.places.value("pool.listen"), "`listen` is open to the network", help);
+    }
+    if !api.ip().is_loopback() {
+        let help = "whoever reaches it needs the token, which then crosses the network unencrypted; `127.0.0.1` is safe";
+        reading.findings.warning(reading.places.value("pool.api"), "`api` is open to the network", help);
+    }
+}
+
+fn check_cycles(reading: &mut Reading, spec: &PoolSpec) {
+    let timing = spec.timing;
+    if timing.placement_cycle_s < timing.flow_cycle_s {
+        let key = if reading.places.has("pool.placement-cycle") { "placement-cycle" } else { "flow-cycle" };
+        reading.findings.error(
+            reading.places.value(&format!("pool.{key}")),
+            format!(
+                "the placement cycle ({}s) is shorter than the flow cycle ({}s)",
+                timing.placement_cycle_s, timing.flow_cycle_s
+            ),
+            "placement is decided on what several flow cycles measured: make it longer",
+        );
+    }
+}
+
+/// Two routes that match the same requests: nobody could say which one wins.
+fn check_routes(reading: &mut Reading, spec: &PoolSpec) {
+    let routes = || {
+        let of_app = |(name, app): (&weal_model::AppName, &'_ weal_model::AppSpec)| {
+            let path = |index: usize| format!("app.{name}.routes.{index}");
+            app.routes.iter().cloned().enumerate().map(|(index, route)| (path(index), route)).collect::<Vec<_>>()
+        };
+        spec.apps.iter().flat_map(of_app).collect::<Vec<_>>()
+    };
+    let mut routes = routes();
+    routes.sort_by_key(|(path, _)| reading.places.value(path).start);
+    for (at, (path, route)) in routes.iter().enumerate() {
+        // What could not be read matches everything here, and would seem to be double.
+        let broken = |key: &str, read: bool| reading.places.has(&format!("{path}.{key}")) && !read;
+        if broken("host", route.host.is_some())
+            || broken("path", route.path.is_some())
+            || broken("header", route.header.is_some())
+        {
+            continue;
+        }
+        let same = |other: &&(String, RouteSpec)| {
+            (&other.1.host, &other.1.path, &other.1.header) == (&route.host, &route.path, &route.header)
+        };
+        if let Some((first, _)) = routes[..at].iter().find(same) {
+            let owner = first.split('.').nth(1).unwrap_or_default();
+            reading.findings.error_with(
+                reading.places.value(path),
+                format!("`{owner}` already has the route for {}", show_route(route)),
+                "give it another host, path or header, or remove one of them".to_owned(),
+                (reading.places.value(first), "the first one".to_owned()),
+            );
+        }
+    }
+}
+
+fn show_route(route: &RouteSpec) -> String {
+    let host = route.host.as_deref().unwrap_or("*");
+    let path = route.path.as_deref().unwrap_or("/*");
+    match &route.header {
+        None => format!("{host}{path}"),
+        Some(header) => format!("{host}{path} with header {}", header.name),
+    }
+}

@@ -1,0 +1,175 @@
+//! `[app.NAME]`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+use weal_model::{AppName, AppSpec, InstanceRange, NodeName, RestartPolicy};
+
+use super::{health, pool, routes};
+use crate::section::{Reading, Section};
+use crate::{defaults, suggest};
+
+/// Every key of `[app.NAME]`.
+pub(crate) const KEYS: [&str; 20] = [
+    "run",
+    "health",
+    "memory",
+    "cpu",
+    "instances",
+    "per-node",
+    "routes",
+    "needs",
+    "user",
+    "env",
+    "cwd",
+    "stop-timeout",
+    "nodes",
+    "together",
+    "apart",
+    "pinned",
+    "manual",
+    "restart",
+    "queue-limit",
+    "request-timeout",
+];
+/// More instances than this of one application are a slip of the finger.
+const MOST_INSTANCES: u32 = 10_000;
+
+pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &Path) -> AppSpec {
+    let section = Section::open(reading, &format!("app.{name}"), table, &KEYS);
+    let instances = read_instances(reading, &section);
+    let apps = |names: Option<Vec<String>>| names.unwrap_or_default().into_iter().map(AppName::from).collect::<BTreeSet<_>>();
+    AppSpec {
+        name: AppName::from(name),
+        run: read_run(reading, &section),
+        health: health::read(reading, &section),
+        memory: section.size(reading, "memory").unwrap_or(defaults::MEMORY),
+        cpu_limit: pool::read_cpu(reading, &section),
+        instances,
+        per_node: section.count(reading, "per-node", 1..MOST_INSTANCES + 1).unwrap_or(instances.max),
+        routes: routes::read(reading, &section),
+        needs: apps(section.names(reading, "needs")),
+        user: pool::read_user(reading, &section),
+        env: read_env(reading, &section),
+        cwd: read_cwd(reading, &section, folder),
+        stop_timeout_s: section.span(reading, "stop-timeout", (0.0, 3600.0)).unwrap_or(defaults::STOP_TIMEOUT_S),
+        nodes: read_nodes(reading, &section),
+        together: apps(section.names(reading, "together")),
+        apart: apps(section.names(reading, "apart")),
+        pinned: section.flag(reading, "pinned").unwrap_or(false),
+        manual: section.flag(reading, "manual").unwrap_or(false),
+        restart: read_restart(reading, &section),
+        queue_limit: section.count(reading, "queue-limit", 0..1_000_001).unwrap_or(defaults::QUEUE_LIMIT),
+        request_timeout_s: section.span(reading, "request-timeout", (0.001, 86_400.0)).unwrap_or(defaults::REQUEST_TIMEOUT_S),
+    }
+}
+
+fn read_run(reading: &mut Reading, section: &Section) -> Vec<String> {
+    if section.item("run").is_none() {
+        let help = "add `run = [\"./program\", \"--port\", \"$PORT\"]`";
+        reading.findings.error(reading.places.key(&section.path), format!("`{}` has no `run`", section.path), help);
+        return Vec::new();
+    }
+    let Some(argv) = section.texts(reading, "run") else { return Vec::new() };
+    check_argv(reading, &argv, reading.places.value(&section.at("run")));
+    argv
+}
+
+/// A command needs a program, and no argument can hold a zero byte.
+pub(super) fn check_argv(reading: &mut Reading, argv: &[String], place: Range<usize>) {
+    if argv.first().is_none_or(|program| program.trim().is_empty()) {
+        reading.findings.error(place, "this names no program", "write the program first: `[\"./program\", \"argument\"]`");
+    } else if argv.iter().any(|argument| argument.contains('\0')) {
+        reading.findings.error(place, "an argument holds a zero byte", "no program can be given one");
+    }
+}
+
+/// `instances = 2` or `instances = { min = 1, max = 4 }`.
+fn read_instances(reading: &mut Reading, section: &Section) -> InstanceRange {
+    let default = InstanceRange { min: defaults::INSTANCES, max: defaults::INSTANCES };
+    let Some(item) = section.item("instances") else { return default };
+    if let DeValue::Integer(_) = item.value {
+        let count = item.count(reading, 1..MOST_INSTANCES + 1).unwrap_or(defaults::INSTANCES);
+        return InstanceRange { min: count, max: count };
+    }
+    let DeValue::Table(table) = item.value else {
+        return item.wrong_type(reading, "a number or `{ min = 1, max = 4 }`", "").unwrap_or(default);
+    };
+    let bounds = Section::open(reading, &item.path, table, &["min", "max"]);
+    let min = bounds.count(reading, "min", 0..MOST_INSTANCES + 1);
+    let max = bounds.count(reading, "max", 1..MOST_INSTANCES + 1);
+    match (min, max) {
+        (Some(min), Some(max)) if min > max => {
+            let places = (reading.places.value(&bounds.at("min")), reading.places.value(&bounds.at("max")));
+            let help = format!("did you mean `{{ min = {max}, max = {min} }}`?");
+            reading.findings.error_with(places.0, format!("min is {min}, more than max"), help, (places.1, "max".to_owned()));
+            InstanceRange { min: max, max }
+        }
+        (Some(min), max) => InstanceRange { min, max: max.unwrap_or(min.max(defaults::INSTANCES)) },
+        (None, Some(max)) => InstanceRange { min: defaults::INSTANCES.min(max), max },
+        (None, None) => default,
+    }
+}
+
+fn read_env(reading: &mut Reading, section: &Section) -> BTreeMap<String, String> {
+    let Some(table) = section.table(reading, "env") else { return BTreeMap::new() };
+    let names: Vec<&str> = table.keys().map(|key| key.get_ref().as_ref()).collect();
+    let env = Section::open(reading, &section.at("env"), table, &names);
+    let mut read = BTreeMap::new();
+    for name in names {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(fits) {
+            let help = "names have letters, digits and `_`, and do not begin with a digit";
+            reading.findings.error(reading.places.key(&env.at(name)), format!("`{name}` cannot be a variable"), help);
+        } else if ["PORT", "DATA", "INSTANCE", "NODE"].contains(&name) {
+            let help = "weal gives it to each instance: leave it out";
+            reading.findings.error(reading.places.key(&env.at(name)), format!("`{name}` is set by weal"), help);
+        }
+        if let Some(value) = env.text(reading, name) {
+            if value.contains('\0') {
+                reading.findings.error(reading.places.value(&env.at(name)), "a variable holds a zero byte", "none can");
+            }
+            read.insert(name.to_owned(), value);
+        }
+    }
+    read
+}
+
+/// Relative to the config's folder, which is also the default.
+fn read_cwd(reading: &mut Reading, section: &Section, folder: &Path) -> String {
+    let cwd = section.text(reading, "cwd").unwrap_or_default();
+    if cwd.starts_with('~') || cwd.contains(['$', '\0']) {
+        let help = "write the folder itself, absolute or relative to this file: neither `~` nor variables are filled in here";
+        reading.findings.error(reading.places.value(&section.at("cwd")), format!("`{cwd}` is not a folder's path"), help);
+    }
+    // `..` stays: after a symbolic link it is the kernel's to resolve.
+    let path: PathBuf = folder.join(cwd).components().filter(|part| *part != Component::CurDir).collect();
+    path.to_string_lossy().into_owned()
+}
+
+fn read_nodes(reading: &mut Reading, section: &Section) -> Option<BTreeSet<NodeName>> {
+    let nodes = section.names(reading, "nodes")?;
+    if nodes.is_empty() {
+        let help = "name at least one node, or leave `nodes` out to allow all";
+        reading.findings.error(reading.places.value(&section.at("nodes")), "this application may run nowhere", help);
+        return None;
+    }
+    Some(nodes.into_iter().map(NodeName::from).collect())
+}
+
+fn read_restart(reading: &mut Reading, section: &Section) -> RestartPolicy {
+    let words = ["always", "on-failure", "never"];
+    let Some(word) = section.text(reading, "restart") else { return RestartPolicy::Always };
+    match word.as_str() {
+        "always" => RestartPolicy::Always,
+        "on-failure" => RestartPolicy::OnFailure,
+        "never" => RestartPolicy::Never,
+        _ => {
+            let right = if word == "no" { "did you mean `never`?".to_owned() } else { suggest::help(&word, words, "words") };
+            reading.findings.error(reading.places.value(&section.at("restart")), format!("`restart` cannot be `{word}`"), right);
+            RestartPolicy::Always
+        }
+    }
+}

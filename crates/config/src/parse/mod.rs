@@ -1,0 +1,166 @@
+//! From text to [`PoolSpec`].
+
+mod app;
+mod health;
+mod pool;
+mod routes;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use toml::de::DeTable;
+use weal_model::{AppName, AppSpec, ClassName, Importance, PoolSpec, ServiceClass};
+
+use crate::diagnostic::{Diagnostic, Findings};
+use crate::section::{Places, Reading, Section};
+use crate::{Machine, Parsed, check, defaults};
+
+/// Reads a config.
+///
+/// `path` names the file in messages; its folder is what relative `cwd`s are relative to and, by its name, the pool's
+/// default name: pass it absolute. `machine` is what the pool runs on.
+///
+/// # Errors
+/// Everything that is wrong with the text, warnings included, in its order.
+pub fn parse(text: &str, path: &str, machine: &Machine) -> Result<Parsed, Vec<Diagnostic>> {
+    let mut reading = Reading { findings: Findings::new(text, path), places: Places::default() };
+    let (root, syntax_errors) = DeTable::parse_recoverable(text);
+    for error in &syntax_errors {
+        let (message, help) = explain_syntax(error.message());
+        reading.findings.error(error.span().unwrap_or(0..0), message, help);
+    }
+    // After a syntax error what is read is incomplete: further findings would mislead.
+    if syntax_errors.is_empty() {
+        let spec = read(&mut reading, root.get_ref(), path, machine);
+        let (errors, warnings) = reading.findings.finish();
+        return if errors.is_empty() { Ok(Parsed { spec, warnings }) } else { Err(merge(errors, warnings)) };
+    }
+    Err(reading.findings.finish().0)
+}
+
+fn read(reading: &mut Reading, root: &DeTable, path: &str, machine: &Machine) -> PoolSpec {
+    let root = Section::open(reading, "", root, &["pool", "node", "class", "app"]);
+    let folder = folder_of(path);
+    let mut spec = pool::read(reading, &root, &folder);
+    spec.nodes = pool::read_nodes(reading, &root, machine);
+    spec.classes = read_classes(reading, &root);
+    spec.apps = read_apps(reading, &root, &folder);
+    let uses_default = spec.apps.values().flat_map(|app| &app.routes).any(|route| route.class.as_str() == defaults::CLASS);
+    if uses_default && !spec.classes.contains_key(defaults::CLASS) {
+        let name = ClassName::from(defaults::CLASS);
+        spec.classes.insert(name.clone(), ServiceClass { name, goal: None, importance: Importance::NORMAL });
+    }
+    check::check(reading, &spec, machine);
+    spec
+}
+
+fn read_classes(reading: &mut Reading, root: &Section) -> BTreeMap<ClassName, ServiceClass> {
+    let Some(classes) = root.table(reading, "class") else { return BTreeMap::new() };
+    let mut read = BTreeMap::new();
+    for (name, table) in named(reading, "class", classes) {
+        let section = Section::open(reading, &format!("class.{name}"), table, &["goal", "importance"]);
+        let goal = pool::read_goal(reading, &section);
+        let importance = pool::read_importance(reading, &section);
+        let name = ClassName::from(name);
+        read.insert(name.clone(), ServiceClass { name, goal, importance });
+    }
+    read
+}
+
+fn read_apps(reading: &mut Reading, root: &Section, folder: &Path) -> BTreeMap<AppName, AppSpec> {
+    let Some(apps) = root.table(reading, "app") else {
+        if !reading.places.has("app") {
+            let help = "add one: `[app.NAME]` with `run = [\"./program\", \"--port\", \"$PORT\"]`";
+            reading.findings.error(0..0, "there are no applications", help);
+        }
+        return BTreeMap::new();
+    };
+    let mut read = BTreeMap::new();
+    for (name, table) in named(reading, "app", apps) {
+        read.insert(AppName::from(name), app::read(reading, name, table, folder));
+    }
+    read
+}
+
+/// The tables of `[kind.NAME]`, their names checked and their places remembered.
+fn named<'a>(reading: &mut Reading, kind: &str, tables: &'a DeTable<'a>) -> Vec<(&'a str, &'a DeTable<'a>)> {
+    let names: Vec<&str> = tables.keys().map(|key| key.get_ref().as_ref()).collect();
+    let mut found = Vec::new();
+    for (key, value) in tables {
+        let name: &str = key.get_ref();
+        let path = format!("{kind}.{name}");
+        reading.places.remember(path.clone(), key.span(), value.span());
+        check_name(reading, kind, name, key.span(), &names);
+        let item = crate::section::Item { path, span: value.span(), value: value.get_ref() };
+        if let Some(table) = item.table(reading) {
+            found.push((name, table));
+        }
+    }
+    found
+}
+
+/// Names stand in paths, in variables (`NAME_ADDR`) and in ids of instances: lower-case letters, digits and inner dashes.
+pub(crate) fn check_name(reading: &mut Reading, kind: &str, name: &str, span: std::ops::Range<usize>, taken: &[&str]) {
+    if is_name(name) {
+        return;
+    }
+    let right = as_name(name);
+    let help = if is_name(&right) && !taken.contains(&right.as_str()) {
+        format!(
+            "did you mean `{right}`? Names have up to 40 lower-case letters, digits and inner dashes, and begin with a letter"
+        )
+    } else {
+        "names have up to 40 lower-case letters, digits and inner dashes, and begin with a letter".to_owned()
+    };
+    reading.findings.error(span, format!("`{name}` cannot be the name of {}", article(kind)), help);
+}
+
+pub(crate) fn is_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=40).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.chars().all(inner)
+}
+
+/// The nearest name that is allowed; may still be none (`""`, `"42"`).
+pub(crate) fn as_name(text: &str) -> String {
+    let dashed: String = text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    dashed.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-").chars().take(40).collect()
+}
+
+fn article(kind: &str) -> &str {
+    match kind {
+        "app" => "an application",
+        "class" => "a class",
+        _ => "a node",
+    }
+}
+
+fn folder_of(path: &str) -> std::path::PathBuf {
+    match Path::new(path).parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => Path::new("/").to_owned(),
+    }
+}
+
+/// The messages of the TOML parser, said to somebody who may not know TOML.
+fn explain_syntax(message: &str) -> (String, String) {
+    let help = if message.contains("duplicate key") {
+        "a key or table may be given once: remove or rename one of them"
+    } else if message.contains("string values must be quoted") {
+        "put the value in quotes"
+    } else if message.contains("unclosed table") || message.contains("table") && message.contains("expected `]`") {
+        "close the header with `]`"
+    } else {
+        "see https://toml.io for how values are written"
+    };
+    (message.to_owned(), help.to_owned())
+}
+
+fn merge(errors: Vec<Diagnostic>, warnings: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let mut all = errors;
+    all.extend(warnings);
+    all.sort_by_key(|found| found.span.start);
+    all
+}
