@@ -1,0 +1,192 @@
+//! Maximum flow from clusters' demands through their hosts to nodes' capacities, in floating point.
+//!
+//! Dinic's algorithm on the graph source -> cluster -> node -> sink. Amounts below `tiny`, a fixed share of the biggest
+//! capacity, count as nothing, so rounding cannot keep it busy.
+
+use std::collections::VecDeque;
+
+/// Arcs come in pairs: arc `a` and its reverse `a ^ 1`; `residual` is what may still pass.
+#[derive(Debug, Clone)]
+pub(super) struct MaxFlow {
+    clusters: usize,
+    /// Arcs that leave each vertex. Vertices: source, clusters, nodes, sink.
+    leaving: Vec<Vec<u32>>,
+    head: Vec<u32>,
+    residual: Vec<f64>,
+    /// `residual` before anything was asked for.
+    empty: Vec<f64>,
+    /// Where each vertex' search goes on within a phase.
+    cursor: Vec<u32>,
+    level: Vec<u32>,
+    /// First arc of each cluster's hosts; the arc of host `i` is `hosts[d] + 2 i`.
+    hosts: Vec<u32>,
+    tiny: f64,
+}
+
+const UNSEEN: u32 = u32::MAX;
+
+impl MaxFlow {
+    /// `hosts[d]` lists (node, most that may pass); `capacity[m]` is what node `m` takes. Demands start at zero.
+    pub(super) fn new(hosts: &[Vec<(usize, f64)>], capacity: &[f64]) -> Self {
+        let vertices = hosts.len() + capacity.len() + 2;
+        let biggest = capacity.iter().copied().fold(0.0, f64::max);
+        let mut graph = Self {
+            clusters: hosts.len(),
+            leaving: vec![Vec::new(); vertices],
+            head: Vec::new(),
+            residual: Vec::new(),
+            empty: Vec::new(),
+            cursor: vec![0; vertices],
+            level: vec![UNSEEN; vertices],
+            hosts: Vec::with_capacity(hosts.len()),
+            tiny: 1e-13 * biggest.max(1e-300),
+        };
+        for d in 0..hosts.len() {
+            graph.add_arc(0, 1 + d, 0.0);
+        }
+        for (m, &takes) in capacity.iter().enumerate() {
+            graph.add_arc(1 + hosts.len() + m, vertices - 1, takes.max(0.0));
+        }
+        for (d, list) in hosts.iter().enumerate() {
+            graph.hosts.push(graph.head.len() as u32);
+            for &(m, limit) in list {
+                graph.add_arc(1 + d, 1 + hosts.len() + m, limit.max(0.0));
+            }
+        }
+        graph.empty = graph.residual.clone();
+        graph
+    }
+
+    /// Forgets all demands.
+    pub(super) fn restart(&mut self) {
+        self.residual.clone_from(&self.empty);
+    }
+
+    fn add_arc(&mut self, from: usize, to: usize, amount: f64) {
+        for (vertex, other, amount) in [(from, to, amount), (to, from, 0.0)] {
+            self.leaving[vertex].push(self.head.len() as u32);
+            self.head.push(other as u32);
+            self.residual.push(amount);
+        }
+    }
+
+    /// Asks for `demand` more in cluster `d`.
+    pub(super) fn demand(&mut self, d: usize, demand: f64) {
+        self.residual[2 * d] += demand;
+    }
+
+    /// Lets pass what can pass; returns how much of the demand stays unserved.
+    pub(super) fn serve(&mut self) -> f64 {
+        while self.levels() {
+            self.cursor.fill(0);
+            while self.push(0, f64::INFINITY) > 0.0 {}
+        }
+        self.unserved()
+    }
+
+    /// Forgets the demand that could not be served.
+    pub(super) fn drop_unserved(&mut self) {
+        for d in 0..self.clusters {
+            self.residual[2 * d] = 0.0;
+        }
+    }
+
+    /// Demand that could not be served so far.
+    pub(super) fn unserved(&self) -> f64 {
+        (0..self.clusters).map(|d| self.residual[2 * d]).filter(|&left| left > self.tiny).sum()
+    }
+
+    /// What passes from cluster `d` to its host number `host`.
+    pub(super) fn load(&self, d: usize, host: usize) -> f64 {
+        self.residual[self.hosts[d] as usize + 2 * host + 1]
+    }
+
+    /// After [`MaxFlow::serve`] left something unserved: the side of a minimum cut that holds the source, as flags per
+    /// cluster and per node. These clusters ask for more than these nodes and the limits towards other nodes allow.
+    pub(super) fn short(&self) -> (Vec<bool>, Vec<bool>) {
+        let reached = |vertex: usize| self.level[vertex] != UNSEEN;
+        let nodes = self.leaving.len() - 2 - self.clusters;
+        ((0..self.clusters).map(|d| reached(1 + d)).collect(), (0..nodes).map(|m| reached(1 + self.clusters + m)).collect())
+    }
+
+    /// True when each (cluster, amount) more can be served, all of them at once; if not, nothing changes.
+    pub(super) fn try_more(&mut self, wanted: &[(usize, f64)]) -> bool {
+        let before = self.residual.clone();
+        for &(d, amount) in wanted {
+            self.demand(d, amount);
+        }
+        let enough = self.serve() <= 1e-9 * wanted.iter().map(|&(_, amount)| amount).sum::<f64>().max(self.tiny);
+        if !enough {
+            self.residual = before;
+        }
+        enough
+    }
+
+    /// Breadth-first levels from the source; true when the sink is among them.
+    fn levels(&mut self) -> bool {
+        self.level.fill(UNSEEN);
+        self.level[0] = 0;
+        let mut queue = VecDeque::from([0usize]);
+        while let Some(vertex) = queue.pop_front() {
+            for &arc in &self.leaving[vertex] {
+                let to = self.head[arc as usize] as usize;
+                if self.residual[arc as usize] > self.tiny && self.level[to] == UNSEEN {
+                    self.level[to] = self.level[vertex] + 1;
+                    queue.push_back(to);
+                }
+            }
+        }
+        self.level[self.leaving.len() - 1] != UNSEEN
+    }
+
+    /// Pushes up to `most` from `vertex` along one level at a time (the graph is at most a few levels deep per detour, so
+    /// the recursion is bounded by the number of vertices on a shortest path).
+    fn push(&mut self, vertex: usize, most: f64) -> f64 {
+        if vertex == self.leaving.len() - 1 {
+            return most;
+        }
+        let mut pushed = 0.0;
+        while (self.cursor[vertex] as usize) < self.leaving[vertex].len() {
+            let arc = self.leaving[vertex][self.cursor[vertex] as usize] as usize;
+            let to = self.head[arc] as usize;
+            if self.residual[arc] > self.tiny && self.level[to] == self.level[vertex] + 1 {
+                let got = self.push(to, (most - pushed).min(self.residual[arc]));
+                self.residual[arc] -= got;
+                self.residual[arc ^ 1] += got;
+                pushed += got;
+                if pushed >= most - self.tiny {
+                    return pushed;
+                }
+            }
+            self.cursor[vertex] += 1;
+        }
+        pushed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_node_is_left_to_whom_needs_it() {
+        let any = f64::INFINITY;
+        let mut graph = MaxFlow::new(&[vec![(0, any), (1, any)], vec![(1, any), (2, any)]], &[10.0, 10.0, 10.0]);
+        graph.demand(0, 18.0);
+        graph.demand(1, 12.0);
+        assert!(graph.serve() < 1e-9);
+        assert!((graph.load(0, 0) + graph.load(0, 1) - 18.0).abs() < 1e-9);
+        graph.demand(0, 1.0);
+        assert!((graph.serve() - 1.0).abs() < 1e-9);
+        assert_eq!(graph.short(), (vec![true, true], vec![true, true, true]));
+    }
+
+    #[test]
+    fn a_host_takes_no_more_than_its_instances_can_use() {
+        let mut graph = MaxFlow::new(&[vec![(0, 2.0)]], &[10.0]);
+        graph.demand(0, 3.0);
+        assert!((graph.serve() - 1.0).abs() < 1e-12);
+        assert_eq!(graph.short(), (vec![true], vec![false]));
+        assert!(!graph.try_more(&[(0, 0.5)]));
+    }
+}
