@@ -1,1 +1,15 @@
-//! placeholder
+//! Makes load, and measures what comes back.
+//!
+//! The load is open-loop: a request is due when the workload says so, whatever became of those before, and its response time
+//! counts from that moment. A slow server therefore cannot slow the questions down and look better for it (coordinated
+//! omission). Closed sessions ask again a think time after the answer, as people do; theirs counts from that moment too.
+//!
+//! What drives a flow is `weal_sim`'s own [`Workload`](weal_sim::workload::Workload), so that a scenario runs in simulation and here unchanged.
+
+pub mod access_log;
+mod connections;
+mod driver;
+mod tally;
+
+pub use driver::{Error, Flow, Options, Request, Source, drive};
+pub use tally::{FlowResult, Outcome, Progress, Second};
