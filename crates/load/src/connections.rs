@@ -28,18 +28,16 @@ impl Connections {
     /// Sends a request and reads the whole answer; returns its status. A kept connection that the server closed
     /// meanwhile is replaced once.
     pub async fn exchange(&self, message: Message) -> io::Result<u16> {
-        if let Some(mut kept) = self.take_idle()
-            && kept.ready().await.is_ok()
-        {
-            match kept.try_send_request(message).await {
-                Ok(response) => return self.finish(kept, response).await,
-                Err(mut failed) => match failed.take_message() {
-                    Some(unsent) => return self.exchange_anew(unsent).await,
-                    None => return Err(io::Error::other(failed.into_error())),
-                },
-            }
-        } else {
+        let Some(mut kept) = self.take_idle() else { return self.exchange_anew(message).await };
+        if kept.ready().await.is_err() {
             return self.exchange_anew(message).await;
+        }
+        match kept.try_send_request(message).await {
+            Ok(response) => self.finish(kept, response).await,
+            Err(mut failed) => match failed.take_message() {
+                Some(unsent) => self.exchange_anew(unsent).await,
+                None => Err(io::Error::other(failed.into_error())),
+            },
         }
     }
 
@@ -55,7 +53,11 @@ impl Connections {
         self.finish(sender, response).await
     }
 
-    async fn finish(&self, sender: SendRequest<Full<Bytes>>, response: hyper::Response<hyper::body::Incoming>) -> io::Result<u16> {
+    async fn finish(
+        &self,
+        sender: SendRequest<Full<Bytes>>,
+        response: hyper::Response<hyper::body::Incoming>,
+    ) -> io::Result<u16> {
         let status = response.status().as_u16();
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {

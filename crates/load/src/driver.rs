@@ -232,7 +232,8 @@ impl Lane {
 }
 
 fn message(request: &Request, method: &str, path: &str, number: usize) -> Result<Message, String> {
-    let mut builder = hyper::Request::builder().method(method).uri(path.replace("{n}", &number.to_string())).header("host", &request.host);
+    let mut builder =
+        hyper::Request::builder().method(method).uri(path.replace("{n}", &number.to_string())).header("host", &request.host);
     for (name, value) in &request.headers {
         builder = builder.header(name, value);
     }

@@ -100,6 +100,7 @@ async fn nobody_listening_is_counted_not_hidden() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let workload = Workload::Open { phases: vec![Phase { start_s: 0.0, level: 20.0 }] };
-    let result = run(flow(address, workload), Options { duration: Duration::from_secs(1), ..Options::default() }).await.flows.remove(0);
+    let result =
+        run(flow(address, workload), Options { duration: Duration::from_secs(1), ..Options::default() }).await.flows.remove(0);
     assert_eq!((result.broken, result.answered), (result.sent, 0));
 }

@@ -4,9 +4,12 @@
 //! self-contained file of it: no network, readable on paper and without colour (every line has its own dashes and a label).
 
 mod chart;
+mod expect;
 mod html;
 
 use serde::{Deserialize, Serialize};
+
+use crate::scenario::ExpectTable;
 
 /// One run of a scenario, simulated or real.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -31,6 +34,8 @@ pub struct Run {
     pub flows: Vec<FlowSeries>,
     /// One per node.
     pub nodes: Vec<NodeSeries>,
+    /// One per application.
+    pub apps: Vec<AppSeries>,
     /// Placement changes and other events, in order.
     pub changes: Vec<Change>,
     /// Expected ranges and what came out.
@@ -84,6 +89,10 @@ pub struct FlowPoint {
     pub t_s: f64,
     /// What the goal is about, in milliseconds.
     pub response_ms: Option<f64>,
+    /// Mean response time, in milliseconds.
+    pub mean_ms: Option<f64>,
+    /// 95th percentile of response time, in milliseconds.
+    pub p95_ms: Option<f64>,
     /// Utility.
     pub utility: Option<f64>,
     /// Seats in force.
@@ -96,6 +105,10 @@ pub struct FlowPoint {
     pub throughput_per_s: f64,
     /// Requests that came in per second.
     pub arrival_per_s: f64,
+    /// Requests rejected with 503 per second.
+    pub rejected_per_s: f64,
+    /// Requests that failed per second.
+    pub errors_per_s: f64,
 }
 
 /// One node over time.
@@ -118,6 +131,15 @@ pub struct NodePoint {
     pub t_s: f64,
     /// CPU given to each application there, in cores.
     pub cpu: Vec<f64>,
+}
+
+/// One application over time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AppSeries {
+    /// Its name.
+    pub name: String,
+    /// (seconds since the start, ready instances), in order of time.
+    pub ready: Vec<(f64, u32)>,
 }
 
 /// Something that changed.
@@ -150,6 +172,11 @@ impl Run {
         self.checks.iter().all(|check| check.met)
     }
 
+    /// Measures what a scenario expects and fills in `checks`. `warm_up_s` is left out where an expectation does not say from when.
+    pub fn judge(&mut self, expectations: &[ExpectTable], warm_up_s: f64) {
+        self.checks = expectations.iter().map(|expectation| expect::check(self, expectation, warm_up_s)).collect();
+    }
+
     /// One self-contained page.
     pub fn to_html(&self) -> String {
         html::page(self)
@@ -164,12 +191,16 @@ mod tests {
         let point = |t: usize| FlowPoint {
             t_s: t as f64,
             response_ms: (t != 3).then_some(100.0 + 40.0 * t as f64),
+            mean_ms: None,
+            p95_ms: None,
             utility: Some(1.0 - 0.2 * t as f64),
             seats: 4.0,
             queue: t as f64,
             in_service: 3.0,
             throughput_per_s: 20.0,
             arrival_per_s: 22.0,
+            rejected_per_s: 0.0,
+            errors_per_s: 0.0,
         };
         Run {
             title: "a <b>bold</b> & \"quoted\" title".into(),
