@@ -1,0 +1,298 @@
+//! The CPU of given runs: everyone is raised level by level until a node is full; whoever is held back by it stays there,
+//! the others go on. The result is lexicographic max-min over jobs and applications together.
+//!
+//! A job's need at level `u` is its average speed for `u` (5.13). Jobs that wait press on those that run: the running ones
+//! ask for the waiting ones' needs too, in proportion, because the sooner they are done the sooner the others start.
+
+use super::Situation;
+use super::hypothetical::Member;
+
+/// Halvings of the level in each round: 2^-40 of the bracket is far below what is told apart.
+const HALVINGS: u32 = 40;
+/// Levels are looked for between these; a job that is further from its goal than its goal is long a thousand times is lost.
+const LOWEST: f64 = -1000.0;
+/// What counts as full, relative to a node's CPU.
+const ROUNDING: f64 = 1e-9;
+
+/// Who gets how much.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Division {
+    /// CPU per task of each job; 0 for one that does not run.
+    pub speeds: Vec<f64>,
+    /// CPU of each application.
+    pub apps: Vec<f64>,
+}
+
+/// Divides the nodes' CPU among `runs` (the nodes of each job's tasks; empty: does not run) and the applications.
+///
+/// Every running job gets at least its minimum speed; where even that does not fit, the caller must not place it.
+pub fn divide(situation: &Situation, runs: &[Vec<usize>]) -> Division {
+    let filling = Filling::new(situation, runs);
+    if situation.apps.is_empty() && filling.everyone_at_full_speed_fits() {
+        return filling.division(&vec![f64::INFINITY; filling.entries.len()]);
+    }
+    let levels = filling.fill();
+    filling.division(&levels)
+}
+
+/// What asks for CPU: a running job or an application.
+enum Entry<'a> {
+    Job { index: usize, member: Member<'a>, nodes: &'a [usize], min: f64, max: f64 },
+    App { index: usize },
+}
+
+struct Filling<'a> {
+    situation: &'a Situation<'a>,
+    runs: usize,
+    entries: Vec<Entry<'a>>,
+    waiting: Vec<Member<'a>>,
+}
+
+impl<'a> Filling<'a> {
+    fn new(situation: &'a Situation<'a>, runs: &'a [Vec<usize>]) -> Self {
+        let (mut entries, mut waiting) = (Vec::new(), Vec::new());
+        for (index, (job, nodes)) in situation.jobs.iter().zip(runs).enumerate() {
+            let member = Member::new(job, job.done, situation.now_s);
+            if nodes.is_empty() {
+                waiting.push(member);
+                continue;
+            }
+            let needs = job.needs(situation.cycle_s);
+            entries.push(Entry::Job { index, member, nodes, min: needs.min_speed, max: needs.max_speed });
+        }
+        entries.extend((0..situation.apps.len()).map(|index| Entry::App { index }));
+        Self { situation, runs: runs.len(), entries, waiting }
+    }
+
+    fn everyone_at_full_speed_fits(&self) -> bool {
+        self.fits(&vec![f64::INFINITY; self.entries.len()])
+    }
+
+    /// CPU of an entry (per task for a job) at `level`; `pressure` multiplies a job's need.
+    fn need(&self, entry: &Entry, level: f64, pressure: f64) -> f64 {
+        match entry {
+            Entry::Job { member, nodes, min, max, .. } => {
+                if level >= member.max_utility {
+                    return *max;
+                }
+                let speed = member.average_speed(self.situation.now_s, level) / nodes.len() as f64;
+                (speed * pressure).clamp(*min, *max)
+            }
+            Entry::App { index } => {
+                let curve = &self.situation.apps[*index].curve;
+                curve.cpu_for(weal_model::Utility(level)).unwrap_or_else(|| curve.demand()).0
+            }
+        }
+    }
+
+    /// How much more the running jobs ask for because others wait, at `level`.
+    fn pressure(&self, level: f64) -> f64 {
+        if self.waiting.is_empty() || !level.is_finite() {
+            return 1.0;
+        }
+        let speed = |member: &Member| member.average_speed(self.situation.now_s, level.min(member.max_utility));
+        let waiting: f64 = self.waiting.iter().map(speed).sum();
+        let running: f64 =
+            self.entries.iter().map(|entry| if let Entry::Job { member, .. } = entry { speed(member) } else { 0.0 }).sum();
+        if running > 0.0 { 1.0 + waiting / running } else { 1.0 }
+    }
+
+    /// True when everyone can have what its level asks for.
+    fn fits(&self, levels: &[f64]) -> bool {
+        let mut free: Vec<f64> = self.situation.nodes.iter().map(|node| node.cpu).collect();
+        let mut wanted = vec![0.0; self.situation.apps.len()];
+        let mut pressure = (f64::NAN, 1.0);
+        for (entry, &level) in self.entries.iter().zip(levels) {
+            if pressure.0 != level {
+                pressure = (level, self.pressure(level));
+            }
+            let cpu = self.need(entry, level, pressure.1);
+            match entry {
+                Entry::Job { nodes, .. } => nodes.iter().for_each(|&node| free[node] -= cpu),
+                Entry::App { index } => wanted[*index] = cpu,
+            }
+        }
+        let slack: Vec<f64> = self.situation.nodes.iter().map(|node| ROUNDING * node.cpu.max(1.0)).collect();
+        free.iter().zip(&slack).all(|(free, slack)| *free >= -slack) && self.apps_fit(&wanted, &free)
+    }
+
+    /// True when the applications' wishes can be spread over their nodes' free CPU (a bipartite flow).
+    fn apps_fit(&self, wanted: &[f64], free: &[f64]) -> bool {
+        let apps = self.situation.apps;
+        let total: f64 = wanted.iter().sum();
+        let slack = ROUNDING * total.max(1.0);
+        if let [app] = apps {
+            return app.nodes.iter().map(|&node| free[node].max(0.0)).sum::<f64>() + slack >= total;
+        }
+        let mut flow = Spread { given: vec![vec![0.0; free.len()]; apps.len()], free: free.to_vec() };
+        for (a, &want) in wanted.iter().enumerate() {
+            let mut missing = want;
+            while missing > slack {
+                let mut seen = vec![false; apps.len()];
+                let pushed = flow.push(apps, a, missing, &mut seen);
+                if pushed <= 0.0 {
+                    return false;
+                }
+                missing -= pushed;
+            }
+        }
+        true
+    }
+
+    /// Raises the common level; freezes whoever cannot be raised alone; goes on with the rest.
+    fn fill(&self) -> Vec<f64> {
+        let count = self.entries.len();
+        let mut levels = vec![LOWEST; count];
+        let mut active = vec![true; count];
+        while active.contains(&true) {
+            let at = |level: f64, levels: &[f64]| -> Vec<f64> {
+                levels.iter().zip(&active).map(|(&own, &active)| if active { level } else { own }).collect()
+            };
+            let current = levels.iter().zip(&active).filter(|(_, active)| **active).map(|(&own, _)| own).fold(LOWEST, f64::max);
+            let level = highest(current, 1.0, |level| self.fits(&at(level, &levels)));
+            levels = at(level, &levels);
+            if level >= 1.0 {
+                break;
+            }
+            let before = active.iter().filter(|active| **active).count();
+            for i in 0..count {
+                let mut raised = levels.clone();
+                raised[i] = (level + 1e-6).max(level + 1e-6 * level.abs());
+                if active[i] && (self.satisfied(i, level) || !self.fits(&raised)) {
+                    active[i] = false;
+                }
+            }
+            if active.iter().filter(|active| **active).count() == before {
+                break;
+            }
+        }
+        levels
+    }
+
+    /// True when a higher level asks for nothing more.
+    fn satisfied(&self, i: usize, level: f64) -> bool {
+        match &self.entries[i] {
+            Entry::Job { max, .. } => self.need(&self.entries[i], level, self.pressure(level)) >= *max,
+            Entry::App { index } => level >= self.situation.apps[*index].curve.best().0,
+        }
+    }
+
+    fn division(&self, levels: &[f64]) -> Division {
+        let mut division = Division { speeds: vec![0.0; self.runs], apps: vec![0.0; self.situation.apps.len()] };
+        for (entry, &level) in self.entries.iter().zip(levels) {
+            let cpu = self.need(entry, level, self.pressure(level));
+            match entry {
+                Entry::Job { index, .. } => division.speeds[*index] = cpu,
+                Entry::App { index } => division.apps[*index] = cpu,
+            }
+        }
+        division
+    }
+}
+
+/// The highest level in `low..=high` that holds; `low` is taken to hold.
+fn highest(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
+    if holds(high) {
+        return high;
+    }
+    for _ in 0..HALVINGS {
+        let middle = 0.5 * (low + high);
+        if holds(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// Applications' CPU by node, found by augmenting paths.
+struct Spread {
+    given: Vec<Vec<f64>>,
+    free: Vec<f64>,
+}
+
+impl Spread {
+    /// Gives application `a` up to `amount` more, moving others aside where needed; returns how much it got.
+    fn push(&mut self, apps: &[super::AppCurve], a: usize, amount: f64, seen: &mut [bool]) -> f64 {
+        seen[a] = true;
+        if let Some(&node) = apps[a].nodes.iter().find(|&&node| self.free[node] > 0.0) {
+            let got = amount.min(self.free[node]);
+            self.free[node] -= got;
+            self.given[a][node] += got;
+            return got;
+        }
+        for &node in &apps[a].nodes {
+            for other in 0..apps.len() {
+                if seen[other] || self.given[other][node] <= 0.0 {
+                    continue;
+                }
+                let moved = self.push(apps, other, amount.min(self.given[other][node]), seen);
+                if moved > 0.0 {
+                    self.given[other][node] -= moved;
+                    self.given[a][node] += moved;
+                    return moved;
+                }
+            }
+        }
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weal_model::{Cpu, Utility};
+
+    use super::super::job::tests::job;
+    use super::super::{AppCurve, Costs, Job, Site};
+    use super::*;
+    use crate::utility::Curve;
+
+    fn situation<'a>(nodes: &'a [Site], jobs: &'a [Job], apps: &'a [AppCurve]) -> Situation<'a> {
+        Situation { now_s: 0.0, cycle_s: 1.0, nodes, jobs, apps, costs: Costs::FREE }
+    }
+
+    fn line(best_at: f64) -> Curve {
+        Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(best_at), Utility(1.0))])
+    }
+
+    #[test]
+    fn jobs_on_one_node_end_up_at_one_level() {
+        let nodes = [Site { cpu: 1.0, memory: 1 << 40 }];
+        let jobs = [job(0.0, 10.0, 4.0, 1.0, 1), job(0.0, 10.0, 4.0, 1.0, 1)];
+        let division = divide(&situation(&nodes, &jobs, &[]), &[vec![0], vec![0]]);
+        assert!((division.speeds[0] - 0.5).abs() < 1e-6 && (division.speeds[1] - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn who_is_held_back_elsewhere_leaves_the_rest_to_others() {
+        // A gang spans both nodes; the second node is crowded, so the first node's own job gets what the gang cannot use.
+        let nodes = [Site { cpu: 1.0, memory: 1 << 40 }, Site { cpu: 0.5, memory: 1 << 40 }];
+        let mut gang = job(0.0, 10.0, 4.0, 1.0, 1);
+        gang.tasks = 2;
+        let jobs = [gang, job(0.0, 10.0, 9.0, 1.0, 1)];
+        let division = divide(&situation(&nodes, &jobs, &[]), &[vec![0, 1], vec![0]]);
+        assert!((division.speeds[0] + division.speeds[1] - 1.0).abs() < 1e-6, "{division:?}");
+        assert!(division.speeds[0] <= 0.5 + 1e-9);
+    }
+
+    #[test]
+    fn applications_and_jobs_share_one_level_and_flows_find_their_way() {
+        let nodes = [Site { cpu: 2.0, memory: 1 << 40 }, Site { cpu: 2.0, memory: 1 << 40 }];
+        let apps = [AppCurve { curve: line(4.0), nodes: vec![0, 1] }, AppCurve { curve: line(2.0), nodes: vec![0] }];
+        let division = divide(&situation(&nodes, &[], &apps), &[]);
+        // 4x + 2x = 4 with x = (u + 1) / 2.
+        assert!((division.apps[0] - 8.0 / 3.0).abs() < 1e-3 && (division.apps[1] - 4.0 / 3.0).abs() < 1e-3, "{division:?}");
+        let jobs = [job(0.0, 10.0, 4.0, 2.0, 1)];
+        let with_job = divide(&situation(&nodes, &jobs, &apps), &[vec![0]]);
+        let used = with_job.speeds[0] + with_job.apps[0] + with_job.apps[1];
+        assert!((used - 4.0).abs() < 1e-3, "{with_job:?}");
+        assert!(with_job.apps[0] < division.apps[0]);
+    }
+
+    #[test]
+    fn waiting_jobs_press_on_running_ones() {
+        let nodes = [Site { cpu: 4.0, memory: 1 << 40 }];
+        let apps = [AppCurve { curve: line(4.0), nodes: vec![0] }];
+        let jobs = [job(0.0, 10.0, 4.0, 4.0, 1), job(0.0, 10.0, 8.0, 4.0, 1)];
+        let alone = divide(&situation(&nodes, &jobs[..1], &apps), &[vec![0]]);
+        let pressed = divide(&situation(&nodes, &jobs, &apps), &[vec![0], vec![]]);
+        assert!(pressed.speeds[0] > alone.speeds[0] + 0.1, "{alone:?} {pressed:?}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Hypothetical utility, exactly: the level at which the group's needs meet its allocation (Carrera 5.4.2.4).
+//!
+//! Each member is brought to the common level `u`, or to its own maximum where that is lower; the needs grow with `u`, so
+//! the level that uses up the allocation is found by bisection. The result is the lexicographic max-min optimum: whoever is
+//! below the level is there because more CPU would not help it.
+
+use super::job::{Job, WORST};
+
+/// Halvings: from any bracket that occurs, well below what is told apart (1e-9).
+const HALVINGS: u32 = 60;
+
+/// What a group is headed for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outlook {
+    /// The common level; each member has this, or its own maximum if that is lower.
+    pub level: f64,
+    /// Each member's utility.
+    pub utilities: Vec<f64>,
+    /// Each member's average speed, over all its tasks.
+    pub speeds: Vec<f64>,
+}
+
+/// The level at which members with these demand curves use up `cpu`.
+///
+/// `demand(m, u)` is the CPU that brings member `m` to `u`, increasing in `u`; it is asked only up to `max_utility[m]`.
+/// Without CPU, the level is the lowest that is told apart.
+pub fn equalize(demand: impl Fn(usize, f64) -> f64, max_utility: &[f64], cpu: f64) -> Outlook {
+    let at = |level: f64| -> f64 { max_utility.iter().enumerate().map(|(m, &max)| demand(m, level.min(max))).sum() };
+    let outlook = |level: f64| {
+        let utilities: Vec<f64> = max_utility.iter().map(|&max| level.min(max)).collect();
+        let speeds = utilities.iter().enumerate().map(|(m, &utility)| demand(m, utility)).collect();
+        Outlook { level, utilities, speeds }
+    };
+    let top = max_utility.iter().copied().fold(WORST, f64::max);
+    if at(top) <= cpu * (1.0 + 1e-12) {
+        return outlook(top);
+    }
+    let (mut low, mut high, mut width) = (top - 1.0, top, 1.0);
+    while at(low) > cpu && low > WORST {
+        high = low;
+        width *= 4.0;
+        low = (top - width).max(WORST);
+    }
+    for _ in 0..HALVINGS {
+        let middle = 0.5 * (low + high);
+        if at(middle) > cpu {
+            high = middle;
+        } else {
+            low = middle;
+        }
+        if high - low < 1e-12 {
+            break;
+        }
+    }
+    outlook(low)
+}
+
+/// The hypothetical utility of `jobs` (unfinished ones) at `now_s` if the group keeps `cpu`.
+pub fn hypothetical(jobs: &[Job], now_s: f64, cpu: f64) -> Outlook {
+    let members: Vec<Member> = jobs.iter().map(|job| Member::new(job, job.done, now_s)).collect();
+    outlook_of(&members, now_s, cpu)
+}
+
+/// What each job is headed for if it runs at `speeds[m]` (over all tasks) for a cycle, after being held up for `held_s[m]`
+/// seconds, and the group keeps its total from then on (Carrera 5.4.2.4, "Evaluating placement decisions").
+pub fn evaluate(jobs: &[Job], speeds: &[f64], held_s: &[f64], now_s: f64, cycle_s: f64) -> Vec<f64> {
+    let mut utilities = vec![0.0; jobs.len()];
+    let (mut later, mut index) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
+    for (m, job) in jobs.iter().enumerate() {
+        let speed = speeds[m] / f64::from(job.tasks);
+        let finish_s = if speed > 0.0 { held_s[m] + job.duration_at(speed) } else { f64::INFINITY };
+        if finish_s <= cycle_s {
+            utilities[m] = job.utility(now_s + finish_s);
+            continue;
+        }
+        // What a hold-up leaves for later cycles still delays it then, whether it runs now or not.
+        let pace = if speed > 0.0 { speed } else { job.needs(cycle_s).max_speed };
+        let owed = if speed > 0.0 { (held_s[m] - cycle_s).max(0.0) } else { held_s[m] };
+        let done = job.done + job.progress(speed, cycle_s - held_s[m]) - pace * owed;
+        later.push(Member::new(job, done, now_s + cycle_s));
+        index.push(m);
+    }
+    let outlook = outlook_of(&later, now_s + cycle_s, speeds.iter().sum());
+    for (&m, utility) in index.iter().zip(outlook.utilities) {
+        utilities[m] = utility;
+    }
+    utilities
+}
+
+fn outlook_of(members: &[Member], now_s: f64, cpu: f64) -> Outlook {
+    let max_utility: Vec<f64> = members.iter().map(|member| member.max_utility).collect();
+    equalize(|m, utility| members[m].average_speed(now_s, utility), &max_utility, cpu)
+}
+
+/// A job as the group sees it.
+pub(super) struct Member<'a> {
+    job: &'a Job,
+    remaining: f64,
+    /// The best that it can still reach.
+    pub max_utility: f64,
+}
+
+impl<'a> Member<'a> {
+    /// `job` at `now_s`, had it done `done` per task.
+    pub fn new(job: &'a Job, done: f64, now_s: f64) -> Self {
+        let (remaining, best_s) = job.left_at(done);
+        Self { job, remaining, max_utility: job.utility(now_s.max(job.start_s) + best_s) }
+    }
+
+    /// The speed over the rest of its life, all tasks together, that leads to `utility` (5.13).
+    pub fn average_speed(&self, now_s: f64, utility: f64) -> f64 {
+        if self.remaining <= 0.0 {
+            return 0.0;
+        }
+        self.remaining / (self.job.finish_for(utility) - now_s.max(self.job.start_s)).max(1e-9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::job::tests::job;
+    use super::*;
+
+    #[test]
+    fn experiment_one_prefers_no_change_in_scenario_1_and_sharing_in_scenario_2() {
+        // Carrera 5.6.2.1 (Table 5.2), cycle 2 of Figure 5.14: J1 did 1000 Mcycles in cycle 1; T = 1 s.
+        for (goal, sharing, waiting) in [(16.0, [0.6958, 0.6958], [0.7, 0.6875]), (12.0, [0.6581, 0.6581], [0.7, 0.5833])] {
+            let mut j1 = job(0.0, 20.0, 4000.0, 1000.0, 750);
+            j1.done = 1000.0;
+            let jobs = [j1, job(1.0, goal, 2000.0, 500.0, 750)];
+            for (speeds, expected) in [([500.0, 500.0], sharing), ([1000.0, 0.0], waiting)] {
+                let got = evaluate(&jobs, &speeds, &[0.0; 2], 1.0, 1.0);
+                assert!((got[0] - expected[0]).abs() < 1e-3 && (got[1] - expected[1]).abs() < 1e-3, "{goal} {speeds:?}: {got:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn exact_solutions_of_the_two_interpolation_examples() {
+        // Carrera 5.4.2.4: x^3 and x^2 sharing 150; min(1000, x^3) and x^2 sharing 1180.
+        let demand = |m: usize, u: f64| if m == 0 { u.max(0.0).powi(3) } else { u.max(0.0).powi(2) };
+        let first = equalize(demand, &[100.0, 100.0], 150.0);
+        assert!((first.speeds[0] - 125.0).abs() < 1e-6 && (first.speeds[1] - 25.0).abs() < 1e-6);
+        let second = equalize(demand, &[10.0, 100.0], 1180.0);
+        assert!((second.speeds[0] - 1000.0).abs() < 1e-6 && (second.speeds[1] - 180.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_job_held_up_longer_than_a_cycle_loses_that_too() {
+        let jobs = [job(0.0, 100.0, 50.0, 1.0, 1)];
+        let free = evaluate(&jobs, &[1.0], &[0.0], 0.0, 10.0)[0];
+        let held = evaluate(&jobs, &[1.0], &[30.0], 0.0, 10.0)[0];
+        assert!((free - 0.5).abs() < 1e-9 && (held - 0.2).abs() < 1e-9, "{free} {held}");
+    }
+
+    fn jobs() -> impl Strategy<Value = Vec<Job>> {
+        let one = (0.0..100.0f64, 10.0..1000.0f64, 1.0..500.0f64, 0.1..8.0f64, prop::sample::select(vec![0.25, 1.0, 4.0]));
+        prop::collection::vec(one, 1..12).prop_map(|jobs| {
+            jobs.into_iter()
+                .map(|(start, goal, work, speed, weight)| Job { weight, ..job(start, goal, work, speed, 1) })
+                .collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn the_outlook_is_the_max_min_optimum(jobs in jobs(), now in 0.0..200.0f64, cpu in 0.01..50.0f64) {
+            let outlook = hypothetical(&jobs, now, cpu);
+            let used: f64 = outlook.speeds.iter().sum();
+            prop_assert!(used <= cpu * (1.0 + 1e-6), "{used} of {cpu}");
+            let capped = outlook.utilities.iter().zip(&jobs).filter(|(u, job)| (**u - job.max_utility(now)).abs() < 1e-9);
+            // Who is not at its own maximum is at the level, and then the allocation is used up.
+            if capped.count() < jobs.len() {
+                prop_assert!(used > cpu * (1.0 - 1e-3), "{used} of {cpu}");
+            }
+            for (utility, job) in outlook.utilities.iter().zip(&jobs) {
+                prop_assert!((utility - outlook.level.min(job.max_utility(now))).abs() < 1e-9);
+            }
+            // More never hurts anyone.
+            let more = hypothetical(&jobs, now, cpu * 1.1);
+            prop_assert!(more.level >= outlook.level - 1e-9);
+        }
+    }
+}

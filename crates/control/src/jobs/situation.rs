@@ -1,0 +1,150 @@
+//! The inner interface of the job schedulers: what there is, and what is decided. Indices instead of names.
+
+use serde::{Deserialize, Serialize};
+use weal_model::{Bytes, JobState};
+
+use super::Job;
+use crate::utility::Curve;
+
+/// What a node offers to jobs and applications together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Site {
+    /// CPU that plans may fill.
+    pub cpu: f64,
+    /// Bytes for jobs.
+    pub memory: u64,
+}
+
+/// An application that shares the nodes' CPU with the jobs. Its placement is given; only its CPU is decided here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppCurve {
+    /// Its utility as a function of its CPU, all nodes together.
+    pub curve: Curve,
+    /// The nodes that it has instances on.
+    pub nodes: Vec<usize>,
+}
+
+/// What changes to a job's run cost: seconds, growing with its memory (Carrera Table 5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// Seconds that a start takes.
+    pub start_s: f64,
+    /// Seconds per MiB to suspend.
+    pub suspend_s_per_mib: f64,
+    /// Seconds per MiB to resume; also where it was not suspended, for which the thesis gives no number.
+    pub resume_s_per_mib: f64,
+    /// Seconds per MiB to move while it runs.
+    pub migrate_s_per_mib: f64,
+}
+
+impl Costs {
+    /// Carrera Table 5.1: measured on Xen.
+    pub const THESIS: Self =
+        Self { start_s: 3.6, suspend_s_per_mib: 0.0353, resume_s_per_mib: 0.0333, migrate_s_per_mib: 0.0132 };
+    /// Changes for nothing, as in Experiment Four.
+    pub const FREE: Self = Self { start_s: 0.0, suspend_s_per_mib: 0.0, resume_s_per_mib: 0.0, migrate_s_per_mib: 0.0 };
+
+    /// Seconds that this change holds up a job with `memory` bytes per task.
+    pub fn of(&self, kind: ChangeKind, memory: u64) -> f64 {
+        let mib = memory as f64 / Bytes::MIB as f64;
+        match kind {
+            ChangeKind::Start => self.start_s,
+            ChangeKind::Suspend => self.suspend_s_per_mib * mib,
+            ChangeKind::Resume | ChangeKind::MoveAndResume => self.resume_s_per_mib * mib,
+            ChangeKind::Migrate => self.migrate_s_per_mib * mib,
+        }
+    }
+}
+
+/// Everything that a scheduler knows.
+#[derive(Debug, Clone)]
+pub struct Situation<'a> {
+    /// Now, on the clock of the jobs.
+    pub now_s: f64,
+    /// How far ahead placements are evaluated: the control cycle.
+    pub cycle_s: f64,
+    /// The nodes.
+    pub nodes: &'a [Site],
+    /// The unfinished jobs that have been handed in.
+    pub jobs: &'a [Job],
+    /// Applications on the same nodes.
+    pub apps: &'a [AppCurve],
+    /// What changes cost.
+    pub costs: Costs,
+}
+
+/// Where a job's tasks run and how fast.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// One node a task.
+    pub nodes: Vec<usize>,
+    /// CPU per task.
+    pub speed: f64,
+}
+
+/// A decision: complete, nothing is left to choose.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Assignment {
+    /// One entry a job; `None` does not run.
+    pub runs: Vec<Option<Run>>,
+    /// CPU of each application.
+    pub apps: Vec<f64>,
+}
+
+/// What happens to a job's run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeKind {
+    /// It runs for the first time.
+    Start,
+    /// It stops running and keeps its memory image.
+    Suspend,
+    /// It runs again where it was suspended.
+    Resume,
+    /// It runs again somewhere else.
+    MoveAndResume,
+    /// It moves while it runs.
+    Migrate,
+}
+
+/// One change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// Which job.
+    pub job: usize,
+    /// What happens.
+    pub kind: ChangeKind,
+}
+
+/// Decides which jobs run where, and how fast. All kinds of scheduler are compared behind this.
+pub trait Scheduler {
+    /// Its name, for tables.
+    fn name(&self) -> &'static str;
+
+    /// Decides. Equal situations give equal decisions.
+    fn schedule(&self, situation: &Situation) -> Assignment;
+}
+
+impl Assignment {
+    /// What has to happen to get from the jobs' present runs to this one, in the order of the jobs.
+    pub fn changes(&self, jobs: &[Job]) -> Vec<Change> {
+        let kinds = jobs.iter().zip(&self.runs).enumerate();
+        kinds
+            .filter_map(|(m, (job, run))| {
+                change_of(job, run.as_ref().map(|run| run.nodes.as_slice())).map(|kind| Change { job: m, kind })
+            })
+            .collect()
+    }
+}
+
+/// What has to happen to `job` so that it runs on `nodes` (`None`: not at all).
+pub(super) fn change_of(job: &Job, nodes: Option<&[usize]>) -> Option<ChangeKind> {
+    match (job.state, nodes) {
+        (JobState::Pending, Some(_)) => Some(ChangeKind::Start),
+        (JobState::Running, None) => Some(ChangeKind::Suspend),
+        (JobState::Running, Some(nodes)) if nodes != job.nodes => Some(ChangeKind::Migrate),
+        (JobState::Suspended, Some(nodes)) if nodes == job.nodes => Some(ChangeKind::Resume),
+        (JobState::Suspended, Some(_)) => Some(ChangeKind::MoveAndResume),
+        _ => None,
+    }
+}

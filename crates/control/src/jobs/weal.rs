@@ -1,0 +1,313 @@
+//! The scheduler of `weal up`: the predicted utilities of all jobs and applications one cycle ahead decide, the worst off
+//! first, and a change has to be worth what it costs.
+//!
+//! It starts from the present runs. Jobs that do not run are considered in order of their maximum achievable utility, the
+//! lowest first (Carrera 5.4.2.3). One that fits without slowing anyone down is placed. For another, alternatives are
+//! compared: run beside others, move one away, suspend one. What wins must beat leaving things as they are by
+//! [`TOLERANCE`], after the hold-ups that the changes cause have been counted: hysteresis comes from the costs.
+
+use weal_model::JobState;
+
+use super::divide::{Division, divide};
+use super::hypothetical::evaluate;
+use super::job::Needs;
+use super::situation::change_of;
+use super::{Assignment, ChangeKind, Run, Scheduler, Situation};
+
+/// Utilities closer than this count as equal. The thesis' example needs it ("no change" at 0.6875 against 0.6958); smaller
+/// follows noise in profiles, larger leaves jobs behind.
+pub const TOLERANCE: f64 = 0.01;
+/// How many waiting jobs may ask for a change to others in one decision. Those further back wait for the next event; more
+/// costs time in long queues, where hardly anything is gained.
+const ASKING: usize = 8;
+/// How many jobs are considered for suspension, the best off first.
+const VICTIMS: usize = 4;
+
+/// See the module.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct WealScheduler;
+
+impl Scheduler for WealScheduler {
+    fn name(&self) -> &'static str {
+        "weal"
+    }
+
+    fn schedule(&self, situation: &Situation) -> Assignment {
+        let search = Search::new(situation);
+        let mut layout = search.present();
+        let mut waiting = search.waiting(&layout);
+        waiting.retain(|&m| !search.place_freely(&mut layout, m));
+        let mut best = search.score(layout);
+        for m in waiting.into_iter().take(ASKING) {
+            best = search.place_somehow(best, m);
+        }
+        best = search.spread_out(best);
+        search.assignment(best)
+    }
+}
+
+/// The nodes of each job's tasks; empty: does not run.
+type Layout = Vec<Vec<usize>>;
+
+/// A layout with what it leads to.
+#[derive(Clone)]
+struct Scored {
+    layout: Layout,
+    division: Division,
+    /// Predicted utility of each job.
+    utilities: Vec<f64>,
+    /// All predicted utilities, jobs' and applications', ascending.
+    sorted: Vec<f64>,
+}
+
+impl Scored {
+    /// Lexicographic max-min with a tolerance.
+    fn better_than(&self, other: &Self) -> bool {
+        let pairs = self.sorted.iter().zip(&other.sorted);
+        pairs.map(|(mine, theirs)| mine - theirs).find(|gain| gain.abs() > TOLERANCE).is_some_and(|gain| gain > 0.0)
+    }
+}
+
+struct Search<'a> {
+    situation: &'a Situation<'a>,
+    needs: Vec<Needs>,
+}
+
+impl<'a> Search<'a> {
+    fn new(situation: &'a Situation<'a>) -> Self {
+        Self { situation, needs: situation.jobs.iter().map(|job| job.needs(situation.cycle_s)).collect() }
+    }
+
+    /// The present runs, as far as they still fit: a node may have shrunk, or a stage may need more memory.
+    fn present(&self) -> Layout {
+        let mut layout: Layout = vec![Vec::new(); self.situation.jobs.len()];
+        for (m, job) in self.situation.jobs.iter().enumerate() {
+            let runs = job.state == JobState::Running && job.nodes.len() == job.tasks as usize;
+            if runs && self.takes(&layout, &job.nodes, m) {
+                layout[m].clone_from(&job.nodes);
+            }
+        }
+        layout
+    }
+
+    /// Jobs that do not run and may, the lowest maximum achievable utility first.
+    fn waiting(&self, layout: &Layout) -> Vec<usize> {
+        let (jobs, now_s) = (self.situation.jobs, self.situation.now_s);
+        let mut waiting: Vec<(f64, usize)> = (0..jobs.len())
+            .filter(|&m| layout[m].is_empty() && jobs[m].start_s <= now_s && !jobs[m].is_done())
+            .map(|m| (jobs[m].max_utility(now_s), m))
+            .collect();
+        waiting.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        waiting.into_iter().map(|(_, m)| m).collect()
+    }
+
+    /// (CPU, memory) left on each node when everyone runs at the speed that `speed` gives for its needs.
+    fn free(&self, layout: &Layout, speed: impl Fn(&Needs) -> f64) -> Vec<(f64, u64)> {
+        let mut free: Vec<(f64, u64)> = self.situation.nodes.iter().map(|node| (node.cpu, node.memory)).collect();
+        for (needs, nodes) in self.needs.iter().zip(layout) {
+            for &node in nodes {
+                free[node] = (free[node].0 - speed(needs), free[node].1.saturating_sub(needs.memory));
+            }
+        }
+        free
+    }
+
+    /// True when `m` can run on `nodes` beside `layout` at minimum speeds.
+    fn takes(&self, layout: &Layout, nodes: &[usize], m: usize) -> bool {
+        let mut free = self.free(layout, |needs| needs.min_speed);
+        let needs = &self.needs[m];
+        nodes.iter().all(|&node| {
+            let Some(free) = free.get_mut(node) else { return false };
+            let fits = free.0 >= needs.min_speed - 1e-9 && free.0 > 0.0 && free.1 >= needs.memory;
+            *free = (free.0 - needs.min_speed, free.1.saturating_sub(needs.memory));
+            fits
+        })
+    }
+
+    /// Nodes for the tasks of `m` with `speed` for each: where it is suspended if possible, else those with the most CPU.
+    fn find(&self, free: &[(f64, u64)], m: usize, speed: f64) -> Option<Vec<usize>> {
+        let (job, memory) = (&self.situation.jobs[m], self.needs[m].memory);
+        let mut order: Vec<usize> = (0..free.len()).collect();
+        order.sort_by(|&a, &b| {
+            let home = |node: usize| job.nodes.contains(&node);
+            home(b).cmp(&home(a)).then(free[b].0.total_cmp(&free[a].0)).then(a.cmp(&b))
+        });
+        let tasks = job.tasks as usize;
+        let mut nodes = Vec::with_capacity(tasks);
+        for node in order {
+            let (mut cpu, mut left) = free[node];
+            while nodes.len() < tasks && cpu > 1e-9 && cpu >= speed - 1e-9 && left >= memory {
+                (cpu, left) = (cpu - speed, left - memory);
+                nodes.push(node);
+            }
+        }
+        nodes.sort_unstable();
+        (nodes.len() == tasks).then_some(nodes)
+    }
+
+    /// Places `m` if that slows nobody down. Beside applications nothing is free of charge, so there it never is.
+    fn place_freely(&self, layout: &mut Layout, m: usize) -> bool {
+        if !self.situation.apps.is_empty() {
+            return false;
+        }
+        let free = self.free(layout, |needs| needs.max_speed);
+        let found = self.find(&free, m, self.needs[m].max_speed);
+        if let Some(nodes) = found {
+            layout[m] = nodes;
+        }
+        !layout[m].is_empty()
+    }
+
+    /// The best of: leaving `m` out, running it beside others, moving one away for it, suspending some for it.
+    fn place_somehow(&self, base: Scored, m: usize) -> Scored {
+        let mut alternatives = Vec::new();
+        if let Some(nodes) = self.find_fastest(&base.layout, m) {
+            let mut layout = base.layout.clone();
+            layout[m] = nodes;
+            alternatives.push(layout);
+        }
+        alternatives.extend(self.with_one_moved(&base, m));
+        alternatives.extend(self.with_some_suspended(&base, m));
+        let mut best = base;
+        for layout in alternatives {
+            let scored = self.score(layout);
+            if scored.better_than(&best) {
+                best = scored;
+            }
+        }
+        best
+    }
+
+    /// Nodes for `m`: at full speed if that is free somewhere, else at least at minimum speeds.
+    fn find_fastest(&self, layout: &Layout, m: usize) -> Option<Vec<usize>> {
+        let full = self.free(layout, |needs| needs.max_speed);
+        let found = self.find(&full, m, self.needs[m].max_speed);
+        found.or_else(|| {
+            // Among the nodes that allow it, the one with the most CPU per head at full speed is the least crowded.
+            let tight = self.free(layout, |needs| needs.min_speed);
+            let room: Vec<(f64, u64)> =
+                tight.iter().zip(&full).map(|(tight, full)| (tight.0.min(full.0.max(tight.0 * 1e-3)), tight.1)).collect();
+            self.find(&room, m, self.needs[m].min_speed.min(1e-6)).filter(|nodes| self.takes(layout, nodes, m))
+        })
+    }
+
+    /// Layouts in which one running sequential job moves to another node, at full speed there, and `m` gets full speed.
+    fn with_one_moved(&self, base: &Scored, m: usize) -> Vec<Layout> {
+        let full = |layout: &Layout| self.free(layout, |needs| needs.max_speed);
+        let mut layouts = Vec::new();
+        for r in self.running_sequential(&base.layout) {
+            let from = base.layout[r][0];
+            let mut layout = base.layout.clone();
+            layout[r].clear();
+            let mut elsewhere = full(&layout);
+            elsewhere[from] = (0.0, 0);
+            let Some(target) = roomiest(&elsewhere, self.needs[r].max_speed, self.needs[r].memory) else { continue };
+            layout[r] = vec![target];
+            if let Some(nodes) = self.find(&full(&layout), m, self.needs[m].max_speed) {
+                layout[m] = nodes;
+                layouts.push(layout);
+            }
+        }
+        // The cheapest moves first: of equal outcomes the first wins.
+        layouts.sort_by_key(|layout| {
+            (0..layout.len()).filter(|&r| r != m && layout[r] != base.layout[r]).map(|r| self.needs[r].memory).sum::<u64>()
+        });
+        layouts
+    }
+
+    fn running_sequential(&self, layout: &Layout) -> Vec<usize> {
+        let running = |r: &usize| layout[*r].len() == 1 && self.situation.jobs[*r].state == JobState::Running;
+        (0..layout.len()).filter(running).collect()
+    }
+
+    /// Layouts in which the jobs that are best off are suspended for `m`, as many as it takes.
+    fn with_some_suspended(&self, base: &Scored, m: usize) -> Vec<Layout> {
+        let mut victims: Vec<usize> = (0..base.layout.len())
+            .filter(|&r| r != m && !base.layout[r].is_empty() && base.utilities[r] > base.utilities[m] + TOLERANCE)
+            .collect();
+        victims.sort_by(|&a, &b| base.utilities[b].total_cmp(&base.utilities[a]).then(a.cmp(&b)));
+        let mut layouts = Vec::new();
+        for first in 0..victims.len().min(VICTIMS) {
+            let mut layout = base.layout.clone();
+            for &r in victims[first..].iter().take(self.situation.jobs[m].tasks as usize) {
+                layout[r].clear();
+                let free = self.free(&layout, |needs| needs.max_speed);
+                if let Some(nodes) = self.find(&free, m, self.needs[m].max_speed) {
+                    layout[m] = nodes;
+                    layouts.push(layout);
+                    break;
+                }
+            }
+        }
+        layouts
+    }
+
+    /// Moves jobs that are slowed down to nodes with room, where that is worth it.
+    fn spread_out(&self, mut best: Scored) -> Scored {
+        for r in self.running_sequential(&best.layout) {
+            if best.division.speeds[r] >= self.needs[r].max_speed * (1.0 - 1e-6) {
+                continue;
+            }
+            let mut layout = best.layout.clone();
+            layout[r].clear();
+            let free = self.free(&layout, |needs| needs.max_speed);
+            if let Some(target) =
+                roomiest(&free, best.division.speeds[r] * 1.01, self.needs[r].memory).filter(|&n| n != best.layout[r][0])
+            {
+                layout[r] = vec![target];
+                let scored = self.score(layout);
+                if scored.better_than(&best) {
+                    best = scored;
+                }
+            }
+        }
+        best
+    }
+
+    fn score(&self, layout: Layout) -> Scored {
+        let situation = self.situation;
+        let division = divide(situation, &layout);
+        let speeds: Vec<f64> =
+            division.speeds.iter().zip(situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks)).collect();
+        let utilities = evaluate(situation.jobs, &speeds, &self.held_s(&layout), situation.now_s, situation.cycle_s);
+        let apps = situation.apps.iter().zip(&division.apps).map(|(app, &cpu)| app.curve.utility_at(weal_model::Cpu(cpu)).0);
+        let mut sorted: Vec<f64> = utilities.iter().copied().chain(apps).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        Scored { layout, division, utilities, sorted }
+    }
+
+    /// Seconds that the changes hold up each job. Who follows a suspended one on a node waits until its memory is free; who
+    /// is suspended has to be resumed some day.
+    fn held_s(&self, layout: &Layout) -> Vec<f64> {
+        let (jobs, costs) = (self.situation.jobs, &self.situation.costs);
+        let mut clearing_s = vec![0.0f64; self.situation.nodes.len()];
+        let kinds: Vec<Option<ChangeKind>> =
+            jobs.iter().zip(layout).map(|(job, nodes)| change_of(job, (!nodes.is_empty()).then_some(nodes.as_slice()))).collect();
+        for (m, kind) in kinds.iter().enumerate() {
+            if *kind == Some(ChangeKind::Suspend) {
+                let seconds = costs.of(ChangeKind::Suspend, self.needs[m].memory);
+                jobs[m].nodes.iter().for_each(|&node| clearing_s[node] = clearing_s[node].max(seconds));
+            }
+        }
+        let held = |(m, kind): (usize, &Option<ChangeKind>)| match kind {
+            None => 0.0,
+            Some(ChangeKind::Suspend) => costs.of(ChangeKind::Resume, self.needs[m].memory),
+            Some(kind) => {
+                let wait_s = layout[m].iter().map(|&node| clearing_s[node]).fold(0.0, f64::max);
+                wait_s + costs.of(*kind, self.needs[m].memory)
+            }
+        };
+        kinds.iter().enumerate().map(held).collect()
+    }
+
+    fn assignment(&self, scored: Scored) -> Assignment {
+        let run = |(nodes, speed): (Vec<usize>, f64)| (!nodes.is_empty()).then_some(Run { nodes, speed });
+        Assignment { runs: scored.layout.into_iter().zip(scored.division.speeds).map(run).collect(), apps: scored.division.apps }
+    }
+}
+
+/// The node with the most CPU left of those that have `cpu` and `memory`.
+fn roomiest(free: &[(f64, u64)], cpu: f64, memory: u64) -> Option<usize> {
+    let fits = |node: &usize| free[*node].0 > 0.0 && free[*node].0 >= cpu - 1e-9 && free[*node].1 >= memory;
+    (0..free.len()).filter(fits).max_by(|&a, &b| free[a].0.total_cmp(&free[b].0).then(b.cmp(&a)))
+}
