@@ -1,1 +1,57 @@
-fn main() {}
+//! `weal`: hosts applications on a shared pool and keeps every one of them equally close to its goal.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`args`] | the shape of the command line |
+//! | [`supervisor`] | `weal up`: sockets, roles, config, the end |
+//! | [`role`] | the processes that the supervisor starts |
+//! | [`commands`] | everything else: calls to the running pool, and what needs none |
+//! | [`client`], [`state`] | how commands find and call a pool |
+//! | [`output`], [`failure`] | how they answer and fail |
+
+mod args;
+mod client;
+mod commands;
+mod config_file;
+mod failure;
+mod output;
+mod process;
+mod role;
+mod state;
+mod supervisor;
+mod users;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command, Format};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    output::set_color(cli.global.color);
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ExitCode::from(failure::report(&error, cli.global.output == Format::Json)),
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<()> {
+    let json = cli.global.output == Format::Json;
+    match &cli.command {
+        Command::Up(order) => supervisor::up(order),
+        Command::Down(order) => commands::down::run(order, json),
+        Command::Status(order) => commands::status::run(order, json),
+        Command::Top(target) => commands::top::run(target, json),
+        Command::Logs(order) => commands::logs::run(order, json),
+        Command::Why(order) => commands::why::run(order, json),
+        Command::Events(order) => commands::events::run(order, json),
+        Command::Doctor(target) => commands::doctor::run(target, json),
+        Command::Validate(target) => commands::config::validate(target, json),
+        Command::Config { command } => commands::config::show(command, json),
+        Command::Apply(order) => commands::config::apply(order, json),
+        Command::Completion { shell } => commands::about::completion(*shell),
+        Command::Version => commands::about::version(json),
+        Command::Role { role } => role::run(role),
+    }
+}

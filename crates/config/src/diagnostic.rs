@@ -58,11 +58,7 @@ impl Diagnostic {
         shown.help.clone_from(&self.help);
         let report = miette::Report::new(shown).with_source_code(NamedSource::new(&self.path, text.to_owned()));
         let mut out = String::new();
-        let handler = GraphicalReportHandler::new_themed(theme)
-            .with_width(100)
-            .with_links(false)
-            .with_context_lines(1)
-            .with_wrap_lines(false);
+        let handler = GraphicalReportHandler::new_themed(theme).with_width(100).with_links(false).with_context_lines(1);
         match handler.render_report(&mut out, report.as_ref()) {
             Ok(()) => out,
             Err(_) => self.to_string(),

@@ -1,0 +1,261 @@
+//! The shape of the command line. What each command does is in `commands/` and `supervisor/`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Hosts applications on a shared pool and keeps every one of them equally close to its goal.
+#[derive(Debug, Parser)]
+#[command(name = "weal", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 config invalid, 4 not running, 5 timed out.\n\
+    Start here: weal validate, then weal up.")]
+pub struct Cli {
+    /// What applies to every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// How answers are printed.
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+    /// When to use colours; NO_COLOR is honoured.
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]
+    pub color: ColorChoice,
+}
+
+/// Which pool is meant.
+#[derive(Debug, Clone, Args)]
+pub struct Target {
+    /// The config file [default: weal.toml].
+    #[arg(short, long, value_name = "FILE", env = "WEAL_FILE")]
+    pub file: Option<PathBuf>,
+    /// The state directory, in place of the one that belongs to the config file.
+    #[arg(long, value_name = "DIR", env = "WEAL_STATE")]
+    pub state: Option<PathBuf>,
+}
+
+/// How answers are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs: one JSON document, or one per line with --watch.
+    Json,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start the pool: gateway, controller and node agent on this machine.
+    Up(Up),
+    /// Stop the pool: finish requests, stop applications, then weal itself.
+    Down(Down),
+    /// Show nodes, applications and flows.
+    Status(Watch),
+    /// Show the pool live in the terminal.
+    Top(Target),
+    /// Show what an application wrote.
+    Logs(Logs),
+    /// Say why an application has what it has.
+    Why(Why),
+    /// Show what happened, with reasons.
+    Events(Events),
+    /// Check what this machine offers and say what is lost and what to do.
+    Doctor(Target),
+    /// Check the config file.
+    Validate(Target),
+    /// Show the config.
+    Config {
+        /// What about it.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Give the running pool the config file as it is now.
+    Apply(Apply),
+    /// Write a shell's completion script.
+    Completion {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Show the version.
+    Version,
+    /// Run one role; for the supervisor.
+    #[command(hide = true)]
+    Role {
+        /// Which.
+        #[command(subcommand)]
+        role: RoleCommand,
+    },
+}
+
+/// `weal up`.
+#[derive(Debug, Clone, Args)]
+pub struct Up {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// Run in the background; returns when every application is ready.
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Seconds to wait for readiness with --detach.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+    /// Be the process behind --detach.
+    #[arg(long, hide = true)]
+    pub background: bool,
+}
+
+/// `weal down`.
+#[derive(Debug, Clone, Args)]
+pub struct Down {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// Seconds to wait for the end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+}
+
+/// Commands that can go on showing.
+#[derive(Debug, Clone, Args)]
+pub struct Watch {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// Show again each second until interrupted.
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+/// `weal logs`.
+#[derive(Debug, Clone, Args)]
+pub struct Logs {
+    /// The application, or one of weal's roles: gateway, controller, node, supervisor.
+    pub app: String,
+    /// Go on showing what comes.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// The config file [default: weal.toml]; without its short form here, where -f means --follow.
+    #[arg(long, value_name = "FILE", env = "WEAL_FILE")]
+    pub file: Option<PathBuf>,
+    /// The state directory, in place of the one that belongs to the config file.
+    #[arg(long, value_name = "DIR", env = "WEAL_STATE")]
+    pub state: Option<PathBuf>,
+    /// Only this instance.
+    #[arg(long, value_name = "ID")]
+    pub instance: Option<String>,
+    /// How many of the last lines of each instance to begin with.
+    #[arg(short = 'n', long, value_name = "LINES", default_value_t = 100)]
+    pub tail: u32,
+}
+
+/// `weal why`.
+#[derive(Debug, Clone, Args)]
+pub struct Why {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// The application.
+    pub app: String,
+    /// Show again each second until interrupted.
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+/// `weal events`.
+#[derive(Debug, Clone, Args)]
+pub struct Events {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// How many of the last events to begin with.
+    #[arg(short = 'n', long, value_name = "EVENTS", default_value_t = 50)]
+    pub limit: u32,
+    /// Go on showing what comes.
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+/// `weal config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Show what the pool runs by, or the file if it does not run.
+    Show {
+        /// With every default filled in.
+        #[arg(long)]
+        effective: bool,
+        /// Which pool.
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// `weal apply`.
+#[derive(Debug, Clone, Args)]
+pub struct Apply {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// Only say what would change.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// One role with the sockets that it inherits as file descriptors.
+#[derive(Debug, Clone, Subcommand)]
+pub enum RoleCommand {
+    /// Faces clients.
+    Gateway {
+        /// Its name.
+        #[arg(long)]
+        name: String,
+        /// The state directory.
+        #[arg(long)]
+        state: PathBuf,
+        /// Listening TCP socket for clients.
+        #[arg(long)]
+        clients_fd: i32,
+        /// Listening Unix socket for calls.
+        #[arg(long)]
+        rpc_fd: i32,
+    },
+    /// Decides.
+    Controller {
+        /// The state directory.
+        #[arg(long)]
+        state: PathBuf,
+        /// Listening TCP socket of the API.
+        #[arg(long)]
+        api_fd: i32,
+        /// Listening Unix socket of the API.
+        #[arg(long)]
+        local_fd: i32,
+    },
+    /// Runs instances.
+    Node {
+        /// The state directory.
+        #[arg(long)]
+        state: PathBuf,
+        /// Listening Unix socket for calls.
+        #[arg(long)]
+        rpc_fd: i32,
+    },
+}

@@ -1,0 +1,259 @@
+//! Calls to the controller's API over its Unix socket: no token needed, the file's mode is the proof.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use weal_model::{Event, PoolSpec, Status, Why};
+
+use crate::failure::{Exit, Failure};
+use crate::state::StateDir;
+use crate::supervisor::RoleName;
+
+/// The largest answer that is read at once; a status of 200 flows and 50 nodes is below 1 MiB.
+const ANSWER_LIMIT: usize = 64 << 20;
+
+/// Calls one pool's controller. Each call makes its own connection, so one that was started anew is found again.
+#[derive(Debug, Clone)]
+pub struct Client {
+    socket: PathBuf,
+    timeout: Duration,
+}
+
+/// What `PUT /v1/config` takes.
+#[derive(Debug, Clone, Serialize)]
+pub struct ConfigOrder<'a> {
+    /// The file's text.
+    pub text: &'a str,
+    /// Its absolute path.
+    pub path: &'a Path,
+    /// Only say what would change.
+    pub dry_run: bool,
+}
+
+/// What `PUT /v1/config` answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConfigTaken {
+    /// The generation in force.
+    pub generation: u64,
+    /// What changes, one plain sentence each.
+    pub changes: Vec<String>,
+    /// What looks wrong but does not prevent it.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// What `GET /v1/config` answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConfigInForce {
+    /// Grows by one with each config that was taken.
+    pub generation: u64,
+    /// The file's text.
+    pub text: String,
+    /// Its path.
+    pub path: String,
+    /// The same with every default filled in.
+    pub spec: PoolSpec,
+}
+
+/// A refusal: `{error}`, for a config with its diagnostics.
+#[derive(Debug, Default, Deserialize)]
+struct Refusal {
+    #[serde(default)]
+    error: String,
+    #[serde(default)]
+    diagnostics: Vec<serde_json::Value>,
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody listens there.
+    #[error("no pool runs here ({0}): start it with weal up")]
+    NotRunning(PathBuf, #[source] io::Error),
+    /// It broke off.
+    #[error("the controller broke off")]
+    BrokeOff(#[source] hyper::Error),
+    /// No answer in time.
+    #[error("the controller gave no answer within {0:?}")]
+    TimedOut(Duration),
+    /// It said no.
+    #[error("{message}")]
+    Refused {
+        /// HTTP status.
+        status: StatusCode,
+        /// Why.
+        message: String,
+        /// The config's diagnostics; may be empty.
+        diagnostics: Vec<serde_json::Value>,
+    },
+    /// The answer cannot be read.
+    #[error("the controller's answer to {path} cannot be read: {reason}")]
+    Unreadable {
+        /// What was asked.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Whether another attempt may succeed because the controller was being started.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::NotRunning(..) | Self::BrokeOff(_) | Self::TimedOut(_))
+    }
+
+    /// As the failure of a command, with its exit code.
+    pub fn into_failure(self) -> Failure {
+        let exit = match &self {
+            Self::NotRunning(..) => Exit::NotRunning,
+            Self::TimedOut(_) => Exit::TimedOut,
+            Self::Refused { status, .. } if *status == StatusCode::UNPROCESSABLE_ENTITY => Exit::ConfigInvalid,
+            Self::Refused { .. } | Self::BrokeOff(_) | Self::Unreadable { .. } => Exit::Failed,
+        };
+        let mut failure = Failure::new(exit, self.to_string());
+        if let Self::Refused { diagnostics, .. } = self {
+            failure.rendered = diagnostics.iter().filter_map(|one| one["rendered"].as_str()).collect();
+            failure.diagnostics = diagnostics;
+        }
+        failure
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        error.into_failure()
+    }
+}
+
+impl Client {
+    /// Calls the pool of `state`.
+    pub fn new(state: &StateDir) -> Self {
+        Self { socket: state.socket(RoleName::Controller), timeout: Duration::from_secs(15) }
+    }
+
+    /// The same with another time-out.
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { timeout, ..self.clone() }
+    }
+
+    /// The whole pool, now.
+    pub async fn status(&self) -> Result<Status, Error> {
+        self.get("/v1/status").await
+    }
+
+    /// Why `app` has what it has.
+    pub async fn why(&self, app: &str) -> Result<Why, Error> {
+        self.get(&format!("/v1/apps/{}/why", escape(app))).await
+    }
+
+    /// Events with a higher id than `after`, at most `limit`: the newest of them, oldest first.
+    pub async fn events(&self, after: u64, limit: u32) -> Result<Vec<Event>, Error> {
+        self.get(&format!("/v1/events?after={after}&limit={limit}")).await
+    }
+
+    /// The config in force.
+    pub async fn config(&self) -> Result<ConfigInForce, Error> {
+        self.get("/v1/config").await
+    }
+
+    /// Asks for another config.
+    pub async fn put_config(&self, order: &ConfigOrder<'_>) -> Result<ConfigTaken, Error> {
+        let body = serde_json::to_vec(order).expect("strings and a flag are JSON");
+        self.timed("/v1/config", self.call(Method::PUT, "/v1/config", body)).await
+    }
+
+    /// Asks `path` for JSON.
+    pub async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, Error> {
+        self.timed(path, self.call(Method::GET, path, Vec::new())).await
+    }
+
+    /// Asks `path` for text and hands over each piece as it comes, without a time limit.
+    pub async fn stream(&self, path: &str, mut each: impl FnMut(&[u8])) -> Result<(), Error> {
+        let mut body = accepted(self.send(Method::GET, path, Vec::new()).await?).await?.into_body();
+        while let Some(frame) = body.frame().await {
+            if let Some(data) = frame.map_err(Error::BrokeOff)?.data_ref() {
+                each(data);
+            }
+        }
+        Ok(())
+    }
+
+    async fn timed<A: DeserializeOwned>(&self, path: &str, call: impl Future<Output = Result<Bytes, Error>>) -> Result<A, Error> {
+        let body = tokio::time::timeout(self.timeout, call).await.map_err(|_| Error::TimedOut(self.timeout))??;
+        serde_json::from_slice(&body).map_err(|error| Error::Unreadable { path: path.to_owned(), reason: error.to_string() })
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, Error> {
+        let response = accepted(self.send(method, path, body).await?).await?;
+        read(response).await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Response<Incoming>, Error> {
+        let stream = weal_rpc::connect(&self.socket).await.map_err(|source| Error::NotRunning(self.socket.clone(), source))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Error::BrokeOff)?;
+        // Ends with the response: it is polled until the body was read or dropped.
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "weal")
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| Error::Unreadable { path: path.to_owned(), reason: error.to_string() })?;
+        sender.send_request(request).await.map_err(Error::BrokeOff)
+    }
+}
+
+async fn accepted(response: Response<Incoming>) -> Result<Response<Incoming>, Error> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let body = read(response).await?;
+    let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+    let message = if refusal.error.is_empty() { format!("the controller answered {status}") } else { refusal.error };
+    Err(Error::Refused { status, message, diagnostics: refusal.diagnostics })
+}
+
+async fn read(response: Response<Incoming>) -> Result<Bytes, Error> {
+    let body = Limited::new(response.into_body(), ANSWER_LIMIT).collect().await;
+    Ok(body.map_err(|error| Error::Unreadable { path: "the answer".to_owned(), reason: error.to_string() })?.to_bytes())
+}
+
+/// Percent-encodes what is not plain in a path segment or a query value.
+pub fn escape(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// Runs a command's calls.
+pub fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
+    runtime.block_on(future)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_in_paths() {
+        assert_eq!(escape("a/b c"), "a%2Fb%20c");
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_not_running() {
+        let client = Client::new(&StateDir { root: "/nowhere".into() });
+        assert_eq!(client.status().await.unwrap_err().into_failure().exit, Exit::NotRunning);
+    }
+}

@@ -1,0 +1,25 @@
+//! Commands about weal itself: version, completion, schema, reproduction.
+
+use clap::CommandFactory;
+use serde_json::json;
+
+use crate::args::Cli;
+use crate::output;
+
+/// `weal version`.
+pub fn version(json: bool) -> anyhow::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    if json {
+        return output::json(&json!({ "version": version }), false);
+    }
+    output::line(&format!("weal {version}"));
+    Ok(())
+}
+
+/// `weal completion SHELL`.
+pub fn completion(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "weal", &mut script);
+    output::print(&String::from_utf8(script)?);
+    Ok(())
+}

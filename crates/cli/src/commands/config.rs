@@ -1,0 +1,88 @@
+//! `weal validate`, `weal config show`, `weal apply`, `weal import`: the config file and the pool that runs by it.
+
+use serde_json::json;
+use weal_config::{Diagnostic, render_all};
+
+use crate::args::{Apply, ConfigCommand, Target};
+use crate::client::{Client, ConfigOrder, ConfigTaken, Error, block_on};
+use crate::config_file::{Loaded, load, needs_restart};
+use crate::failure::{Exit, Failure};
+use crate::output::{self, Stream, Tone, colored, paint};
+use crate::state::{DEFAULT_FILE, StateDir};
+
+/// Runs `weal validate`.
+///
+/// # Errors
+/// The file is not valid (exit code 3).
+pub fn validate(target: &Target, json: bool) -> anyhow::Result<()> {
+    let loaded = load_of(target)?;
+    if json {
+        let apps: Vec<_> = loaded.spec.apps.keys().collect();
+        return output::json(&json!({ "valid": true, "path": loaded.path, "apps": apps, "warnings": loaded.warnings }), false);
+    }
+    warn(&loaded.warnings, &loaded.text);
+    let (apps, nodes) = (loaded.spec.apps.len(), loaded.spec.nodes.len());
+    let good = paint("valid:", Tone::Good, Stream::Out);
+    output::line(&format!("{good} {} ({apps} applications on {nodes} nodes)", loaded.path.display()));
+    Ok(())
+}
+
+/// Runs `weal config show`: what the pool runs by, or the file when none runs.
+pub fn show(command: &ConfigCommand, json: bool) -> anyhow::Result<()> {
+    let ConfigCommand::Show { effective, target } = command;
+    let client = Client::new(&StateDir::find(target)?);
+    let (text, spec) = match block_on(async { Ok(client.config().await) })? {
+        Ok(config) => (config.text, config.spec),
+        Err(Error::NotRunning(..)) => {
+            let loaded = load_of(target)?;
+            (loaded.text, loaded.spec)
+        }
+        Err(error) => return Err(error.into_failure().into()),
+    };
+    if json || *effective {
+        return output::json(&spec, false);
+    }
+    output::print(&text);
+    Ok(())
+}
+
+/// Runs `weal apply`.
+///
+/// # Errors
+/// The file is not valid, or the pool would have to be restarted for it (3); no pool runs (4).
+pub fn apply(order: &Apply, json: bool) -> anyhow::Result<()> {
+    let loaded = load_of(&order.target)?;
+    let client = Client::new(&StateDir::find(&order.target)?);
+    let taken = block_on(async {
+        let in_force = client.config().await.map_err(Error::into_failure)?;
+        if let Some(why) = needs_restart(&in_force.spec, &loaded.spec) {
+            return Err(Failure::new(Exit::ConfigInvalid, format!("{}: {why}", loaded.path.display())).into());
+        }
+        let request = ConfigOrder { text: &loaded.text, path: &loaded.path, dry_run: order.dry_run };
+        Ok(client.put_config(&request).await.map_err(Error::into_failure)?)
+    })?;
+    if json {
+        return output::json(&taken, false);
+    }
+    warn(&loaded.warnings, &loaded.text);
+    output::print(&summary(&taken, order.dry_run));
+    Ok(())
+}
+
+fn summary(taken: &ConfigTaken, dry_run: bool) -> String {
+    let head = match (taken.changes.is_empty(), dry_run) {
+        (true, _) => "nothing changes".to_owned(),
+        (false, true) => "would change:".to_owned(),
+        (false, false) => format!("taken as generation {}:", taken.generation),
+    };
+    let changes: String = taken.changes.iter().map(|change| format!("  {change}\n")).collect();
+    format!("{}\n{changes}", paint(&head, Tone::Strong, Stream::Out))
+}
+
+fn load_of(target: &Target) -> anyhow::Result<Loaded> {
+    load(target.file.as_deref().unwrap_or(DEFAULT_FILE.as_ref()))
+}
+
+fn warn(warnings: &[Diagnostic], text: &str) {
+    eprint!("{}", render_all(warnings, text, colored(Stream::Err)));
+}

@@ -1,0 +1,51 @@
+//! One module per command, or per family of commands. Each answers as text or, with `-o json`, in the shapes of
+//! `weal_model`.
+
+pub mod about;
+pub mod config;
+pub mod doctor;
+pub mod down;
+pub mod events;
+pub mod logs;
+pub mod status;
+pub mod top;
+pub mod why;
+
+use std::time::Duration;
+
+use crate::output;
+
+/// Between two showings with `--watch`: a flow cycle is at least as long.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Runs `once` and prints what it returns, each second anew with `watch`. On a terminal each showing takes the place of the
+/// one before. A controller that is being started anew does not end the watch.
+pub async fn show<F>(watch: bool, json: bool, once: impl Fn() -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = Result<String, crate::client::Error>>,
+{
+    const HOME_AND_CLEAR: &str = "\x1b[H\x1b[J";
+    let in_place = watch && !json && output::is_terminal(output::Stream::Out);
+    loop {
+        let text = match once().await {
+            Ok(text) => text,
+            Err(error) if watch && error.is_passing() => format!("{error}\n"),
+            Err(error) => return Err(error.into_failure().into()),
+        };
+        if in_place {
+            output::print(HOME_AND_CLEAR);
+        }
+        output::print(&text);
+        if !watch {
+            return Ok(());
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// `value` as JSON with a newline: on one line when more will follow.
+pub fn json_text<T: serde::Serialize>(value: &T, compact: bool) -> String {
+    let text = if compact { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
+    // The model's types have string keys only, which always become JSON.
+    text.map_or_else(|error| format!("{{\"error\":\"{error}\"}}\n"), |text| text + "\n")
+}

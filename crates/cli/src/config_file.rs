@@ -1,0 +1,79 @@
+//! The config file: reading, checking, and what cannot change while a pool runs.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use weal_config::{Diagnostic, Machine, render_all};
+use weal_model::{Bytes, PoolSpec};
+
+use crate::failure::{Exit, Failure};
+use crate::output::{Stream, colored};
+use crate::state::absolute_config;
+
+/// A config file that can be used.
+pub struct Loaded {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// What it says.
+    pub spec: PoolSpec,
+    /// What somebody should look at.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Reads and checks `file`.
+///
+/// # Errors
+/// [`Exit::ConfigInvalid`] with every diagnostic; [`Exit::Failed`] when there is no such file.
+pub fn load(file: &Path) -> anyhow::Result<Loaded> {
+    let path = absolute_config(file)?;
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}: name a config file with --file, or make one (weal import)", path.display()))?;
+    match weal_config::parse(&text, &path.to_string_lossy(), &machine()) {
+        Ok(parsed) => Ok(Loaded { path, text, spec: parsed.spec, warnings: parsed.warnings }),
+        Err(diagnostics) => Err(invalid(&path, &text, &diagnostics).into()),
+    }
+}
+
+fn invalid(path: &Path, text: &str, diagnostics: &[Diagnostic]) -> Failure {
+    let count = diagnostics.len();
+    let noun = if count == 1 { "mistake" } else { "mistakes" };
+    Failure {
+        exit: Exit::ConfigInvalid,
+        message: format!("{} has {count} {noun}: nothing was changed", path.display()),
+        rendered: render_all(diagnostics, text, colored(Stream::Err)),
+        diagnostics: diagnostics.iter().filter_map(|one| serde_json::to_value(one).ok()).collect(),
+    }
+}
+
+/// This machine, as far as configs depend on it.
+pub fn machine() -> Machine {
+    let cpus = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+    Machine { cpus, memory: memory() }
+}
+
+/// `MemTotal` of `/proc/meminfo`, in kibibytes there.
+fn memory() -> Bytes {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total =
+        text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    total.map_or(Bytes::gib(1), |kibibytes| Bytes(kibibytes << 10))
+}
+
+/// What of `new` takes a restart of the whole pool, in words; `None` when everything can change as it runs.
+///
+/// The addresses and the user are fixed when the supervisor binds the sockets and starts the roles.
+pub fn needs_restart(old: &PoolSpec, new: &PoolSpec) -> Option<String> {
+    let mut changes = Vec::new();
+    if old.listen != new.listen {
+        changes.push(format!("listen from {} to {}", old.listen, new.listen));
+    }
+    if old.api != new.api {
+        changes.push(format!("api from {} to {}", old.api, new.api));
+    }
+    if old.user != new.user {
+        changes.push(format!("user from {} to {}", old.user, new.user));
+    }
+    (!changes.is_empty()).then(|| format!("it changes {}, which takes a restart: weal down, then weal up", changes.join(" and ")))
+}

@@ -1,0 +1,65 @@
+//! How a command fails: a message, an exit code, and what programs may want to know.
+
+use serde::Serialize;
+
+/// Documented in `docs/cli.md`; 2 is clap's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Something did not work.
+    Failed = 1,
+    /// The command line asks for what does not exist.
+    Usage = 2,
+    /// The config file is not valid.
+    ConfigInvalid = 3,
+    /// No pool runs there.
+    NotRunning = 4,
+    /// It took too long.
+    TimedOut = 5,
+}
+
+/// A failure with an exit code of its own; anything else that goes wrong exits with 1.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// The exit code.
+    pub exit: Exit,
+    /// A fragment: what, where, and what to do.
+    pub message: String,
+    /// For people, printed as it is before the message; may be empty.
+    pub rendered: String,
+    /// For programs: the config's diagnostics; may be empty.
+    pub diagnostics: Vec<serde_json::Value>,
+}
+
+impl Failure {
+    /// A failure without diagnostics.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), rendered: String::new(), diagnostics: Vec::new() }
+    }
+}
+
+/// What `-o json` prints on standard error.
+#[derive(Serialize)]
+struct Shape<'a> {
+    error: String,
+    exit: u8,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    diagnostics: &'a [serde_json::Value],
+}
+
+/// Prints `error` and gives its exit code.
+pub fn report(error: &anyhow::Error, json: bool) -> u8 {
+    let failure = error.downcast_ref::<Failure>();
+    let exit = failure.map_or(Exit::Failed, |failure| failure.exit) as u8;
+    if json {
+        let diagnostics = failure.map_or(&[][..], |failure| &failure.diagnostics);
+        let shape = Shape { error: format!("{error:#}"), exit, diagnostics };
+        eprintln!("{}", serde_json::to_string(&shape).unwrap_or_else(|_| shape.error.clone()));
+    } else {
+        if let Some(failure) = failure.filter(|failure| !failure.rendered.is_empty()) {
+            eprint!("{}", failure.rendered);
+        }
+        eprintln!("{} {error:#}", crate::output::paint("error:", crate::output::Tone::Bad, crate::output::Stream::Err));
+    }
+    exit
+}

@@ -1,0 +1,228 @@
+//! Printing: colours, tables, units, JSON.
+
+use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use owo_colors::OwoColorize;
+use serde::Serialize;
+use weal_model::{Time, Utility};
+
+use crate::args::ColorChoice;
+
+/// What a colour says. Never the only carrier of it: the words say it too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// As it should be.
+    Good,
+    /// Worth a look.
+    Warn,
+    /// Wrong.
+    Bad,
+    /// Beside the point.
+    Dim,
+    /// A heading.
+    Strong,
+}
+
+/// Where a text goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+static CHOICE: OnceLock<ColorChoice> = OnceLock::new();
+
+/// Sets the choice of colours for the process.
+pub fn set_color(choice: ColorChoice) {
+    // A second call would come from a second command line in one process; the first one stays in force.
+    let _ = CHOICE.set(choice);
+}
+
+/// Whether colours go to `stream`. NO_COLOR counts when it is set and not empty (no-color.org); `--color` beats it.
+pub fn colored(stream: Stream) -> bool {
+    match CHOICE.get().copied().unwrap_or(ColorChoice::Auto) {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => {
+            let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+            !refused && !dumb && is_terminal(stream)
+        }
+    }
+}
+
+/// Whether a person reads `stream` on a terminal.
+pub fn is_terminal(stream: Stream) -> bool {
+    match stream {
+        Stream::Out => std::io::stdout().is_terminal(),
+        Stream::Err => std::io::stderr().is_terminal(),
+    }
+}
+
+/// `text` in the colour of `tone` if colours go to `stream`.
+pub fn paint(text: &str, tone: Tone, stream: Stream) -> String {
+    if !colored(stream) {
+        return text.to_owned();
+    }
+    match tone {
+        Tone::Good => text.green().to_string(),
+        Tone::Warn => text.yellow().to_string(),
+        Tone::Bad => text.red().bold().to_string(),
+        Tone::Dim => text.dimmed().to_string(),
+        Tone::Strong => text.bold().to_string(),
+    }
+}
+
+/// Prints to standard output; a reader who went away (`weal status | head -1`) ends the process quietly.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        && error.kind() == std::io::ErrorKind::BrokenPipe
+    {
+        std::process::exit(0);
+    }
+}
+
+/// Prints a line.
+pub fn line(text: &str) {
+    print(&format!("{text}\n"));
+}
+
+/// Prints `value` as a JSON document, on one line when `compact`.
+pub fn json<T: Serialize>(value: &T, compact: bool) -> anyhow::Result<()> {
+    let text = if compact { serde_json::to_string(value)? } else { serde_json::to_string_pretty(value)? };
+    line(&text);
+    Ok(())
+}
+
+/// A table with a heading; the columns are as wide as their widest cell, and cells that are all numbers go right.
+pub struct Table {
+    heading: Vec<&'static str>,
+    rows: Vec<Vec<(String, Option<Tone>)>>,
+}
+
+impl Table {
+    /// An empty one.
+    pub fn new(heading: &[&'static str]) -> Self {
+        Self { heading: heading.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<(String, Option<Tone>)>) {
+        self.rows.push(cells);
+    }
+
+    /// The table as text.
+    pub fn render(&self) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|(text, _)| text.chars().count());
+            cells.chain([self.heading[column].chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.heading.len()).map(width).collect();
+        let mut text = String::new();
+        let heading: Vec<_> = self.heading.iter().map(|word| ((*word).to_owned(), Some(Tone::Dim))).collect();
+        for row in std::iter::once(&heading).chain(&self.rows) {
+            let mut cells = Vec::new();
+            for (column, (cell, tone)) in row.iter().enumerate() {
+                let padding = " ".repeat(widths[column].saturating_sub(cell.chars().count()));
+                let shown = tone.map_or_else(|| cell.clone(), |tone| paint(cell, tone, Stream::Out));
+                cells.push(if self.is_number(column) { format!("{padding}{shown}") } else { format!("{shown}{padding}") });
+            }
+            text.push_str(cells.join("  ").trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    fn is_number(&self, column: usize) -> bool {
+        let numeric = |text: &str| text.starts_with(|first: char| first.is_ascii_digit() || "+-".contains(first));
+        !self.rows.is_empty() && self.rows.iter().filter_map(|row| row.get(column)).all(|(text, _)| numeric(text))
+    }
+}
+
+/// A plain cell.
+pub fn cell(text: impl Into<String>) -> (String, Option<Tone>) {
+    (text.into(), None)
+}
+
+/// A coloured cell.
+pub fn toned(text: impl Into<String>, tone: Tone) -> (String, Option<Tone>) {
+    (text.into(), Some(tone))
+}
+
+/// A utility with its colour, `-` when there is none.
+pub fn utility(value: Option<Utility>) -> (String, Option<Tone>) {
+    match value {
+        None => cell("-"),
+        Some(value) => toned(value.to_string(), utility_tone(value)),
+    }
+}
+
+/// Good when the goal is met, bad when it is missed by much.
+pub fn utility_tone(value: Utility) -> Tone {
+    if value.0 >= 0.0 {
+        Tone::Good
+    } else if value.0 > -0.25 {
+        Tone::Warn
+    } else {
+        Tone::Bad
+    }
+}
+
+/// Local time of day, `14:03:07`.
+pub fn clock(time: Time) -> String {
+    let nanoseconds = i128::from(time.0);
+    match Timestamp::from_nanosecond(nanoseconds) {
+        Ok(stamp) => stamp.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string(),
+        Err(_) => "-".to_owned(),
+    }
+}
+
+/// The present.
+pub fn now() -> Time {
+    let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Time(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A span in two units at most: `42s`, `3m 20s`, `2d 4h`.
+pub fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// Milliseconds with as many digits as make sense.
+pub fn milliseconds(value: f64) -> String {
+    match value {
+        v if v >= 10_000.0 => format!("{:.1}s", v / 1e3),
+        v if v >= 100.0 => format!("{v:.0}ms"),
+        v => format!("{v:.1}ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_aligns_words_left_and_numbers_right() {
+        let mut table = Table::new(&["NAME", "CPU"]);
+        table.row(vec![cell("a"), cell("1.5")]);
+        table.row(vec![cell("longer"), cell("10.25")]);
+        assert_eq!(table.render(), "NAME      CPU\na         1.5\nlonger  10.25\n");
+    }
+
+    #[test]
+    fn spans_and_milliseconds_read_well() {
+        assert_eq!([span(42), span(200), span(7260), span(187_200)], ["42s", "3m 20s", "2h 1m", "2d 4h"]);
+        assert_eq!([milliseconds(3.25), milliseconds(250.4), milliseconds(12_345.0)], ["3.2ms", "250ms", "12.3s"]);
+    }
+}

@@ -1,0 +1,57 @@
+//! The hidden commands that the supervisor and the node agent start: one role, or one instance's shim.
+
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+
+use anyhow::Context;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::RoleCommand;
+use crate::supervisor::sockets::inherited;
+
+/// Runs a role until SIGTERM.
+pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
+    log_as_json();
+    name_process(role);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        match role {
+            RoleCommand::Gateway { clients_fd, rpc_fd, .. } => {
+                raise_descriptor_limit();
+                drop((TcpListener::from(inherited(*clients_fd)?), UnixListener::from(inherited(*rpc_fd)?)));
+            }
+            RoleCommand::Controller { api_fd, local_fd, .. } => {
+                drop((TcpListener::from(inherited(*api_fd)?), UnixListener::from(inherited(*local_fd)?)));
+            }
+            RoleCommand::Node { rpc_fd, .. } => drop(UnixListener::from(inherited(*rpc_fd)?)),
+        }
+        anyhow::bail!("this build has no such role")
+    })
+}
+
+/// Structured, on standard error, which the supervisor sends to the role's log; `WEAL_LOG` filters (default `info`).
+fn log_as_json() {
+    let filter = EnvFilter::try_from_env("WEAL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// So that `ps` and `top` tell the roles apart: their program is `/proc/self/exe`.
+fn name_process(role: &RoleCommand) {
+    let name = match role {
+        RoleCommand::Gateway { .. } => c"weal-gateway",
+        RoleCommand::Controller { .. } => c"weal-controller",
+        RoleCommand::Node { .. } => c"weal-node",
+    };
+    // Only a name: without it everything works.
+    let _ = rustix::thread::set_name(name);
+}
+
+/// Each client and each request takes a descriptor: the gateway takes as many as it may.
+fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "cannot raise the limit on open files");
+    }
+}

@@ -1,0 +1,303 @@
+//! The state directory: where it is, who owns what in it, who holds it, and the record of the processes.
+//!
+//! ```text
+//! lock              held (flock) by the living supervisor
+//! supervisor.json   the record: supervisor and roles by pid and start time
+//! run/*.sock        the roles' sockets, 0600, owned by whoever calls them
+//! gateway/          the gateway's own, 0700
+//! controller/       the controller's own, 0700
+//! node/             the node agent's own, 0711: instances reach their files through it
+//! data/APP/         $DATA of an application
+//! logs/*.log        what the roles write
+//! ```
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use crate::args::Target;
+use crate::failure::{Exit, Failure};
+use crate::process::ProcessId;
+use crate::supervisor::RoleName;
+use crate::users::{self, User};
+
+/// The file that is meant when none is named.
+pub const DEFAULT_FILE: &str = "weal.toml";
+
+/// A pool's state directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateDir {
+    /// Absolute.
+    pub root: PathBuf,
+}
+
+impl StateDir {
+    /// The one that `--state` names, or that belongs to `config`. It does not depend on what the config file says, so
+    /// that a pool is found even while its config file is broken.
+    pub fn of(state: Option<&Path>, config: &Path) -> anyhow::Result<Self> {
+        if let Some(state) = state {
+            return Ok(Self { root: std::path::absolute(state)? });
+        }
+        let config = absolute_config(config)?;
+        let folder = config.parent().and_then(Path::file_name).map_or("pool".into(), |name| name.to_string_lossy());
+        let name: String = folder.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+        let hash = fingerprint(config.as_os_str().as_encoded_bytes()) & 0xffff;
+        Ok(Self { root: home()?.join(format!("{name}-{hash:04x}")) })
+    }
+
+    /// The pool that a command is about: as [`StateDir::of`] where a state directory or a file is named or `weal.toml`
+    /// is here, otherwise the only pool of this user that runs.
+    pub fn find(target: &Target) -> anyhow::Result<Self> {
+        let file = target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
+        if target.state.is_some() || target.file.is_some() || file.exists() {
+            return Self::of(target.state.as_deref(), &file);
+        }
+        let mut running = Self::running()?;
+        match running.len() {
+            1 => Ok(running.remove(0)),
+            0 => {
+                Err(Failure::new(Exit::NotRunning, "no weal.toml here and no pool runs: name one with --file or --state").into())
+            }
+            _ => {
+                let roots: Vec<_> = running.iter().map(|state| state.root.display().to_string()).collect();
+                bail!("several pools run: name one with --state: {}", roots.join(", "))
+            }
+        }
+    }
+
+    fn running() -> anyhow::Result<Vec<Self>> {
+        let Ok(entries) = std::fs::read_dir(home()?) else { return Ok(Vec::new()) };
+        let states = entries.filter_map(|entry| Some(Self { root: entry.ok()?.path() }));
+        Ok(states.filter(|state| state.record().is_some_and(|record| record.supervisor.is_alive())).collect())
+    }
+
+    /// Where `role` answers calls.
+    pub fn socket(&self, role: RoleName) -> PathBuf {
+        self.root.join("run").join(format!("{}.sock", role.name()))
+    }
+
+    /// Where `name` (a role, or `supervisor`) writes.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.root.join("logs").join(format!("{name}.log"))
+    }
+
+    /// Makes what is missing, with the right owners and modes: `unprivileged` owns what gateway and controller write.
+    ///
+    /// # Errors
+    /// A folder cannot be made, or that user cannot get to it.
+    pub fn prepare(&self, unprivileged: Option<&User>) -> anyhow::Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o711)
+            .create(&self.root)
+            .with_context(|| format!("cannot make the state directory {}: name another with --state", self.root.display()))?;
+        let through = if unprivileged.is_some() { 0o711 } else { 0o700 };
+        for (name, mode, owner) in [
+            ("", through, None),
+            ("run", through, None),
+            ("gateway", 0o700, unprivileged),
+            ("controller", 0o700, unprivileged),
+            ("node", 0o711, None),
+            ("data", 0o711, None),
+            ("logs", 0o700, None),
+        ] {
+            make_directory(&self.root.join(name), mode, owner)?;
+        }
+        match unprivileged {
+            Some(user) => check_reachable(&self.root, user),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the directory for this process.
+    ///
+    /// # Errors
+    /// Another supervisor holds it.
+    pub fn lock(&self) -> anyhow::Result<Lock> {
+        let path = self.root.join("lock");
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Lock { _file: file }),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let pid = self.record().map_or_else(String::new, |record| format!(" as pid {}", record.supervisor.pid));
+                bail!("this pool already runs{pid}: see weal status, or stop it with weal down ({})", self.root.display())
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+        }
+    }
+
+    /// The last record; `None` without one that can be read.
+    pub fn record(&self) -> Option<Record> {
+        serde_json::from_slice(&std::fs::read(self.root.join("supervisor.json")).ok()?).ok()
+    }
+
+    /// Writes the record, whole or not at all.
+    pub fn write_record(&self, record: &Record) -> anyhow::Result<()> {
+        let path = self.root.join("supervisor.json");
+        let new = self.root.join("supervisor.json.new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(record)?)?;
+        std::fs::rename(&new, &path).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Forgets the record, after the end of everything that it names.
+    pub fn forget_record(&self) {
+        // Nothing depends on it: a record that is left over names processes that live no more.
+        let _ = std::fs::remove_file(self.root.join("supervisor.json"));
+    }
+}
+
+/// While it lives, no other supervisor takes the directory. The system lets go of it when the process dies.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Who runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The supervisor.
+    #[serde(flatten)]
+    pub supervisor: ProcessId,
+    /// The config file, absolute.
+    pub config: PathBuf,
+    /// weal's version.
+    pub version: String,
+    /// The roles.
+    pub roles: Vec<RoleRecord>,
+}
+
+/// One role's process, with the descriptors under which it holds its listening sockets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleRecord {
+    /// Which.
+    pub role: RoleName,
+    /// Its process.
+    #[serde(flatten)]
+    pub process: ProcessId,
+    /// The TCP socket, if it has one.
+    pub tcp_fd: Option<i32>,
+    /// The Unix socket.
+    pub unix_fd: i32,
+}
+
+/// `file` as an absolute path with the links of its folder resolved, so that one file has one state directory.
+pub fn absolute_config(file: &Path) -> anyhow::Result<PathBuf> {
+    let path = std::path::absolute(file)?;
+    let resolved = path.parent().and_then(|folder| folder.canonicalize().ok());
+    Ok(match (resolved, path.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => path,
+    })
+}
+
+fn home() -> anyhow::Result<PathBuf> {
+    if users::is_root() {
+        return Ok("/var/lib/weal".into());
+    }
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    Ok(base.context("neither XDG_STATE_HOME nor HOME is set: name a state directory with --state")?.join("weal"))
+}
+
+/// FNV-1a: a name, not a defence.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    let hash =
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    hash ^ (hash >> 32)
+}
+
+fn make_directory(path: &Path, mode: u32, owner: Option<&User>) -> anyhow::Result<()> {
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(error).with_context(|| format!("cannot make {}", path.display()));
+        }
+        _ => {}
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
+        .with_context(|| format!("cannot set the mode of {}: it belongs to another user", path.display()))?;
+    if users::is_root() {
+        let (uid, gid) = owner.map_or((0, 0), |user| (user.uid, user.gid));
+        std::os::unix::fs::chown(path, Some(uid), Some(gid)).with_context(|| format!("cannot give {} away", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Every folder above must let `user` through, or gateway and controller cannot open their own files.
+fn check_reachable(root: &Path, user: &User) -> anyhow::Result<()> {
+    for folder in root.ancestors() {
+        let Ok(meta) = folder.metadata() else { continue };
+        let (mode, owner, group) = (meta.mode(), meta.uid(), meta.gid());
+        let may_pass = if owner == user.uid {
+            mode & 0o100
+        } else if group == user.gid {
+            mode & 0o010
+        } else {
+            mode & 0o001
+        };
+        if may_pass == 0 {
+            bail!(
+                "user {} cannot pass through {}: choose another place with --state, or another [pool] user",
+                user.name,
+                folder.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_config_file_has_one_state_directory_however_it_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("weal.toml");
+        let other = folder.path().join(".").join("weal.toml");
+        assert_eq!(StateDir::of(None, &file).unwrap(), StateDir::of(None, &other).unwrap());
+        assert_ne!(StateDir::of(None, &file).unwrap(), StateDir::of(None, &folder.path().join("two.toml")).unwrap());
+    }
+
+    #[test]
+    fn a_second_supervisor_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir { root: folder.path().join("state") };
+        state.prepare(None).unwrap();
+        let held = state.lock().unwrap();
+        assert!(state.lock().unwrap_err().to_string().contains("already runs"));
+        drop(held);
+        state.lock().unwrap();
+    }
+
+    #[test]
+    fn a_record_comes_back_as_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir { root: folder.path().to_owned() };
+        let me = ProcessId::me().unwrap();
+        let role = RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(5), unix_fd: 6 };
+        let record = Record { supervisor: me, config: "/a/weal.toml".into(), version: "1".into(), roles: vec![role] };
+        state.write_record(&record).unwrap();
+        assert_eq!(state.record(), Some(record));
+        state.forget_record();
+        assert_eq!(state.record(), None);
+    }
+
+    #[test]
+    fn a_folder_that_the_unprivileged_user_cannot_pass_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        let stranger = User { name: "stranger".into(), uid: 4_000_000, gid: 4_000_000 };
+        let error = check_reachable(folder.path(), &stranger).unwrap_err().to_string();
+        assert!(
+            error.contains("user stranger cannot pass through") && error.contains(folder.path().to_str().unwrap()),
+            "{error}"
+        );
+    }
+}

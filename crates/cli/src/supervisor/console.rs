@@ -1,0 +1,139 @@
+//! What the person in front of `weal up` sees: lines that stay, and on a terminal one line below them that changes. Lines
+//! also go to `logs/supervisor.log`.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::output::{Stream, Tone, clock, is_terminal, now, paint};
+
+/// Clones print to the same place.
+#[derive(Clone)]
+pub struct Console {
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    terminal: bool,
+    silent: bool,
+    live: String,
+    log: Option<File>,
+}
+
+/// Terminal's word for "back to the first column and clear this line".
+const CLEAR: &str = "\r\x1b[2K";
+
+impl Console {
+    /// Prints to standard output, and to `log` unless that is where standard output goes already.
+    pub fn new(log: Option<&Path>) -> Self {
+        let log = log.and_then(|path| OpenOptions::new().append(true).create(true).mode(0o600).open(path).ok());
+        Self::of(Shared { terminal: is_terminal(Stream::Out), silent: false, live: String::new(), log })
+    }
+
+    /// Prints nothing: for `-o json`.
+    pub fn silent() -> Self {
+        Self::of(Shared { terminal: false, silent: true, live: String::new(), log: None })
+    }
+
+    fn of(shared: Shared) -> Self {
+        Self { shared: Arc::new(Mutex::new(shared)) }
+    }
+
+    /// Whether a live line is shown.
+    pub fn is_live(&self) -> bool {
+        self.lock().terminal
+    }
+
+    /// A line that stays.
+    pub fn say(&self, text: &str) {
+        let mut shared = self.lock();
+        let plain = strip(text);
+        if let Some(log) = &mut shared.log {
+            // A full disk must not stop the supervisor; the terminal still has the line.
+            let _ = writeln!(log, "{} {plain}", clock(now()));
+        }
+        if shared.silent {
+            return;
+        }
+        let (clear, live) = if shared.terminal { (CLEAR, shared.live.as_str()) } else { ("", "") };
+        write(&format!("{clear}{text}\n{live}"));
+    }
+
+    /// A line that stays, with its tone in front.
+    pub fn tell(&self, tone: Tone, mark: &str, text: &str) {
+        self.say(&format!("{} {text}", paint(mark, tone, Stream::Out)));
+    }
+
+    /// The line that changes; nothing where there is no terminal.
+    pub fn live(&self, text: &str) {
+        let mut shared = self.lock();
+        if shared.terminal {
+            shared.live = cut(text, width());
+            write(&format!("{CLEAR}{}", shared.live));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        // A panic while printing leaves nothing half-done that matters.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A terminal that went away must not end the supervisor.
+fn write(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(80, |size| usize::from(size.ws_col).max(20))
+}
+
+/// `text` cut to `width` columns; colours do not count.
+fn cut(text: &str, width: usize) -> String {
+    let mut shown = String::new();
+    let mut columns = 0;
+    let mut escape = false;
+    for c in text.chars() {
+        if c == '\x1b' {
+            escape = true;
+        } else if escape {
+            escape = c != 'm';
+        } else {
+            columns += 1;
+            if columns >= width {
+                continue;
+            }
+        }
+        shown.push(c);
+    }
+    shown
+}
+
+/// `text` without colours.
+fn strip(text: &str) -> String {
+    let mut plain = String::new();
+    let mut escape = false;
+    for c in text.chars() {
+        match c {
+            '\x1b' => escape = true,
+            'm' if escape => escape = false,
+            c if !escape => plain.push(c),
+            _ => {}
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_do_not_count_for_the_width_and_are_kept_whole() {
+        assert_eq!(cut("\x1b[31mabcdef\x1b[0m", 4), "\x1b[31mabc\x1b[0m");
+        assert_eq!(strip("\x1b[31mabc\x1b[0m d"), "abc d");
+    }
+}

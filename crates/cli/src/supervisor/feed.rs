@@ -1,0 +1,156 @@
+//! From the config file to the controller: at the start, when the file changes, and on SIGHUP. A config is taken as a whole
+//! or not at all; a bad one leaves the old one in force.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use weal_model::PoolSpec;
+
+use super::console::Console;
+use crate::client::{Client, ConfigOrder, ConfigTaken, Error};
+use crate::config_file::{Loaded, load, needs_restart};
+use crate::failure::Failure;
+use crate::output::Tone;
+
+/// Why the feed should look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Somebody asked (SIGHUP): say something even if nothing changed.
+    Reload,
+    /// The controller was started anew: it may have lost its store.
+    Check,
+}
+
+/// How often the file is looked at: two system calls a second cost nothing, and a person who saved a file looks up about
+/// then.
+const LOOK: Duration = Duration::from_secs(1);
+/// Between two attempts while the controller does not answer.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Feeds one controller from one file.
+pub struct Feed {
+    client: Client,
+    console: Console,
+    fixed: PoolSpec,
+    file: std::path::PathBuf,
+    pushed: String,
+    seen: Option<Stamp>,
+    generation: watch::Sender<Option<u64>>,
+}
+
+/// What tells a changed file from an unchanged one, also when an editor replaced it.
+type Stamp = (u64, i64, i64, u64);
+
+fn stamp(meta: &Metadata) -> Stamp {
+    (meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.size())
+}
+
+impl Feed {
+    /// Feeds `client` with `loaded` first. `generation` tells when that was taken.
+    pub fn new(client: Client, console: Console, loaded: &Loaded, generation: watch::Sender<Option<u64>>) -> Self {
+        let seen = std::fs::metadata(&loaded.path).ok().as_ref().map(stamp);
+        let (fixed, file, pushed) = (loaded.spec.clone(), loaded.path.clone(), loaded.text.clone());
+        Self { client, console, fixed, file, pushed, seen, generation }
+    }
+
+    /// Runs until the supervisor drops the other end of `wishes`.
+    pub async fn run(mut self, mut wishes: mpsc::UnboundedReceiver<Wish>) {
+        let text = self.pushed.clone();
+        self.push(&text, false).await;
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                wish = wishes.recv() => match wish {
+                    None => return,
+                    Some(Wish::Reload) => self.reload(true).await,
+                    Some(Wish::Check) => self.check().await,
+                },
+                _ = look.tick() => {
+                    let now = std::fs::metadata(&self.file).ok().as_ref().map(stamp);
+                    if now.is_some() && now != self.seen {
+                        self.reload(false).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn reload(&mut self, asked: bool) {
+        self.seen = std::fs::metadata(&self.file).ok().as_ref().map(stamp);
+        let loaded = match load(&self.file) {
+            Ok(loaded) => loaded,
+            Err(error) => return self.refuse(&error).await,
+        };
+        if loaded.text == self.pushed && !asked {
+            return;
+        }
+        match needs_restart(&self.fixed, &loaded.spec) {
+            Some(why) => self.say_refused(&why),
+            None => self.push(&loaded.text, true).await,
+        }
+    }
+
+    /// Tells the person here, and the controller too, so that `weal status` says why the newest config is not in force.
+    async fn refuse(&mut self, error: &anyhow::Error) {
+        let rendered = error.downcast_ref::<Failure>().map(|failure| failure.rendered.as_str()).unwrap_or_default();
+        for line in rendered.lines() {
+            self.console.say(line);
+        }
+        self.say_refused(&error.to_string());
+        if let Ok(text) = std::fs::read_to_string(&self.file) {
+            let order = ConfigOrder { text: &text, path: &self.file, dry_run: false };
+            // It refuses this text for the same reason, which is already said.
+            let _ = self.client.put_config(&order).await;
+        }
+    }
+
+    fn say_refused(&self, why: &str) {
+        self.console.tell(Tone::Bad, "config refused:", &format!("{why}; the one before stays in force"));
+    }
+
+    /// Asks until the controller answers: it waits in the backlog while the role is started anew.
+    async fn push(&mut self, text: &str, changed: bool) {
+        let order = ConfigOrder { text, path: &self.file, dry_run: false };
+        loop {
+            match self.client.put_config(&order).await {
+                Ok(taken) => {
+                    self.pushed = text.to_owned();
+                    self.say_taken(&taken, changed);
+                    self.generation.send_replace(Some(taken.generation));
+                    return;
+                }
+                Err(error) if error.is_passing() => tokio::time::sleep(RETRY).await,
+                Err(error) => return self.say_refused_by_controller(error),
+            }
+        }
+    }
+
+    fn say_refused_by_controller(&self, error: Error) {
+        let failure = error.into_failure();
+        for line in failure.rendered.lines() {
+            self.console.say(line);
+        }
+        self.say_refused(&failure.message);
+    }
+
+    fn say_taken(&self, taken: &ConfigTaken, changed: bool) {
+        for warning in &taken.warnings {
+            self.console.tell(Tone::Warn, "config:", warning);
+        }
+        if changed {
+            self.console.tell(Tone::Good, "config taken:", &format!("generation {}", taken.generation));
+            for change in &taken.changes {
+                self.console.say(&format!("  {change}"));
+            }
+        }
+    }
+
+    async fn check(&mut self) {
+        if let Err(Error::Refused { .. }) = self.client.config().await {
+            let text = self.pushed.clone();
+            self.push(&text, false).await;
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! One role as the supervisor sees it: its sockets, its process, and when to start it again.
+
+use std::fs::OpenOptions;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+
+use super::sockets::{bind_tcp, bind_unix, inheritable, number, taken_over};
+use crate::process::ProcessId;
+use crate::state::{RoleRecord, StateDir};
+use crate::users::User;
+
+/// The three roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoleName {
+    /// Faces clients.
+    Gateway,
+    /// Decides.
+    Controller,
+    /// Runs instances.
+    Node,
+}
+
+impl RoleName {
+    /// All of them, in the order of their start.
+    pub const ALL: [Self; 3] = [Self::Node, Self::Gateway, Self::Controller];
+
+    /// Its name on the command line and in file names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Controller => "controller",
+            Self::Node => "node",
+        }
+    }
+}
+
+/// A role that lives longer than this was well; one that dies sooner is started again after a pause.
+const STABLE: Duration = Duration::from_secs(5);
+/// The first pause. Short, as clients wait in the backlog meanwhile.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause: a role that cannot start costs little, and is back soon once its cause is gone.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A role's end, as its watcher reports it.
+#[derive(Debug)]
+pub struct RoleEnd {
+    /// Which.
+    pub role: RoleName,
+    /// Which process of it.
+    pub process: ProcessId,
+    /// How, in words.
+    pub how: String,
+}
+
+/// One role.
+pub struct Role {
+    name: RoleName,
+    address: Option<(SocketAddr, &'static str)>,
+    tcp: Option<TcpListener>,
+    unix: Option<UnixListener>,
+    user: Option<User>,
+    caller: Option<User>,
+    /// The living process.
+    pub record: Option<RoleRecord>,
+    started: Instant,
+    /// Ends in a row, each soon after its start.
+    pub quick_ends: u32,
+    /// When to start it again; `None` while it lives.
+    pub restart_at: Option<Instant>,
+}
+
+impl Role {
+    /// A role that has neither sockets nor a process yet. `address` is its TCP address with its key in the config; `user`
+    /// is whom it runs as; `caller` is who may call it.
+    pub fn new(name: RoleName, address: Option<(SocketAddr, &'static str)>, user: Option<User>, caller: Option<User>) -> Self {
+        let (record, tcp, unix) = (None, None, None);
+        Self { name, address, tcp, unix, user, caller, record, started: Instant::now(), quick_ends: 0, restart_at: None }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> RoleName {
+        self.name
+    }
+
+    /// Makes the sockets that it does not have.
+    pub fn bind(&mut self, state: &StateDir) -> anyhow::Result<()> {
+        if let (None, Some((address, key))) = (&self.tcp, self.address) {
+            self.tcp = Some(bind_tcp(address, key)?);
+        }
+        if self.unix.is_none() {
+            self.unix = Some(bind_unix(&state.socket(self.name), self.caller.as_ref())?);
+        }
+        Ok(())
+    }
+
+    /// Starts its process, which reports its end to `ends`.
+    pub fn start(&mut self, state: &StateDir, ends: &mpsc::UnboundedSender<RoleEnd>) -> anyhow::Result<()> {
+        self.bind(state)?;
+        let tcp = self.tcp.as_ref().map(inheritable).transpose()?;
+        let unix = self.unix.as_ref().map(inheritable).transpose()?.context("a role has a Unix socket")?;
+        let mut child = self
+            .command(state, tcp.as_ref(), &unix)?
+            .spawn()
+            .with_context(|| format!("cannot start the {}", self.name.name()))?;
+        let process = child.id().and_then(|pid| ProcessId::of(i32::try_from(pid).ok()?)).context("it ended at once")?;
+        let (tcp_fd, unix_fd) = (tcp.as_ref().map(number), number(&unix));
+        self.record = Some(RoleRecord { role: self.name, process, tcp_fd, unix_fd });
+        self.started = Instant::now();
+        self.restart_at = None;
+        let (role, ends) = (self.name, ends.clone());
+        tokio::spawn(async move {
+            let how = wait_for_child(&mut child).await;
+            // The receiver is gone only when the supervisor ends.
+            let _ = ends.send(RoleEnd { role, process, how });
+        });
+        Ok(())
+    }
+
+    /// The program is this very one, even if its file was replaced meanwhile or lies where the role's user cannot go.
+    fn command(&self, state: &StateDir, tcp: Option<&OwnedFd>, unix: &OwnedFd) -> anyhow::Result<Command> {
+        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(state.log(self.name.name()))?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("weal").arg("role").arg(self.name.name()).arg("--state").arg(&state.root);
+        let unix = number(unix).to_string();
+        let tcp = tcp.map(|socket| number(socket).to_string()).unwrap_or_default();
+        match self.name {
+            RoleName::Gateway => command.args(["--name", "gw", "--clients-fd", &tcp, "--rpc-fd", &unix]),
+            RoleName::Controller => command.args(["--api-fd", &tcp, "--local-fd", &unix]),
+            RoleName::Node => command.args(["--rpc-fd", &unix]),
+        };
+        // A group of its own: Ctrl-C in the terminal is for the supervisor, which then stops the roles in order.
+        command.process_group(0).current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        if let Some(user) = &self.user {
+            command.uid(user.uid).gid(user.gid);
+        }
+        Ok(command)
+    }
+
+    /// Takes over what an earlier supervisor left: its sockets, where the system allows it, and its process, if that runs
+    /// this very program. Returns what was found, in words.
+    pub fn take_over(&mut self, old: &RoleRecord, ends: &mpsc::UnboundedSender<RoleEnd>) -> Option<String> {
+        let handle = old.process.open()?;
+        let name = self.name.name();
+        self.tcp = old.tcp_fd.and_then(|fd| taken_over(old.process, fd)).map(TcpListener::from).filter(|tcp| self.is_mine(tcp));
+        self.unix = taken_over(old.process, old.unix_fd).map(UnixListener::from);
+        let same_address = self.address.is_none() || self.tcp.is_some();
+        if !same_address || self.unix.is_none() || !runs_this_program(old.process) {
+            old.process.signal(rustix::process::Signal::TERM);
+            return Some(format!("replacing the {name} that was left (pid {})", old.process.pid));
+        }
+        self.record = Some(old.clone());
+        self.started = Instant::now();
+        let (role, process, ends) = (self.name, old.process, ends.clone());
+        tokio::spawn(async move {
+            wait_for_other(handle).await;
+            let _ = ends.send(RoleEnd { role, process, how: "ended".to_owned() });
+        });
+        Some(format!("took over the {name} (pid {})", old.process.pid))
+    }
+
+    fn is_mine(&self, tcp: &TcpListener) -> bool {
+        tcp.local_addr().ok() == self.address.map(|(address, _)| address)
+    }
+
+    /// Plans the next start after an end: at once if it had been well, otherwise after a growing pause, which is returned.
+    pub fn plan_restart(&mut self) -> Duration {
+        self.record = None;
+        self.quick_ends = if self.started.elapsed() >= STABLE { 0 } else { self.quick_ends + 1 };
+        let pause = pause_after(self.quick_ends);
+        self.restart_at = Some(Instant::now() + pause);
+        pause
+    }
+
+    /// Asks its process to end.
+    pub fn terminate(&self) {
+        if let Some(record) = &self.record {
+            record.process.signal(rustix::process::Signal::TERM);
+        }
+    }
+
+    /// Ends its process.
+    pub fn kill(&self) {
+        if let Some(record) = &self.record {
+            record.process.signal(rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// No pause after the first quick end: one kill must cost nothing.
+fn pause_after(quick_ends: u32) -> Duration {
+    match quick_ends {
+        0 | 1 => Duration::ZERO,
+        n => FIRST_PAUSE.saturating_mul(1 << (n - 2).min(10)).min(LONGEST_PAUSE),
+    }
+}
+
+async fn wait_for_child(child: &mut Child) -> String {
+    match child.wait().await {
+        Ok(status) => describe(status),
+        Err(error) => format!("cannot be waited for: {error}"),
+    }
+}
+
+async fn wait_for_other(handle: OwnedFd) {
+    // A pidfd becomes readable when its process ends.
+    // SAFETY: the handle is moved in and stays the same open descriptor until the registration is dropped.
+    let registered = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) };
+    if let Ok(handle) = registered {
+        let _ = handle.readable().await;
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => "ended".to_owned(),
+        (Some(code), _) => format!("ended with code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn runs_this_program(process: ProcessId) -> bool {
+    let identity = |path: &str| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    let theirs = identity(&format!("/proc/{}/exe", process.pid));
+    theirs.is_some() && theirs == identity("/proc/self/exe")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_quick_end_costs_no_pause_and_later_ones_grow_to_a_bound() {
+        let pauses: Vec<u64> = (0..9).map(|ends| pause_after(ends).as_millis() as u64).collect();
+        assert_eq!(pauses, [0, 0, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(pause_after(u32::MAX), LONGEST_PAUSE);
+    }
+
+    #[test]
+    fn an_end_is_described() {
+        assert_eq!(describe(ExitStatus::from_raw(9)), "was ended by signal 9");
+        assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "ended with code 3");
+    }
+}

@@ -1,0 +1,117 @@
+//! The end, in order: the gateway finishes its requests, the controller stops deciding, instances are stopped so that
+//! nobody loses what it needs, then the agent ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use weal_model::{AppName, InstanceId, InstanceState};
+use weal_node::api::{APPLY, AgentObservation, Command, OBSERVE};
+
+use super::console::Console;
+use super::role::RoleName;
+use crate::client::Client;
+use crate::output::Tone;
+use crate::process::ProcessId;
+use crate::state::StateDir;
+
+/// The gateway ends its drain by a deadline of its own; this is for one that hangs.
+const ROLE_LIMIT: Duration = Duration::from_secs(45);
+/// The agent answers when the processes are gone: their own stop timeouts plus this.
+const STOP_MARGIN: Duration = Duration::from_secs(15);
+
+/// What each application needs.
+pub type Needs = BTreeMap<AppName, BTreeSet<AppName>>;
+
+/// What is to be ended.
+pub struct Shutdown {
+    /// Where.
+    pub state: StateDir,
+    /// Who is told.
+    pub console: Console,
+    /// The roles' processes that live.
+    pub roles: BTreeMap<RoleName, ProcessId>,
+    /// From the config file, in case that the controller cannot be asked.
+    pub needs: Needs,
+}
+
+impl Shutdown {
+    /// Ends everything. Returns what could not be ended, in words.
+    pub async fn run(mut self) -> Vec<String> {
+        if let Ok(config) = Client::new(&self.state).with_timeout(Duration::from_secs(2)).config().await {
+            self.needs = needs_of(&config.spec);
+        }
+        self.end(RoleName::Gateway, "finishing requests").await;
+        self.end(RoleName::Controller, "").await;
+        let mut left = Vec::new();
+        if let Err(error) = self.stop_instances().await {
+            self.console.tell(Tone::Warn, "the node agent cannot stop instances:", &format!("{error}; stopping them directly"));
+            left = self.stop_directly().await;
+        }
+        self.end(RoleName::Node, "").await;
+        left
+    }
+
+    async fn end(&self, role: RoleName, what: &str) {
+        let Some(process) = self.roles.get(&role) else { return };
+        self.console.live(&format!("stopping the {} {what}", role.name()));
+        process.signal(rustix::process::Signal::TERM);
+        if !process.ended_within(ROLE_LIMIT).await {
+            self.console.tell(Tone::Warn, role.name(), "did not end in time and is killed");
+            process.signal(rustix::process::Signal::KILL);
+            process.ended_within(Duration::from_secs(5)).await;
+        }
+    }
+
+    async fn stop_instances(&self) -> Result<(), weal_rpc::Error> {
+        let agent = weal_rpc::Client::new(self.state.socket(RoleName::Node), Duration::from_secs(10));
+        loop {
+            let observation = agent.call(OBSERVE, &()).await?;
+            let wave = next_wave(&observation, &self.needs);
+            if wave.is_empty() {
+                return Ok(());
+            }
+            self.stop_wave(&agent, &observation, wave).await?;
+        }
+    }
+
+    async fn stop_wave(
+        &self,
+        agent: &weal_rpc::Client,
+        observation: &AgentObservation,
+        wave: Vec<InstanceId>,
+    ) -> Result<(), weal_rpc::Error> {
+        let names: Vec<_> = wave.iter().map(ToString::to_string).collect();
+        self.console.live(&format!("stopping {}", names.join(", ")));
+        let of_wave = observation.instances.iter().filter(|instance| wave.contains(&instance.spec.id));
+        let longest = of_wave.map(|instance| instance.spec.stop_timeout_s).fold(0.0, f64::max);
+        let agent = agent.with_timeout(Duration::from_secs_f64(longest) + STOP_MARGIN);
+        let commands = wave.into_iter().map(|instance| Command::Stop { instance }).collect();
+        for outcome in agent.call(APPLY, &commands).await? {
+            match outcome.error {
+                Some(error) => self.console.tell(Tone::Bad, outcome.instance.as_str(), &error),
+                None => self.console.say(&format!("  {:<16} stopped in {:.1}s", outcome.instance.as_str(), outcome.took_s)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn stop_directly(&self) -> Vec<String> {
+        vec![format!("instances in {}", self.state.root.join("node").display())]
+    }
+}
+
+/// What each application of `spec` needs.
+pub fn needs_of(spec: &weal_model::PoolSpec) -> Needs {
+    spec.apps.iter().map(|(name, app)| (name.clone(), app.needs.clone())).collect()
+}
+
+/// The instances that no other living instance's application needs: they can be stopped now. Never empty while there are
+/// instances: a circle, which configs cannot have, would be stopped at once.
+fn next_wave(observation: &AgentObservation, needs: &Needs) -> Vec<InstanceId> {
+    let living: Vec<_> = observation.instances.iter().filter(|one| one.state != InstanceState::Stopped).collect();
+    let apps: BTreeSet<&AppName> = living.iter().map(|one| &one.spec.app).collect();
+    let needed: BTreeSet<&AppName> = apps.iter().filter_map(|app| needs.get(*app)).flatten().collect();
+    let free = |app: &AppName| !needed.contains(app);
+    let any_free = apps.iter().any(|app| free(app));
+    living.iter().filter(|one| !any_free || free(&one.spec.app)).map(|one| one.spec.id.clone()).collect()
+}
