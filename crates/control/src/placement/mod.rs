@@ -1,1 +1,36 @@
 //! Which instances run where, and in which state.
+//!
+//! The problem (Carrera 5.3.1): nodes with CPU and memory; applications with memory per instance, bounds and a curve
+//! utility(CPU); find the instances and their loads such that the utilities, sorted from the worst, are lexicographically
+//! as great as can be, with the fewest changes. It is NP-hard. The way from a snapshot to a plan:
+//!
+//! | step | module |
+//! | --- | --- |
+//! | names become indices, measured states become what can be counted on | [`plan`](mod@plan), [`problem`] |
+//! | what no placement can exceed | [`bound`] |
+//! | what must be so whatever it gains: fewest instances, nothing where it must not be | [`mandatory`] |
+//! | a better placement near the current one | [`search`] on a [`layout`] |
+//! | the best loads for a placement, exactly | [`load`] on maximum [`flow`] |
+//! | indices become ordered actions on named instances, standby ones included | [`plan`](mod@plan), `standby` |
+//! | why | `explain` |
+//!
+//! A change has a cost in utility, from what starting and resuming were measured to take, and is made only when it gains
+//! more. That is the only damping: there are no cooldown timers, and a stable snapshot gives an empty plan.
+
+mod actions;
+pub mod bound;
+mod explain;
+pub mod flow;
+pub mod layout;
+pub mod load;
+pub mod mandatory;
+pub mod plan;
+pub mod problem;
+pub mod search;
+mod standby;
+mod translate;
+
+#[cfg(test)]
+mod plan_tests;
+
+pub use plan::{AppCosts, AppDemand, Iterations, Policy, plan};

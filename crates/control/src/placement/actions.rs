@@ -1,0 +1,322 @@
+//! From a solved problem to ordered actions on named instances.
+//!
+//! An action frees memory before another takes it. An instance that moves is started at its new place first and removed a
+//! cycle later, when the new one is ready, wherever memory allows: an application's last ready instance never goes in the
+//! plan that starts its replacement.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weal_model::{
+    Action, AppName, Cpu, InstanceId, InstanceObservation, InstanceState, LoadEntry, Placement, PlacementEntry, Reason, Snapshot,
+};
+
+use super::plan::{Policy, sorted};
+use super::search::Solution;
+use super::standby;
+use super::translate::Translation;
+
+/// What is done, and where each instance will be.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    /// The actions with their reasons, in order.
+    pub reasons: Vec<Reason>,
+    /// Running instances afterwards, by application, then node.
+    running: BTreeMap<(u32, u32), Vec<InstanceId>>,
+    /// Standby instances afterwards, by application, then node.
+    standing_by: BTreeMap<(u32, u32), u32>,
+    /// Memory that is really free per node as the actions go on, in bytes.
+    free: Vec<u64>,
+    /// Suspended instances that may be paged out or stopped for memory, oldest first, per node.
+    reclaimable: Vec<Vec<Reclaimable>>,
+}
+
+/// A suspended instance whose memory can be had.
+#[derive(Debug, Clone)]
+struct Reclaimable {
+    id: InstanceId,
+    app: u32,
+    memory: u64,
+}
+
+impl Steps {
+    pub fn of(translation: &Translation, snapshot: &Snapshot, policy: &Policy, solution: &Solution) -> Self {
+        let mut steps = Self::default();
+        steps.count_memory(translation, snapshot);
+        for orphan in &translation.orphans {
+            steps.stop_orphan(orphan);
+        }
+        let mut names = Names::of(snapshot, policy);
+        let mut wanted: Vec<(u32, u32, u32)> = Vec::new();
+        for m in 0..translation.apps.len() as u32 {
+            wanted.extend(steps.shrink(translation, policy, solution, m));
+        }
+        for (m, n, count) in wanted {
+            for _ in 0..count {
+                steps.grow(translation, policy, solution, &mut names, m, n);
+            }
+        }
+        standby::tidy(&mut steps, translation, policy);
+        steps
+    }
+
+    fn count_memory(&mut self, translation: &Translation, snapshot: &Snapshot) {
+        let problem = &translation.problem;
+        self.free = (0u32..)
+            .zip(&problem.nodes)
+            .map(|(n, node)| node.memory.saturating_sub(translation.standby_memory[n as usize]))
+            .collect();
+        for (&(m, n), instances) in &translation.active {
+            let used = translation.apps[m as usize].memory.0.saturating_mul(instances.len() as u64);
+            self.free[n as usize] = self.free[n as usize].saturating_sub(used);
+            self.running.insert((m, n), instances.iter().map(|instance| instance.id.clone()).collect());
+        }
+        self.reclaimable = vec![Vec::new(); problem.nodes.len()];
+        for (&(m, n), instances) in &translation.standby {
+            self.standing_by.insert((m, n), instances.len() as u32);
+            let suspended = instances.iter().filter(|instance| instance.state == InstanceState::Suspended);
+            let memory = translation.apps[m as usize].memory;
+            self.reclaimable[n as usize].extend(suspended.map(|instance| Reclaimable {
+                id: instance.id.clone(),
+                app: m,
+                memory: instance.memory_used.unwrap_or(memory).0,
+            }));
+        }
+        let since: BTreeMap<&InstanceId, _> = snapshot.instances.iter().map(|instance| (&instance.id, instance.since)).collect();
+        for list in &mut self.reclaimable {
+            list.sort_by_key(|entry| (since.get(&entry.id).copied(), entry.id.clone()));
+        }
+    }
+
+    fn push(&mut self, action: Action, text: String) {
+        self.reasons.push(Reason { action, text });
+    }
+
+    fn stop_orphan(&mut self, orphan: &InstanceObservation) {
+        if matches!(orphan.state, InstanceState::Draining | InstanceState::Stopping) {
+            return;
+        }
+        let text = format!("the pool no longer has `{}` on node `{}`", orphan.app, orphan.node);
+        self.push(Action::Stop { instance: orphan.id.clone() }, text);
+    }
+
+    // Takes off what the solution no longer has, unless it is the last one that answers while a replacement comes up.
+    // Returns (application, node, instances) to add.
+    fn shrink(&mut self, translation: &Translation, policy: &Policy, solution: &Solution, m: u32) -> Vec<(u32, u32, u32)> {
+        let app = &translation.problem.apps[m as usize];
+        let mut adds = Vec::new();
+        for &edge in solution.layout.of_app(m) {
+            let edge = solution.layout.edge(edge);
+            let more = edge.count.saturating_sub(app.current_on(edge.node));
+            if more > 0 {
+                adds.push((m, edge.node, more));
+            }
+        }
+        adds.sort_unstable();
+        let mut leaving: Vec<(&InstanceObservation, u32)> = Vec::new();
+        for &(n, count) in &app.current {
+            let excess = count.saturating_sub(solution.layout.count(m, n)) as usize;
+            let mut candidates = translation.active[&(m, n)].clone();
+            candidates.sort_by_key(|instance| {
+                (instance.state == InstanceState::Ready, instance.in_flight, std::cmp::Reverse(number(&instance.id)))
+            });
+            leaving.extend(candidates.into_iter().take(excess).map(|instance| (instance, n)));
+        }
+        let ready = translation
+            .active
+            .range((m, 0)..=(m, u32::MAX))
+            .flat_map(|(_, list)| list)
+            .filter(|i| i.state == InstanceState::Ready);
+        let ready_left = ready.count() - leaving.iter().filter(|(instance, _)| instance.state == InstanceState::Ready).count();
+        let fits_first = adds.iter().all(|&(m, n, count)| {
+            self.free[n as usize] + self.reclaimable[n as usize].iter().map(|entry| entry.memory).sum::<u64>()
+                >= translation.apps[m as usize].memory.0.saturating_mul(u64::from(count))
+        });
+        if ready_left == 0 && !adds.is_empty() && fits_first {
+            return adds;
+        }
+        for (instance, n) in leaving {
+            self.remove(translation, policy, solution, m, n, instance);
+        }
+        adds
+    }
+
+    fn remove(
+        &mut self,
+        translation: &Translation,
+        policy: &Policy,
+        solution: &Solution,
+        m: u32,
+        n: u32,
+        instance: &InstanceObservation,
+    ) {
+        let spec = translation.apps[m as usize];
+        let standing_by = self.standing_by.get(&(m, n)).copied().unwrap_or(0);
+        let suspend = instance.state == InstanceState::Ready && standby::worth_keeping(translation, policy, m, n, standing_by);
+        let why = if !translation.problem.apps[m as usize].allows(n) {
+            format!("`{}` may not be on node `{}`", spec.name, instance.node)
+        } else if solution.layout.instances(m) < spec.instances.min.max(1) && solution.layout.given(m) <= 0.0 {
+            format!(
+                "`{}` has had no request for {:.0} s",
+                spec.name,
+                policy.demands.get(&spec.name).map_or(0.0, |demand| demand.idle_s)
+            )
+        } else {
+            format!(
+                "`{}` gets {:.2} of the {:.2} CPU that it could use from {} instances elsewhere; its place on `{}` serves others better",
+                spec.name,
+                solution.layout.given(m),
+                translation.problem.apps[m as usize].demand(),
+                solution.layout.instances(m),
+                instance.node
+            )
+        };
+        if let Some(running) = self.running.get_mut(&(m, n)) {
+            running.retain(|id| *id != instance.id);
+        }
+        if suspend {
+            *self.standing_by.entry((m, n)).or_default() += 1;
+            self.reclaimable[n as usize].push(Reclaimable { id: instance.id.clone(), app: m, memory: spec.memory.0 });
+            self.push(Action::Suspend { instance: instance.id.clone() }, why);
+        } else {
+            self.free[n as usize] += spec.memory.0;
+            self.push(Action::Stop { instance: instance.id.clone() }, why);
+        }
+    }
+
+    fn grow(&mut self, translation: &Translation, policy: &Policy, solution: &Solution, names: &mut Names, m: u32, n: u32) {
+        let spec = translation.apps[m as usize];
+        let node = &translation.nodes[n as usize];
+        let why = why_more(translation, solution, m);
+        let resumable =
+            translation.standby.get(&(m, n)).into_iter().flatten().find(|instance| !self.is_running(m, n, &instance.id));
+        let resumable = resumable.filter(|instance| !self.is_gone(&instance.id));
+        let needs = match resumable.map(|instance| instance.state) {
+            Some(InstanceState::Suspended) => 0,
+            _ => spec.memory.0,
+        };
+        let keep = resumable.map(|instance| &instance.id);
+        self.make_memory(translation, policy, n, needs, keep);
+        let id = match resumable {
+            Some(instance) => {
+                *self.standing_by.entry((m, n)).or_default() -= 1;
+                self.reclaimable[n as usize].retain(|entry| entry.id != instance.id);
+                self.push(Action::Resume { instance: instance.id.clone() }, format!("{why}; it stands by on `{node}`"));
+                instance.id.clone()
+            }
+            None => {
+                let id = names.next(&spec.name);
+                let action = Action::Start { instance: id.clone(), app: spec.name.clone(), node: node.clone() };
+                self.push(action, format!("{why}; `{node}` has the room"));
+                id
+            }
+        };
+        self.free[n as usize] = self.free[n as usize].saturating_sub(needs);
+        self.running.entry((m, n)).or_default().push(id);
+    }
+
+    fn is_running(&self, m: u32, n: u32, id: &InstanceId) -> bool {
+        self.running.get(&(m, n)).is_some_and(|running| running.contains(id))
+    }
+
+    fn is_gone(&self, id: &InstanceId) -> bool {
+        self.reasons.iter().any(|reason| matches!(&reason.action, Action::Stop { instance } if instance == id))
+    }
+
+    /// Pages suspended instances of a node out (or stops them where that cannot be) until `bytes` are free there.
+    pub fn make_memory(&mut self, translation: &Translation, policy: &Policy, n: u32, bytes: u64, keep: Option<&InstanceId>) {
+        while self.free[n as usize] < bytes {
+            let list = &mut self.reclaimable[n as usize];
+            let Some(at) = list.iter().position(|entry| Some(&entry.id) != keep) else { return };
+            let Reclaimable { id, app, memory } = list.remove(at);
+            self.free[n as usize] += memory;
+            let text = format!("{} of memory must be free on `{}`", weal_model::Bytes(bytes), translation.nodes[n as usize]);
+            if policy.can_park {
+                self.push(Action::Park { instance: id }, text);
+            } else {
+                *self.standing_by.entry((app, n)).or_default() -= 1;
+                self.push(Action::Stop { instance: id }, text);
+            }
+        }
+    }
+
+    /// Where everything will be.
+    pub fn placement(&self, translation: &Translation, solution: &Solution) -> Placement {
+        let places: BTreeSet<(u32, u32)> = self.running.keys().chain(self.standing_by.keys()).copied().collect();
+        let mut entries = Vec::new();
+        for (m, n) in places {
+            let ready = self.running.get(&(m, n)).map_or(0, |list| list.len() as u32);
+            let standby = self.standing_by.get(&(m, n)).copied().unwrap_or(0);
+            if ready == 0 && standby == 0 {
+                continue;
+            }
+            let load = solution.layout.find(m, n).map_or(0.0, |edge| solution.layout.edge(edge).load);
+            entries.push(PlacementEntry {
+                app: translation.apps[m as usize].name.clone(),
+                node: translation.nodes[n as usize].clone(),
+                ready,
+                standby,
+                load: Cpu(load),
+            });
+        }
+        Placement { entries }
+    }
+
+    /// What each running instance gets: its load, and an equal part of what its node has left, since a share is what its
+    /// neighbours leave it and never less.
+    pub fn loads(&self, translation: &Translation, solution: &Solution) -> Vec<LoadEntry> {
+        let mut on_node = vec![0u32; translation.nodes.len()];
+        for (&(_, n), running) in &self.running {
+            on_node[n as usize] += running.len() as u32;
+        }
+        let mut loads = Vec::new();
+        for (&(m, n), running) in &self.running {
+            let load = solution.layout.find(m, n).map_or(0.0, |edge| solution.layout.edge(edge).load);
+            let left = solution.layout.spare(n).max(0.0) / f64::from(on_node[n as usize].max(1));
+            let cpu = (load / running.len().max(1) as f64 + left).min(translation.problem.apps[m as usize].instance_cpu);
+            loads.extend(running.iter().map(|id| LoadEntry { instance: id.clone(), cpu: Cpu(cpu) }));
+        }
+        sorted(loads)
+    }
+}
+
+// The number that makes one more instance worth it.
+fn why_more(translation: &Translation, solution: &Solution, m: u32) -> String {
+    let (app, spec) = (&translation.problem.apps[m as usize], translation.apps[m as usize]);
+    let now: u32 = app.current.iter().map(|entry| entry.1).sum();
+    if now < app.instances.0 {
+        return format!("`{}` runs {now} of at least {} instances", spec.name, app.instances.0);
+    }
+    format!(
+        "`{}` could use {:.2} CPU and gets {:.2} with {} instances, for a utility of {:+.2}",
+        spec.name,
+        app.demand(),
+        solution.layout.given(m),
+        solution.layout.instances(m),
+        solution.utilities[m as usize]
+    )
+}
+
+// The number at the end of `APP-NUMBER`.
+fn number(id: &InstanceId) -> u64 {
+    id.as_str().rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(0)
+}
+
+/// Names for new instances: one above all that are known.
+struct Names(BTreeMap<AppName, u64>);
+
+impl Names {
+    fn of(snapshot: &Snapshot, policy: &Policy) -> Self {
+        let mut next = policy.next_instance.clone();
+        for instance in &snapshot.instances {
+            let entry = next.entry(instance.app.clone()).or_insert(1);
+            *entry = (*entry).max(number(&instance.id) + 1);
+        }
+        Self(next)
+    }
+
+    fn next(&mut self, app: &AppName) -> InstanceId {
+        let next = self.0.entry(app.clone()).or_insert(1);
+        *next += 1;
+        InstanceId::from(format!("{app}-{}", *next - 1))
+    }
+}

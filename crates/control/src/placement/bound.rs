@@ -1,0 +1,117 @@
+//! Water-filling: what no placement can exceed.
+//!
+//! Carrera 5.3.2.2 caps demands at a perfect placement, one that no memory and no constraint limits. Three bounds are taken
+//! together here, each of them valid for every placement:
+//!
+//! - *CPU*: the sum of the demands at the common utility `u` is at most the CPU of all nodes;
+//! - *reach*: no application gets more than the CPU that its allowed nodes, its most instances and their limit give;
+//! - *slots*: an application that wants `d` needs at least `ceil(d / largest piece)` instances, and those need memory. When
+//!   every node holds at most one instance, this bound is exact.
+
+use super::problem::{App, Problem};
+
+/// The bound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bound {
+    /// No placement brings the worst off above this.
+    pub utility: f64,
+    /// The common level up to which CPU lasts: what each application can hope for that is not limited by itself.
+    pub level: f64,
+    /// Per application: CPU that it gets at `level` (Carrera's demand cap).
+    pub cpu: Vec<f64>,
+    /// Per application: the most CPU that any placement can give it.
+    pub reach: Vec<f64>,
+}
+
+impl Bound {
+    /// Water-filling over the whole pool.
+    pub fn of(problem: &Problem) -> Self {
+        let reach = reaches(problem);
+        let level = level_by_cpu(problem, &reach).min(level_by_slots(problem, &reach));
+        let cpu: Vec<f64> = problem.apps.iter().zip(&reach).map(|(app, &reach)| app.cpu_for(level).min(reach)).collect();
+        let lowest = problem.apps.iter().zip(&reach).map(|(app, &reach)| app.utility(reach).min(level));
+        Self { utility: lowest.fold(level, f64::min), level, cpu, reach }
+    }
+}
+
+/// The highest utility at which `holds` is true, between the worst and the best that any application has.
+fn highest(apps: &[App], holds: impl Fn(f64) -> bool) -> f64 {
+    let best = apps.iter().map(|app| app.best()).fold(f64::NEG_INFINITY, f64::max);
+    let worst = apps.iter().map(|app| app.worst()).fold(f64::INFINITY, f64::min);
+    highest_between(worst, best, holds)
+}
+
+/// The highest utility of `low..=high` at which `holds` is true; it must be true below and false above. To 1e-13; `low`
+/// when it never holds.
+pub fn highest_between(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
+    if high <= low || holds(high) {
+        return high;
+    }
+    while high - low > 1e-13 * (1.0 + low.abs()) {
+        let middle = 0.5 * (low + high);
+        if middle <= low || middle >= high {
+            break;
+        }
+        if holds(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+fn level_by_cpu(problem: &Problem, reach: &[f64]) -> f64 {
+    let cpu = problem.cpu() + problem.epsilon();
+    highest(&problem.apps, |u| {
+        let mut left = cpu;
+        problem.apps.iter().zip(reach).all(|(app, &reach)| {
+            left -= app.cpu_for(u).min(reach);
+            left >= 0.0
+        })
+    })
+}
+
+fn level_by_slots(problem: &Problem, reach: &[f64]) -> f64 {
+    let Some(smallest) = problem.apps.iter().map(|app| app.memory).filter(|&memory| memory > 0).min() else {
+        return f64::INFINITY;
+    };
+    if problem.apps.iter().any(|app| app.memory == 0) {
+        return f64::INFINITY;
+    }
+    let slots: u64 = problem.nodes.iter().map(|node| node.memory / smallest).sum();
+    let memory: u128 = problem.nodes.iter().map(|node| u128::from(node.memory)).sum();
+    let largest = problem.nodes.iter().map(|node| node.cpu).fold(0.0, f64::max);
+    let eps = problem.epsilon();
+    highest(&problem.apps, |u| {
+        let (mut used, mut taken) = (0u64, 0u128);
+        problem.apps.iter().zip(reach).all(|(app, &reach)| {
+            let want = app.cpu_for(u).min(reach);
+            let piece = largest.min(app.instance_cpu);
+            let least = if want <= eps { 0.0 } else { ((want - eps) / piece).ceil() };
+            let count = (least as u64).max(u64::from(app.instances.0));
+            used += count;
+            taken += u128::from(count) * u128::from(app.memory);
+            used <= slots && taken <= memory
+        })
+    })
+}
+
+// The most CPU that each application could get if it were alone.
+fn reaches(problem: &Problem) -> Vec<f64> {
+    let mut cpus: Vec<f64> = problem.nodes.iter().map(|node| node.cpu).collect();
+    cpus.sort_by(|a, b| b.total_cmp(a));
+    let total: f64 = cpus.iter().sum();
+    problem.apps.iter().map(|app| reach(problem, app, &cpus, total)).collect()
+}
+
+fn reach(problem: &Problem, app: &App, sorted: &[f64], total: f64) -> f64 {
+    let most_nodes = app.nodes.1.min(app.instances.1) as usize;
+    let per_node = f64::from(app.per_node.min(app.instances.1)) * app.instance_cpu;
+    let on_nodes: f64 = match &app.allowed {
+        None if per_node.is_infinite() && most_nodes >= sorted.len() => total,
+        None => sorted.iter().take(most_nodes).map(|cpu| cpu.min(per_node)).sum(),
+        Some(nodes) => {
+            let mut cpus: Vec<f64> = nodes.iter().filter_map(|&n| problem.nodes.get(n as usize)).map(|node| node.cpu).collect();
+            cpus.sort_by(|a, b| b.total_cmp(a));
+            cpus.iter().take(most_nodes).map(|cpu| cpu.min(per_node)).sum()
+        }
+    };
+    if app.instance_cpu.is_finite() { on_nodes.min(f64::from(app.instances.1) * app.instance_cpu) } else { on_nodes }
+}

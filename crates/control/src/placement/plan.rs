@@ -1,0 +1,137 @@
+//! The placement cycle: a snapshot and a policy become a plan and a report.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weal_model::{AppName, LoadEntry, Plan, PoolSpec, Report, Snapshot, Work};
+
+use super::actions::Steps;
+use super::explain;
+use super::problem::ChangeCost;
+use super::search;
+use super::translate::Translation;
+use crate::utility::Curve;
+
+/// What an application wants now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppDemand {
+    /// Its utility with so much CPU: [`Curve::of_group`] of the flows that load it.
+    pub curve: Curve,
+    /// Seconds since it had its last request; 0 when it has one.
+    pub idle_s: f64,
+}
+
+/// What changes to an application were measured to take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AppCosts {
+    /// Seconds from start to ready.
+    pub start_s: f64,
+    /// CPU-seconds that a start uses.
+    pub start_work: Work,
+    /// Seconds from resume to the first answer.
+    pub resume_s: f64,
+    /// Seconds to drain and suspend or stop.
+    pub remove_s: f64,
+}
+
+impl Default for AppCosts {
+    /// Before anything was measured: a start like that of a middling web application, a resume 20 times faster
+    /// (Al-Qudah 4.3).
+    fn default() -> Self {
+        Self { start_s: 5.0, start_work: Work(2.0), resume_s: 0.25, remove_s: 0.25 }
+    }
+}
+
+impl AppCosts {
+    /// As utility lost over `horizon_s` seconds: while a change lasts, its application is without what it was to gain, and
+    /// the CPU that it uses is lost to those it shares the pool with; either is at worst one unit of utility a second.
+    pub(super) fn in_utility(self, horizon_s: f64) -> ChangeCost {
+        let lost = |seconds: f64| if seconds.is_finite() { (seconds.max(0.0) / horizon_s.max(1.0)).min(1.0) } else { 1.0 };
+        ChangeCost {
+            start: lost(self.start_s) + lost(self.start_work.0),
+            resume: lost(self.resume_s),
+            remove: lost(self.remove_s),
+        }
+    }
+}
+
+/// What plans are made by, besides the snapshot.
+#[derive(Debug, Clone)]
+pub struct Policy<'a> {
+    /// What is desired.
+    pub pool: &'a PoolSpec,
+    /// What each application wants; one without an entry is unmeasured and keeps what it has.
+    pub demands: BTreeMap<AppName, AppDemand>,
+    /// Measured costs of changes; defaults where missing.
+    pub costs: BTreeMap<AppName, AppCosts>,
+    /// The number for each application's next new instance, if higher than all in the snapshot: ids are never reused.
+    pub next_instance: BTreeMap<AppName, u64>,
+    /// Applications to leave alone, because somebody else is at them (a rolling replacement).
+    pub held: BTreeSet<AppName>,
+    /// Whether suspended instances can be paged out here.
+    pub can_park: bool,
+    /// Utilities closer than this are equal. Smaller chases noise; the thesis uses 0.01 (reproductions.md, Experiment One).
+    pub tolerance: f64,
+    /// Seconds over which a change must pay for itself: how long demand stays roughly as it is. Too short and nothing is
+    /// ever worth a start, too long and each ripple is.
+    pub horizon_s: f64,
+}
+
+impl<'a> Policy<'a> {
+    /// A policy that knows no demands yet.
+    pub fn new(pool: &'a PoolSpec) -> Self {
+        Self {
+            pool,
+            demands: BTreeMap::new(),
+            costs: BTreeMap::new(),
+            next_instance: BTreeMap::new(),
+            held: BTreeSet::new(),
+            can_park: true,
+            tolerance: 0.01,
+            horizon_s: 600.0,
+        }
+    }
+}
+
+/// How hard to search, counted in steps and never in time, so that a replay gives the same plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Iterations(pub u32);
+
+impl Default for Iterations {
+    /// Enough for pools of a few hundred nodes; a step costs microseconds to a millisecond.
+    fn default() -> Self {
+        Self(2_000)
+    }
+}
+
+/// Where everything should be, and why.
+///
+/// The plan belongs to this snapshot: its actions are ordered such that what frees memory comes before what takes it. A plan
+/// of a stable snapshot has no actions. Nothing is planned, and a note says why, when no node answers.
+pub fn plan(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, Report) {
+    let translation = Translation::of(snapshot, policy);
+    if translation.nodes.is_empty() {
+        return keep(snapshot, "no node answers: everything stays as it is");
+    }
+    let solution = search::solve(&translation.problem, budget.0);
+    let steps = Steps::of(&translation, snapshot, policy, &solution);
+    let plan = Plan {
+        generation: snapshot.generation,
+        actions: steps.reasons.iter().map(|reason| reason.action.clone()).collect(),
+        placement: steps.placement(&translation, &solution),
+        loads: steps.loads(&translation, &solution),
+    };
+    let report = explain::report(&translation, snapshot, policy, &solution, steps);
+    (plan, report)
+}
+
+fn keep(snapshot: &Snapshot, why: &str) -> (Plan, Report) {
+    let plan = Plan { generation: snapshot.generation, ..Plan::default() };
+    let report = Report { generation: snapshot.generation, notes: vec![why.to_owned()], ..Report::default() };
+    (plan, report)
+}
+
+/// Sorted by instance, the order in which plans keep them.
+pub(super) fn sorted(mut loads: Vec<LoadEntry>) -> Vec<LoadEntry> {
+    loads.sort_by(|a, b| a.instance.cmp(&b.instance));
+    loads
+}

@@ -1,0 +1,228 @@
+//! Plans of small pools, from snapshot to actions.
+
+use std::collections::BTreeSet;
+
+use weal_model::{
+    Action, AppSpec, Binding, Bytes, Cpu, HealthCheck, HealthProbe, InstanceObservation, InstanceRange, InstanceState, NodeName,
+    NodeObservation, NodeSpec, PoolSpec, RestartPolicy, Snapshot, Time, TimingSpec, Utility,
+};
+
+use super::*;
+use crate::utility::Curve;
+
+fn app(name: &str, memory_mib: u64, min: u32, max: u32) -> AppSpec {
+    AppSpec {
+        name: name.into(),
+        run: vec!["serve".to_owned()],
+        health: HealthCheck { probe: HealthProbe::Tcp, interval_s: 1.0, timeout_s: 1.0, start_timeout_s: 60.0, failures: 3 },
+        memory: Bytes::mib(memory_mib),
+        cpu_limit: None,
+        instances: InstanceRange { min, max },
+        per_node: 1,
+        routes: Vec::new(),
+        needs: BTreeSet::new(),
+        user: None,
+        env: Default::default(),
+        cwd: "/".to_owned(),
+        stop_timeout_s: 10.0,
+        nodes: None,
+        together: BTreeSet::new(),
+        apart: BTreeSet::new(),
+        pinned: false,
+        manual: false,
+        restart: RestartPolicy::Always,
+        queue_limit: 100,
+        request_timeout_s: 60.0,
+    }
+}
+
+fn pool(nodes: usize, apps: Vec<AppSpec>) -> PoolSpec {
+    let node = |i: usize| NodeSpec { name: node_name(i), cpu: Cpu(2.0), memory: Bytes::mib(1000), utilization_limit: 1.0 };
+    PoolSpec {
+        name: "test".to_owned(),
+        listen: "127.0.0.1:8080".parse().unwrap(),
+        api: "127.0.0.1:8081".parse().unwrap(),
+        user: "nobody".to_owned(),
+        control: true,
+        timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
+        nodes: (0..nodes).map(node).collect(),
+        classes: Default::default(),
+        apps: apps.into_iter().map(|app| (app.name.clone(), app)).collect(),
+    }
+}
+
+fn node_name(i: usize) -> NodeName {
+    format!("n{i}").into()
+}
+
+fn snapshot(pool: &PoolSpec, instances: &[(&str, usize, InstanceState)]) -> Snapshot {
+    let node = |spec: &NodeSpec| NodeObservation {
+        name: spec.name.clone(),
+        up: true,
+        cpu_capacity: spec.cpu,
+        cpu_used: Cpu(0.0),
+        memory_capacity: spec.memory,
+        memory_used: Bytes(0),
+        cpu_pressure: None,
+    };
+    let instance = |&(id, node, state): &(&str, usize, InstanceState)| InstanceObservation {
+        id: id.into(),
+        app: id.rsplit_once('-').unwrap().0.into(),
+        node: node_name(node),
+        state,
+        cpu_used: None,
+        memory_used: None,
+        disk_bytes_per_s: None,
+        network_bytes_per_s: None,
+        in_flight: 0,
+        since: Time::ZERO,
+    };
+    Snapshot {
+        generation: 7,
+        nodes: pool.nodes.iter().map(node).collect(),
+        instances: instances.iter().map(instance).collect(),
+        ..Snapshot::default()
+    }
+}
+
+// -1 without CPU, 0 with half of `cpu`, 1 with all of it.
+fn wants(cpu: f64) -> AppDemand {
+    AppDemand { curve: Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(cpu), Utility(1.0))]), idle_s: 0.0 }
+}
+
+fn actions(snapshot: &Snapshot, policy: &Policy) -> Vec<String> {
+    let (plan, report) = plan(snapshot, policy, Iterations::default());
+    assert_eq!(plan.actions.len(), report.reasons.len());
+    plan.actions
+        .iter()
+        .map(|action| match action {
+            Action::Start { instance, node, .. } => format!("start {instance} on {node}"),
+            Action::Stop { instance } => format!("stop {instance}"),
+            Action::Suspend { instance } => format!("suspend {instance}"),
+            Action::Park { instance } => format!("park {instance}"),
+            Action::Resume { instance } => format!("resume {instance}"),
+            other => format!("{other:?}"),
+        })
+        .collect()
+}
+
+use InstanceState::{Draining, Failed, Ready, Suspended};
+
+#[test]
+fn an_empty_pool_gets_the_fewest_instances_spread_over_the_nodes() {
+    let pool = pool(3, vec![app("a", 300, 2, 3), app("b", 300, 1, 1)]);
+    let got = actions(&snapshot(&pool, &[]), &Policy::new(&pool));
+    assert_eq!(got, ["start a-1 on n0", "start a-2 on n1", "start b-1 on n2"]);
+}
+
+#[test]
+fn a_stable_snapshot_gives_an_empty_plan() {
+    let pool = pool(3, vec![app("a", 300, 2, 3), app("b", 300, 1, 1)]);
+    let snapshot = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Ready), ("b-1", 2, Ready)]);
+    let mut policy = Policy::new(&pool);
+    policy.demands.insert("a".into(), wants(3.0));
+    assert_eq!(actions(&snapshot, &policy), [""; 0]);
+}
+
+#[test]
+fn demand_brings_up_instances_until_it_is_met_or_they_are_the_most() {
+    let pool = pool(4, vec![app("a", 300, 1, 3)]);
+    let one = snapshot(&pool, &[("a-4", 2, Ready)]);
+    let mut policy = Policy::new(&pool);
+    policy.demands.insert("a".into(), wants(3.9));
+    assert_eq!(actions(&one, &policy), ["start a-5 on n0"]);
+    policy.demands.insert("a".into(), wants(30.0));
+    policy.next_instance.insert("a".into(), 9);
+    assert_eq!(actions(&one, &policy), ["start a-9 on n0", "start a-10 on n1"]);
+    let (plan, report) = plan(&one, &policy, Iterations::default());
+    assert_eq!(report.apps["a"].binding, Binding::MaxInstances { max: 3 });
+    assert!(plan.loads.iter().all(|load| load.cpu == Cpu(2.0)), "{:?}", plan.loads);
+}
+
+#[test]
+fn a_resume_is_preferred_to_a_start() {
+    let pool = pool(3, vec![app("a", 300, 1, 3)]);
+    let mut policy = Policy::new(&pool);
+    policy.demands.insert("a".into(), wants(4.0));
+    let snapshot = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 2, Suspended)]);
+    assert_eq!(actions(&snapshot, &policy), ["resume a-2"]);
+}
+
+#[test]
+fn an_idle_application_is_suspended_and_comes_back_when_asked_for() {
+    let pool = pool(1, vec![app("a", 300, 0, 1)]);
+    let mut policy = Policy::new(&pool);
+    let ready = snapshot(&pool, &[("a-1", 0, Ready)]);
+    let idle = AppDemand { curve: Curve::constant(Utility::AT_GOAL), idle_s: 3600.0 };
+    policy.demands.insert("a".into(), AppDemand { idle_s: 5.0, ..idle.clone() });
+    assert_eq!(actions(&ready, &policy), [""; 0], "not yet");
+    policy.demands.insert("a".into(), idle);
+    assert_eq!(actions(&ready, &policy), ["suspend a-1"]);
+    policy.demands.insert("a".into(), wants(0.5));
+    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Suspended)]), &policy), ["resume a-1"]);
+}
+
+#[test]
+fn suspended_memory_is_paged_out_before_a_start_takes_it() {
+    let pool = pool(1, vec![app("a", 600, 0, 1), app("b", 600, 1, 1)]);
+    let policy = Policy::new(&pool);
+    let both = snapshot(&pool, &[("a-1", 0, Suspended)]);
+    assert_eq!(actions(&both, &policy), ["park a-1", "start b-1 on n0"]);
+    let policy = Policy { can_park: false, ..policy };
+    assert_eq!(actions(&both, &policy), ["stop a-1", "start b-1 on n0"]);
+}
+
+#[test]
+fn a_vanished_node_is_replaced_and_no_answer_at_all_changes_nothing() {
+    let pool = pool(2, vec![app("a", 300, 1, 2)]);
+    let policy = Policy::new(&pool);
+    let mut lost = snapshot(&pool, &[("a-1", 0, Ready)]);
+    lost.nodes[0].up = false;
+    assert_eq!(actions(&lost, &policy), ["start a-2 on n1"]);
+    lost.nodes.clear();
+    assert_eq!(actions(&lost, &policy), [""; 0]);
+}
+
+#[test]
+fn what_the_pool_no_longer_has_is_stopped() {
+    let pool = pool(1, vec![app("a", 300, 1, 1)]);
+    let snapshot = snapshot(&pool, &[("a-1", 0, Ready), ("gone-3", 0, Ready), ("gone-4", 0, Draining)]);
+    assert_eq!(actions(&snapshot, &Policy::new(&pool)), ["stop gone-3"]);
+}
+
+#[test]
+fn an_instance_that_failed_for_good_is_not_replaced_over_and_over() {
+    let pool = pool(2, vec![app("a", 300, 1, 2)]);
+    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Failed)]), &Policy::new(&pool)), [""; 0]);
+}
+
+#[test]
+fn an_application_that_is_needed_runs_even_if_its_own_fewest_is_none() {
+    let mut shop = app("shop", 300, 1, 1);
+    shop.needs.insert("database".into());
+    let pool = pool(1, vec![shop, app("database", 300, 0, 1)]);
+    assert_eq!(actions(&snapshot(&pool, &[]), &Policy::new(&pool)), ["start database-1 on n0", "start shop-1 on n0"]);
+}
+
+#[test]
+fn manual_applications_and_a_pool_without_control_only_get_their_fewest() {
+    let mut pool = pool(3, vec![AppSpec { manual: true, ..app("a", 300, 1, 3) }, app("b", 300, 1, 3)]);
+    pool.control = false;
+    let mut policy = Policy::new(&pool);
+    policy.demands.insert("a".into(), wants(6.0));
+    policy.demands.insert("b".into(), wants(6.0));
+    assert_eq!(actions(&snapshot(&pool, &[]), &policy), ["start a-1 on n0", "start b-1 on n1"]);
+}
+
+#[test]
+fn nonsense_in_measurements_still_gives_a_plan() {
+    let pool = pool(2, vec![app("a", 300, 1, 2)]);
+    let mut snapshot = snapshot(&pool, &[("a-1", 0, Ready)]);
+    snapshot.nodes[0].cpu_capacity = Cpu(f64::NAN);
+    snapshot.instances[0].cpu_used = Some(Cpu(f64::NAN));
+    let mut policy = Policy::new(&pool);
+    policy.demands.insert("a".into(), AppDemand { idle_s: f64::NAN, ..wants(f64::NAN) });
+    let (plan, report) = plan(&snapshot, &policy, Iterations::default());
+    assert!(plan.actions.is_empty(), "{:?}", plan.actions);
+    assert!(report.notes[0].contains("measured as NaN"), "{:?}", report.notes);
+}

@@ -1,0 +1,181 @@
+//! From a snapshot and a policy to a [`Problem`] in dense indices.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weal_model::{AppName, AppSpec, Cpu, InstanceObservation, InstanceState, NodeName, NodeObservation, NodeSpec, Snapshot};
+
+use super::plan::Policy;
+use super::problem::{App, Node, Problem};
+use super::standby;
+use crate::utility::Curve;
+
+/// A problem with the names behind its indices.
+#[derive(Debug)]
+pub(super) struct Translation<'a> {
+    pub problem: Problem,
+    /// By node index.
+    pub nodes: Vec<NodeName>,
+    /// By application index.
+    pub apps: Vec<&'a AppSpec>,
+    /// Instances that count as running, by application, then node.
+    pub active: BTreeMap<(u32, u32), Vec<&'a InstanceObservation>>,
+    /// Instances that stand by, by application, then node; suspended before parked.
+    pub standby: BTreeMap<(u32, u32), Vec<&'a InstanceObservation>>,
+    /// Instances of applications or on nodes that the pool does not have any more.
+    pub orphans: Vec<&'a InstanceObservation>,
+    /// Memory held by standby instances per node, in bytes.
+    pub standby_memory: Vec<u64>,
+    /// What could not be used of the snapshot.
+    pub notes: Vec<String>,
+}
+
+impl<'a> Translation<'a> {
+    /// Index of a node.
+    pub fn node_index(&self, name: &NodeName) -> Option<u32> {
+        self.nodes.binary_search(name).ok().map(|at| at as u32)
+    }
+
+    /// Index of an application.
+    pub fn app_index(&self, name: &AppName) -> Option<u32> {
+        self.apps.binary_search_by(|app| app.name.cmp(name)).ok().map(|at| at as u32)
+    }
+
+    pub fn of(snapshot: &'a Snapshot, policy: &'a Policy<'a>) -> Self {
+        let mut notes = Vec::new();
+        let mut named: Vec<(NodeName, Node)> =
+            policy.pool.nodes.iter().filter_map(|spec| node(spec, snapshot, &mut notes)).collect();
+        named.sort_by(|a, b| a.0.cmp(&b.0));
+        let (nodes, capacities): (Vec<_>, Vec<_>) = named.into_iter().unzip();
+        let mut translation = Self {
+            problem: Problem { nodes: capacities, apps: Vec::new(), tolerance: policy.tolerance },
+            standby_memory: vec![0; nodes.len()],
+            nodes,
+            apps: policy.pool.apps.values().collect(),
+            active: BTreeMap::new(),
+            standby: BTreeMap::new(),
+            orphans: Vec::new(),
+            notes,
+        };
+        let ended = translation.sort_instances(snapshot);
+        let needed = needed(policy);
+        translation.problem.apps = (0u32..)
+            .zip(&translation.apps)
+            .map(|(m, spec)| translation.app(policy, m, spec, ended[m as usize], &needed))
+            .collect();
+        translation.note_unmeasured(policy);
+        translation
+    }
+
+    // Counts each instance as what it is; returns how many of each application ended by themselves and are left alone.
+    fn sort_instances(&mut self, snapshot: &'a Snapshot) -> Vec<u32> {
+        let mut ended = vec![0; self.apps.len()];
+        for instance in &snapshot.instances {
+            let (m, n) = (self.app_index(&instance.app), self.node_index(&instance.node));
+            let (Some(m), Some(n)) = (m, n) else {
+                // On a node that does not answer nothing can be stopped; it is counted again when the node is back.
+                if m.is_none() && n.is_some() || reachable(snapshot, &instance.node) {
+                    self.orphans.push(instance);
+                }
+                continue;
+            };
+            let memory = self.apps[m as usize].memory.0;
+            match instance.state {
+                state if state.is_active() => self.active.entry((m, n)).or_default().push(instance),
+                InstanceState::Suspended => {
+                    self.standby.entry((m, n)).or_default().push(instance);
+                    self.standby_memory[n as usize] += instance.memory_used.map_or(memory, |used| used.0);
+                }
+                InstanceState::Parked => self.standby.entry((m, n)).or_default().push(instance),
+                InstanceState::Draining | InstanceState::Stopping => {
+                    let node = &mut self.problem.nodes[n as usize];
+                    node.memory = node.memory.saturating_sub(memory);
+                }
+                InstanceState::Failed | InstanceState::Stopped => ended[m as usize] += 1,
+                _ => {}
+            }
+        }
+        for instances in self.standby.values_mut() {
+            instances.sort_by_key(|instance| (instance.state == InstanceState::Parked, instance.id.clone()));
+        }
+        ended
+    }
+
+    fn app(&self, policy: &Policy, m: u32, spec: &AppSpec, ended: u32, needed: &BTreeSet<&AppName>) -> App {
+        let demand = policy.demands.get(&spec.name);
+        let curve = demand.map_or_else(|| Curve::constant(weal_model::Utility::AT_GOAL), |demand| demand.curve.clone());
+        let mut app = App::new(spec.memory.0, curve);
+        app.instances = standby::instance_range(self, policy, m, needed.contains(&spec.name));
+        app.instances = (app.instances.0.saturating_sub(ended), app.instances.1.saturating_sub(ended));
+        app.per_node = spec.per_node.max(1);
+        app.instance_cpu = spec.cpu_limit.map_or(f64::INFINITY, |Cpu(cpu)| if cpu > 0.0 { cpu } else { f64::INFINITY });
+        app.allowed = spec.nodes.as_ref().map(|names| names.iter().filter_map(|name| self.node_index(name)).collect());
+        app.pinned = spec.pinned;
+        app.manual = spec.manual || !policy.pool.control || policy.held.contains(&spec.name);
+        app.together = spec.together.iter().filter_map(|other| self.app_index(other)).collect();
+        app.apart = self.apart(spec);
+        app.current = counts(&self.active, m);
+        app.standby = counts(&self.standby, m);
+        app.cost = policy.costs.get(&spec.name).copied().unwrap_or_default().in_utility(policy.horizon_s);
+        app
+    }
+
+    // Made symmetric: it is enough that one of the two says it.
+    fn apart(&self, spec: &AppSpec) -> Vec<u32> {
+        let named =
+            (0u32..).zip(&self.apps).filter(|(_, other)| spec.apart.contains(&other.name) || other.apart.contains(&spec.name));
+        named.filter(|(_, other)| other.name != spec.name).map(|(other, _)| other).collect()
+    }
+
+    fn note_unmeasured(&mut self, policy: &Policy) {
+        for (app, spec) in self.problem.apps.iter().zip(&self.apps) {
+            let instances: u32 = app.current.iter().map(|entry| entry.1).sum();
+            if !policy.demands.contains_key(&spec.name) && !spec.routes.is_empty() && instances > 0 {
+                self.notes.push(format!("`{}`: no demand is known yet, so that it keeps what it has", spec.name));
+            }
+        }
+    }
+}
+
+fn reachable(snapshot: &Snapshot, name: &NodeName) -> bool {
+    snapshot.nodes.iter().any(|node| node.name == *name && node.up)
+}
+
+fn counts(instances: &BTreeMap<(u32, u32), Vec<&InstanceObservation>>, m: u32) -> Vec<(u32, u32)> {
+    instances.range((m, 0)..=(m, u32::MAX)).map(|(&(_, n), list)| (n, list.len() as u32)).collect()
+}
+
+// Applications that some other needs that runs or must run.
+fn needed<'a>(policy: &'a Policy) -> BTreeSet<&'a AppName> {
+    let wanted = |spec: &AppSpec| {
+        let demand = policy.demands.get(&spec.name).is_some_and(|demand| demand.curve.demand().0 > 0.0);
+        spec.instances.min > 0 || (demand && spec.instances.max > 0)
+    };
+    let mut open: Vec<&AppSpec> = policy.pool.apps.values().filter(|spec| wanted(spec)).collect();
+    let mut needed = BTreeSet::new();
+    while let Some(spec) = open.pop() {
+        for name in &spec.needs {
+            if needed.insert(name) {
+                open.extend(policy.pool.apps.get(name));
+            }
+        }
+    }
+    needed
+}
+
+// What plans may fill of a node; `None` when it does not answer.
+fn node(spec: &NodeSpec, snapshot: &Snapshot, notes: &mut Vec<String>) -> Option<(NodeName, Node)> {
+    let seen: Option<&NodeObservation> = snapshot.nodes.iter().find(|node| node.name == spec.name);
+    let Some(seen) = seen.filter(|node| node.up) else {
+        notes.push(format!("node `{}` does not answer: nothing is placed there", spec.name));
+        return None;
+    };
+    let capacity = seen.cpu_capacity.0;
+    let cpu = if capacity.is_finite() && capacity >= 0.0 {
+        capacity
+    } else {
+        notes.push(format!("node `{}`: its CPU was measured as {capacity}; the config's {} is used", spec.name, spec.cpu));
+        spec.cpu.0.max(0.0)
+    };
+    let limit = if spec.utilization_limit.is_finite() { spec.utilization_limit.clamp(0.0, 1.0) } else { 1.0 };
+    Some((spec.name.clone(), Node { cpu: cpu * limit, memory: seen.memory_capacity.0 }))
+}
