@@ -1,3 +1,177 @@
 //! Sockets around `weal_control::flow` and `weal_control::dispatch`: the role that faces clients.
+//!
+//! A request's way: `server` accepts its connection, `proxy` finds its flow (`table`, `routes`), takes a seat (`cluster`, where
+//! the pure decisions are), rewrites its head (`forward`), sends it over a connection of `upstream` and relays the answer
+//! (`body`), which holds the seat to its end. Whatever goes wrong becomes an `answer`.
+//!
+//! Deliberately absent: state that matters. All a gateway knows comes with a config, and it can be killed at any time.
 
+mod answer;
 pub mod api;
+mod body;
+mod clock;
+mod cluster;
+mod connection;
+mod forward;
+mod limits;
+mod proxy;
+mod routes;
+mod server;
+mod table;
+mod tunnel;
+mod upstream;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use weal_model::GatewayName;
+
+use crate::api::{CONFIGURE, GatewayConfig, GatewayCounters, OBSERVE};
+use crate::clock::Clock;
+use crate::forward::RequestIds;
+pub use crate::limits::Limits;
+use crate::proxy::Gateway;
+use crate::server::{Registry, Workers};
+use crate::table::Tables;
+
+/// What a gateway needs to run.
+#[derive(Debug)]
+pub struct Options {
+    /// Its name, unique in the pool.
+    pub name: GatewayName,
+    /// The state directory; the gateway keeps its last config below it, in `gateway/`.
+    pub state_dir: PathBuf,
+    /// Where clients connect.
+    pub clients: std::net::TcpListener,
+    /// Where the controller calls.
+    pub rpc: std::os::unix::net::UnixListener,
+    /// Whether each request is logged.
+    pub access_log: bool,
+}
+
+/// Why a gateway cannot run.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what}: {source}")]
+pub struct Error {
+    what: &'static str,
+    source: std::io::Error,
+}
+
+/// Serves until SIGTERM, then finishes what is running.
+///
+/// # Errors
+/// When the sockets cannot be used or no thread can be started. Nothing after that ends it.
+pub async fn run(options: Options) -> Result<(), Error> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed_to("listen to SIGTERM"))?;
+    let stop = async move {
+        terminate.recv().await;
+    };
+    run_until(options, Limits::default(), stop).await
+}
+
+/// Serves by `limits` until `stop` completes, then finishes what is running.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    let clock = Clock::new();
+    let Options { name, state_dir, clients, rpc, access_log } = options;
+    let limits = Arc::new(limits);
+    let gateway = Arc::new(Gateway {
+        tables: Tables::load(&state_dir, clock, limits.workers),
+        limits: Arc::clone(&limits),
+        ids: RequestIds::new(clock.begun().0 ^ u64::from(std::process::id()).rotate_left(40)),
+        access_log,
+        unrouted: AtomicU64::new(0),
+        malformed: AtomicU64::new(0),
+    });
+    let registry = Arc::new(Registry::default());
+    clients.set_nonblocking(true).map_err(failed_to("use the clients' socket"))?;
+    let clients = TcpListener::from_std(clients).map_err(failed_to("use the clients' socket"))?;
+    rpc.set_nonblocking(true).map_err(failed_to("use the controller's socket"))?;
+    let rpc = UnixListener::from_std(rpc).map_err(failed_to("use the controller's socket"))?;
+    let workers = Workers::start(&gateway, &registry, clock).map_err(failed_to("start a worker"))?;
+    let router = rpc_router(&gateway, &registry, clock, name);
+    let around = async { tokio::join!(weal_rpc::serve(rpc, router), server::sweep(gateway, Arc::clone(&registry), clock)) };
+    tokio::select! {
+        _ = around => unreachable!("both serve for ever"),
+        () = async {
+            tokio::select! {
+                () = accept(&clients, &workers) => {}
+                () = stop => {}
+            }
+            drop(clients);
+            drain(&registry, limits.drain).await;
+        } => {}
+    }
+    Ok(())
+}
+
+fn failed_to(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    move |source| Error { what, source }
+}
+
+async fn accept(clients: &TcpListener, workers: &Workers) {
+    loop {
+        let accepted = clients.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
+        match accepted {
+            Ok((stream, peer)) => workers.hand_over(stream, peer),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a client");
+                // Out of file descriptors, most likely: the next attempt would fail at once and spin.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+/// Lets what is running end, within `limit`.
+async fn drain(registry: &Arc<Registry>, limit: Duration) {
+    let ended = async {
+        while registry.count() > 0 {
+            // Again and again, because a connection may have been handed over just before.
+            registry.close_all();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if tokio::time::timeout(limit, ended).await.is_err() {
+        tracing::warn!(connections = registry.count(), "cut off what was still running at the end of the drain");
+    }
+}
+
+fn rpc_router(gateway: &Arc<Gateway>, registry: &Arc<Registry>, clock: Clock, name: GatewayName) -> weal_rpc::Router {
+    let configured = Arc::clone(gateway);
+    let (observed, registry) = (Arc::clone(gateway), Arc::clone(registry));
+    weal_rpc::Router::default()
+        .on(CONFIGURE, move |config: GatewayConfig| {
+            let gateway = Arc::clone(&configured);
+            async move { gateway.tables.configure(&config) }
+        })
+        .on(OBSERVE, move |()| {
+            let counters = observe(&observed, &registry, clock, &name);
+            async move { Ok(counters) }
+        })
+}
+
+fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayName) -> GatewayCounters {
+    let (mut flows, mut instances) = (Vec::new(), Vec::new());
+    for cluster in gateway.tables.clusters() {
+        cluster.observe(name, &mut flows, &mut instances);
+    }
+    GatewayCounters {
+        gateway: name.clone(),
+        started: clock.begun(),
+        time: clock.now(),
+        version: gateway.tables.current().version,
+        flows,
+        instances,
+        connections: registry.count() as u64,
+        unrouted: gateway.unrouted.load(Ordering::Relaxed),
+        malformed: gateway.malformed.load(Ordering::Relaxed),
+    }
+}

@@ -321,10 +321,11 @@ impl Pipeline {
         self.advance(now);
         let now = self.now;
         let tickets = &self.tickets;
-        self.classes.iter_mut().map(move |class| {
+        self.classes.iter_mut().enumerate().map(move |(index, class)| {
             class.integrate(now);
             let oldest = class.queue.front().and_then(|&ticket| tickets.get(ticket));
             ClassObservation {
+                index: ClassIndex(index as u32),
                 name: &class.name,
                 counters: &class.counters,
                 queued: class.queued,
@@ -394,6 +395,8 @@ impl Pipeline {
 /// One class, as seen at a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct ClassObservation<'a> {
+    /// Where it is.
+    pub index: ClassIndex,
     /// Its name.
     pub name: &'a ClassName,
     /// What happened so far.

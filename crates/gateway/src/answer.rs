@@ -1,0 +1,77 @@
+//! Answers of the gateway's own: a status and one line of plain text that says why.
+
+use std::time::Duration;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use weal_control::dispatch::Attempt;
+use weal_control::flow::pipeline::Rejection;
+
+use crate::body::AnswerBody;
+use crate::connection::Busy;
+use crate::forward::Malformed;
+
+/// Seconds after which a rejected client may try again: about a flow cycle, in which seats may change.
+const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
+
+/// An answer that is not an instance's.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub status: StatusCode,
+    reason: String,
+    /// True: what remains of the request cannot be told from the next one.
+    close: bool,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, reason: String) -> Self {
+        Self { status, reason, close: false }
+    }
+
+    pub fn malformed(malformed: &Malformed) -> Self {
+        Self { status: malformed.status(), reason: malformed.to_string(), close: true }
+    }
+
+    pub fn unrouted(host: &str, path: &str) -> Self {
+        let host = if host.is_empty() { "no host" } else { host };
+        Self::new(StatusCode::NOT_FOUND, format!("no route for {host} and {path}"))
+    }
+
+    pub fn rejected(rejection: &Rejection) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("{rejection}: try again later"))
+    }
+
+    pub fn expired(timeout: Duration) -> Self {
+        let reason = format!("no seat became free within {:.1} s: try again later", timeout.as_secs_f64());
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, reason)
+    }
+
+    pub fn timed_out(timeout: Duration) -> Self {
+        let reason = format!("the instance did not answer within {:.1} s", timeout.as_secs_f64());
+        Self::new(StatusCode::GATEWAY_TIMEOUT, reason)
+    }
+
+    pub fn failed(attempt: Attempt, reason: &str) -> Self {
+        let what = if attempt == Attempt::Refused { "no connection to the instance" } else { "the instance broke off" };
+        Self::new(StatusCode::BAD_GATEWAY, format!("{what}: {reason}"))
+    }
+
+    pub fn into_response(self, busy: Busy) -> Response<AnswerBody> {
+        let mut response = Response::new(AnswerBody::text(format!("{}\n", self.reason), busy));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER_S);
+        }
+        if self.close {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// Tells the client the request's id, so that a report can be found in the logs.
+pub(crate) fn note_id(headers: &mut HeaderMap, id: HeaderValue) {
+    headers.insert(HeaderName::from_static("x-request-id"), id);
+}

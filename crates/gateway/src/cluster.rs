@@ -1,0 +1,323 @@
+//! One cluster as this gateway serves it: the pure pipeline and dispatcher behind one lock, and the seats that requests hold.
+//!
+//! One lock per cluster keeps `N` exact over all threads. It is held for the few hundred nanoseconds of a decision and never
+//! while waiting.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use weal_control::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
+use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Outcome, Pipeline, Rejection, Ticket};
+use weal_model::{AppName, ClassName, FlowId, GatewayName};
+
+use crate::api::{ClusterConfig, FlowCounters, InstanceCounters};
+use crate::clock::Clock;
+use crate::upstream::Upstream;
+
+/// One cluster. Lives as long as any request of it does.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    app: AppName,
+    clock: Clock,
+    core: Mutex<Core>,
+}
+
+#[derive(Debug)]
+struct Core {
+    pipeline: Pipeline,
+    dispatcher: Dispatcher,
+    /// By [`InstanceIndex::slot`].
+    upstreams: Vec<Option<Arc<Upstream>>>,
+    /// By [`Ticket::slot`].
+    places: Vec<Place>,
+    /// Requests sent again, of the classes that have any.
+    retries: Vec<(ClassIndex, u64)>,
+    request_timeout: Duration,
+}
+
+/// What is known of a request beside its ticket.
+#[derive(Debug, Default)]
+struct Place {
+    waker: Option<Waker>,
+    instance: Option<InstanceIndex>,
+}
+
+/// Where a request goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub index: InstanceIndex,
+    pub upstream: Arc<Upstream>,
+}
+
+/// The request waited in its queue until its time was up.
+#[derive(Debug)]
+pub(crate) struct Expired;
+
+/// A request's place: in a queue at first, then in a seat until this is dropped. Dropping it before [`Seat::finish`] counts
+/// the request as broken off.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    cluster: Arc<Cluster>,
+    class: ClassIndex,
+    ticket: Ticket,
+    ended: bool,
+}
+
+impl Cluster {
+    pub fn new(config: &ClusterConfig, clock: Clock, workers: usize, seed: u64) -> Self {
+        let core = Core {
+            pipeline: Pipeline::default(),
+            dispatcher: Dispatcher::new(seed),
+            upstreams: Vec::new(),
+            places: Vec::new(),
+            retries: Vec::new(),
+            request_timeout: Duration::ZERO,
+        };
+        let cluster = Self { app: config.app.clone(), clock, core: Mutex::new(core) };
+        cluster.configure(config, workers);
+        cluster
+    }
+
+    /// Works by `config` from now on; no request is lost.
+    pub fn configure(&self, config: &ClusterConfig, workers: usize) {
+        let mut core = self.lock();
+        let class_limits = |(name, flow): (&ClassName, &crate::api::FlowConfig)| {
+            (name.clone(), ClassLimits { weight: flow.weight, queue_limit: flow.queue_limit })
+        };
+        let limits = pipeline::Limits { seats: config.seats, classes: config.flows.iter().map(class_limits).collect() };
+        core.pipeline.configure(self.clock.now(), &limits);
+        core.request_timeout = Duration::try_from_secs_f64(config.request_timeout_s).unwrap_or(Duration::MAX);
+        let candidates: Vec<Candidate> = config
+            .endpoints
+            .iter()
+            .map(|endpoint| Candidate {
+                instance: endpoint.instance.clone(),
+                weight: endpoint.weight,
+                draining: endpoint.draining,
+            })
+            .collect();
+        core.dispatcher.configure(&candidates);
+        for endpoint in &config.endpoints {
+            if let Some(index) = core.dispatcher.find(&endpoint.instance) {
+                core.set_upstream(index, endpoint.address, workers);
+            }
+        }
+        self.pump(core);
+    }
+
+    /// Where `class` is among this cluster's classes.
+    pub fn class(&self, class: &ClassName) -> Option<ClassIndex> {
+        self.lock().pipeline.class(class)
+    }
+
+    pub fn app(&self) -> &AppName {
+        &self.app
+    }
+
+    /// A request comes in. With a target, it may go there at once; without one it waits: poll [`Seat::poll_target`].
+    pub fn arrive(self: &Arc<Self>, class: ClassIndex) -> Result<(Seat, Option<Target>, Duration), Rejection> {
+        let mut core = self.lock();
+        let now = self.clock.now();
+        let timeout = core.request_timeout;
+        let ticket = core.pipeline.handle_arrival(now, class, now + timeout)?;
+        if core.places.len() <= ticket.slot() {
+            core.places.resize_with(ticket.slot() + 1, Place::default);
+        }
+        core.places[ticket.slot()] = Place::default();
+        let seat = Seat { cluster: Arc::clone(self), class, ticket, ended: false };
+        let wake = core.dispatch(now);
+        let target = core.target(ticket);
+        drop(core);
+        wake.into_iter().for_each(Waker::wake);
+        Ok((seat, target, timeout))
+    }
+
+    /// Ends what has waited for too long. Whoever waits with a timer calls this when it fires.
+    pub fn expire(&self) {
+        let mut core = self.lock();
+        let expired = core.pipeline.handle_timeout(self.clock.now());
+        let wake: Vec<Waker> = expired.iter().filter_map(|ticket| core.places[ticket.slot()].waker.take()).collect();
+        drop(core);
+        wake.into_iter().for_each(Waker::wake);
+    }
+
+    /// Closes connections that nothing has used for a while.
+    pub fn sweep(&self, idle: Duration) {
+        let upstreams: Vec<Arc<Upstream>> = self.lock().upstreams.iter().flatten().cloned().collect();
+        for upstream in upstreams {
+            upstream.sweep(idle);
+        }
+    }
+
+    /// True when nothing waits and nothing is outstanding.
+    pub fn is_idle(&self) -> bool {
+        let core = self.lock();
+        core.pipeline.queued() == 0 && core.pipeline.in_service() == 0
+    }
+
+    pub fn observe(&self, gateway: &GatewayName, flows: &mut Vec<FlowCounters>, instances: &mut Vec<InstanceCounters>) {
+        let mut core = self.lock();
+        let Core { pipeline, dispatcher, retries, .. } = &mut *core;
+        flows.extend(pipeline.observe(self.clock.now()).map(|class| {
+            let counters = class.counters;
+            FlowCounters {
+                id: FlowId { gateway: gateway.clone(), app: self.app.clone(), class: class.name.clone() },
+                arrivals: counters.arrivals,
+                completions: counters.completions,
+                rejections: counters.rejections,
+                errors: counters.errors,
+                retries: retries.iter().find(|(index, _)| *index == class.index).map_or(0, |&(_, count)| count),
+                response_time: counters.response_time.clone(),
+                service_time: counters.service_time.clone(),
+                queue_integral_s: counters.queue_integral_s,
+                in_service_integral_s: counters.in_service_integral_s,
+                queued: class.queued,
+                in_service: class.in_service,
+                oldest_wait_s: class.oldest_wait.as_secs_f64(),
+            }
+        }));
+        instances.extend(dispatcher.counts().map(|counts| InstanceCounters {
+            instance: counts.instance.clone(),
+            in_flight: counts.outstanding,
+            completions: counts.completions,
+            failures: counts.failures,
+        }));
+    }
+
+    /// A panic elsewhere leaves the numbers as they are after one step of pure code: usable.
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Dispatches what can go, then unlocks and wakes it.
+    fn pump(&self, mut core: MutexGuard<'_, Core>) {
+        let wake = core.dispatch(self.clock.now());
+        drop(core);
+        wake.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Core {
+    fn dispatch(&mut self, now: weal_model::Time) -> Vec<Waker> {
+        let mut wake = Vec::new();
+        while self.dispatcher.has_candidate() {
+            let Some(dispatch) = self.pipeline.poll_dispatch(now) else { break };
+            let place = &mut self.places[dispatch.ticket.slot()];
+            place.instance = self.dispatcher.handle_dispatch(now, &[]);
+            wake.extend(place.waker.take());
+        }
+        wake
+    }
+
+    fn target(&self, ticket: Ticket) -> Option<Target> {
+        let index = self.places[ticket.slot()].instance?;
+        let upstream = self.upstreams.get(index.slot())?.clone()?;
+        Some(Target { index, upstream })
+    }
+
+    fn set_upstream(&mut self, index: InstanceIndex, address: SocketAddr, workers: usize) {
+        if self.upstreams.len() <= index.slot() {
+            self.upstreams.resize(index.slot() + 1, None);
+        }
+        let slot = &mut self.upstreams[index.slot()];
+        if slot.as_ref().is_none_or(|upstream| upstream.address() != address) {
+            *slot = Some(Arc::new(Upstream::new(address, workers)));
+        }
+    }
+}
+
+impl Seat {
+    /// Where the request goes, once it has a seat.
+    pub fn poll_target(&self, cx: &mut Context<'_>) -> Poll<Result<Target, Expired>> {
+        let mut core = self.cluster.lock();
+        if let Some(target) = core.target(self.ticket).filter(|_| core.pipeline.is_in_service(self.ticket)) {
+            return Poll::Ready(Ok(target));
+        }
+        if !core.pipeline.is_queued(self.ticket) {
+            return Poll::Ready(Err(Expired));
+        }
+        let place = &mut core.places[self.ticket.slot()];
+        match &mut place.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => place.waker = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// The attempt has failed; the seat is kept and another instance chosen. `None` when none is left.
+    pub fn redispatch(&self, attempt: Attempt, failed: &[InstanceIndex]) -> Option<Target> {
+        let mut core = self.cluster.lock();
+        let now = self.cluster.clock.now();
+        let index = core.places[self.ticket.slot()].instance.take()?;
+        core.dispatcher.handle_end(now, index, attempt);
+        let index = core.dispatcher.handle_dispatch(now, failed)?;
+        core.places[self.ticket.slot()].instance = Some(index);
+        match core.retries.iter_mut().find(|(class, _)| *class == self.class) {
+            Some((_, count)) => *count += 1,
+            None => core.retries.push((self.class, 1)),
+        }
+        core.target(self.ticket)
+    }
+
+    /// The request has ended; its seat is free.
+    pub fn finish(mut self, attempt: Attempt, outcome: Outcome) {
+        self.end(attempt, Some(outcome));
+    }
+
+    /// The connection is no longer HTTP: the request counts as served and its seat is free, but the instance counts the
+    /// connection as outstanding until the result is dropped. A tunnel may last for days; were it to keep its seat, a few of
+    /// them would starve all requests.
+    pub fn into_tunnel(mut self) -> TunnelSeat {
+        self.ended = true;
+        let mut core = self.cluster.lock();
+        let instance = core.places[self.ticket.slot()].instance.take();
+        core.pipeline.handle_completion(self.cluster.clock.now(), self.ticket, Outcome::Served);
+        self.cluster.pump(core);
+        TunnelSeat { cluster: Arc::clone(&self.cluster), instance }
+    }
+
+    fn end(&mut self, attempt: Attempt, outcome: Option<Outcome>) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let mut core = self.cluster.lock();
+        let now = self.cluster.clock.now();
+        // An expired ticket's slot may already be another request's place.
+        let valid = core.pipeline.is_in_service(self.ticket) || core.pipeline.is_queued(self.ticket);
+        if !valid {
+            return;
+        }
+        if let Some(index) = core.places[self.ticket.slot()].instance.take() {
+            core.dispatcher.handle_end(now, index, attempt);
+        }
+        match outcome {
+            Some(outcome) => core.pipeline.handle_completion(now, self.ticket, outcome),
+            None => core.pipeline.handle_cancel(now, self.ticket),
+        };
+        self.cluster.pump(core);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.end(Attempt::Abandoned, None);
+    }
+}
+
+/// An instance's share in a tunnel.
+#[derive(Debug)]
+pub(crate) struct TunnelSeat {
+    cluster: Arc<Cluster>,
+    instance: Option<InstanceIndex>,
+}
+
+impl Drop for TunnelSeat {
+    fn drop(&mut self) {
+        if let Some(index) = self.instance {
+            let mut core = self.cluster.lock();
+            core.dispatcher.handle_end(self.cluster.clock.now(), index, Attempt::Answered);
+        }
+    }
+}

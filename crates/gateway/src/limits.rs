@@ -1,0 +1,55 @@
+//! What a gateway puts up with. Each protects the process from one kind of client or instance.
+
+use std::time::Duration;
+
+/// The limits of one gateway process. The defaults are for a gateway that faces the internet.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Open client connections. One costs about 25 kB and a file descriptor; when the limit is reached, the connections that
+    /// have been idle the longest are closed, and if none is idle the new one is refused.
+    pub connections: usize,
+    /// From the first byte of a request's head to its last. Too short cuts slow phones off, too long lets a few clients hold
+    /// many connections with a byte a second.
+    pub head: Duration,
+    /// Between two requests of a connection. Longer than the 60 s after which browsers drop theirs.
+    pub idle: Duration,
+    /// Without the client taking a single byte of a response. Its request keeps its seat meanwhile.
+    pub stalled_write: Duration,
+    /// Without the instance sending a single byte of a response that it has begun. Longer than the pauses of event streams.
+    pub stalled_response: Duration,
+    /// Until a connection to an instance stands. Instances are near; a full backlog drops the attempt and the kernel would
+    /// try again after 1 s, so this allows one such repetition.
+    pub connect: Duration,
+    /// Bytes of a request's head, all lines together. Cookies of 8 kB are common, 64 kB never.
+    pub head_bytes: usize,
+    /// Fields of a request's head.
+    pub head_fields: usize,
+    /// From SIGTERM to the end of what is still running then.
+    pub drain: Duration,
+    /// Connections kept open to one instance by each worker while nothing uses them.
+    pub idle_upstreams: usize,
+    /// How long such a connection is kept. Shorter than the keep-alive of common servers (node: 5 s), which would
+    /// otherwise close it just as it is used.
+    pub idle_upstream: Duration,
+    /// Threads that serve requests.
+    pub workers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            stalled_write: Duration::from_secs(30),
+            stalled_response: Duration::from_secs(300),
+            connect: Duration::from_millis(1500),
+            head_bytes: 32 << 10,
+            head_fields: 128,
+            drain: Duration::from_secs(25),
+            idle_upstreams: 256,
+            idle_upstream: Duration::from_secs(4),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Accepting clients, spreading them over workers, watching over them, and closing them.
+//!
+//! Each worker is a thread with a single-threaded runtime: a connection stays on its thread with its instances' connections,
+//! so nothing is handed between cores for a request.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use crate::clock::Clock;
+use crate::connection::{Client, ClientStream, Order, Phase};
+use crate::limits::Limits;
+use crate::proxy::{Gateway, Session};
+
+/// How often connections are looked at: how late a slow head may be noticed.
+const SWEEP: Duration = Duration::from_millis(250);
+
+/// The client connections that are open, tunnels included.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next: AtomicU64,
+}
+
+/// An open connection's entry; closed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    registry: Arc<Registry>,
+    key: u64,
+}
+
+impl Registry {
+    fn enter(self: &Arc<Self>, client: &Arc<Client>) -> Entry {
+        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(key, Arc::clone(client));
+        Entry { registry: Arc::clone(self), key }
+    }
+
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Tells every connection to close after its present request.
+    pub fn close_all(&self) {
+        for client in self.lock().values() {
+            client.give(Order::Close);
+        }
+    }
+
+    /// Makes room by closing those that have been idle the longest, a few at a time so that a flood does not look at all of
+    /// them for each newcomer. False when none is idle.
+    fn make_room(&self, clock: Clock) -> bool {
+        let clients = self.lock();
+        let now = clock.now();
+        let mut idle: Vec<(Duration, &Arc<Client>)> = clients
+            .values()
+            .filter(|client| client.phase() == Phase::Idle)
+            .map(|client| (client.phase_age(now), client))
+            .collect();
+        let few = (clients.len() / 64).max(1).min(idle.len());
+        if few == 0 {
+            return false;
+        }
+        idle.select_nth_unstable_by_key(few - 1, |&(age, _)| std::cmp::Reverse(age));
+        for (_, client) in &idle[..few] {
+            client.give(Order::Close);
+        }
+        true
+    }
+
+    fn sweep(&self, clock: Clock, limits: &Limits) {
+        let now = clock.now();
+        for client in self.lock().values() {
+            let age = client.phase_age(now);
+            match client.phase() {
+                Phase::Idle if age > limits.idle => client.give(Order::Close),
+                Phase::Head if age > limits.head => client.give(Order::TooSlow),
+                _ => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.registry.lock().remove(&self.key);
+    }
+}
+
+/// The workers' inboxes and loads.
+pub(crate) struct Workers {
+    workers: Vec<Worker>,
+}
+
+struct Worker {
+    inbox: mpsc::UnboundedSender<(std::net::TcpStream, SocketAddr)>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Workers {
+    /// Starts one thread per worker. They end when this is dropped and their connections have ended.
+    pub fn start(gateway: &Arc<Gateway>, registry: &Arc<Registry>, clock: Clock) -> std::io::Result<Self> {
+        let mut workers = Vec::new();
+        for index in 0..gateway.limits.workers.max(1) {
+            let (inbox, mut arrivals) = mpsc::unbounded_channel();
+            let connections = Arc::new(AtomicUsize::new(0));
+            let host = Host {
+                gateway: Arc::clone(gateway),
+                registry: Arc::clone(registry),
+                connections: Arc::clone(&connections),
+                clock,
+                index,
+            };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            std::thread::Builder::new().name(format!("gateway-{index}")).spawn(move || {
+                runtime.block_on(async {
+                    while let Some((stream, peer)) = arrivals.recv().await {
+                        host.welcome(stream, peer);
+                    }
+                });
+            })?;
+            workers.push(Worker { inbox, connections });
+        }
+        Ok(Self { workers })
+    }
+
+    /// Hands a connection to the worker that has the fewest.
+    pub fn hand_over(&self, stream: std::net::TcpStream, peer: SocketAddr) {
+        let worker = self.workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
+        let worker = worker.expect("there is at least one worker");
+        worker.connections.fetch_add(1, Ordering::Relaxed);
+        if worker.inbox.send((stream, peer)).is_err() {
+            tracing::error!("a worker has ended; its connection is closed");
+        }
+    }
+}
+
+/// What a worker knows.
+struct Host {
+    gateway: Arc<Gateway>,
+    registry: Arc<Registry>,
+    connections: Arc<AtomicUsize>,
+    clock: Clock,
+    index: usize,
+}
+
+impl Host {
+    fn welcome(&self, stream: std::net::TcpStream, peer: SocketAddr) {
+        let count = CountDown(Arc::clone(&self.connections));
+        let stream = match TcpStream::from_std(stream) {
+            Ok(stream) => stream,
+            Err(error) => return tracing::warn!(%error, "cannot serve a connection"),
+        };
+        let limits = &self.gateway.limits;
+        if self.registry.count() >= limits.connections && !self.registry.make_room(self.clock) {
+            return refuse(stream);
+        }
+        let client = Arc::new(Client::new(peer, self.clock));
+        let entry = self.registry.enter(&client);
+        let gateway = Arc::clone(&self.gateway);
+        let index = self.index;
+        tokio::spawn(async move {
+            serve(stream, client, entry, gateway, index).await;
+            drop(count);
+        });
+    }
+}
+
+struct CountDown(Arc<AtomicUsize>);
+
+impl Drop for CountDown {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One connection from its first byte to its last.
+async fn serve(stream: TcpStream, client: Arc<Client>, entry: Entry, gateway: Arc<Gateway>, worker: usize) {
+    let limits = Arc::clone(&gateway.limits);
+    let _ = stream.set_nodelay(true);
+    let session = Arc::new(Session::new(Arc::clone(&gateway), Arc::clone(&client), entry, worker));
+    let service = service_fn(move |request| {
+        let admission = session.admit(request);
+        Arc::clone(&session).answer(admission)
+    });
+    let stream = ClientStream::new(stream, Arc::clone(&client), limits.stalled_write);
+    let connection = http1::Builder::new()
+        .half_close(true)
+        .header_read_timeout(None)
+        .max_header_size(limits.head_bytes)
+        .max_headers(limits.head_fields)
+        .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = Some(connection.with_upgrades());
+    let mut closing = false;
+    let ended = std::future::poll_fn(|cx| {
+        let running = connection.as_mut().expect("polled no more once it has ended");
+        match client.poll_order(cx) {
+            Order::GoOn => {}
+            Order::TooSlow if client.phase() == Phase::Head => return std::task::Poll::Ready(None),
+            _ if closing => {}
+            // A head that became complete as the order came is still answered.
+            Order::Close | Order::TooSlow => {
+                closing = true;
+                std::pin::Pin::new(&mut *running).graceful_shutdown();
+            }
+        }
+        std::future::Future::poll(std::pin::Pin::new(running), cx).map(Some)
+    })
+    .await;
+    match ended {
+        Some(Ok(())) => {}
+        Some(Err(error)) if error.is_parse() => {
+            gateway.malformed.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(%error, client = %client.peer, "malformed request");
+        }
+        Some(Err(error)) => tracing::debug!(%error, client = %client.peer, "a client broke off"),
+        None => {
+            let parts = connection.take().and_then(http1::UpgradeableConnection::into_parts);
+            if let Some(parts) = parts {
+                answer_raw(parts.io.into_inner().into_inner(), "408 Request Timeout", "the request's head took too long\n");
+            }
+        }
+    }
+}
+
+/// hyper's least buffer for a connection.
+const MIN_BUFFER: usize = 8192;
+
+fn refuse(stream: TcpStream) {
+    answer_raw(stream, "503 Service Unavailable", "too many connections\n");
+}
+
+/// An answer outside of HTTP's machinery, as far as the socket takes it at once.
+fn answer_raw(stream: TcpStream, status: &str, reason: &str) {
+    let length = reason.len();
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write(format!("{head}{reason}").as_bytes());
+    }
+}
+
+/// Looks after connections, and closes idle ones to instances, until it is dropped.
+pub(crate) async fn sweep(gateway: Arc<Gateway>, registry: Arc<Registry>, clock: Clock) {
+    let mut interval = tokio::time::interval(SWEEP);
+    loop {
+        interval.tick().await;
+        registry.sweep(clock, &gateway.limits);
+        for cluster in gateway.tables.clusters() {
+            cluster.sweep(gateway.limits.idle_upstream);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Everything a gateway works by, in the form that requests use, and how one config follows another.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weal_control::flow::pipeline::ClassIndex;
+use weal_model::AppName;
+use weal_rpc::Fault;
+
+use crate::api::{ConfigAck, GatewayConfig};
+use crate::clock::Clock;
+use crate::cluster::Cluster;
+use crate::routes::Routes;
+
+/// Where the last config is kept, below the state directory.
+const FILE: &str = "gateway/gateway.json";
+
+/// What a route leads to.
+#[derive(Debug, Clone)]
+pub(crate) struct Destination {
+    pub cluster: Arc<Cluster>,
+    pub class: ClassIndex,
+    /// For people: `app/class`.
+    pub flow: Arc<str>,
+}
+
+/// One config in force.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub version: u64,
+    pub routes: Routes<Destination>,
+    clusters: BTreeMap<AppName, Arc<Cluster>>,
+}
+
+/// The config in force and how to replace it.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    file: PathBuf,
+    clock: Clock,
+    workers: usize,
+    /// Grows with each change, so that connections notice without taking the lock.
+    epoch: AtomicU64,
+    current: Mutex<Arc<Table>>,
+    /// Clusters that left the config while requests of theirs were waiting or outstanding.
+    leaving: Mutex<Vec<Arc<Cluster>>>,
+}
+
+/// A connection's view of the config: refreshed only after a change.
+#[derive(Debug)]
+pub(crate) struct View {
+    epoch: u64,
+    table: Arc<Table>,
+}
+
+impl Tables {
+    /// Begins with the config that was in force last, if there is one that can be read.
+    pub fn load(state_dir: &Path, clock: Clock, workers: usize) -> Self {
+        let tables = Self {
+            file: state_dir.join(FILE),
+            clock,
+            workers,
+            epoch: AtomicU64::new(1),
+            current: Mutex::default(),
+            leaving: Mutex::default(),
+        };
+        match std::fs::read(&tables.file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!(file = %tables.file.display(), %error, "cannot read the last config"),
+            Ok(bytes) => match serde_json::from_slice::<GatewayConfig>(&bytes) {
+                Ok(config) => tables.put_in_force(&config),
+                Err(error) => tracing::warn!(file = %tables.file.display(), %error, "the last config is unreadable"),
+            },
+        }
+        tables
+    }
+
+    /// Takes a config, as a whole or not at all, and keeps it on disk.
+    pub fn configure(&self, config: &GatewayConfig) -> Result<ConfigAck, Fault> {
+        let current = self.current();
+        if config.version < current.version {
+            let message = format!("config {} is older than {}, which is in force", config.version, current.version);
+            return Err(Fault { status: 409, message });
+        }
+        check(config).map_err(Fault::bad_request)?;
+        self.put_in_force(config);
+        if let Err(error) = self.keep(config) {
+            // Serving goes on: only a restart without a controller would miss it.
+            tracing::warn!(file = %self.file.display(), %error, "cannot keep the config");
+        }
+        Ok(ConfigAck { version: config.version })
+    }
+
+    /// The config in force.
+    pub fn current(&self) -> Arc<Table> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn view(&self) -> View {
+        View { epoch: self.epoch.load(Ordering::Acquire), table: self.current() }
+    }
+
+    /// Every cluster that has or had requests, those that are leaving included.
+    pub fn clusters(&self) -> Vec<Arc<Cluster>> {
+        let mut clusters: Vec<_> = self.current().clusters.values().cloned().collect();
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain(|cluster| !cluster.is_idle());
+        clusters.extend(leaving.iter().cloned());
+        clusters
+    }
+
+    fn put_in_force(&self, config: &GatewayConfig) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clusters = BTreeMap::new();
+        for wanted in &config.clusters {
+            let known = current.clusters.get(&wanted.app).cloned();
+            // One that comes back while it is leaving still has requests, which count against its seats.
+            let known = known.or_else(|| {
+                let index = leaving.iter().position(|cluster| *cluster.app() == wanted.app)?;
+                Some(leaving.swap_remove(index))
+            });
+            let cluster = match known {
+                Some(cluster) => {
+                    cluster.configure(wanted, self.workers);
+                    cluster
+                }
+                None => Arc::new(Cluster::new(wanted, self.clock, self.workers, self.clock.now().0)),
+            };
+            clusters.insert(wanted.app.clone(), cluster);
+        }
+        let gone = current.clusters.iter().filter(|(app, _)| !clusters.contains_key(*app));
+        leaving.extend(gone.map(|(_, cluster)| Arc::clone(cluster)));
+        let routes = config.clusters.iter().flat_map(|wanted| {
+            let cluster = &clusters[&wanted.app];
+            wanted.routes.iter().filter_map(move |route| {
+                let class = cluster.class(&route.class)?;
+                let flow = format!("{}/{}", wanted.app, route.class).into();
+                Some((route.clone(), Destination { cluster: Arc::clone(cluster), class, flow }))
+            })
+        });
+        let routes = Routes::compile(routes);
+        *current = Arc::new(Table { version: config.version, routes, clusters });
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Writes a temporary file and renames it, so that a crash leaves the old config or the new one.
+    fn keep(&self, config: &GatewayConfig) -> std::io::Result<()> {
+        let folder = self.file.parent().expect("the file's path has a folder");
+        std::fs::create_dir_all(folder)?;
+        let temporary = self.file.with_extension("json.new");
+        std::fs::write(&temporary, serde_json::to_vec_pretty(config)?)?;
+        std::fs::File::open(&temporary)?.sync_all()?;
+        std::fs::rename(&temporary, &self.file)
+    }
+}
+
+impl View {
+    /// The config in force now.
+    pub fn table(&mut self, tables: &Tables) -> &Arc<Table> {
+        let epoch = tables.epoch.load(Ordering::Acquire);
+        if epoch != self.epoch {
+            *self = Self { epoch, table: tables.current() };
+        }
+        &self.table
+    }
+}
+
+/// What no config may have, in words.
+fn check(config: &GatewayConfig) -> Result<(), String> {
+    let mut seen = std::collections::BTreeSet::new();
+    for cluster in &config.clusters {
+        let app = &cluster.app;
+        if !seen.insert(app) {
+            return Err(format!("cluster {app} is there twice"));
+        }
+        if !(cluster.request_timeout_s.is_finite() && cluster.request_timeout_s > 0.0) {
+            return Err(format!("cluster {app}: a request's time of {} s is not positive", cluster.request_timeout_s));
+        }
+        if let Some((class, flow)) = cluster.flows.iter().find(|(_, flow)| !(flow.weight.is_finite() && flow.weight > 0.0)) {
+            return Err(format!("cluster {app}: the weight {} of class {class} is not positive", flow.weight));
+        }
+        if let Some(route) = cluster.routes.iter().find(|route| !cluster.flows.contains_key(&route.class)) {
+            return Err(format!("cluster {app}: a route leads to class {}, which has no flow", route.class));
+        }
+        let bad = cluster.endpoints.iter().find(|endpoint| !(endpoint.weight.is_finite() && endpoint.weight > 0.0));
+        if let Some(endpoint) = bad {
+            return Err(format!("cluster {app}: the weight {} of {} is not positive", endpoint.weight, endpoint.instance));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Connections that stop being HTTP: WebSockets and other protocols that a client upgrades to.
+//!
+//! Only an instance's `101` makes a tunnel; until it has come, not a byte of the client beyond its request is passed on.
+
+use std::sync::Arc;
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use weal_control::dispatch::Attempt;
+
+use crate::body::RequestBody;
+use crate::cluster::TunnelSeat;
+use crate::limits::Limits;
+use crate::proxy::Session;
+use crate::upstream::Upstream;
+
+/// Puts the request for another protocol, or the consent to it, back into a head without hop-by-hop headers.
+pub(crate) fn ask(headers: &mut HeaderMap, protocol: Option<HeaderValue>) {
+    if let Some(protocol) = protocol {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, protocol);
+    }
+}
+
+/// An exchange over a connection of its own, which a task drives because a tunnel may come of it.
+pub(crate) async fn exchange(
+    upstream: &Upstream,
+    request: Request<RequestBody>,
+    limits: &Limits,
+) -> Result<Response<Incoming>, (Attempt, String)> {
+    let stream = upstream.connect_stream(limits).await.map_err(|error| (Attempt::Refused, error.to_string()))?;
+    let broken = |error: hyper::Error| (Attempt::Broken, error.to_string());
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.with_upgrades().await {
+            tracing::debug!(%error, "a connection to an instance broke off");
+        }
+    });
+    sender.send_request(request).await.map_err(broken)
+}
+
+/// Passes bytes both ways until both sides have closed or one breaks off.
+pub(crate) fn spawn(client_side: OnUpgrade, instance_side: OnUpgrade, seat: TunnelSeat, session: &Session) {
+    session.client.enter_tunnel();
+    let (client, entry) = (Arc::clone(&session.client), Arc::clone(&session.entry));
+    tokio::spawn(async move {
+        let (from_client, from_instance) = match tokio::try_join!(client_side, instance_side) {
+            Ok(sides) => sides,
+            Err(error) => return tracing::debug!(%error, "a tunnel did not come about"),
+        };
+        let ended = tokio::io::copy_bidirectional(&mut TokioIo::new(from_client), &mut TokioIo::new(from_instance)).await;
+        if let Err(error) = ended {
+            tracing::debug!(%error, client = %client.peer, "a tunnel broke off");
+        }
+        drop((seat, entry));
+    });
+}

@@ -1,0 +1,4 @@
+//! The gateway over real sockets.
+
+mod bed;
+mod routing;

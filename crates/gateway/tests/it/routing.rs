@@ -1,0 +1,80 @@
+//! Where requests go, and what instances and clients get to see.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+
+use crate::bed::*;
+
+/// Sends back the request's line, headers and body as text.
+async fn mirror(request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let (parts, body) = request.into_parts();
+    let mut text = format!("{} {} {:?}\n", parts.method, parts.uri, parts.version);
+    for (name, value) in &parts.headers {
+        text.push_str(&format!("{name}: {}\n", value.to_str().unwrap()));
+    }
+    text.push_str(&format!("\n{}", String::from_utf8_lossy(&body.collect().await.unwrap().to_bytes())));
+    let response = Response::builder().header("connection", "x-private").header("x-private", "1").header("x-public", "1");
+    response.body(Full::from(text)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_path_and_header_choose_the_cluster_and_the_class() {
+    let (shop, wiki) = (named("shop").await, named("wiki").await);
+    let mut first = cluster(&[shop]);
+    first.routes = vec![route("gold", Some("shop.test"), None), route("bronze", Some("shop.test"), Some("/report/*"))];
+    first.routes.push(header_route("bronze", "x-batch", "1"));
+    first.flows.insert("bronze".into(), flow(1.0, 10));
+    let mut second = cluster(&[wiki]);
+    second.app = "wiki".into();
+    second.routes = vec![route("gold", Some("*.wiki.test"), None)];
+    let bed = Bed::start(vec![first, second]).await;
+    for (host, path, body) in [("shop.test", "/", "shop"), ("SHOP.test:80", "/report/x?y", "shop"), ("de.wiki.test", "/", "wiki")]
+    {
+        let answer = bed.get(host, path).await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, body), "{host}{path}");
+    }
+    let answer = bed.get("other.test", "/x").await;
+    assert_eq!((answer.status, answer.text().as_str()), (404, "no route for other.test and /x\n"));
+    let counters =
+        bed.until("all are counted", |counters| counters.flows.iter().map(|flow| flow.completions).sum::<u64>() == 3).await;
+    let of = |app: &str, class: &str| {
+        counters.flows.iter().find(|flow| flow.id.app.as_str() == app && flow.id.class.as_str() == class).unwrap().completions
+    };
+    assert_eq!((of("shop", "gold"), of("shop", "bronze"), of("wiki", "gold"), counters.unrouted), (1, 1, 1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_are_rewritten_for_the_other_side() {
+    let bed = Bed::start(vec![cluster(&[instance(mirror).await])]).await;
+    let mut client = bed.connect().await;
+    client
+        .send(
+            "POST http://shop.test/a?b=c HTTP/1.1\r\nHost: shop.test\r\nConnection: keep-alive, x-mine\r\nX-Mine: 1\r\n\
+             Keep-Alive: 5\r\nTE: gzip\r\nProxy-Authorization: Basic x\r\nX-Forwarded-For: 192.0.2.7\r\n\
+             X-Forwarded-For: 192.0.2.8\r\nContent-Length: 5\r\n\r\nhello",
+        )
+        .await;
+    let answer = client.read_answer().await;
+    let mut lines: Vec<String> = answer.text().lines().map(Into::into).collect();
+    let id = answer.header("x-request-id").unwrap();
+    assert!(lines.contains(&format!("x-request-id: {id}")), "{lines:?}");
+    lines.retain(|line| !line.starts_with("x-request-id"));
+    lines[1..].sort();
+    assert_eq!(
+        lines,
+        [
+            "POST /a?b=c HTTP/1.1",
+            "",
+            "content-length: 5",
+            "forwarded: for=127.0.0.1;proto=http;host=shop.test",
+            "hello",
+            "host: shop.test",
+            "x-forwarded-for: 192.0.2.7, 192.0.2.8, 127.0.0.1",
+            "x-forwarded-host: shop.test",
+            "x-forwarded-proto: http",
+        ]
+    );
+    assert_eq!((answer.header("x-public"), answer.header("x-private")), (Some("1"), None));
+}
