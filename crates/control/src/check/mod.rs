@@ -1,1 +1,402 @@
 //! An independent judge of plans: capacity, memory, constraints, starvation, churn. It shares no code with the planners.
+//!
+//! [`check`] replays a plan's actions, one after the other, on the snapshot it was made for, and reports what would break.
+//! It is asked in tests, in simulations, and before a plan is applied in a running pool. What was broken before and is not
+//! made worse is no finding: a pool that somebody over-committed by hand must still be able to heal.
+//!
+//! [`dense`] judges the planner's own arrays in the same spirit, for property tests on tens of thousands of problems.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weal_model::{
+    Action, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceState, NodeName, NodeObservation, Plan, PoolSpec, Snapshot,
+};
+
+pub mod dense;
+
+/// Something that is wrong with a plan.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Finding {
+    /// It belongs to another snapshot.
+    #[error("the plan was made for snapshot {plan} and not for {snapshot}")]
+    Generation {
+        /// What the plan names.
+        plan: u64,
+        /// What it is to be applied to.
+        snapshot: u64,
+    },
+    /// An action names something that is not there, or is in a state in which it cannot be done.
+    #[error("cannot {action} `{instance}`: {why}")]
+    Impossible {
+        /// The verb.
+        action: &'static str,
+        /// The instance.
+        instance: InstanceId,
+        /// Why not.
+        why: String,
+    },
+    /// A node would hold more memory than it has.
+    #[error("node `{node}` would hold {used} of {capacity} memory once `{instance}` is there")]
+    Memory {
+        /// The node.
+        node: NodeName,
+        /// The instance that is too much.
+        instance: InstanceId,
+        /// What it would hold.
+        used: Bytes,
+        /// What it has.
+        capacity: Bytes,
+    },
+    /// The loads of a node exceed its CPU.
+    #[error("node `{node}` would give out {given} of {capacity}")]
+    Cpu {
+        /// The node.
+        node: NodeName,
+        /// What it would give.
+        given: Cpu,
+        /// What it has.
+        capacity: Cpu,
+    },
+    /// A load that is no number, negative, or above the limit of one instance.
+    #[error("`{instance}` would get {cpu}, which {why}")]
+    Load {
+        /// The instance.
+        instance: InstanceId,
+        /// What it would get.
+        cpu: Cpu,
+        /// What is wrong with that.
+        why: &'static str,
+    },
+    /// A bound or a constraint of an application.
+    #[error("`{app}` {what}")]
+    Constraint {
+        /// The application.
+        app: AppName,
+        /// What it breaks.
+        what: String,
+    },
+    /// A running instance would get no CPU at all, or an application goes without although there is a place for it.
+    #[error("`{app}` is starved: {what}")]
+    Starved {
+        /// The application.
+        app: AppName,
+        /// How.
+        what: String,
+    },
+    /// The plan says that something is where its actions do not bring it.
+    #[error("the plan counts {planned} running instances of `{app}` on `{node}`, its actions lead to {found}")]
+    Inconsistent {
+        /// The application.
+        app: AppName,
+        /// The node.
+        node: NodeName,
+        /// What the plan says.
+        planned: u32,
+        /// What its actions do.
+        found: u32,
+    },
+    /// A plan for a stable snapshot has actions.
+    #[error("nothing changed, and the plan has {actions} actions")]
+    Churn {
+        /// How many.
+        actions: usize,
+    },
+}
+
+/// What is wrong with `plan`; empty when it can be applied to `snapshot` under `pool`.
+pub fn check(snapshot: &Snapshot, pool: &PoolSpec, plan: &Plan) -> Vec<Finding> {
+    let mut replay = Replay::of(snapshot, pool);
+    if plan.generation != snapshot.generation {
+        replay.findings.push(Finding::Generation { plan: plan.generation, snapshot: snapshot.generation });
+    }
+    for action in &plan.actions {
+        replay.apply(action);
+    }
+    replay.judge_bounds();
+    replay.judge_neighbours();
+    replay.judge_starvation(plan);
+    replay.judge_loads(plan);
+    replay.judge_placement(plan);
+    replay.findings
+}
+
+/// A plan for a snapshot that an earlier plan led to, with nothing changed since, must be empty.
+pub fn check_stable(plan: &Plan) -> Vec<Finding> {
+    if plan.actions.is_empty() { Vec::new() } else { vec![Finding::Churn { actions: plan.actions.len() }] }
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    app: AppName,
+    node: NodeName,
+    state: InstanceState,
+    memory: Bytes,
+    /// The plan brought it here or woke it.
+    new: bool,
+}
+
+struct Replay<'a> {
+    pool: &'a PoolSpec,
+    nodes: BTreeMap<&'a NodeName, &'a NodeObservation>,
+    held: BTreeMap<InstanceId, Held>,
+    /// Applications that lost an instance.
+    shrunk: BTreeSet<AppName>,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Replay<'a> {
+    fn of(snapshot: &'a Snapshot, pool: &'a PoolSpec) -> Self {
+        let held = snapshot.instances.iter().map(|instance| {
+            let spec = pool.apps.get(&instance.app).map_or(Bytes(0), |spec| spec.memory);
+            let asleep = matches!(instance.state, InstanceState::Suspended);
+            let memory = if asleep { instance.memory_used.unwrap_or(spec) } else { spec };
+            let held = Held { app: instance.app.clone(), node: instance.node.clone(), state: instance.state, memory, new: false };
+            (instance.id.clone(), held)
+        });
+        Self {
+            pool,
+            nodes: snapshot.nodes.iter().map(|node| (&node.name, node)).collect(),
+            held: held.collect(),
+            shrunk: BTreeSet::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    fn apply(&mut self, action: &Action) {
+        match action {
+            Action::Start { instance, app, node } => self.start(instance, app, node),
+            Action::Stop { instance } => self.change("stop", instance, |_| true, None),
+            Action::Suspend { instance } => {
+                self.change("suspend", instance, |state| state == InstanceState::Ready, Some(InstanceState::Suspended));
+            }
+            Action::Park { instance } => {
+                self.change("park", instance, |state| state == InstanceState::Suspended, Some(InstanceState::Parked));
+            }
+            Action::Resume { instance } => self.resume(instance),
+            // Jobs are judged by the scheduler's own checks: they are not in the snapshot's instances.
+            Action::StartJob { .. }
+            | Action::SuspendJob { .. }
+            | Action::ResumeJob { .. }
+            | Action::MigrateJob { .. }
+            | Action::SetJobCpu { .. } => {}
+        }
+    }
+
+    fn impossible(&mut self, action: &'static str, instance: &InstanceId, why: impl Into<String>) {
+        self.findings.push(Finding::Impossible { action, instance: instance.clone(), why: why.into() });
+    }
+
+    fn start(&mut self, instance: &InstanceId, app: &AppName, node: &NodeName) {
+        let Some(spec) = self.pool.apps.get(app) else {
+            return self.impossible("start", instance, format!("the pool has no application `{app}`"));
+        };
+        if self.held.contains_key(instance) {
+            return self.impossible("start", instance, "there is one with this name");
+        }
+        if !self.nodes.get(node).is_some_and(|node| node.up) {
+            return self.impossible("start", instance, format!("node `{node}` does not answer"));
+        }
+        let held = Held { app: app.clone(), node: node.clone(), state: InstanceState::Starting, memory: spec.memory, new: true };
+        self.held.insert(instance.clone(), held);
+        self.judge_memory(instance, node);
+    }
+
+    fn change(
+        &mut self,
+        action: &'static str,
+        instance: &InstanceId,
+        allowed: impl Fn(InstanceState) -> bool,
+        to: Option<InstanceState>,
+    ) {
+        let Some(held) = self.held.get_mut(instance) else { return self.impossible(action, instance, "there is none") };
+        let (state, app) = (held.state, held.app.clone());
+        if !allowed(state) {
+            return self.impossible(action, instance, format!("it is {state:?}").to_lowercase());
+        }
+        if state.is_active() {
+            self.judge_removal(instance, &app);
+        }
+        match to {
+            Some(to) => self.held.get_mut(instance).expect("it was found above").state = to,
+            None => drop(self.held.remove(instance)),
+        }
+    }
+
+    fn judge_removal(&mut self, instance: &InstanceId, app: &AppName) {
+        let Some(spec) = self.pool.apps.get(app) else { return };
+        if spec.pinned || spec.manual {
+            let how = if spec.pinned { "pinned" } else { "in manual mode" };
+            self.findings.push(Finding::Constraint { app: app.clone(), what: format!("is {how} and would lose `{instance}`") });
+        }
+        self.shrunk.insert(app.clone());
+    }
+
+    fn resume(&mut self, instance: &InstanceId) {
+        let Some(held) = self.held.get_mut(instance) else { return self.impossible("resume", instance, "there is none") };
+        if !matches!(held.state, InstanceState::Suspended | InstanceState::Parked) {
+            let state = format!("it is {:?}", held.state).to_lowercase();
+            return self.impossible("resume", instance, state);
+        }
+        let was_parked = held.state == InstanceState::Parked;
+        (held.state, held.new) = (InstanceState::Ready, true);
+        let node = held.node.clone();
+        if !self.nodes.get(&node).is_some_and(|node| node.up) {
+            return self.impossible("resume", instance, format!("node `{node}` does not answer"));
+        }
+        if was_parked {
+            self.judge_memory(instance, &node);
+        }
+    }
+
+    fn judge_memory(&mut self, instance: &InstanceId, node: &NodeName) {
+        let used: Bytes = self.on_node(node).filter(|held| held.state.holds_memory()).map(|held| held.memory).sum();
+        let capacity = self.nodes.get(node).map_or(Bytes(0), |node| node.memory_capacity);
+        if used > capacity {
+            self.findings.push(Finding::Memory { node: node.clone(), instance: instance.clone(), used, capacity });
+        }
+    }
+
+    fn on_node<'b>(&'b self, node: &'b NodeName) -> impl Iterator<Item = &'b Held> {
+        self.held.values().filter(move |held| held.node == *node)
+    }
+
+    fn running<'b>(&'b self, app: &'b AppName) -> impl Iterator<Item = &'b Held> {
+        let up = |held: &&Held| self.nodes.get(&held.node).is_some_and(|node| node.up);
+        self.held.values().filter(move |held| held.app == *app && held.state.is_active()).filter(up)
+    }
+
+    fn constraint(&mut self, app: &AppName, what: String) {
+        self.findings.push(Finding::Constraint { app: app.clone(), what });
+    }
+
+    // Bounds on instances, in all and per node.
+    fn judge_bounds(&mut self) {
+        for spec in self.pool.apps.values() {
+            let total = self.running(&spec.name).count() as u32;
+            let grew = self.running(&spec.name).any(|held| held.new);
+            if grew && total > spec.instances.max {
+                self.constraint(&spec.name, format!("would have {total} instances of at most {}", spec.instances.max));
+            }
+            if self.shrunk.contains(&spec.name) && total < spec.instances.min {
+                self.constraint(&spec.name, format!("would be left with {total} instances of at least {}", spec.instances.min));
+            }
+            let mut on_node: BTreeMap<NodeName, (u32, bool)> = BTreeMap::new();
+            for held in self.running(&spec.name) {
+                let entry = on_node.entry(held.node.clone()).or_default();
+                *entry = (entry.0 + 1, entry.1 || held.new);
+            }
+            for (node, (count, new)) in on_node {
+                if new && count > spec.per_node.max(1) {
+                    self.constraint(&spec.name, format!("would have {count} instances on `{node}`, at most {}", spec.per_node));
+                }
+                if new && spec.nodes.as_ref().is_some_and(|nodes| !nodes.contains(&node)) {
+                    self.constraint(&spec.name, format!("may not be on `{node}`"));
+                }
+            }
+        }
+    }
+
+    // Together and apart, where the plan put something.
+    fn judge_neighbours(&mut self) {
+        let mut found = Vec::new();
+        for held in self.held.values().filter(|held| held.new && held.state.is_active()) {
+            let Some(spec) = self.pool.apps.get(&held.app) else { continue };
+            let is_there = |app: &AppName| self.on_node(&held.node).any(|other| other.app == *app && other.state.is_active());
+            for other in spec.together.iter().filter(|other| self.pool.apps.contains_key(*other) && !is_there(other)) {
+                found.push((held.app.clone(), format!("must be together with `{other}`, which is not on `{}`", held.node)));
+            }
+            let excluded = |other: &&AppSpec| spec.apart.contains(&other.name) || other.apart.contains(&spec.name);
+            for other in self.pool.apps.values().filter(excluded).filter(|other| other.name != spec.name && is_there(&other.name))
+            {
+                found.push((held.app.clone(), format!("must be apart from `{}`, which is on `{}`", other.name, held.node)));
+            }
+        }
+        for (app, what) in found {
+            self.constraint(&app, what);
+        }
+    }
+
+    // An application without any instance although it should have one and there is a place for it.
+    fn judge_starvation(&mut self, plan: &Plan) {
+        let mut found = Vec::new();
+        for spec in self.pool.apps.values().filter(|spec| spec.instances.min > 0) {
+            let any = self
+                .held
+                .values()
+                .any(|held| held.app == spec.name && !matches!(held.state, InstanceState::Parked | InstanceState::Suspended));
+            if any {
+                continue;
+            }
+            if let Some(node) = self.nodes.values().find(|node| self.has_place(spec, node)) {
+                found.push((spec.name.clone(), format!("nothing of it runs, and `{}` has the room", node.name)));
+            }
+        }
+        let given: BTreeMap<&InstanceId, Cpu> = plan.loads.iter().map(|load| (&load.instance, load.cpu)).collect();
+        for (id, held) in self.held.iter().filter(|(_, held)| held.state.is_active()) {
+            let Some(node) = self.nodes.get(&held.node).filter(|node| node.up && node.cpu_capacity.0 > 0.0) else { continue };
+            if self.pool.apps.contains_key(&held.app) && self.known(&node.name) && !given.contains_key(id) {
+                found.push((held.app.clone(), format!("`{id}` is given no CPU on `{}`", held.node)));
+            }
+        }
+        self.findings.extend(found.into_iter().map(|(app, what)| Finding::Starved { app, what }));
+    }
+
+    fn known(&self, node: &NodeName) -> bool {
+        self.pool.nodes.iter().any(|spec| spec.name == *node)
+    }
+
+    fn has_place(&self, spec: &AppSpec, node: &NodeObservation) -> bool {
+        let used: Bytes = self.on_node(&node.name).filter(|held| held.state.holds_memory()).map(|held| held.memory).sum();
+        let excluded = |held: &Held| {
+            spec.apart.contains(&held.app) || self.pool.apps.get(&held.app).is_some_and(|other| other.apart.contains(&spec.name))
+        };
+        node.up
+            && self.known(&node.name)
+            && used + spec.memory <= node.memory_capacity
+            && spec.nodes.as_ref().is_none_or(|nodes| nodes.contains(&node.name))
+            && spec.together.is_empty()
+            && !self.on_node(&node.name).any(excluded)
+    }
+
+    fn judge_loads(&mut self, plan: &Plan) {
+        let mut given: BTreeMap<&NodeName, f64> = BTreeMap::new();
+        for load in &plan.loads {
+            let bad = |why| Finding::Load { instance: load.instance.clone(), cpu: load.cpu, why };
+            let Some(held) = self.held.get(&load.instance) else {
+                self.findings.push(bad("is for nobody"));
+                continue;
+            };
+            let limit = self.pool.apps.get(&held.app).and_then(|spec| spec.cpu_limit).map_or(f64::INFINITY, |limit| limit.0);
+            if !(0.0..f64::INFINITY).contains(&load.cpu.0) {
+                self.findings.push(bad("is no amount of CPU"));
+            } else if load.cpu.0 > limit * (1.0 + 1e-6) && limit > 0.0 {
+                self.findings.push(bad("is more than one instance can use"));
+            }
+            if let Some((node, _)) = self.nodes.get_key_value(&held.node) {
+                *given.entry(node).or_default() += load.cpu.0;
+            }
+        }
+        for spec in &self.pool.nodes {
+            let Some(node) = self.nodes.get(&spec.name) else { continue };
+            let measured = node.cpu_capacity.0;
+            let capacity = if measured.is_finite() && measured >= 0.0 { measured } else { spec.cpu.0 };
+            let given = given.get(&spec.name).copied().unwrap_or(0.0);
+            if given > capacity * (1.0 + 1e-6) + 1e-9 {
+                self.findings.push(Finding::Cpu { node: spec.name.clone(), given: Cpu(given), capacity: Cpu(capacity) });
+            }
+        }
+    }
+
+    fn judge_placement(&mut self, plan: &Plan) {
+        for entry in &plan.placement.entries {
+            let found = self.running(&entry.app).filter(|held| held.node == entry.node).count() as u32;
+            if found != entry.ready {
+                let (app, node) = (entry.app.clone(), entry.node.clone());
+                self.findings.push(Finding::Inconsistent { app, node, planned: entry.ready, found });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

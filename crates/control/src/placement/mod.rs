@@ -31,6 +31,8 @@ mod standby;
 mod translate;
 
 #[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
 mod plan_tests;
 
 pub use plan::{AppCosts, AppDemand, Iterations, Policy, plan};

@@ -1,89 +1,11 @@
 //! Plans of small pools, from snapshot to actions.
 
-use std::collections::BTreeSet;
+use weal_model::{Action, AppSpec, Binding, Cpu, Snapshot, Utility};
 
-use weal_model::{
-    Action, AppSpec, Binding, Bytes, Cpu, HealthCheck, HealthProbe, InstanceObservation, InstanceRange, InstanceState, NodeName,
-    NodeObservation, NodeSpec, PoolSpec, RestartPolicy, Snapshot, Time, TimingSpec, Utility,
-};
-
+use super::fixtures::{app, pool, snapshot};
 use super::*;
+use crate::check::check;
 use crate::utility::Curve;
-
-fn app(name: &str, memory_mib: u64, min: u32, max: u32) -> AppSpec {
-    AppSpec {
-        name: name.into(),
-        run: vec!["serve".to_owned()],
-        health: HealthCheck { probe: HealthProbe::Tcp, interval_s: 1.0, timeout_s: 1.0, start_timeout_s: 60.0, failures: 3 },
-        memory: Bytes::mib(memory_mib),
-        cpu_limit: None,
-        instances: InstanceRange { min, max },
-        per_node: 1,
-        routes: Vec::new(),
-        needs: BTreeSet::new(),
-        user: None,
-        env: Default::default(),
-        cwd: "/".to_owned(),
-        stop_timeout_s: 10.0,
-        nodes: None,
-        together: BTreeSet::new(),
-        apart: BTreeSet::new(),
-        pinned: false,
-        manual: false,
-        restart: RestartPolicy::Always,
-        queue_limit: 100,
-        request_timeout_s: 60.0,
-    }
-}
-
-fn pool(nodes: usize, apps: Vec<AppSpec>) -> PoolSpec {
-    let node = |i: usize| NodeSpec { name: node_name(i), cpu: Cpu(2.0), memory: Bytes::mib(1000), utilization_limit: 1.0 };
-    PoolSpec {
-        name: "test".to_owned(),
-        listen: "127.0.0.1:8080".parse().unwrap(),
-        api: "127.0.0.1:8081".parse().unwrap(),
-        user: "nobody".to_owned(),
-        control: true,
-        timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
-        nodes: (0..nodes).map(node).collect(),
-        classes: Default::default(),
-        apps: apps.into_iter().map(|app| (app.name.clone(), app)).collect(),
-    }
-}
-
-fn node_name(i: usize) -> NodeName {
-    format!("n{i}").into()
-}
-
-fn snapshot(pool: &PoolSpec, instances: &[(&str, usize, InstanceState)]) -> Snapshot {
-    let node = |spec: &NodeSpec| NodeObservation {
-        name: spec.name.clone(),
-        up: true,
-        cpu_capacity: spec.cpu,
-        cpu_used: Cpu(0.0),
-        memory_capacity: spec.memory,
-        memory_used: Bytes(0),
-        cpu_pressure: None,
-    };
-    let instance = |&(id, node, state): &(&str, usize, InstanceState)| InstanceObservation {
-        id: id.into(),
-        app: id.rsplit_once('-').unwrap().0.into(),
-        node: node_name(node),
-        state,
-        cpu_used: None,
-        memory_used: None,
-        disk_bytes_per_s: None,
-        network_bytes_per_s: None,
-        in_flight: 0,
-        since: Time::ZERO,
-    };
-    Snapshot {
-        generation: 7,
-        nodes: pool.nodes.iter().map(node).collect(),
-        instances: instances.iter().map(instance).collect(),
-        ..Snapshot::default()
-    }
-}
 
 // -1 without CPU, 0 with half of `cpu`, 1 with all of it.
 fn wants(cpu: f64) -> AppDemand {
@@ -93,6 +15,7 @@ fn wants(cpu: f64) -> AppDemand {
 fn actions(snapshot: &Snapshot, policy: &Policy) -> Vec<String> {
     let (plan, report) = plan(snapshot, policy, Iterations::default());
     assert_eq!(plan.actions.len(), report.reasons.len());
+    assert_eq!(check(snapshot, policy.pool, &plan), []);
     plan.actions
         .iter()
         .map(|action| match action {
@@ -106,7 +29,7 @@ fn actions(snapshot: &Snapshot, policy: &Policy) -> Vec<String> {
         .collect()
 }
 
-use InstanceState::{Draining, Failed, Ready, Suspended};
+use weal_model::InstanceState::{Draining, Failed, Ready, Suspended};
 
 #[test]
 fn an_empty_pool_gets_the_fewest_instances_spread_over_the_nodes() {

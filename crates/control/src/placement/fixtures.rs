@@ -1,0 +1,83 @@
+//! Small pools and snapshots for tests.
+
+use std::collections::BTreeSet;
+
+use weal_model::{
+    AppSpec, Bytes, Cpu, HealthCheck, HealthProbe, InstanceObservation, InstanceRange, InstanceState, NodeName, NodeObservation,
+    NodeSpec, PoolSpec, RestartPolicy, Snapshot, Time, TimingSpec,
+};
+
+pub(crate) fn app(name: &str, memory_mib: u64, min: u32, max: u32) -> AppSpec {
+    AppSpec {
+        name: name.into(),
+        run: vec!["serve".to_owned()],
+        health: HealthCheck { probe: HealthProbe::Tcp, interval_s: 1.0, timeout_s: 1.0, start_timeout_s: 60.0, failures: 3 },
+        memory: Bytes::mib(memory_mib),
+        cpu_limit: None,
+        instances: InstanceRange { min, max },
+        per_node: 1,
+        routes: Vec::new(),
+        needs: BTreeSet::new(),
+        user: None,
+        env: Default::default(),
+        cwd: "/".to_owned(),
+        stop_timeout_s: 10.0,
+        nodes: None,
+        together: BTreeSet::new(),
+        apart: BTreeSet::new(),
+        pinned: false,
+        manual: false,
+        restart: RestartPolicy::Always,
+        queue_limit: 100,
+        request_timeout_s: 60.0,
+    }
+}
+
+pub(crate) fn pool(nodes: usize, apps: Vec<AppSpec>) -> PoolSpec {
+    let node = |i: usize| NodeSpec { name: node_name(i), cpu: Cpu(2.0), memory: Bytes::mib(1000), utilization_limit: 1.0 };
+    PoolSpec {
+        name: "test".to_owned(),
+        listen: "127.0.0.1:8080".parse().unwrap(),
+        api: "127.0.0.1:8081".parse().unwrap(),
+        user: "nobody".to_owned(),
+        control: true,
+        timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
+        nodes: (0..nodes).map(node).collect(),
+        classes: Default::default(),
+        apps: apps.into_iter().map(|app| (app.name.clone(), app)).collect(),
+    }
+}
+
+pub(crate) fn node_name(i: usize) -> NodeName {
+    format!("n{i}").into()
+}
+
+pub(crate) fn snapshot(pool: &PoolSpec, instances: &[(&str, usize, InstanceState)]) -> Snapshot {
+    let node = |spec: &NodeSpec| NodeObservation {
+        name: spec.name.clone(),
+        up: true,
+        cpu_capacity: spec.cpu,
+        cpu_used: Cpu(0.0),
+        memory_capacity: spec.memory,
+        memory_used: Bytes(0),
+        cpu_pressure: None,
+    };
+    let instance = |&(id, node, state): &(&str, usize, InstanceState)| InstanceObservation {
+        id: id.into(),
+        app: id.rsplit_once('-').unwrap().0.into(),
+        node: node_name(node),
+        state,
+        cpu_used: None,
+        memory_used: None,
+        disk_bytes_per_s: None,
+        network_bytes_per_s: None,
+        in_flight: 0,
+        since: Time::ZERO,
+    };
+    Snapshot {
+        generation: 7,
+        nodes: pool.nodes.iter().map(node).collect(),
+        instances: instances.iter().map(instance).collect(),
+        ..Snapshot::default()
+    }
+}
