@@ -1,4 +1,5 @@
 //! Flows: seats and weights under the current placement.
 
+pub mod controller;
 pub mod pipeline;
 pub mod seats;

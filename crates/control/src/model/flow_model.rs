@@ -27,7 +27,8 @@ use crate::utility::Curve;
 /// A flow's behaviour and its goal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlowModel {
-    /// What is asked; `None` is best effort, whose utility is `lambda / lambda_max - 1`: always below a goal that is met.
+    /// What is asked; `None` is best effort, whose utility is `1 + lambda / lambda_max`: it gains only where goals have all
+    /// that helps them.
     pub goal: Option<Goal>,
     /// How much a miss matters.
     pub importance: Importance,
@@ -52,7 +53,7 @@ impl FlowModel {
             return 0.0;
         }
         match self.goal {
-            None => self.most() * (1.0 + utility.0).clamp(0.0, 1.0),
+            None => self.most() * (utility.0 - 1.0).clamp(0.0, 1.0),
             Some(goal @ Goal::Throughput { .. }) => goal.achieved_at(utility, self.importance).min(self.most()),
             Some(goal) => self.rate_at(goal.achieved_at(utility, self.importance) / self.tail),
         }
@@ -62,7 +63,7 @@ impl FlowModel {
     pub fn utility_of(&self, rate: f64) -> Utility {
         let rate = if rate.is_nan() { 0.0 } else { rate.clamp(0.0, self.most()) };
         match self.goal {
-            None => Utility(if self.most() > 0.0 { rate / self.most() - 1.0 } else { 0.0 }),
+            None => Utility(if self.most() > 0.0 { 1.0 + rate / self.most() } else { 2.0 }),
             Some(goal @ Goal::Throughput { .. }) if self.clients > 0.0 => goal.utility(rate, self.importance),
             Some(Goal::Throughput { .. }) => Utility::AT_GOAL,
             Some(goal) => goal.utility(self.response_at(rate) * self.tail, self.importance),
@@ -85,7 +86,7 @@ impl FlowModel {
         if self.clients <= 0.0 || work.0 <= 0.0 || !work.0.is_finite() {
             return Curve::constant(best);
         }
-        let worst = Utility(best.0.min(0.0) - 10.0);
+        let worst = Utility(if self.goal.is_none() { 1.0 } else { best.0.min(0.0) - 10.0 });
         Curve::from_inverse(worst, best, |utility| Cpu(self.rate_for(utility) * work.0))
     }
 

@@ -1,1 +1,216 @@
-//! What a request really costs, learnt from snapshots.
+//! What a request really costs and how its clients behave, learnt from snapshots.
+//!
+//! [`Profiles`] is the controller's memory: `update` it with every snapshot, store it (it is serialisable), and read
+//!
+//! - [`Profiles::work`]: CPU-seconds per request of a flow in a cluster, by regression over cycles ([`regression`]'s module
+//!   docs derive it), also in the clusters that the flow reaches only through `needs`;
+//! - [`Profiles::flow`]: service time, think time, population, the tail of the response time ([`FlowProfile`]);
+//! - [`Profiles::bottleneck`]: the resource that a cluster runs out of first;
+//! - [`Profiles::stretch`]: how many more seats than the model says it takes to keep the CPU busy.
+//!
+//! ```
+//! use weal_control::profile::Profiles;
+//! # let (snapshot, spec): (weal_model::Snapshot, Option<weal_model::PoolSpec>) = Default::default();
+//! let mut profiles = Profiles::default();
+//! # if let Some(spec) = spec {
+//! profiles.update(&snapshot, &spec);
+//! for factor in profiles.work_factors() {
+//!     println!("{} in {}: {:?}", factor.flow, factor.app, factor.work);
+//! }
+//! # }
+//! ```
+//!
+//! Missing, negative and NaN measurements are left out; a window of an odd length, or a snapshot seen before, is ignored.
+
+mod cluster;
+mod flow;
+mod regression;
+mod smooth;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use weal_model::{AppName, Cpu, FlowId, NodeName, PoolSpec, Snapshot, Work, WorkFactor};
+
+pub use cluster::{ClusterProfile, Resource};
+pub use flow::FlowProfile;
+pub use regression::{Coefficient, Regression};
+pub use smooth::Smooth;
+
+/// Everything learnt so far.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Profiles {
+    generation: u64,
+    clusters: BTreeMap<AppName, ClusterProfile>,
+    /// Sorted by id.
+    flows: Vec<FlowProfile>,
+    /// CPU used on each node.
+    nodes: BTreeMap<NodeName, Smooth>,
+}
+
+/// Shorter windows hold too few requests, longer ones come from a clock that jumped or a controller that slept.
+const WINDOW_S: std::ops::RangeInclusive<f64> = 0.05..=600.0;
+
+impl Profiles {
+    /// Learns from a snapshot.
+    pub fn update(&mut self, snapshot: &Snapshot, spec: &PoolSpec) {
+        let seen_before = snapshot.generation == self.generation && self.generation != 0;
+        if seen_before || !WINDOW_S.contains(&snapshot.window_s) {
+            return;
+        }
+        self.generation = snapshot.generation;
+        self.clusters.retain(|app, _| spec.apps.contains_key(app));
+        self.flows.retain(|flow| spec.apps.contains_key(&flow.id.app));
+        self.nodes.retain(|name, _| snapshot.nodes.iter().any(|node| node.name == *name));
+        for node in snapshot.nodes.iter().filter(|node| node.up && node.cpu_used.0 >= 0.0) {
+            self.nodes.entry(node.name.clone()).or_default().observe(node.cpu_used.0);
+        }
+        let reach = reach(spec);
+        for app in spec.apps.keys() {
+            let loaders = snapshot.flows.iter().filter(|flow| reach[&flow.id.app].contains(app));
+            self.clusters.entry(app.clone()).or_default().update(app, loaders, snapshot);
+        }
+        for observation in &snapshot.flows {
+            if !spec.apps.contains_key(&observation.id.app) {
+                continue;
+            }
+            let work = self.total_work(&observation.id);
+            let place = Place::of(&observation.id.app, snapshot, spec);
+            let goal = spec.classes.get(&observation.id.class).and_then(|class| class.goal);
+            let at = match self.flows.binary_search_by(|flow| flow.id.cmp(&observation.id)) {
+                Ok(at) => at,
+                Err(at) => {
+                    self.flows.insert(at, FlowProfile::new(observation.id.clone()));
+                    at
+                }
+            };
+            self.flows[at].update(observation, goal, work, &place, snapshot.window_s);
+        }
+        for app in spec.apps.keys() {
+            let flows: Vec<&FlowProfile> = self.flows.iter().filter(|flow| flow.id.app == *app).collect();
+            let place = Place::of(app, snapshot, spec);
+            if let Some(cluster) = self.clusters.get_mut(app) {
+                cluster.follow(&flows, &place);
+            }
+        }
+    }
+
+    /// CPU-seconds that a request of `flow` costs in `app`; `None` before the first measurement.
+    pub fn work(&self, flow: &FlowId, app: &AppName) -> Option<Work> {
+        let coefficient = self.clusters.get(app)?.cost(Resource::Cpu, flow)?;
+        coefficient.plus_minus.map(|_| Work(coefficient.value))
+    }
+
+    /// CPU-seconds that a request of `flow` costs over all clusters; `None` before the first measurement in its own.
+    pub fn total_work(&self, flow: &FlowId) -> Option<Work> {
+        self.work(flow, &flow.app)?;
+        Some(self.clusters.keys().filter_map(|app| self.work(flow, app)).sum())
+    }
+
+    /// Every work factor, sorted by flow, then cluster.
+    pub fn work_factors(&self) -> Vec<WorkFactor> {
+        let mut factors: Vec<WorkFactor> =
+            self.clusters.iter().flat_map(|(app, cluster)| cluster.factors(app, Resource::Cpu)).collect();
+        factors.sort_by(|a, b| (&a.flow, &a.app).cmp(&(&b.flow, &b.app)));
+        factors
+    }
+
+    /// A flow's profile; `None` before its first observation.
+    pub fn flow(&self, id: &FlowId) -> Option<&FlowProfile> {
+        self.flows.binary_search_by(|flow| flow.id.cmp(id)).ok().map(|at| &self.flows[at])
+    }
+
+    /// All flows seen so far, sorted by id.
+    pub fn flows(&self) -> &[FlowProfile] {
+        &self.flows
+    }
+
+    /// A cluster's profile.
+    pub fn cluster(&self, app: &AppName) -> Option<&ClusterProfile> {
+        self.clusters.get(app)
+    }
+
+    /// CPU that an instance of `app` uses without requests.
+    pub fn idle_cpu(&self, app: &AppName) -> Cpu {
+        self.clusters.get(app).map_or(Cpu(0.0), ClusterProfile::idle_cpu)
+    }
+
+    /// CPU used on a node lately; `None` before the first measurement.
+    pub fn cpu_used(&self, node: &NodeName) -> Option<Cpu> {
+        self.nodes.get(node)?.get().map(Cpu)
+    }
+
+    /// The resource that `app` runs out of first; `None` while it runs out of nothing that is measured.
+    pub fn bottleneck(&self, app: &AppName) -> Option<Resource> {
+        self.clusters.get(app)?.bottleneck()
+    }
+
+    /// Factor on the seats of `app`'s flows, at least 1: requests that wait for something other than CPU leave it idle, so
+    /// more of them must be outstanding to use it all.
+    pub fn stretch(&self, app: &AppName) -> f64 {
+        self.clusters.get(app).map_or(1.0, ClusterProfile::stretch)
+    }
+}
+
+/// Which clusters a request to each cluster may load: itself and all that it needs, directly or not.
+pub fn reach(spec: &PoolSpec) -> BTreeMap<AppName, BTreeSet<AppName>> {
+    spec.apps
+        .keys()
+        .map(|app| {
+            let (mut reached, mut open) = (BTreeSet::from([app.clone()]), vec![app]);
+            while let Some(needs) = open.pop().and_then(|app| spec.apps.get(app)).map(|app| &app.needs) {
+                open.extend(needs.iter().filter(|need| spec.apps.contains_key(*need) && reached.insert((*need).clone())));
+            }
+            (app.clone(), reached)
+        })
+        .collect()
+}
+
+/// Where an application runs, as far as its requests can tell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Place {
+    /// Computing power that one request can use, in cores: at most 1, and less on a slice of a core.
+    pub speed: f64,
+    /// Requests outstanding per core on its nodes, of all applications there.
+    pub crowd: f64,
+    /// Share of its nodes' CPU that is used, 0..=1; of the fullest node.
+    pub busy: f64,
+    /// Share of its nodes' usable CPU that is used, all of them together.
+    pub busy_together: f64,
+}
+
+impl Place {
+    pub(crate) fn of(app: &AppName, snapshot: &Snapshot, spec: &PoolSpec) -> Self {
+        let ready = |i: &&weal_model::InstanceObservation| i.state == weal_model::InstanceState::Ready;
+        let mut outstanding: BTreeMap<&str, f64> = BTreeMap::new();
+        for (app, in_service) in in_service(snapshot) {
+            let homes: Vec<_> = snapshot.instances.iter().filter(ready).filter(|i| i.app == *app).collect();
+            for instance in &homes {
+                *outstanding.entry(instance.node.as_str()).or_default() += in_service / homes.len() as f64;
+            }
+        }
+        let hosts: BTreeSet<&str> =
+            snapshot.instances.iter().filter(ready).filter(|i| i.app == *app).map(|i| i.node.as_str()).collect();
+        let nodes = || snapshot.nodes.iter().filter(|node| hosts.contains(node.name.as_str()) && node.cpu_capacity.0 > 0.0);
+        let cores: f64 = nodes().map(|node| node.cpu_capacity.0).sum();
+        let used: f64 = nodes().map(|node| node.cpu_used.0).filter(|used| used.is_finite()).sum();
+        let limit = spec.apps.get(app).and_then(|app| app.cpu_limit).map_or(1.0, |limit| limit.0);
+        let slowest = nodes().map(|node| node.cpu_capacity.0).fold(1.0, f64::min);
+        let busy = nodes().map(|node| node.cpu_used.0 / node.cpu_capacity.0).filter(|busy| busy.is_finite());
+        Self {
+            speed: slowest.min(limit).clamp(0.01, 1.0),
+            crowd: if cores > 0.0 { hosts.iter().filter_map(|host| outstanding.get(host)).sum::<f64>() / cores } else { 0.0 },
+            busy: busy.fold(0.0, f64::max),
+            busy_together: if cores > 0.0 { used / cores } else { 0.0 },
+        }
+    }
+}
+
+fn in_service(snapshot: &Snapshot) -> BTreeMap<&AppName, f64> {
+    let mut sums = BTreeMap::new();
+    for flow in snapshot.flows.iter().filter(|flow| flow.in_service_mean.is_finite()) {
+        *sums.entry(&flow.id.app).or_default() += flow.in_service_mean.max(0.0);
+    }
+    sums
+}
+

@@ -1,0 +1,158 @@
+//! The flow cycle: seats and weights of every flow from one snapshot (Pacifici section 3).
+//!
+//! ```text
+//! profiles.update(&snapshot, &spec);                                    // profile
+//! let decision = plan_seats(&snapshot, &spec, &profiles, &previous);    // this module
+//! // decision.plan:         seats and weights for the gateways
+//! // decision.loads:        CPU per instance, to be enforced as shares between placement cycles
+//! // decision.explanations: why each flow has what it has
+//! let curves = demand_curves(&snapshot, &spec, &profiles);              // utility(CPU) per application, for the placement
+//! ```
+//!
+//! # Why the loop settles
+//!
+//! With a backlog, a gateway's throughput is shared as its weights are, and by Little's law the response time of a flow with
+//! `N` requests in the system is `R = N / lambda`. The target rate at utility `u` is `lambda(u) = C / (t(u) + Z)`, where the
+//! measured `N` enters through `C = N + lambda Z`, and the capacity of a full node is what is measured to be used there. So
+//! where weights in force equal the targets, `R = t(u)` for every flow, whatever the errors of the work factors: all are at
+//! the same utility. For clients that do not think, `C = N` does not depend on what the controller did before, so one step
+//! leads there and nothing can swing; a wrong `Z` is corrected over the cycles that [`crate::profile`] smooths.
+//!
+//! Flows in different clusters on shared nodes do not pass one queue. There it is the instances' CPU shares that decide,
+//! which is why `loads` come with the plan.
+//!
+//! # How many seats
+//!
+//! `o = lambda S_0 stretch`: as few as keep the CPU busy, because a request that waits in the gateway can still be overtaken
+//! by a more important one. Fractions are rounded up once per cluster, or one core in use by 1.06 seats would idle. What is
+//! left of nodes that are not full is handed out as seats too, evenly among the clusters there, so that a burst between two
+//! cycles is not held up beside an idle CPU. While there is a queue in front of an idle CPU, `stretch` grows
+//! ([`crate::profile::Profiles::stretch`]).
+
+mod explain;
+mod pool;
+
+use std::collections::BTreeMap;
+
+use weal_model::{AppName, Cpu, FlowAllocation, FlowExplanation, FlowId, GatewayName, LoadEntry, PoolSpec, SeatPlan, Snapshot};
+
+use super::seats::{Solution, solve, whole};
+use crate::profile::Profiles;
+use crate::utility::Curve;
+use pool::Pool;
+
+/// What a flow cycle decides.
+#[must_use = "seats that no gateway gets change nothing"]
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Seats and weights, sorted by flow.
+    pub plan: SeatPlan,
+    /// Why, in the plan's order.
+    pub explanations: Vec<FlowExplanation>,
+    /// CPU per ready instance, sorted by instance: the shares that make the plan come true.
+    pub loads: Vec<LoadEntry>,
+    /// What could not be used of the snapshot, and what was assumed instead.
+    pub notes: Vec<String>,
+}
+
+/// Decides seats and weights. `profiles` must have seen `snapshot`; `previous` is the plan in force (its default at first).
+///
+/// Flows come from the snapshot, and from the routes of `spec` for the gateways that the snapshot or `previous` names. A flow
+/// keeps at least one seat whatever happens, so that no request waits for ever.
+pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles, previous: &SeatPlan) -> Decision {
+    let ids = flows(snapshot, spec, previous);
+    let pool = Pool::of(snapshot, spec, profiles, &ids);
+    let solution = solve(&pool.problem);
+    let before: BTreeMap<&FlowId, u32> = previous.flows.iter().map(|flow| (&flow.id, flow.seats)).collect();
+    let seats = settle(&pool, &solution, &ids, &before);
+    let plan = SeatPlan {
+        generation: snapshot.generation,
+        flows: (0..ids.len()).map(|f| allocation(&pool, &solution, &ids, f, seats[f])).collect(),
+    };
+    let explanations = (0..ids.len())
+        .map(|f| explain::flow(&pool, &solution, profiles, &plan.flows[f], f, before.get(&ids[f]).copied().unwrap_or(0)))
+        .collect();
+    Decision { explanations, loads: pool.loads(&solution), notes: pool.notes, plan }
+}
+
+/// utility(CPU) of each application with routes, or needed by one: what the placement needs to know of flows. The CPU
+/// includes what instances use without requests. Applications without any measured flow are left out.
+pub fn demand_curves(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) -> BTreeMap<AppName, Curve> {
+    let ids = flows(snapshot, spec, &SeatPlan::default());
+    let pool = Pool::of(snapshot, spec, profiles, &ids);
+    let mut members: BTreeMap<&AppName, Vec<Curve>> = BTreeMap::new();
+    for (model, id) in pool.models.iter().zip(&ids) {
+        let Some(model) = model else { continue };
+        for app in spec.apps.keys() {
+            if let Some(work) = profiles.work(id, app).filter(|work| work.0 > 0.0) {
+                members.entry(app).or_default().push(model.curve(work));
+            }
+        }
+    }
+    members.into_iter().map(|(app, curves)| (app.clone(), Curve::of_group(&curves))).collect()
+}
+
+/// The flows to plan for, sorted.
+fn flows(snapshot: &Snapshot, spec: &PoolSpec, previous: &SeatPlan) -> Vec<FlowId> {
+    let seen = snapshot.flows.iter().map(|flow| &flow.id);
+    let mut ids: Vec<FlowId> = seen.clone().filter(|id| spec.apps.contains_key(&id.app)).cloned().collect();
+    let gateways: std::collections::BTreeSet<&GatewayName> =
+        seen.chain(previous.flows.iter().map(|flow| &flow.id)).map(|id| &id.gateway).collect();
+    for gateway in gateways {
+        ids.extend(flows_of(spec, gateway));
+    }
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
+/// The flows of a gateway: one per application and class that the routes name.
+pub fn flows_of(spec: &PoolSpec, gateway: &GatewayName) -> Vec<FlowId> {
+    let routes = spec.apps.values().flat_map(|app| app.routes.iter().map(|route| (&app.name, &route.class)));
+    let mut ids: Vec<FlowId> =
+        routes.map(|(app, class)| FlowId { gateway: gateway.clone(), app: app.clone(), class: class.clone() }).collect();
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
+/// Whole seats: the solver's, rounded up once per cluster, with what is left over, and not moved by noise.
+fn settle(pool: &Pool, solution: &Solution, ids: &[FlowId], before: &BTreeMap<&FlowId, u32>) -> Vec<u32> {
+    let mut seats = whole(&pool.problem, solution, &vec![1; ids.len()]);
+    let mut start = 0;
+    for group in ids.chunk_by(|a, b| (&a.gateway, &a.app) == (&b.gateway, &b.app)) {
+        let own = start..start + group.len();
+        start = own.end;
+        let wanted = own.clone().map(|f| solution.seats[f]).sum::<f64>();
+        while own.clone().map(|f| f64::from(seats[f])).sum::<f64>() + 1e-6 < wanted {
+            let most_short = own.clone().max_by(|&a, &b| {
+                let short = |f: usize| solution.seats[f] - f64::from(seats[f]);
+                short(a).total_cmp(&short(b))
+            });
+            seats[most_short.expect("a group has a flow")] += 1;
+        }
+    }
+    for (f, id) in ids.iter().enumerate() {
+        let exact = solution.seats[f] + pool.spare_seats(solution, f);
+        let planned = seats[f].max(exact as u32).max(pool.fallback[f]);
+        seats[f] = match before.get(id) {
+            Some(&kept) if planned.abs_diff(kept) <= 1 && (exact - f64::from(kept)).abs() < 0.75 => kept.max(1),
+            _ => planned,
+        };
+    }
+    seats
+}
+
+fn allocation(pool: &Pool, solution: &Solution, ids: &[FlowId], f: usize, seats: u32) -> FlowAllocation {
+    let flow = &pool.problem.flows[f];
+    let rate = flow.appetite.rate(solution.seats[f]);
+    FlowAllocation {
+        id: ids[f].clone(),
+        seats,
+        weight: pool.weight(f, rate, solution.utilities[f]),
+        allocation: Cpu(rate * pool.work[f]),
+        demand: Cpu(flow.appetite.model.most() * pool.work[f]),
+        predicted: weal_model::Utility(solution.utilities[f].0.min(1.0)),
+    }
+}
+

@@ -1,0 +1,261 @@
+//! A snapshot, its spec and its profiles as a seat problem.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weal_model::{
+    AppName, Cpu, FlowId, InstanceObservation, InstanceState, LoadEntry, NodeName, NodeObservation, PoolSpec, Snapshot, Utility,
+};
+
+use super::super::seats::{Appetite, Flow, Host, Problem, Solution};
+use crate::model::FlowModel;
+use crate::profile::Profiles;
+
+/// A flow's model in seats: `o = lambda * held_s`.
+#[derive(Debug, Clone)]
+pub(super) struct InSeats {
+    pub(super) model: FlowModel,
+    /// Seconds that a request holds its seat when the CPU is just busy: `S_0 * stretch`.
+    pub(super) held_s: f64,
+    best: Utility,
+    /// Without a work factor nothing is known to be limited; the flow stays out of the solution.
+    measured: bool,
+}
+
+impl InSeats {
+    /// Requests per second of so many seats.
+    pub(super) fn rate(&self, seats: f64) -> f64 {
+        seats / self.held_s
+    }
+}
+
+impl Appetite for InSeats {
+    fn seats_for(&self, utility: Utility) -> f64 {
+        if self.measured { self.model.rate_for(utility) * self.held_s } else { 0.0 }
+    }
+
+    fn utility_of(&self, seats: f64) -> Utility {
+        self.model.utility_of(self.rate(seats))
+    }
+
+    fn best(&self) -> Utility {
+        self.best
+    }
+}
+
+/// The seat problem and what it was made from.
+#[derive(Debug)]
+pub(super) struct Pool<'a> {
+    pub(super) problem: Problem<InSeats>,
+    /// Index of each cluster with ready instances.
+    pub(super) clusters: BTreeMap<&'a AppName, usize>,
+    /// The model of each flow that has one.
+    pub(super) models: Vec<Option<FlowModel>>,
+    /// CPU-seconds a request over all clusters, 0 where unknown.
+    pub(super) work: Vec<f64>,
+    /// Seats of a flow about which too little is known, else 0.
+    pub(super) fallback: Vec<u32>,
+    pub(super) node_names: Vec<&'a NodeName>,
+    pub(super) notes: Vec<String>,
+    /// Own cluster of each flow, if it has ready instances.
+    home: Vec<Option<usize>>,
+    /// Flows in each flow's own cluster.
+    siblings: Vec<f64>,
+    ready: Vec<&'a InstanceObservation>,
+    idle: BTreeMap<&'a AppName, f64>,
+}
+
+/// Before anything is known of a flow, so many of its requests may be outstanding per ready instance: enough to keep it busy
+/// for the one cycle that measuring takes.
+const UNMEASURED_SEATS: u32 = 2;
+/// A node that uses this share of what plans may fill is full when requests wait.
+const FULL: f64 = 0.85;
+/// An instance's share is never below this part of its node, or it could not even answer its health check.
+const LEAST_SHARE: f64 = 0.02;
+
+impl<'a> Pool<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot, spec: &'a PoolSpec, profiles: &Profiles, ids: &[FlowId]) -> Self {
+        let nodes: Vec<&NodeObservation> = snapshot.nodes.iter().collect();
+        let place: BTreeMap<&NodeName, usize> = nodes.iter().enumerate().map(|(m, node)| (&node.name, m)).collect();
+        let is_up = |name: &NodeName| place.get(name).is_some_and(|&m| nodes[m].up);
+        let ready: Vec<&InstanceObservation> = (snapshot.instances.iter())
+            .filter(|i| i.state == InstanceState::Ready && spec.apps.contains_key(&i.app) && is_up(&i.node))
+            .collect();
+        let apps: BTreeSet<&AppName> = ready.iter().map(|i| &i.app).collect();
+        let clusters: BTreeMap<&AppName, usize> = apps.into_iter().enumerate().map(|(d, app)| (app, d)).collect();
+        let mut notes = Vec::new();
+        let mut pool = Self {
+            problem: Problem {
+                flows: Vec::new(),
+                clusters: hosts(&ready, &clusters, &place, spec),
+                nodes: nodes.iter().map(|node| capacity(node, snapshot, spec, profiles, &mut notes)).collect(),
+            },
+            clusters,
+            models: Vec::new(),
+            work: Vec::new(),
+            fallback: Vec::new(),
+            node_names: nodes.iter().map(|node| &node.name).collect(),
+            notes,
+            home: Vec::new(),
+            siblings: Vec::new(),
+            idle: spec.apps.keys().map(|app| (app, profiles.idle_cpu(app).0)).collect(),
+            ready,
+        };
+        for id in ids {
+            pool.add(id, spec, profiles);
+        }
+        pool.siblings = (pool.home.iter()).map(|home| pool.home.iter().filter(|other| *other == home).count() as f64).collect();
+        pool
+    }
+
+    fn add(&mut self, id: &FlowId, spec: &PoolSpec, profiles: &Profiles) {
+        let model = model(id, spec, profiles);
+        let home = self.clusters.get(&id.app).copied();
+        let loads: Vec<(usize, f64)> = (self.clusters.iter())
+            .filter_map(|(app, &d)| Some((d, profiles.work(id, app)?.0)))
+            .filter(|(_, work)| work.is_finite() && *work > 0.0)
+            .collect();
+        let measured = model.is_some() && home.is_some_and(|home| loads.iter().any(|load| load.0 == home));
+        let usable = model.clone().unwrap_or_else(|| unmeasured(id, spec));
+        let held_s = usable.floor_s * profiles.stretch(&id.app);
+        let instances = self.ready.iter().filter(|i| i.app == id.app).count() as u32;
+        self.fallback.push(if measured { 0 } else { UNMEASURED_SEATS * instances.max(1) });
+        self.work.push(loads.iter().map(|load| load.1).sum());
+        self.home.push(home);
+        let loads = if measured { loads.into_iter().map(|(d, work)| (d, work / held_s)).collect() } else { Vec::new() };
+        let best = usable.best();
+        self.problem.flows.push(Flow { appetite: InSeats { model: usable, held_s, best, measured }, loads });
+        self.models.push(model);
+    }
+
+    /// True when enough is known of the flow to plan for it.
+    pub(super) fn measured(&self, f: usize) -> bool {
+        self.problem.flows[f].appetite.measured
+    }
+
+    /// True when the flow's cluster has an instance that answers.
+    pub(super) fn has_home(&self, f: usize) -> bool {
+        self.home[f].is_some()
+    }
+
+    /// What the solution leaves of a node.
+    fn left(&self, solution: &Solution) -> Vec<f64> {
+        let mut left = self.problem.nodes.clone();
+        for (hosts, loads) in self.problem.clusters.iter().zip(&solution.loads) {
+            hosts.iter().zip(loads).for_each(|(host, load)| left[host.node] -= load);
+        }
+        left.iter().map(|left| left.max(0.0)).collect()
+    }
+
+    fn clusters_at(&self) -> Vec<f64> {
+        let mut counts = vec![0.0; self.problem.nodes.len()];
+        self.problem.clusters.iter().flatten().for_each(|host| counts[host.node] += 1.0);
+        counts
+    }
+
+    /// Seats that a flow can have of what nobody needs now: its cluster's even part of what is left of its nodes.
+    pub(super) fn spare_seats(&self, solution: &Solution, f: usize) -> f64 {
+        let Some(home) = self.home[f] else { return 0.0 };
+        let Some(&(_, power)) = self.problem.flows[f].loads.iter().find(|load| load.0 == home && load.1 > 0.0) else {
+            return 0.0;
+        };
+        let (left, sharing) = (self.left(solution), self.clusters_at());
+        let spare: f64 = self.problem.clusters[home].iter().map(|host| left[host.node] / sharing[host.node]).sum();
+        spare / self.siblings[f] / power
+    }
+
+    /// The weight: the planned rate; for a flow without traffic, that of one client at the same utility.
+    pub(super) fn weight(&self, f: usize, rate: f64, utility: Utility) -> f64 {
+        let model = &self.problem.flows[f].appetite.model;
+        let one = || 1.0 / (model.mean_target_s(utility).unwrap_or(1.0).max(model.floor_s) + model.think_s);
+        let weight = if rate > 0.0 { rate } else { one() };
+        let least = if model.goal.is_none() { 0.02 * model.most() } else { 0.0 };
+        if weight.is_finite() { weight.max(least).clamp(1e-6, 1e9) } else { 1.0 }
+    }
+
+    /// CPU per instance: its part of its cluster's load on its node, its idle use, and its part of what is left.
+    pub(super) fn loads(&self, solution: &Solution) -> Vec<LoadEntry> {
+        let left = self.left(solution);
+        let count = |alike: &dyn Fn(&InstanceObservation) -> bool| self.ready.iter().filter(|i| alike(i)).count() as f64;
+        let mut loads: Vec<LoadEntry> = (self.ready.iter())
+            .map(|instance| {
+                let d = self.clusters[&instance.app];
+                let m =
+                    self.node_names.iter().position(|name| **name == instance.node).expect("ready instances are on known nodes");
+                let host =
+                    self.problem.clusters[d].iter().position(|host| host.node == m).expect("clusters list their instances");
+                let same = count(&|i| i.node == instance.node && i.app == instance.app);
+                let all = count(&|i| i.node == instance.node);
+                let cpu = solution.loads[d][host] / same + self.idle[&instance.app] + left[m] / all;
+                let least = LEAST_SHARE * self.problem.nodes[m] / all;
+                LoadEntry { instance: instance.id.clone(), cpu: Cpu(cpu.max(least)) }
+            })
+            .collect();
+        loads.sort_by(|a, b| a.instance.cmp(&b.instance));
+        loads
+    }
+}
+
+fn hosts(
+    ready: &[&InstanceObservation],
+    clusters: &BTreeMap<&AppName, usize>,
+    place: &BTreeMap<&NodeName, usize>,
+    spec: &PoolSpec,
+) -> Vec<Vec<Host>> {
+    let mut hosts: Vec<BTreeMap<usize, f64>> = vec![BTreeMap::new(); clusters.len()];
+    for instance in ready {
+        let limit = spec.apps[&instance.app].cpu_limit.map_or(f64::INFINITY, |limit| limit.0);
+        *hosts[clusters[&instance.app]].entry(place[&instance.node]).or_default() += limit;
+    }
+    hosts.into_iter().map(|hosts| hosts.into_iter().map(|(node, limit)| Host { node, limit }).collect()).collect()
+}
+
+/// What plans may fill of a node with requests: `rho Omega`, less what its instances use anyway and what others use there. Of
+/// a node that is full while requests wait, what is really used is the better measure.
+fn capacity(node: &NodeObservation, snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles, notes: &mut Vec<String>) -> f64 {
+    let limit = spec.nodes.iter().find(|n| n.name == node.name).map_or(1.0, |node| node.utilization_limit);
+    let usable = node.cpu_capacity.0 * limit;
+    if !node.up || !usable.is_finite() || usable <= 0.0 {
+        notes.push(format!("node {} counts as empty: it is down or its CPU is unknown", node.name));
+        return 0.0;
+    }
+    let here = || snapshot.instances.iter().filter(|i| i.node == node.name && i.state.is_active());
+    let idle: f64 = here().map(|i| profiles.idle_cpu(&i.app).0).sum();
+    let measured: Option<f64> = here().map(|i| i.cpu_used.map(|cpu| cpu.0)).sum();
+    let others = measured.map_or(0.0, |own| (node.cpu_used.0 - own).max(0.0));
+    let others = if others.is_finite() { others } else { 0.0 };
+    let waits = |i: &InstanceObservation| profiles.flows().iter().any(|flow| flow.id.app == i.app && flow.queue() > 0.5);
+    let stretched = here().any(|i| profiles.stretch(&i.app) >= 2.0);
+    let pressed = node.cpu_pressure.is_some_and(|pressure| pressure >= 0.5);
+    let used = profiles.cpu_used(&node.name).unwrap_or_default().0.min(node.cpu_capacity.0);
+    let full = here().any(waits) && (used >= FULL * usable || stretched || pressed);
+    let whole = if full { used.max(0.1 * usable) } else { usable };
+    (whole - idle - others).max(0.0)
+}
+
+fn model(id: &FlowId, spec: &PoolSpec, profiles: &Profiles) -> Option<FlowModel> {
+    let profile = profiles.flow(id)?;
+    let work = profiles.total_work(id)?.0;
+    let floor_s = profile.idle_service.get()?.max(1e-6);
+    let (clients, think_s) = (profile.clients(), profile.think_s());
+    let sound = work.is_finite() && clients.is_finite() && think_s.is_finite() && floor_s.is_finite();
+    let quiet = profile.population.or_zero() < 1e-3 && profile.arrival.or_zero() < 1e-3;
+    sound.then(|| FlowModel {
+        clients: if quiet { 0.0 } else { clients.max(0.0) },
+        think_s: think_s.max(0.0),
+        floor_s,
+        tail: profile.tail_or_guess(),
+        ..unmeasured(id, spec)
+    })
+}
+
+fn unmeasured(id: &FlowId, spec: &PoolSpec) -> FlowModel {
+    let class = spec.classes.get(&id.class);
+    FlowModel {
+        goal: class.and_then(|class| class.goal),
+        importance: class.map(|class| class.importance).unwrap_or_default(),
+        clients: 0.0,
+        think_s: 0.0,
+        floor_s: 0.01,
+        tail: 1.0,
+    }
+}

@@ -1,0 +1,191 @@
+//! What requests use in one cluster.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use weal_model::{AppName, Cpu, FlowId, FlowObservation, Snapshot, Work, WorkFactor};
+
+use super::{Coefficient, FlowProfile, Place, Regression};
+
+/// What a request can use up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resource {
+    /// Core-seconds.
+    Cpu,
+    /// Bytes read and written.
+    Disk,
+    /// Bytes received and sent.
+    Network,
+    /// Its stand-in: CPU time per request that grows with what the neighbours do, as it does when caches and memory buses
+    /// are contended. Measured as the work factor over its lowest known value.
+    MemoryBandwidth,
+    /// None of the others: locks, a pool of threads, a remote service.
+    Concurrency,
+}
+
+/// One cluster's profile.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClusterProfile {
+    /// The flows behind regressors 1, 2, ...; regressor 0 counts instances.
+    flows: Vec<FlowId>,
+    costs: BTreeMap<Resource, Regression>,
+    /// The highest rate at which each resource was ever used, slowly forgotten.
+    peaks: BTreeMap<Resource, f64>,
+    /// The rate at which each was used last.
+    rates: BTreeMap<Resource, f64>,
+    /// The lowest CPU cost of a mean request, slowly forgotten.
+    cheapest: Option<f64>,
+    bottleneck: Option<Resource>,
+    stretch: f64,
+}
+
+impl Default for ClusterProfile {
+    fn default() -> Self {
+        Self {
+            flows: Vec::new(),
+            costs: BTreeMap::new(),
+            peaks: BTreeMap::new(),
+            rates: BTreeMap::new(),
+            cheapest: None,
+            bottleneck: None,
+            stretch: 1.0,
+        }
+    }
+}
+
+/// Disk or network within this share of its highest rate ever counts as used up.
+const NEAR_PEAK: f64 = 0.9;
+/// A CPU this busy is used up: the rest is lost between requests.
+const BUSY: f64 = 0.9;
+/// Requests that take so many times their time in an idle instance are held up by something.
+const SLOWED: f64 = 1.5;
+/// Each cycle in which requests wait while CPU idles adds a tenth to the seats; more overshoots before it shows.
+const STRETCH_UP: f64 = 1.1;
+/// Shrinking is slower, so that the two do not chase each other.
+const STRETCH_DOWN: f64 = 0.97;
+/// Four times the seats of the model; beyond, the CPU is idle for a reason that seats do not remove.
+const STRETCH_MOST: f64 = 4.0;
+
+impl ClusterProfile {
+    pub(super) fn update<'a>(&mut self, app: &AppName, loaders: impl Iterator<Item = &'a FlowObservation>, snapshot: &Snapshot) {
+        let mut done = vec![0.0; self.flows.len() + 1];
+        for flow in loaders {
+            let at = self.flows.iter().position(|id| *id == flow.id).unwrap_or_else(|| {
+                self.flows.push(flow.id.clone());
+                done.push(0.0);
+                self.flows.len() - 1
+            });
+            done[at + 1] = flow.completions as f64 / snapshot.window_s;
+        }
+        let instances = || snapshot.instances.iter().filter(|i| i.app == *app && i.state.is_active());
+        done[0] = instances().count() as f64;
+        let power: f64 = snapshot.nodes.iter().map(|node| node.cpu_capacity.0).filter(|c| c.is_finite()).sum();
+        let cpu = total(instances().map(|i| i.cpu_used.map(|cpu| cpu.0))).filter(|cpu| *cpu <= 2.0 * power.max(1.0));
+        let disk = total(instances().map(|i| i.disk_bytes_per_s));
+        let network = total(instances().map(|i| i.network_bytes_per_s));
+        for (resource, rate) in [(Resource::Cpu, cpu), (Resource::Disk, disk), (Resource::Network, network)] {
+            self.observe(resource, &done, rate);
+        }
+        self.watch_cost(&done, cpu);
+    }
+
+    /// `None` is a measurement that is missing: nothing is learnt, nothing is lost.
+    fn observe(&mut self, resource: Resource, done: &[f64], rate: Option<f64>) {
+        let Some(rate) = rate.filter(|_| done[0] > 0.0) else { return };
+        self.costs.entry(resource).or_default().observe(done, rate);
+        let peak = self.peaks.entry(resource).or_default();
+        *peak = (*peak * 0.9999).max(rate);
+        self.rates.insert(resource, rate);
+    }
+
+    fn watch_cost(&mut self, done: &[f64], cpu: Option<f64>) {
+        let requests: f64 = done[1..].iter().sum();
+        if let Some(cpu) = cpu.filter(|_| requests >= 5.0) {
+            let cost = cpu / requests;
+            self.cheapest = Some(self.cheapest.map_or(cost, |cheapest| (cheapest * 1.001).min(cost)));
+            self.rates.insert(Resource::MemoryBandwidth, cost);
+        }
+    }
+
+    /// Finds the bottleneck and adapts the stretch, once the cluster's flows are up to date.
+    pub(super) fn follow(&mut self, flows: &[&FlowProfile], place: &Place) {
+        let waiting: f64 = flows.iter().map(|flow| flow.queue()).sum();
+        let outstanding: f64 = flows.iter().map(|flow| flow.in_service()).sum();
+        let slowed = flows.iter().map(|flow| flow.slowdown() * flow.in_service()).sum::<f64>() / outstanding.max(1e-9);
+        let near_peak = |resource| {
+            let rate = self.rates.get(&resource).copied().unwrap_or(0.0);
+            rate > 1e6 && rate >= NEAR_PEAK * self.peaks.get(&resource).copied().unwrap_or(f64::INFINITY)
+        };
+        let dearer =
+            (self.rates.get(&Resource::MemoryBandwidth).copied().zip(self.cheapest)).is_some_and(|(now, best)| now > 2.0 * best);
+        self.bottleneck = match () {
+            () if outstanding < 0.1 => None,
+            () if place.busy_together >= BUSY && dearer && flows.len() == 1 => Some(Resource::MemoryBandwidth),
+            () if place.busy_together >= BUSY => Some(Resource::Cpu),
+            () if slowed < SLOWED => None,
+            () if near_peak(Resource::Disk) => Some(Resource::Disk),
+            () if near_peak(Resource::Network) => Some(Resource::Network),
+            () => Some(Resource::Concurrency),
+        };
+        let starving = waiting > 0.5 && place.busy_together < 0.95;
+        let crowded = place.busy_together >= 0.99 && slowed > 2.0 * self.stretch;
+        self.stretch = match (starving, waiting > 0.5) {
+            (true, _) => (self.stretch * STRETCH_UP).min(STRETCH_MOST),
+            (false, true) if !crowded => self.stretch,
+            _ => (self.stretch * STRETCH_DOWN).max(1.0),
+        };
+    }
+
+    /// What one request of a flow uses of a resource; `None` for a flow or a resource never seen.
+    pub fn cost(&self, resource: Resource, flow: &FlowId) -> Option<&Coefficient> {
+        let at = self.flows.iter().position(|id| id == flow)?;
+        self.costs.get(&resource)?.coefficients().get(at + 1)
+    }
+
+    /// The CPU that one instance uses without requests.
+    pub fn idle_cpu(&self) -> Cpu {
+        Cpu(self.costs.get(&Resource::Cpu).and_then(|cpu| cpu.coefficients().first()).map_or(0.0, |c| c.value))
+    }
+
+    /// See [`super::Profiles::bottleneck`].
+    pub fn bottleneck(&self) -> Option<Resource> {
+        self.bottleneck
+    }
+
+    /// See [`super::Profiles::stretch`].
+    pub fn stretch(&self) -> f64 {
+        self.stretch
+    }
+
+    pub(super) fn factors(&self, app: &AppName, resource: Resource) -> Vec<WorkFactor> {
+        let Some(costs) = self.costs.get(&resource) else { return Vec::new() };
+        (self.flows.iter().zip(costs.coefficients().iter().skip(1)))
+            .filter(|(_, coefficient)| coefficient.plus_minus.is_some())
+            .map(|(flow, coefficient)| WorkFactor {
+                flow: flow.clone(),
+                app: app.clone(),
+                work: Work(coefficient.value),
+                plus_minus: Work(coefficient.plus_minus.unwrap_or(f64::INFINITY)),
+                tied_with: coefficient.tied_with.iter().filter(|i| **i > 0).map(|i| self.flows[i - 1].clone()).collect(),
+            })
+            .collect()
+    }
+}
+
+/// The sum, if every part of it is known and makes sense.
+fn total(parts: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    parts.map(|part| part.filter(|part| part.is_finite() && *part >= 0.0)).sum()
+}
+
+impl std::fmt::Display for Resource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Cpu => "CPU",
+            Self::Disk => "disk",
+            Self::Network => "network",
+            Self::MemoryBandwidth => "memory bandwidth",
+            Self::Concurrency => "something other than CPU, disk and network",
+        })
+    }
+}

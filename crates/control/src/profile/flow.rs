@@ -1,0 +1,213 @@
+//! How a flow's clients behave.
+//!
+//! Symbols: `lambda` throughput, `R` response time, `N` requests in the system (`N = lambda R`, Little), `C` clients, `Z` think
+//! time, `S` time in a seat, `S_0` the same in an idle instance, `alpha` CPU-seconds a request.
+//!
+//! **Closed or open.** Clients that wait for their answers send `lambda = C / (R + Z)`, so throughput falls as response time
+//! grows: `d ln lambda / d ln R = -R / (R + Z)`. This elasticity is -1 without think time and 0 for independent arrivals. It is
+//! the slope of the changes from cycle to cycle, whether these come from noise or from seats. `Z = R (1 / |e| - 1)` and
+//! `C = N + lambda Z` follow; without evidence `e = -1`, so that `C` is what is there, which is right for one cycle anyway.
+//!
+//! **Idle service time.** Under processor sharing with `k` requests a core, `S = io + alpha k`; so `io = S - alpha k`, and
+//! `S_0 = io + alpha`.
+
+use serde::{Deserialize, Serialize};
+use weal_model::{FlowId, FlowObservation, Goal, LatencyHistogram, Work};
+
+use super::{Place, Smooth};
+
+/// One flow's profile.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowProfile {
+    /// The flow.
+    pub id: FlowId,
+    /// Requests answered per second.
+    pub throughput: Smooth,
+    /// Requests that came in per second.
+    pub arrival: Smooth,
+    /// `N`: requests in the system.
+    pub population: Smooth,
+    /// `R`: mean response time in seconds.
+    pub response: Smooth,
+    /// `S`: mean time in a seat in seconds.
+    pub service: Smooth,
+    /// `S_0`: `S` in an idle instance, in seconds.
+    pub idle_service: Smooth,
+    /// The goal's statistic over the mean: 1 for a goal on the mean.
+    pub tail: Smooth,
+    queue: Smooth,
+    in_service: Smooth,
+    elasticity: Elasticity,
+    /// Response times that wait until there are enough for a percentile.
+    pending: LatencyHistogram,
+    /// The goal that `tail` is about.
+    goal: Option<Goal>,
+}
+
+/// A percentile is read from so many requests or more.
+const ENOUGH: u64 = 40;
+
+impl FlowProfile {
+    pub(super) fn new(id: FlowId) -> Self {
+        Self {
+            id,
+            throughput: Smooth::default(),
+            arrival: Smooth::default(),
+            population: Smooth::default(),
+            response: Smooth::default(),
+            service: Smooth::default(),
+            idle_service: Smooth::default(),
+            tail: Smooth::default(),
+            queue: Smooth::default(),
+            in_service: Smooth::default(),
+            elasticity: Elasticity::default(),
+            pending: LatencyHistogram::default(),
+            goal: None,
+        }
+    }
+
+    pub(super) fn update(
+        &mut self,
+        seen: &FlowObservation,
+        goal: Option<Goal>,
+        work: Option<Work>,
+        place: &Place,
+        window_s: f64,
+    ) {
+        let throughput = seen.completions as f64 / window_s;
+        let population = seen.population_mean();
+        self.throughput.observe(throughput);
+        self.arrival.observe(seen.arrivals as f64 / window_s);
+        if population.is_finite() && population >= 0.0 {
+            self.population.observe(population);
+            self.queue.observe(seen.queue_mean);
+            self.in_service.observe(seen.in_service_mean);
+        }
+        if let Some(service) = seen.service_time.mean_s() {
+            self.service.observe(service);
+            self.idle_service.observe(idle_service_s(service, work.unwrap_or_default(), place));
+        }
+        if let Some(response) = seen.response_time.mean_s() {
+            self.response.observe(response);
+            if seen.completions >= 5 {
+                self.elasticity.observe(response, throughput);
+            }
+        }
+        self.learn_tail(seen, goal);
+    }
+
+    fn learn_tail(&mut self, seen: &FlowObservation, goal: Option<Goal>) {
+        if self.goal != goal {
+            (self.goal, self.tail) = (goal, Smooth::default());
+        }
+        let Some(Goal::Percentile { percentile, .. }) = goal else { return };
+        self.pending.add(&seen.response_time);
+        if let (true, Some(mean), Some(value)) =
+            (self.pending.count() >= ENOUGH, self.pending.mean_s(), self.pending.quantile_s(percentile))
+        {
+            self.tail.observe((value / mean).clamp(0.5, 50.0));
+            self.pending = LatencyHistogram::default();
+        }
+    }
+
+    /// `Z`, in seconds.
+    pub fn think_s(&self) -> f64 {
+        let response = self.response.or_zero();
+        response * (1.0 / self.elasticity.get().abs().clamp(0.02, 1.0) - 1.0)
+    }
+
+    /// `C`.
+    pub fn clients(&self) -> f64 {
+        self.population.or_zero().max(0.0) + self.throughput.or_zero().max(0.0) * self.think_s()
+    }
+
+    /// `d ln lambda / d ln R`, from -1 (closed, no think time) to 0 (open), with the half-width of its 95% interval.
+    pub fn elasticity(&self) -> (f64, f64) {
+        (self.elasticity.get(), self.elasticity.plus_minus())
+    }
+
+    /// The goal's statistic as achieved lately: seconds, or requests per second; `None` without traffic or goal.
+    pub fn achieved(&self) -> Option<f64> {
+        match self.goal? {
+            Goal::Throughput { .. } => self.throughput.get(),
+            _ => Some(self.response.get()? * self.tail_or_guess()),
+        }
+    }
+
+    /// The goal's statistic over the mean; before it is measured, that of an exponential distribution.
+    pub fn tail_or_guess(&self) -> f64 {
+        match self.goal {
+            Some(Goal::Percentile { percentile, .. }) => self.tail.get().unwrap_or(-(1.0 - percentile).ln()).max(0.1),
+            _ => 1.0,
+        }
+    }
+
+    /// Requests waiting.
+    pub fn queue(&self) -> f64 {
+        self.queue.or_zero().max(0.0)
+    }
+
+    /// Requests outstanding.
+    pub fn in_service(&self) -> f64 {
+        self.in_service.or_zero().max(0.0)
+    }
+
+    /// `S / S_0`, at least 1.
+    pub fn slowdown(&self) -> f64 {
+        match (self.service.get(), self.idle_service.get()) {
+            (Some(service), Some(idle)) if idle > 0.0 => (service / idle).max(1.0),
+            _ => 1.0,
+        }
+    }
+}
+
+fn idle_service_s(service_s: f64, work: Work, place: &Place) -> f64 {
+    let alone = work.0 / place.speed;
+    let beside = work.0 * place.crowd.max(1.0 / place.speed);
+    ((service_s - beside).max(0.0) + alone).min(service_s.max(1e-6)).max(1e-6)
+}
+
+/// The slope of ln(throughput) over ln(response time), from changes between cycles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Elasticity {
+    last: Option<(f64, f64)>,
+    squares: f64,
+    products: f64,
+    residual: f64,
+    weight: f64,
+}
+
+/// Forgetting per cycle: long enough to see some changes, short enough to follow a change of clients.
+const KEEP: f64 = 0.97;
+/// The prior: as much evidence as one change by 14%.
+const PRIOR: f64 = 0.02;
+/// A population that changes by more than a factor of two between cycles is other clients, not an answer to response time.
+const OTHER_CLIENTS: f64 = 0.7;
+
+impl Elasticity {
+    fn observe(&mut self, response_s: f64, throughput: f64) {
+        if !(response_s > 0.0 && throughput > 0.0 && response_s.is_finite() && throughput.is_finite()) {
+            return;
+        }
+        let now = (response_s.ln(), throughput.ln());
+        if let Some(last) = self.last.replace(now) {
+            let (x, y) = (now.0 - last.0, now.1 - last.1);
+            if (x + y).abs() <= OTHER_CLIENTS {
+                let off = y - self.get() * x;
+                self.squares = self.squares * KEEP + x * x;
+                self.products = self.products * KEEP + x * y;
+                self.residual = self.residual * KEEP + off * off;
+                self.weight = self.weight * KEEP + 1.0;
+            }
+        }
+    }
+
+    fn get(&self) -> f64 {
+        ((self.products - PRIOR) / (self.squares + PRIOR)).clamp(-1.0, 0.0)
+    }
+
+    fn plus_minus(&self) -> f64 {
+        let noise = if self.weight > 2.0 { self.residual / self.weight } else { 1.0 };
+        (1.96 * (noise / (self.squares + PRIOR)).sqrt()).min(1.0)
+    }
+}
