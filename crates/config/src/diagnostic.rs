@@ -58,7 +58,11 @@ impl Diagnostic {
         shown.help.clone_from(&self.help);
         let report = miette::Report::new(shown).with_source_code(NamedSource::new(&self.path, text.to_owned()));
         let mut out = String::new();
-        let handler = GraphicalReportHandler::new_themed(theme).with_width(100).with_links(false).with_context_lines(1);
+        let handler = GraphicalReportHandler::new_themed(theme)
+            .with_width(100)
+            .with_links(false)
+            .with_context_lines(1)
+            .with_wrap_lines(false);
         match handler.render_report(&mut out, report.as_ref()) {
             Ok(()) => out,
             Err(_) => self.to_string(),

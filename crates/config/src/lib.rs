@@ -7,12 +7,16 @@
 mod check;
 pub mod defaults;
 mod diagnostic;
+mod diff;
+mod effective;
 mod parse;
 mod section;
 mod suggest;
 mod units;
 
 pub use diagnostic::{Diagnostic, Level, render_all};
+pub use diff::{Change, Effect, diff, restarts};
+pub use effective::effective;
 pub use parse::parse;
 
 use weal_model::{Bytes, PoolSpec};

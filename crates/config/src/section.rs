@@ -231,8 +231,9 @@ impl<'a> Item<'a> {
             DeValue::Table(table) => Some(table),
             DeValue::Array(entries) if entries.iter().all(|entry| matches!(entry.get_ref(), DeValue::Table(_))) => {
                 let (path, key) = (&self.path, self.key());
-                let help = format!("write `[{path}.NAME]` with single brackets, one for each {key}");
-                reading.findings.error(reading.places.key(path), format!("`{key}` is not a list of tables"), help);
+                let name = if path.contains('.') { "" } else { ".NAME" };
+                let help = format!("write `[{path}{name}]`, with single brackets");
+                reading.findings.error(reading.places.key(path), format!("`{key}` must be a table, not a list of tables"), help);
                 None
             }
             _ => self.wrong_type(reading, "a table", &format!("write `[{}]` or `{{ .. }}`", self.path)),
@@ -243,7 +244,8 @@ impl<'a> Item<'a> {
     pub(crate) fn wrong_type<T>(&self, reading: &mut Reading, right: &str, help: &str) -> Option<T> {
         let is = match self.value {
             DeValue::String(_) => "a string",
-            DeValue::Integer(_) | DeValue::Float(_) => "a number",
+            DeValue::Integer(_) => "a number",
+            DeValue::Float(_) => "a decimal fraction",
             DeValue::Boolean(_) => "true or false",
             DeValue::Datetime(_) => "a date",
             DeValue::Array(_) => "a list",

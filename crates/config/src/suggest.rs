@@ -33,13 +33,13 @@ pub(crate) fn meant<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) ->
     let known: Vec<&str> = known.into_iter().collect();
     let plain = word.to_lowercase().replace('_', "-");
     let synonym = SYNONYMS.iter().find(|(theirs, _)| *theirs == plain).map(|&(_, ours)| ours);
-    if let Some(same) = known.iter().find(|name| **name == plain || Some(**name) == synonym) {
+    if let Some(same) = known.iter().find(|name| name.to_lowercase() == plain.as_str() || Some(**name) == synonym) {
         return Some(same);
     }
     let allowed = (plain.chars().count() / 3).max(1);
     known
         .iter()
-        .map(|name| (distance(&plain, name), *name))
+        .map(|name| (distance(&plain, &name.to_lowercase().replace('_', "-")), *name))
         .filter(|&(distance, name)| distance <= allowed || (plain.len() >= 3 && name.starts_with(&plain)))
         .min()
         .map(|(_, name)| name)

@@ -9,7 +9,13 @@
 pub mod access_log;
 mod connections;
 mod driver;
+mod recording;
+mod rehearsal;
 mod tally;
+#[cfg(test)]
+mod test_status;
 
 pub use driver::{Error, Flow, Options, Request, Source, drive};
+pub use recording::{Recorder, Recording, RecordingError};
+pub use rehearsal::{Rehearsal, flows_of};
 pub use tally::{FlowResult, Outcome, Progress, Second};

@@ -22,8 +22,10 @@ fn check_machine(reading: &mut Reading, spec: &PoolSpec, machine: &Machine) {
     if !reading.places.has("node") {
         return;
     }
-    let cores: f64 = spec.nodes.iter().map(|node| node.cpu.0).sum();
-    let memory: Bytes = spec.nodes.iter().map(|node| node.memory).sum();
+    // A node that does not say what it has is an error already, and stands here with all of the machine.
+    let says = |node: &&NodeSpec, key: &str| reading.places.has(&format!("node.{}.{key}", node.name));
+    let cores: f64 = spec.nodes.iter().filter(|node| says(node, "cpu")).map(|node| node.cpu.0).sum();
+    let memory: Bytes = spec.nodes.iter().filter(|node| says(node, "memory")).map(|node| node.memory).sum();
     // 0.1% forgives shares such as 0.333 that were rounded up.
     if cores > machine.cpus * 1.001 {
         let message = format!("the nodes have {} cores together, this machine has {}", (cores * 1e3).round() / 1e3, machine.cpus);

@@ -26,8 +26,9 @@ pub fn parse(text: &str, path: &str, machine: &Machine) -> Result<Parsed, Vec<Di
     let mut reading = Reading { findings: Findings::new(text, path), places: Places::default() };
     let (root, syntax_errors) = DeTable::parse_recoverable(text);
     for error in &syntax_errors {
-        let (message, help) = explain_syntax(error.message());
-        reading.findings.error(error.span().unwrap_or(0..0), message, help);
+        let span = error.span().unwrap_or(0..0);
+        let (message, help) = explain_syntax(error.message(), reading.findings.source(&span).trim());
+        reading.findings.error(span, message, help);
     }
     // After a syntax error what is read is incomplete: further findings would mislead.
     if syntax_errors.is_empty() {
@@ -144,16 +145,20 @@ fn folder_of(path: &str) -> std::path::PathBuf {
     }
 }
 
-/// The messages of the TOML parser, said to somebody who may not know TOML.
-fn explain_syntax(message: &str) -> (String, String) {
-    let help = if message.contains("duplicate key") {
-        "a key or table may be given once: remove or rename one of them"
-    } else if message.contains("string values must be quoted") {
-        "put the value in quotes"
-    } else if message.contains("unclosed table") || message.contains("table") && message.contains("expected `]`") {
-        "close the header with `]`"
-    } else {
-        "see https://toml.io for how values are written"
+/// The messages of the TOML parser, said to somebody who may not know TOML. `wrong` is the text it points at.
+fn explain_syntax(message: &str, wrong: &str) -> (String, String) {
+    let quoted = format!("put it in quotes: `\"{wrong}\"`");
+    let (message, help) = match message {
+        _ if message.contains("duplicate key") => (message, "a key or table may be given once: remove or rename one of them"),
+        _ if message.contains("must be quoted") && wrong.is_empty() => ("there is no value", "write one after the `=`"),
+        _ if message.contains("must be quoted") => ("a string must be in quotes", quoted.as_str()),
+        _ if ["float", "integer", "date", "time"].iter().any(|kind| message.starts_with(&format!("invalid {kind}"))) => {
+            ("this is no number", "if it is meant as a string, put all of it in quotes")
+        }
+        _ if message.contains("basic string") => ("the string does not end", "close it with `\"`"),
+        _ if message.contains("unclosed array") => ("the list does not end", "close it with `]`"),
+        _ if message.contains("unclosed table") => ("the header does not end", "close it with `]`"),
+        _ => (message, "see https://toml.io for how keys, tables and values are written"),
     };
     (message.to_owned(), help.to_owned())
 }

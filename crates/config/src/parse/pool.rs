@@ -130,7 +130,9 @@ pub(super) fn read_nodes(reading: &mut Reading, root: &Section, machine: &Machin
         }
         for key in ["name", "cpu", "memory"] {
             let (from, to) = (section.at(key), format!("node.{}.{key}", node.name));
-            reading.places.remember(to, reading.places.key(&from), reading.places.value(&from));
+            if section.item(key).is_some() {
+                reading.places.remember(to, reading.places.key(&from), reading.places.value(&from));
+            }
         }
         nodes.push(node);
     }
@@ -228,7 +230,11 @@ fn goal_help(error: &GoalError, text: &str) -> (String, String) {
             let wrong = if *right == '<' { ">" } else { "<" };
             (wrong.to_owned(), format!("did you mean `{}`?", text.replacen(wrong, &right.to_string(), 1)))
         }
-        GoalError::Span(value) | GoalError::Rate(value) => (value.clone(), forms),
+        GoalError::Span(value) | GoalError::Rate(value) => {
+            let unit = if matches!(error, GoalError::Span(_)) { "ms" } else { "/s" };
+            let is_number = value.parse::<f64>().is_ok_and(|number| number > 0.0);
+            (value.clone(), if is_number { format!("did you mean `{text}{unit}`?") } else { forms })
+        }
     }
 }
 

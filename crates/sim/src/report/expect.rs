@@ -94,7 +94,7 @@ fn measure(run: &Run, expectation: &ExpectTable, span: Span) -> Option<f64> {
         }
         Measure::Utilization => average(run.nodes.iter().filter(|node| node.cpu_capacity > 0.0).flat_map(|node| {
             let points = node.points.iter().filter(move |point| span.holds(point.t_s));
-            points.map(|point| (point.cpu.iter().sum::<f64>() / node.cpu_capacity, node.cpu_capacity))
+            points.map(|point| (point.cpu_used / node.cpu_capacity, node.cpu_capacity))
         })),
     }
 }

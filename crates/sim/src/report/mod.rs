@@ -131,6 +131,8 @@ pub struct NodePoint {
     pub t_s: f64,
     /// CPU given to each application there, in cores.
     pub cpu: Vec<f64>,
+    /// CPU used by all of them, in cores.
+    pub cpu_used: f64,
 }
 
 /// One application over time.
@@ -217,7 +219,7 @@ mod tests {
                 name: "n1".into(),
                 cpu_capacity: 1.0,
                 apps: vec!["shop".into(), "search".into()],
-                points: (0..10).map(|t| NodePoint { t_s: t as f64, cpu: vec![0.3, 0.05 * t as f64] }).collect(),
+                points: (0..10).map(|t| NodePoint { t_s: t as f64, cpu: vec![0.3, 0.05 * t as f64], cpu_used: 0.3 }).collect(),
             }],
             changes: vec![Change { t_s: 4.0, placement: true, text: "started shop-2 on n1: it lacked 0.3 CPU".into() }],
             checks: vec![Check { what: "shop mean".into(), expected: "< 250".into(), got: Some(260.0), met: false }],

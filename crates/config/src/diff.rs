@@ -1,0 +1,251 @@
+//! What taking another config would do, in plain sentences.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use weal_model::{AppSpec, HealthProbe, InstanceRange, PoolSpec, RestartPolicy, RouteSpec};
+
+use crate::units::{show_size, show_span};
+
+/// How a change takes effect, the mildest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effect {
+    /// At once; nothing is restarted and no request is lost.
+    Live,
+    /// Something is started.
+    Adds,
+    /// Instances are replaced one after the other.
+    Restarts,
+    /// Something is stopped.
+    Removes,
+    /// Only after `weal down` and `weal up`: the address or the user of a role.
+    NextStart,
+}
+
+/// One change between two configs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// What changes: `pool`, `node n1`, `class gold`, `app shop`.
+    pub subject: String,
+    /// How it takes effect.
+    pub effect: Effect,
+    /// One plain sentence.
+    pub text: String,
+}
+
+/// What taking `after` instead of `before` changes: the pool, nodes, classes, applications, in this order. Empty when they
+/// are equal.
+pub fn diff(before: &PoolSpec, after: &PoolSpec) -> Vec<Change> {
+    let mut changes = Vec::new();
+    diff_pool(before, after, &mut changes);
+    diff_nodes(before, after, &mut changes);
+    diff_classes(before, after, &mut changes);
+    diff_apps(before, after, &mut changes);
+    changes
+}
+
+/// True when instances of `before` have to be replaced to run as `after` says: what a process is started from differs.
+pub fn restarts(before: &AppSpec, after: &AppSpec) -> bool {
+    app_fields(before, after).iter().any(|field| field.restarts)
+}
+
+fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
+    let mut add = |effect, text| changes.push(Change { subject: "pool".to_owned(), effect, text });
+    let on_off = |on: bool| if on { "on" } else { "off" };
+    let live = [
+        ("name", before.name.clone(), after.name.clone()),
+        ("control", on_off(before.control).to_owned(), on_off(after.control).to_owned()),
+        ("flow-cycle", show_span(before.timing.flow_cycle_s), show_span(after.timing.flow_cycle_s)),
+        ("placement-cycle", show_span(before.timing.placement_cycle_s), show_span(after.timing.placement_cycle_s)),
+    ];
+    for (key, was, is) in live.into_iter().filter(|(_, was, is)| was != is) {
+        add(Effect::Live, format!("{key} = {was} becomes {is}"));
+    }
+    let fixed = [
+        ("listen", before.listen.to_string(), after.listen.to_string()),
+        ("api", before.api.to_string(), after.api.to_string()),
+        ("user", before.user.clone(), after.user.clone()),
+    ];
+    for (key, was, is) in fixed.into_iter().filter(|(_, was, is)| was != is) {
+        add(Effect::NextStart, format!("{key} changes from {was} to {is}, which takes effect after `weal down` and `weal up`"));
+    }
+}
+
+fn diff_nodes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
+    let names: BTreeSet<_> = before.nodes.iter().chain(&after.nodes).map(|node| &node.name).collect();
+    for name in names {
+        let mut add = |effect, text| changes.push(Change { subject: format!("node {name}"), effect, text });
+        let find = |spec: &PoolSpec| spec.nodes.iter().find(|node| node.name == *name).cloned();
+        match (find(before), find(after)) {
+            (Some(_), None) => add(Effect::Removes, format!("node {name} goes; its instances are placed elsewhere")),
+            (None, Some(node)) => {
+                add(Effect::Adds, format!("node {name} comes, with {} cores and {}", node.cpu.0, show_size(node.memory)));
+            }
+            (Some(was), Some(is)) => {
+                let fields = [
+                    ("cpu", was.cpu.0.to_string(), is.cpu.0.to_string()),
+                    ("memory", show_size(was.memory), show_size(is.memory)),
+                    ("utilization-limit", was.utilization_limit.to_string(), is.utilization_limit.to_string()),
+                ];
+                for (key, was, is) in fields.into_iter().filter(|(_, was, is)| was != is) {
+                    add(Effect::Live, format!("{key} of node {name} changes from {was} to {is}"));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+fn diff_classes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
+    let names: BTreeSet<_> = before.classes.keys().chain(after.classes.keys()).collect();
+    for name in names {
+        let mut add = |effect, text| changes.push(Change { subject: format!("class {name}"), effect, text });
+        match (before.classes.get(name), after.classes.get(name)) {
+            (Some(_), None) => add(Effect::Live, format!("class {name} goes")),
+            (None, Some(class)) => {
+                let goal = class.goal.map_or("no goal".to_owned(), |goal| format!("the goal {goal}"));
+                add(Effect::Live, format!("class {name} comes, with {goal} and importance {}", class.importance));
+            }
+            (Some(was), Some(is)) => {
+                let goal = |class: &weal_model::ServiceClass| class.goal.map_or("none".to_owned(), |goal| goal.to_string());
+                if was.goal != is.goal {
+                    add(Effect::Live, format!("the goal of class {name} changes from {} to {}", goal(was), goal(is)));
+                }
+                if was.importance != is.importance {
+                    let (was, is) = (was.importance, is.importance);
+                    add(Effect::Live, format!("the importance of class {name} changes from {was} to {is}"));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+fn diff_apps(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
+    let names: BTreeSet<_> = before.apps.keys().chain(after.apps.keys()).collect();
+    for name in names {
+        let mut add = |effect, text| changes.push(Change { subject: format!("app {name}"), effect, text });
+        match (before.apps.get(name), after.apps.get(name)) {
+            (Some(_), None) => add(Effect::Removes, format!("{name} goes: its instances finish their requests and are stopped")),
+            (None, Some(app)) => add(Effect::Adds, format!("{name} comes, with instances = {}", show_range(app.instances))),
+            (Some(was), Some(is)) => {
+                let (restarting, live): (Vec<_>, Vec<_>) = app_fields(was, is).into_iter().partition(|field| field.restarts);
+                if !restarting.is_empty() {
+                    let what: Vec<String> = restarting.into_iter().map(|field| field.text).collect();
+                    add(Effect::Restarts, format!("{name} restarts, instance by instance: {}", what.join("; ")));
+                }
+                for field in live {
+                    add(Effect::Live, format!("{name}: {}, without a restart", field.text));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+/// One key of an application that differs.
+struct Field {
+    restarts: bool,
+    text: String,
+}
+
+fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
+    let mut fields = Vec::new();
+    let mut compare = |restarts: bool, key: &str, was: String, is: String| {
+        if was != is {
+            fields.push(Field { restarts, text: format!("{key} = {was} becomes {is}") });
+        }
+    };
+    let cpu = |app: &AppSpec| app.cpu_limit.map_or("no limit".to_owned(), |cpu| cpu.0.to_string());
+    let user = |app: &AppSpec| app.user.clone().unwrap_or_else(|| "weal's own".to_owned());
+    compare(true, "run", show_argv(&was.run), show_argv(&is.run));
+    compare(true, "cwd", was.cwd.clone(), is.cwd.clone());
+    compare(true, "user", user(was), user(is));
+    compare(true, "memory", show_size(was.memory), show_size(is.memory));
+    compare(true, "cpu", cpu(was), cpu(is));
+    compare(true, "needs", show_set(&was.needs), show_set(&is.needs));
+    compare(false, "instances", show_range(was.instances), show_range(is.instances));
+    compare(false, "per-node", was.per_node.to_string(), is.per_node.to_string());
+    compare(false, "nodes", show_nodes(was), show_nodes(is));
+    compare(false, "together", show_set(&was.together), show_set(&is.together));
+    compare(false, "apart", show_set(&was.apart), show_set(&is.apart));
+    compare(false, "pinned", was.pinned.to_string(), is.pinned.to_string());
+    compare(false, "manual", was.manual.to_string(), is.manual.to_string());
+    compare(false, "restart", show_restart(was.restart).to_owned(), show_restart(is.restart).to_owned());
+    compare(false, "stop-timeout", show_span(was.stop_timeout_s), show_span(is.stop_timeout_s));
+    compare(false, "queue-limit", was.queue_limit.to_string(), is.queue_limit.to_string());
+    compare(false, "request-timeout", show_span(was.request_timeout_s), show_span(is.request_timeout_s));
+    compare(false, "health", show_health(was), show_health(is));
+    fields.extend(env_changes(&was.env, &is.env));
+    fields.extend(route_changes(&was.routes, &is.routes));
+    fields
+}
+
+/// Says which variables differ, but not their values: they may be secrets.
+fn env_changes(was: &BTreeMap<String, String>, is: &BTreeMap<String, String>) -> Vec<Field> {
+    let names: BTreeSet<_> = was.keys().chain(is.keys()).filter(|name| was.get(*name) != is.get(*name)).collect();
+    let text = |name: &&String| match (was.contains_key(*name), is.contains_key(*name)) {
+        (true, false) => format!("variable {name} goes"),
+        (false, true) => format!("variable {name} comes"),
+        _ => format!("variable {name} changes"),
+    };
+    names.iter().map(|name| Field { restarts: true, text: text(name) }).collect()
+}
+
+fn route_changes(was: &[RouteSpec], is: &[RouteSpec]) -> Vec<Field> {
+    let field = |what: &str, route: &RouteSpec| Field { restarts: false, text: format!("route {} {what}", show_route(route)) };
+    let gone = was.iter().filter(|route| !is.contains(route)).map(|route| field("goes", route));
+    let come = is.iter().filter(|route| !was.contains(route)).map(|route| field("comes", route));
+    gone.chain(come).collect()
+}
+
+fn show_route(route: &RouteSpec) -> String {
+    let header = match &route.header {
+        None => String::new(),
+        Some(header) => match &header.value {
+            None => format!(" with header {}", header.name),
+            Some(value) => format!(" with header {}: {value}", header.name),
+        },
+    };
+    let host = route.host.as_deref().unwrap_or("*");
+    format!("{host}{}{header} (class {})", route.path.as_deref().unwrap_or("/*"), route.class)
+}
+
+fn show_argv(argv: &[String]) -> String {
+    format!("{argv:?}")
+}
+
+fn show_range(range: InstanceRange) -> String {
+    format!("{{ min = {}, max = {} }}", range.min, range.max)
+}
+
+fn show_set<T: ToString>(names: &BTreeSet<T>) -> String {
+    if names.is_empty() {
+        return "nothing".to_owned();
+    }
+    names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn show_nodes(app: &AppSpec) -> String {
+    app.nodes.as_ref().map_or("all".to_owned(), show_set)
+}
+
+pub(crate) fn show_restart(policy: RestartPolicy) -> &'static str {
+    match policy {
+        RestartPolicy::Always => "always",
+        RestartPolicy::OnFailure => "on-failure",
+        RestartPolicy::Never => "never",
+    }
+}
+
+fn show_health(app: &AppSpec) -> String {
+    let check = &app.health;
+    let probe = match &check.probe {
+        HealthProbe::Http { path } => format!("GET {path}"),
+        HealthProbe::Tcp => "TCP".to_owned(),
+        HealthProbe::Command { argv } => show_argv(argv),
+    };
+    let (interval, timeout, start) = (show_span(check.interval_s), show_span(check.timeout_s), show_span(check.start_timeout_s));
+    format!("{probe} every {interval}, within {timeout}, at the start within {start}, unhealthy after {}", check.failures)
+}
