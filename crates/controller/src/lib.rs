@@ -1,1 +1,202 @@
-//! placeholder
+//! The controller: observes, plans, keeps the store, serves the API and the dashboard.
+//!
+//! It can be killed at any time: requests keep flowing, instances keep running, and the next one picks everything up from the
+//! store and from what runs.
+//!
+//! | module | part |
+//! | --- | --- |
+//! | `cycle` | the loop: observe -> profile -> plan -> check -> apply |
+//! | [`store`] | what outlives the process |
+//! | `api` | HTTP: one table of routes, who may call them, the stream, the dashboard |
+//! | `board` | what the loop shows and the API reads |
+//! | `why` | the last decisions in plain sentences |
+//! | `metrics` | the same in numbers, for Prometheus |
+//! | [`wire`] | what the API takes and gives beside the model's types |
+
+mod api;
+mod board;
+mod clock;
+mod cycle;
+mod desired;
+mod metrics;
+pub mod store;
+mod why;
+pub mod wire;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use weal_engine::Engine;
+use weal_engine::embedded::Embedded;
+use weal_model::{EventKind, Status, Time};
+use weal_rpc::Client;
+
+use crate::api::{Api, Door, Token, router, serve_local, serve_tcp};
+use crate::board::{Board, Note, View};
+use crate::cycle::{Loop, Order};
+use crate::desired::Desired;
+use crate::store::{Saved, Store};
+use crate::wire::{ConfigView, PlanView};
+
+pub use api::openapi;
+pub use desired::machine;
+
+/// How long the gateway may take to answer a call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Configs that may wait for the loop to take them.
+const ORDERS: usize = 16;
+
+/// What the controller is started with. The sockets are bound by the supervisor, so that callers wait while it restarts.
+#[derive(Debug)]
+pub struct Options {
+    /// The pool's state directory; `controller/` in it belongs to the controller.
+    pub state_dir: PathBuf,
+    /// Where the API and the dashboard are served over TCP.
+    pub api: std::net::TcpListener,
+    /// Where they are served locally, without a token.
+    pub local: std::os::unix::net::UnixListener,
+}
+
+/// Why the controller cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or folder of its own cannot be used.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A socket that was passed on cannot be used.
+    #[error("the {which} socket cannot be used: {source}")]
+    Socket {
+        /// `API` or `local`.
+        which: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The store cannot be used.
+    #[error("the store cannot be used: {0}")]
+    Store(#[from] store::Error),
+    /// Signals cannot be caught.
+    #[error("signals cannot be caught: {0}")]
+    Signal(io::Error),
+}
+
+/// Runs the controller of this machine's pool until SIGTERM or SIGINT.
+pub async fn run(options: Options) -> Result<(), Error> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signal)?;
+    let engine = Embedded::new(options.state_dir.join("run/node.sock"));
+    run_with(options, engine, async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+    .await
+}
+
+/// Runs a controller over any engine until `stop`.
+pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    let folder = options.state_dir.join("controller");
+    let file_error = |path: &std::path::Path, source| Error::File { path: path.display().to_string(), source };
+    std::fs::create_dir_all(&folder).map_err(|source| file_error(&folder, source))?;
+    let token_path = folder.join("token");
+    let token = Token::load_or_create(&token_path).map_err(|source| file_error(&token_path, source))?;
+    let (api_listener, address) = tcp(options.api).map_err(|source| Error::Socket { which: "API", source })?;
+    let local = unix(options.local).map_err(|source| Error::Socket { which: "local", source })?;
+
+    let (store, saved, notes) = Store::open(&folder.join("store.db"))?;
+    let (desired, refused) = desired_from(&saved);
+    let noted_until = saved.events.last().map_or(Time::ZERO, |event| event.time);
+    let board = Arc::new(Board::new(store, saved.events, first_view(desired.as_ref())));
+    for note in notes.into_iter().chain(refused) {
+        board.note(Note::warning(EventKind::Role, note));
+    }
+    board.note(Note::info(EventKind::Role, "the controller started"));
+
+    let engine = Arc::new(engine);
+    let gateway = Client::new(options.state_dir.join("run/gateway.sock"), CALL_TIMEOUT);
+    let (orders, queue) = mpsc::channel::<Order>(ORDERS);
+    let loop_ = Loop::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, noted_until);
+    let api = Api { board: Arc::clone(&board), orders, read_logs: read_logs(engine) };
+    let by_tcp = router(api.clone(), &Door::tcp(address, token));
+    let by_socket = router(api, &Door::Local);
+    tokio::select! {
+        () = loop_.run(queue) => {}
+        () = serve_tcp(api_listener, by_tcp) => {}
+        () = serve_local(local, by_socket) => {}
+        () = stop => {}
+    }
+    board.note(Note::info(EventKind::Role, "the controller stopped"));
+    board.store.finish();
+    Ok(())
+}
+
+fn tcp(listener: std::net::TcpListener) -> io::Result<(tokio::net::TcpListener, std::net::SocketAddr)> {
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    Ok((tokio::net::TcpListener::from_std(listener)?, address))
+}
+
+fn unix(listener: std::os::unix::net::UnixListener) -> io::Result<tokio::net::UnixListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::UnixListener::from_std(listener)
+}
+
+/// The stored config, read again; one that this version does not accept any more is reported and left.
+fn desired_from(saved: &Saved) -> (Option<Desired>, Option<String>) {
+    let Some(stored) = &saved.config else { return (None, None) };
+    match desired::read(&stored.text, &stored.path) {
+        Ok((spec, _)) => {
+            let (text, path) = (stored.text.clone(), stored.path.clone());
+            (Some(Desired { generation: stored.generation, text, path, spec: Arc::new(spec) }), None)
+        }
+        Err(refused) => (None, Some(format!("the stored config is not accepted any more: {}", refused.error))),
+    }
+}
+
+fn first_view(desired: Option<&Desired>) -> View {
+    let spec = desired.map(|desired| &desired.spec);
+    let url = |address: Option<std::net::SocketAddr>| address.map(|address| format!("http://{address}")).unwrap_or_default();
+    let status = Status {
+        pool: spec.map(|spec| spec.name.clone()).unwrap_or_default(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        time: clock::now(),
+        config_generation: desired.map_or(0, |desired| desired.generation),
+        config_error: None,
+        control: spec.is_none_or(|spec| spec.control),
+        listen: url(spec.map(|spec| spec.listen)),
+        api: url(spec.map(|spec| spec.api)),
+        limits: Vec::new(),
+        problems: Vec::new(),
+        nodes: Vec::new(),
+        apps: Vec::new(),
+        flows: Vec::new(),
+        plan: None,
+    };
+    let config = match desired {
+        Some(desired) => desired.view(),
+        None => ConfigView { generation: 0, text: String::new(), path: String::new(), spec: None },
+    };
+    View {
+        status: Arc::new(status),
+        plan: Arc::new(PlanView::default()),
+        config: Arc::new(config),
+        counters: None,
+        actions_total: 0,
+    }
+}
+
+fn read_logs<E: Engine>(engine: Arc<E>) -> api::ReadLogs {
+    Arc::new(move |request| {
+        let engine = Arc::clone(&engine);
+        Box::pin(async move { engine.logs(&request).await.map_err(|error| error.to_string()) })
+    })
+}

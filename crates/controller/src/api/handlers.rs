@@ -1,0 +1,111 @@
+//! The short handlers; logs and the stream have files of their own.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::Path;
+use axum::response::{Html, IntoResponse, Response};
+use http::{StatusCode, header};
+use serde::Deserialize;
+use tokio::sync::oneshot;
+use weal_model::AppName;
+
+use super::answer::{Body, Parameters, refusal};
+use super::routes::ApiState;
+use crate::cycle::Order;
+use crate::wire::ConfigUpdate;
+use crate::{clock, metrics, why};
+
+/// The dashboard: one self-contained page, so that no file is needed beside the binary.
+const DASHBOARD: &str = include_str!("../../../../dashboard/dist/index.html");
+/// The page may run what is in it and talk to where it came from; nothing else, whatever gets into it.
+const DASHBOARD_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const MOST_EVENTS: u32 = 1000;
+const LONGEST_HISTORY_S: f64 = 7.0 * 86_400.0;
+
+pub(super) async fn status(api: ApiState) -> Response {
+    Json(&*api.board.view().status).into_response()
+}
+
+pub(super) async fn why(api: ApiState, Path(app): Path<AppName>) -> Response {
+    let view = api.board.view();
+    match why::why(&app, &view, api.board.events_of(&app, 20)) {
+        Some(why) => Json(why).into_response(),
+        None => unknown_app(&app, &view.status),
+    }
+}
+
+pub(super) fn unknown_app(app: &AppName, status: &weal_model::Status) -> Response {
+    let names: Vec<&str> = status.apps.iter().map(|app| app.name.as_str()).collect();
+    let known = if names.is_empty() { "there are none yet".to_owned() } else { format!("there are {}", names.join(", ")) };
+    refusal(StatusCode::NOT_FOUND, format!("there is no application `{app}`: {known}"))
+}
+
+#[derive(Deserialize)]
+pub(super) struct EventsQuery {
+    after: Option<u64>,
+    limit: Option<u32>,
+}
+
+pub(super) async fn events(api: ApiState, Parameters(query): Parameters<EventsQuery>) -> Response {
+    let limit = query.limit.unwrap_or(100).min(MOST_EVENTS);
+    Json(api.board.events_after(query.after, limit).await).into_response()
+}
+
+pub(super) async fn config(api: ApiState) -> Response {
+    Json(&*api.board.view().config).into_response()
+}
+
+pub(super) async fn put_config(api: ApiState, Body(update): Body<ConfigUpdate>) -> Response {
+    let (reply, answer) = oneshot::channel();
+    if api.orders.send(Order::Config { update, reply }).await.is_err() {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "the controller is stopping");
+    }
+    match answer.await {
+        Ok(Ok(taken)) => Json(taken).into_response(),
+        Ok(Err(refused)) => (StatusCode::UNPROCESSABLE_ENTITY, Json(refused)).into_response(),
+        Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "the controller is stopping"),
+    }
+}
+
+pub(super) async fn plan(api: ApiState) -> Response {
+    Json(&*api.board.view().plan).into_response()
+}
+
+#[derive(Deserialize)]
+pub(super) struct HistoryQuery {
+    since_s: Option<f64>,
+}
+
+pub(super) async fn history(api: ApiState, Parameters(query): Parameters<HistoryQuery>) -> Response {
+    let since_s = query.since_s.filter(|s| s.is_finite()).unwrap_or(900.0).clamp(0.0, LONGEST_HISTORY_S);
+    Json(api.board.store.history(clock::now() - Duration::from_secs_f64(since_s)).await).into_response()
+}
+
+pub(super) async fn metrics(api: ApiState) -> Response {
+    match metrics::text(&api.board.view()) {
+        Ok(text) => {
+            ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+        }
+        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+pub(super) async fn openapi(_: ApiState) -> Response {
+    Json(super::openapi()).into_response()
+}
+
+pub(super) async fn healthz(_: ApiState) -> &'static str {
+    "ok\n"
+}
+
+pub(super) async fn dashboard(_: ApiState) -> Response {
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, DASHBOARD_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, Html(DASHBOARD)).into_response()
+}

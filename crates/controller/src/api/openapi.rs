@@ -1,0 +1,79 @@
+//! The OpenAPI 3.1 document, from the table of routes and the types' JSON Schemas.
+
+use std::collections::BTreeMap;
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use super::access::Access;
+use super::routes::{Content, Parameter, Route, routes};
+use crate::wire::ApiError;
+
+/// The document, as served at `/openapi.json` and kept in `openapi/weal.json`.
+pub fn openapi() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    let mut generator = settings.into_generator();
+    let mut paths = BTreeMap::<&str, Map<String, Value>>::new();
+    for route in routes() {
+        let mut operation = json!({
+            "summary": route.summary,
+            "operationId": operation_id(&route),
+            "parameters": route.parameters.iter().map(parameter).collect::<Vec<_>>(),
+            "security": if route.access == Access::Order { json!([{ "token": [] }]) } else { json!([{}, { "token": [] }]) },
+        });
+        if let Some(body) = route.body {
+            let schema = body(&mut generator);
+            operation["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        }
+        let mut answers = Map::new();
+        for (status, text, content) in &route.answers {
+            let content = match content {
+                Content::Json(schema) => json!({ "application/json": { "schema": schema(&mut generator) } }),
+                Content::Text(kind) => json!({ (*kind): { "schema": { "type": "string" } } }),
+            };
+            answers.insert(status.to_string(), json!({ "description": text, "content": content }));
+        }
+        let error = generator.subschema_for::<ApiError>();
+        let refused =
+            json!({ "description": "Refused, with the reason.", "content": { "application/json": { "schema": error } } });
+        answers.insert("default".into(), refused);
+        operation["responses"] = Value::Object(answers);
+        paths.entry(route.path).or_default().insert(route.method.into(), operation);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "weal",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "How a pool is, what is decided about it and why, and what it is to be.",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "servers": [{ "url": "http://127.0.0.1:8081", "description": "The default; over run/controller.sock no token is needed." }],
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": {
+                "token": { "type": "http", "scheme": "bearer", "description": "The content of controller/token in the state directory." },
+            },
+        },
+    })
+}
+
+fn operation_id(route: &Route) -> String {
+    let words = route.path.split(['/', '.']).filter(|word| !word.is_empty() && *word != "v1" && !word.starts_with('{'));
+    let name = words.collect::<Vec<_>>().join("-");
+    format!("{}-{}", route.method, if name.is_empty() { "dashboard" } else { &name })
+}
+
+fn parameter(parameter: &Parameter) -> Value {
+    json!({
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.place == "path",
+        "description": parameter.text,
+        "schema": { "type": parameter.kind },
+    })
+}

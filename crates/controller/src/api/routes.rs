@@ -1,0 +1,169 @@
+//! The table of routes.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, put};
+use http::StatusCode;
+use schemars::{Schema, SchemaGenerator};
+use weal_model::{Event, HistorySample, Status, Why};
+
+use super::access::{Access, Door, guard};
+use super::answer::refusal;
+use super::{Api, handlers, logs, stream};
+use crate::wire::{ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, PlanView};
+
+/// The largest request body: a config of thousands of applications.
+pub(super) const BODY_LIMIT: usize = 1 << 20;
+/// The longest that an answer may take to begin. A config waits for the disk and for the node agent.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// What an answer's body is.
+pub(super) enum Content {
+    Json(SchemaOf),
+    Text(&'static str),
+}
+
+/// A parameter of a path or a query.
+pub(super) struct Parameter {
+    pub name: &'static str,
+    pub place: &'static str,
+    pub kind: &'static str,
+    pub text: &'static str,
+}
+
+/// One route.
+pub(super) struct Route {
+    pub method: &'static str,
+    pub path: &'static str,
+    pub summary: &'static str,
+    pub access: Access,
+    pub parameters: Vec<Parameter>,
+    pub body: Option<SchemaOf>,
+    pub answers: Vec<(u16, &'static str, Content)>,
+    handler: MethodRouter<Api>,
+}
+
+impl Route {
+    fn get(path: &'static str, access: Access, summary: &'static str, content: Content, handler: MethodRouter<Api>) -> Self {
+        let answers = vec![(200, summary, content)];
+        Self { method: "get", path, summary, access, parameters: Vec::new(), body: None, answers, handler }
+    }
+
+    fn path_parameter(mut self, name: &'static str, text: &'static str) -> Self {
+        self.parameters.push(Parameter { name, place: "path", kind: "string", text });
+        self
+    }
+
+    fn query(mut self, name: &'static str, kind: &'static str, text: &'static str) -> Self {
+        self.parameters.push(Parameter { name, place: "query", kind, text });
+        self
+    }
+}
+
+fn json<T: schemars::JsonSchema>() -> Content {
+    Content::Json(|generator| generator.subschema_for::<T>())
+}
+
+/// Every route that there is.
+pub(super) fn routes() -> Vec<Route> {
+    use Access::{Open, Order, Read};
+    let put_config = Route {
+        method: "put",
+        path: "/v1/config",
+        summary: "Take a config, as a whole or not at all.",
+        access: Order,
+        parameters: Vec::new(),
+        body: Some(|generator| generator.subschema_for::<ConfigUpdate>()),
+        answers: vec![
+            (200, "It is in force, or would be.", json::<ConfigTaken>()),
+            (422, "It has mistakes; the last good one stays in force.", json::<ConfigRefused>()),
+        ],
+        handler: put(handlers::put_config),
+    };
+    vec![
+        Route::get("/v1/status", Read, "The whole pool, now.", json::<Status>(), get(handlers::status)),
+        Route::get(
+            "/v1/apps/{app}/why",
+            Read,
+            "Why an application is as it is, in plain sentences.",
+            json::<Why>(),
+            get(handlers::why),
+        )
+        .path_parameter("app", "The application."),
+        Route::get(
+            "/v1/apps/{app}/logs",
+            Order,
+            "What its instances have written, as lines.",
+            Content::Text("text/plain"),
+            get(logs::logs),
+        )
+        .path_parameter("app", "The application.")
+        .query("instance", "string", "Only this instance.")
+        .query("tail", "integer", "How many lines before the end to begin; 100 when left out.")
+        .query("follow", "boolean", "Go on with what is written from now on."),
+        Route::get("/v1/events", Read, "What happened, oldest first.", json::<Vec<Event>>(), get(handlers::events))
+            .query("after", "integer", "Only events with a higher id; without it the newest ones.")
+            .query("limit", "integer", "At most so many; 100 when left out, 1000 at most."),
+        Route::get(
+            "/v1/stream",
+            Read,
+            "Server-sent events: `status` each flow cycle, `event` as they happen.",
+            Content::Text("text/event-stream"),
+            get(stream::stream),
+        ),
+        Route::get("/v1/config", Order, "The config in force.", json::<ConfigView>(), get(handlers::config)),
+        put_config,
+        Route::get("/v1/plan", Read, "The last decisions and their reasons.", json::<PlanView>(), get(handlers::plan)),
+        Route::get(
+            "/v1/history",
+            Read,
+            "The past: one sample per flow cycle for an hour, then one per minute.",
+            json::<Vec<HistorySample>>(),
+            get(handlers::history),
+        )
+        .query("since_s", "number", "How many seconds back; 900 when left out."),
+        Route::get(
+            "/metrics",
+            Read,
+            "Metrics in the OpenMetrics text format, for Prometheus.",
+            Content::Text("application/openmetrics-text"),
+            get(handlers::metrics),
+        ),
+        Route::get("/openapi.json", Read, "This document.", Content::Text("application/json"), get(handlers::openapi)),
+        Route::get("/healthz", Open, "The controller answers.", Content::Text("text/plain"), get(handlers::healthz)),
+        Route::get("/", Read, "The dashboard.", Content::Text("text/html"), get(handlers::dashboard)),
+    ]
+}
+
+/// The router behind `door`.
+pub(crate) fn router(api: Api, door: &Door) -> Router {
+    let mut router = Router::new();
+    for route in routes() {
+        let guarded = route.handler.layer(from_fn_with_state((door.clone(), route.access), guard));
+        router = router.route(route.path, guarded);
+    }
+    router
+        .fallback(|| async { refusal(StatusCode::NOT_FOUND, "there is no such path: GET /openapi.json lists them") })
+        .method_not_allowed_fallback(|| async {
+            refusal(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method: GET /openapi.json lists them")
+        })
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(from_fn(in_time))
+        .with_state(api)
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(ANSWER_TIMEOUT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => refusal(StatusCode::GATEWAY_TIMEOUT, format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())),
+    }
+}
+
+/// Keeps `State` in scope for handlers that take none.
+pub(super) type ApiState = State<Api>;

@@ -1,0 +1,72 @@
+//! Taking connections: bounded in number, in the time for a request's head, and in its size.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Open connections at most, per listener: dashboards hold one each.
+const CONNECTIONS: usize = 512;
+/// A request's head must be there within this.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes that a request's head may have.
+const HEAD_LIMIT: usize = 32 << 10;
+
+/// Serves `router` on TCP until the future is dropped.
+pub(crate) async fn serve_tcp(listener: TcpListener, router: Router) {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let permit = permit(&connections).await;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Only costs latency when it fails.
+                let _ = stream.set_nodelay(true);
+                serve(stream, router.clone(), permit);
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+/// Serves `router` on a local socket until the future is dropped.
+pub(crate) async fn serve_local(listener: UnixListener, router: Router) {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let permit = permit(&connections).await;
+        match listener.accept().await {
+            Ok((stream, _)) => serve(stream, router.clone(), permit),
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn permit(connections: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    Arc::clone(connections).acquire_owned().await.expect("the semaphore is never closed")
+}
+
+/// Out of file descriptors, most likely: the next attempt would fail at once and spin.
+async fn pause(error: &io::Error) {
+    tracing::warn!(%error, "cannot accept a connection to the API");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, router: Router, permit: OwnedSemaphorePermit) {
+    tokio::spawn(async move {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_LIMIT)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a caller of the API broke off");
+        }
+        drop(permit);
+    });
+}

@@ -1,0 +1,25 @@
+//! `GET /v1/stream`.
+
+use std::convert::Infallible;
+
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::BroadcastStream;
+
+use super::routes::ApiState;
+
+/// The current status at once, then everything as it comes. Who reads too slowly misses messages and goes on with the next:
+/// a status is whole, and events that are missing can be had from `/v1/events`.
+pub(super) async fn stream(api: ApiState) -> impl IntoResponse {
+    let messages = BroadcastStream::new(api.board.subscribe());
+    let status = serde_json::to_string(&*api.board.view().status).unwrap_or_default();
+    let first = tokio_stream::once(Ok::<_, Infallible>(Event::default().event("status").data(status)));
+    let rest = messages.filter_map(|message| {
+        let message = message.ok()?;
+        Some(Ok(Event::default().event(message.name).data(&*message.json)))
+    });
+    // `retry`: back within a second after the controller was restarted.
+    let hello = tokio_stream::once(Ok(Event::default().retry(std::time::Duration::from_secs(1)).comment("weal")));
+    Sse::new(hello.chain(first).chain(rest)).keep_alive(KeepAlive::default())
+}

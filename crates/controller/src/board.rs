@@ -1,0 +1,184 @@
+//! What the loop shows and the API reads: the current view, and the events.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{broadcast, watch};
+use weal_gateway::api::GatewayCounters;
+use weal_model::{AppName, Event, EventKind, InstanceId, NodeName, Severity, Status};
+
+use crate::clock;
+use crate::store::Store;
+use crate::wire::{ConfigView, PlanView};
+
+/// Events kept in memory, so that readers need no disk; older ones come from the store.
+const EVENTS_IN_MEMORY: usize = 1000;
+/// Messages that a slow reader of the stream may lag behind before it misses some.
+const STREAM_BACKLOG: usize = 256;
+
+/// Everything that readers see, put together once per cycle.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    pub status: Arc<Status>,
+    pub plan: Arc<PlanView>,
+    pub config: Arc<ConfigView>,
+    /// The gateway's counters of the last cycle, for the metrics.
+    pub counters: Option<Arc<GatewayCounters>>,
+    /// Placement actions carried out since the controller started.
+    pub actions_total: u64,
+}
+
+/// A message of `GET /v1/stream`: its event name and its JSON, made once for all readers.
+#[derive(Debug, Clone)]
+pub(crate) struct Message {
+    pub name: &'static str,
+    pub json: Arc<str>,
+}
+
+/// Where the loop writes and the API reads.
+#[derive(Debug)]
+pub(crate) struct Board {
+    view: watch::Sender<View>,
+    events: Mutex<Events>,
+    stream: broadcast::Sender<Message>,
+    pub store: Store,
+}
+
+#[derive(Debug)]
+struct Events {
+    newest_id: u64,
+    /// Invariant: ids without gaps, ending with `newest_id`.
+    recent: VecDeque<Event>,
+}
+
+/// An event before it has an id and a time.
+#[derive(Debug, Clone)]
+pub(crate) struct Note {
+    severity: Severity,
+    kind: EventKind,
+    app: Option<AppName>,
+    instance: Option<InstanceId>,
+    node: Option<NodeName>,
+    text: String,
+}
+
+impl Note {
+    pub fn info(kind: EventKind, text: impl Into<String>) -> Self {
+        Self { severity: Severity::Info, kind, app: None, instance: None, node: None, text: text.into() }
+    }
+
+    pub fn warning(kind: EventKind, text: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::info(kind, text) }
+    }
+
+    pub fn error(kind: EventKind, text: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, ..Self::info(kind, text) }
+    }
+
+    pub fn app(mut self, app: &AppName) -> Self {
+        self.app = Some(app.clone());
+        self
+    }
+
+    pub fn instance(mut self, instance: &InstanceId) -> Self {
+        self.instance = Some(instance.clone());
+        self
+    }
+
+    pub fn node(mut self, node: &NodeName) -> Self {
+        self.node = Some(node.clone());
+        self
+    }
+}
+
+impl Board {
+    /// Shows `view`; goes on counting events after `recent`, what the store kept of them.
+    pub fn new(store: Store, recent: Vec<Event>, view: View) -> Self {
+        let newest_id = recent.last().map_or(0, |event| event.id);
+        let events = Mutex::new(Events { newest_id, recent: recent.into() });
+        Self { view: watch::Sender::new(view), events, stream: broadcast::Sender::new(STREAM_BACKLOG), store }
+    }
+
+    /// What is shown now.
+    pub fn view(&self) -> View {
+        self.view.borrow().clone()
+    }
+
+    /// Shows another view.
+    pub fn show(&self, view: View) {
+        if self.stream.receiver_count() > 0
+            && let Ok(json) = serde_json::to_string(&*view.status)
+        {
+            // Fails only when the last reader left just now.
+            let _ = self.stream.send(Message { name: "status", json: json.into() });
+        }
+        self.view.send_replace(view);
+    }
+
+    /// Makes an event of `note`: logged, kept, streamed.
+    pub fn note(&self, note: Note) {
+        let event = {
+            let mut events = self.events();
+            events.newest_id += 1;
+            let Note { severity, kind, app, instance, node, text } = note;
+            let event = Event { id: events.newest_id, time: clock::now(), severity, kind, app, instance, node, text };
+            events.recent.push_back(event.clone());
+            if events.recent.len() > EVENTS_IN_MEMORY {
+                events.recent.pop_front();
+            }
+            event
+        };
+        log(&event);
+        if let Ok(json) = serde_json::to_string(&event) {
+            let _ = self.stream.send(Message { name: "event", json: json.into() });
+        }
+        self.store.save_event(event);
+    }
+
+    /// At most `limit` events after `after`, oldest first; without `after`, the newest ones.
+    pub async fn events_after(&self, after: Option<u64>, limit: u32) -> Vec<Event> {
+        let limit_in_memory = limit as usize;
+        {
+            let events = self.events();
+            let Some(after) = after else {
+                let skip = events.recent.len().saturating_sub(limit_in_memory);
+                return events.recent.iter().skip(skip).cloned().collect();
+            };
+            if events.recent.front().is_none_or(|oldest| oldest.id <= after.saturating_add(1)) {
+                return events.recent.iter().filter(|event| event.id > after).take(limit_in_memory).cloned().collect();
+            }
+        }
+        self.store.events(after.unwrap_or(0), limit).await
+    }
+
+    /// The last events about `app`, newest first.
+    pub fn events_of(&self, app: &AppName, limit: usize) -> Vec<Event> {
+        let events = self.events();
+        events.recent.iter().rev().filter(|event| event.app.as_ref() == Some(app)).take(limit).cloned().collect()
+    }
+
+    /// The stream from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Message> {
+        self.stream.subscribe()
+    }
+
+    fn events(&self) -> MutexGuard<'_, Events> {
+        // No code panics while it holds the lock in the middle of a change.
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn log(event: &Event) {
+    let Event { kind, app, instance, node, text, .. } = event;
+    let show = |name: Option<&str>| name.unwrap_or("").to_owned();
+    let (app, instance, node) = (
+        show(app.as_ref().map(AppName::as_str)),
+        show(instance.as_ref().map(InstanceId::as_str)),
+        show(node.as_ref().map(NodeName::as_str)),
+    );
+    match event.severity {
+        Severity::Info => tracing::info!(id = event.id, ?kind, app, instance, node, "{text}"),
+        Severity::Warning => tracing::warn!(id = event.id, ?kind, app, instance, node, "{text}"),
+        Severity::Error => tracing::error!(id = event.id, ?kind, app, instance, node, "{text}"),
+    }
+}

@@ -1,0 +1,149 @@
+//! What the gateway is told: from desired state, instances and seats to a [`GatewayConfig`], pushed when it differs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use weal_gateway::api::{self, ClusterConfig, Endpoint, FlowConfig, GatewayConfig, GatewayCounters};
+use weal_model::{
+    AppName, AppSpec, ClassName, Cpu, FlowAllocation, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan,
+};
+use weal_node::api::InstanceCounters;
+use weal_rpc::Client;
+
+/// The gateway of this machine, as `weal role gateway --name` names it.
+pub(crate) const GATEWAY: &str = "gw";
+/// The gateway answers from memory; longer than this it is stuck or away.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The share of the load that an instance without allocation gets, relative to one with a whole core.
+const DEFAULT_WEIGHT: f64 = 1.0;
+/// Below this an endpoint's weight would be rounded away.
+const LEAST_WEIGHT: f64 = 0.01;
+
+/// What a [`GatewayConfig`] is made from.
+pub(crate) struct Inputs<'a> {
+    pub pool: &'a PoolSpec,
+    pub instances: &'a [InstanceCounters],
+    pub draining: &'a BTreeSet<InstanceId>,
+    pub seats: &'a SeatPlan,
+    pub loads: &'a BTreeMap<InstanceId, Cpu>,
+}
+
+/// The connection to the gateway: what it was told, and whether it knows.
+#[derive(Debug)]
+pub(crate) struct GatewayLink {
+    client: Client,
+    /// What it was told last, whether or not it answered.
+    told: Option<GatewayConfig>,
+    /// The version that it has, as far as is known.
+    in_force: u64,
+}
+
+impl GatewayLink {
+    pub fn new(client: &Client) -> Self {
+        Self { client: client.with_timeout(CALL_TIMEOUT), told: None, in_force: 0 }
+    }
+
+    /// Its counters.
+    pub async fn observe(&mut self) -> Result<GatewayCounters, weal_rpc::Error> {
+        let counters = self.client.call(api::OBSERVE, &()).await?;
+        self.in_force = counters.version;
+        Ok(counters)
+    }
+
+    /// Tells it what differs from what it knows, and says which version has it.
+    pub async fn tell(&mut self, clusters: Vec<ClusterConfig>) -> Result<u64, weal_rpc::Error> {
+        if let Some(told) = &self.told
+            && told.version == self.in_force
+            && told.clusters == clusters
+        {
+            return Ok(told.version);
+        }
+        let told_version = self.told.as_ref().map_or(0, |told| told.version);
+        let config = GatewayConfig { version: told_version.max(self.in_force) + 1, clusters };
+        let result = self.client.call(api::CONFIGURE, &config).await;
+        self.told = Some(config);
+        let ack = result?;
+        self.in_force = ack.version;
+        Ok(ack.version)
+    }
+}
+
+/// One cluster per application with routes, and one without routes per application that is gone but still finishes requests.
+pub(crate) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {
+    let with_routes = inputs.pool.apps.values().filter(|app| !app.routes.is_empty());
+    let mut clusters: Vec<_> = with_routes.map(|app| cluster(app, inputs)).collect();
+    let known = |app: &AppName| inputs.pool.apps.get(app).is_some_and(|app| !app.routes.is_empty());
+    let gone: BTreeSet<&AppName> = inputs.instances.iter().map(|i| &i.spec.app).filter(|app| !known(app)).collect();
+    for app in gone {
+        let endpoints = endpoints(app, inputs);
+        if endpoints.iter().any(|endpoint| endpoint.draining) && !inputs.pool.apps.contains_key(app) {
+            clusters.push(ClusterConfig {
+                app: app.clone(),
+                routes: Vec::new(),
+                seats: None,
+                flows: BTreeMap::new(),
+                endpoints,
+                request_timeout_s: 60.0,
+            });
+        }
+    }
+    clusters
+}
+
+fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
+    let classes: BTreeSet<&ClassName> = app.routes.iter().map(|route| &route.class).collect();
+    let planned = |class: &ClassName| {
+        let id = flow_id(&app.name, class);
+        inputs.seats.flows.iter().find(|flow| flow.id == id)
+    };
+    let all_planned = classes.iter().all(|class| planned(class).is_some());
+    let flows: BTreeMap<ClassName, FlowConfig> =
+        classes.iter().map(|&class| (class.clone(), flow(app, planned(class)))).collect();
+    // Without a plan for each flow nothing is limited: a wrong limit does more harm than none for a cycle.
+    let seats = (inputs.pool.control && all_planned).then(|| flows.values().map(|flow| flow.seats).sum());
+    ClusterConfig {
+        app: app.name.clone(),
+        routes: app.routes.clone(),
+        seats,
+        flows,
+        endpoints: endpoints(&app.name, inputs),
+        request_timeout_s: app.request_timeout_s,
+    }
+}
+
+fn flow(app: &AppSpec, planned: Option<&FlowAllocation>) -> FlowConfig {
+    let queue_limit = app.queue_limit;
+    match planned {
+        Some(planned) => FlowConfig { weight: planned.weight.max(1e-6), seats: planned.seats.max(1), queue_limit },
+        None => FlowConfig { weight: 1.0, seats: 1, queue_limit },
+    }
+}
+
+/// Ready instances; when there are none, those that fail their health check: an overloaded instance that answers late is
+/// better than none. What is drained stays listed until it is gone, so that its requests are finished and counted.
+fn endpoints(app: &AppName, inputs: &Inputs<'_>) -> Vec<Endpoint> {
+    let mine: Vec<_> = inputs.instances.iter().filter(|instance| instance.spec.app == *app).collect();
+    let takes = |instance: &InstanceCounters, state| instance.state == state && !inputs.draining.contains(&instance.spec.id);
+    let any_ready = mine.iter().any(|instance| takes(instance, InstanceState::Ready));
+    let endpoint = |instance: &&InstanceCounters| {
+        let open = match instance.state {
+            InstanceState::Ready => true,
+            InstanceState::Unhealthy => !any_ready,
+            _ => return None,
+        };
+        let load = inputs.loads.get(&instance.spec.id).map_or(DEFAULT_WEIGHT, |cpu| cpu.0);
+        Some(Endpoint {
+            instance: instance.spec.id.clone(),
+            address: instance.address,
+            // Two digits, so that noise in a plan is no new config.
+            weight: ((load * 100.0).round() / 100.0).max(LEAST_WEIGHT),
+            draining: !open || inputs.draining.contains(&instance.spec.id),
+        })
+    };
+    mine.iter().filter_map(endpoint).collect()
+}
+
+/// The flow of `class` to `app` through this machine's gateway.
+pub(crate) fn flow_id(app: &AppName, class: &ClassName) -> FlowId {
+    FlowId { gateway: GatewayName::from(GATEWAY), app: app.clone(), class: class.clone() }
+}

@@ -1,0 +1,512 @@
+//! The loop: observe -> profile -> plan -> check -> apply, on the clock and on events.
+//!
+//! One task owns everything that is decided; what takes time (starting, stopping) runs beside it and reports back.
+//!
+//! | what happens | what follows |
+//! | --- | --- |
+//! | the flow cycle's timer | observe, learn, new seats and weights, status, one sample of history |
+//! | the placement cycle's timer | a placement plan, checked, applied |
+//! | an instance changed its state | endpoints to the gateway at once, then a placement plan |
+//! | a new config | checked, stored, endpoints and routes at once, then a placement plan |
+//! | an action is done | its outcome is an event, then a placement plan |
+//!
+//! | file | part |
+//! | --- | --- |
+//! | `observe` | counters -> snapshot |
+//! | `recent` | flows over the last few cycles, for people |
+//! | `decide` | the pure decisions and the state they carry |
+//! | `place` | from plan to actions |
+//! | `operations` | draining, and actions under way |
+//! | `roll` | replacing instances of an old config |
+//! | `gateway` | what the gateway is told |
+//! | `status` | what users are shown |
+
+mod decide;
+mod gateway;
+mod observe;
+mod operations;
+mod place;
+mod recent;
+mod roll;
+mod status;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use weal_engine::Engine;
+use weal_gateway::api::GatewayCounters;
+use weal_model::{
+    Action, AppName, Cpu, EventKind, InstanceId, InstanceState, Plan, PlanSummary, Report, SeatPlan, Snapshot, Status, Time,
+};
+use weal_node::api::{AgentObservation, InstanceEvent};
+use weal_rpc::Client;
+
+use crate::board::{Board, Note, View};
+use crate::clock;
+use crate::desired::{self, Desired};
+use crate::wire::{ConfigRefused, ConfigTaken, ConfigUpdate, PlanView};
+use decide::Decider;
+use gateway::GatewayLink;
+use observe::{Known, Observer};
+use operations::Operations;
+use recent::Recent;
+use roll::Roll;
+
+/// The agent reads a few hundred small files at most; longer than this it is stuck or away.
+const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between two looks at what is draining: short against a stop, long against a call of 1 ms.
+const DRAIN_POLL: Duration = Duration::from_millis(100);
+/// Events that come together make one plan.
+const PLAN_DELAY: Duration = Duration::from_millis(50);
+/// Between two placement plans, however many events there are: a crash loop must not keep the planner busy.
+const PLAN_PAUSE: Duration = Duration::from_millis(500);
+/// What waiting for instance events takes at most before it is asked again.
+const EVENTS_WAIT: Duration = Duration::from_secs(30);
+
+/// What the API asks of the loop.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Take this config.
+    Config { update: ConfigUpdate, reply: oneshot::Sender<Result<ConfigTaken, ConfigRefused>> },
+}
+
+/// An action that was carried out, or could not be.
+#[derive(Debug)]
+struct Done {
+    instance: InstanceId,
+    action: Action,
+    took_s: f64,
+    error: Option<String>,
+}
+
+/// All that the loop knows.
+pub(crate) struct Loop<E> {
+    board: Arc<Board>,
+    engine: Arc<E>,
+    gateway: GatewayLink,
+    desired: Option<Desired>,
+    config_error: Option<String>,
+    observer: Observer,
+    agent: Option<AgentObservation>,
+    agent_up: bool,
+    counters: Option<Arc<GatewayCounters>>,
+    snapshot: Option<Snapshot>,
+    recent: Recent,
+    decider: Decider,
+    seats: SeatPlan,
+    /// The flow cycle's explanations.
+    seat_report: Report,
+    plan: Plan,
+    plan_report: Report,
+    plan_summary: Option<PlanSummary>,
+    /// What each instance was given, and what the engine was told of it.
+    loads: BTreeMap<InstanceId, Cpu>,
+    loads_told: BTreeMap<InstanceId, Cpu>,
+    operations: Operations,
+    roll: Roll,
+    starts: place::Starts,
+    /// What is wrong with weal itself: by what it concerns.
+    problems: BTreeMap<&'static str, String>,
+    actions_total: u64,
+    plan_due: Option<Instant>,
+    last_plan: Option<Instant>,
+    /// Instance events up to here were noted by an earlier controller.
+    noted_until: Time,
+    done: (mpsc::UnboundedSender<Done>, mpsc::UnboundedReceiver<Done>),
+}
+
+impl<E: Engine> Loop<E> {
+    /// A loop that starts from `desired`; without it, it waits for the first config.
+    pub fn new(board: Arc<Board>, engine: Arc<E>, gateway: &Client, desired: Option<Desired>, noted_until: Time) -> Self {
+        Self {
+            board,
+            engine,
+            gateway: GatewayLink::new(gateway),
+            desired,
+            config_error: None,
+            observer: Observer::default(),
+            agent: None,
+            agent_up: false,
+            counters: None,
+            snapshot: None,
+            recent: Recent::default(),
+            decider: Decider::default(),
+            seats: SeatPlan::default(),
+            seat_report: Report::default(),
+            plan: Plan::default(),
+            plan_report: Report::default(),
+            plan_summary: None,
+            loads: BTreeMap::new(),
+            loads_told: BTreeMap::new(),
+            operations: Operations::default(),
+            roll: Roll::default(),
+            starts: place::Starts::default(),
+            problems: BTreeMap::new(),
+            actions_total: 0,
+            plan_due: None,
+            last_plan: None,
+            noted_until,
+            done: mpsc::unbounded_channel(),
+        }
+    }
+
+    /// Runs until `orders` closes.
+    pub async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        let mut instance_events = watch_instances(Arc::clone(&self.engine));
+        let mut flow_cycle = timer(self.timing().0);
+        let mut placement_cycle = timer(self.timing().1);
+        let mut drain_poll = timer(DRAIN_POLL);
+        self.flow_cycle(false).await;
+        self.want_plan();
+        loop {
+            let plan_due = self.plan_due;
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Order::Config { update, reply }) => {
+                        let answer = self.take_config(update).await;
+                        // Whoever asked may have gone.
+                        let _ = reply.send(answer);
+                        (flow_cycle, placement_cycle) = (timer(self.timing().0), timer(self.timing().1));
+                    }
+                    None => return,
+                },
+                Some(events) = instance_events.recv() => self.handle_instance_events(&events).await,
+                Some(done) = self.done.1.recv() => self.handle_done(done).await,
+                () = sleep_until(plan_due), if plan_due.is_some() => self.placement_cycle().await,
+                _ = drain_poll.tick(), if self.operations.any_draining() => self.poll_drains().await,
+                _ = flow_cycle.tick() => self.flow_cycle(true).await,
+                _ = placement_cycle.tick() => self.want_plan(),
+            }
+        }
+    }
+
+    fn timing(&self) -> (Duration, Duration) {
+        let timing = self.desired.as_ref().map(|desired| desired.spec.timing);
+        let seconds = |value: Option<f64>, default| Duration::from_secs_f64(value.unwrap_or(default).clamp(0.1, 3600.0));
+        (seconds(timing.map(|t| t.flow_cycle_s), 2.0), seconds(timing.map(|t| t.placement_cycle_s), 15.0))
+    }
+
+    /// Observe, learn, decide seats, tell the gateway, show. `decides` is false for the very first look.
+    async fn flow_cycle(&mut self, decides: bool) {
+        let counters = self.observe_gateway().await;
+        if self.observe_agent().await
+            && let Some(agent) = self.agent.clone()
+        {
+            let closed = self.operations.closed();
+            let seats = &self.seats;
+            let known = Known {
+                draining: &|id| closed.contains(id),
+                seats: &|id| seats.flows.iter().find(|flow| flow.id == *id).map_or(0.0, |flow| f64::from(flow.seats)),
+            };
+            if let Some(snapshot) = self.observer.observe(counters.clone(), agent, &known) {
+                self.recent.handle_snapshot(&snapshot);
+                if decides && !snapshot.flows.is_empty() {
+                    self.decide_seats(&snapshot);
+                }
+                self.snapshot = Some(snapshot);
+            }
+        }
+        self.counters = counters.map(Arc::new);
+        self.hand_over_drained().await;
+        self.tell_gateway().await;
+        if self.somebody_waits_for_an_instance() {
+            self.want_plan();
+        }
+        self.note_store();
+        self.show(true);
+    }
+
+    fn decide_seats(&mut self, snapshot: &Snapshot) {
+        let Some(desired) = &self.desired else { return };
+        let (seats, report) = self.decider.seats(snapshot, &desired.spec, &self.seats);
+        self.seats = seats;
+        self.seat_report = report;
+    }
+
+    /// Requests wait for an application that has nothing ready: the next placement cycle may be far.
+    fn somebody_waits_for_an_instance(&self) -> bool {
+        let (Some(counters), Some(agent)) = (&self.counters, &self.agent) else { return false };
+        let live = |app: &AppName| agent.instances.iter().any(|i| i.spec.app == *app && i.state.is_active());
+        counters.flows.iter().any(|flow| flow.queued > 0 && !live(&flow.id.app))
+    }
+
+    async fn observe_gateway(&mut self) -> Option<GatewayCounters> {
+        match self.gateway.observe().await {
+            Ok(counters) => {
+                self.well("gateway", "the gateway answers again");
+                Some(counters)
+            }
+            Err(error) => {
+                self.trouble("gateway", format!("the gateway does not answer: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Looks at what runs. False, and the former observation kept, when the agent does not answer.
+    async fn observe_agent(&mut self) -> bool {
+        let observed = tokio::time::timeout(OBSERVE_TIMEOUT, self.engine.observe()).await;
+        let error = match observed {
+            Ok(Ok(agent)) => {
+                self.well("agent", "the node agent answers again");
+                let began_again = self.agent.as_ref().is_none_or(|before| before.started != agent.started);
+                self.agent = Some(agent);
+                self.agent_up = true;
+                self.configure_nodes(began_again).await;
+                return true;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", OBSERVE_TIMEOUT.as_secs()),
+        };
+        self.agent_up = false;
+        self.trouble("agent", format!("the node agent does not answer: {error}"));
+        false
+    }
+
+    /// Makes the agent's nodes those of the config.
+    async fn configure_nodes(&mut self, began_again: bool) {
+        let (Some(desired), Some(agent)) = (&self.desired, &self.agent) else { return };
+        let nodes = &desired.spec.nodes;
+        let differs = nodes.len() != agent.nodes.len()
+            || nodes.iter().any(|node| {
+                let same = |seen: &&weal_node::api::NodeCounters| {
+                    seen.name == node.name && seen.memory_capacity == node.memory && seen.cpu_capacity == node.cpu
+                };
+                agent.nodes.iter().find(same).is_none()
+            });
+        if !(differs || began_again) {
+            return;
+        }
+        if let Err(error) = self.engine.configure(nodes).await {
+            self.trouble("nodes", format!("the nodes cannot be set up: {error}"));
+            return;
+        }
+        self.well("nodes", "the nodes are set up");
+        if began_again {
+            self.loads_told.clear();
+        }
+        if let Ok(agent) = self.engine.observe().await {
+            self.agent = Some(agent);
+        }
+    }
+
+    /// Tells the gateway what it does not know yet. Before the first look at the instances there is nothing to say: an empty
+    /// list would stop what runs.
+    async fn tell_gateway(&mut self) {
+        let (Some(desired), Some(agent)) = (&self.desired, &self.agent) else { return };
+        let clusters = gateway::clusters(&gateway::Inputs {
+            pool: &desired.spec,
+            instances: &agent.instances,
+            draining: &self.operations.closed(),
+            seats: &self.seats,
+            loads: &self.loads,
+        });
+        match self.gateway.tell(clusters).await {
+            Ok(version) => {
+                self.well("gateway", "the gateway answers again");
+                self.operations.handle_told(version);
+            }
+            Err(error) => self.trouble("gateway", format!("the gateway took no parameters: {error}")),
+        }
+    }
+
+    async fn handle_instance_events(&mut self, events: &[InstanceEvent]) {
+        for event in events.iter().filter(|event| event.time > self.noted_until) {
+            self.board.note(instance_note(event));
+        }
+        self.observe_agent().await;
+        self.tell_gateway().await;
+        self.want_plan();
+        self.show(false);
+    }
+
+    async fn poll_drains(&mut self) {
+        self.counters = self.observe_gateway().await.map(Arc::new);
+        self.tell_gateway().await;
+        self.hand_over_drained().await;
+    }
+
+    /// Takes a config as a whole or not at all.
+    async fn take_config(&mut self, update: ConfigUpdate) -> Result<ConfigTaken, ConfigRefused> {
+        let (spec, warnings) = match desired::read(&update.text, &update.path) {
+            Ok(read) => read,
+            Err(refused) => {
+                if !update.dry_run {
+                    self.board.note(Note::error(EventKind::Config, format!("the config was not taken: {}", refused.error)));
+                    self.config_error = Some(refused.error.clone());
+                    self.show(false);
+                }
+                return Err(refused);
+            }
+        };
+        let changes = desired::changes(self.desired.as_ref().map(|desired| &*desired.spec), &spec);
+        let generation = self.desired.as_ref().map_or(0, |desired| desired.generation);
+        let same = self.desired.as_ref().is_some_and(|now| *now.spec == spec && now.text == update.text);
+        if update.dry_run || same {
+            if !update.dry_run {
+                self.config_error = None;
+                self.show(false);
+            }
+            return Ok(ConfigTaken { generation, changes, warnings });
+        }
+        let desired = Desired { generation: generation + 1, text: update.text, path: update.path, spec: Arc::new(spec) };
+        if let Err(error) = self.board.store.save_config(desired.stored()).await {
+            tracing::warn!(error, "the config is in force but not stored yet");
+        }
+        let generation = desired.generation;
+        let count = changes.len();
+        self.desired = Some(desired);
+        self.config_error = None;
+        let text = match changes.as_slice() {
+            [] => format!("config {generation} is in force; nothing that runs changes"),
+            [only] => format!("config {generation} is in force: {only}"),
+            [first, ..] => format!("config {generation} is in force: {first}, and {} more changes", count - 1),
+        };
+        self.board.note(Note::info(EventKind::Config, text));
+        self.starts.forget();
+        if self.observe_agent().await {
+            self.configure_nodes(false).await;
+            self.update_running().await;
+        }
+        self.tell_gateway().await;
+        self.want_plan();
+        self.show(false);
+        Ok(ConfigTaken { generation, changes, warnings })
+    }
+
+    /// Soon, and not too often.
+    fn want_plan(&mut self) {
+        let earliest = self.last_plan.map_or_else(Instant::now, |last| last + PLAN_PAUSE);
+        let due = earliest.max(Instant::now() + PLAN_DELAY);
+        self.plan_due = Some(self.plan_due.map_or(due, |already| already.min(due)));
+    }
+
+    fn note_store(&mut self) {
+        match self.board.store.trouble().borrow().clone() {
+            Some(error) => self.trouble("store", error),
+            None => self.well("store", "the store writes again"),
+        }
+    }
+
+    /// Something is wrong with weal itself: said once.
+    fn trouble(&mut self, what: &'static str, text: String) {
+        if self.problems.insert(what, text.clone()).is_none() {
+            self.board.note(Note::warning(EventKind::Role, text));
+        }
+    }
+
+    fn well(&mut self, what: &'static str, text: &str) {
+        if self.problems.remove(what).is_some() {
+            self.board.note(Note::info(EventKind::Role, text));
+        }
+    }
+
+    /// Puts the current view on the board.
+    fn show(&mut self, sample: bool) {
+        let Some(desired) = &self.desired else {
+            let problems = self.problems.values().cloned().collect();
+            let mut view = self.board.view();
+            view.status = Arc::new(Status {
+                problems,
+                config_error: self.config_error.clone(),
+                time: clock::now(),
+                ..(*view.status).clone()
+            });
+            self.board.show(view);
+            return;
+        };
+        let mut report = self.plan_report.clone();
+        report.flows.clone_from(&self.seat_report.flows);
+        let status = status::status(&status::Inputs {
+            pool: &desired.spec,
+            time: clock::now(),
+            config_generation: desired.generation,
+            config_error: self.config_error.as_deref(),
+            problems: self.problems.values().cloned().collect(),
+            agent: self.agent.as_ref(),
+            agent_up: self.agent_up,
+            snapshot: self.snapshot.as_ref(),
+            recent: &self.recent,
+            closed: &self.operations.closed(),
+            seats: &self.seats,
+            report: &report,
+            work_factors: self.decider.work_factors(),
+            loads: &self.loads,
+            plan: self.plan_summary.as_ref(),
+            failures: self.starts.failures(),
+        });
+        if sample {
+            self.board.store.save_sample(status::sample(&status, self.timing().0.as_secs_f64()));
+        }
+        self.board.show(View {
+            status: Arc::new(status),
+            plan: Arc::new(PlanView { plan: self.plan.clone(), report, seats: self.seats.clone() }),
+            config: Arc::new(desired.view()),
+            counters: self.counters.clone(),
+            actions_total: self.actions_total,
+        });
+    }
+}
+
+/// Asks for instance events for ever, in a task of its own that ends with the receiver.
+fn watch_instances<E: Engine>(engine: Arc<E>) -> mpsc::Receiver<Vec<InstanceEvent>> {
+    let (sender, receiver) = mpsc::channel(16);
+    tokio::spawn(async move {
+        let mut after = 0;
+        while !sender.is_closed() {
+            match engine.events(after, EVENTS_WAIT).await {
+                Ok(events) => {
+                    let Some(last) = events.last() else { continue };
+                    after = last.id;
+                    if sender.send(events).await.is_err() {
+                        return;
+                    }
+                }
+                // The agent is away; the loop says so. Asked again soon, for it is back within a second.
+                Err(_) => tokio::time::sleep(Duration::from_millis(250)).await,
+            }
+        }
+    });
+    receiver
+}
+
+fn instance_note(event: &InstanceEvent) -> Note {
+    let colon = if event.detail.is_empty() { "" } else { ": " };
+    let word = serde_json::to_value(event.state).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default();
+    let text = format!("{} is {word}{colon}{}", event.instance, event.detail);
+    let note = match event.state {
+        InstanceState::Failed => Note::error(EventKind::Instance, text),
+        InstanceState::Backoff | InstanceState::Unhealthy => Note::warning(EventKind::Instance, text),
+        _ => Note::info(EventKind::Instance, text),
+    };
+    note.app(&event.app).instance(&event.instance).node(&event.node)
+}
+
+fn timer(period: Duration) -> tokio::time::Interval {
+    let mut timer = interval_at(Instant::now() + period, period);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    timer
+}
+
+async fn sleep_until(when: Option<Instant>) {
+    if let Some(when) = when {
+        tokio::time::sleep_until(when).await;
+    }
+}
+
+/// The instances that a set of actions concerns.
+fn concerned(action: &Action) -> Option<&InstanceId> {
+    match action {
+        Action::Start { instance, .. }
+        | Action::Stop { instance }
+        | Action::Suspend { instance }
+        | Action::Park { instance }
+        | Action::Resume { instance } => Some(instance),
+        _ => None,
+    }
+}
+
+type Names = BTreeSet<InstanceId>;

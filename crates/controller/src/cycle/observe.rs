@@ -1,0 +1,208 @@
+//! From counters to a [`Snapshot`]: differences between two observations, robust to the restart of either side.
+//!
+//! Gateway and agent give counters that only grow, so a lost answer loses nothing. Three things can come between two
+//! observations:
+//!
+//! - the gateway starts anew (`started` differs): its counters are what happened since then, and so is the window;
+//! - the agent starts anew: its instances' counters go on, for they count from the instance's start;
+//! - an instance starts anew (its counter falls): what it counted is what it used since then.
+
+use std::collections::BTreeMap;
+
+use weal_gateway::api::{FlowCounters, GatewayCounters};
+use weal_model::{
+    Cpu, FlowId, FlowObservation, InstanceId, InstanceObservation, InstanceState, LatencyHistogram, NodeObservation, Snapshot,
+    Time,
+};
+use weal_node::api::{AgentObservation, InstanceCounters, NodeCounters};
+
+/// A window shorter than this says nothing: two observations came too close together.
+const SHORTEST_WINDOW_S: f64 = 0.05;
+
+/// Remembers the last observations.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    gateway: Option<GatewayCounters>,
+    agent: Option<AgentObservation>,
+    generation: u64,
+}
+
+/// What of the loop's own knowledge goes into a snapshot.
+pub(crate) struct Known<'a> {
+    /// Instances that are being drained; the agent knows nothing of it.
+    pub draining: &'a dyn Fn(&InstanceId) -> bool,
+    /// The seats in force.
+    pub seats: &'a dyn Fn(&FlowId) -> f64,
+}
+
+impl Observer {
+    /// A snapshot from both sides' counters; `None` when the last one is only just over. The first one has no rates in it:
+    /// what came before may be hours, and is no measurement of now. Without counters of a gateway there are no flows.
+    pub fn observe(&mut self, gateway: Option<GatewayCounters>, agent: AgentObservation, known: &Known<'_>) -> Option<Snapshot> {
+        let before = self.agent.as_ref();
+        let window_s = before.map_or(0.0, |before| window_s(before.time, agent.time));
+        if before.is_some() && window_s < SHORTEST_WINDOW_S {
+            // A clock that was set back: begin again from here.
+            if before.is_some_and(|before| before.time > agent.time) {
+                self.agent = Some(agent);
+            }
+            return None;
+        }
+        let (flows, flow_window_s) = match &gateway {
+            Some(now) => flows(now, self.gateway.as_ref(), known),
+            None => (Vec::new(), 0.0),
+        };
+        self.generation += 1;
+        let snapshot = Snapshot {
+            generation: self.generation,
+            time: agent.time,
+            // Rates of flows are over their own window, which differs only when one side answered late.
+            window_s: if flows.is_empty() { window_s } else { flow_window_s },
+            nodes: nodes(&agent, before, window_s),
+            instances: instances(&agent, gateway.as_ref(), known, |now| measured(now, before, window_s)),
+            flows,
+            jobs: Vec::new(),
+        };
+        self.agent = Some(agent);
+        self.gateway = gateway.or(self.gateway.take());
+        Some(snapshot)
+    }
+
+    /// `snapshot` with what runs according to `agent`, a later observation too close for new rates.
+    pub fn refresh(&mut self, snapshot: &Snapshot, agent: &AgentObservation, known: &Known<'_>) -> Snapshot {
+        self.generation += 1;
+        let before = |id: &InstanceId| snapshot.instances.iter().find(|seen| seen.id == *id);
+        let instances = instances(agent, None, known, |now| {
+            before(&now.spec.id).map_or_else(
+                || measured(now, None, 0.0),
+                |before| InstanceObservation { state: now.state, since: now.since, ..before.clone() },
+            )
+        });
+        Snapshot { generation: self.generation, time: agent.time, instances, ..snapshot.clone() }
+    }
+}
+
+fn instances(
+    agent: &AgentObservation,
+    gateway: Option<&GatewayCounters>,
+    known: &Known<'_>,
+    measure: impl Fn(&InstanceCounters) -> InstanceObservation,
+) -> Vec<InstanceObservation> {
+    let in_flight: BTreeMap<&InstanceId, u32> =
+        gateway.into_iter().flat_map(|g| &g.instances).map(|i| (&i.instance, i.in_flight)).collect();
+    let seen = |now: &InstanceCounters| {
+        let mut seen = measure(now);
+        seen.in_flight = in_flight.get(&seen.id).copied().unwrap_or(seen.in_flight);
+        if (known.draining)(&seen.id) && seen.state == InstanceState::Ready {
+            seen.state = InstanceState::Draining;
+        }
+        seen
+    };
+    let mut instances: Vec<_> = agent.instances.iter().map(seen).collect();
+    instances.sort_by(|a, b| a.id.cmp(&b.id));
+    instances
+}
+
+fn nodes(agent: &AgentObservation, before: Option<&AgentObservation>, window_s: f64) -> Vec<NodeObservation> {
+    let mut nodes: Vec<_> = agent.nodes.iter().map(|now| node(now, before, window_s)).collect();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    nodes
+}
+
+/// Zero when the clock was set back.
+fn window_s(from: Time, to: Time) -> f64 {
+    to.since(from).as_secs_f64()
+}
+
+fn measured(now: &InstanceCounters, all_before: Option<&AgentObservation>, window_s: f64) -> InstanceObservation {
+    let before = all_before.and_then(|all| all.instances.iter().find(|before| before.spec.id == now.spec.id));
+    let cpu_s = grown(now.cpu_seconds, before.map(|b| b.cpu_seconds)).filter(|_| all_before.is_some());
+    let disk_bytes = grown(now.disk_bytes.map(|b| b as f64), before.map(|b| b.disk_bytes.map(|b| b as f64)));
+    InstanceObservation {
+        id: now.spec.id.clone(),
+        app: now.spec.app.clone(),
+        node: now.spec.node.clone(),
+        state: now.state,
+        cpu_used: cpu_s.map(|used| Cpu(used / window_s)),
+        memory_used: now.memory_used,
+        disk_bytes_per_s: disk_bytes.filter(|_| all_before.is_some()).map(|bytes| bytes / window_s),
+        network_bytes_per_s: None,
+        in_flight: 0,
+        since: now.since,
+    }
+}
+
+/// By how much a counter grew: all of it when its owner is new (`before` is `None`) or began again.
+fn grown(now: Option<f64>, before: Option<Option<f64>>) -> Option<f64> {
+    let now = now.filter(|value| value.is_finite())?;
+    match before {
+        None => Some(now),
+        Some(None) => None,
+        Some(Some(before)) if now >= before => Some(now - before),
+        Some(Some(_)) => Some(now),
+    }
+}
+
+fn node(now: &NodeCounters, all_before: Option<&AgentObservation>, window_s: f64) -> NodeObservation {
+    let before = all_before.and_then(|all| all.nodes.iter().find(|node| node.name == now.name));
+    let per_s = |grown: Option<f64>| grown.filter(|_| all_before.is_some()).map(|grown| grown / window_s);
+    let cpu_used = per_s(grown(Some(now.cpu_seconds), before.map(|b| Some(b.cpu_seconds))));
+    let pressure = per_s(grown(now.cpu_pressure_seconds, before.map(|b| b.cpu_pressure_seconds)));
+    NodeObservation {
+        name: now.name.clone(),
+        up: true,
+        cpu_capacity: now.cpu_capacity,
+        cpu_used: Cpu(cpu_used.unwrap_or(0.0)),
+        memory_capacity: now.memory_capacity,
+        memory_used: now.memory_used,
+        cpu_pressure: pressure.map(|share| share.clamp(0.0, 1.0)),
+    }
+}
+
+/// The flows and the seconds that they cover.
+fn flows(now: &GatewayCounters, before: Option<&GatewayCounters>, known: &Known<'_>) -> (Vec<FlowObservation>, f64) {
+    let same_process = before.filter(|before| before.started == now.started);
+    let from = match (before, same_process) {
+        (_, Some(before)) => before.time,
+        (Some(before), None) => now.started.max(before.time),
+        // The first look: what came before may be hours, and is no measurement of now.
+        (None, None) => return (Vec::new(), 0.0),
+    };
+    let window_s = window_s(from, now.time);
+    if window_s < SHORTEST_WINDOW_S {
+        return (Vec::new(), 0.0);
+    }
+    let earlier: BTreeMap<&FlowId, &FlowCounters> =
+        same_process.into_iter().flat_map(|before| &before.flows).map(|flow| (&flow.id, flow)).collect();
+    let mut flows: Vec<_> = now.flows.iter().map(|flow| self::flow(flow, earlier.get(&flow.id).copied(), window_s)).collect();
+    for flow in &mut flows {
+        flow.seats = (known.seats)(&flow.id);
+    }
+    flows.sort_by(|a, b| a.id.cmp(&b.id));
+    (flows, window_s)
+}
+
+fn flow(now: &FlowCounters, before: Option<&FlowCounters>, window_s: f64) -> FlowObservation {
+    let count = |read: fn(&FlowCounters) -> u64| {
+        let (now, before) = (read(now), before.map_or(0, read));
+        now.checked_sub(before).unwrap_or(now)
+    };
+    let mean = |read: fn(&FlowCounters) -> f64| grown(Some(read(now)), before.map(|b| Some(read(b)))).unwrap_or(0.0) / window_s;
+    let histogram = |read: fn(&FlowCounters) -> &LatencyHistogram| match before {
+        Some(before) => read(now).since(read(before)),
+        None => read(now).clone(),
+    };
+    FlowObservation {
+        id: now.id.clone(),
+        arrivals: count(|f| f.arrivals),
+        completions: count(|f| f.completions),
+        rejections: count(|f| f.rejections),
+        errors: count(|f| f.errors),
+        response_time: histogram(|f| &f.response_time),
+        service_time: histogram(|f| &f.service_time),
+        queue_mean: mean(|f| f.queue_integral_s),
+        in_service_mean: mean(|f| f.in_service_integral_s),
+        seats: 0.0,
+        oldest_wait_s: now.oldest_wait_s,
+    }
+}

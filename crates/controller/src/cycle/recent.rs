@@ -1,0 +1,92 @@
+//! Flows over the last few cycles: one cycle of a slow flow holds too few requests to show.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weal_model::{FlowId, FlowObservation, LatencyHistogram, Snapshot};
+
+/// Seconds that status and metrics look back. Long enough for a stable p95 at a few requests per second, short enough to
+/// follow the eye.
+const SPAN_S: f64 = 10.0;
+
+/// The last snapshots' flows.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(VecDeque<(f64, Vec<FlowObservation>)>);
+
+/// One flow, over the span.
+#[derive(Debug, Clone)]
+pub(crate) struct RecentFlow {
+    pub arrivals: u64,
+    pub completions: u64,
+    pub rejections: u64,
+    pub errors: u64,
+    pub response_time: LatencyHistogram,
+    pub service_time: LatencyHistogram,
+    /// Time averages.
+    pub queue_mean: f64,
+    pub in_service_mean: f64,
+    /// Seconds that the counts cover.
+    pub span_s: f64,
+}
+
+impl Recent {
+    /// Takes the flows of one more cycle.
+    pub fn handle_snapshot(&mut self, snapshot: &Snapshot) {
+        if snapshot.flows.is_empty() {
+            return;
+        }
+        self.0.push_back((snapshot.window_s, snapshot.flows.clone()));
+        let mut span_s: f64 = self.0.iter().map(|(window_s, _)| window_s).sum();
+        while self.0.len() > 1 && span_s - self.0[0].0 >= SPAN_S {
+            span_s -= self.0[0].0;
+            self.0.pop_front();
+        }
+    }
+
+    /// Each flow that was seen, over the windows that it was seen in.
+    pub fn flows(&self) -> BTreeMap<FlowId, RecentFlow> {
+        let mut flows = BTreeMap::<FlowId, RecentFlow>::new();
+        for (window_s, seen) in &self.0 {
+            for flow in seen {
+                flows.entry(flow.id.clone()).or_insert_with(RecentFlow::empty).add(flow, *window_s);
+            }
+        }
+        for flow in flows.values_mut() {
+            flow.queue_mean /= flow.span_s.max(1e-9);
+            flow.in_service_mean /= flow.span_s.max(1e-9);
+        }
+        flows
+    }
+}
+
+impl RecentFlow {
+    pub fn empty() -> Self {
+        Self {
+            arrivals: 0,
+            completions: 0,
+            rejections: 0,
+            errors: 0,
+            response_time: LatencyHistogram::default(),
+            service_time: LatencyHistogram::default(),
+            queue_mean: 0.0,
+            in_service_mean: 0.0,
+            span_s: 0.0,
+        }
+    }
+
+    fn add(&mut self, flow: &FlowObservation, window_s: f64) {
+        self.arrivals += flow.arrivals;
+        self.completions += flow.completions;
+        self.rejections += flow.rejections;
+        self.errors += flow.errors;
+        self.response_time.add(&flow.response_time);
+        self.service_time.add(&flow.service_time);
+        self.queue_mean += flow.queue_mean * window_s;
+        self.in_service_mean += flow.in_service_mean * window_s;
+        self.span_s += window_s;
+    }
+
+    /// A count as a rate per second.
+    pub fn per_s(&self, count: u64) -> f64 {
+        if self.span_s > 0.0 { count as f64 / self.span_s } else { 0.0 }
+    }
+}

@@ -1,0 +1,250 @@
+//! From everything the loop knows to the [`Status`] that users see.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weal_model::{
+    AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, Goal,
+    HistorySample, InstanceId, InstanceState, InstanceStatus, LatencySummary, NodeName, NodeSample, NodeStatus, PlanSummary,
+    PoolSpec, Report, SeatPlan, Snapshot, Status, Time, WorkFactor,
+};
+use weal_node::api::{AgentObservation, InstanceCounters};
+
+use super::gateway::flow_id;
+use super::recent::{Recent, RecentFlow};
+
+/// Everything that a status is made from.
+pub(crate) struct Inputs<'a> {
+    pub pool: &'a PoolSpec,
+    pub time: Time,
+    pub config_generation: u64,
+    pub config_error: Option<&'a str>,
+    pub problems: Vec<String>,
+    pub agent: Option<&'a AgentObservation>,
+    /// False when the last call to the agent failed.
+    pub agent_up: bool,
+    pub snapshot: Option<&'a Snapshot>,
+    pub recent: &'a Recent,
+    pub closed: &'a BTreeSet<InstanceId>,
+    pub seats: &'a SeatPlan,
+    pub report: &'a Report,
+    pub work_factors: &'a [WorkFactor],
+    pub loads: &'a BTreeMap<InstanceId, Cpu>,
+    pub plan: Option<&'a PlanSummary>,
+    /// Why the last start of an application failed.
+    pub failures: &'a BTreeMap<AppName, String>,
+}
+
+/// The whole pool, now.
+pub(crate) fn status(inputs: &Inputs<'_>) -> Status {
+    let pool = inputs.pool;
+    let flows = flows(inputs);
+    let instances: &[InstanceCounters] = inputs.agent.map_or(&[], |agent| &agent.instances);
+    Status {
+        pool: pool.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        time: inputs.time,
+        config_generation: inputs.config_generation,
+        config_error: inputs.config_error.map(str::to_owned),
+        control: pool.control,
+        listen: format!("http://{}", pool.listen),
+        api: format!("http://{}", pool.api),
+        limits: inputs.agent.map(|agent| agent.limits.clone()).unwrap_or_default(),
+        problems: inputs.problems.clone(),
+        nodes: pool.nodes.iter().map(|node| node_status(&node.name, inputs)).collect(),
+        apps: pool.apps.values().map(|app| app_status(app, instances, &flows, inputs)).collect(),
+        flows,
+        plan: inputs.plan.cloned(),
+    }
+}
+
+fn node_status(name: &NodeName, inputs: &Inputs<'_>) -> NodeStatus {
+    let spec = inputs.pool.nodes.iter().find(|node| node.name == *name);
+    let seen = inputs.snapshot.and_then(|snapshot| snapshot.nodes.iter().find(|node| node.name == *name));
+    let instances = inputs.agent.map_or(&[][..], |agent| &agent.instances);
+    let here = instances.iter().filter(|instance| instance.spec.node == *name);
+    NodeStatus {
+        name: name.clone(),
+        up: inputs.agent_up && (seen.is_none_or(|node| node.up)),
+        cpu_capacity: seen.map_or_else(|| spec.map_or(Cpu(0.0), |spec| spec.cpu), |node| node.cpu_capacity),
+        cpu_used: seen.map_or(Cpu(0.0), |node| node.cpu_used),
+        cpu_allocated: here.filter_map(|instance| inputs.loads.get(&instance.spec.id).copied()).sum(),
+        memory_capacity: seen.map_or_else(|| spec.map_or(Bytes(0), |spec| spec.memory), |node| node.memory_capacity),
+        memory_used: seen.map_or(Bytes(0), |node| node.memory_used),
+    }
+}
+
+fn app_status(app: &AppSpec, instances: &[InstanceCounters], flows: &[FlowStatus], inputs: &Inputs<'_>) -> AppStatus {
+    let mine: Vec<InstanceStatus> =
+        instances.iter().filter(|i| i.spec.app == app.name).map(|i| instance_status(i, inputs)).collect();
+    let explained = inputs.report.apps.get(&app.name);
+    let (state, detail) = app_state(app, &mine, inputs);
+    let utilities = flows.iter().filter(|flow| flow.app == app.name).filter_map(|flow| flow.utility);
+    AppStatus {
+        name: app.name.clone(),
+        state: state.to_owned(),
+        detail,
+        min: app.instances.min,
+        max: app.instances.max,
+        cpu_used: mine.iter().map(|instance| instance.cpu_used).sum(),
+        cpu_demand: explained.map_or(Cpu(0.0), |app| app.demand),
+        cpu_allocated: mine.iter().map(|instance| instance.cpu_allocated).sum(),
+        utility: utilities.min_by(|a, b| a.0.total_cmp(&b.0)),
+        instances: mine,
+    }
+}
+
+/// The word for an application and the sentence about it.
+fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -> (&'static str, String) {
+    let count = |state: InstanceState| instances.iter().filter(|instance| instance.state == state).count() as u32;
+    let ready = count(InstanceState::Ready);
+    // Without a wish for instances (min = 0), an application at rest is as it should be.
+    if ready >= app.instances.min && (ready > 0 || instances.iter().all(|i| i.state == InstanceState::Stopped)) {
+        return if ready > 0 { ("ready", String::new()) } else { ("stopped", "no instance is wanted now".into()) };
+    }
+    let trouble = instances.iter().find(|instance| {
+        matches!(instance.state, InstanceState::Failed | InstanceState::Backoff | InstanceState::Unhealthy)
+            && !instance.detail.is_empty()
+    });
+    let told = trouble.map(|instance| format!("{}: {}", instance.id, instance.detail));
+    if ready > 0 {
+        let detail = told.unwrap_or_else(|| format!("{ready} of at least {} instances ready", app.instances.min));
+        return ("degraded", detail);
+    }
+    if let Some(told) = told {
+        return ("failed", told);
+    }
+    if let Some(failure) = inputs.failures.get(&app.name) {
+        return ("failed", failure.clone());
+    }
+    if let Some(missing) = unready_need(app, inputs.agent.map_or(&[], |agent| &agent.instances)) {
+        return ("waiting", format!("needs {missing}, which is not ready"));
+    }
+    if instances.iter().any(|instance| instance.state.is_active()) {
+        return ("starting", "started, not ready yet".into());
+    }
+    let reason = inputs.report.apps.get(&app.name).filter(|app| !app.text.is_empty()).map(|app| app.text.clone());
+    ("starting", reason.unwrap_or_else(|| "not started yet".into()))
+}
+
+/// The first application that `app` needs and that has no ready instance.
+pub(crate) fn unready_need<'a>(app: &'a AppSpec, instances: &[InstanceCounters]) -> Option<&'a AppName> {
+    let ready = |name: &AppName| instances.iter().any(|i| i.spec.app == *name && i.state == InstanceState::Ready);
+    app.needs.iter().find(|needed| !ready(needed))
+}
+
+fn instance_status(instance: &InstanceCounters, inputs: &Inputs<'_>) -> InstanceStatus {
+    let id = &instance.spec.id;
+    let seen = inputs.snapshot.and_then(|snapshot| snapshot.instances.iter().find(|seen| seen.id == *id));
+    let draining = inputs.closed.contains(id) && instance.state == InstanceState::Ready;
+    InstanceStatus {
+        id: id.clone(),
+        node: instance.spec.node.clone(),
+        state: if draining { InstanceState::Draining } else { instance.state },
+        detail: instance.detail.clone(),
+        pid: instance.pid,
+        address: instance.address.to_string(),
+        cpu_used: seen.and_then(|seen| seen.cpu_used).unwrap_or_default(),
+        cpu_allocated: inputs.loads.get(id).copied().unwrap_or_default(),
+        memory_used: instance.memory_used.unwrap_or_default(),
+        in_flight: seen.map_or(0, |seen| seen.in_flight),
+        restarts: instance.restarts,
+        since: instance.since,
+    }
+}
+
+fn flows(inputs: &Inputs<'_>) -> Vec<FlowStatus> {
+    let recent = inputs.recent.flows();
+    let mut flows = Vec::new();
+    for app in inputs.pool.apps.values() {
+        let classes: BTreeSet<&ClassName> = app.routes.iter().map(|route| &route.class).collect();
+        for class in classes {
+            let id = flow_id(&app.name, class);
+            let empty = RecentFlow::empty();
+            flows.push(flow_status(app, class, recent.get(&id).unwrap_or(&empty), inputs));
+        }
+    }
+    flows
+}
+
+fn flow_status(app: &AppSpec, class: &ClassName, recent: &RecentFlow, inputs: &Inputs<'_>) -> FlowStatus {
+    let id = flow_id(&app.name, class);
+    let (goal, importance) = match inputs.pool.classes.get(class) {
+        Some(class) => (class.goal, class.importance),
+        None => Default::default(),
+    };
+    let planned: Option<&FlowAllocation> = inputs.seats.flows.iter().find(|flow| flow.id == id);
+    let explained = inputs.report.flows.iter().find(|flow| flow.id == id);
+    let work_factors: Vec<WorkFactor> = inputs.work_factors.iter().filter(|factor| factor.flow == id).cloned().collect();
+    let achieved = achieved(goal, recent);
+    let throughput_per_s = recent.per_s(recent.completions);
+    FlowStatus {
+        app: app.name.clone(),
+        class: class.clone(),
+        goal,
+        goal_text: goal.map(|goal| goal.to_string()).unwrap_or_default(),
+        importance,
+        achieved: achieved.map(|value| if matches!(goal, Some(Goal::Throughput { .. })) { value } else { value * 1e3 }),
+        utility: achieved.and_then(|value| Some(goal?.utility(value, importance))),
+        predicted_utility: planned.filter(|_| goal.is_some()).map(|planned| planned.predicted),
+        arrival_per_s: recent.per_s(recent.arrivals),
+        throughput_per_s,
+        rejected_per_s: recent.per_s(recent.rejections),
+        errors_per_s: recent.per_s(recent.errors),
+        response: LatencySummary::of(&recent.response_time),
+        service: LatencySummary::of(&recent.service_time),
+        queue_mean: recent.queue_mean,
+        in_service_mean: recent.in_service_mean,
+        seats: planned.map_or(0, |planned| planned.seats),
+        weight: planned.map_or(1.0, |planned| planned.weight),
+        cpu_used: work_factors.iter().map(|factor| Cpu(factor.work.0 * throughput_per_s)).sum(),
+        cpu_allocated: planned.map_or(Cpu(0.0), |planned| planned.allocation),
+        work_factors,
+        binding: explained.map_or(Binding::Unmeasured, |explained| explained.binding.clone()),
+        id,
+    }
+}
+
+/// What the goal is about, in seconds or requests per second; the mean response time without a goal.
+fn achieved(goal: Option<Goal>, recent: &RecentFlow) -> Option<f64> {
+    match goal {
+        Some(Goal::Mean { .. }) | None => recent.response_time.mean_s(),
+        Some(Goal::Percentile { percentile, .. }) => recent.response_time.quantile_s(percentile),
+        // Without arrivals nobody asked for any throughput.
+        Some(Goal::Throughput { .. }) => (recent.arrivals > 0).then(|| recent.per_s(recent.completions)),
+    }
+}
+
+/// The status as a sample for the history.
+pub(crate) fn sample(status: &Status, span_s: f64) -> HistorySample {
+    let flow = |flow: &FlowStatus| FlowSample {
+        app: flow.app.clone(),
+        class: flow.class.clone(),
+        achieved: flow.achieved,
+        utility: flow.utility,
+        seats: f64::from(flow.seats),
+        queue_mean: flow.queue_mean,
+        arrival_per_s: flow.arrival_per_s,
+        throughput_per_s: flow.throughput_per_s,
+        rejected_per_s: flow.rejected_per_s,
+        cpu_allocated: flow.cpu_allocated,
+    };
+    let node = |node: &NodeStatus| NodeSample {
+        name: node.name.clone(),
+        cpu_capacity: node.cpu_capacity,
+        cpu_used: node.cpu_used,
+        cpu_allocated: node.cpu_allocated,
+    };
+    let app = |app: &AppStatus| AppSample {
+        name: app.name.clone(),
+        ready: app.instances.iter().filter(|instance| instance.state == InstanceState::Ready).count() as f64,
+        cpu_used: app.cpu_used,
+        cpu_allocated: app.cpu_allocated,
+    };
+    HistorySample {
+        time: status.time,
+        span_s,
+        flows: status.flows.iter().map(flow).collect(),
+        nodes: status.nodes.iter().map(node).collect(),
+        apps: status.apps.iter().map(app).collect(),
+    }
+}

@@ -1,0 +1,101 @@
+//! The config in force, and what becomes of a new one.
+
+use std::sync::Arc;
+
+use weal_config::{Diagnostic, Machine};
+use weal_model::{Bytes, PoolSpec};
+
+use crate::store::StoredConfig;
+use crate::wire::{ConfigDiagnostic, ConfigRefused, ConfigView};
+
+/// What the pool is to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Desired {
+    pub generation: u64,
+    pub text: String,
+    pub path: String,
+    pub spec: Arc<PoolSpec>,
+}
+
+impl Desired {
+    pub fn view(&self) -> ConfigView {
+        ConfigView {
+            generation: self.generation,
+            text: self.text.clone(),
+            path: self.path.clone(),
+            spec: Some((*self.spec).clone()),
+        }
+    }
+
+    pub fn stored(&self) -> StoredConfig {
+        StoredConfig { generation: self.generation, time: crate::clock::now(), path: self.path.clone(), text: self.text.clone() }
+    }
+}
+
+/// Reads a config; the warnings come with it.
+pub(crate) fn read(text: &str, path: &str) -> Result<(PoolSpec, Vec<String>), ConfigRefused> {
+    match weal_config::parse(text, path, &machine()) {
+        Ok(parsed) => Ok((parsed.spec, parsed.warnings.iter().map(ToString::to_string).collect())),
+        Err(diagnostics) => {
+            let first = diagnostics.first().map_or_else(|| format!("{path}: cannot be read"), ToString::to_string);
+            let error = match diagnostics.len() {
+                0 | 1 => first,
+                count => format!("{first}, and {} more", count - 1),
+            };
+            Err(ConfigRefused { error, diagnostics: diagnostics.iter().map(|d| diagnostic(d, text)).collect() })
+        }
+    }
+}
+
+/// What differs, one sentence each.
+pub(crate) fn changes(before: Option<&PoolSpec>, after: &PoolSpec) -> Vec<String> {
+    match before {
+        None => after.apps.keys().map(|app| format!("{app} is new")).collect(),
+        Some(_) => Vec::new(),
+    }
+}
+
+fn diagnostic(found: &Diagnostic, text: &str) -> ConfigDiagnostic {
+    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    ConfigDiagnostic {
+        path: found.path.clone(),
+        line: small(found.line),
+        column: small(found.column),
+        length: small(found.length),
+        message: found.message.clone(),
+        help: found.help.clone().unwrap_or_default(),
+        rendered: found.render(text, false),
+    }
+}
+
+/// What this machine has: its online cores and its memory.
+pub fn machine() -> Machine {
+    let cpus = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+    let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_total(&text));
+    Machine { cpus, memory: memory.unwrap_or(Bytes::gib(1)) }
+}
+
+fn memory_total(meminfo: &str) -> Option<Bytes> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(Bytes(kib * 1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_config_is_refused_with_each_mistakes_place() {
+        let refused = read("[pool]\nlisten = \"nowhere\"\n[app.a]\nrun = [\"a\"]\nmemry = \"1GiB\"\n", "weal.toml").unwrap_err();
+        assert_eq!(refused.diagnostics.len(), 2, "{refused:?}");
+        assert!(refused.error.starts_with("weal.toml:2:"), "{}", refused.error);
+        assert!(refused.diagnostics.iter().any(|d| d.line == 5 && d.rendered.contains("memry")));
+    }
+
+    #[test]
+    fn the_machine_is_read_from_the_system() {
+        assert_eq!(memory_total("MemTotal:        2048 kB\nMemFree: 1 kB\n"), Some(Bytes::mib(2)));
+        assert!(machine().cpus >= 1.0 && machine().memory > Bytes::mib(16));
+    }
+}

@@ -1,0 +1,237 @@
+//! `/metrics`: OpenTelemetry's names and units for HTTP, `weal_*` for what is weal's own.
+//!
+//! Everything is read from the current view at each scrape; nothing is counted twice. The histogram of response times comes
+//! from the gateway's own, which has two significant digits, so each bucket is right within 1%. Exemplars have their place in
+//! the format (OpenMetrics); there are none until traces are.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use weal_gateway::api::{FlowCounters, GatewayCounters};
+use weal_model::{FlowId, FlowStatus, InstanceState, LatencyHistogram, Status};
+
+use crate::board::View;
+
+/// Seconds: those that OpenTelemetry's HTTP conventions advise.
+const BUCKETS_S: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+
+/// The metrics as text.
+pub(crate) fn text(view: &View) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Scrape(view.clone())));
+    let mut out = String::new();
+    text::encode(&mut out, &registry)?;
+    Ok(out)
+}
+
+#[derive(Debug)]
+struct Scrape(View);
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        if let Some(counters) = &self.0.counters {
+            gateway(&mut encoder, counters)?;
+        }
+        let status = &self.0.status;
+        flows(&mut encoder, status)?;
+        nodes(&mut encoder, status)?;
+        apps(&mut encoder, status)?;
+        work_factors(&mut encoder, status)?;
+        pool(&mut encoder, &self.0)
+    }
+}
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// One metric with a value per set of labels.
+fn gauges<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    values: impl Iterator<Item = (Labels<'a>, f64)>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+    for (labels, value) in values {
+        ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn counters<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = (Labels<'a>, u64)>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in values {
+        ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn histogram(mut encoder: MetricEncoder<'_>, histogram: &LatencyHistogram) -> fmt::Result {
+    let count = histogram.count();
+    let within = |bound_s: f64| (histogram.share_within(bound_s).unwrap_or(0.0) * count as f64).round() as u64;
+    let mut below = 0;
+    let mut buckets = Vec::with_capacity(BUCKETS_S.len() + 1);
+    for bound_s in BUCKETS_S {
+        let cumulative = within(bound_s).max(below);
+        buckets.push((bound_s, cumulative - below));
+        below = cumulative;
+    }
+    buckets.push((f64::MAX, count.saturating_sub(below)));
+    let sum_s = histogram.mean_s().unwrap_or(0.0) * count as f64;
+    encoder.encode_histogram::<NoLabelSet>(sum_s, count, &buckets, None)
+}
+
+fn of_flow(id: &FlowId) -> Labels<'_> {
+    vec![("weal_app", id.app.as_str()), ("weal_class", id.class.as_str())]
+}
+
+fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) -> fmt::Result {
+    let flows = &counters_now.flows;
+    for (name, help, read) in [
+        (
+            "http_server_request_duration",
+            "From a request's arrival to the end of its response.",
+            (|flow| &flow.response_time) as fn(&FlowCounters) -> &LatencyHistogram,
+        ),
+        ("weal_service_duration", "From a request's dispatch to the end of its response.", |flow| &flow.service_time),
+    ] {
+        let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for flow in flows {
+            histogram(family.encode_family(&of_flow(&flow.id))?, read(flow))?;
+        }
+    }
+    for (name, help, read) in [
+        ("weal_requests", "Requests that came in.", (|flow| flow.arrivals) as fn(&FlowCounters) -> u64),
+        ("weal_requests_rejected", "Requests answered with 503 by the gateway.", |flow| flow.rejections),
+        ("weal_requests_failed", "Requests that ended in 502 or 504, or broke off.", |flow| flow.errors),
+        ("weal_requests_retried", "Requests sent again to another instance.", |flow| flow.retries),
+    ] {
+        counters(encoder, name, help, flows.iter().map(|flow| (of_flow(&flow.id), read(flow))))?;
+    }
+    let active = flows.iter().map(|flow| (of_flow(&flow.id), f64::from(flow.in_service + flow.queued)));
+    gauges(encoder, "http_server_active_requests", "Requests in the gateway now, waiting or in service.", None, active)?;
+    let one = |value: u64| std::iter::once((Labels::new(), value));
+    gauges(
+        encoder,
+        "weal_gateway_connections",
+        "Open client connections.",
+        None,
+        one(counters_now.connections).map(|(l, v)| (l, v as f64)),
+    )?;
+    counters(encoder, "weal_requests_unrouted", "Requests that matched no route.", one(counters_now.unrouted))?;
+    counters(encoder, "weal_requests_malformed", "Requests refused as malformed.", one(counters_now.malformed))
+}
+
+fn flows(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
+    let mut gauge = |name, help, unit: Option<&Unit>, read: fn(&FlowStatus) -> Option<f64>| {
+        let values = status.flows.iter().filter_map(|flow| Some((of_flow(&flow.id), read(flow)?)));
+        gauges(encoder, name, help, unit, values)
+    };
+    gauge("weal_flow_utility", "How well a flow's goal is met: 1 is best, 0 exactly at the goal.", None, |f| {
+        f.utility.map(|u| u.0)
+    })?;
+    gauge("weal_flow_predicted_utility", "The utility that the model expects of the seats in force.", None, |f| {
+        f.predicted_utility.map(|u| u.0)
+    })?;
+    gauge("weal_flow_seats", "Requests of a flow that may be outstanding.", None, |f| Some(f64::from(f.seats)))?;
+    gauge("weal_flow_weight", "The weight of a flow's queue, in requests per second.", None, |f| Some(f.weight))?;
+    gauge("weal_flow_queue", "Requests waiting, on average over the last cycles.", None, |f| Some(f.queue_mean))?;
+    gauge("weal_flow_in_service", "Requests outstanding, on average over the last cycles.", None, |f| Some(f.in_service_mean))?;
+    gauge("weal_flow_allocation_cores", "CPU granted to a flow.", None, |f| Some(f.cpu_allocated.0))?;
+    gauge("weal_flow_goal", "What is asked of a flow: a response time, for goals that are one.", Some(&Unit::Seconds), |f| {
+        f.goal.and_then(|goal| goal.target_s())
+    })
+}
+
+fn nodes(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
+    let mut gauge = |name, help, unit: Option<&Unit>, read: fn(&weal_model::NodeStatus) -> f64| {
+        gauges(encoder, name, help, unit, status.nodes.iter().map(|node| (vec![("weal_node", node.name.as_str())], read(node))))
+    };
+    gauge("weal_node_up", "1 when the node's agent answers.", None, |node| f64::from(u8::from(node.up)))?;
+    gauge("weal_node_cpu_capacity_cores", "CPU of a node for instances.", None, |node| node.cpu_capacity.0)?;
+    gauge("weal_node_cpu_used_cores", "CPU used by a node's instances.", None, |node| node.cpu_used.0)?;
+    gauge("weal_node_cpu_allocated_cores", "CPU given to a node's instances by the last plan.", None, |node| {
+        node.cpu_allocated.0
+    })?;
+    gauge("weal_node_memory_capacity", "Memory of a node for instances.", Some(&Unit::Bytes), |node| {
+        node.memory_capacity.0 as f64
+    })?;
+    gauge("weal_node_memory_used", "Memory used by a node's instances.", Some(&Unit::Bytes), |node| node.memory_used.0 as f64)
+}
+
+fn apps(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
+    let mut gauge = |name, help, read: fn(&weal_model::AppStatus) -> Option<f64>| {
+        let values = status.apps.iter().filter_map(|app| Some((vec![("weal_app", app.name.as_str())], read(app)?)));
+        gauges(encoder, name, help, None, values)
+    };
+    gauge("weal_app_instances", "Instances of an application, in any state.", |app| Some(app.instances.len() as f64))?;
+    gauge("weal_app_instances_ready", "Instances of an application that take requests.", |app| {
+        Some(app.instances.iter().filter(|instance| instance.state == InstanceState::Ready).count() as f64)
+    })?;
+    gauge("weal_app_utility", "The lowest utility of an application's flows.", |app| app.utility.map(|u| u.0))?;
+    gauge("weal_app_cpu_used_cores", "CPU used by an application.", |app| Some(app.cpu_used.0))?;
+    gauge("weal_app_allocation_cores", "CPU given to an application by the last plan.", |app| Some(app.cpu_allocated.0))?;
+    gauge("weal_app_demand_cores", "CPU that an application wants for its best utility.", |app| Some(app.cpu_demand.0))
+}
+
+fn work_factors(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
+    let factors = status.flows.iter().flat_map(|flow| &flow.work_factors).map(|factor| {
+        let mut labels = of_flow(&factor.flow);
+        labels.push(("weal_cluster", factor.app.as_str()));
+        (labels, factor.work.0)
+    });
+    gauges(encoder, "weal_work_factor", "CPU time that a request of a flow costs in a cluster.", Some(&Unit::Seconds), factors)
+}
+
+fn pool(encoder: &mut DescriptorEncoder<'_>, view: &View) -> fmt::Result {
+    let one = |value: f64| std::iter::once((Labels::new(), value));
+    gauges(
+        encoder,
+        "weal_config_generation",
+        "Grows by one with each config that was taken.",
+        None,
+        one(view.status.config_generation as f64),
+    )?;
+    let refused = f64::from(u8::from(view.status.config_error.is_some()));
+    gauges(encoder, "weal_config_refused", "1 when the newest config was not taken.", None, one(refused))?;
+    gauges(
+        encoder,
+        "weal_problems",
+        "Things that are wrong with weal itself now.",
+        None,
+        one(view.status.problems.len() as f64),
+    )?;
+    counters(encoder, "weal_plan_changes", "Placement actions begun.", std::iter::once((Labels::new(), view.actions_total)))?;
+    if let Some(plan) = &view.status.plan {
+        gauges(
+            encoder,
+            "weal_plan_duration",
+            "What the last placement plan took to make.",
+            Some(&Unit::Seconds),
+            one(plan.planned_in_ms / 1e3),
+        )?;
+        if let Some(lowest) = plan.lowest_utility {
+            gauges(
+                encoder,
+                "weal_plan_lowest_utility",
+                "The utility of the worst off under the last plan.",
+                None,
+                one(lowest.0),
+            )?;
+        }
+        if let Some(bound) = plan.upper_bound {
+            gauges(encoder, "weal_plan_upper_bound", "No plan can bring the worst off above this.", None, one(bound.0))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! The tables, and what is read from and written to them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
+use serde::de::DeserializeOwned;
+use weal_model::{Event, HistorySample, Time};
+
+use super::{CONFIGS_KEPT, EVENTS_KEPT, Error, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, Write, sqlite};
+
+/// The schema that this version reads and writes, kept in `user_version`.
+const SCHEMA: u32 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE config (generation INTEGER PRIMARY KEY, time INTEGER NOT NULL, path TEXT NOT NULL, text TEXT NOT NULL);
+    CREATE TABLE event (id INTEGER PRIMARY KEY, body TEXT NOT NULL);
+    CREATE TABLE sample (time INTEGER PRIMARY KEY, merged INTEGER NOT NULL, body TEXT NOT NULL);
+    CREATE TABLE value (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+";
+
+const SECOND: u64 = 1_000_000_000;
+const MINUTE: u64 = 60 * SECOND;
+
+/// An open database.
+pub(super) struct Database {
+    connection: Connection,
+}
+
+impl Database {
+    /// Opens it; a file that is no database (any more) is moved aside and a new one made.
+    pub(super) fn open_or_set_aside(path: &Path, notes: &mut Vec<String>) -> Result<Self, Error> {
+        match Self::open(path) {
+            Err(Error::Sqlite { source, .. }) if is_broken(&source) => {
+                let aside = path.with_extension("db.broken");
+                for suffix in ["", "-wal", "-shm"] {
+                    let _ = std::fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix));
+                }
+                notes.push(format!("{} is damaged ({source}): moved to {} and begun anew", path.display(), aside.display()));
+                Self::open(path)
+            }
+            other => other,
+        }
+    }
+
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        let fail = |source| sqlite(path, source);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(path, flags).map_err(fail)?;
+        connection.busy_timeout(Duration::from_secs(2)).map_err(fail)?;
+        // FULL: an acknowledged config survives a power cut. One fsync per turn of the thread is all that it costs.
+        connection
+            .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 4194304;")
+            .map_err(fail)?;
+        let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
+        match found {
+            SCHEMA => {}
+            0 => {
+                let transaction = connection.transaction().map_err(fail)?;
+                transaction.execute_batch(TABLES).map_err(fail)?;
+                transaction.pragma_update(None, "user_version", SCHEMA).map_err(fail)?;
+                transaction.commit().map_err(fail)?;
+            }
+            _ => return Err(Error::Newer { path: path.display().to_string(), found, known: SCHEMA }),
+        }
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)).map_err(fail)?;
+        Ok(Self { connection })
+    }
+
+    pub(super) fn saved(&self) -> rusqlite::Result<Saved> {
+        let sql = "SELECT generation, time, path, text FROM config ORDER BY generation DESC LIMIT 1";
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(StoredConfig { generation: row.get(0)?, time: Time(row.get(1)?), path: row.get(2)?, text: row.get(3)? })
+        };
+        let config = self.connection.query_row(sql, [], read).optional()?;
+        let newest: u64 = self.connection.query_row("SELECT coalesce(max(id), 0) FROM event", [], |row| row.get(0))?;
+        let events = self.events(newest.saturating_sub(500), 500)?;
+        Ok(Saved { config, events, values: self.values()? })
+    }
+
+    pub(super) fn events(&self, after: u64, limit: u32) -> rusqlite::Result<Vec<Event>> {
+        let mut statement = self.connection.prepare_cached("SELECT body FROM event WHERE id > ?1 ORDER BY id LIMIT ?2")?;
+        bodies(statement.query_map(params![after, limit], |row| row.get(0))?)
+    }
+
+    pub(super) fn history(&self, since: Time) -> rusqlite::Result<Vec<HistorySample>> {
+        let mut statement = self.connection.prepare_cached("SELECT body FROM sample WHERE time > ?1 ORDER BY time")?;
+        bodies(statement.query_map([since.0], |row| row.get(0))?)
+    }
+
+    fn values(&self) -> rusqlite::Result<BTreeMap<String, String>> {
+        let mut statement = self.connection.prepare("SELECT key, body FROM value")?;
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    }
+
+    /// Writes all of them or none.
+    pub(super) fn write<'a>(&mut self, writes: impl Iterator<Item = &'a Write>) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        for write in writes {
+            put(&transaction, write)?;
+        }
+        transaction.commit()
+    }
+
+    /// Drops what is beyond the bounds and replaces old samples by one per minute. `now` is the newest sample's time.
+    pub(super) fn tidy(&mut self, now: Time) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        let newest = |sql| transaction.query_row(sql, [], |row| row.get::<_, u64>(0));
+        let config = newest("SELECT coalesce(max(generation), 0) FROM config")?;
+        transaction.execute("DELETE FROM config WHERE generation <= ?1", [config.saturating_sub(CONFIGS_KEPT)])?;
+        let event = newest("SELECT coalesce(max(id), 0) FROM event")?;
+        transaction.execute("DELETE FROM event WHERE id <= ?1", [event.saturating_sub(EVENTS_KEPT)])?;
+        transaction.execute("DELETE FROM sample WHERE time < ?1", [now.0.saturating_sub(MINUTES_KEPT_S * SECOND)])?;
+        merge_minutes(&transaction, now.0.saturating_sub(RAW_KEPT_S * SECOND) / MINUTE * MINUTE)?;
+        transaction.commit()
+    }
+}
+
+/// Replaces the samples before `until` (a whole minute) by one per minute.
+fn merge_minutes(transaction: &Transaction<'_>, until: u64) -> rusqlite::Result<()> {
+    let mut statement = transaction.prepare_cached("SELECT body FROM sample WHERE time < ?1 AND NOT merged ORDER BY time")?;
+    let samples: Vec<HistorySample> = bodies(statement.query_map([until], |row| row.get(0))?)?;
+    transaction.execute("DELETE FROM sample WHERE time < ?1 AND NOT merged", [until])?;
+    for minute in samples.chunk_by(|a, b| a.time.0 / MINUTE == b.time.0 / MINUTE) {
+        if let Some(mean) = HistorySample::mean_of(minute) {
+            put_sample(transaction, &mean, true)?;
+        }
+    }
+    Ok(())
+}
+
+fn put(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
+    match write {
+        Write::Config(config) => {
+            let sql = "INSERT OR REPLACE INTO config (generation, time, path, text) VALUES (?1, ?2, ?3, ?4)";
+            transaction
+                .prepare_cached(sql)?
+                .execute(params![config.generation, config.time.0, config.path, config.text])
+                .map(|_| ())
+        }
+        Write::Event(event) => {
+            let sql = "INSERT OR REPLACE INTO event (id, body) VALUES (?1, ?2)";
+            transaction.prepare_cached(sql)?.execute(params![event.id, json(event)]).map(|_| ())
+        }
+        Write::Sample(sample) => put_sample(transaction, sample, false),
+        Write::Value { key, body } => {
+            let sql = "INSERT OR REPLACE INTO value (key, body) VALUES (?1, ?2)";
+            transaction.prepare_cached(sql)?.execute(params![key, body]).map(|_| ())
+        }
+    }
+}
+
+fn put_sample(transaction: &Transaction<'_>, sample: &HistorySample, merged: bool) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO sample (time, merged, body) VALUES (?1, ?2, ?3)";
+    transaction.prepare_cached(sql)?.execute(params![sample.time.0, merged, json(sample)]).map(|_| ())
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("the model's types have string keys and finite depth")
+}
+
+/// Rows that another version wrote in another shape are left out: a gap in the history beats no history.
+fn bodies<T: DeserializeOwned>(rows: impl Iterator<Item = rusqlite::Result<String>>) -> rusqlite::Result<Vec<T>> {
+    let parsed = rows.map(|row| row.map(|body| serde_json::from_str(&body).ok()));
+    parsed.filter_map(Result::transpose).collect()
+}
+
+fn is_broken(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

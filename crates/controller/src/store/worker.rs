@@ -1,0 +1,132 @@
+//! The thread that owns the database.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use weal_model::Time;
+
+use super::database::Database;
+use super::{Error, Job, Write, sqlite};
+
+/// Writes kept while the disk is full; beyond it the oldest samples and events go first. About 2 MiB.
+const BACKLOG: usize = 2000;
+/// Seconds between two attempts while nothing can be written.
+const RETRY: Duration = Duration::from_secs(2);
+/// Samples between two tidyings: every two minutes at the default cycle.
+const TIDY_EVERY: u32 = 60;
+
+type Reply = oneshot::Sender<Result<(), String>>;
+
+pub(super) struct Worker {
+    path: PathBuf,
+    database: Option<Database>,
+    backlog: VecDeque<Write>,
+    waiting: Vec<Reply>,
+    trouble: watch::Sender<Option<String>>,
+    newest_sample: Time,
+    samples_since_tidy: u32,
+}
+
+impl Worker {
+    pub(super) fn new(path: PathBuf, database: Option<Database>, trouble: watch::Sender<Option<String>>) -> Self {
+        Self {
+            path,
+            database,
+            backlog: VecDeque::new(),
+            waiting: Vec::new(),
+            trouble,
+            newest_sample: Time::ZERO,
+            samples_since_tidy: TIDY_EVERY - 5,
+        }
+    }
+
+    /// Works until told to stop or until nobody can tell any more.
+    pub(super) fn work(&mut self, queue: &Receiver<Job>) {
+        loop {
+            let mut goes_on = match queue.recv_timeout(RETRY) {
+                Ok(job) => self.take(job),
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => false,
+            };
+            while goes_on && let Ok(job) = queue.try_recv() {
+                goes_on = self.take(job);
+            }
+            self.flush();
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// False when it is time to stop.
+    fn take(&mut self, job: Job) -> bool {
+        match job {
+            Job::Write(write, reply) => {
+                if let Write::Sample(sample) = &write {
+                    self.newest_sample = sample.time;
+                    self.samples_since_tidy += 1;
+                }
+                self.backlog.push_back(write);
+                self.waiting.extend(reply);
+            }
+            Job::Events { after, limit, reply } => {
+                self.flush();
+                let _ = reply.send(self.read(|database| database.events(after, limit)));
+            }
+            Job::History { since, reply } => {
+                self.flush();
+                let _ = reply.send(self.read(|database| database.history(since)));
+            }
+            Job::Stop => return false,
+        }
+        true
+    }
+
+    fn read<T: Default>(&self, read: impl Fn(&Database) -> rusqlite::Result<T>) -> T {
+        let result = self.database.as_ref().map(read).transpose();
+        result
+            .unwrap_or_else(|error| {
+                tracing::warn!(%error, "the store cannot be read");
+                None
+            })
+            .unwrap_or_default()
+    }
+
+    /// Writes the backlog, or keeps it for the next turn and says why.
+    fn flush(&mut self) {
+        if self.backlog.is_empty() && self.database.is_some() {
+            return;
+        }
+        let result = self.write_all();
+        for reply in self.waiting.drain(..) {
+            let _ = reply.send(result.as_ref().map(|()| ()).map_err(ToString::to_string));
+        }
+        let trouble = result.err().map(|error| format!("the store cannot write: {error}"));
+        self.trouble.send_if_modified(|now| {
+            let changed = now.is_some() != trouble.is_some();
+            *now = trouble;
+            changed
+        });
+        while self.backlog.len() > BACKLOG {
+            let oldest = self.backlog.iter().position(|write| matches!(write, Write::Sample(_) | Write::Event(_)));
+            self.backlog.remove(oldest.unwrap_or(0));
+        }
+    }
+
+    fn write_all(&mut self) -> Result<(), Error> {
+        let database = match &mut self.database {
+            Some(database) => database,
+            None => self.database.insert(Database::open(&self.path)?),
+        };
+        database.write(self.backlog.iter()).map_err(|source| sqlite(&self.path, source))?;
+        self.backlog.clear();
+        if self.samples_since_tidy >= TIDY_EVERY {
+            self.samples_since_tidy = 0;
+            database.tidy(self.newest_sample).map_err(|source| sqlite(&self.path, source))?;
+        }
+        Ok(())
+    }
+}

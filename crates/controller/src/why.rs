@@ -1,0 +1,159 @@
+//! `weal why APP`: plain sentences, the most important first, each with the number that made it so.
+
+use weal_model::{
+    AppExplanation, AppName, AppStatus, Binding, Event, FlowExplanation, FlowStatus, Goal, InstanceState, NodeName, Severity, Why,
+};
+
+use crate::board::View;
+
+/// Why `app` is as it is; `None` when there is no such application.
+pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why> {
+    let status = view.status.apps.iter().find(|status| status.name == *app)?.clone();
+    let flows: Vec<FlowStatus> = view.status.flows.iter().filter(|flow| flow.app == *app).cloned().collect();
+    let mut sentences = Vec::new();
+    state(&status, &mut sentences);
+    let mut by_need: Vec<&FlowStatus> = flows.iter().collect();
+    by_need.sort_by(|a, b| order(a).total_cmp(&order(b)));
+    for flow in by_need {
+        flow_sentences(flow, view, &mut sentences);
+    }
+    if let Some(explained) = view.plan.report.apps.get(app) {
+        placement(&status, explained, view, &mut sentences);
+    }
+    for reason in &view.plan.report.reasons {
+        let words = serde_json::to_string(&reason.action).unwrap_or_default();
+        if words.contains(&format!("\"{app}-")) || words.contains(&format!("\"{app}\"")) {
+            sentences.push(format!("The last plan did this: {}", sentence(&reason.text)));
+        }
+    }
+    if let Some(event) = events.iter().find(|event| event.severity > Severity::Info) {
+        sentences.push(format!("The last thing that went wrong: {}", sentence(&event.text)));
+    }
+    if !view.status.control {
+        sentences.push("weal only watches (control = \"off\"): no seats are limited and no instance is moved.".into());
+    }
+    for problem in &view.status.problems {
+        sentences.push(format!("weal itself has a problem: {}", sentence(problem)));
+    }
+    Some(Why { app: app.clone(), sentences, status, flows, events })
+}
+
+/// Flows without utility come last.
+fn order(flow: &FlowStatus) -> f64 {
+    flow.utility.map_or(f64::INFINITY, |utility| utility.0)
+}
+
+fn state(status: &AppStatus, sentences: &mut Vec<String>) {
+    let ready = status.instances.iter().filter(|instance| instance.state == InstanceState::Ready);
+    let places: Vec<String> = ready.map(|instance| format!("{} on {}", instance.id, instance.node)).collect();
+    let detail = if status.detail.is_empty() { String::new() } else { format!(": {}", status.detail) };
+    sentences.push(sentence(&format!("{} is {}{detail}", status.name, status.state)));
+    if !places.is_empty() {
+        let bounds = if status.min == status.max {
+            format!("{} by its config", status.min)
+        } else {
+            format!("between {} and {} by its config", status.min, status.max)
+        };
+        let count = places.len();
+        let verb = if count == 1 { "instance is" } else { "instances are" };
+        sentences.push(format!("{count} {verb} ready ({}), {bounds}.", places.join(", ")));
+    }
+}
+
+fn flow_sentences(flow: &FlowStatus, view: &View, sentences: &mut Vec<String>) {
+    let name = format!("{}/{}", flow.app, flow.class);
+    match (flow.goal, flow.achieved, flow.utility) {
+        (Some(goal), Some(achieved), Some(utility)) => {
+            let measured = match goal {
+                Goal::Throughput { .. } => format!("{achieved:.1} requests/s"),
+                Goal::Mean { .. } | Goal::Percentile { .. } => format!("{achieved:.0} ms"),
+            };
+            let verdict = if utility.0 < 0.0 { "misses its goal" } else { "meets its goal" };
+            sentences.push(format!(
+                "{name} {verdict} {}: {measured} measured, utility {utility}; of that, {:.0} ms are waiting in the queue and {:.0} ms \
+                 service, on average.",
+                flow.goal_text,
+                (flow.response.mean_ms - flow.service.mean_ms).max(0.0),
+                flow.service.mean_ms,
+            ));
+        }
+        (Some(_), ..) => sentences.push(format!("{name} has the goal {} and no traffic now.", flow.goal_text)),
+        (None, Some(achieved), _) => {
+            sentences
+                .push(format!("{name} is best effort (no goal): {achieved:.0} ms on average; it gets what goals leave over."));
+        }
+        (None, None, _) => sentences.push(format!("{name} is best effort (no goal) and has no traffic now.")),
+    }
+    if flow.rejected_per_s > 0.0 {
+        sentences.push(format!(
+            "{name}: {:.1} requests/s are rejected with 503, because its queue is full ({:.0} waiting on average).",
+            flow.rejected_per_s, flow.queue_mean
+        ));
+    }
+    if flow.errors_per_s > 0.0 {
+        sentences.push(format!("{name}: {:.1} requests/s fail at its instances.", flow.errors_per_s));
+    }
+    if view.status.control && flow.seats > 0 {
+        let explained = view.plan.report.flows.iter().find(|explained| explained.id == flow.id);
+        seats(flow, &name, explained, sentences);
+    }
+}
+
+fn seats(flow: &FlowStatus, name: &str, explained: Option<&FlowExplanation>, sentences: &mut Vec<String>) {
+    match explained {
+        Some(explained) if !explained.text.is_empty() => sentences.push(sentence(&explained.text)),
+        _ => sentences.push(format!(
+            "{name} has {} seats ({:.1} in use, {:.1} requests waiting).",
+            flow.seats, flow.in_service_mean, flow.queue_mean
+        )),
+    }
+    if let Some(what) = what_would_help(&flow.binding) {
+        sentences.push(format!("{name} would be better off with {what}."));
+    }
+}
+
+fn placement(status: &AppStatus, explained: &AppExplanation, view: &View, sentences: &mut Vec<String>) {
+    if !explained.text.is_empty() {
+        sentences.push(sentence(&explained.text));
+    }
+    sentences.push(format!(
+        "It wants {} for its best utility, was given {} and uses {}.",
+        explained.demand, explained.allocation, status.cpu_used
+    ));
+    if let Some(what) = what_would_help(&explained.binding) {
+        let gain = match explained.binding {
+            Binding::Cpu { .. } | Binding::InstanceCpu if view.plan.report.utility_per_core > 1e-3 => {
+                format!(" (one more core in the pool gives the worst off {:+.2})", view.plan.report.utility_per_core)
+            }
+            Binding::Memory { .. } if view.plan.report.utility_per_gib > 1e-3 => {
+                format!(" (one more GiB in the pool gives the worst off {:+.2})", view.plan.report.utility_per_gib)
+            }
+            _ => String::new(),
+        };
+        sentences.push(format!("What would change this placement: {what}{gain}."));
+    }
+}
+
+/// What would lift a limit; `None` where nothing is missing.
+fn what_would_help(binding: &Binding) -> Option<String> {
+    Some(match binding {
+        Binding::Satisfied | Binding::Unmeasured => return None,
+        Binding::Cpu { nodes } if nodes.is_empty() => "more CPU".into(),
+        Binding::Cpu { nodes } => {
+            let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
+            format!("more CPU on {}, which is used up, or a higher importance than those it shares it with", names.join(", "))
+        }
+        Binding::Memory { missing } => format!("{missing} more free memory on one node that it may run on"),
+        Binding::MaxInstances { max } => format!("more than the {max} instances that `instances.max` allows"),
+        Binding::InstanceCpu => "a higher `cpu` per instance, or more instances".into(),
+        Binding::Constraint { what } => format!("a looser constraint: {what}"),
+        Binding::ChangeCost => "a load that stays: a change now would cost more than it gives".into(),
+        Binding::Manual => "your own hand: its placement is not weal's to change".into(),
+    })
+}
+
+/// Begins with a capital unless it begins with a name, and ends with a full stop.
+fn sentence(text: &str) -> String {
+    let text = text.trim();
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}

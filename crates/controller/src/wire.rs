@@ -1,0 +1,88 @@
+//! What the API takes and gives beside the model's own types.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weal_model::{Plan, PoolSpec, Report, SeatPlan};
+
+/// `PUT /v1/config`: take this config.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigUpdate {
+    /// The text of a `weal.toml`.
+    pub text: String,
+    /// Where it was read, for messages and for relative working directories.
+    pub path: String,
+    /// True: say what would change, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// The config was taken, or would be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigTaken {
+    /// The generation in force; the current one for a dry run or when nothing changed.
+    pub generation: u64,
+    /// What changes, one sentence each; empty when nothing does.
+    pub changes: Vec<String>,
+    /// What is allowed but probably not meant.
+    pub warnings: Vec<String>,
+}
+
+/// The config was not taken; the last good one stays in force.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigRefused {
+    /// All of it in one line.
+    pub error: String,
+    /// Each mistake with its place.
+    pub diagnostics: Vec<ConfigDiagnostic>,
+}
+
+/// One mistake in a config.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigDiagnostic {
+    /// The file.
+    pub path: String,
+    /// Counted from 1.
+    pub line: u32,
+    /// Counted from 1, in characters.
+    pub column: u32,
+    /// Characters to underline.
+    pub length: u32,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right; may be empty.
+    pub help: String,
+    /// All of it for a terminal without colours, several lines.
+    pub rendered: String,
+}
+
+/// `GET /v1/config`: the config in force.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigView {
+    /// Grows by one with each config that was taken; 0 before the first.
+    pub generation: u64,
+    /// Its text.
+    pub text: String,
+    /// Where it was read.
+    pub path: String,
+    /// It with every default filled in; `None` before the first.
+    pub spec: Option<PoolSpec>,
+}
+
+/// `GET /v1/plan`: the last decisions and their reasons.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanView {
+    /// Where instances go.
+    pub plan: Plan,
+    /// Why.
+    pub report: Report,
+    /// Seats and weights.
+    pub seats: SeatPlan,
+}
+
+/// Any refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApiError {
+    /// A fragment that fits "failed to call: ...".
+    pub error: String,
+}
