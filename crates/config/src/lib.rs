@@ -9,7 +9,9 @@ pub mod defaults;
 mod diagnostic;
 mod diff;
 mod effective;
+pub mod import;
 mod parse;
+mod schema;
 mod section;
 mod suggest;
 mod units;
@@ -18,6 +20,7 @@ pub use diagnostic::{Diagnostic, Level, render_all};
 pub use diff::{Change, Effect, diff, restarts};
 pub use effective::effective;
 pub use parse::parse;
+pub use schema::{documentation, schema};
 
 use weal_model::{Bytes, PoolSpec};
 

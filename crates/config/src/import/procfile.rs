@@ -1,0 +1,53 @@
+//! `import::procfile`: the format of Heroku and foreman, `name: command` per line.
+
+use super::command::to_argv;
+use super::{App, ImportError, Imported, to_toml};
+use crate::parse::{as_name, is_name};
+
+/// Makes a `weal.toml` of a Procfile.
+///
+/// `web` gets the route `web.localhost` and, like every process, `$PORT`; other processes get no routes and count as healthy
+/// while they run.
+///
+/// # Errors
+/// A line that is not `name: command`; nothing to run at all.
+pub fn procfile(text: &str) -> Result<Imported, ImportError> {
+    let mut apps = Vec::new();
+    let mut notes = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = || ImportError::Line { line: index + 1, text: line.to_owned() };
+        let (written, command) = line.split_once(':').ok_or_else(wrong)?;
+        let (name, command) = (as_name(written.trim()), command.trim());
+        if !is_name(&name) || command.is_empty() {
+            return Err(wrong());
+        }
+        if name == "release" {
+            notes.push(format!("left out `release: {command}`: weal runs nothing once before a start"));
+            continue;
+        }
+        if name != written.trim() {
+            notes.push(format!("`{}` is called `{name}` here", written.trim()));
+        }
+        apps.push(app(name, command, &mut notes));
+    }
+    if apps.is_empty() {
+        return Err(ImportError::Nothing("process"));
+    }
+    Ok(Imported { text: to_toml("Procfile", &apps), notes })
+}
+
+fn app(name: String, command: &str, notes: &mut Vec<String>) -> App {
+    let run = to_argv(command, &["PORT"]);
+    let listens = command.contains("PORT") || name == "web";
+    if !listens {
+        notes.push(format!("`{name}` does not seem to listen anywhere: it counts as healthy while it runs"));
+    } else if !command.contains("PORT") {
+        notes.push(format!("`{name}` does not mention $PORT: see that it listens there, it is in its environment"));
+    }
+    let host = (name == "web").then(|| "web.localhost".to_owned());
+    App { name, run, health: (!listens).then(|| "{ command = [\"true\"] }".to_owned()), host, ..App::default() }
+}

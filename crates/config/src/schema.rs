@@ -1,0 +1,297 @@
+//! The JSON Schema of `weal.toml`, for editors. docs/weal.schema.json is this, checked by a test; so are the tables of docs/config.md.
+//!
+//! It knows every key with its type, its default and what it is for. What no schema can say (names that must exist, cycles,
+//! sizes that must fit) is for [`crate::parse`].
+
+use serde_json::{Map, Value, json};
+use weal_model::Importance;
+
+use crate::defaults;
+use crate::units::{show_size, show_span};
+
+const NAME: &str = "^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$";
+const SPAN: &str = r"^\s*[0-9][0-9_.]*\s*(us|ms|s|m|min|h)\s*$";
+const SIZE: &str = r"^\s*[0-9][0-9_.]*\s*(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB)\s*$";
+const GOAL: &str = r"^\s*((mean|p[0-9.]+)\s*<=?\s*[0-9.]+\s*(us|µs|ms|s|m|min|h)|throughput\s*>=?\s*[0-9.]+\s*/\s*(s|min|h))\s*$";
+
+/// The JSON Schema (draft 2020-12) of a config.
+pub fn schema() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "weal.toml",
+        "description": "A pool of machines and the applications that share it.",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["app"],
+        "properties": {
+            "pool": table("The pool itself.", &[], pool_keys()),
+            "node": {
+                "description": "Slices of this machine. Without any, the machine is one node.",
+                "type": "array",
+                "items": table("One node.", &["name", "cpu", "memory"], node_keys()),
+            },
+            "class": named("Service classes: what is asked for a kind of request, and how much it matters.", table("One class.", &[], class_keys())),
+            "app": named("The applications.", table("One application: a cluster of equal instances.", &["run"], app_keys())),
+        },
+    })
+}
+
+fn pool_keys() -> Vec<(&'static str, Value)> {
+    vec![
+        ("listen", text("Where clients connect.", defaults::LISTEN)),
+        ("api", text("Where the API and the dashboard are.", defaults::API)),
+        (
+            "name",
+            describe(
+                json!({ "type": "string", "minLength": 1, "maxLength": 80 }),
+                "The pool's name, for people.",
+                "the folder's name",
+            ),
+        ),
+        ("user", text("The unprivileged user of gateway and controller when weal is started by root.", defaults::USER)),
+        (
+            "control",
+            describe(
+                json!({ "enum": ["on", "off"] }),
+                "`off` only watches: no seats are limited and no instance is moved.",
+                "\"on\"",
+            ),
+        ),
+        ("flow-cycle", span("How often seats and weights are decided.", defaults::FLOW_CYCLE_S)),
+        ("placement-cycle", span("How often placement is decided, besides when something happens.", defaults::PLACEMENT_CYCLE_S)),
+    ]
+}
+
+fn node_keys() -> Vec<(&'static str, Value)> {
+    let limit = json!({ "type": "number", "minimum": 0.1, "maximum": 1 });
+    vec![
+        ("name", describe(json!({ "type": "string", "pattern": NAME }), "The node's name.", "")),
+        ("cpu", describe(cpu(), "Its computing power, in cores.", "")),
+        ("memory", describe(size(), "Its memory for instances.", "")),
+        (
+            "utilization-limit",
+            describe(limit, "The share of its CPU that plans may fill.", &defaults::UTILIZATION_LIMIT.to_string()),
+        ),
+    ]
+}
+
+fn class_keys() -> Vec<(&'static str, Value)> {
+    let words: Vec<&str> = Importance::WORDS.iter().map(|(word, _)| *word).collect();
+    let importance = json!({ "anyOf": [{ "enum": words }, { "type": "number", "minimum": 0.001, "maximum": 1000 }] });
+    let goal = json!({ "type": "string", "pattern": GOAL });
+    vec![
+        ("goal", describe(goal, "`p95 < 250ms`, `mean < 1200ms` or `throughput > 50/s`.", "none: best effort")),
+        ("importance", describe(importance, "How much a miss matters: a word, or the weight of a miss.", "\"normal\"")),
+    ]
+}
+
+fn app_keys() -> Vec<(&'static str, Value)> {
+    let mut keys = vec![
+        (
+            "run",
+            describe(
+                argv(),
+                "Program and arguments. `$PORT`, `$DATA`, `$INSTANCE`, `$NODE`, `$NAME_ADDR` of needed applications and `env` are filled in; `$$` is a dollar sign.",
+                "",
+            ),
+        ),
+        ("health", describe(health(), "How readiness and health are told: a path, or a table.", "a TCP connection to $PORT")),
+        (
+            "memory",
+            describe(size(), "Memory per instance: what placement counts, and its limit.", &quoted(&show_size(defaults::MEMORY))),
+        ),
+        ("cpu", describe(cpu(), "The most cores that one instance can use.", "no limit but the node's")),
+        (
+            "instances",
+            describe(
+                instances(),
+                "How many instances there may be: a number, or `{ min = 1, max = 4 }`.",
+                &defaults::INSTANCES.to_string(),
+            ),
+        ),
+        ("per-node", describe(count(1), "How many instances one node may hold.", "as many as `instances.max`")),
+        (
+            "routes",
+            describe(
+                json!({ "type": "array", "items": route() }),
+                "Which requests it gets. Without any it is not reached from outside.",
+                "none",
+            ),
+        ),
+        (
+            "needs",
+            describe(
+                names(),
+                "Applications that it calls: it starts when they are healthy, and gets NAME_ADDR, NAME_HOST and NAME_PORT.",
+                "none",
+            ),
+        ),
+        (
+            "user",
+            describe(json!({ "type": "string", "minLength": 1 }), "The user that instances run as.", "the one that runs weal"),
+        ),
+    ];
+    let env = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    let nodes = json!({ "type": "array", "minItems": 1, "uniqueItems": true, "items": { "type": "string" } });
+    let flag = json!({ "type": "boolean" });
+    let restart = json!({ "enum": ["always", "on-failure", "never"] });
+    keys.extend([
+        ("env", describe(env, "Added to the environment.", "nothing")),
+        (
+            "cwd",
+            describe(
+                json!({ "type": "string" }),
+                "The working directory, relative to the config's folder.",
+                "the config's folder",
+            ),
+        ),
+        ("stop-timeout", span("From SIGTERM to SIGKILL.", defaults::STOP_TIMEOUT_S)),
+        ("nodes", describe(nodes, "Nodes that it may run on.", "all")),
+        ("together", describe(names(), "Applications that must be on the same node wherever this one is.", "none")),
+        ("apart", describe(names(), "Applications that must not share a node with this one.", "none")),
+        ("pinned", describe(flag.clone(), "Its instances are never stopped or moved to make room.", "false")),
+        ("manual", describe(flag, "weal never changes its placement, beyond bringing up `instances.min`.", "false")),
+        ("restart", describe(restart, "What happens when an instance ends by itself.", "\"always\"")),
+        (
+            "queue-limit",
+            describe(
+                count(0),
+                "Requests that may wait per flow before new ones are rejected.",
+                &defaults::QUEUE_LIMIT.to_string(),
+            ),
+        ),
+        (
+            "request-timeout",
+            span("What a request may take in all, queue included, before it is answered 504.", defaults::REQUEST_TIMEOUT_S),
+        ),
+    ]);
+    keys
+}
+
+fn health() -> Value {
+    let keys = vec![
+        ("http", describe(json!({ "type": "string", "pattern": "^/" }), "`GET` of this path answers 2xx or 3xx.", "")),
+        ("tcp", describe(json!({ "const": true }), "The port accepts a connection.", "true")),
+        ("command", describe(argv(), "This command ends with 0.", "")),
+        ("interval", span("Between two checks of a ready instance.", defaults::HEALTH_INTERVAL_S)),
+        ("timeout", span("What one check may take.", defaults::HEALTH_TIMEOUT_S)),
+        (
+            "start-timeout",
+            span("What a new instance may take to become ready; then it counts as failed.", defaults::HEALTH_START_TIMEOUT_S),
+        ),
+        (
+            "failures",
+            describe(count(1), "So many failed checks in a row make it unhealthy.", &defaults::HEALTH_FAILURES.to_string()),
+        ),
+    ];
+    json!({ "anyOf": [{ "type": "string", "pattern": "^/" }, table("A check.", &[], keys)] })
+}
+
+fn instances() -> Value {
+    let keys = vec![
+        ("min", describe(count(0), "At least so many run.", &defaults::INSTANCES.to_string())),
+        ("max", describe(count(1), "At most so many run.", "`min`, at least 1")),
+    ];
+    json!({ "anyOf": [count(1), table("Bounds.", &[], keys)] })
+}
+
+fn route() -> Value {
+    let name = || json!({ "type": "string", "minLength": 1 });
+    let header_keys = vec![
+        ("name", describe(name(), "The header's name.", "")),
+        ("value", describe(json!({ "type": "string" }), "Its exact value.", "any")),
+    ];
+    let header = json!({ "anyOf": [name(), table("A header to match.", &["name"], header_keys)] });
+    let keys = vec![
+        ("host", describe(name(), "`shop.example`, or `*.shop.example` for all names below it.", "every host")),
+        ("path", describe(json!({ "type": "string", "pattern": "^/" }), "`/exact` or `/prefix/*`.", "every path")),
+        ("header", describe(header, "A header that must be there: its name, or `{ name = .., value = .. }`.", "none")),
+        ("class", describe(name(), "The service class of the requests that match.", "\"default\", best effort")),
+    ];
+    table("One route. Every part that is given must match; the most specific route wins.", &[], keys)
+}
+
+/// `default` is shown to people: it is a value only where the schema's `default` is one too.
+fn describe(mut value: Value, description: &str, default: &str) -> Value {
+    if let Some(map) = value.as_object_mut() {
+        let suffix = if default.is_empty() { String::new() } else { format!(" Default: {default}.") };
+        map.insert("description".to_owned(), json!(format!("{description}{suffix}")));
+    }
+    value
+}
+
+fn table(description: &str, required: &[&str], keys: Vec<(&'static str, Value)>) -> Value {
+    let properties: Map<String, Value> = keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let mut table =
+        json!({ "description": description, "type": "object", "additionalProperties": false, "properties": properties });
+    if !required.is_empty() {
+        table["required"] = json!(required);
+    }
+    table
+}
+
+fn named(description: &str, entry: Value) -> Value {
+    json!({
+        "description": description,
+        "type": "object",
+        "propertyNames": { "pattern": NAME },
+        "additionalProperties": entry,
+    })
+}
+
+fn text(description: &str, default: &str) -> Value {
+    describe(json!({ "type": "string" }), description, &quoted(default))
+}
+
+fn span(description: &str, default_s: f64) -> Value {
+    describe(json!({ "type": "string", "pattern": SPAN }), description, &quoted(&show_span(default_s)))
+}
+
+fn size() -> Value {
+    json!({ "type": "string", "pattern": SIZE })
+}
+
+fn cpu() -> Value {
+    json!({ "type": "number", "minimum": 0.01, "maximum": 4096 })
+}
+
+fn count(least: u32) -> Value {
+    json!({ "type": "integer", "minimum": least })
+}
+
+fn argv() -> Value {
+    json!({ "type": "array", "minItems": 1, "items": { "type": "string" } })
+}
+
+fn names() -> Value {
+    json!({ "type": "array", "uniqueItems": true, "items": { "type": "string", "pattern": NAME } })
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+/// The keys of one table of the schema as a Markdown table, in alphabetical order.
+pub(crate) fn markdown(keys: &Value) -> String {
+    let mut lines = vec!["| key | meaning | default |".to_owned(), "| --- | --- | --- |".to_owned()];
+    for (key, value) in keys.as_object().into_iter().flatten() {
+        let description = value["description"].as_str().unwrap_or_default();
+        let (meaning, default) = description.rsplit_once(" Default: ").unwrap_or((description, "required."));
+        lines.push(format!("| `{key}` | {meaning} | {} |", default.trim_end_matches('.')));
+    }
+    lines.join("\n")
+}
+
+/// The tables of docs/config.md, each under the name that its marker there has.
+pub fn documentation() -> Vec<(&'static str, String)> {
+    let schema = schema();
+    let app = &schema["properties"]["app"]["additionalProperties"]["properties"];
+    vec![
+        ("pool", markdown(&schema["properties"]["pool"]["properties"])),
+        ("node", markdown(&schema["properties"]["node"]["items"]["properties"])),
+        ("class", markdown(&schema["properties"]["class"]["additionalProperties"]["properties"])),
+        ("app", markdown(app)),
+        ("health", markdown(&app["health"]["anyOf"][1]["properties"])),
+        ("route", markdown(&app["routes"]["items"]["properties"])),
+    ]
+}

@@ -1,0 +1,82 @@
+//! What is imported is a config that weal takes.
+
+use weal_config::import::{ImportError, Imported, compose, procfile};
+use weal_config::{Machine, parse, render_all};
+use weal_model::Bytes;
+
+const MACHINE: Machine = Machine { cpus: 4.0, memory: Bytes::gib(8) };
+
+fn show(imported: &Imported) -> String {
+    match parse(&imported.text, "/srv/pool/weal.toml", &MACHINE) {
+        Ok(parsed) => assert!(parsed.warnings.is_empty(), "{}", render_all(&parsed.warnings, &imported.text, false)),
+        Err(found) => panic!("{}", render_all(&found, &imported.text, false)),
+    }
+    let notes: Vec<String> = imported.notes.iter().map(|note| format!("- {note}\n")).collect();
+    format!("{}\nnotes:\n{}", imported.text, notes.concat())
+}
+
+#[test]
+fn a_procfile_becomes_a_config() {
+    let text = "# a Rails application\nweb: bundle exec puma -p $PORT -C \"config/puma.rb\"\n\
+                Work_er: QUEUE=high bundle exec sidekiq -q $QUEUE\nrelease: rake db:migrate\napi: ./api --port ${PORT:-3000}\n";
+    insta::assert_snapshot!("procfile", show(&procfile(text).unwrap()));
+    let line = ImportError::Line { line: 2, text: "nonsense".to_owned() };
+    assert_eq!(procfile("web: x\nnonsense\n"), Err(line));
+    assert_eq!(procfile("# nothing\n"), Err(ImportError::Nothing("process")));
+}
+
+#[test]
+fn the_common_subset_of_a_compose_file_becomes_a_config() {
+    let text = r#"
+version: "3.9"
+x-common: &common
+  restart: unless-stopped
+  environment: &env
+    LOG: "${LOG_LEVEL:-info}"
+    SECRET: ${SECRET}
+services:
+  shop_web:
+    <<: *common
+    image: shop:1.2
+    command: gunicorn shop:app --bind 0.0.0.0:8000 --name "my shop"
+    ports: ["8080:8000"]
+    depends_on:
+      db: { condition: service_healthy }
+      cache: { condition: service_started }
+    healthcheck:
+      test: ["CMD", "curl", "-f", "http://localhost:8000/up"]
+      interval: 1m30s
+      timeout: 500ms
+      retries: 5
+      start_period: 40s
+    deploy:
+      replicas: 2
+      resources: { limits: { cpus: "0.50", memory: 512M } }
+    user: "1000:1000"
+    working_dir: /app
+    stop_grace_period: 1m
+    volumes: ["./data:/data"]
+  db:
+    image: postgres:16
+    environment: [POSTGRES_PASSWORD=s3cret, "MONEY=$$5", FROM_SHELL]
+    ports: ["127.0.0.1:5432:5432"]
+    healthcheck: { test: pg_isready -U postgres && exit 0 }
+    mem_limit: 1g
+  cache:
+    entrypoint: ["memcached", "-p", "11211"]
+    expose: ["11211"]
+    restart: "no"
+  worker:
+    command: ["sh", "-c", "echo $$HOME | ./work"]
+networks:
+  default: {}
+"#;
+    insta::assert_snapshot!("compose", show(&compose(text).unwrap()));
+}
+
+#[test]
+fn what_is_no_compose_file_is_refused() {
+    assert!(matches!(compose("a: [1, 2"), Err(ImportError::Yaml(_))));
+    assert_eq!(compose("version: '3'\n"), Err(ImportError::Nothing("service")));
+    assert_eq!(compose("services: {}\n"), Err(ImportError::Nothing("service")));
+}
