@@ -89,6 +89,14 @@ pub enum Command {
     },
     /// Give the running pool the config file as it is now.
     Apply(Apply),
+    /// Make load and measure what comes back.
+    Load(Load),
+    /// Run a scenario with real processes: start them, make the load, check what is expected, write a report.
+    Rehearse(Rehearse),
+    /// Keep what a replay or a simulation needs of the running pool.
+    Record(Record),
+    /// Drive the load of a recording again.
+    Replay(Replay),
     /// Write a shell's completion script.
     Completion {
         /// The shell.
@@ -258,4 +266,120 @@ pub enum RoleCommand {
         #[arg(long)]
         rpc_fd: i32,
     },
+}
+
+/// `weal load`: one of `--rate`, `--sessions`, `--trace`, `--log`, or a scenario.
+#[derive(Debug, Clone, Args)]
+pub struct Load {
+    /// What to ask for: `http://HOST[:PORT]/PATH`, where HOST may end in `.localhost`. `{n}` in the path counts requests.
+    #[arg(required_unless_present = "scenario", conflicts_with = "scenario")]
+    pub url: Option<String>,
+    /// Make the load of a scenario file against the running pool.
+    #[arg(long, value_name = "FILE")]
+    pub scenario: Option<PathBuf>,
+    /// Open: so many requests come in, whatever becomes of those before; `50/s`, `1200/min`.
+    #[arg(long, group = "source")]
+    pub rate: Option<String>,
+    /// Closed: so many sessions ask, wait and think.
+    #[arg(long, group = "source")]
+    pub sessions: Option<u32>,
+    /// Mean think time of a session.
+    #[arg(long, value_name = "TIME", default_value = "0s", requires = "sessions")]
+    pub think: String,
+    /// Open: a CSV file of `period,requests` per minute.
+    #[arg(long, value_name = "FILE", group = "source")]
+    pub trace: Option<PathBuf>,
+    /// Where in the trace to begin, as its first column says it.
+    #[arg(long, value_name = "PERIOD", requires = "trace")]
+    pub from: Option<String>,
+    /// How many minutes of the trace.
+    #[arg(long, value_name = "N", requires = "trace")]
+    pub minutes: Option<usize>,
+    /// Share of the trace's volume.
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, requires = "trace")]
+    pub volume: f64,
+    /// An access log (Common or Combined Log Format), each request with its own method and path.
+    #[arg(long, value_name = "FILE", group = "source")]
+    pub log: Option<PathBuf>,
+    /// How many times as fast as recorded, for --trace and --log.
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
+    pub speed: f64,
+    /// How long.
+    #[arg(short, long, value_name = "TIME", default_value = "10s")]
+    pub duration: String,
+    /// What counts as within the goal.
+    #[arg(long, value_name = "TIME")]
+    pub within: Option<String>,
+    /// How long one request may take.
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub timeout: String,
+    /// The seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The method.
+    #[arg(long, default_value = "GET")]
+    pub method: String,
+    /// A header, `name: value`; may be given again.
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    pub headers: Vec<String>,
+    /// Which pool, with --scenario.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `weal rehearse`.
+#[derive(Debug, Clone, Args)]
+pub struct Rehearse {
+    /// The scenario; its `config` names the weal.toml to start.
+    pub scenario: PathBuf,
+    /// Where the report goes [default: SCENARIO.html beside where you are].
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// `off` only watches, for comparison.
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub control: Switch,
+    /// Another seed than the scenario's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Exit with 1 when an expectation is missed.
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// `weal record`.
+#[derive(Debug, Clone, Args)]
+pub struct Record {
+    /// Where the recording goes.
+    pub recording: PathBuf,
+    /// How long [default: until interrupted].
+    #[arg(short, long, value_name = "TIME")]
+    pub duration: Option<String>,
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `weal replay`.
+#[derive(Debug, Clone, Args)]
+pub struct Replay {
+    /// The recording.
+    pub recording: PathBuf,
+    /// Share of the recorded volume.
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    pub volume: f64,
+    /// The seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Which pool; its routes say where each flow's requests go.
+    #[command(flatten)]
+    pub target: Target,
 }

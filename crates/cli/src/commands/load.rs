@@ -1,0 +1,220 @@
+//! `weal load`: makes load and measures what comes back, without coordinated omission.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use hyper::Uri;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use tokio::sync::watch;
+use weal_load::{Flow, Options, Outcome, Progress, Request, Source, access_log, drive, flows_of};
+use weal_sim::scenario::{Rate, Scenario, Span};
+use weal_sim::workload::{Phase, TraceWindow, Workload, read_requests_per_minute};
+
+use crate::args::{Load, Target};
+use crate::client::Client;
+use crate::failure::{Exit, Failure};
+use crate::output::{self, Stream, Table, Tone, cell, milliseconds, toned};
+use crate::state::StateDir;
+
+/// Runs it.
+pub fn run(order: &Load, json: bool) -> anyhow::Result<()> {
+    let options =
+        Options { seed: order.seed, duration: span(&order.duration)?, timeout: span(&order.timeout)?, ..Options::default() };
+    let outcome = runtime()?.block_on(async {
+        let (flows, options) = match &order.scenario {
+            Some(file) => of_scenario(file, &order.target, options).await?,
+            None => (vec![of_arguments(order)?], options),
+        };
+        drive_shown(&flows, &options).await
+    })?;
+    show(&outcome, json)
+}
+
+/// A runtime with a thread per core: making load is work.
+pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
+}
+
+/// Makes the load with a progress bar on standard error, if a person looks. Ctrl-C ends it.
+pub async fn drive_shown(flows: &[Flow], options: &Options) -> anyhow::Result<Outcome> {
+    let (sender, mut progress) = watch::channel(Vec::<Progress>::new());
+    let bar = if output::is_terminal(Stream::Err) { ProgressBar::new(options.duration.as_secs()) } else { ProgressBar::hidden() };
+    bar.set_style(
+        ProgressStyle::with_template("{bar:30} {elapsed} of {len}s  {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    let load = drive(flows, options, &sender);
+    tokio::pin!(load);
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut load => break outcome?,
+            changed = progress.changed() => {
+                if changed.is_ok() {
+                    bar.set_position(bar.elapsed().as_secs());
+                    bar.set_message(summary(&progress.borrow()));
+                }
+            }
+            _ = tokio::signal::ctrl_c() => bail!("interrupted: nothing was measured to the end"),
+        }
+    };
+    bar.finish_and_clear();
+    Ok(outcome)
+}
+
+fn summary(progress: &[Progress]) -> String {
+    let sent: u64 = progress.iter().map(|flow| flow.sent).sum();
+    let answered: u64 = progress.iter().map(|flow| flow.answered).sum();
+    let slowest = progress.iter().map(|flow| flow.response.p95_ms).fold(0.0, f64::max);
+    format!("{sent} sent, {answered} answered, p95 {}", milliseconds(slowest))
+}
+
+async fn of_scenario(file: &Path, target: &Target, options: Options) -> anyhow::Result<(Vec<Flow>, Options)> {
+    let (scenario, _) = read_scenario(file)?;
+    let status = Client::new(&StateDir::find(target)?).status().await.map_err(crate::client::Error::into_failure)?;
+    let flows = flows_of(&scenario, gateway_of(&status.listen)?, &status);
+    let duration = Duration::from_secs_f64(scenario.duration_s);
+    Ok((flows, Options { duration, seed: scenario.seed, ..options }))
+}
+
+/// Reads a scenario file, with its text.
+///
+/// # Errors
+/// The first mistake, with file, line and column.
+pub fn read_scenario(file: &Path) -> anyhow::Result<(Scenario, String)> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the scenario {}", file.display()))?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let scenario = Scenario::parse(&text, |name| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string()));
+    let scenario = scenario.map_err(|error| {
+        Failure::new(Exit::ConfigInvalid, format!("{}:{}:{}: {}", file.display(), error.line, error.column, error.message))
+    })?;
+    Ok((scenario, text))
+}
+
+/// The gateway's address from `http://ADDRESS` in a status.
+pub fn gateway_of(listen: &str) -> anyhow::Result<SocketAddr> {
+    let address = listen.strip_prefix("http://").unwrap_or(listen).trim_end_matches('/');
+    address.parse().with_context(|| format!("the pool's address {listen} cannot be read"))
+}
+
+fn of_arguments(order: &Load) -> anyhow::Result<Flow> {
+    let url = order.url.as_deref().unwrap_or_default();
+    let uri: Uri = url.parse().with_context(|| format!("`{url}` is not a URL: write http://HOST[:PORT]/PATH"))?;
+    if uri.scheme_str() != Some("http") {
+        bail!(Failure::new(Exit::Usage, format!("`{url}` does not begin with http://")));
+    }
+    let authority = uri.authority().context("the URL has no host")?;
+    let request = Request {
+        address: resolve(authority.host(), authority.port_u16().unwrap_or(80))?,
+        host: authority.to_string(),
+        method: order.method.clone(),
+        path: url.split_once("://").and_then(|(_, rest)| rest.find('/').map(|at| rest[at..].to_owned())).unwrap_or("/".into()),
+        headers: headers(&order.headers)?,
+        body: bytes::Bytes::new(),
+    };
+    let target = order.within.as_deref().map(span).transpose()?;
+    Ok(Flow { name: authority.host().to_owned(), request, source: source(order)?, target })
+}
+
+fn source(order: &Load) -> anyhow::Result<Source> {
+    let phases = |level| vec![Phase { start_s: 0.0, level }];
+    if !(order.speed > 0.0 && order.speed.is_finite()) {
+        bail!(Failure::new(Exit::Usage, "--speed must be a positive number"));
+    }
+    if let Some(sessions) = order.sessions {
+        let think_s = span(&order.think)?.as_secs_f64();
+        return Ok(Source::Workload(Workload::Sessions { phases: phases(f64::from(sessions)), think_s }));
+    }
+    if let Some(file) = &order.trace {
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the trace {}", file.display()))?;
+        let window =
+            TraceWindow { from: order.from.clone(), minutes: order.minutes, time_scale: order.speed, volume_scale: order.volume };
+        let workload = read_requests_per_minute(&text, &window).with_context(|| format!("cannot use {}", file.display()))?;
+        return Ok(Source::Workload(workload));
+    }
+    if let Some(file) = &order.log {
+        let source = File::open(file).with_context(|| format!("cannot read the log {}", file.display()))?;
+        let log = access_log::read(BufReader::new(source)).with_context(|| format!("cannot read the log {}", file.display()))?;
+        if let Some((line, text)) = &log.first_unreadable {
+            eprintln!(
+                "{}: left out {} lines that are not requests, the first is line {line}: {text}",
+                file.display(),
+                log.unreadable
+            );
+        }
+        if log.entries.is_empty() {
+            bail!("{} has no line in Common or Combined Log Format", file.display());
+        }
+        return Ok(Source::Log { entries: log.entries.into(), speed: order.speed });
+    }
+    let rate = order.rate.as_deref().ok_or_else(|| {
+        Failure::new(Exit::Usage, "say how much: --rate 50/s, --sessions 20, --trace FILE, --log FILE or --scenario FILE")
+    })?;
+    let rate: Rate = parse(rate)?;
+    Ok(Source::Workload(Workload::Open { phases: phases(rate.0) }))
+}
+
+/// `*.localhost` is this machine (RFC 6761), also where the system's resolver does not know.
+fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+    let name = if host == "localhost" || host.ends_with(".localhost") { "127.0.0.1" } else { host };
+    let mut found = (name, port).to_socket_addrs().with_context(|| format!("cannot find {host}"))?;
+    found.next().with_context(|| format!("{host} has no address"))
+}
+
+fn headers(lines: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let pair = |line: &String| {
+        let (name, value) = line.split_once(':').with_context(|| format!("`{line}` is not a header: write `name: value`"))?;
+        Ok((name.trim().to_owned(), value.trim().to_owned()))
+    };
+    lines.iter().map(pair).collect()
+}
+
+/// A time as scenarios write it.
+pub fn span(text: &str) -> anyhow::Result<Duration> {
+    parse::<Span>(text).map(|span| Duration::from_secs_f64(span.0))
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> anyhow::Result<T> {
+    let deserializer: StrDeserializer<'a, ValueError> = text.into_deserializer();
+    T::deserialize(deserializer).map_err(|error| Failure::new(Exit::Usage, error.to_string()).into())
+}
+
+/// Prints what was measured.
+pub fn show(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::json(outcome, false);
+    }
+    let mut table = Table::new(&["FLOW", "SENT", "ANSWERED", "REJECTED", "FAILED", "MEAN", "P50", "P95", "P99", "WITHIN GOAL"]);
+    for flow in &outcome.flows {
+        let failed = flow.failed + flow.timed_out + flow.broken;
+        let within = flow.within_goal.map_or("-".into(), |share| format!("{:.1}%", share * 100.0));
+        table.row(vec![
+            cell(&flow.name),
+            cell(flow.sent.to_string()),
+            cell(flow.answered.to_string()),
+            cell(flow.rejected.to_string()),
+            if failed > 0 { toned(failed.to_string(), Tone::Bad) } else { cell("0") },
+            cell(milliseconds(flow.response.mean_ms)),
+            cell(milliseconds(flow.response.p50_ms)),
+            cell(milliseconds(flow.response.p95_ms)),
+            cell(milliseconds(flow.response.p99_ms)),
+            cell(within),
+        ]);
+    }
+    output::print(&table.render());
+    for flow in outcome.flows.iter().filter(|flow| flow.generator_overloaded) {
+        output::line(&format!(
+            "{}: the generator could not keep up ({} requests not sent, 1% left over {} late): its numbers are about the generator too",
+            flow.name,
+            flow.not_sent,
+            milliseconds(flow.late_p99_ms)
+        ));
+    }
+    Ok(())
+}

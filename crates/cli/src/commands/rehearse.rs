@@ -1,0 +1,281 @@
+//! `weal rehearse`: a scenario with real processes.
+//!
+//! The pool is a whole one of its own, on free ports and in a temporary state directory: a rehearsal disturbs no other.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use toml_edit::{DocumentMut, Item, value};
+use weal_load::{Options, Rehearsal, flows_of};
+use weal_sim::report::Run;
+use weal_sim::scenario::{Fault, FaultKind, Scenario};
+
+use crate::args::{Rehearse, Switch};
+use crate::client::{Client, ConfigOrder, Error};
+use crate::commands::load;
+use crate::failure::{Exit, Failure};
+use crate::output::{self, Table, Tone, cell, toned};
+use crate::state::StateDir;
+
+/// Between two looks at the pool.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs it.
+pub fn run(order: &Rehearse, json: bool) -> anyhow::Result<()> {
+    let (mut scenario, text) = load::read_scenario(&order.scenario)?;
+    scenario.seed = order.seed.unwrap_or(scenario.seed);
+    let config = scenario.config.clone().ok_or_else(|| {
+        Failure::new(Exit::ConfigInvalid, format!("{} has no `config`: it can only be simulated", order.scenario.display()))
+    })?;
+    refuse_simulated_faults(&scenario)?;
+    let config = order.scenario.parent().unwrap_or(Path::new(".")).join(config);
+    let title = order.scenario.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let pool = Pool::start(&config, order.control)?;
+    let run = load::runtime()?.block_on(pool.rehearse(scenario, &title, &text));
+    pool.stop();
+    let run = run?;
+    let report = order.report.clone().unwrap_or_else(|| PathBuf::from(format!("{title}.html")));
+    fs::write(&report, run.to_html()).with_context(|| format!("cannot write the report {}", report.display()))?;
+    if json {
+        output::json(&run, false)?
+    } else {
+        show(&run, &report)
+    }
+    if order.check && !run.all_met() {
+        bail!("{} expectations were missed", run.checks.iter().filter(|check| !check.met).count());
+    }
+    Ok(())
+}
+
+/// With real processes only nodes can be taken away; bad measurements are for simulations.
+fn refuse_simulated_faults(scenario: &Scenario) -> anyhow::Result<()> {
+    match scenario.faults.iter().find(|fault| fault.kind != FaultKind::NodeDown || fault.node.is_none()) {
+        Some(fault) => bail!(Failure::new(
+            Exit::ConfigInvalid,
+            format!("the fault {:?} can only be simulated: with real processes there is `node-down` with a `node`", fault.kind)
+        )),
+        None => Ok(()),
+    }
+}
+
+fn show(run: &Run, report: &Path) {
+    let mut table = Table::new(&["WHAT", "EXPECTED", "MEASURED", ""]);
+    for check in &run.checks {
+        let got = check.got.map_or("nothing".into(), |got| format!("{got:.3}"));
+        let verdict = if check.met { toned("met", Tone::Good) } else { toned("MISSED", Tone::Bad) };
+        table.row(vec![cell(&check.what), cell(&check.expected), cell(got), verdict]);
+    }
+    output::print(&table.render());
+    for note in &run.notes {
+        output::line(&format!("note: {note}"));
+    }
+    output::line(&format!("report: {}", report.display()));
+}
+
+/// A pool that exists for one rehearsal.
+struct Pool {
+    folder: PathBuf,
+    config: PathBuf,
+    state: StateDir,
+}
+
+impl Pool {
+    fn start(original: &Path, control: Switch) -> anyhow::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("weal-rehearsal-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        // The gateway and the controller may run as another user, who must get through to their own folders.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o711))?;
+        let pool = Self { config: folder.join("weal.toml"), state: StateDir { root: folder.join("state") }, folder };
+        let started = pool.write_config(original, control).and_then(|()| pool.weal(&["up", "--detach"]));
+        match started {
+            Ok(()) => Ok(pool),
+            Err(error) => {
+                pool.stop();
+                Err(error.context("the pool did not come up"))
+            }
+        }
+    }
+
+    fn write_config(&self, original: &Path, control: Switch) -> anyhow::Result<()> {
+        let text = fs::read_to_string(original).with_context(|| format!("cannot read the config {}", original.display()))?;
+        let folder = std::path::absolute(original)?.parent().map(Path::to_owned).unwrap_or_default();
+        fs::write(&self.config, moved(&text, &folder, control)?)?;
+        Ok(())
+    }
+
+    async fn rehearse(&self, scenario: Scenario, title: &str, text: &str) -> anyhow::Result<Run> {
+        let client = Client::new(&self.state);
+        let status = client.status().await.map_err(Error::into_failure)?;
+        let flows = flows_of(&scenario, load::gateway_of(&status.listen)?, &status);
+        let options =
+            Options { seed: scenario.seed, duration: Duration::from_secs_f64(scenario.duration_s), ..Options::default() };
+        let faults = scenario.faults.clone();
+        let mut rehearsal = Rehearsal::begin(scenario, title, text, machine(), output::now());
+        let outcome = {
+            let making = load::drive_shown(&flows, &options);
+            tokio::pin!(making);
+            let breaking = self.break_nodes(&faults, &client);
+            tokio::pin!(breaking);
+            let mut broken = false;
+            let mut tick = tokio::time::interval(LOOK);
+            let mut seen = 0;
+            loop {
+                tokio::select! {
+                    outcome = &mut making => break outcome?,
+                    result = &mut breaking, if !broken => {
+                        result?;
+                        broken = true;
+                    }
+                    _ = tick.tick() => {
+                        if let Ok(status) = client.status().await {
+                            rehearsal.handle_status(&status);
+                        }
+                        for event in client.events(seen, 1000).await.unwrap_or_default() {
+                            seen = seen.max(event.id);
+                            rehearsal.handle_event(&event);
+                        }
+                    }
+                }
+            }
+        };
+        Ok(rehearsal.finish(&outcome))
+    }
+
+    /// Takes nodes away and gives them back, each when its time has come, by another config.
+    async fn break_nodes(&self, faults: &[Fault], client: &Client) -> anyhow::Result<()> {
+        let start = tokio::time::Instant::now();
+        let whole = fs::read_to_string(&self.config)?;
+        let mut changes: Vec<f64> =
+            faults.iter().flat_map(|fault| [fault.at_s, fault.until_s]).filter(|at| at.is_finite()).collect();
+        changes.sort_by(f64::total_cmp);
+        for at_s in changes {
+            tokio::time::sleep_until(start + Duration::from_secs_f64(at_s)).await;
+            let gone = faults.iter().filter(|fault| fault.at_s <= at_s && at_s < fault.until_s);
+            let gone: Vec<&str> = gone.filter_map(|fault| fault.node.as_deref()).collect();
+            let text = without_nodes(&whole, &gone)?;
+            let order = ConfigOrder { text: &text, path: &self.config, dry_run: false };
+            client.put_config(&order).await.map_err(Error::into_failure)?;
+        }
+        Ok(())
+    }
+
+    /// Runs this very program on the pool.
+    fn weal(&self, arguments: &[&str]) -> anyhow::Result<()> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let output = Command::new(program)
+            .args(arguments)
+            .arg("--file")
+            .arg(&self.config)
+            .arg("--state")
+            .arg(&self.state.root)
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start this program again")?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+
+    /// Stops it and removes what is left; says what could not be.
+    fn stop(&self) {
+        if let Err(error) = self.weal(&["down"]) {
+            eprintln!("the rehearsal's pool did not stop: {error}");
+        }
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!("cannot remove {}: {error}", self.folder.display());
+        }
+    }
+}
+
+/// The config as it must be in another folder, on free ports.
+fn moved(text: &str, folder: &Path, control: Switch) -> anyhow::Result<String> {
+    let mut document: DocumentMut = text.parse().context("the config is not TOML")?;
+    let pool = document.entry("pool").or_insert_with(toml_edit::table);
+    for key in ["listen", "api"] {
+        pool[key] = value(free_address()?);
+    }
+    if control == Switch::Off {
+        pool["control"] = value("off");
+    }
+    let apps = document.get_mut("app").and_then(Item::as_table_like_mut);
+    for (_, app) in apps.into_iter().flat_map(|apps| apps.iter_mut()) {
+        let relative = app.get("cwd").and_then(Item::as_str).unwrap_or(".").to_owned();
+        app["cwd"] = value(folder.join(relative).to_string_lossy().into_owned());
+    }
+    Ok(document.to_string())
+}
+
+/// The config without some nodes: applications that name them name the others.
+fn without_nodes(text: &str, gone: &[&str]) -> anyhow::Result<String> {
+    let mut document: DocumentMut = text.parse().context("the config is not TOML")?;
+    let is_gone = |name: Option<&str>| name.is_some_and(|name| gone.contains(&name));
+    if let Some(nodes) = document.get_mut("node").and_then(Item::as_array_of_tables_mut) {
+        nodes.retain(|node| !is_gone(node.get("name").and_then(Item::as_str)));
+    }
+    let apps = document.get_mut("app").and_then(Item::as_table_like_mut);
+    for (_, app) in apps.into_iter().flat_map(|apps| apps.iter_mut()) {
+        let Some(allowed) = app.get_mut("nodes").and_then(Item::as_array_mut) else { continue };
+        allowed.retain(|node| !is_gone(node.as_str()));
+        let left = i64::try_from(allowed.len()).unwrap_or(i64::MAX);
+        let Some(instances) = app.get_mut("instances").and_then(Item::as_table_like_mut) else { continue };
+        for bound in ["min", "max"] {
+            if let Some(count) = instances.get_mut(bound)
+                && count.as_integer().is_some_and(|count| count > left)
+            {
+                *count = value(left);
+            }
+        }
+    }
+    Ok(document.to_string())
+}
+
+fn free_address() -> anyhow::Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0").context("no free port")?.local_addr()?.to_string())
+}
+
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{cores} cores, Linux {}", kernel.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = r#"
+[[node]]
+name = "n1"
+cpu = 1.0
+
+[[node]]
+name = "n2"
+cpu = 1.0
+
+[app.shop]
+run = ["./shop"]
+instances = { min = 2, max = 2 }
+nodes = ["n1", "n2"]
+"#;
+
+    #[test]
+    fn a_moved_config_finds_its_files_and_listens_elsewhere() {
+        let text = moved(CONFIG, Path::new("/srv/pool"), Switch::Off).unwrap();
+        assert!(text.contains("cwd = \"/srv/pool/.\""), "{text}");
+        assert!(text.contains("control = \"off\"") && text.contains("listen = \"127.0.0.1:"), "{text}");
+    }
+
+    #[test]
+    fn a_node_that_is_gone_is_gone_everywhere() {
+        let text = without_nodes(CONFIG, &["n2"]).unwrap();
+        assert!(!text.contains("n2"), "{text}");
+        assert!(text.contains("instances = { min = 1, max = 1 }"), "{text}");
+        assert_eq!(without_nodes(CONFIG, &[]).unwrap(), CONFIG);
+    }
+}
