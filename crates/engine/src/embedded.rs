@@ -162,7 +162,7 @@ fn command(pool: &PoolSpec, addresses: &BTreeMap<AppName, SocketAddr>, action: &
             if let Some(missing) = app.needs.iter().find(|needed| !addresses.contains_key(*needed)) {
                 return Err(format!("`{}` needs `{missing}`, which has no ready instance", app.name));
             }
-            Ok(Command::Start { spec: instance_spec(app, instance, node, addresses) })
+            Ok(Command::Start { spec: Box::new(instance_spec(app, instance, node, addresses)) })
         }
         Action::Stop { instance } => Ok(Command::Stop { instance: instance.clone() }),
         Action::Suspend { instance } => Ok(Command::Suspend { instance: instance.clone() }),

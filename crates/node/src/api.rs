@@ -68,7 +68,7 @@ pub enum Command {
     /// Start it. Answers as soon as the process runs; readiness comes as an event.
     Start {
         /// What to start.
-        spec: InstanceSpec,
+        spec: Box<InstanceSpec>,
     },
     /// SIGTERM, and SIGKILL after its stop timeout. Answers when nothing of it is left.
     Stop {

@@ -1,3 +1,141 @@
 //! The node agent: starts, suspends, resumes, limits and measures processes. The only privileged role.
+//!
+//! ```text
+//! controller --rpc--> agent --spawns--> shim --spawns--> instance (in its control group)
+//! ```
+//!
+//! The agent never outlives its use and is never needed by what it started: instances hang on their [`shim`]s, and all that
+//! an agent knows lies on disk beside them. Kill it at any time; the next one goes on.
 
 pub mod api;
+
+mod agent;
+mod events;
+mod files;
+mod instance;
+pub mod isolation;
+mod paging;
+mod ports;
+mod privileges;
+mod probe;
+mod process;
+pub mod shim;
+mod site;
+mod variables;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use isolation::Kind;
+
+/// Ports for instances unless told otherwise: below those that Linux gives to outgoing connections (32768 and up), which
+/// would otherwise take a port just when an instance comes back for it.
+pub const PORT_RANGE: RangeInclusive<u16> = 20_000..=29_999;
+
+/// What an agent needs to know.
+#[derive(Debug)]
+pub struct Options {
+    /// The pool's state directory; the agent owns `node` in it.
+    pub state_dir: PathBuf,
+    /// Where calls come in.
+    pub rpc: UnixListener,
+    /// Ports for instances.
+    pub port_range: RangeInclusive<u16>,
+    /// The isolation to use; `None` takes the best there is.
+    pub isolation: Option<Kind>,
+    /// The program that runs [`shim::main`] when it is called with `shim --dir DIR [--adopt]`.
+    pub shim_program: OsString,
+}
+
+impl Options {
+    /// The usual: default ports, the best isolation, and our own program as shim (as it was when we started, even if the
+    /// file was replaced since).
+    pub fn new(state_dir: impl Into<PathBuf>, rpc: UnixListener) -> Self {
+        let shim_program = OsString::from("/proc/self/exe");
+        Self { state_dir: state_dir.into(), rpc, port_range: PORT_RANGE, isolation: None, shim_program }
+    }
+}
+
+/// Why an agent cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its folder cannot be used.
+    #[error("the node agent cannot use {}: {source}", .path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refused something basic.
+    #[error("the node agent cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Runs the agent until SIGTERM or SIGINT. Instances run on after it.
+pub async fn run(options: Options) -> Result<(), Error> {
+    let dir = options.state_dir.join("node");
+    let instances = dir.join("instances");
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o711)
+        .create(&instances)
+        .map_err(|source| Error::Folder { path: instances.clone(), source })?;
+    // Instances shall not inherit it.
+    rustix::io::fcntl_setfd(&options.rpc, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
+    options.rpc.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(options.rpc)?;
+    let isolation = isolation::detect::choose(&dir, &site::group_name(&options.state_dir), options.isolation);
+    tracing::info!(isolation = isolation.kind().as_str(), lost = ?isolation.limits(), "the node agent runs");
+    let site = site::Site {
+        instances,
+        data: options.state_dir.join("data"),
+        isolation,
+        events: Arc::default(),
+        shim_program: options.shim_program,
+        proc: process::Proc::system(),
+    };
+    let ports = ports::Ports::new(options.port_range, site::hash(&options.state_dir));
+    let agent = agent::Agent::new(site, dir, ports);
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        () = weal_rpc::serve(listener, agent.router()) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    agent.clear();
+    Ok(())
+}
+
+/// Stops every instance below `state_dir` without an agent, one after the other, and says which could not be stopped.
+///
+/// Only for when no agent runs: one that does would start them again.
+pub fn stop_all(state_dir: &Path) -> io::Result<Vec<String>> {
+    let dir = state_dir.join("node");
+    let entries = match fs::read_dir(dir.join("instances")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let isolation = isolation::detect::recorded(&dir, &site::group_name(state_dir));
+    let mut failed = Vec::new();
+    for instance in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+        let stopped = match files::read_json::<shim::Record>(&instance.join(shim::SPEC_FILE)) {
+            Ok(Some(record)) => instance::finish_off(isolation.as_ref(), &record, &instance),
+            Ok(None) => fs::remove_dir_all(&instance),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = stopped {
+            failed.push(format!("{}: {error}", instance.display()));
+        }
+    }
+    isolation.clear();
+    Ok(failed)
+}

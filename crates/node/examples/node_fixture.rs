@@ -1,0 +1,139 @@
+//! What the node's tests run: the agent and the shim as processes of their own, and instances that behave and misbehave.
+//!
+//! ```text
+//! node_fixture shim --dir DIR [--adopt]
+//! node_fixture agent --state DIR --isolation cgroup-v2|cgroup-hybrid|none|best
+//! node_fixture serve PORT               answers 200 on every path; `/hog/MIB` takes memory first, `/spin/MS` burns CPU
+//! node_fixture stubborn PORT            serves and ignores SIGTERM
+//! node_fixture forks PORT               serves, with children that detach themselves and ignore SIGTERM
+//! node_fixture deaf                     runs and never listens
+//! node_fixture flood MIB                writes that much and waits
+//! ```
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["shim", "--dir", dir] => weal_node::shim::main(dir.as_ref(), false),
+        ["shim", "--dir", dir, "--adopt"] => weal_node::shim::main(dir.as_ref(), true),
+        ["agent", "--state", dir, "--isolation", kind] => agent(dir.into(), kind),
+        ["serve", port] => serve(port),
+        ["stubborn", port] => {
+            ignore_sigterm();
+            serve(port)
+        }
+        ["forks", port] => fork_and_serve(port),
+        ["child"] => {
+            ignore_sigterm();
+            // A daemon leaves its parent's session.
+            let _ = rustix::process::setsid();
+            wait_forever()
+        }
+        ["deaf"] => {
+            println!("I hear nothing");
+            wait_forever()
+        }
+        ["flood", mib] => flood(mib),
+        _ => Err(io::Error::other(format!("unknown: {words:?}"))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn agent(state: PathBuf, kind: &str) -> io::Result<()> {
+    let run = state.join("run");
+    std::fs::create_dir_all(&run)?;
+    let mut options = weal_node::Options::new(&state, weal_rpc::bind(&run.join("node.sock"))?);
+    options.isolation = match kind {
+        "cgroup-v2" => Some(weal_node::Kind::CgroupV2),
+        "cgroup-hybrid" => Some(weal_node::Kind::CgroupHybrid),
+        "none" => Some(weal_node::Kind::None),
+        _ => None,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(weal_node::run(options)).map_err(io::Error::other)
+}
+
+fn serve(port: &str) -> io::Result<()> {
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}"))?;
+    println!("serving on {port}");
+    let mut hoard = Vec::new();
+    for stream in listener.incoming() {
+        let stream = stream?;
+        // A client that breaks off is its own affair.
+        let _ = answer(stream, &mut hoard);
+    }
+    Ok(())
+}
+
+fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>) -> io::Result<()> {
+    let mut line = String::new();
+    let mut reader = BufReader::new(stream.try_clone()?);
+    reader.read_line(&mut line)?;
+    let mut header = String::new();
+    while reader.read_line(&mut header)? > 2 {
+        header.clear();
+    }
+    let path = line.split_whitespace().nth(1).unwrap_or("/");
+    if let Some(mib) = path.strip_prefix("/hog/").and_then(|text| text.parse::<usize>().ok()) {
+        // Written page by page, so that it is really there, and not all the same.
+        for _ in 0..mib {
+            hoard.push((0..1 << 20).map(|at| (at >> 12) as u8 ^ at as u8).collect());
+        }
+    }
+    if let Some(ms) = path.strip_prefix("/spin/").and_then(|text| text.parse().ok()) {
+        let end = Instant::now() + Duration::from_millis(ms);
+        while Instant::now() < end {}
+    }
+    if let Some(text) = path.strip_prefix("/say/") {
+        println!("{text}");
+    }
+    let body = format!("{}\n", std::process::id());
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())?;
+    stream.flush()?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    io::copy(&mut stream.take(1 << 16), &mut io::sink())?;
+    Ok(())
+}
+
+fn fork_and_serve(port: &str) -> io::Result<()> {
+    for _ in 0..3 {
+        Command::new(std::env::current_exe()?).arg("child").stdin(Stdio::null()).spawn()?;
+    }
+    serve(port)
+}
+
+fn flood(mib: &str) -> io::Result<()> {
+    let mib: usize = mib.parse().map_err(io::Error::other)?;
+    let line = format!("{}\n", "x".repeat(99));
+    let block = line.repeat((1 << 20) / line.len());
+    let mut stdout = io::stdout().lock();
+    for _ in 0..mib {
+        stdout.write_all(block.as_bytes())?;
+    }
+    stdout.write_all(b"flood over\n")?;
+    stdout.flush()?;
+    wait_forever()
+}
+
+fn wait_forever() -> io::Result<()> {
+    loop {
+        std::thread::sleep(Duration::from_secs(3600));
+    }
+}
+
+fn ignore_sigterm() {
+    // SAFETY: ignoring a signal runs no handler.
+    unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+}

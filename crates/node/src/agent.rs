@@ -1,0 +1,379 @@
+//! The agent: all instances of this machine, and the calls it answers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use weal_model::{Bytes, InstanceId, NodeName, NodeSpec, Time};
+use weal_rpc::{Fault, Router};
+
+use crate::api::{
+    self, AgentObservation, Command, CommandOutcome, InstanceCounters, InstanceSpec, LogsChunk, LogsRequest, NodeCounters,
+};
+use crate::events::Events;
+use crate::files::{read_json, write_json};
+use crate::instance::{self, Handle, MEMORY_FILE, Memory, Order};
+use crate::isolation::{Kind, Member};
+use crate::paging;
+use crate::ports::Ports;
+use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
+use crate::site::{Site, now};
+
+/// The nodes, as last configured.
+const NODES_FILE: &str = "nodes.json";
+/// How often a log is looked at while a caller waits for more of it.
+const LOG_POLL: Duration = Duration::from_millis(200);
+
+/// The agent.
+pub struct Agent {
+    site: Arc<Site>,
+    started: Time,
+    /// `node` in the state directory.
+    dir: PathBuf,
+    instances: Mutex<BTreeMap<InstanceId, Handle>>,
+    nodes: Mutex<BTreeMap<NodeName, NodeSpec>>,
+    ports: Mutex<Ports>,
+    /// CPU-seconds of stopped instances per node, where no group keeps them.
+    retired_cpu: Mutex<BTreeMap<NodeName, f64>>,
+}
+
+/// Where an instance with this port listens.
+pub fn address(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+impl Agent {
+    /// An agent for `site` that goes on with what it finds in `dir`.
+    pub fn new(site: Site, dir: PathBuf, ports: Ports) -> Arc<Self> {
+        let nodes: Vec<NodeSpec> = read_json(&dir.join(NODES_FILE)).ok().flatten().unwrap_or_default();
+        let agent = Self {
+            site: Arc::new(site),
+            started: now(),
+            dir,
+            instances: Mutex::default(),
+            nodes: Mutex::default(),
+            ports: Mutex::new(ports),
+            retired_cpu: Mutex::default(),
+        };
+        if let Err(error) = agent.configure(nodes) {
+            tracing::warn!(error = error.message, "the nodes of the former agent cannot be set up");
+        }
+        agent.adopt_all();
+        Arc::new(agent)
+    }
+
+    /// The calls it answers.
+    pub fn router(self: &Arc<Self>) -> Router {
+        let call = || Arc::clone(self);
+        let (configure, apply, observe, events, logs) = (call(), call(), call(), call(), call());
+        Router::default()
+            .on(api::CONFIGURE, move |nodes| {
+                let agent = Arc::clone(&configure);
+                async move { agent.configure(nodes) }
+            })
+            .on(api::APPLY, move |commands| {
+                let agent = Arc::clone(&apply);
+                // In a task of its own: what was begun is finished even if the caller dies.
+                async move { tokio::spawn(agent.apply(commands)).await.map_err(|error| Fault::internal(error.to_string())) }
+            })
+            .on(api::OBSERVE, move |()| {
+                let agent = Arc::clone(&observe);
+                async move {
+                    let observing = tokio::task::spawn_blocking(move || agent.observe());
+                    observing.await.map_err(|error| Fault::internal(error.to_string()))
+                }
+            })
+            .on(api::EVENTS, move |wanted| {
+                let agent = Arc::clone(&events);
+                async move { Ok(agent.events().after(wanted).await) }
+            })
+            .on(api::LOGS, move |request| {
+                let agent = Arc::clone(&logs);
+                async move { agent.logs(request).await }
+            })
+    }
+
+    fn events(&self) -> &Events {
+        &self.site.events
+    }
+
+    fn configure(&self, wanted: Vec<NodeSpec>) -> Result<(), Fault> {
+        if let Some(bad) = wanted.iter().find(|node| !is_safe_name(node.name.as_str())) {
+            return Err(Fault::bad_request(format!("`{}` cannot be the name of a node", bad.name)));
+        }
+        let mut nodes = self.nodes.lock().expect("nothing panics while it is held");
+        for node in &wanted {
+            self.site.isolation.set_node(node).map_err(|error| Fault::internal(format!("node `{}`: {error}", node.name)))?;
+        }
+        let fresh: BTreeMap<NodeName, NodeSpec> = wanted.iter().map(|node| (node.name.clone(), node.clone())).collect();
+        for gone in nodes.keys().filter(|name| !fresh.contains_key(*name)) {
+            self.site.isolation.remove_node(gone.as_str());
+        }
+        *nodes = fresh;
+        write_json(&self.dir.join(NODES_FILE), &wanted).map_err(|error| Fault::internal(error.to_string()))
+    }
+
+    /// Finds what a former agent left, alive or not.
+    fn adopt_all(&self) {
+        let Ok(entries) = fs::read_dir(&self.site.instances) else { return };
+        for dir in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+            if let Err(reason) = self.adopt(&dir) {
+                tracing::error!(folder = %dir.display(), reason, "cannot adopt an instance");
+            }
+        }
+    }
+
+    fn adopt(&self, dir: &Path) -> Result<(), String> {
+        let show = |error: std::io::Error| error.to_string();
+        let Some(record) = read_json::<Record>(&dir.join(SPEC_FILE)).map_err(show)? else {
+            // It was about to begin and never ran.
+            return fs::remove_dir_all(dir).map_err(show);
+        };
+        let memory: Option<Memory> = read_json(&dir.join(MEMORY_FILE)).map_err(show)?;
+        self.ports.lock().expect("nothing panics while it is held").adopt(record.port);
+        let id = record.spec.id.clone();
+        let handle = match memory {
+            Some(memory) => instance::adopt(Arc::clone(&self.site), record, memory),
+            None => instance::begin(Arc::clone(&self.site), record).0,
+        };
+        self.instances.lock().expect("nothing panics while it is held").insert(id, handle);
+        Ok(())
+    }
+
+    /// Carries commands out: neighbours of the same kind side by side, each such group after the one before it.
+    async fn apply(self: Arc<Self>, commands: Vec<Command>) -> Vec<CommandOutcome> {
+        let mut outcomes = Vec::with_capacity(commands.len());
+        for alike in commands.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b)) {
+            let running: Vec<_> =
+                alike.iter().map(|command| tokio::spawn(Arc::clone(&self).carry_out(command.clone()))).collect();
+            for (task, command) in running.into_iter().zip(alike) {
+                outcomes.push(task.await.unwrap_or_else(|error| CommandOutcome {
+                    instance: instance_of(command),
+                    took_s: 0.0,
+                    error: Some(format!("the agent failed: {error}")),
+                }));
+            }
+        }
+        outcomes
+    }
+
+    async fn carry_out(self: Arc<Self>, command: Command) -> CommandOutcome {
+        let (instance, began) = (instance_of(&command), Instant::now());
+        let result = match command {
+            Command::Start { spec } => self.start(*spec).await,
+            Command::Stop { instance } => self.stop(&instance).await,
+            Command::Suspend { instance } => self.order(&instance, Order::Suspend).await,
+            Command::Park { instance } => self.order(&instance, Order::Park).await,
+            Command::Resume { instance } => self.order(&instance, Order::Resume).await,
+            Command::SetCpu { instance, share, limit } => self.order(&instance, Order::SetCpu { share, limit }).await,
+        };
+        CommandOutcome { instance, took_s: began.elapsed().as_secs_f64(), error: result.err() }
+    }
+
+    async fn start(&self, spec: InstanceSpec) -> Result<(), String> {
+        check(&spec)?;
+        if !self.nodes.lock().expect("nothing panics while it is held").contains_key(&spec.node) {
+            return Err(format!("there is no node `{}` here", spec.node));
+        }
+        let answer = {
+            let mut instances = self.instances.lock().expect("nothing panics while it is held");
+            match instances.get(&spec.id).filter(|handle| !handle.is_gone()) {
+                Some(handle) => Err(handle.clone()),
+                None => {
+                    let (handle, answer) = self.begin(&spec)?;
+                    instances.insert(spec.id.clone(), handle);
+                    Ok(answer)
+                }
+            }
+        };
+        match answer {
+            Ok(answer) => answer.await.unwrap_or_else(|_| Err("it was stopped before it ran".to_owned())),
+            Err(handle) => handle.order(Order::Start(Box::new(spec))).await,
+        }
+    }
+
+    fn begin(&self, spec: &InstanceSpec) -> Result<(Handle, tokio::sync::oneshot::Receiver<Result<(), String>>), String> {
+        let port =
+            self.ports.lock().expect("nothing panics while it is held").take().ok_or("all ports for instances are taken")?;
+        let dir = self.site.dir(spec.id.as_str());
+        let record = instance::first_record(spec.clone(), port);
+        let written = fs::create_dir_all(dir.join(LOGS_FOLDER)).and_then(|()| write_json(&dir.join(SPEC_FILE), &record));
+        if let Err(error) = written {
+            self.ports.lock().expect("nothing panics while it is held").give_back(port);
+            return Err(format!("{}: {error}", dir.display()));
+        }
+        Ok(instance::begin(Arc::clone(&self.site), record))
+    }
+
+    async fn stop(&self, instance: &InstanceId) -> Result<(), String> {
+        let Some(handle) = self.find(instance) else { return Ok(()) };
+        let view = handle.view();
+        if self.site.isolation.kind() == Kind::None {
+            let used = self.cpu_seconds(&view).unwrap_or(0.0);
+            let mut retired = self.retired_cpu.lock().expect("nothing panics while it is held");
+            *retired.entry(view.record.spec.node.clone()).or_default() += used;
+        }
+        handle.order(Order::Stop).await?;
+        let mut instances = self.instances.lock().expect("nothing panics while it is held");
+        if instances.get(instance).is_some_and(|now| now.is_gone() || now.view().record.port == view.record.port) {
+            instances.remove(instance);
+        }
+        self.ports.lock().expect("nothing panics while it is held").give_back(view.record.port);
+        Ok(())
+    }
+
+    async fn order(&self, instance: &InstanceId, order: Order) -> Result<(), String> {
+        let handle = self.find(instance).ok_or_else(|| format!("there is no instance `{instance}`"))?;
+        handle.order(order).await
+    }
+
+    fn find(&self, instance: &InstanceId) -> Option<Handle> {
+        self.instances.lock().expect("nothing panics while it is held").get(instance).cloned()
+    }
+
+    fn cpu_seconds(&self, view: &instance::View) -> Option<f64> {
+        let spec = &view.record.spec;
+        let dir = self.site.dir(spec.id.as_str());
+        let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir };
+        Some(self.site.isolation.usage(member).cpu_seconds? + view.memory.cpu_before_s)
+    }
+
+    fn observe(&self) -> AgentObservation {
+        let handles: Vec<Handle> =
+            self.instances.lock().expect("nothing panics while it is held").values().filter(|h| !h.is_gone()).cloned().collect();
+        let instances: Vec<InstanceCounters> = handles.iter().map(|handle| self.observe_instance(handle)).collect();
+        let nodes = self.nodes.lock().expect("nothing panics while it is held");
+        AgentObservation {
+            started: self.started,
+            time: now(),
+            isolation: self.site.isolation.kind().as_str().to_owned(),
+            limits: self.limits(),
+            nodes: nodes.values().map(|node| self.observe_node(node, &instances)).collect(),
+            instances,
+        }
+    }
+
+    fn observe_instance(&self, handle: &Handle) -> InstanceCounters {
+        let view = handle.view();
+        let (spec, memory) = (view.record.spec, view.memory);
+        let dir = self.site.dir(spec.id.as_str());
+        let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir };
+        let usage = self.site.isolation.usage(member);
+        InstanceCounters {
+            state: memory.state,
+            detail: memory.detail,
+            since: memory.since,
+            pid: view.pid,
+            address: address(view.record.port),
+            cpu_seconds: usage.cpu_seconds.map(|seconds| seconds + memory.cpu_before_s),
+            memory_used: usage.memory.map(Bytes),
+            disk_bytes: usage.disk_bytes,
+            restarts: memory.restarts,
+            start_took_s: memory.start_took_s,
+            spec,
+        }
+    }
+
+    fn observe_node(&self, node: &NodeSpec, instances: &[InstanceCounters]) -> NodeCounters {
+        let usage = self.site.isolation.node_usage(node.name.as_str());
+        let own = || instances.iter().filter(|instance| instance.spec.node == node.name);
+        let retired = self.retired_cpu.lock().expect("nothing panics while it is held").get(&node.name).copied().unwrap_or(0.0);
+        let summed_cpu = || own().filter_map(|instance| instance.cpu_seconds).sum::<f64>() + retired;
+        let summed_memory = || own().filter_map(|instance| instance.memory_used).sum::<Bytes>();
+        NodeCounters {
+            name: node.name.clone(),
+            cpu_capacity: node.cpu,
+            memory_capacity: node.memory,
+            cpu_seconds: usage.cpu_seconds.unwrap_or_else(summed_cpu),
+            memory_used: usage.memory.map_or_else(summed_memory, Bytes),
+            cpu_pressure_seconds: usage.cpu_pressure_seconds,
+        }
+    }
+
+    fn limits(&self) -> Vec<String> {
+        let mut limits = self.site.isolation.limits().to_vec();
+        if !rustix::process::geteuid().is_root() {
+            limits.push("not root: instances cannot run as another user".to_owned());
+        }
+        if paging::free_swap(&fs::read_to_string("/proc/swaps").unwrap_or_default()).0 == 0 {
+            limits.push("no free swap: instances can be suspended, but not parked".to_owned());
+        }
+        limits
+    }
+
+    async fn logs(&self, request: LogsRequest) -> Result<LogsChunk, Fault> {
+        if !is_safe_name(request.instance.as_str()) {
+            return Err(Fault::bad_request(format!("`{}` cannot be an instance", request.instance)));
+        }
+        let folder = self.site.dir(request.instance.as_str()).join(LOGS_FOLDER);
+        if !folder.is_dir() {
+            return Err(Fault { status: 404, message: format!("there is no instance `{}`", request.instance) });
+        }
+        let failed = |error: std::io::Error| Fault::internal(error.to_string());
+        let cursor = match &request.cursor {
+            Some(cursor) => cursor.parse().map_err(Fault::bad_request)?,
+            None => logs::tail(&folder, request.tail_lines).map_err(failed)?,
+        };
+        let wait = Duration::try_from_secs_f64(request.wait_s.clamp(0.0, 60.0)).unwrap_or_default();
+        let deadline = tokio::time::Instant::now() + wait;
+        loop {
+            let (text, next) = logs::read(&folder, cursor).map_err(failed)?;
+            if !text.is_empty() || tokio::time::Instant::now() >= deadline || !folder.is_dir() {
+                return Ok(LogsChunk { text, next: next.to_string() });
+            }
+            tokio::time::sleep(LOG_POLL).await;
+        }
+    }
+
+    /// Takes away the groups that hold nothing any more.
+    pub fn clear(&self) {
+        self.site.isolation.clear();
+    }
+}
+
+fn instance_of(command: &Command) -> InstanceId {
+    match command {
+        Command::Start { spec } => spec.id.clone(),
+        Command::Stop { instance }
+        | Command::Suspend { instance }
+        | Command::Park { instance }
+        | Command::Resume { instance }
+        | Command::SetCpu { instance, .. } => instance.clone(),
+    }
+}
+
+/// What comes over the socket becomes names of folders and groups, and the agent may be root.
+fn check(spec: &InstanceSpec) -> Result<(), String> {
+    for (what, name) in [("instance", spec.id.as_str()), ("application", spec.app.as_str()), ("node", spec.node.as_str())] {
+        if !is_safe_name(name) {
+            return Err(format!("`{name}` cannot be the name of an {what}: letters, digits, `-`, `_` and `.` only"));
+        }
+    }
+    if !Path::new(&spec.cwd).is_absolute() {
+        return Err(format!("the working directory `{}` is not absolute", spec.cwd));
+    }
+    Ok(())
+}
+
+fn is_safe_name(name: &str) -> bool {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !name.is_empty() && name.len() <= 100 && !name.starts_with(['.', '-']) && name.chars().all(is_safe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        for bad in ["", ".", "..", "../x", "a/b", ".shims", "-x", "a b", "a\0"] {
+            assert!(!is_safe_name(bad), "{bad:?}");
+        }
+        for good in ["shop-1", "a.b_c-22"] {
+            assert!(is_safe_name(good));
+        }
+    }
+}

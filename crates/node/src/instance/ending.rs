@@ -1,0 +1,265 @@
+//! Ends: by itself, by order, and what comes after.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use weal_model::{InstanceState, RestartPolicy};
+
+use super::running::Running;
+use super::{Order, Phase, Reply, Task, until};
+use crate::files::read_json;
+use crate::isolation::{Isolation, Member};
+use crate::process::signal;
+use crate::shim::{EXIT_FILE, Exit, PID_FILE, Record, Started};
+
+/// The pause before the first restart.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+/// The longest pause before a restart.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+/// How long the shim may take to write down how the instance ended.
+const WITNESS_PATIENCE: Duration = Duration::from_secs(2);
+/// How long killed processes may take to go. Only one that waits for a broken disk takes longer.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How an instance ended.
+pub struct End {
+    /// In a sentence.
+    pub(super) text: String,
+    /// By itself, with 0.
+    pub(super) is_success: bool,
+    /// Told before, by a former agent.
+    is_old: bool,
+}
+
+impl End {
+    pub(super) fn failure(text: String) -> Self {
+        Self { text, is_success: false, is_old: false }
+    }
+
+    pub(super) fn old(text: String) -> Self {
+        Self { text, is_success: false, is_old: true }
+    }
+}
+
+impl Task {
+    /// The main process is gone: finds out how, and clears away what it left.
+    pub(super) async fn after_end(&mut self) -> Phase {
+        let exit_file = self.dir.join(EXIT_FILE);
+        until(WITNESS_PATIENCE, || exit_file.exists()).await;
+        let oom_kills = self.isolated(|isolation, member| isolation.usage(member)).oom_kills;
+        let end = self.describe_end(oom_kills > self.memory().oom_kills);
+        self.kill_and_end(end).await
+    }
+
+    fn describe_end(&self, is_out_of_memory: bool) -> End {
+        let exit: Option<Exit> = read_json(&self.dir.join(EXIT_FILE)).ok().flatten();
+        let words = self.last_words();
+        let left = self.isolated(|isolation, member| isolation.processes(member)).len();
+        let left = match left {
+            0 => String::new(),
+            count => format!(", leaving {count} of its processes, which were killed: it must stay in the foreground"),
+        };
+        let limit = self.spec().memory;
+        let text = match &exit {
+            _ if is_out_of_memory => format!("ran out of memory: its limit is {limit}{words}"),
+            Some(Exit::Code { code: 0 }) => format!("ended by itself with status 0{left}{words}"),
+            Some(Exit::Code { code }) => format!("ended by itself with status {code}{left}{words}"),
+            Some(Exit::Signal { signal }) => format!("was killed by {}{left}{words}", signal_name(*signal)),
+            Some(Exit::Unknown) | None => format!("ended; how is not known, because its shim was killed too{left}{words}"),
+        };
+        End { text, is_success: exit == Some(Exit::Code { code: 0 }) && !is_out_of_memory, is_old: false }
+    }
+
+    /// Leaves nothing of the instance running.
+    pub(super) async fn kill_and_end(&mut self, end: End) -> Phase {
+        if let Err(error) = self.sweep().await {
+            tracing::error!(instance = %self.spec().id, error, "an instance that ended has left something");
+        }
+        self.set_pid(None);
+        Phase::Ended(end)
+    }
+
+    /// Kills whatever runs in the instance.
+    async fn sweep(&self) -> Result<(), String> {
+        let is_empty = || self.isolated(|isolation, member| isolation.processes(member)).is_empty();
+        // What is being forked while it is killed is killed in the next round.
+        let gone = until(KILL_PATIENCE, || {
+            is_empty() || {
+                let _ = self.isolated(|isolation, member| isolation.kill(member));
+                false
+            }
+        });
+        if gone.await {
+            return Ok(());
+        }
+        let left = self.isolated(|isolation, member| isolation.processes(member));
+        Err(format!("processes {left:?} do not go even after SIGKILL: they wait for the kernel (a broken disk or mount?)"))
+    }
+
+    /// After its end: waits for its restart if there is to be one, and for orders.
+    pub(super) async fn rest(&mut self, end: End) -> Phase {
+        let restart = match self.spec().restart {
+            _ if end.is_old => false,
+            RestartPolicy::Always => true,
+            RestartPolicy::OnFailure => !end.is_success,
+            RestartPolicy::Never => false,
+        };
+        let mut wake = None;
+        if restart {
+            let attempt = self.memory().failed_in_a_row;
+            let pause = backoff(attempt);
+            self.remember(|memory| memory.failed_in_a_row = attempt.saturating_add(1));
+            self.enter(InstanceState::Backoff, format!("{}; starts again in {} s", end.text, pause.as_secs_f64()));
+            wake = Some(tokio::time::Instant::now() + pause);
+        } else if !end.is_old {
+            self.enter(if end.is_success { InstanceState::Stopped } else { InstanceState::Failed }, end.text);
+        }
+        loop {
+            let alarm = async {
+                match wake {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = alarm => {
+                    self.remember(|memory| memory.restarts = memory.restarts.saturating_add(1));
+                    return Phase::Launch(None);
+                }
+                order = self.orders.recv() => match order {
+                    None => return Phase::Gone,
+                    Some((Order::Stop, reply)) => {
+                        let _ = reply.send(self.remove().await);
+                        return Phase::Gone;
+                    }
+                    Some((Order::Start(spec), reply)) => {
+                        self.view.lock().expect("nothing panics while it is held").record.spec = *spec;
+                        self.remember(|memory| memory.restarts = memory.restarts.saturating_add(1));
+                        return Phase::Launch(Some(reply));
+                    }
+                    Some((Order::SetCpu { share, limit }, reply)) => {
+                        self.remember(|memory| (memory.share, memory.cpu_limit) = (Some(share), limit));
+                        let _ = reply.send(Ok(()));
+                    }
+                    Some((_, reply)) => {
+                        let _ = reply.send(Err("it does not run".to_owned()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries a stop out: SIGTERM to the main process, then to what it leaves, SIGKILL to all when time is up.
+    pub(super) async fn stop(&mut self, running: Running, reply: Option<Reply>) -> Phase {
+        let patience = Duration::try_from_secs_f64(self.spec().stop_timeout_s).unwrap_or(KILL_PATIENCE);
+        let deadline = tokio::time::Instant::now() + patience;
+        self.enter(InstanceState::Stopping, "");
+        let _ = signal(running.main.pid, Signal::TERM);
+        // A frozen process takes no signals.
+        let _ = self.isolated(|isolation, member| isolation.thaw(member));
+        if tokio::time::timeout_at(deadline, running.main_fd.readable()).await.is_ok() {
+            for pid in self.isolated(|isolation, member| isolation.processes(member)) {
+                let _ = signal(pid, Signal::TERM);
+            }
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            until(left, || self.isolated(|isolation, member| isolation.processes(member)).is_empty()).await;
+        } else {
+            tracing::warn!(instance = %self.spec().id, "it ignored SIGTERM for {patience:?} and is killed");
+        }
+        let result = match self.sweep().await {
+            Ok(()) => self.remove().await,
+            error => error,
+        };
+        if result.is_ok() {
+            self.set_pid(None);
+        }
+        let is_gone = result.is_ok();
+        if let Err(error) = &result {
+            self.enter(InstanceState::Failed, error.clone());
+        }
+        if let Some(reply) = reply {
+            // Who asked may be gone; the instance is too.
+            let _ = reply.send(result);
+        }
+        if is_gone { Phase::Gone } else { Phase::Ended(End::old(self.memory().detail)) }
+    }
+
+    /// Takes away the place and the files of an instance that has no process left.
+    pub(super) async fn remove(&self) -> Result<(), String> {
+        self.sweep().await?;
+        let started: Option<Started> = read_json(&self.dir.join(PID_FILE)).ok().flatten();
+        if let Some(started) = started {
+            // It ends by itself once its children have; an adopting one when it sees that the main process is gone.
+            until(KILL_PATIENCE, || !self.site.proc.is_alive(started.shim)).await;
+        }
+        until(KILL_PATIENCE, || self.isolated(|isolation, member| isolation.remove(member)).is_ok()).await;
+        self.tell(InstanceState::Stopped, "stopped".to_owned());
+        fs::remove_dir_all(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))
+    }
+}
+
+/// Half a second, then twice as long each time, up to a minute.
+fn backoff(failed_in_a_row: u32) -> Duration {
+    FIRST_BACKOFF.saturating_mul(1 << failed_in_a_row.min(10)).min(LONGEST_BACKOFF)
+}
+
+fn signal_name(number: i32) -> String {
+    match Signal::from_named_raw(number) {
+        Some(Signal::KILL) => "SIGKILL".to_owned(),
+        Some(Signal::TERM) => "SIGTERM".to_owned(),
+        Some(Signal::SEGV) => "SIGSEGV (it accessed memory it does not have)".to_owned(),
+        Some(Signal::ABORT) => "SIGABRT (it gave up)".to_owned(),
+        Some(Signal::BUS) => "SIGBUS".to_owned(),
+        Some(Signal::ILL) => "SIGILL".to_owned(),
+        Some(Signal::FPE) => "SIGFPE".to_owned(),
+        Some(Signal::PIPE) => "SIGPIPE".to_owned(),
+        Some(Signal::INT) => "SIGINT".to_owned(),
+        Some(Signal::HUP) => "SIGHUP".to_owned(),
+        _ => format!("signal {number}"),
+    }
+}
+
+/// Stops the instance in `dir` without an agent: for [`crate::stop_all`]. Blocks up to its stop timeout.
+pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std::io::Result<()> {
+    let (node, instance) = (record.spec.node.as_str(), record.spec.id.as_str());
+    let member = Member { node, instance, dir };
+    let proc = crate::process::Proc::system();
+    let wait = |patience: Duration, done: &dyn Fn() -> bool| {
+        let deadline = std::time::Instant::now() + patience;
+        while !done() && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        done()
+    };
+    let started: Option<Started> = read_json(&dir.join(PID_FILE))?;
+    if let Some(started) = started.filter(|started| proc.is_alive(started.main)) {
+        signal(started.main.pid, Signal::TERM)?;
+        isolation.thaw(member)?;
+        let patience = Duration::try_from_secs_f64(record.spec.stop_timeout_s).unwrap_or(KILL_PATIENCE);
+        wait(patience, &|| !proc.is_alive(started.main));
+    }
+    let is_empty = || isolation.processes(member).is_empty();
+    let gone = wait(KILL_PATIENCE, &|| is_empty() || (isolation.kill(member).is_err() && is_empty()));
+    if !gone {
+        return Err(std::io::Error::other(format!("{instance}: its processes do not go even after SIGKILL")));
+    }
+    if let Some(started) = started {
+        wait(KILL_PATIENCE, &|| !proc.is_alive(started.shim));
+    }
+    wait(KILL_PATIENCE, &|| isolation.remove(member).is_ok());
+    fs::remove_dir_all(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_minute() {
+        let seconds: Vec<f64> = (0..9).map(|attempt| backoff(attempt).as_secs_f64()).collect();
+        assert_eq!(seconds, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]);
+        assert_eq!(backoff(u32::MAX), LONGEST_BACKOFF);
+    }
+}

@@ -1,0 +1,270 @@
+//! From a spec to a running process.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+use tokio::io::AsyncReadExt;
+use weal_model::InstanceState;
+
+use super::ending::End;
+use super::running::Running;
+use super::{Phase, Reply, Task};
+use crate::api::InstanceSpec;
+use crate::files::{at, read_json, write_json};
+use crate::isolation::Member;
+use crate::privileges::{Identity, find_user, name_and_home};
+use crate::shim::{EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, Started, mark};
+use crate::site::Site;
+use crate::variables::fill_in;
+
+/// How long a shim may take to say that the instance runs. It forks and executes: longer means that the disk hangs.
+const SHIM_PATIENCE: Duration = Duration::from_secs(30);
+/// Variables of the agent's own environment that instances get too, unless their spec sets them.
+const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+impl Task {
+    /// Starts the process. What fails here counts like an end of the instance.
+    pub(super) async fn launch(&mut self, reply: Option<Reply>) -> Phase {
+        let began = std::time::Instant::now();
+        self.enter(InstanceState::Starting, "");
+        let result = self.try_launch().await;
+        match result {
+            Ok(started) => {
+                if let Some(reply) = reply {
+                    // Nobody waits any more, perhaps; the instance runs all the same.
+                    let _ = reply.send(Ok(()));
+                }
+                match self.running(started) {
+                    Some(running) => Phase::Running(Box::new(Running { began, ..running })),
+                    None => self.after_end().await,
+                }
+            }
+            Err(error) => {
+                if let Some(reply) = reply {
+                    let _ = reply.send(Err(error.clone()));
+                }
+                Phase::Ended(End::failure(error))
+            }
+        }
+    }
+
+    async fn try_launch(&mut self) -> Result<Started, String> {
+        let mut record = self.record();
+        record.launch = prepare(&self.site, &record.spec, record.port, &self.dir)?;
+        let show = |error: io::Error| error.to_string();
+        if self.is_plain() {
+            let before = self.isolated(|isolation, member| isolation.usage(member)).cpu_seconds.unwrap_or(0.0);
+            self.remember(|memory| memory.cpu_before_s += before);
+        }
+        for file in [PID_FILE, EXIT_FILE] {
+            let _ = fs::remove_file(self.dir.join(file));
+        }
+        make_output(&self.dir.join(OUTPUT_FILE), record.launch.user.as_ref()).map_err(show)?;
+        write_json(&self.dir.join(SPEC_FILE), &record).map_err(show)?;
+        self.view.lock().expect("nothing panics while it is held").record = record;
+        let limits = self.limits();
+        self.isolated(|isolation, member| isolation.create(member, &limits)).map_err(show)?;
+        let oom_kills = self.isolated(|isolation, member| isolation.usage(member)).oom_kills;
+        self.remember(|memory| memory.oom_kills = oom_kills);
+        start_shim(&self.site, &self.dir, false).await?;
+        read_json(&self.dir.join(PID_FILE)).map_err(show)?.ok_or_else(|| "its shim left no process id".to_owned())
+    }
+
+    /// Goes on with what a former agent left.
+    pub(super) async fn adopt(&mut self) -> Phase {
+        let started: Option<Started> = read_json(&self.dir.join(PID_FILE)).ok().flatten();
+        let memory = self.memory();
+        let Some(started) = started.filter(|started| self.site.proc.is_alive(started.main)) else {
+            return match memory.state {
+                InstanceState::Stopped | InstanceState::Failed => Phase::Ended(End::old(memory.detail)),
+                InstanceState::Stopping => {
+                    if let Err(error) = self.remove().await {
+                        tracing::error!(instance = %self.spec().id, error, "a stopped instance has left something");
+                    }
+                    Phase::Gone
+                }
+                _ => self.after_end().await,
+            };
+        };
+        let Some(mut running) = self.running(started) else { return self.after_end().await };
+        if !self.site.proc.is_alive(started.shim) {
+            self.replace_shim(&mut running).await;
+        }
+        if memory.state == InstanceState::Stopping {
+            return self.stop(running, None).await;
+        }
+        self.finish_sleep(&running).await;
+        Phase::Running(Box::new(running))
+    }
+}
+
+/// Starts the shim of the instance in `dir`; with `adopt` for a process that runs already. An error is why it does not.
+pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(), String> {
+    let stderr = fs::OpenOptions::new().append(true).create(true).open(dir.join("shim.err")).map_err(|e| e.to_string())?;
+    let mut command = tokio::process::Command::new(&site.shim_program);
+    // The name that `ps` shows, whatever our own program is called by now.
+    command.arg0("weal-shim").arg("shim").arg("--dir").arg(dir).current_dir("/");
+    if adopt {
+        command.arg("--adopt");
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+    let mut child = command.spawn().map_err(|error| format!("cannot start a shim: {error}"))?;
+    let mut said = String::new();
+    let mut stdout = child.stdout.take().ok_or("a shim without stdout")?;
+    let listening = tokio::time::timeout(SHIM_PATIENCE, stdout.read_to_string(&mut said)).await;
+    // The runtime reaps it when it ends; dropping the handle leaves it alone.
+    drop(child);
+    match (listening, said.trim()) {
+        (Ok(Ok(_)), "started") => Ok(()),
+        (Ok(_), "") => {
+            let complaint = fs::read_to_string(dir.join("shim.err")).unwrap_or_default();
+            Err(format!("its shim ended at once: {}", complaint.lines().last().unwrap_or("it said nothing")))
+        }
+        (Ok(_), why) => Err(why.to_owned()),
+        (Err(_), _) => Err(format!("its shim said nothing within {} s", SHIM_PATIENCE.as_secs())),
+    }
+}
+
+/// Fills everything in: environment, program, user, data folder.
+pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -> Result<Launch, String> {
+    let user = spec.user.as_deref().map(|name| find_user(Path::new("/etc"), name)).transpose()?;
+    let own = rustix::process::geteuid().as_raw();
+    // Nothing has to be changed for one's own user, and nothing may be without privileges.
+    let user = user.filter(|user| user.uid != own);
+    if let Some(user) = user.as_ref().filter(|_| own != 0) {
+        return Err(format!("cannot run as `{}`: the node agent is not root", user.name));
+    }
+    let data = site.data.join(spec.app.as_str());
+    make_data(&data, user.as_ref()).map_err(|error| format!("{}: {error}", data.display()))?;
+    let env = environment(spec, port, &data, dir, user.as_ref())?;
+    let fill = |word: &String| fill_in(word, &env);
+    let mut argv = spec.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
+    let program = argv.first().ok_or("`run` is empty")?;
+    argv[0] = find_program(program, Path::new(&spec.cwd), env.get("PATH").map_or(DEFAULT_PATH, String::as_str))?;
+    let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir };
+    let (entrances, side_entrances) = (site.isolation.entrances(member), site.isolation.side_entrances());
+    Ok(Launch { argv, env, cwd: PathBuf::from(&spec.cwd), user, entrances, side_entrances })
+}
+
+fn environment(
+    spec: &InstanceSpec,
+    port: u16,
+    data: &Path,
+    dir: &Path,
+    user: Option<&Identity>,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut env: BTreeMap<String, String> =
+        INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect();
+    env.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
+    let person = match user {
+        Some(user) => Some((user.name.clone(), user.home.clone())),
+        None => name_and_home(Path::new("/etc"), rustix::process::geteuid().as_raw()),
+    };
+    if let Some((name, home)) = person {
+        env.extend([("USER".to_owned(), name.clone()), ("LOGNAME".to_owned(), name)]);
+        env.insert("HOME".to_owned(), home.display().to_string());
+    }
+    let added = [
+        ("PORT", port.to_string()),
+        ("DATA", data.display().to_string()),
+        ("INSTANCE", spec.id.to_string()),
+        ("NODE", spec.node.to_string()),
+    ];
+    env.extend(added.map(|(name, value)| (name.to_owned(), value)));
+    // Values may use what is known so far, and the addresses of what the application needs, which are among them.
+    let known: BTreeMap<String, String> = env.iter().chain(&spec.env).map(|(k, v)| (k.clone(), v.clone())).collect();
+    for (name, value) in &spec.env {
+        env.insert(name.clone(), fill_in(value, &known)?);
+    }
+    if let Some((name, value)) = mark(dir).split_once('=') {
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(env)
+}
+
+/// The path of a program, as a shell would find it.
+fn find_program(program: &str, cwd: &Path, path: &str) -> Result<String, String> {
+    let is_executable =
+        |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0);
+    if program.contains('/') {
+        let full = cwd.join(program);
+        return match () {
+            () if is_executable(&full) => Ok(full.display().to_string()),
+            () if full.is_dir() => Err(format!("cannot run {}: it is a folder", full.display())),
+            () if full.exists() => Err(format!("cannot run {}: it is not executable (chmod +x?)", full.display())),
+            () => Err(format!("cannot run {}: there is no such file", full.display())),
+        };
+    }
+    let folders = path.split(':').map(|folder| cwd.join(folder).join(program));
+    let found = folders.into_iter().find(|candidate| is_executable(candidate));
+    found.map(|found| found.display().to_string()).ok_or_else(|| {
+        format!(
+            "cannot run `{program}`: there is no such program in PATH ({path}); write ./{program} for one in {}",
+            cwd.display()
+        )
+    })
+}
+
+fn make_data(data: &Path, user: Option<&Identity>) -> io::Result<()> {
+    if data.is_dir() {
+        return Ok(());
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o711).create(data.parent().unwrap_or(data))?;
+    fs::DirBuilder::new().mode(0o700).create(data)?;
+    match user {
+        Some(user) => chown(data, Some(user.uid), Some(user.gid)),
+        None => Ok(()),
+    }
+}
+
+/// The pipe belongs to the instance's user, who may open it by name too (`/dev/stdout`).
+fn make_output(path: &Path, user: Option<&Identity>) -> io::Result<()> {
+    let exists = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    if !exists {
+        mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).map_err(|error| at(path)(error.into()))?;
+    }
+    match user {
+        Some(user) => chown(path, Some(user.uid), Some(user.gid)).map_err(at(path)),
+        None => Ok(()),
+    }
+}
+
+/// What the agent writes down before the first start.
+pub fn first_record(spec: InstanceSpec, port: u16) -> Record {
+    let launch = Launch {
+        argv: Vec::new(),
+        env: BTreeMap::new(),
+        cwd: PathBuf::from(&spec.cwd),
+        user: None,
+        entrances: Vec::new(),
+        side_entrances: Vec::new(),
+    };
+    Record { spec, port, launch }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_or_it_is_said_why_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let cwd = folder.path();
+        fs::write(cwd.join("tool"), "#!/bin/sh\n").unwrap();
+        let error = find_program("./tool", cwd, "").unwrap_err();
+        assert!(error.ends_with("it is not executable (chmod +x?)"), "{error}");
+        fs::set_permissions(cwd.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(find_program("./tool", cwd, "").unwrap().ends_with("/tool"));
+        assert!(find_program("tool", cwd, &format!("/nowhere:{}", cwd.display())).is_ok());
+        assert!(find_program("tool", cwd, "/nowhere").unwrap_err().contains("no such program in PATH (/nowhere)"));
+        assert!(find_program("./none", cwd, "").unwrap_err().ends_with("there is no such file"));
+        assert!(find_program("/", cwd, "").unwrap_err().ends_with("it is a folder"));
+    }
+}

@@ -1,0 +1,295 @@
+//! One instance: a task of its own that owns everything about it, and the handle that the agent keeps.
+//!
+//! ```text
+//! Launch -> Running -> Ended -> Launch ...        (by restart policy, with growing pauses)
+//!              |          |
+//!              +--- Stop -+--> gone
+//! ```
+
+mod ending;
+mod launch;
+mod running;
+mod sleep;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+use weal_model::{Cpu, InstanceState, Time};
+
+use crate::api::{InstanceEvent, InstanceSpec};
+use crate::files::write_json;
+use crate::isolation::{Kind, Limits, Member};
+use crate::shim::Record;
+use crate::site::{Site, now};
+
+pub use ending::finish_off;
+pub use launch::first_record;
+
+/// What the agent remembers about an instance besides what it was started from; written with every change.
+pub const MEMORY_FILE: &str = "agent.json";
+
+/// Content of [`MEMORY_FILE`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// What it does. Written before it is enacted, so that the next agent finishes what this one began.
+    pub state: InstanceState,
+    /// Why.
+    pub detail: String,
+    /// Since when.
+    pub since: Time,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// Failed attempts in a row: the pause before the next one grows with it.
+    pub failed_in_a_row: u32,
+    /// Seconds from start to ready.
+    pub start_took_s: Option<f64>,
+    /// Its share.
+    pub share: Option<Cpu>,
+    /// Its CPU limit; that of the spec until another is set.
+    pub cpu_limit: Option<Cpu>,
+    /// CPU-seconds of its former processes that nothing else remembers.
+    pub cpu_before_s: f64,
+    /// Processes killed for want of memory that were told about.
+    #[serde(default)]
+    pub oom_kills: u64,
+}
+
+/// What others may see of an instance.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// What it was started from.
+    pub record: Record,
+    /// How it is.
+    pub memory: Memory,
+    /// Its main process.
+    pub pid: Option<u32>,
+}
+
+/// What an instance is told.
+#[derive(Debug)]
+pub enum Order {
+    /// Run; if it does, take over what does not need a new process.
+    Start(Box<InstanceSpec>),
+    /// End, and leave nothing.
+    Stop,
+    /// Freeze.
+    Suspend,
+    /// Freeze and page out.
+    Park,
+    /// Go on.
+    Resume,
+    /// Use that much.
+    SetCpu {
+        /// Share relative to siblings.
+        share: Cpu,
+        /// The most.
+        limit: Option<Cpu>,
+    },
+}
+
+/// Where the outcome of an order goes.
+pub type Reply = oneshot::Sender<Result<(), String>>;
+
+/// An instance, from outside.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    view: Arc<Mutex<View>>,
+    orders: mpsc::Sender<(Order, Reply)>,
+}
+
+impl Handle {
+    /// What it is and does now.
+    pub fn view(&self) -> View {
+        self.view.lock().expect("nothing panics while it is held").clone()
+    }
+
+    /// Tells it something and waits until that is done.
+    pub async fn order(&self, order: Order) -> Result<(), String> {
+        let is_stop = matches!(order, Order::Stop);
+        let (reply, answer) = oneshot::channel();
+        if self.orders.send((order, reply)).await.is_err() {
+            return if is_stop { Ok(()) } else { Err("it has just been stopped".to_owned()) };
+        }
+        match answer.await {
+            Ok(result) => result,
+            Err(_) if is_stop => Ok(()),
+            Err(_) => Err("it has just been stopped".to_owned()),
+        }
+    }
+
+    /// True when its task has ended, so that nothing of it is left.
+    pub fn is_gone(&self) -> bool {
+        self.orders.is_closed()
+    }
+}
+
+/// Begins a new instance and starts its process. The future says whether it runs.
+pub fn begin(site: Arc<Site>, record: Record) -> (Handle, oneshot::Receiver<Result<(), String>>) {
+    let memory = Memory {
+        state: InstanceState::Starting,
+        detail: String::new(),
+        since: now(),
+        restarts: 0,
+        failed_in_a_row: 0,
+        start_took_s: None,
+        share: None,
+        cpu_limit: record.spec.cpu_limit,
+        cpu_before_s: 0.0,
+        oom_kills: 0,
+    };
+    let (reply, answer) = oneshot::channel();
+    let handle = Task::spawn(site, record, memory, Phase::Launch(Some(reply)));
+    (handle, answer)
+}
+
+/// Takes an instance over that a former agent began.
+pub fn adopt(site: Arc<Site>, record: Record, memory: Memory) -> Handle {
+    Task::spawn(site, record, memory, Phase::Adopt)
+}
+
+/// What the task does next.
+enum Phase {
+    Launch(Option<Reply>),
+    Adopt,
+    Running(Box<running::Running>),
+    Ended(ending::End),
+    Gone,
+}
+
+/// The task that owns an instance.
+struct Task {
+    site: Arc<Site>,
+    dir: PathBuf,
+    view: Arc<Mutex<View>>,
+    orders: mpsc::Receiver<(Order, Reply)>,
+}
+
+impl Task {
+    fn spawn(site: Arc<Site>, record: Record, memory: Memory, first: Phase) -> Handle {
+        let (sender, orders) = mpsc::channel(64);
+        let dir = site.dir(record.spec.id.as_str());
+        let view = Arc::new(Mutex::new(View { record, memory, pid: None }));
+        let task = Self { site, dir, view: Arc::clone(&view), orders };
+        tokio::spawn(task.run(first));
+        Handle { view, orders: sender }
+    }
+
+    async fn run(mut self, first: Phase) {
+        let mut phase = first;
+        loop {
+            phase = match phase {
+                Phase::Launch(reply) => self.launch(reply).await,
+                Phase::Adopt => self.adopt().await,
+                Phase::Running(running) => self.attend(*running).await,
+                Phase::Ended(end) => self.rest(end).await,
+                Phase::Gone => return,
+            }
+        }
+    }
+
+    fn record(&self) -> Record {
+        self.view.lock().expect("nothing panics while it is held").record.clone()
+    }
+
+    fn spec(&self) -> InstanceSpec {
+        self.record().spec
+    }
+
+    fn memory(&self) -> Memory {
+        self.view.lock().expect("nothing panics while it is held").memory.clone()
+    }
+
+    /// Changes what is remembered, on disk too.
+    fn remember(&self, change: impl FnOnce(&mut Memory)) {
+        let memory = {
+            let mut view = self.view.lock().expect("nothing panics while it is held");
+            change(&mut view.memory);
+            view.memory.clone()
+        };
+        if let Err(error) = write_json(&self.dir.join(MEMORY_FILE), &memory) {
+            tracing::warn!(instance = %self.spec().id, %error, "the state of an instance is not written down");
+        }
+    }
+
+    /// Enters a state and tells everybody; the same state with the same reason again is no news.
+    fn enter(&self, state: InstanceState, detail: impl Into<String>) {
+        let (before, detail) = (self.memory(), detail.into());
+        if before.state == state && before.detail == detail {
+            return;
+        }
+        self.remember(|memory| {
+            if memory.state != state {
+                memory.since = now();
+            }
+            memory.state = state;
+            memory.detail.clone_from(&detail);
+        });
+        self.tell(state, detail);
+    }
+
+    fn tell(&self, state: InstanceState, detail: String) {
+        let spec = self.spec();
+        tracing::info!(instance = %spec.id, ?state, detail, "instance");
+        let event = InstanceEvent { id: 0, time: now(), instance: spec.id, app: spec.app, node: spec.node, state, detail };
+        self.site.events.push(event);
+    }
+
+    fn set_pid(&self, pid: Option<u32>) {
+        self.view.lock().expect("nothing panics while it is held").pid = pid;
+    }
+
+    fn limits(&self) -> Limits {
+        let (memory, spec) = (self.memory(), self.spec());
+        Limits { memory: spec.memory, cpu: memory.cpu_limit, share: memory.share }
+    }
+
+    /// Does something with this instance's place in the isolation.
+    fn isolated<T>(&self, act: impl FnOnce(&dyn crate::isolation::Isolation, Member<'_>) -> T) -> T {
+        let spec = self.spec();
+        let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &self.dir };
+        act(self.site.isolation.as_ref(), member)
+    }
+
+    fn is_plain(&self) -> bool {
+        self.site.isolation.kind() == Kind::None
+    }
+
+    fn set_cpu(&self, share: Cpu, limit: Option<Cpu>) -> Result<(), String> {
+        self.remember(|memory| (memory.share, memory.cpu_limit) = (Some(share), limit));
+        let limits = self.limits();
+        self.isolated(|isolation, member| isolation.limit(member, &limits)).map_err(|error| error.to_string())
+    }
+
+    /// Takes over the parts of a spec that need no new process.
+    fn update(&self, spec: &InstanceSpec) -> Result<(), String> {
+        let mut record = self.record();
+        if record.spec.fingerprint != spec.fingerprint {
+            return Err("it runs from another configuration: stop it first".to_owned());
+        }
+        record.spec.health = spec.health.clone();
+        record.spec.restart = spec.restart;
+        record.spec.stop_timeout_s = spec.stop_timeout_s;
+        write_json(&self.dir.join(crate::shim::SPEC_FILE), &record).map_err(|error| error.to_string())?;
+        self.view.lock().expect("nothing panics while it is held").record = record;
+        Ok(())
+    }
+}
+
+/// Waits until `condition` holds, at most `patience`; says whether it does. For what the kernel does soon but tells nobody.
+async fn until(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = tokio::time::Instant::now() + patience;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if condition() {
+            return true;
+        }
+        if tokio::time::Instant::now() >= deadline {
+            return false;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,226 @@
+//! While the process runs: health, memory, orders.
+
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::io::unix::AsyncFd;
+use weal_model::InstanceState;
+
+use super::ending::End;
+use super::launch::start_shim;
+use super::{Order, Phase, Reply, Task};
+use crate::probe;
+use crate::process::Identity;
+use crate::shim::{PID_FILE, Started, logs};
+
+/// Pause between two questions to a starting instance: from this, growing, so that a fast one is ready at once and a slow
+/// one is not disturbed.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// The longest pause between two questions to a starting instance.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How often memory is looked at. Without cgroups this is how long an instance may exceed its limit.
+const TICK: Duration = Duration::from_secs(1);
+/// An instance that was ready for so long has recovered: its next pause before a restart is the first one again.
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+
+/// A process that runs.
+pub struct Running {
+    pub(super) main: Identity,
+    pub(super) main_fd: AsyncFd<OwnedFd>,
+    pub(super) shim_fd: Option<AsyncFd<OwnedFd>>,
+    pub(super) began: Instant,
+    pub(super) ready_since: Option<Instant>,
+    pub(super) failures: u32,
+    pub(super) pause: Duration,
+}
+
+type Question = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+impl Task {
+    /// Watches `started`; `None` when it has ended and is forgotten already.
+    pub(super) fn running(&self, started: Started) -> Option<Running> {
+        let main_fd = watch(started.main)?;
+        self.set_pid(Some(started.main.pid));
+        let shim_fd = watch(started.shim);
+        let ready_since = (self.memory().state == InstanceState::Ready).then(Instant::now);
+        let began = Instant::now();
+        Some(Running { main: started.main, main_fd, shim_fd, began, ready_since, failures: 0, pause: FIRST_PAUSE })
+    }
+
+    /// Stays with the process until it ends or is told to.
+    pub(super) async fn attend(&mut self, mut running: Running) -> Phase {
+        let mut question = self.next_question(&running);
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                _ = running.main_fd.readable() => return self.after_end().await,
+                order = self.orders.recv() => {
+                    let Some((order, reply)) = order else { return Phase::Gone };
+                    if matches!(order, Order::Stop) {
+                        return self.stop(running, Some(reply)).await;
+                    }
+                    self.obey(order, reply, &mut running).await;
+                    question = self.next_question(&running);
+                }
+                () = shim_ends(running.shim_fd.as_ref()) => self.replace_shim(&mut running).await,
+                answer = pending_or(question.as_mut()) => {
+                    if let Some(end) = self.judge(answer, &mut running) {
+                        return self.kill_and_end(end).await;
+                    }
+                    question = self.next_question(&running);
+                }
+                _ = tick.tick() => {
+                    if let Some(end) = self.check_memory(&running) {
+                        return self.kill_and_end(end).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn obey(&mut self, order: Order, reply: Reply, running: &mut Running) {
+        let result = match order {
+            Order::Start(spec) => self.update(&spec),
+            Order::SetCpu { share, limit } => self.set_cpu(share, limit),
+            Order::Suspend => self.suspend().await,
+            Order::Park => self.park().await,
+            Order::Resume => self.resume(running).await,
+            Order::Stop => Err("a stop is not carried out here".to_owned()),
+        };
+        // Who asked may be gone; what was asked is done.
+        let _ = reply.send(result);
+    }
+
+    /// The next health check, with the pause before it; `None` while asleep.
+    fn next_question(&self, running: &Running) -> Option<Question> {
+        let (record, state) = (self.record(), self.memory().state);
+        let pause = match state {
+            InstanceState::Suspended | InstanceState::Parked => return None,
+            InstanceState::Starting => running.pause,
+            _ => seconds(record.spec.health.interval_s, Duration::from_millis(100)),
+        };
+        let address = super::super::agent::address(record.port);
+        let timeout = seconds(record.spec.health.timeout_s, Duration::from_millis(10));
+        Some(Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            probe::ask(&record.spec.health.probe, address, timeout, &record.launch).await
+        }))
+    }
+
+    /// What an answer means; an end when the instance had its time to become ready.
+    fn judge(&self, answer: Result<(), String>, running: &mut Running) -> Option<End> {
+        let health = self.spec().health;
+        let state = self.memory().state;
+        match answer {
+            Ok(()) => {
+                running.failures = 0;
+                if state == InstanceState::Starting {
+                    let took = running.began.elapsed().as_secs_f64();
+                    self.remember(|memory| memory.start_took_s = Some(took));
+                    self.enter(InstanceState::Ready, format!("ready {took:.2} s after its start"));
+                } else {
+                    self.enter(
+                        InstanceState::Ready,
+                        if state == InstanceState::Ready { self.memory().detail } else { String::new() },
+                    );
+                }
+                let since = *running.ready_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= HEALTHY_AFTER && self.memory().failed_in_a_row > 0 {
+                    self.remember(|memory| memory.failed_in_a_row = 0);
+                }
+            }
+            Err(reason) if state == InstanceState::Starting => {
+                running.pause = (running.pause * 3 / 2).min(LONGEST_PAUSE);
+                if running.began.elapsed().as_secs_f64() > health.start_timeout_s {
+                    let said = self.last_words();
+                    return Some(End::failure(format!("not ready within {} s: {reason}{said}", health.start_timeout_s)));
+                }
+            }
+            Err(reason) => {
+                running.failures += 1;
+                if running.failures >= health.failures.max(1) {
+                    running.ready_since = None;
+                    self.enter(InstanceState::Unhealthy, reason);
+                }
+            }
+        }
+        None
+    }
+
+    /// Looks for processes killed for want of memory, and does the killing where the kernel does not.
+    fn check_memory(&self, running: &Running) -> Option<End> {
+        let (usage, limit) = (self.isolated(|isolation, member| isolation.usage(member)), self.spec().memory);
+        if self.is_plain() {
+            let used = weal_model::Bytes(usage.memory.unwrap_or(0));
+            return (used > limit).then(|| {
+                End::failure(format!("killed for using {used} of memory, more than its limit of {limit}{}", self.last_words()))
+            });
+        }
+        let told = self.memory().oom_kills;
+        if usage.oom_kills > told && self.site.proc.is_alive(running.main) {
+            let count = usage.oom_kills - told;
+            self.remember(|memory| memory.oom_kills = usage.oom_kills);
+            let state = self.memory().state;
+            self.tell(state, format!("the kernel killed {count} of its processes: it reached its memory limit of {limit}"));
+        }
+        None
+    }
+
+    /// The last thing it wrote, as the end of a sentence.
+    pub(super) fn last_words(&self) -> String {
+        match logs::last_line(&self.dir.join(crate::shim::LOGS_FOLDER)) {
+            Some(line) => format!("; it last wrote: {line}"),
+            None => "; it wrote nothing".to_owned(),
+        }
+    }
+
+    /// Gives the instance another shim after its own was killed.
+    pub(super) async fn replace_shim(&self, running: &mut Running) {
+        running.shim_fd = None;
+        if !self.site.proc.is_alive(running.main) {
+            return;
+        }
+        match start_shim(&self.site, &self.dir, true).await {
+            Ok(()) => {
+                let started: Option<Started> = crate::files::read_json(&self.dir.join(PID_FILE)).ok().flatten();
+                running.shim_fd = started.and_then(|started| watch(started.shim));
+                tracing::warn!(instance = %self.spec().id, "its shim had been killed and was replaced");
+            }
+            Err(error) => tracing::error!(instance = %self.spec().id, error, "its shim was killed and cannot be replaced"),
+        }
+    }
+}
+
+fn seconds(seconds: f64, least: Duration) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(least).max(least)
+}
+
+/// Becomes readable when the process ends; `None` when it has, or when its number belongs to another one now.
+pub(super) fn watch(process: Identity) -> Option<AsyncFd<OwnedFd>> {
+    let pid = Pid::from_raw(process.pid.cast_signed())?;
+    let fd = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
+    let stat = crate::process::Proc::system().stat(process.pid)?;
+    // A zombie is fine: its end is what shall be told.
+    (stat.start_ticks == process.start_ticks).then_some(())?;
+    // SAFETY: the descriptor is owned by what is returned, and nobody closes it before that is dropped.
+    unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE).ok() }
+}
+
+async fn shim_ends(shim: Option<&AsyncFd<OwnedFd>>) {
+    match shim {
+        Some(fd) => drop(fd.readable().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn pending_or(question: Option<&mut Question>) -> Result<(), String> {
+    match question {
+        Some(question) => question.await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,307 @@
+//! v1 controllers for CPU and memory; v2, mounted beside them, for freeze, kill and pressure.
+
+use std::io;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+use weal_model::{Cpu, NodeSpec};
+
+use super::group::{Group, weight};
+use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage};
+use crate::process::{Proc, signal};
+
+/// Where the hierarchies are: our base in each. Two of them may be the same directory (`cpu,cpuacct`).
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Bases {
+    /// v1 `cpu`.
+    pub cpu: PathBuf,
+    /// v1 `cpuacct`.
+    pub cpuacct: PathBuf,
+    /// v1 `memory`.
+    pub memory: PathBuf,
+    /// v2 without controllers; `None` where it is not mounted.
+    pub unified: Option<PathBuf>,
+}
+
+/// Isolation by the hybrid layout.
+#[derive(Debug)]
+pub struct Hybrid {
+    cpu: Group,
+    cpuacct: Group,
+    memory: Group,
+    unified: Option<Group>,
+    proc: Proc,
+    limits: Vec<String>,
+}
+
+impl Hybrid {
+    /// Groups named `name` below `bases`.
+    pub fn new(bases: &Bases, name: &str, proc: Proc) -> io::Result<Self> {
+        let top = |base: &PathBuf| Group::new(base).child(name);
+        let unified = bases.unified.as_ref().map(top).filter(|group| group.create().is_ok());
+        let freezes = unified.as_ref().is_some_and(|group| group.file("cgroup.freeze").exists());
+        let kills = unified.as_ref().is_some_and(|group| group.file("cgroup.kill").exists());
+        let mut limits = vec!["cgroup v1 controllers: disk use is counted only for processes that still run".to_owned()];
+        if !freezes {
+            limits.push("no cgroup freezer: instances are suspended by SIGSTOP, which their parents can see".to_owned());
+        }
+        if !kills {
+            limits.push("no cgroup.kill: instances are killed process by process".to_owned());
+        }
+        if !unified.as_ref().is_some_and(|group| group.file("cpu.pressure").exists()) {
+            limits.push("no CPU pressure per node (PSI)".to_owned());
+        }
+        let hybrid =
+            Self { cpu: top(&bases.cpu), cpuacct: top(&bases.cpuacct), memory: top(&bases.memory), unified, proc, limits };
+        for group in hybrid.tops() {
+            group.create()?;
+            group.child(".shims").create()?;
+        }
+        Ok(hybrid)
+    }
+
+    /// Each hierarchy once.
+    fn tops(&self) -> Vec<&Group> {
+        let mut tops = vec![&self.cpu, &self.cpuacct, &self.memory];
+        tops.extend(&self.unified);
+        tops.dedup();
+        tops
+    }
+
+    fn groups(&self, member: Member<'_>) -> Vec<Group> {
+        self.tops().into_iter().map(|top| place(top, member)).collect()
+    }
+
+    /// The v2 group of an instance, if it offers `file`.
+    fn unified_with(&self, member: Member<'_>, file: &str) -> Option<Group> {
+        let group = place(self.unified.as_ref()?, member);
+        group.file(file).exists().then_some(group)
+    }
+
+    fn signal_all(&self, member: Member<'_>, what: Signal) -> io::Result<()> {
+        self.processes(member).into_iter().try_for_each(|pid| signal(pid, what))
+    }
+}
+
+impl Isolation for Hybrid {
+    fn kind(&self) -> Kind {
+        Kind::CgroupHybrid
+    }
+
+    fn limits(&self) -> &[String] {
+        &self.limits
+    }
+
+    fn set_node(&self, node: &NodeSpec) -> io::Result<()> {
+        let name = node.name.as_str();
+        for top in self.tops() {
+            top.child(name).create()?;
+        }
+        set_cpu(&self.cpu.child(name), Some(node.cpu), Some(node.cpu))?;
+        set_memory(&self.memory.child(name), node.memory.0)
+    }
+
+    fn remove_node(&self, node: &str) {
+        self.tops().into_iter().for_each(|top| top.child(node).remove_empty());
+    }
+
+    fn node_usage(&self, node: &str) -> NodeUsage {
+        NodeUsage {
+            cpu_seconds: cpu_seconds(&self.cpuacct.child(node)),
+            memory: memory(&self.memory.child(node)),
+            cpu_pressure_seconds: self.unified.as_ref().and_then(|top| top.child(node).cpu_pressure_seconds()),
+        }
+    }
+
+    fn create(&self, member: Member<'_>, limits: &Limits) -> io::Result<()> {
+        for group in self.groups(member) {
+            group.create()?;
+        }
+        self.limit(member, limits)
+    }
+
+    fn limit(&self, member: Member<'_>, limits: &Limits) -> io::Result<()> {
+        set_cpu(&place(&self.cpu, member), limits.cpu, limits.share)?;
+        set_memory(&place(&self.memory, member), limits.memory.0)
+    }
+
+    fn entrances(&self, member: Member<'_>) -> Vec<PathBuf> {
+        self.groups(member).iter().map(|group| group.file("cgroup.procs")).collect()
+    }
+
+    fn side_entrances(&self) -> Vec<PathBuf> {
+        self.tops().iter().map(|top| top.child(".shims").file("cgroup.procs")).collect()
+    }
+
+    fn processes(&self, member: Member<'_>) -> Vec<u32> {
+        place(self.unified.as_ref().unwrap_or(&self.memory), member).processes()
+    }
+
+    fn usage(&self, member: Member<'_>) -> Usage {
+        let in_memory = place(&self.memory, member);
+        let disk: Vec<u64> = self.processes(member).into_iter().filter_map(|pid| self.proc.disk_bytes(pid)).collect();
+        Usage {
+            cpu_seconds: cpu_seconds(&place(&self.cpuacct, member)),
+            memory: memory(&in_memory),
+            disk_bytes: (!disk.is_empty()).then(|| disk.iter().sum()),
+            oom_kills: in_memory.keyed("memory.oom_control", "oom_kill").unwrap_or(0),
+        }
+    }
+
+    fn freeze(&self, member: Member<'_>) -> io::Result<()> {
+        match self.unified_with(member, "cgroup.freeze") {
+            Some(group) => group.write("cgroup.freeze", "1"),
+            None => self.signal_all(member, Signal::STOP),
+        }
+    }
+
+    fn is_frozen(&self, member: Member<'_>) -> bool {
+        match self.unified_with(member, "cgroup.freeze") {
+            Some(group) => group.keyed("cgroup.events", "frozen") == Some(1),
+            None => stand_still(&self.proc, &self.processes(member)),
+        }
+    }
+
+    fn thaw(&self, member: Member<'_>) -> io::Result<()> {
+        match self.unified_with(member, "cgroup.freeze") {
+            Some(group) => group.write("cgroup.freeze", "0"),
+            None => self.signal_all(member, Signal::CONT),
+        }
+    }
+
+    fn kill(&self, member: Member<'_>) -> io::Result<()> {
+        match self.unified_with(member, "cgroup.kill") {
+            Some(group) => kill_group(&group),
+            None => self.signal_all(member, Signal::KILL),
+        }
+    }
+
+    fn reclaim(&self, member: Member<'_>) -> io::Result<bool> {
+        let group = place(&self.memory, member);
+        if !group.file("memory.force_empty").exists() {
+            return Ok(false);
+        }
+        // It reclaims as much as it can and fails while processes hold the rest, which they do here.
+        match group.write("memory.force_empty", "0") {
+            Err(error) if error.kind() != io::ErrorKind::ResourceBusy => Err(error),
+            _ => Ok(true),
+        }
+    }
+
+    fn remove(&self, member: Member<'_>) -> io::Result<()> {
+        for group in self.groups(member) {
+            group.children().iter().for_each(Group::remove_empty);
+            group.remove()?;
+        }
+        Ok(())
+    }
+
+    fn clear(&self) {
+        self.tops().into_iter().for_each(Group::remove_empty);
+    }
+}
+
+/// Kills a v2 group with all below it, one process at a time where the kernel is too old for `cgroup.kill` (before 5.14).
+pub fn kill_group(group: &Group) -> io::Result<()> {
+    if group.file("cgroup.kill").exists() {
+        return group.write("cgroup.kill", "1");
+    }
+    group.processes().into_iter().try_for_each(|pid| signal(pid, Signal::KILL))
+}
+
+/// True when each of them is stopped by a signal or gone.
+pub fn stand_still(proc: &Proc, pids: &[u32]) -> bool {
+    pids.iter().all(|pid| proc.stat(*pid).is_none_or(|stat| matches!(stat.state, 'T' | 't' | 'Z' | 'X')))
+}
+
+fn place(top: &Group, member: Member<'_>) -> Group {
+    top.child(member.node).child(member.instance)
+}
+
+fn set_cpu(group: &Group, limit: Option<Cpu>, share: Option<Cpu>) -> io::Result<()> {
+    group.write("cpu.cfs_period_us", &CPU_PERIOD_US.to_string())?;
+    // The kernel refuses quotas under 1 ms.
+    let quota = limit.map_or(-1, |cpu| ((cpu.0 * CPU_PERIOD_US as f64) as i64).max(1000));
+    group.write("cpu.cfs_quota_us", &quota.to_string())?;
+    group.write("cpu.shares", &weight(share.unwrap_or(Cpu(1.0)).0, 1024.0, 2..=262_144).to_string())
+}
+
+fn set_memory(group: &Group, bytes: u64) -> io::Result<()> {
+    let hierarchy = group.file("memory.use_hierarchy");
+    if hierarchy.exists() && group.number("memory.use_hierarchy") == Some(0) {
+        group.write("memory.use_hierarchy", "1")?;
+    }
+    group.write("memory.limit_in_bytes", &bytes.to_string())
+}
+
+fn cpu_seconds(group: &Group) -> Option<f64> {
+    group.number("cpuacct.usage").map(|ns| ns as f64 / 1e9)
+}
+
+fn memory(group: &Group) -> Option<u64> {
+    let all = group.number("memory.usage_in_bytes")?;
+    Some(all.saturating_sub(group.keyed("memory.stat", "total_inactive_file").unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use weal_model::{Bytes, NodeName};
+
+    use super::*;
+
+    fn member() -> Member<'static> {
+        Member { node: "n1", instance: "shop-1", dir: Path::new("/nowhere") }
+    }
+
+    fn hybrid(root: &Path) -> Hybrid {
+        let base = |name: &str| root.join(name);
+        let bases = Bases { cpu: base("cpu"), cpuacct: base("cpu"), memory: base("memory"), unified: Some(base("unified")) };
+        Hybrid::new(&bases, "weal-1", Proc::new(root.join("proc"))).unwrap()
+    }
+
+    #[test]
+    fn a_node_and_an_instance_become_groups_in_each_hierarchy() {
+        let folder = tempfile::tempdir().unwrap();
+        let hybrid = hybrid(folder.path());
+        let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(0.5), memory: Bytes::gib(1), utilization_limit: 0.9 };
+        hybrid.set_node(&node).unwrap();
+        hybrid.create(member(), &Limits { memory: Bytes::mib(50), cpu: None, share: Some(Cpu(0.5)) }).unwrap();
+        let group = |path: &str| Group::new(folder.path().join(path));
+        assert_eq!(group("cpu/weal-1/n1").read("cpu.cfs_quota_us").unwrap(), "50000");
+        assert_eq!(group("cpu/weal-1/n1/shop-1").read("cpu.cfs_quota_us").unwrap(), "-1");
+        assert_eq!(group("cpu/weal-1/n1/shop-1").read("cpu.shares").unwrap(), "512");
+        assert_eq!(group("memory/weal-1/n1/shop-1").number("memory.limit_in_bytes"), Some(50 << 20));
+        let entrances = hybrid.entrances(member());
+        assert_eq!(entrances.len(), 3, "cpu and cpuacct are one hierarchy here: {entrances:?}");
+        assert!(group("unified/weal-1/n1/shop-1").exists());
+    }
+
+    #[test]
+    fn usage_comes_from_the_v1_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let hybrid = hybrid(folder.path());
+        for (path, file, text) in [
+            ("cpu/weal-1/n1/shop-1", "cpuacct.usage", "1500000000\n"),
+            ("memory/weal-1/n1/shop-1", "memory.usage_in_bytes", "1000\n"),
+            ("memory/weal-1/n1/shop-1", "memory.stat", "cache 1\ntotal_inactive_file 400\n"),
+            ("memory/weal-1/n1/shop-1", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+        ] {
+            let group = Group::new(folder.path().join(path));
+            group.create().unwrap();
+            group.write(file, text).unwrap();
+        }
+        let usage = hybrid.usage(member());
+        assert_eq!(usage, Usage { cpu_seconds: Some(1.5), memory: Some(600), disk_bytes: None, oom_kills: 3 });
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = hybrid(folder.path()).limits().join("\n");
+        for part in ["SIGSTOP", "process by process", "pressure"] {
+            assert!(limits.contains(part), "{limits}");
+        }
+    }
+}

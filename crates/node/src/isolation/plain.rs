@@ -1,0 +1,156 @@
+//! Plain processes: what can be had without control groups, by watching `/proc` and by signals.
+//!
+//! The members of an instance are the descendants of its shim (a subreaper, so they stay its descendants when they
+//! detach), those in the shim's session, and whoever carries the instance's mark in its environment: that one also finds
+//! them after the shim was killed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use rustix::process::Signal;
+use weal_model::NodeSpec;
+
+use super::hybrid::stand_still;
+use super::{Isolation, Kind, Limits, Member, NodeUsage, Usage};
+use crate::files::read_json;
+use crate::process::{Proc, Stat, signal, ticks_to_seconds};
+use crate::shim::{PID_FILE, Started, mark};
+
+/// No isolation.
+#[derive(Debug)]
+pub struct Plain {
+    proc: Proc,
+    limits: Vec<String>,
+    /// CPU ticks last seen per instance: a process that is gone unnoticed takes its time with it, and counters only grow.
+    seen_ticks: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Plain {
+    /// Watching `proc`, because of `why`.
+    pub fn new(proc: Proc, why: &str) -> Self {
+        let limits = vec![
+            format!("no cgroups: {why}"),
+            "CPU limits and shares are not enforced, node slices are only counted".to_owned(),
+            "memory limits are enforced by polling once a second".to_owned(),
+            "instances are suspended by SIGSTOP and killed process by process".to_owned(),
+            "no CPU pressure per node".to_owned(),
+        ];
+        Self { proc, limits, seen_ticks: Mutex::default() }
+    }
+
+    fn started(member: Member<'_>) -> Option<Started> {
+        read_json(&member.dir.join(PID_FILE)).ok().flatten()
+    }
+
+    /// The shim's own line, if it lives, and the instance's processes.
+    fn family(&self, member: Member<'_>) -> (Option<Stat>, Vec<Stat>) {
+        let Some(started) = Self::started(member) else { return (None, Vec::new()) };
+        let roots = [started.shim, started.main];
+        let mut family = self.proc.family(&roots, &[started.session]);
+        if !family.iter().any(|stat| stat.pid == started.shim.pid) {
+            let mark = mark(member.dir);
+            let strays = self.proc.all().into_iter().filter(|stat| self.proc.has_variable(stat.pid, &mark));
+            let known: Vec<u32> = family.iter().map(|stat| stat.pid).collect();
+            family.extend(strays.filter(|stat| !known.contains(&stat.pid)));
+        }
+        let (shims, members): (Vec<Stat>, Vec<Stat>) =
+            family.into_iter().partition(|stat| stat.pid == started.shim.pid && stat.start_ticks == started.shim.start_ticks);
+        (shims.into_iter().next(), members)
+    }
+
+    fn signal_all(&self, member: Member<'_>, what: Signal) -> io::Result<()> {
+        self.processes(member).into_iter().try_for_each(|pid| signal(pid, what))
+    }
+}
+
+impl Isolation for Plain {
+    fn kind(&self) -> Kind {
+        Kind::None
+    }
+
+    fn limits(&self) -> &[String] {
+        &self.limits
+    }
+
+    fn set_node(&self, _: &NodeSpec) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_node(&self, _: &str) {}
+
+    fn node_usage(&self, _: &str) -> NodeUsage {
+        NodeUsage::default()
+    }
+
+    fn create(&self, _: Member<'_>, _: &Limits) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn limit(&self, _: Member<'_>, _: &Limits) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn entrances(&self, _: Member<'_>) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn side_entrances(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn processes(&self, member: Member<'_>) -> Vec<u32> {
+        let (_, members) = self.family(member);
+        members.into_iter().filter(|stat| !matches!(stat.state, 'Z' | 'X')).map(|stat| stat.pid).collect()
+    }
+
+    fn usage(&self, member: Member<'_>) -> Usage {
+        let (shim, members) = self.family(member);
+        let ticks =
+            members.iter().map(|stat| stat.own_ticks + stat.waited_ticks).sum::<u64>() + shim.map_or(0, |shim| shim.waited_ticks);
+        let mut seen = self.seen_ticks.lock().expect("nothing panics while it is held");
+        let highest = seen.entry(member.instance.to_owned()).or_default();
+        *highest = ticks.max(*highest);
+        let disk: Vec<u64> = members.iter().filter_map(|stat| self.proc.disk_bytes(stat.pid)).collect();
+        Usage {
+            cpu_seconds: Some(ticks_to_seconds(*highest)),
+            memory: Some(members.iter().map(|stat| memory(&self.proc, stat)).sum()),
+            disk_bytes: (!disk.is_empty()).then(|| disk.iter().sum()),
+            oom_kills: 0,
+        }
+    }
+
+    fn freeze(&self, member: Member<'_>) -> io::Result<()> {
+        self.signal_all(member, Signal::STOP)
+    }
+
+    fn is_frozen(&self, member: Member<'_>) -> bool {
+        stand_still(&self.proc, &self.processes(member))
+    }
+
+    fn thaw(&self, member: Member<'_>) -> io::Result<()> {
+        self.signal_all(member, Signal::CONT)
+    }
+
+    fn kill(&self, member: Member<'_>) -> io::Result<()> {
+        self.signal_all(member, Signal::KILL)
+    }
+
+    fn reclaim(&self, _: Member<'_>) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn remove(&self, member: Member<'_>) -> io::Result<()> {
+        self.seen_ticks.lock().expect("nothing panics while it is held").remove(member.instance);
+        Ok(())
+    }
+
+    fn clear(&self) {}
+}
+
+/// Its part of shared memory where that can be read, else everything resident.
+fn memory(proc: &Proc, stat: &Stat) -> u64 {
+    let resident = stat.resident_pages * rustix::param::page_size() as u64;
+    proc.proportional_memory(stat.pid).unwrap_or(resident)
+}

@@ -1,0 +1,212 @@
+//! Asking an instance whether it is well.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use weal_model::HealthProbe;
+
+use crate::privileges::become_user;
+use crate::shim::Launch;
+use crate::variables::fill_in;
+
+/// The longest head of a response that is waited for; a health check that answers more is broken.
+const LONGEST_HEAD: usize = 16 << 10;
+/// How long the rest of a response is taken in, so that the instance does not log a broken connection.
+const REST: Duration = Duration::from_millis(20);
+
+/// Asks once. An error says what was asked and what came back.
+pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, launch: &Launch) -> Result<(), String> {
+    let (question, answer) = match probe {
+        HealthProbe::Http { path } => {
+            (format!("GET {path} on {address}"), tokio::time::timeout(timeout, http(path, address)).await)
+        }
+        HealthProbe::Tcp => (format!("a connection to {address}"), tokio::time::timeout(timeout, tcp(address)).await),
+        HealthProbe::Command { argv } => {
+            (format!("`{}`", argv.join(" ")), tokio::time::timeout(timeout, command(argv, launch)).await)
+        }
+    };
+    match answer {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(reason)) => Err(format!("{question}: {reason}")),
+        Err(_) => Err(format!("{question}: no answer within {} s", timeout.as_secs_f64())),
+    }
+}
+
+async fn tcp(address: SocketAddr) -> Result<(), String> {
+    TcpStream::connect(address).await.map(drop).map_err(in_short)
+}
+
+async fn http(path: &str, address: SocketAddr) -> Result<(), String> {
+    let mut stream = TcpStream::connect(address).await.map_err(in_short)?;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: weal-health\r\nAccept: */*\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(in_short)?;
+    let mut head = Vec::new();
+    let mut buffer = [0u8; 4096];
+    let ends = |head: &[u8]| head.windows(4).any(|four| four == b"\r\n\r\n");
+    while !ends(&head) && head.len() < LONGEST_HEAD {
+        match stream.read(&mut buffer).await.map_err(in_short)? {
+            0 => break,
+            length => head.extend_from_slice(&buffer[..length]),
+        }
+    }
+    let rest = async { while stream.read(&mut buffer).await.is_ok_and(|length| length > 0) {} };
+    let _ = tokio::time::timeout(REST, rest).await;
+    let status = status(&head).ok_or("the answer is not HTTP")?;
+    if (200..400).contains(&status) { Ok(()) } else { Err(format!("status {status}")) }
+}
+
+fn status(head: &[u8]) -> Option<u16> {
+    let line = String::from_utf8_lossy(head.split(|byte| *byte == b'\n').next()?).into_owned();
+    let mut words = line.split_whitespace();
+    words.next().filter(|version| version.starts_with("HTTP/1."))?;
+    words.next()?.parse().ok()
+}
+
+/// Runs as the instance's user, in its folder and environment, and is killed with all that it started when time is up.
+async fn command(argv: &[String], launch: &Launch) -> Result<(), String> {
+    let argv = argv.iter().map(|word| fill_in(word, &launch.env)).collect::<Result<Vec<_>, _>>()?;
+    let (program, arguments) = argv.split_first().ok_or("the command is empty")?;
+    let mut command = tokio::process::Command::new(program);
+    command.args(arguments).env_clear().envs(&launch.env).current_dir(&launch.cwd).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let user = launch.user.clone();
+    // SAFETY: only system calls are made between fork and exec; the groups that they need were allocated before, except for
+    // one small list, and no lock of the allocator is held then: glibc and musl restore theirs in the forked child.
+    unsafe { command.pre_exec(move || become_user(user.as_ref())) };
+    let mut child = command.spawn().map_err(in_short)?;
+    let group = KillOnDrop(child.id());
+    let mut complaint = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        // It may leave a child behind that holds the pipe open: its own end counts.
+        let mut limited = stderr.take(4096);
+        tokio::select! {
+            _ = limited.read_to_end(&mut complaint) => {}
+            _ = child.wait() => {}
+        }
+    }
+    let status = child.wait().await.map_err(in_short)?;
+    drop(group);
+    if status.success() {
+        return Ok(());
+    }
+    let complaint = String::from_utf8_lossy(&complaint);
+    let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
+    Err(if last.is_empty() { status.to_string() } else { format!("{status}: {last}") })
+}
+
+/// Ends a process group.
+struct KillOnDrop(Option<u32>);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let group = self.0.and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+        if let Some(group) = group {
+            // Usually nothing of it is left.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+fn in_short(error: std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        std::io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
+        std::io::ErrorKind::NotFound => "not found".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn launch() -> Launch {
+        Launch {
+            argv: Vec::new(),
+            env: BTreeMap::from([("PORT".to_owned(), "7".to_owned()), ("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+            cwd: "/".into(),
+            user: None,
+            entrances: Vec::new(),
+            side_entrances: Vec::new(),
+        }
+    }
+
+    async fn answer_with(answer: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut buffer = [0u8; 1024];
+                let _ = stream.read(&mut buffer).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        address
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn an_http_probe_takes_2xx_and_3xx_only() {
+        let probe = HealthProbe::Http { path: "/healthz".into() };
+        for (answer, expected) in [
+            ("HTTP/1.1 204 No Content\r\n\r\n", None),
+            ("HTTP/1.0 302 Found\r\nLocation: /\r\n\r\n", None),
+            ("HTTP/1.1 503 Busy\r\n\r\n", Some("status 503")),
+            ("SSH-2.0\r\n\r\n", Some("not HTTP")),
+            ("", Some("not HTTP")),
+        ] {
+            let address = answer_with(answer).await;
+            let result = ask(&probe, address, PATIENCE, &launch()).await;
+            match expected {
+                None => result.unwrap(),
+                Some(part) => {
+                    let error = result.unwrap_err();
+                    assert!(error.starts_with("GET /healthz on 127.0.0.1:") && error.contains(part), "{error}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_listening_is_said_in_short() {
+        let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let error = ask(&HealthProbe::Tcp, address, PATIENCE, &launch()).await.unwrap_err();
+        assert_eq!(error, format!("a connection to {address}: connection refused"));
+    }
+
+    #[tokio::test]
+    async fn a_command_gets_the_variables_and_says_why_it_fails() {
+        let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let probe = |script: &str| HealthProbe::Command { argv: vec!["sh".into(), "-c".into(), script.into()] };
+        ask(&probe("test $PORT = 7"), address, PATIENCE, &launch()).await.unwrap();
+        let error = ask(&probe("echo no table >&2; exit 3"), address, PATIENCE, &launch()).await.unwrap_err();
+        assert!(error.ends_with("exit status: 3: no table"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_command_that_hangs_is_cut_off_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let script = format!("sleep 1000 & echo $$! > {}; wait", file.display());
+        let probe = HealthProbe::Command { argv: vec!["sh".into(), "-c".into(), script] };
+        let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let error = ask(&probe, address, Duration::from_millis(500), &launch()).await.unwrap_err();
+        assert!(error.ends_with("no answer within 0.5 s"), "{error}");
+        let pid: u32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        let proc = crate::process::Proc::system();
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while proc.identity(pid).is_some() {
+            assert!(std::time::Instant::now() < deadline, "the sleeping child is still there");
+            tokio::task::yield_now().await;
+        }
+    }
+}

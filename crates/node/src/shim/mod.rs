@@ -1,0 +1,353 @@
+//! The shim: a small process between the agent and one instance.
+//!
+//! It is the parent that an instance keeps when the agent or all of weal dies: session leader, subreaper of what the
+//! instance forks, reader of its output, and witness of its end. It lives in no instance's control group, so freezing and
+//! killing the instance leaves it alone, and it ends when the last of its children has.
+//!
+//! Files in the instance's folder:
+//!
+//! | file | content | written by |
+//! | --- | --- | --- |
+//! | `spec.json` | [`Record`]: all that is needed to start it again | agent |
+//! | `pid` | [`Started`] | shim |
+//! | `exit` | [`Exit`] | shim |
+//! | `output` | a named pipe: its stdout and stderr | the instance |
+//! | `logs/` | what came through the pipe, see [`logs`] | shim |
+//!
+//! The pipe has a name so that the instance survives the death of its shim: it holds the pipe open for reading too, hence
+//! never gets SIGPIPE, and the agent starts another shim (`--adopt`) that goes on reading. While there is none, an
+//! instance that writes more than the pipe holds (64 KiB) waits. How such an instance ended cannot be told afterwards: only
+//! a parent is told.
+
+pub mod logs;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::WaitOptions;
+use serde::{Deserialize, Serialize};
+
+use crate::api::InstanceSpec;
+use crate::files::{at, read_json, write_json};
+use crate::privileges::{Identity as UserIdentity, become_user};
+use crate::process::{Identity, Proc};
+
+/// All that is needed to start an instance.
+pub const SPEC_FILE: &str = "spec.json";
+/// Who runs.
+pub const PID_FILE: &str = "pid";
+/// How it ended.
+pub const EXIT_FILE: &str = "exit";
+/// The pipe.
+pub const OUTPUT_FILE: &str = "output";
+/// The folder of logs.
+pub const LOGS_FOLDER: &str = "logs";
+
+/// Content of [`SPEC_FILE`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// What was asked.
+    pub spec: InstanceSpec,
+    /// Its port.
+    pub port: u16,
+    /// What the shim executes: everything filled in.
+    pub launch: Launch,
+}
+
+/// A process to start, with nothing left to find out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The program, as a path, and its arguments.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// The user; `None` changes nothing.
+    pub user: Option<UserIdentity>,
+    /// The instance writes `0` to these before it becomes the program.
+    pub entrances: Vec<PathBuf>,
+    /// The shim writes `0` to these.
+    pub side_entrances: Vec<PathBuf>,
+}
+
+/// Content of [`PID_FILE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// The instance's main process.
+    pub main: Identity,
+    /// Its shim.
+    pub shim: Identity,
+    /// The session that both began in.
+    pub session: u32,
+}
+
+/// Content of [`EXIT_FILE`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "kebab-case")]
+pub enum Exit {
+    /// By itself.
+    Code {
+        /// Its status.
+        code: i32,
+    },
+    /// By a signal.
+    Signal {
+        /// Which.
+        signal: i32,
+    },
+    /// Nobody who was told is left.
+    Unknown,
+}
+
+/// The entry of an instance's environment by which its processes are known.
+pub fn mark(dir: &Path) -> String {
+    format!("WEAL_INSTANCE_DIR={}", dir.display())
+}
+
+/// `weal shim --dir DIR`: runs the instance in `dir` until it and all its children have ended. With `adopt`, takes the
+/// place of a shim that was killed.
+///
+/// Says on stdout, once, that the instance runs (`started`) or why it does not.
+pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
+    close_on_exec();
+    block_signals()?;
+    // The agent may be the leader of a process group; a shim that it has just forked is not.
+    let _ = rustix::process::setsid();
+    rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
+    let record: Record = read_json(&dir.join(SPEC_FILE))?.ok_or(io::ErrorKind::NotFound)?;
+    for entrance in &record.launch.side_entrances {
+        // Where it cannot leave the agent's group, it stays there.
+        let _ = fs::write(entrance, "0");
+    }
+    // The kernel shall rather kill the instance than the witness of its end. Needs root; without, both are equal.
+    let _ = fs::write("/proc/self/oom_score_adj", "-900");
+    let result = if adopt { adopt_instance(dir) } else { start_instance(dir, &record.launch) };
+    match result {
+        Ok(watch) => {
+            tell_agent("started");
+            watch.run()
+        }
+        Err(error) => {
+            tell_agent(&error.to_string());
+            Ok(())
+        }
+    }
+}
+
+fn start_instance(dir: &Path, launch: &Launch) -> io::Result<Watch> {
+    let output = open_output(dir)?;
+    let child_output = fs::OpenOptions::new().read(true).write(true).open(dir.join(OUTPUT_FILE))?;
+    let child = spawn(launch, &child_output)?;
+    let proc = Proc::system();
+    let me = std::process::id();
+    // It is not waited for yet, so that it is there even if it has ended already.
+    let main =
+        proc.stat(child).map(|stat| Identity { pid: child, start_ticks: stat.start_ticks }).ok_or(io::ErrorKind::NotFound)?;
+    let shim = proc.identity(me).ok_or(io::ErrorKind::NotFound)?;
+    write_json(&dir.join(PID_FILE), &Started { main, shim, session: proc.stat(child).map_or(me, |stat| stat.session) })?;
+    Watch::new(dir, main, output)
+}
+
+fn adopt_instance(dir: &Path) -> io::Result<Watch> {
+    let proc = Proc::system();
+    let before: Started = read_json(&dir.join(PID_FILE))?.ok_or(io::ErrorKind::NotFound)?;
+    let shim = proc.identity(std::process::id()).ok_or(io::ErrorKind::NotFound)?;
+    write_json(&dir.join(PID_FILE), &Started { shim, ..before })?;
+    Watch::new(dir, before.main, open_output(dir)?)
+}
+
+/// The pipe's reading end. It does not wait for a writer, and reading from it never waits either.
+fn open_output(dir: &Path) -> io::Result<File> {
+    const O_NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let path = dir.join(OUTPUT_FILE);
+    fs::OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(&path).map_err(at(&path))
+}
+
+fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
+    let (program, arguments) = launch.argv.split_first().ok_or_else(|| io::Error::other("there is no program to run"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(&launch.env).current_dir(&launch.cwd).process_group(0);
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
+    let (entrances, user) = (launch.entrances.clone(), launch.user.clone());
+    let prepare = move || {
+        for entrance in &entrances {
+            // Only the number of an error comes through to the parent; this one is given by nothing else here.
+            fs::write(entrance, "0").map_err(|_| io::Error::from_raw_os_error(libc::ESTALE))?;
+        }
+        // It would inherit the shim's protection.
+        let _ = fs::write("/proc/self/oom_score_adj", "0");
+        become_user(user.as_ref())
+    };
+    // SAFETY: the shim has a single thread, so the forked child may allocate and open files before it becomes the program.
+    unsafe { command.pre_exec(prepare) };
+    let child = command.spawn().map_err(|error| explain(error, program, &launch.cwd))?;
+    Ok(child.id())
+}
+
+/// Says what `execve` meant.
+fn explain(error: io::Error, program: &str, cwd: &Path) -> io::Error {
+    let text = match error.kind() {
+        io::ErrorKind::NotFound if !cwd.is_dir() => format!("the working directory {} does not exist", cwd.display()),
+        io::ErrorKind::NotFound if Path::new(program).exists() => {
+            format!("cannot run {program}: the interpreter or loader that it names does not exist")
+        }
+        io::ErrorKind::NotFound => format!("cannot run {program}: there is no such file"),
+        io::ErrorKind::PermissionDenied => {
+            format!("cannot run {program} in {}: permission denied (is it executable for this user?)", cwd.display())
+        }
+        _ if error.raw_os_error() == Some(libc::ESTALE) => "cannot join its control group".to_owned(),
+        _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
+            format!("cannot run {program}: not a program for this machine (a script needs a `#!` line)")
+        }
+        _ => format!("cannot run {program}: {error}"),
+    };
+    io::Error::new(error.kind(), text)
+}
+
+/// One line to the agent, if it still listens.
+fn tell_agent(line: &str) {
+    let mut stdout = io::stdout();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    if let Ok(null) = fs::OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+}
+
+/// Keeps what the agent had open from the instance.
+fn close_on_exec() {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
+    for fd in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).filter(|fd| *fd > 2) {
+        // SAFETY: the number was open a moment ago, nothing else runs in this process, and only a flag of it is set.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let _ = rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC);
+    }
+}
+
+/// Nothing but SIGKILL ends the shim. Blocked rather than ignored: the standard library unblocks them in what it spawns.
+fn block_signals() -> io::Result<()> {
+    // SAFETY: a set of signals is plain data, and both calls only read or write it.
+    let result = unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Becomes readable when a child has ended.
+fn child_signals() -> io::Result<OwnedFd> {
+    // SAFETY: the set is plain data; the descriptor is new and owned by nobody else.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// The shim's main loop.
+struct Watch {
+    dir: PathBuf,
+    main: Identity,
+    /// Tells the end of a main process that is not our child.
+    main_fd: OwnedFd,
+    children: OwnedFd,
+    output: Option<File>,
+    logs: logs::Writer,
+    is_over: bool,
+}
+
+impl Watch {
+    fn new(dir: &Path, main: Identity, output: File) -> io::Result<Self> {
+        let pid = rustix::process::Pid::from_raw(main.pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+        let main_fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        let logs = logs::Writer::open(&dir.join(LOGS_FOLDER))?;
+        Ok(Self { dir: dir.to_owned(), main, main_fd, children: child_signals()?, output: Some(output), logs, is_over: false })
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        loop {
+            let has_children = self.reap();
+            if !self.is_over && !Proc::system().is_alive(self.main) {
+                // It was no child of ours (we adopted it), or it would have been reaped with its status.
+                self.finish(Exit::Unknown);
+            }
+            self.copy_output();
+            if self.is_over && !has_children {
+                return Ok(());
+            }
+            self.wait();
+        }
+    }
+
+    /// Waits for output, for a child's end, or for the end of an adopted main process.
+    fn wait(&self) {
+        let mut fds = vec![PollFd::new(&self.children, PollFlags::IN)];
+        if !self.is_over {
+            fds.push(PollFd::new(&self.main_fd, PollFlags::IN));
+        }
+        if let Some(output) = &self.output {
+            fds.push(PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN));
+        }
+        let _ = poll(&mut fds, None);
+        let mut buffer = [0u8; 1024];
+        // Only that it was readable matters.
+        while rustix::io::read(&self.children, &mut buffer).is_ok_and(|length| length > 0) {}
+    }
+
+    /// Collects ended children; false when none is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid.as_raw_pid().cast_unsigned() == self.main.pid => {
+                    self.copy_output();
+                    let status = ExitStatus::from_raw(status.as_raw());
+                    self.finish(match (status.code(), status.signal()) {
+                        (Some(code), _) => Exit::Code { code },
+                        (None, Some(signal)) => Exit::Signal { signal },
+                        (None, None) => Exit::Unknown,
+                    });
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn finish(&mut self, exit: Exit) {
+        self.is_over = true;
+        if let Err(error) = write_json(&self.dir.join(EXIT_FILE), &exit) {
+            eprintln!("the end of the instance ({exit:?}) is not written down: {error}");
+        }
+    }
+
+    /// Moves what is in the pipe to the log; forgets the pipe when its last writer is gone.
+    fn copy_output(&mut self) {
+        let Some(output) = &mut self.output else { return };
+        let mut buffer = vec![0u8; 64 << 10];
+        // Bounded: a flood of output must not keep the shim from its other duties.
+        for _ in 0..64 {
+            match output.read(&mut buffer) {
+                Ok(0) => {
+                    self.output = None;
+                    return;
+                }
+                Ok(length) => self.logs.append(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+}

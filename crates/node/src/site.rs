@@ -1,0 +1,53 @@
+//! What all instances of one agent share.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use weal_model::Time;
+
+use crate::events::Events;
+use crate::isolation::Isolation;
+use crate::process::Proc;
+
+/// What all instances of one agent share.
+pub struct Site {
+    /// `node/instances` in the state directory.
+    pub instances: PathBuf,
+    /// `data` in the state directory.
+    pub data: PathBuf,
+    /// How instances are kept apart.
+    pub isolation: Box<dyn Isolation>,
+    /// What happens.
+    pub events: Arc<Events>,
+    /// The program that is a shim when it gets `shim --dir DIR`.
+    pub shim_program: OsString,
+    /// `/proc`.
+    pub proc: Proc,
+}
+
+impl Site {
+    /// The folder of an instance.
+    pub fn dir(&self, instance: &str) -> PathBuf {
+        self.instances.join(instance)
+    }
+}
+
+/// The present.
+pub fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The name of our control groups: pools on one machine differ by their state directories.
+pub fn group_name(state_dir: &Path) -> String {
+    format!("weal-{:08x}", hash(state_dir) as u32)
+}
+
+/// FNV-1a of a path, for names and for spreading things.
+pub fn hash(path: &Path) -> u64 {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}

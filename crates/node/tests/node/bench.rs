@@ -1,0 +1,222 @@
+//! An agent in a process of its own, and what is needed to talk about it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use weal_model::{AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy};
+use weal_node::api::{self, AgentObservation, CommandOutcome, InstanceCounters, InstanceEvent, InstanceSpec};
+use weal_rpc::{Client, Method};
+
+/// Nothing here takes that long unless it hangs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An agent with one node `n1`.
+pub struct Bench {
+    folder: tempfile::TempDir,
+    agent: Mutex<Option<Child>>,
+    runtime: tokio::runtime::Runtime,
+    kind: String,
+}
+
+impl Bench {
+    /// `None` when the machine does not offer `kind`.
+    pub fn new(kind: &str) -> Option<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let folder = tempfile::Builder::new().prefix("weal-node-").tempdir().unwrap();
+        // Instances of other users reach their data through it.
+        open_up(folder.path());
+        let bench = Self { folder, agent: Mutex::new(None), runtime, kind: kind.to_owned() };
+        bench.start_agent();
+        if bench.observe().isolation != kind {
+            return None;
+        }
+        let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(2.0), memory: Bytes::gib(1), utilization_limit: 0.9 };
+        bench.call(api::CONFIGURE, &vec![node]);
+        Some(bench)
+    }
+
+    /// Which isolation is tested.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The state directory.
+    pub fn state(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The folder of an instance.
+    pub fn dir(&self, id: &str) -> PathBuf {
+        self.state().join("node/instances").join(id)
+    }
+
+    pub fn start_agent(&self) {
+        let log = fs::OpenOptions::new().append(true).create(true).open(self.state().join("agent.log")).unwrap();
+        let mut command = Command::new(fixture());
+        command.arg("agent").arg("--state").arg(self.state()).args(["--isolation", &self.kind]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        *self.agent.lock().unwrap() = Some(child);
+        wait_for("the agent's socket", || {
+            let called = self.runtime.block_on(self.client().call(api::OBSERVE, &()));
+            called.ok()
+        });
+    }
+
+    /// `kill -9`.
+    pub fn kill_agent(&self) {
+        if let Some(mut child) = self.agent.lock().unwrap().take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.state().join("run/node.sock"), PATIENCE)
+    }
+
+    pub fn call<Q: serde::Serialize, A: serde::de::DeserializeOwned>(&self, method: Method<Q, A>, request: &Q) -> A {
+        self.runtime.block_on(self.client().call(method, request)).unwrap()
+    }
+
+    pub fn observe(&self) -> AgentObservation {
+        self.call(api::OBSERVE, &())
+    }
+
+    pub fn instance(&self, id: &str) -> Option<InstanceCounters> {
+        self.observe().instances.into_iter().find(|instance| instance.spec.id.as_str() == id)
+    }
+
+    pub fn apply(&self, command: api::Command) -> CommandOutcome {
+        self.call(api::APPLY, &vec![command]).remove(0)
+    }
+
+    pub fn start(&self, spec: &InstanceSpec) -> Option<String> {
+        self.apply(api::Command::Start { spec: Box::new(spec.clone()) }).error
+    }
+
+    pub fn stop(&self, id: &str) {
+        assert_eq!(self.apply(api::Command::Stop { instance: InstanceId::from(id) }).error, None);
+    }
+
+    pub fn suspend(&self, id: &str) {
+        assert_eq!(self.apply(api::Command::Suspend { instance: InstanceId::from(id) }).error, None);
+    }
+
+    pub fn resume(&self, id: &str) {
+        assert_eq!(self.apply(api::Command::Resume { instance: InstanceId::from(id) }).error, None);
+    }
+
+    /// Starts it and waits until it is ready.
+    pub fn start_ready(&self, spec: &InstanceSpec) -> InstanceCounters {
+        assert_eq!(self.start(spec), None);
+        self.wait_state(spec.id.as_str(), InstanceState::Ready)
+    }
+
+    pub fn wait_state(&self, id: &str, state: InstanceState) -> InstanceCounters {
+        wait_for(&format!("{id} to be {state:?}"), || self.instance(id).filter(|instance| instance.state == state))
+    }
+
+    pub fn events(&self, after: u64) -> Vec<InstanceEvent> {
+        self.call(api::EVENTS, &api::EventsAfter { after, wait_s: 0.0 })
+    }
+
+    /// An instance of the fixture, with a health check over HTTP.
+    pub fn spec(&self, id: &str, arguments: &[&str]) -> InstanceSpec {
+        let run = std::iter::once(fixture().display().to_string()).chain(arguments.iter().map(|word| (*word).to_owned()));
+        InstanceSpec {
+            id: InstanceId::from(id),
+            app: AppName::from(id.split('-').next().unwrap()),
+            node: NodeName::from("n1"),
+            run: run.collect(),
+            env: BTreeMap::new(),
+            cwd: "/".into(),
+            user: None,
+            memory: Bytes::mib(100),
+            cpu_limit: None,
+            health: HealthCheck {
+                probe: HealthProbe::Http { path: "/healthz".into() },
+                interval_s: 0.2,
+                timeout_s: 5.0,
+                start_timeout_s: 30.0,
+                failures: 3,
+            },
+            restart: RestartPolicy::Always,
+            stop_timeout_s: 10.0,
+            fingerprint: "f".into(),
+        }
+    }
+
+    /// All living processes that carry the mark of an instance.
+    pub fn marked(&self, id: &str) -> Vec<u32> {
+        let mark = format!("WEAL_INSTANCE_DIR={}", self.dir(id).display());
+        let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let has_mark = |pid: &u32| {
+            let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environ.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
+        };
+        pids.filter(has_mark).collect()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- the agent's log\n{}", fs::read_to_string(self.state().join("agent.log")).unwrap_or_default());
+        }
+        self.kill_agent();
+        match weal_node::stop_all(self.state()) {
+            Ok(failed) if failed.is_empty() => {}
+            other => eprintln!("instances are left: {other:?}"),
+        }
+    }
+}
+
+/// `GET path`, and the body; `None` when there is no answer within `patience`.
+pub fn get(address: SocketAddr, path: &str, patience: Duration) -> Option<String> {
+    let mut stream = TcpStream::connect_timeout(&address, patience).ok()?;
+    stream.set_read_timeout(Some(patience)).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    Some(text.split_once("\r\n\r\n")?.1.trim().to_owned())
+}
+
+pub fn is_alive(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+pub fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+/// Polls until there is something.
+pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = poll() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The fixture, which cargo builds with the tests; a virtual machine has it beside the tests.
+pub fn fixture() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let folder = tests.parent().unwrap();
+    let candidates = [folder.join("node_fixture"), folder.parent().unwrap().join("examples/node_fixture")];
+    candidates.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("none of {candidates:?} exists")).clone()
+}
+
+fn open_up(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+}

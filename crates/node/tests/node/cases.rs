@@ -1,0 +1,400 @@
+//! What must hold, whatever the isolation.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use weal_model::{Bytes, Cpu, HealthProbe, InstanceId, InstanceState, RestartPolicy};
+use weal_node::api::{self, LogsRequest};
+
+use crate::bench::{Bench, PATIENCE, get, is_alive, kill, wait_for};
+
+pub fn an_instance_becomes_ready_answers_and_leaves_nothing_behind(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.env.insert("GREETING".into(), "hello on $PORT".into());
+    let instance = bench.start_ready(&spec);
+    assert!(instance.start_took_s.is_some());
+    let pid: u32 = get(instance.address, "/", PATIENCE).unwrap().parse().unwrap();
+    assert_eq!(instance.pid, Some(pid));
+    let environ = fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
+    let data = format!("DATA={}", bench.state().join("data/web").display());
+    for entry in [format!("GREETING=hello on {}", instance.address.port()), data, "INSTANCE=web-1".into(), "NODE=n1".into()] {
+        assert!(environ.split('\0').any(|found| found == entry), "{entry} in {environ:?}");
+    }
+    assert!(bench.state().join("data/web").is_dir());
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+    let foreign: Vec<_> = open.filter(|target| !target.to_string_lossy().starts_with("socket:")).collect();
+    assert_eq!(foreign.len(), 3, "stdin, stdout and stderr, but {foreign:?}");
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+    let states: Vec<InstanceState> = bench.events(0).iter().map(|event| event.state).collect();
+    assert_eq!(states.last(), Some(&InstanceState::Ready));
+
+    bench.stop("web-1");
+    assert!(!is_alive(pid));
+    assert!(bench.instance("web-1").is_none());
+    assert!(!bench.dir("web-1").exists());
+    bench.stop("web-1");
+}
+
+pub fn one_that_ignores_sigterm_is_killed_after_its_stop_timeout(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["stubborn", "$PORT"]);
+    spec.stop_timeout_s = 0.5;
+    let pid = bench.start_ready(&spec).pid.unwrap();
+    let outcome = bench.apply(api::Command::Stop { instance: InstanceId::from("web-1") });
+    assert_eq!(outcome.error, None);
+    assert!(outcome.took_s >= 0.5, "it was given its time: {outcome:?}");
+    assert!(!is_alive(pid));
+}
+
+pub fn detached_children_do_not_survive_a_stop(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["forks", "$PORT"]);
+    spec.stop_timeout_s = 0.5;
+    bench.start_ready(&spec);
+    let family = wait_for("the children", || Some(bench.marked("web-1")).filter(|pids| pids.len() == 4));
+    bench.stop("web-1");
+    assert!(family.iter().all(|pid| !is_alive(*pid)), "{family:?}");
+
+    // The same when the main process dies by itself: what it leaves is cleared away before it is started again.
+    let first = bench.start_ready(&spec).pid.unwrap();
+    let family = wait_for("the children", || Some(bench.marked("web-1")).filter(|pids| pids.len() == 4));
+    kill(first);
+    let again = wait_for("a restart", || bench.instance("web-1").filter(|instance| instance.restarts == 1));
+    assert!(family.iter().all(|pid| !is_alive(*pid)), "{family:?}");
+    assert_ne!(again.pid, Some(first));
+}
+
+pub fn a_missing_binary_is_named(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &[]);
+    spec.run = vec!["./no-such-shop".into()];
+    spec.cwd = "/tmp".into();
+    let error = bench.start(&spec).unwrap();
+    assert_eq!(error, "cannot run /tmp/./no-such-shop: there is no such file");
+    let instance = bench.wait_state("web-1", InstanceState::Backoff);
+    assert!(instance.detail.starts_with(&error) && instance.detail.ends_with("starts again in 0.5 s"), "{}", instance.detail);
+    bench.stop("web-1");
+
+    // A script whose interpreter is missing looks like a missing file to the kernel.
+    let script = bench.state().join("script");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    spec.run = vec![script.display().to_string()];
+    spec.restart = RestartPolicy::Never;
+    let error = bench.start(&spec).unwrap();
+    assert!(error.ends_with("the interpreter or loader that it names does not exist"), "{error}");
+    bench.wait_state("web-1", InstanceState::Failed);
+}
+
+pub fn one_that_exits_at_once_backs_off_with_its_last_words(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &[]);
+    spec.run = ["sh", "-c", "echo the port is mine; echo; exit 7"].map(str::to_owned).to_vec();
+    bench.start(&spec);
+    let instance = wait_for("two restarts", || bench.instance("web-1").filter(|instance| instance.restarts >= 2));
+    assert!(instance.start_took_s.is_none());
+    let instance = bench.wait_state("web-1", InstanceState::Backoff);
+    let expected = "ended by itself with status 7; it last wrote: the port is mine; starts again in ";
+    assert!(instance.detail.starts_with(expected), "{}", instance.detail);
+    bench.stop("web-1");
+
+    for (restart, status, state) in [
+        (RestartPolicy::OnFailure, 0, InstanceState::Stopped),
+        (RestartPolicy::Never, 0, InstanceState::Stopped),
+        (RestartPolicy::Never, 1, InstanceState::Failed),
+    ] {
+        spec.run[2] = format!("exit {status}");
+        spec.restart = restart;
+        bench.start(&spec);
+        let instance = bench.wait_state("web-1", state);
+        assert_eq!((instance.restarts, instance.pid), (0, None), "{instance:?}");
+        bench.stop("web-1");
+    }
+}
+
+pub fn one_that_never_gets_healthy_is_said_to(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["deaf"]);
+    spec.health.start_timeout_s = 0.5;
+    assert_eq!(bench.start(&spec), None);
+    let pid = bench.instance("web-1").unwrap().pid.unwrap();
+    let instance = bench.wait_state("web-1", InstanceState::Backoff);
+    for part in ["not ready within 0.5 s: GET /healthz on 127.0.0.1:", "connection refused", "it last wrote: I hear nothing"] {
+        assert!(instance.detail.contains(part), "{}", instance.detail);
+    }
+    assert!(!is_alive(pid));
+}
+
+pub fn a_flooded_log_stays_bounded_and_readable(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["flood", "64"]);
+    spec.health.probe = HealthProbe::Command { argv: vec!["true".into()] };
+    bench.start_ready(&spec);
+    let tail = |lines| LogsRequest { instance: InstanceId::from("web-1"), cursor: None, tail_lines: lines, wait_s: 0.0 };
+    let last =
+        wait_for("the end of the flood", || Some(bench.call(api::LOGS, &tail(1))).filter(|chunk| chunk.text == "flood over\n"));
+    let files = fs::read_dir(bench.dir("web-1").join("logs")).unwrap().flatten();
+    let bytes: u64 = files.map(|file| file.metadata().unwrap().len()).sum();
+    assert!((40 << 20..=50 << 20).contains(&bytes), "{bytes}");
+    // From a place that was dropped it goes on at the oldest that is left, and says so.
+    let old = LogsRequest { cursor: Some("1:0".into()), ..tail(0) };
+    let chunk = bench.call(api::LOGS, &old);
+    assert!(chunk.text.starts_with("[weal: older lines were dropped"), "{}", &chunk.text[..80]);
+    assert!(chunk.text.len() <= (1 << 20) + 100);
+    let none = LogsRequest { cursor: Some(last.next.clone()), ..tail(0) };
+    assert_eq!(bench.call(api::LOGS, &none).text, "");
+}
+
+pub fn one_that_leaks_past_its_memory_limit_is_killed_and_restarted(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.memory = Bytes::mib(40);
+    let instance = bench.start_ready(&spec);
+    assert!(get(instance.address, "/hog/10", PATIENCE).is_some());
+    let used = bench.instance("web-1").unwrap().memory_used.unwrap();
+    assert!((Bytes::mib(10)..Bytes::mib(40)).contains(&used), "{used}");
+    assert_eq!(get(instance.address, "/hog/80", Duration::from_secs(20)).filter(|_| bench.kind() != "none"), None);
+    let ended = wait_for("the kill", || {
+        let events = bench.events(0);
+        events.into_iter().find(|event| event.state == InstanceState::Backoff)
+    });
+    let expected = match bench.kind() {
+        "none" => "killed for using ",
+        _ => "ran out of memory: its limit is 40MiB",
+    };
+    assert!(ended.detail.starts_with(expected), "{}", ended.detail);
+    let again = bench.wait_state("web-1", InstanceState::Ready);
+    assert_eq!(again.restarts, 1);
+    assert_eq!(again.address, instance.address);
+}
+
+pub fn instances_survive_the_agent_and_are_adopted(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
+    let asleep = bench.start_ready(&bench.spec("nap-1", &["serve", "$PORT"]));
+    get(web.address, "/spin/300", PATIENCE).unwrap();
+    get(web.address, "/say/before", PATIENCE).unwrap();
+    bench.suspend("nap-1");
+    let before = bench.instance("web-1").unwrap();
+    bench.kill_agent();
+    assert_eq!(get(web.address, "/say/meanwhile", PATIENCE), Some(web.pid.unwrap().to_string()));
+    bench.start_agent();
+
+    let after = bench.instance("web-1").unwrap();
+    assert_eq!((after.pid, after.address, after.state), (web.pid, web.address, InstanceState::Ready));
+    assert_eq!((after.since, after.restarts), (before.since, 0));
+    assert!(after.cpu_seconds >= before.cpu_seconds, "{after:?} after {before:?}");
+    assert_eq!(bench.instance("nap-1").unwrap().state, InstanceState::Suspended);
+    bench.resume("nap-1");
+    assert_eq!(get(asleep.address, "/", PATIENCE), Some(asleep.pid.unwrap().to_string()));
+    let request = LogsRequest { instance: InstanceId::from("web-1"), cursor: None, tail_lines: 2, wait_s: 0.0 };
+    wait_for("both lines", || Some(bench.call(api::LOGS, &request)).filter(|chunk| chunk.text == "before\nmeanwhile\n"));
+    // No other instance gets an adopted one's port.
+    let other = bench.start_ready(&bench.spec("other-1", &["serve", "$PORT"]));
+    assert!(other.address != web.address && other.address != asleep.address);
+    // And an adopted one still stops without a trace.
+    bench.stop("web-1");
+    assert!(!is_alive(web.pid.unwrap()) && !bench.dir("web-1").exists());
+}
+
+pub fn an_instance_that_ended_without_agent_is_noticed(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
+    let mut once = bench.spec("once-1", &["serve", "$PORT"]);
+    once.restart = RestartPolicy::Never;
+    let once = bench.start_ready(&once);
+    bench.kill_agent();
+    kill(web.pid.unwrap());
+    kill(once.pid.unwrap());
+    wait_for("their ends", || (!is_alive(web.pid.unwrap()) && !is_alive(once.pid.unwrap())).then_some(()));
+    bench.start_agent();
+    let failed = bench.wait_state("once-1", InstanceState::Failed);
+    assert!(failed.detail.starts_with("was killed by SIGKILL"), "{}", failed.detail);
+    let again =
+        wait_for("the restart", || bench.instance("web-1").filter(|i| i.restarts == 1 && i.state == InstanceState::Ready));
+    assert_ne!(again.pid, web.pid);
+}
+
+pub fn a_killed_shim_is_replaced_and_its_instance_lives(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["forks", "$PORT"]));
+    let shim = || {
+        let text = fs::read_to_string(bench.dir("web-1").join("pid")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["shim"]["pid"].as_u64().unwrap() as u32
+    };
+    let first = shim();
+    kill(first);
+    wait_for("another shim", || Some(shim()).filter(|pid| *pid != first && is_alive(*pid)));
+    assert_eq!(get(web.address, "/say/still+here", PATIENCE), Some(web.pid.unwrap().to_string()));
+    let request = LogsRequest { instance: InstanceId::from("web-1"), cursor: None, tail_lines: 1, wait_s: 0.0 };
+    wait_for("the line", || Some(bench.call(api::LOGS, &request)).filter(|chunk| chunk.text == "still+here\n"));
+    assert_eq!(bench.instance("web-1").unwrap().restarts, 0);
+    let family = bench.marked("web-1");
+    assert!(family.len() >= 4, "{family:?}");
+    // Its end is noticed, though not how it was; its children, orphans by now, go with it.
+    kill(web.pid.unwrap());
+    let again = wait_for("the restart", || bench.instance("web-1").filter(|instance| instance.restarts == 1));
+    assert_ne!(again.pid, web.pid);
+    assert!(family.iter().all(|pid| !is_alive(*pid)), "{family:?}");
+    let told = bench.events(0).into_iter().find(|event| event.state == InstanceState::Backoff).unwrap();
+    assert!(told.detail.starts_with("ended; how is not known, because its shim was killed too"), "{}", told.detail);
+}
+
+pub fn cpu_seconds_match_what_was_burnt(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
+    let before = bench.observe();
+    get(web.address, "/spin/1500", PATIENCE).unwrap();
+    // The truth: what the kernel says of the only process there is.
+    let stat = fs::read_to_string(format!("/proc/{}/stat", web.pid.unwrap())).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let truth = (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0;
+    let after = bench.observe();
+    let measured = after.instances[0].cpu_seconds.unwrap();
+    assert!((measured - truth).abs() < 0.1 + truth * 0.05, "measured {measured} s, burnt {truth} s");
+    let node = after.nodes[0].cpu_seconds - before.nodes[0].cpu_seconds;
+    let instance = measured - before.instances[0].cpu_seconds.unwrap();
+    assert!((node - instance).abs() < 0.1 + instance * 0.1, "node {node} s, instance {instance} s");
+
+    // What was used stays counted when the process is another one.
+    kill(web.pid.unwrap());
+    wait_for("the restart", || bench.instance("web-1").filter(|i| i.restarts == 1 && i.state == InstanceState::Ready));
+    assert!(bench.instance("web-1").unwrap().cpu_seconds.unwrap() >= measured);
+    bench.stop("web-1");
+    assert!(bench.observe().nodes[0].cpu_seconds >= after.nodes[0].cpu_seconds);
+}
+
+pub fn a_suspended_instance_uses_no_cpu_and_goes_on(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["forks", "$PORT"]));
+    let address = web.address;
+    // It burns CPU while it is frozen in the middle of a request.
+    let request = std::thread::spawn(move || get(address, "/spin/2000", PATIENCE));
+    wait_for("the burning", || bench.instance("web-1").filter(|i| i.cpu_seconds > web.cpu_seconds.map(|before| before + 0.2)));
+    bench.suspend("web-1");
+    let frozen = bench.instance("web-1").unwrap();
+    assert_eq!(frozen.state, InstanceState::Suspended);
+    assert!(frozen.detail.starts_with("frozen in "), "{}", frozen.detail);
+    let began = Instant::now();
+    assert_eq!(get(web.address, "/", Duration::from_millis(300)), None, "a frozen instance cannot answer");
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    let later = bench.instance("web-1").unwrap();
+    assert_eq!(later.state, InstanceState::Suspended, "it is not asked how it is");
+    assert!(later.cpu_seconds.unwrap() - frozen.cpu_seconds.unwrap() < 0.05, "{later:?} after {frozen:?}");
+    bench.suspend("web-1");
+    bench.resume("web-1");
+    assert!(bench.instance("web-1").unwrap().detail.starts_with("resumed in "));
+    assert_eq!(request.join().unwrap(), Some(web.pid.unwrap().to_string()));
+    // One that is asleep can be stopped.
+    bench.suspend("web-1");
+    bench.stop("web-1");
+    assert!(!is_alive(web.pid.unwrap()));
+}
+
+pub fn a_killed_agent_leaves_no_half_frozen_instance(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
+    // As if the agent had died between writing down what it wants and doing it, both ways.
+    for (wanted, frozen) in [("suspended", true), ("ready", false)] {
+        bench.kill_agent();
+        let path = bench.dir("web-1").join("agent.json");
+        let mut memory: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        memory["state"] = wanted.into();
+        fs::write(&path, memory.to_string()).unwrap();
+        bench.start_agent();
+        wait_for("the wanted state", || {
+            let answers = get(web.address, "/", Duration::from_millis(500)).is_some();
+            (answers != frozen).then_some(())
+        });
+    }
+    assert_eq!(bench.instance("web-1").unwrap().state, InstanceState::Ready);
+}
+
+pub fn a_repeated_start_changes_nothing_but_what_needs_no_new_process(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    let first = bench.start_ready(&spec);
+    spec.stop_timeout_s = 3.5;
+    assert_eq!(bench.start(&spec), None);
+    let again = bench.instance("web-1").unwrap();
+    assert_eq!((again.pid, again.spec.stop_timeout_s), (first.pid, 3.5));
+    spec.fingerprint = "other".into();
+    assert_eq!(bench.start(&spec), Some("it runs from another configuration: stop it first".into()));
+    spec.id = InstanceId::from("../../etc");
+    assert!(bench.start(&spec).unwrap().contains("cannot be the name of an instance"));
+}
+
+pub fn stop_all_works_without_an_agent(bench: &Bench) {
+    let mut spec = bench.spec("fork-1", &["forks", "$PORT"]);
+    spec.stop_timeout_s = 0.5;
+    bench.start_ready(&spec);
+    let nap = bench.start_ready(&bench.spec("nap-1", &["serve", "$PORT"]));
+    bench.suspend("nap-1");
+    let family = bench.marked("fork-1");
+    bench.kill_agent();
+    assert_eq!(weal_node::stop_all(bench.state()).unwrap(), Vec::<String>::new());
+    assert!(family.iter().chain(&nap.pid).all(|pid| !is_alive(*pid)));
+    assert_eq!(fs::read_dir(bench.state().join("node/instances")).unwrap().count(), 0);
+}
+
+pub fn parking_pages_out_or_says_why_not(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.memory = Bytes::mib(200);
+    let web = bench.start_ready(&spec);
+    get(web.address, "/hog/60", PATIENCE).unwrap();
+    let outcome = bench.apply(api::Command::Park { instance: InstanceId::from("web-1") });
+    let has_swap = fs::read_to_string("/proc/swaps").unwrap_or_default().lines().count() > 1;
+    let instance = bench.instance("web-1").unwrap();
+    if has_swap {
+        assert_eq!(outcome.error, None);
+        assert_eq!(instance.state, InstanceState::Parked);
+        assert!(instance.memory_used.unwrap() < Bytes::mib(30), "{instance:?}");
+    } else {
+        assert!(outcome.error.unwrap().ends_with("this machine has no swap to page out to"));
+        assert_eq!(instance.state, InstanceState::Suspended);
+    }
+    bench.resume("web-1");
+    assert_eq!(get(web.address, "/", PATIENCE), Some(web.pid.unwrap().to_string()));
+}
+
+pub fn cpu_limits_hold_where_they_can(bench: &Bench) {
+    if bench.kind() == "none" {
+        assert!(bench.observe().limits.iter().any(|limit| limit.contains("CPU limits and shares are not enforced")));
+        return;
+    }
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.cpu_limit = Some(Cpu(0.2));
+    let web = bench.start_ready(&spec);
+    let burn = |address| {
+        let before = bench.instance("web-1").unwrap().cpu_seconds.unwrap();
+        let began = Instant::now();
+        get(address, "/spin/1500", PATIENCE).unwrap();
+        let used = bench.instance("web-1").unwrap().cpu_seconds.unwrap() - before;
+        used / began.elapsed().as_secs_f64()
+    };
+    let limited = burn(web.address);
+    assert!(limited < 0.3, "{limited} CPU with a limit of 0.2");
+    let set = api::Command::SetCpu { instance: spec.id.clone(), share: Cpu(1.0), limit: None };
+    assert_eq!(bench.apply(set).error, None);
+    let free = burn(web.address);
+    // How much more depends on what else runs on this machine.
+    assert!(free > limited, "{free} CPU without a limit, {limited} with one");
+}
+
+pub fn instances_run_as_their_user(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.user = Some("nobody-of-that-name".into());
+    assert_eq!(bench.start(&spec), Some("there is no user `nobody-of-that-name` on this machine".into()));
+    bench.stop("web-1");
+    spec.user = Some("nobody".into());
+    if !rustix::process::geteuid().is_root() {
+        assert!(bench.start(&spec).unwrap().ends_with("the node agent is not root"));
+        return;
+    }
+    // The fixture lies where that user may not look: a copy that it may.
+    let copy = bench.state().join("node_fixture");
+    fs::copy(&spec.run[0], &copy).unwrap();
+    spec.run[0] = copy.display().to_string();
+    spec.run[1] = "forks".into();
+    let web = bench.start_ready(&spec);
+    let status = fs::read_to_string(format!("/proc/{}/status", web.pid.unwrap())).unwrap();
+    let line = |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().nth(1).unwrap();
+    assert_ne!(line("Uid:"), "0");
+    assert_ne!(line("Gid:"), "0");
+    assert!(!status.lines().any(|line| line.starts_with("Groups:") && line.split_whitespace().any(|group| group == "0")));
+    use std::os::unix::fs::MetadataExt;
+    assert_eq!(fs::metadata(bench.state().join("data/web")).unwrap().uid().to_string(), line("Uid:"));
+    // It is measured, frozen and stopped like any other.
+    bench.suspend("web-1");
+    bench.resume("web-1");
+    bench.stop("web-1");
+    assert!(!is_alive(web.pid.unwrap()));
+}
