@@ -1,0 +1,113 @@
+// The page's one source of truth: follows the stream, comes back by itself, keeps a bounded past.
+
+import { get, stream, Unauthorized, type HistorySample, type PoolEvent, type Status, type Why } from "./api";
+import { Past, WINDOW_S } from "./series";
+
+const MOST_EVENTS = 200;
+const FIRST_RETRY_MS = 500;
+const LONGEST_RETRY_MS = 5000;
+/** The API sends something at least every 15 s; a connection that is silent for longer is dead. */
+const SILENCE_MS = 40_000;
+const TOKEN_KEY = "weal-token";
+
+export type Link = "connecting" | "live" | "lost" | "locked";
+
+export class Pool {
+  link = $state<Link>("connecting");
+  status = $state.raw<Status | null>(null);
+  /** Newest first. */
+  events = $state.raw<PoolEvent[]>([]);
+  /** Grows with every change of `past`, which itself is too big to be watched. */
+  tick = $state(0);
+  past = new Past();
+
+  private stopped = new AbortController();
+  private token = sessionStorage.getItem(TOKEN_KEY) ?? "";
+  private wake: () => void = () => {};
+
+  start(): () => void {
+    void this.follow();
+    return () => this.stopped.abort();
+  }
+
+  unlock(token: string): void {
+    this.token = token.trim();
+    sessionStorage.setItem(TOKEN_KEY, this.token);
+    this.link = "connecting";
+    this.wake();
+  }
+
+  why(app: string, signal: AbortSignal): Promise<Why> {
+    return get<Why>(`/v1/apps/${encodeURIComponent(app)}/why`, this.token, signal);
+  }
+
+  private async follow(): Promise<void> {
+    let pause = FIRST_RETRY_MS;
+    while (!this.stopped.signal.aborted) {
+      try {
+        await this.connect(() => (pause = FIRST_RETRY_MS));
+      } catch (error) {
+        if (error instanceof Unauthorized) {
+          this.link = "locked";
+          await new Promise<void>((resolve) => (this.wake = resolve));
+          continue;
+        }
+      }
+      this.link = "lost";
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      pause = Math.min(pause * 2, LONGEST_RETRY_MS);
+    }
+  }
+
+  /** One connection, until it ends. What was missed meanwhile is fetched again: the past as a whole, events since the last. */
+  private async connect(connected: () => void): Promise<void> {
+    const attempt = new AbortController();
+    const signal = AbortSignal.any([attempt.signal, this.stopped.signal]);
+    let timer = 0;
+    const alive = () => {
+      clearTimeout(timer);
+      timer = window.setTimeout(() => attempt.abort(), SILENCE_MS);
+    };
+    alive();
+    try {
+      await this.catchUp(signal);
+      await stream("/v1/stream", this.token, signal, alive, (name, data) => {
+        if (name === "status") {
+          this.take(JSON.parse(data) as Status);
+          this.link = "live";
+          connected();
+        } else if (name === "event") {
+          this.addEvents([JSON.parse(data) as PoolEvent]);
+        }
+      });
+    } finally {
+      clearTimeout(timer);
+      attempt.abort();
+    }
+  }
+
+  private async catchUp(signal: AbortSignal): Promise<void> {
+    const [history, events] = await Promise.all([
+      get<HistorySample[]>(`/v1/history?since_s=${WINDOW_S}`, this.token, signal),
+      get<PoolEvent[]>(`/v1/events?limit=${MOST_EVENTS}`, this.token, signal),
+    ]);
+    if (history.length > 0) this.past.load(history);
+    this.addEvents(events);
+    this.tick += 1;
+  }
+
+  private take(status: Status): void {
+    this.status = status;
+    this.past.add(status);
+    this.tick += 1;
+  }
+
+  private addEvents(news: PoolEvent[]): void {
+    // Ids begin again with a new store, so the time belongs to the key.
+    const known = new Set(this.events.map(eventKey));
+    const all = [...news.filter((event) => !known.has(eventKey(event))), ...this.events];
+    this.events = all.sort((a, b) => b.time - a.time || b.id - a.id).slice(0, MOST_EVENTS);
+  }
+}
+
+export const eventKey = (event: PoolEvent) => `${event.time}-${event.id}`;

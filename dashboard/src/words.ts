@@ -1,0 +1,126 @@
+// Numbers and states in words.
+
+import type { AppStatus, Binding, FlowStatus, Status } from "./api";
+
+export function cores(value: number): string {
+  return value.toFixed(2);
+}
+
+export function bytes(value: number): string {
+  for (const [size, name] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]] as const) {
+    if (value >= size) return `${(value / size).toFixed(value / size < 10 ? 1 : 0)} ${name}`;
+  }
+  return `${value} B`;
+}
+
+export function span(ms: number): string {
+  if (ms >= 10_000) return `${(ms / 1000).toFixed(0)} s`;
+  if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`;
+  return `${ms.toFixed(ms < 10 ? 1 : 0)} ms`;
+}
+
+export function signed(utility: number): string {
+  return `${utility < 0 ? "−" : "+"}${Math.abs(utility).toFixed(2)}`;
+}
+
+export function rate(perSecond: number): string {
+  return `${perSecond.toFixed(perSecond < 10 ? 1 : 0)}/s`;
+}
+
+/** What a flow's goal is about, as achieved. */
+export function achieved(flow: FlowStatus): string {
+  if (flow.achieved === null) return "no traffic";
+  return flow.goal?.kind === "throughput" ? rate(flow.achieved) : span(flow.achieved);
+}
+
+/** The goal on the scale of `achieved`: milliseconds, or requests per second. */
+export function target(flow: FlowStatus): number | null {
+  if (flow.goal === null) return null;
+  return flow.goal.kind === "throughput" ? flow.goal.per_second : flow.goal.target_s * 1000;
+}
+
+/** What keeps a flow from more, as the end of a sentence. */
+export function limitedBy(binding: Binding): string {
+  switch (binding.limit) {
+    case "satisfied":
+      return "it has all that helps it";
+    case "cpu":
+      return binding.nodes.length > 0
+        ? `the CPU of ${list(binding.nodes)} is shared with others that are no better off`
+        : "CPU is shared with others that are no better off";
+    case "memory":
+      return `another instance fits nowhere: ${bytes(binding.missing)} of memory are missing`;
+    case "max-instances":
+      return `it may have at most ${binding.max} instance${binding.max === 1 ? "" : "s"}`;
+    case "instance-cpu":
+      return "one instance cannot use more CPU";
+    case "constraint":
+      return binding.what;
+    case "change-cost":
+      return "a change would cost more than it gives";
+    case "manual":
+      return "its placement is manual";
+    case "unmeasured":
+      return "nothing has been measured yet";
+  }
+}
+
+export function list(words: string[]): string {
+  if (words.length > 4) return `${words.slice(0, 3).join(", ")} and ${words.length - 3} more`;
+  return words.length < 2 ? (words[0] ?? "") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+}
+
+/** Who is worst off, and why: the page's first sentence. */
+export interface Headline {
+  tone: "good" | "bad" | "unknown";
+  lead: string;
+  /** The application it is about, to ask why. */
+  app: string | null;
+  text: string;
+}
+
+export function headline(status: Status): Headline {
+  const broken = status.apps.find((app) => app.state === "failed") ?? status.apps.find((app) => app.state === "degraded");
+  if (broken !== undefined) return brokenApp(broken);
+  const measured = status.flows.filter((flow) => flow.utility !== null);
+  if (measured.length === 0) {
+    const text = status.flows.some((flow) => flow.goal !== null) ? "No requests have come in lately." : "No flow has a goal yet.";
+    return { tone: "unknown", lead: "Nobody is known to be worse off.", app: null, text };
+  }
+  const worst = measured.reduce((a, b) => (b.utility! < a.utility! ? b : a));
+  const name = `${worst.app} (${worst.class})`;
+  const numbers = `${measure(worst)} ${achieved(worst)}, the goal is ${worst.goal_text}`;
+  if (worst.utility! >= 0) {
+    const count = measured.length === 1 ? "The goal is met." : `All ${measured.length} goals are met.`;
+    return { tone: "good", lead: count, app: worst.app, text: `Nearest to its limit is ${name}: ${numbers}.` };
+  }
+  const queue = worst.queue_mean >= 0.5 ? ` ${worst.queue_mean.toFixed(0)} requests wait for ${worst.seats} seats.` : "";
+  const why = `${sentence(limitedBy(worst.binding))}.`;
+  return { tone: "bad", lead: `${name} is worst off.`, app: worst.app, text: `${sentence(numbers)}. ${why}${queue}` };
+}
+
+function brokenApp(app: AppStatus): Headline {
+  const ready = app.instances.filter((instance) => instance.state === "ready").length;
+  const detail = app.detail === "" ? `${ready} of at least ${app.min} instances are ready.` : `${sentence(app.detail.replace(/\.$/, ""))}.`;
+  const lead = app.state === "failed" ? `${app.name} has failed.` : `${app.name} has too few instances.`;
+  return { tone: "bad", lead, app: app.name, text: detail };
+}
+
+function measure(flow: FlowStatus): string {
+  switch (flow.goal?.kind) {
+    case "throughput":
+      return "throughput is";
+    case "percentile":
+      return `p${+(flow.goal.percentile * 100).toFixed(2)} is`;
+    default:
+      return "the mean is";
+  }
+}
+
+function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+export function clock(time: number): string {
+  return new Date(time / 1e6).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+}

@@ -1,0 +1,179 @@
+// A small stand-in for the controller's API, so that a test decides what the page sees and when.
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+
+const PAGE = readFileSync(new URL("../dist/index.html", import.meta.url));
+/** The policy that the controller sends with the page (crates/controller/src/api/handlers.rs). */
+const POLICY =
+  "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; " +
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+export class Mock {
+  constructor({ apps = ["shop", "search", "feed"], nodes = 4, token = "" } = {}) {
+    this.apps = apps;
+    this.nodes = Array.from({ length: nodes }, (_, index) => `n${index + 1}`);
+    this.token = token;
+    this.now = Date.now() / 1000;
+    this.step = 0;
+    this.open = new Set();
+    this.sockets = new Set();
+    this.events = [];
+    this.unready = false;
+    this.history = Array.from({ length: 60 }, () => this.sample(this.tick()));
+    this.status = this.tick();
+  }
+
+  async start(port = 0) {
+    this.server = createServer((request, response) => this.answer(request, response));
+    this.server.on("connection", (socket) => {
+      this.sockets.add(socket);
+      socket.on("close", () => this.sockets.delete(socket));
+    });
+    await new Promise((resolve) => this.server.listen(port, "127.0.0.1", resolve));
+    this.port = this.server.address().port;
+    this.url = `http://127.0.0.1:${this.port}/`;
+  }
+
+  /** As a controller that is killed: connections break off and nobody listens. */
+  async stop() {
+    for (const socket of this.sockets) socket.destroy();
+    await new Promise((resolve) => this.server.close(resolve));
+    this.open.clear();
+  }
+
+  /** The next cycle: utilities drift, `change` may edit the status before it is sent. */
+  push(change = () => {}) {
+    this.status = this.tick();
+    change(this.status);
+    this.history.push(this.sample(this.status));
+    this.send("status", this.status);
+  }
+
+  event(text, severity = "info", kind = "plan") {
+    const event = { id: this.events.length + 1, time: this.now * 1e9, severity, kind, app: null, instance: null, node: null, text };
+    this.events.push(event);
+    this.send("event", event);
+  }
+
+  send(name, value) {
+    for (const response of this.open) response.write(`event: ${name}\ndata: ${JSON.stringify(value)}\n\n`);
+  }
+
+  answer(request, response) {
+    const url = new URL(request.url, this.url);
+    if (url.pathname === "/") {
+      response.writeHead(200, { "content-type": "text/html", "content-security-policy": POLICY });
+      return response.end(PAGE);
+    }
+    const json = (status, value) => {
+      response.writeHead(status, { "content-type": "application/json" });
+      response.end(JSON.stringify(value));
+    };
+    if (this.unready) return json(503, { error: "starting" });
+    if (this.token !== "" && request.headers.authorization !== `Bearer ${this.token}`) return json(401, { error: "needs a token" });
+    if (url.pathname === "/v1/history") return json(200, this.history);
+    if (url.pathname === "/v1/events") return json(200, this.events);
+    const why = /^\/v1\/apps\/([^/]+)\/why$/.exec(url.pathname);
+    if (why) return json(200, { app: decodeURIComponent(why[1]), sentences: [`Because of ${decodeURIComponent(why[1])}.`] });
+    if (url.pathname !== "/v1/stream") return json(404, { error: "not found" });
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write(`: weal\nretry: 1000\n\nevent: status\ndata: ${JSON.stringify(this.status)}\n\n`);
+    this.open.add(response);
+    request.on("close", () => this.open.delete(response));
+  }
+
+  tick() {
+    this.step += 1;
+    this.now += 2;
+    const share = 0.4 / Math.max(1, this.apps.length / this.nodes.length);
+    const flows = this.apps.map((app, index) => this.flow(app, index));
+    const apps = this.apps.map((app, index) => ({
+      name: app,
+      state: "ready",
+      detail: "",
+      min: 1,
+      max: 4,
+      cpu_used: share * 0.8,
+      cpu_demand: share,
+      cpu_allocated: share * (1 + 0.3 * Math.sin(this.step / 9 + index)),
+      utility: flows[index].utility,
+      instances: [this.instance(app, index, share)],
+    }));
+    return {
+      pool: "demo",
+      version: "0.1.0",
+      time: this.now * 1e9,
+      config_generation: 3,
+      config_error: null,
+      control: true,
+      listen: "http://127.0.0.1:8080",
+      api: "http://127.0.0.1:8081",
+      limits: ["CPU limits do not hold: weal does not run as root"],
+      problems: [],
+      nodes: this.nodes.map((name, index) => ({
+        name,
+        up: true,
+        cpu_capacity: 0.4,
+        cpu_used: 0.2 + 0.1 * Math.sin(this.step / 7 + index),
+        cpu_allocated: 0.36,
+        memory_capacity: 2 ** 29,
+        memory_used: 2 ** 27,
+      })),
+      apps,
+      flows,
+      plan: null,
+    };
+  }
+
+  flow(app, index) {
+    const target_s = 0.25 * (1 + (index % 4));
+    const utility = -0.3 * (index === 1 ? 1 : -1) + 0.2 * Math.sin(this.step / 8 + index);
+    const p = { count: 200, mean_ms: 100, p50_ms: 90, p95_ms: 200, p99_ms: 300 };
+    return {
+      id: { gateway: "gw", app, class: "gold" },
+      app,
+      class: "gold",
+      goal: { kind: "percentile", percentile: 0.95, target_s },
+      goal_text: `p95 < ${target_s * 1000}ms`,
+      importance: 2,
+      achieved: target_s * 1000 * (1 - utility),
+      utility,
+      predicted_utility: utility,
+      arrival_per_s: 40 + 10 * Math.sin(this.step / 10 + index),
+      throughput_per_s: 40,
+      rejected_per_s: 0,
+      errors_per_s: 0,
+      response: p,
+      service: p,
+      queue_mean: Math.max(0, -utility * 20),
+      in_service_mean: 3,
+      seats: 4 + (index % 5),
+      weight: 10,
+      cpu_used: 0.2,
+      cpu_allocated: 0.3,
+      work_factors: [],
+      binding: { limit: "cpu", nodes: ["n1", "n2"] },
+    };
+  }
+
+  instance(app, index, share) {
+    return {
+      id: `${app}-1`,
+      node: this.nodes[index % this.nodes.length],
+      state: "ready",
+      detail: "",
+      pid: 1000 + index,
+      address: "127.0.0.1:40001",
+      cpu_used: share * 0.8,
+      cpu_allocated: share,
+      memory_used: 2 ** 26,
+      in_flight: 2,
+      restarts: 0,
+      since: this.now * 1e9,
+    };
+  }
+
+  sample(status) {
+    return { time: status.time, span_s: 2, flows: status.flows, nodes: status.nodes, apps: status.apps.map((app) => ({ ...app, ready: 1 })) };
+  }
+}

@@ -1,0 +1,190 @@
+// The page against a mock of the API. `npm test` builds nothing: run `npm run build` first.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, test } from "node:test";
+import { chromiumPath, launch, live, SHOTS, visit } from "./browser.js";
+import { Mock } from "./mock.js";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const skip = chromiumPath() === null ? "there is no chromium in PATH" : false;
+let browser;
+
+before(async () => {
+  if (!skip) browser = await launch();
+});
+after(async () => browser?.close());
+
+/** Runs `body` with a page that shows a mock, and checks that nothing bad happened on the way. */
+function check(name, { mock: options = {}, view = {} } = {}, body) {
+  test(name, { skip, timeout: 120_000 }, async () => {
+    const mock = new Mock(options);
+    await mock.start();
+    const { page, bad } = await visit(browser, mock.url, view);
+    try {
+      await body(page, mock);
+      assert.deepEqual(bad, []);
+    } finally {
+      await page.context().close();
+      await mock.stop();
+    }
+  });
+}
+
+async function violations(page) {
+  // The page's own policy forbids scripts from elsewhere; the test's comes in through the debugger.
+  await page.evaluate(AXE);
+  const { violations } = await page.evaluate(() => globalThis.axe.run());
+  return violations.map((found) => `${found.id}: ${found.nodes.map((node) => node.html).join(" | ").slice(0, 300)}`);
+}
+
+const sideways = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+for (const [width, dark] of [[1280, false], [1280, true], [390, false], [390, true]]) {
+  check(`the page is accessible and fits at ${width} px, ${dark ? "dark" : "light"}`, { view: { width, dark } }, async (page, mock) => {
+    await live(page);
+    mock.event("started shop-2 on n2: gold at p95 412 ms missed 250 ms");
+    mock.event("shop-1 ended with status 1", "error", "instance");
+    await page.getByText("started shop-2 on n2").waitFor();
+    assert.deepEqual(await violations(page), []);
+    assert.equal(await sideways(page), 0);
+    await page.screenshot({ path: `${SHOTS}mock-${width}-${dark ? "dark" : "light"}.png`, fullPage: true });
+  });
+}
+
+check("the page says who is worst off and why, and asks the controller for more", {}, async (page) => {
+  await live(page);
+  const text = await page.locator("#headline").innerText();
+  assert.match(text, /search \(gold\) is worst off\. P95 is \d+ ms, the goal is p95 < 500ms\. The CPU of n1 and n2 is shared/);
+  await page.getByRole("button", { name: "Why?" }).click();
+  await page.getByText("Because of search.").waitFor();
+});
+
+check("nodes, flows, seats and queues are there, with charts that say their values", {}, async (page) => {
+  await live(page);
+  assert.equal(await page.locator("section[aria-labelledby=nodes] .grid > li").count(), 4);
+  assert.equal(await page.locator("section[aria-labelledby=flows] .grid > li").count(), 3);
+  const card = page.locator("section[aria-labelledby=flows] .grid > li").first();
+  assert.match(await card.innerText(), /shop gold[\s\S]*Goal[\s\S]*p95 < 250ms[\s\S]*Seats/);
+  const label = await card.getByRole("img").first().getAttribute("aria-label");
+  assert.match(label, /Response time against its goal\. Now: response time: \d+ ms, goal: p95 < 250ms: 250 ms/);
+  // The past came with the first screen: something is drawn before any second status came.
+  const drawn = await card.locator("canvas").first().evaluate((canvas) => {
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    return pixels.some((value) => value !== 0);
+  });
+  assert.ok(drawn);
+});
+
+check("a new status changes the page without a reload", {}, async (page, mock) => {
+  await live(page);
+  await page.evaluate(() => (globalThis.sameDocument = true));
+  mock.push((status) => {
+    status.flows[0].seats = 4711;
+    status.apps[2].state = "failed";
+    status.apps[2].detail = "the program does not exist";
+  });
+  await page.getByText("4711").waitFor();
+  assert.match(await page.locator("#headline").innerText(), /feed has failed\. The program does not exist\./);
+  assert.ok(await page.evaluate(() => globalThis.sameDocument));
+});
+
+check("when nothing has traffic the page says so", {}, async (page, mock) => {
+  await live(page);
+  mock.push((status) => status.flows.forEach((flow) => Object.assign(flow, { achieved: null, utility: null })));
+  await page.getByText("No requests have come in lately.").waitFor();
+});
+
+check("the page comes back by itself after the controller restarts, with what it missed", {}, async (page, mock) => {
+  await live(page);
+  mock.event("before the restart");
+  await page.getByText("before the restart").waitFor();
+  await mock.stop();
+  await page.getByText("connection lost").waitFor();
+  mock.events.push({ ...mock.events[0], id: 2, time: mock.now * 1e9 + 1, text: "while it was away" });
+  await mock.start(mock.port);
+  await live(page);
+  await page.getByText("while it was away").waitFor();
+  assert.equal(await page.getByText("before the restart").count(), 1);
+  mock.push((status) => (status.flows[0].seats = 815));
+  await page.getByText("815").waitFor();
+});
+
+test("a page opened while the controller is not ready waits for it", { skip, timeout: 60_000 }, async () => {
+  const mock = new Mock();
+  mock.unready = true;
+  await mock.start();
+  const { page, bad } = await visit(browser, mock.url);
+  await page.getByText("connection lost").waitFor();
+  mock.unready = false;
+  await live(page);
+  assert.deepEqual(bad, []);
+  await page.context().close();
+  await mock.stop();
+});
+
+const MARKUP = `<img src=x onerror=alert(1)>"'&amp;`;
+check("markup in a name is text", { mock: { apps: [MARKUP, "shop"] } }, async (page, mock) => {
+  await live(page);
+  mock.event(`started ${MARKUP}`);
+  await page.getByText(`started ${MARKUP}`).waitFor();
+  assert.ok((await page.getByText(MARKUP).count()) >= 4);
+  assert.equal(await page.locator("img").count(), 0);
+});
+
+const many = { apps: Array.from({ length: 200 }, (_, index) => `app-${index}`), nodes: 50 };
+for (const width of [1280, 390]) {
+  check(`200 flows and 50 nodes stay usable at ${width} px`, { mock: many, view: { width } }, async (page, mock) => {
+    await live(page);
+    assert.equal(await page.locator("section[aria-labelledby=nodes] .grid > li").count(), 50);
+    // 12 cards with two charts each, and three for all.
+    assert.equal(await page.locator("canvas").count(), 27);
+    assert.match(await page.locator("section[aria-labelledby=flows] .grid > li").first().innerText(), /app-1 gold/);
+    await page.getByRole("button", { name: "Next" }).click();
+    await page.getByText("13–24 of 200").waitFor();
+    await page.getByLabel("Find").fill("app-137");
+    await page.locator("section[aria-labelledby=flows] h3", { hasText: "app-137" }).waitFor();
+    assert.equal(await page.locator("section[aria-labelledby=flows] .grid > li").count(), 1);
+    mock.push((status) => (status.flows[137].seats = 99));
+    await page.locator("section[aria-labelledby=flows] dd", { hasText: /^99$/ }).waitFor();
+    assert.equal(await sideways(page), 0);
+    await page.screenshot({ path: `${SHOTS}mock-many-${width}.png`, fullPage: true });
+  });
+}
+
+check("an hour of being open does not fill memory", {}, async (page, mock) => {
+  await live(page);
+  const debug = await page.context().newCDPSession(page);
+  const heap = async (marker) => {
+    mock.push((status) => (status.flows[0].seats = marker));
+    await page.locator("dd", { hasText: new RegExp(`^${marker}$`) }).waitFor();
+    await debug.send("HeapProfiler.collectGarbage");
+    return (await debug.send("Runtime.getHeapUsage")).usedSize;
+  };
+  const cycles = async (count) => {
+    for (let cycle = 0; cycle < count; cycle += 1) {
+      mock.push();
+      mock.event(`cycle ${mock.step}`);
+      // Lets the page draw now and then, as it would.
+      if (cycle % 50 === 0) await page.evaluate(() => new Promise(requestAnimationFrame));
+    }
+  };
+  // The first quarter of an hour (450 cycles of 2 s) and a bit fills the window; the rest of the hour must add nothing.
+  await cycles(600);
+  const full = await heap(100_001);
+  await cycles(1800);
+  const later = await heap(100_002);
+  assert.ok(later < full * 1.25 + 2e6, `${full} bytes after 20 minutes, ${later} after 80`);
+  assert.ok((await page.locator("section[aria-labelledby=events] li").count()) <= 26);
+});
+
+check("an API that wants a token is opened with it", { mock: { token: "s3cret" } }, async (page) => {
+  await page.getByText("needs a token").waitFor();
+  await page.getByLabel("Token").fill("wrong");
+  await page.getByRole("button", { name: "Show the pool" }).click();
+  await page.getByLabel("Token").waitFor();
+  await page.getByLabel("Token").fill("s3cret");
+  await page.getByRole("button", { name: "Show the pool" }).click();
+  await live(page);
+  assert.equal(await page.getByLabel("Token").count(), 0);
+});
