@@ -11,6 +11,7 @@
 //! | [`flow`] | profiles and the current placement | seats and weights of each flow (every second) | Pacifici 3 |
 //! | [`dispatch`] | seats, weights and queues | which request goes next, to which instance (every request) | Pacifici 3.1, Tsai 3 |
 //! | [`jobs`] | stages and goals of batch jobs | hypothetical utility, demand | Carrera 5.4.2 |
+//! | [`shares`] | what the tasks of a parallel job use and lack | CPU that moves between them | Tsai 5.3 |
 //! | [`placement`] | curves, memory and constraints | which instances run where (every 10 seconds) | Carrera 5.3, Al-Qudah 3 |
 //! | [`check`] | a plan | what is wrong with it; shares no code with the planners | - |
 //!
@@ -23,4 +24,5 @@ pub mod jobs;
 pub mod model;
 pub mod placement;
 pub mod profile;
+pub mod shares;
 pub mod utility;

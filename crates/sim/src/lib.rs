@@ -5,10 +5,15 @@
 //! | [`scenario`] | the files under `scenarios/`: a sentence of intent, inputs, load, faults, expected ranges |
 //! | [`workload`] | arrivals and jobs as iterators from (seed, specification); a load generator plays the same ones for real |
 //! | [`report`] | one self-contained page about a run |
+//! | [`batch`] | batch jobs in virtual time under any scheduler |
+//! | [`reproduce`] | the papers' cases, run again |
+//! | [`calendar`] | the virtual clock and its event heap |
 //! | [`random`] | one independent stream of random numbers per purpose, from one seed |
 //!
 //! Everything is a function of the scenario and its seed: the same two give the same run, bit by bit.
 
+pub mod batch;
+pub mod calendar;
 pub mod random;
 pub mod report;
 pub mod scenario;

@@ -54,8 +54,6 @@ type Layout = Vec<Vec<usize>>;
 struct Scored {
     layout: Layout,
     division: Division,
-    /// Predicted utility of each job.
-    utilities: Vec<f64>,
     /// All predicted utilities, jobs' and applications', ascending.
     sorted: Vec<f64>,
 }
@@ -71,11 +69,15 @@ impl Scored {
 struct Search<'a> {
     situation: &'a Situation<'a>,
     needs: Vec<Needs>,
+    /// The best that each job can still reach.
+    best: Vec<f64>,
 }
 
 impl<'a> Search<'a> {
     fn new(situation: &'a Situation<'a>) -> Self {
-        Self { situation, needs: situation.jobs.iter().map(|job| job.needs(situation.cycle_s)).collect() }
+        let needs = situation.jobs.iter().map(|job| job.needs(situation.cycle_s)).collect();
+        let best = situation.jobs.iter().map(|job| job.max_utility(situation.now_s)).collect();
+        Self { situation, needs, best }
     }
 
     /// The present runs, as far as they still fit: a node may have shrunk, or a stage may need more memory.
@@ -95,7 +97,7 @@ impl<'a> Search<'a> {
         let (jobs, now_s) = (self.situation.jobs, self.situation.now_s);
         let mut waiting: Vec<(f64, usize)> = (0..jobs.len())
             .filter(|&m| layout[m].is_empty() && jobs[m].start_s <= now_s && !jobs[m].is_done())
-            .map(|m| (jobs[m].max_utility(now_s), m))
+            .map(|m| (self.best[m], m))
             .collect();
         waiting.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         waiting.into_iter().map(|(_, m)| m).collect()
@@ -222,10 +224,11 @@ impl<'a> Search<'a> {
 
     /// Layouts in which the jobs that are best off are suspended for `m`, as many as it takes.
     fn with_some_suspended(&self, base: &Scored, m: usize) -> Vec<Layout> {
-        let mut victims: Vec<usize> = (0..base.layout.len())
-            .filter(|&r| r != m && !base.layout[r].is_empty() && base.utilities[r] > base.utilities[m] + TOLERANCE)
-            .collect();
-        victims.sort_by(|&a, &b| base.utilities[b].total_cmp(&base.utilities[a]).then(a.cmp(&b)));
+        // By the best that each can still reach: hypothetical utility puts everyone on one level and tells nothing about slack.
+        let best = |r: usize| self.best[r];
+        let mut victims: Vec<usize> =
+            (0..base.layout.len()).filter(|&r| r != m && !base.layout[r].is_empty() && best(r) > best(m) + TOLERANCE).collect();
+        victims.sort_by(|&a, &b| best(b).total_cmp(&best(a)).then(a.cmp(&b)));
         let mut layouts = Vec::new();
         for first in 0..victims.len().min(VICTIMS) {
             let mut layout = base.layout.clone();
@@ -271,9 +274,9 @@ impl<'a> Search<'a> {
             division.speeds.iter().zip(situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks)).collect();
         let utilities = evaluate(situation.jobs, &speeds, &self.held_s(&layout), situation.now_s, situation.cycle_s);
         let apps = situation.apps.iter().zip(&division.apps).map(|(app, &cpu)| app.curve.utility_at(weal_model::Cpu(cpu)).0);
-        let mut sorted: Vec<f64> = utilities.iter().copied().chain(apps).collect();
+        let mut sorted: Vec<f64> = utilities.into_iter().chain(apps).collect();
         sorted.sort_unstable_by(f64::total_cmp);
-        Scored { layout, division, utilities, sorted }
+        Scored { layout, division, sorted }
     }
 
     /// Seconds that the changes hold up each job. Who follows a suspended one on a node waits until its memory is free; who
