@@ -38,6 +38,8 @@ pub enum Until {
 /// What became of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Completion {
+    /// Its number, in order of arrival from 0.
+    pub number: usize,
     /// The job.
     pub arrival: JobArrival,
     /// When it was done.
@@ -51,6 +53,19 @@ impl Completion {
     pub fn met(&self) -> bool {
         self.utility >= -1e-9
     }
+}
+
+/// A change to a job's run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoggedChange {
+    /// When it was decided.
+    pub time_s: f64,
+    /// The job's number, in order of arrival from 0.
+    pub job: usize,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// Where it runs from then on; empty when suspended.
+    pub nodes: Vec<usize>,
 }
 
 /// The state after a decision.
@@ -68,6 +83,8 @@ pub struct Sample {
     pub lowest_hypothetical: Option<f64>,
     /// The level to which the group is headed for; `None` without any.
     pub level: Option<f64>,
+    /// True when every job is headed for the best that it can still reach.
+    pub all_at_best: bool,
     /// CPU of the jobs.
     pub job_cpu: f64,
     /// CPU and utility of each application.
@@ -81,8 +98,14 @@ pub struct Outcome {
     pub completions: Vec<Completion>,
     /// Changes by kind.
     pub changes: BTreeMap<ChangeKind, usize>,
+    /// The changes themselves, in order.
+    pub log: Vec<LoggedChange>,
     /// After each decision.
     pub samples: Vec<Sample>,
+    /// Goals of jobs that were not done when the run ended: the moments by which they should have been.
+    pub missed_or_open: Vec<f64>,
+    /// When the run ended.
+    pub end_s: f64,
     /// Decisions that broke a rule; empty in a sound run.
     pub violations: Vec<String>,
 }
@@ -103,6 +126,13 @@ impl Outcome {
         self.completions.iter().filter(|job| job.met()).count() as f64 / self.completions.len().max(1) as f64
     }
 
+    /// The share of jobs that met their goals among all that were due when the run ended, whether they are done or not.
+    pub fn met_of_due(&self) -> f64 {
+        let late = self.missed_or_open.iter().filter(|&&due_s| due_s < self.end_s).count();
+        let met = self.completions.iter().filter(|job| job.met()).count();
+        met as f64 / (self.completions.len() + late).max(1) as f64
+    }
+
     /// The mean utility at completion.
     pub fn mean_utility(&self) -> f64 {
         self.completions.iter().map(|job| job.utility).sum::<f64>() / self.completions.len().max(1) as f64
@@ -116,7 +146,7 @@ impl Outcome {
 
 /// Runs `arrivals` through.
 pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until: Until) -> Outcome {
-    let mut state = State { batch, now_s: 0.0, jobs: Vec::new(), active: Vec::new(), outcome: Outcome::default() };
+    let mut state = State { batch, submitted: 0, now_s: 0.0, jobs: Vec::new(), active: Vec::new(), outcome: Outcome::default() };
     let limit = if let Until::Submitted(count) = until { count } else { usize::MAX };
     let mut arrivals = arrivals.into_iter().take(limit).peekable();
     let mut next_cycle_s = batch.cycle_s;
@@ -126,6 +156,8 @@ pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until:
         if (state.jobs.is_empty() && arrival_s.is_infinite())
             || matches!(until, Until::Completed(n) if state.outcome.completions.len() >= n)
         {
+            state.outcome.end_s = state.now_s;
+            state.outcome.missed_or_open = state.jobs.iter().map(|job| job.deadline_s).collect();
             return state.outcome;
         }
         state.advance(next_s);
@@ -142,6 +174,7 @@ pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until:
 /// What the simulator knows of a job besides what the scheduler sees.
 #[derive(Debug, Clone)]
 struct Active {
+    number: usize,
     arrival: JobArrival,
     /// CPU per task.
     speed: f64,
@@ -151,6 +184,7 @@ struct Active {
 
 struct State<'a> {
     batch: &'a Batch<'a>,
+    submitted: usize,
     now_s: f64,
     /// The unfinished jobs as the scheduler sees them; `active` runs parallel to it.
     jobs: Vec<Job>,
@@ -176,7 +210,8 @@ impl State<'_> {
             state: JobState::Pending,
             nodes: Vec::new(),
         });
-        self.active.push(Active { arrival, speed: 0.0, held_until_s: arrival.at_s });
+        self.active.push(Active { number: self.submitted, arrival, speed: 0.0, held_until_s: arrival.at_s });
+        self.submitted += 1;
     }
 
     fn next_completion_s(&self) -> f64 {
@@ -200,7 +235,7 @@ impl State<'_> {
             }
             let (job, active) = (self.jobs.remove(index), self.active.remove(index));
             let utility = job.utility(to_s);
-            self.outcome.completions.push(Completion { arrival: active.arrival, finish_s: to_s, utility });
+            self.outcome.completions.push(Completion { number: active.number, arrival: active.arrival, finish_s: to_s, utility });
         }
     }
 
@@ -233,6 +268,12 @@ impl State<'_> {
         }
         for change in &changes {
             *self.outcome.changes.entry(change.kind).or_default() += 1;
+            self.outcome.log.push(LoggedChange {
+                time_s: self.now_s,
+                job: self.active[change.job].number,
+                kind: change.kind,
+                nodes: assignment.runs[change.job].as_ref().map_or(Vec::new(), |run| run.nodes.clone()),
+            });
             if let Some(run) = &assignment.runs[change.job] {
                 let wait_s = run.nodes.iter().map(|&node| clearing_s[node]).fold(0.0, f64::max);
                 let held_s = wait_s + costs.of(change.kind, memory(&self.jobs[change.job]));
@@ -269,6 +310,7 @@ impl State<'_> {
             hypothetical: (count > 0).then(|| outlook.utilities.iter().sum::<f64>() / count as f64),
             lowest_hypothetical: (count > 0).then(|| outlook.utilities.iter().copied().fold(f64::INFINITY, f64::min)),
             level: (count > 0).then_some(outlook.level),
+            all_at_best: outlook.utilities.iter().zip(&self.jobs).all(|(u, job)| *u >= job.max_utility(self.now_s) - 1e-9),
             job_cpu,
             apps: apps.map(|(app, &cpu)| (cpu, app.curve.utility_at(Cpu(cpu)).0)).collect(),
         });

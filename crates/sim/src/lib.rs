@@ -16,5 +16,6 @@ pub mod batch;
 pub mod calendar;
 pub mod random;
 pub mod report;
+pub mod reproduce;
 pub mod scenario;
 pub mod workload;

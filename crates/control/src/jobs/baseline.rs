@@ -2,6 +2,7 @@
 
 use weal_model::JobState;
 
+use super::job::Needs;
 use super::{AppCurve, Assignment, Division, Run, Scheduler, Site, Situation, divide};
 
 /// First come, first served: nobody who runs is ever touched; who waits is placed first-fit in order of submission.
@@ -15,15 +16,16 @@ impl Scheduler for FirstComeFirstServed {
 
     fn schedule(&self, situation: &Situation) -> Assignment {
         let jobs = situation.jobs;
-        let mut order: Vec<usize> = (0..jobs.len()).collect();
-        order.sort_by(|&a, &b| jobs[a].start_s.total_cmp(&jobs[b].start_s).then(a.cmp(&b)));
-        let running = |m: &usize| jobs[*m].state == JobState::Running;
-        let (first, then): (Vec<usize>, Vec<usize>) = order.into_iter().partition(running);
-        first_fit(situation, first.into_iter().chain(then))
+        let mut slots = Slots::with_running(situation);
+        for m in in_order(situation, |m| jobs[m].start_s) {
+            slots.place(m);
+        }
+        slots.assignment()
     }
 }
 
-/// Earliest deadline first: preemptive; in order of deadlines, each stays where it runs or is placed first-fit.
+/// Earliest deadline first: preemptive; in order of deadlines, who waits is placed first-fit, and where it fits nowhere, in
+/// place of who runs with the latest deadline, if that is later than its own.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct EarliestDeadlineFirst;
 
@@ -34,9 +36,25 @@ impl Scheduler for EarliestDeadlineFirst {
 
     fn schedule(&self, situation: &Situation) -> Assignment {
         let jobs = situation.jobs;
-        let mut order: Vec<usize> = (0..jobs.len()).collect();
-        order.sort_by(|&a, &b| jobs[a].deadline_s.total_cmp(&jobs[b].deadline_s).then(a.cmp(&b)));
-        first_fit(situation, order.into_iter())
+        let mut slots = Slots::with_running(situation);
+        let mut someone_can_yield = true;
+        for m in in_order(situation, |m| jobs[m].deadline_s) {
+            if slots.place(m) || !someone_can_yield {
+                continue;
+            }
+            let later = |slots: &Slots| slots.latest_running().filter(|&r| jobs[r].deadline_s > jobs[m].deadline_s);
+            // Deadlines only get later from here on.
+            someone_can_yield = later(&slots).is_some();
+            let mut trial = slots.clone();
+            while let Some(latest) = later(&trial) {
+                trial.release(latest);
+                if trial.place(m) {
+                    slots = trial;
+                    break;
+                }
+            }
+        }
+        slots.assignment()
     }
 }
 
@@ -73,49 +91,86 @@ impl<S: Scheduler> Scheduler for StaticPartition<S> {
     }
 }
 
-/// Places in the given order, each at full speed: where it runs if that still fits, else on the first node that it fits.
-/// Applications get what is left over.
-fn first_fit(situation: &Situation, order: impl Iterator<Item = usize>) -> Assignment {
-    let mut free: Vec<(f64, u64)> = situation.nodes.iter().map(|node| (node.cpu, node.memory)).collect();
-    let mut runs: Vec<Vec<usize>> = vec![Vec::new(); situation.jobs.len()];
-    for m in order {
-        let (job, needs) = (&situation.jobs[m], situation.jobs[m].needs(situation.cycle_s));
-        let fits = |free: &(f64, u64)| free.0 >= needs.max_speed * (1.0 - 1e-9) && free.1 >= needs.memory;
-        let mut trial = free.clone();
-        let mut take = |node: usize| {
-            let fits = fits(&trial[node]);
-            if fits {
-                trial[node] = (trial[node].0 - needs.max_speed, trial[node].1 - needs.memory);
-            }
-            fits
-        };
-        let tasks = job.tasks as usize;
-        let stays = job.state == JobState::Running && job.nodes.len() == tasks && job.nodes.iter().all(|&node| take(node));
-        let nodes = if stays {
-            job.nodes.clone()
-        } else {
-            trial.clone_from(&free);
-            take_first(&mut trial, tasks, needs.max_speed, needs.memory)
-        };
-        if nodes.len() == tasks {
-            free = trial;
-            runs[m] = nodes;
-        }
-    }
-    let Division { speeds, apps } = divide(situation, &runs);
-    let run = |(nodes, speed): (Vec<usize>, f64)| (!nodes.is_empty()).then_some(Run { nodes, speed });
-    Assignment { runs: runs.into_iter().zip(speeds).map(run).collect(), apps }
+/// The jobs in ascending order of `key`.
+fn in_order(situation: &Situation, key: impl Fn(usize) -> f64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..situation.jobs.len()).collect();
+    order.sort_by(|&a, &b| key(a).total_cmp(&key(b)).then(a.cmp(&b)));
+    order
 }
 
-fn take_first(free: &mut [(f64, u64)], tasks: usize, cpu: f64, memory: u64) -> Vec<usize> {
-    let mut nodes = Vec::with_capacity(tasks);
-    for (node, free) in free.iter_mut().enumerate() {
-        while nodes.len() < tasks && free.0 >= cpu * (1.0 - 1e-9) && free.1 >= memory {
-            *free = (free.0 - cpu, free.1 - memory);
-            nodes.push(node);
+/// What is placed and what is left, everyone at full speed.
+#[derive(Clone)]
+struct Slots<'a> {
+    situation: &'a Situation<'a>,
+    needs: Vec<Needs>,
+    runs: Vec<Vec<usize>>,
+    free: Vec<(f64, u64)>,
+}
+
+impl<'a> Slots<'a> {
+    /// All that run, as far as they still fit.
+    fn with_running(situation: &'a Situation<'a>) -> Self {
+        let jobs = situation.jobs;
+        let mut slots = Self {
+            situation,
+            needs: jobs.iter().map(|job| job.needs(situation.cycle_s)).collect(),
+            runs: vec![Vec::new(); jobs.len()],
+            free: situation.nodes.iter().map(|node| (node.cpu, node.memory)).collect(),
+        };
+        for (m, job) in jobs.iter().enumerate().filter(|(_, job)| job.state == JobState::Running) {
+            let mut trial = slots.free.clone();
+            if job.nodes.len() == job.tasks as usize && job.nodes.iter().all(|&node| slots.take(&mut trial, node, m)) {
+                slots.free = trial;
+                slots.runs[m].clone_from(&job.nodes);
+            }
+        }
+        slots
+    }
+
+    fn take(&self, free: &mut [(f64, u64)], node: usize, m: usize) -> bool {
+        let needs = &self.needs[m];
+        let Some(free) = free.get_mut(node) else { return false };
+        let fits = free.0 >= needs.max_speed * (1.0 - 1e-9) && free.1 >= needs.memory;
+        if fits {
+            *free = (free.0 - needs.max_speed, free.1 - needs.memory);
+        }
+        fits
+    }
+
+    /// Places all tasks of `m` first-fit, or none; true when it runs.
+    fn place(&mut self, m: usize) -> bool {
+        let tasks = self.situation.jobs[m].tasks as usize;
+        if self.runs[m].is_empty() {
+            let (mut trial, mut nodes) = (self.free.clone(), Vec::with_capacity(tasks));
+            for node in 0..trial.len() {
+                while nodes.len() < tasks && self.take(&mut trial, node, m) {
+                    nodes.push(node);
+                }
+            }
+            if nodes.len() == tasks {
+                (self.free, self.runs[m]) = (trial, nodes);
+            }
+        }
+        !self.runs[m].is_empty()
+    }
+
+    fn release(&mut self, m: usize) {
+        for node in std::mem::take(&mut self.runs[m]) {
+            self.free[node] = (self.free[node].0 + self.needs[m].max_speed, self.free[node].1 + self.needs[m].memory);
         }
     }
-    nodes
+
+    /// The job with the latest deadline of those that run.
+    fn latest_running(&self) -> Option<usize> {
+        let deadline = |m: usize| self.situation.jobs[m].deadline_s;
+        (0..self.runs.len()).filter(|&m| !self.runs[m].is_empty()).max_by(|&a, &b| deadline(a).total_cmp(&deadline(b)))
+    }
+
+    fn assignment(self) -> Assignment {
+        let Division { speeds, apps } = divide(self.situation, &self.runs);
+        let run = |(nodes, speed): (Vec<usize>, f64)| (!nodes.is_empty()).then_some(Run { nodes, speed });
+        Assignment { runs: self.runs.into_iter().zip(speeds).map(run).collect(), apps }
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 
 use super::job::{Job, WORST};
 
-/// Halvings: from any bracket that occurs, well below what is told apart (1e-9).
-const HALVINGS: u32 = 60;
+/// Each step at least halves the bracket: from any that occurs, this ends well below what is told apart (1e-9).
+const STEPS: u32 = 60;
 
 /// What a group is headed for.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,18 +41,34 @@ pub fn equalize(demand: impl Fn(usize, f64) -> f64, max_utility: &[f64], cpu: f6
         width *= 4.0;
         low = (top - width).max(WORST);
     }
-    for _ in 0..HALVINGS {
-        let middle = 0.5 * (low + high);
-        if at(middle) > cpu {
-            high = middle;
-        } else {
-            low = middle;
-        }
-        if high - low < 1e-12 {
+    outlook(root(low, high, |level| at(level) - cpu))
+}
+
+/// Where an increasing function crosses zero between `low` (not above zero) and `high` (above zero): false position, with
+/// bisection as soon as that shrinks the bracket by less than half. Never ends above the crossing.
+fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
+    let (mut at_low, mut at_high) = (f(low), f(high));
+    for _ in 0..STEPS {
+        let width = high - low;
+        if width < 1e-12 * high.abs().max(1.0) {
             break;
         }
+        // The Illinois rule keeps both ends moving: an end that stays counts half next time.
+        let guess = low + width * (-at_low / (at_high - at_low)).clamp(1e-3, 1.0 - 1e-3);
+        for point in [guess, f64::NAN] {
+            let point = if point.is_nan() { 0.5 * (low + high) } else { point };
+            let value = f(point);
+            if value > 0.0 {
+                (high, at_high, at_low) = (point, value, 0.5 * at_low);
+            } else {
+                (low, at_low, at_high) = (point, value, 0.5 * at_high);
+            }
+            if high - low <= 0.5 * width {
+                break;
+            }
+        }
     }
-    outlook(low)
+    low
 }
 
 /// The hypothetical utility of `jobs` (unfinished ones) at `now_s` if the group keeps `cpu`.

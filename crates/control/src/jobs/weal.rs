@@ -34,10 +34,12 @@ impl Scheduler for WealScheduler {
 
     fn schedule(&self, situation: &Situation) -> Assignment {
         let search = Search::new(situation);
-        let mut layout = search.present();
-        let mut waiting = search.waiting(&layout);
-        waiting.retain(|&m| !search.place_freely(&mut layout, m));
-        let mut best = search.score(layout);
+        let mut best = search.score(search.present());
+        let mut waiting = search.waiting(&best.layout);
+        waiting.retain(|&m| !search.place_freely(&mut best, m));
+        if situation.apps.is_empty() {
+            best = search.score(best.layout);
+        }
         for m in waiting.into_iter().take(ASKING) {
             best = search.place_somehow(best, m);
         }
@@ -147,17 +149,23 @@ impl<'a> Search<'a> {
         (nodes.len() == tasks).then_some(nodes)
     }
 
-    /// Places `m` if that slows nobody down. Beside applications nothing is free of charge, so there it never is.
-    fn place_freely(&self, layout: &mut Layout, m: usize) -> bool {
-        if !self.situation.apps.is_empty() {
-            return false;
+    /// Places `m` where it slows no other job down. Applications beside it lose CPU to it then, so with them it must not
+    /// make things worse; without them there is nothing to compare (and `best` is scored once, by the caller).
+    fn place_freely(&self, best: &mut Scored, m: usize) -> bool {
+        let free = self.free(&best.layout, |needs| needs.max_speed);
+        let Some(nodes) = self.find(&free, m, self.needs[m].max_speed) else { return false };
+        if self.situation.apps.is_empty() {
+            best.layout[m] = nodes;
+            return true;
         }
-        let free = self.free(layout, |needs| needs.max_speed);
-        let found = self.find(&free, m, self.needs[m].max_speed);
-        if let Some(nodes) = found {
-            layout[m] = nodes;
+        let mut layout = best.layout.clone();
+        layout[m] = nodes;
+        let scored = self.score(layout);
+        let placed = !best.better_than(&scored);
+        if placed {
+            *best = scored;
         }
-        !layout[m].is_empty()
+        placed
     }
 
     /// The best of: leaving `m` out, running it beside others, moving one away for it, suspending some for it.
