@@ -53,8 +53,11 @@ impl Task {
         self.kill_and_end(end).await
     }
 
-    fn describe_end(&self, is_out_of_memory: bool) -> End {
+    fn describe_end(&self, has_oom_kills: bool) -> End {
         let exit: Option<Exit> = read_json(&self.dir.join(EXIT_FILE)).ok().flatten();
+        // Some child may have been killed for it long ago, and the main process gone on; its own end is by SIGKILL then.
+        let is_out_of_memory =
+            has_oom_kills && matches!(exit, None | Some(Exit::Unknown | Exit::Signal { signal: libc::SIGKILL }));
         let words = self.last_words();
         let left = self.isolated(|isolation, member| isolation.processes(member)).len();
         let left = match left {

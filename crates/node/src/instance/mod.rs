@@ -52,7 +52,7 @@ pub struct Memory {
     pub cpu_limit: Option<Cpu>,
     /// CPU-seconds of its former processes that nothing else remembers.
     pub cpu_before_s: f64,
-    /// Processes killed for want of memory that were told about.
+    /// Processes that had been killed for want of memory when it was started last.
     #[serde(default)]
     pub oom_kills: u64,
 }

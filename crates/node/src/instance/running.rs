@@ -34,6 +34,7 @@ pub struct Running {
     pub(super) began: Instant,
     pub(super) ready_since: Option<Instant>,
     pub(super) failures: u32,
+    pub(super) oom_kills_told: u64,
     pub(super) pause: Duration,
 }
 
@@ -47,7 +48,16 @@ impl Task {
         let shim_fd = watch(started.shim);
         let ready_since = (self.memory().state == InstanceState::Ready).then(Instant::now);
         let began = Instant::now();
-        Some(Running { main: started.main, main_fd, shim_fd, began, ready_since, failures: 0, pause: FIRST_PAUSE })
+        Some(Running {
+            main: started.main,
+            main_fd,
+            shim_fd,
+            began,
+            ready_since,
+            failures: 0,
+            oom_kills_told: 0,
+            pause: FIRST_PAUSE,
+        })
     }
 
     /// Stays with the process until it ends or is told to.
@@ -75,7 +85,7 @@ impl Task {
                     question = self.next_question(&running);
                 }
                 _ = tick.tick() => {
-                    if let Some(end) = self.check_memory(&running) {
+                    if let Some(end) = self.check_memory(&mut running) {
                         return self.kill_and_end(end).await;
                     }
                 }
@@ -153,7 +163,7 @@ impl Task {
     }
 
     /// Looks for processes killed for want of memory, and does the killing where the kernel does not.
-    fn check_memory(&self, running: &Running) -> Option<End> {
+    fn check_memory(&self, running: &mut Running) -> Option<End> {
         let (usage, limit) = (self.isolated(|isolation, member| isolation.usage(member)), self.spec().memory);
         if self.is_plain() {
             let used = weal_model::Bytes(usage.memory.unwrap_or(0));
@@ -161,10 +171,10 @@ impl Task {
                 End::failure(format!("killed for using {used} of memory, more than its limit of {limit}{}", self.last_words()))
             });
         }
-        let told = self.memory().oom_kills;
+        let told = running.oom_kills_told.max(self.memory().oom_kills);
         if usage.oom_kills > told && self.site.proc.is_alive(running.main) {
             let count = usage.oom_kills - told;
-            self.remember(|memory| memory.oom_kills = usage.oom_kills);
+            running.oom_kills_told = usage.oom_kills;
             let state = self.memory().state;
             self.tell(state, format!("the kernel killed {count} of its processes: it reached its memory limit of {limit}"));
         }

@@ -231,7 +231,14 @@ fn set_memory(group: &Group, bytes: u64) -> io::Result<()> {
     if hierarchy.exists() && group.number("memory.use_hierarchy") == Some(0) {
         group.write("memory.use_hierarchy", "1")?;
     }
-    group.write("memory.limit_in_bytes", &bytes.to_string())
+    // Memory and swap together are bound to the same: swap would hide what a leak takes. The kernel wants the first to be no
+    // larger than the second at any time, so the order depends on whether they grow or shrink.
+    let with_swap = group.file("memory.memsw.limit_in_bytes").exists();
+    if with_swap && group.write("memory.limit_in_bytes", &bytes.to_string()).is_err() {
+        group.write("memory.memsw.limit_in_bytes", &bytes.to_string())?;
+    }
+    group.write("memory.limit_in_bytes", &bytes.to_string())?;
+    if with_swap { group.write("memory.memsw.limit_in_bytes", &bytes.to_string()) } else { Ok(()) }
 }
 
 fn cpu_seconds(group: &Group) -> Option<f64> {

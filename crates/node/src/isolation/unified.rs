@@ -49,6 +49,14 @@ impl Unified {
         self.node(member.node).child(member.instance)
     }
 
+    /// Swap is for parking only: it would hide from `memory.max` what a leak takes. What is out there already stays.
+    fn allow_swap(&self, group: &Group, allowed: bool) -> io::Result<()> {
+        if !self.has_memory || !group.file("memory.swap.max").exists() {
+            return Ok(());
+        }
+        group.write("memory.swap.max", if allowed { "max" } else { "0" })
+    }
+
     fn handed_down(&self) -> Vec<String> {
         self.top.read("cgroup.subtree_control").unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     }
@@ -104,6 +112,7 @@ impl Isolation for Unified {
         }
         if self.has_memory {
             group.write("memory.max", &limits.memory.0.to_string())?;
+            self.allow_swap(&group, false)?;
             // An instance that lost one of its processes at random is of no use.
             group.write("memory.oom.group", "1")?;
         }
@@ -158,7 +167,10 @@ impl Isolation for Unified {
             return Ok(false);
         }
         let all = group.number("memory.current").unwrap_or(0);
-        match group.write("memory.reclaim", &all.to_string()) {
+        self.allow_swap(&group, true)?;
+        let reclaimed = group.write("memory.reclaim", &all.to_string());
+        self.allow_swap(&group, false)?;
+        match reclaimed {
             // Less than everything could be paged out: what was possible is done.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
             Err(error) => Err(error),

@@ -6,6 +6,7 @@
 
 mod bench;
 mod cases;
+mod vm;
 
 use std::io::Write;
 

@@ -9,6 +9,10 @@
 //! node_fixture deaf                     runs and never listens
 //! node_fixture flood MIB                writes that much and waits
 //! ```
+//!
+//! As the first process of a machine it is the `init` of the one that `vm.rs` boots.
+
+mod vm_init;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,6 +21,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
+    if std::process::id() == 1 && std::env::args().next().as_deref() == Some("/init") {
+        vm_init::run();
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {

@@ -1,0 +1,174 @@
+//! The embedded engine against an agent that only writes down what it is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use weal_engine::embedded::{Embedded, fingerprint};
+use weal_engine::{Engine, InstanceCounters};
+use weal_model::{
+    Action, AppName, AppSpec, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceRange, InstanceState, LoadEntry,
+    NodeName, NodeSpec, PoolSpec, RestartPolicy, Time, TimingSpec,
+};
+use weal_node::api::{self, AgentObservation, Command, CommandOutcome};
+
+fn app(name: &str, needs: &[&str]) -> AppSpec {
+    AppSpec {
+        name: AppName::from(name),
+        run: vec![format!("./{name}"), "$PORT".into()],
+        health: HealthCheck { probe: HealthProbe::Tcp, interval_s: 1.0, timeout_s: 1.0, start_timeout_s: 10.0, failures: 3 },
+        memory: Bytes::mib(64),
+        cpu_limit: Some(Cpu(0.5)),
+        instances: InstanceRange { min: 1, max: 2 },
+        per_node: 1,
+        routes: Vec::new(),
+        needs: needs.iter().map(|name| AppName::from(*name)).collect(),
+        user: None,
+        env: BTreeMap::from([("MODE".to_owned(), "fast".to_owned())]),
+        cwd: "/srv".into(),
+        stop_timeout_s: 10.0,
+        nodes: None,
+        together: BTreeSet::new(),
+        apart: BTreeSet::new(),
+        pinned: false,
+        manual: false,
+        restart: RestartPolicy::Always,
+        queue_limit: 10,
+        request_timeout_s: 10.0,
+    }
+}
+
+fn pool() -> PoolSpec {
+    let apps = [app("shop", &["my-db"]), app("my-db", &[])].map(|app| (app.name.clone(), app));
+    PoolSpec {
+        name: "p".into(),
+        listen: "127.0.0.1:1".parse().unwrap(),
+        api: "127.0.0.1:2".parse().unwrap(),
+        user: "nobody".into(),
+        control: true,
+        timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
+        nodes: vec![NodeSpec { name: NodeName::from("n1"), cpu: Cpu(1.0), memory: Bytes::gib(1), utilization_limit: 0.9 }],
+        classes: BTreeMap::new(),
+        apps: BTreeMap::from(apps),
+    }
+}
+
+type Told = Arc<Mutex<Vec<Command>>>;
+
+/// An agent on a socket in `folder` that runs `running` and refuses to stop anything.
+fn agent(folder: &std::path::Path, running: Vec<InstanceCounters>) -> (Embedded, Told) {
+    let told = Told::default();
+    let path = folder.join("node.sock");
+    let listener = tokio::net::UnixListener::from_std(weal_rpc::bind(&path).unwrap()).unwrap();
+    let write_down = Arc::clone(&told);
+    let router = weal_rpc::Router::default()
+        .on(api::APPLY, move |commands: Vec<Command>| {
+            write_down.lock().unwrap().extend(commands.clone());
+            async move { Ok(commands.iter().map(outcome).collect::<Vec<_>>()) }
+        })
+        .on(api::OBSERVE, move |()| {
+            let instances = running.clone();
+            async move {
+                let (started, time, isolation) = (Time::ZERO, Time::ZERO, "none".to_owned());
+                Ok(AgentObservation { started, time, isolation, limits: Vec::new(), nodes: Vec::new(), instances })
+            }
+        });
+    tokio::spawn(weal_rpc::serve(listener, router));
+    (Embedded::new(path), told)
+}
+
+fn outcome(command: &Command) -> CommandOutcome {
+    let (instance, error) = match command {
+        Command::Stop { instance } => (instance.clone(), Some("it does not go".to_owned())),
+        Command::Start { spec } => (spec.id.clone(), None),
+        _ => (InstanceId::from("?"), None),
+    };
+    CommandOutcome { instance, took_s: 0.5, error }
+}
+
+fn running(id: &str, app_name: &str, state: InstanceState, port: u16) -> InstanceCounters {
+    let spec =
+        weal_engine::embedded::instance_spec(&app(app_name, &[]), &InstanceId::from(id), &NodeName::from("n1"), &BTreeMap::new());
+    InstanceCounters {
+        spec,
+        state,
+        detail: String::new(),
+        since: Time::ZERO,
+        pid: None,
+        address: ([127, 0, 0, 1], port).into(),
+        cpu_seconds: None,
+        memory_used: None,
+        disk_bytes: None,
+        restarts: 0,
+        start_took_s: None,
+    }
+}
+
+fn start(instance: &str, app: &str) -> Action {
+    Action::Start { instance: InstanceId::from(instance), app: AppName::from(app), node: NodeName::from("n1") }
+}
+
+#[tokio::test]
+async fn actions_become_commands_in_their_order_and_outcomes_come_back_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, told) = agent(
+        folder.path(),
+        vec![running("my-db-1", "my-db", InstanceState::Starting, 4001), running("my-db-2", "my-db", InstanceState::Ready, 4002)],
+    );
+    let stop = Action::Stop { instance: InstanceId::from("shop-1") };
+    let job = Action::SuspendJob { job: "nightly".into() };
+    let actions = [stop, job, start("ghost-1", "ghost"), start("shop-2", "shop")];
+    let outcomes = engine.apply(&pool(), &actions).await.unwrap();
+    assert_eq!(outcomes.iter().map(|outcome| outcome.action.clone()).collect::<Vec<_>>(), actions);
+    let errors: Vec<Option<&str>> = outcomes.iter().map(|outcome| outcome.error.as_deref()).collect();
+    let expected = [
+        Some("it does not go"),
+        Some("the embedded engine runs no jobs, so not `nightly` either"),
+        Some("there is no application `ghost`"),
+        None,
+    ];
+    assert_eq!(errors, expected);
+    let told = told.lock().unwrap();
+    assert_eq!(told.len(), 2);
+    let Command::Start { spec } = &told[1] else { panic!("{told:?}") };
+    let entry = |name: &str| spec.env.get(name).map(String::as_str);
+    assert_eq!(entry("MY_DB_ADDR"), Some("127.0.0.1:4002"), "the ready one");
+    assert_eq!((entry("MY_DB_HOST"), entry("MY_DB_PORT"), entry("MODE")), (Some("127.0.0.1"), Some("4002"), Some("fast")));
+    assert_eq!(spec.fingerprint, fingerprint(&pool().apps["shop"]));
+}
+
+#[tokio::test]
+async fn what_needs_an_application_that_is_not_ready_is_not_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, told) = agent(folder.path(), vec![running("my-db-1", "my-db", InstanceState::Starting, 4001)]);
+    let outcomes = engine.apply(&pool(), &[start("shop-1", "shop")]).await.unwrap();
+    assert_eq!(outcomes[0].error.as_deref(), Some("`shop` needs `my-db`, which has no ready instance"));
+    assert!(told.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn loads_become_shares_under_the_applications_own_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, told) = agent(folder.path(), Vec::new());
+    engine.set_loads(&pool(), &[LoadEntry { instance: InstanceId::from("my-db-3"), cpu: Cpu(0.7) }]).await.unwrap();
+    let expected = Command::SetCpu { instance: InstanceId::from("my-db-3"), share: Cpu(0.7), limit: Some(Cpu(0.5)) };
+    assert_eq!(*told.lock().unwrap(), [expected]);
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_answer_is_an_error_with_its_socket() {
+    let error = Embedded::new("/nowhere/node.sock").observe().await.unwrap_err().to_string();
+    assert!(error.starts_with("the node agent failed: /nowhere/node.sock does not answer"), "{error}");
+}
+
+#[test]
+fn a_fingerprint_changes_with_what_a_process_is_started_from_only() {
+    let first = app("shop", &[]);
+    let mut same = first.clone();
+    same.health.interval_s = 5.0;
+    same.instances.max = 9;
+    same.stop_timeout_s = 1.0;
+    assert_eq!(fingerprint(&first), fingerprint(&same));
+    let mut other = first.clone();
+    other.env.insert("MODE".into(), "slow".into());
+    assert_ne!(fingerprint(&first), fingerprint(&other));
+}

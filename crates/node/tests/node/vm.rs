@@ -1,0 +1,209 @@
+//! The same cases on a kernel with cgroup v2 and swap, in a virtual machine, where this machine has them not.
+//!
+//! Debian's cloud kernel is downloaded once into `target/vm` and booted by qemu without any disk: the initial RAM disk
+//! holds the fixture as `init`, this test program, a shell, and the libraries that they need.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::bench::{Bench, fixture};
+
+/// Usually a boot with all cases takes a minute; emulated processors on a busy machine are slow.
+const PATIENCE: Duration = Duration::from_secs(480);
+
+#[test]
+fn all_cases_hold_on_a_kernel_with_cgroup_v2() {
+    if Bench::new("cgroup-v2").is_some() {
+        return say("cgroup v2 works here: the v2 cases ran natively");
+    }
+    boot("unified", "v2::");
+}
+
+#[test]
+fn parking_works_on_the_hybrid_layout_and_without_cgroups_where_there_is_swap() {
+    boot("hybrid", "hybrid::parking,none::parking,hybrid::one_that_leaks");
+}
+
+/// Boots a machine with that layout of cgroups and runs the cases that match `tests` in it.
+fn boot(layout: &str, tests: &str) {
+    if std::env::var_os("WEAL_VM").is_some() {
+        return;
+    }
+    let Some(qemu) = in_path("qemu-system-x86_64").filter(|_| cfg!(target_arch = "x86_64")) else {
+        return say("skipped: qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)");
+    };
+    let kernel = match kernel() {
+        Ok(kernel) => kernel,
+        Err(reason) => return say(&format!("skipped: no kernel to boot: {reason}")),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("initrd");
+    fs::write(&image, initial_disk(&kernel)).unwrap();
+    let (output, seconds) = run(&qemu, &kernel.join("vmlinuz"), &image, layout, tests);
+    let summary = output.lines().find(|line| line.starts_with("test result:")).unwrap_or("no summary");
+    say(&format!("{layout} in a virtual machine: {summary} ({seconds:.0} s with boot)"));
+    assert!(output.contains("WEAL-VM result 0") && !summary.contains(" 0 passed"), "{output}");
+    assert!(!output.contains("skipped:") && !output.contains("has no swap"), "a case was skipped there:\n{output}");
+}
+
+/// Past the capture of the test harness: what was skipped shall be seen.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn run(qemu: &Path, kernel: &Path, image: &Path, layout: &str, tests: &str) -> (String, f64) {
+    let words = format!("console=ttyS0 quiet panic=-1 weal.layout={layout} weal.tests={tests}");
+    let mut command = Command::new(qemu);
+    command.args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1536", "-nographic", "-no-reboot", "-nodefaults"]);
+    command.args(["-serial", "stdio", "-append", &words]).arg("-kernel").arg(kernel).arg("-initrd").arg(image);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let began = Instant::now();
+    let mut stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = stdout.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).replace('\r', "")
+    });
+    while child.try_wait().unwrap().is_none() && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // It is over, or takes too long.
+    let _ = child.kill();
+    child.wait().unwrap();
+    (reader.join().unwrap(), began.elapsed().as_secs_f64())
+}
+
+/// A folder with `vmlinuz` and `brd.ko` of Debian's cloud kernel.
+fn kernel() -> Result<PathBuf, String> {
+    let tests = std::env::current_exe().map_err(|error| error.to_string())?;
+    let target = tests.ancestors().nth(3).ok_or("this test runs outside of a target folder")?;
+    let folder = target.join("vm");
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    // Both tests may come here at once.
+    let lock = fs::File::create(folder.join("lock")).map_err(|error| error.to_string())?;
+    lock.lock().map_err(|error| error.to_string())?;
+    if folder.join("vmlinuz").exists() && folder.join("brd.ko").exists() {
+        return Ok(folder);
+    }
+    let depends = output(Command::new("apt-cache").args(["depends", "linux-image-cloud-amd64"]))?;
+    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: ")).ok_or("apt knows no kernel")?.to_owned();
+    output(Command::new("apt-get").args(["download", "-q", &package]).current_dir(&folder))?;
+    let archive = find(&folder, &|name| name.ends_with(".deb")).ok_or("apt-get download left no package")?;
+    output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(folder.join("unpacked")))?;
+    for (name, matches) in [("brd.ko", "brd.ko"), ("vmlinuz", "vmlinuz-")] {
+        let file = find(&folder.join("unpacked"), &|found| found.starts_with(matches)).ok_or(format!("no {matches} in it"))?;
+        fs::copy(file, folder.join(name)).map_err(|error| error.to_string())?;
+    }
+    let _ = fs::remove_dir_all(folder.join("unpacked"));
+    let _ = fs::remove_file(archive);
+    Ok(folder)
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+fn find(folder: &Path, matches: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
+    for entry in fs::read_dir(folder).ok()?.flatten() {
+        let path = entry.path();
+        let kind = entry.file_type().ok()?;
+        if kind.is_dir() {
+            if let Some(found) = find(&path, matches) {
+                return Some(found);
+            }
+        } else if kind.is_file() && entry.file_name().to_str().is_some_and(matches) {
+            return Some(path);
+        }
+    }
+    None
+}
+
+fn in_path(program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// Everything that runs in there, as a cpio archive.
+fn initial_disk(kernel: &Path) -> Vec<u8> {
+    let own = std::env::current_exe().unwrap();
+    let programs = [
+        ("init".to_owned(), fixture()),
+        ("weal/tests".to_owned(), own),
+        ("weal/node_fixture".to_owned(), fixture()),
+        ("bin/sh".to_owned(), fs::canonicalize("/bin/sh").unwrap()),
+        ("bin/true".to_owned(), fs::canonicalize("/bin/true").unwrap()),
+    ];
+    let mut files = programs.to_vec();
+    for (_, program) in &programs {
+        for library in libraries(program) {
+            let name = library.display().to_string().trim_start_matches('/').to_owned();
+            if !files.iter().any(|(known, _)| *known == name) {
+                files.push((name, library));
+            }
+        }
+    }
+    files.push(("weal/brd.ko".to_owned(), kernel.join("brd.ko")));
+    let mut archive = Archive::default();
+    for (name, path) in files {
+        archive.add_file(&name, &fs::read(&path).unwrap());
+    }
+    archive.add_file("etc/passwd", b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n");
+    archive.add_file("etc/group", b"root:x:0:\nnogroup:x:65534:\n");
+    archive.finish()
+}
+
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let text = output(Command::new("ldd").arg(program)).unwrap_or_default();
+    let words = text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
+    words.map(PathBuf::from).collect()
+}
+
+/// A cpio archive in the `newc` format, which the kernel unpacks (Documentation/driver-api/early-userspace/buffer-format).
+#[derive(Default)]
+struct Archive {
+    bytes: Vec<u8>,
+    folders: Vec<String>,
+    next: u32,
+}
+
+impl Archive {
+    fn add_file(&mut self, name: &str, content: &[u8]) {
+        let mut parents: Vec<&str> = name.match_indices('/').map(|(at, _)| &name[..at]).collect();
+        parents.retain(|parent| !self.folders.iter().any(|known| known == parent));
+        for parent in parents {
+            self.add(parent, 0o040_755, &[]);
+            self.folders.push(parent.to_owned());
+        }
+        self.add(name, 0o100_755, content);
+    }
+
+    fn add(&mut self, name: &str, mode: u32, content: &[u8]) {
+        self.next += 1;
+        let (size, name_size) = (u32::try_from(content.len()).unwrap(), u32::try_from(name.len() + 1).unwrap());
+        let fields = [self.next, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, name_size, 0];
+        self.bytes.extend_from_slice(b"070701");
+        for field in fields {
+            self.bytes.extend_from_slice(format!("{field:08X}").as_bytes());
+        }
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(0);
+        self.pad();
+        self.bytes.extend_from_slice(content);
+        self.pad();
+    }
+
+    fn pad(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.add("TRAILER!!!", 0, &[]);
+        self.bytes
+    }
+}
