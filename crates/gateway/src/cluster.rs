@@ -143,11 +143,11 @@ impl Cluster {
         wake.into_iter().for_each(Waker::wake);
     }
 
-    /// Closes connections that nothing has used for a while.
-    pub fn sweep(&self, idle: Duration) {
+    /// Closes connections that nothing has used for `sweeps` calls of this.
+    pub fn sweep(&self, sweeps: u32) {
         let upstreams: Vec<Arc<Upstream>> = self.lock().upstreams.iter().flatten().cloned().collect();
         for upstream in upstreams {
-            upstream.sweep(idle);
+            upstream.sweep(sweeps);
         }
     }
 

@@ -47,13 +47,16 @@ pub(crate) struct Client {
     pub peer: SocketAddr,
     clock: Clock,
     phase: AtomicU8,
-    /// When the phase began.
+    /// When the phase began; while busy, when the head did.
     since: AtomicU64,
     order: AtomicU8,
     waker: AtomicWaker,
     /// The first bytes read since the connection was last idle: what hyper has dropped of a head can be looked up here.
     head: Mutex<Vec<u8>>,
 }
+
+/// Up to so many bytes, a head and its body are copied together: the kernel takes one buffer with less work than a list.
+const COALESCED: usize = 1024;
 
 /// Bytes of a head that are kept for a second look. Heads are smaller than this by default.
 const KEPT_HEAD: usize = 64 << 10;
@@ -95,6 +98,11 @@ impl Client {
         self.waker.wake();
     }
 
+    /// True when it is going to close.
+    pub fn has_order(&self) -> bool {
+        self.order.load(Ordering::Acquire) != Order::GoOn as u8
+    }
+
     /// The order in force. The task of `cx` is woken when another one is given.
     pub fn poll_order(&self, cx: &mut Context<'_>) -> Order {
         self.waker.register(cx.waker());
@@ -107,7 +115,8 @@ impl Client {
 
     /// A request begins.
     pub fn begin(self: &Arc<Self>) -> Busy {
-        self.enter(Phase::Busy);
+        // How long it has been busy is nobody's concern, and the time costs a call.
+        self.phase.store(Phase::Busy as u8, Ordering::Release);
         Busy { client: Arc::clone(self), record: None }
     }
 
@@ -260,7 +269,19 @@ impl AsyncWrite for ClientStream {
 
     fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, slices);
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let written = if length <= COALESCED {
+            let mut buffer = [0; COALESCED];
+            let mut rest = &mut buffer[..];
+            for slice in slices {
+                let (start, end) = rest.split_at_mut(slice.len());
+                start.copy_from_slice(slice);
+                rest = end;
+            }
+            Pin::new(&mut this.stream).poll_write(cx, &buffer[..length])
+        } else {
+            Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
+        };
         this.watch(cx, written)
     }
 
@@ -268,8 +289,17 @@ impl AsyncWrite for ClientStream {
         self.stream.is_write_vectored()
     }
 
+    /// hyper flushes whenever the connection's task runs, and reads nothing while a request is being answered, so that a client
+    /// may close its sending half. This is where a client that is gone altogether shows: its reset makes the socket readable.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        if this.client.phase() == Phase::Busy
+            && this.stream.poll_read_ready(cx).is_ready()
+            && let Ok(Some(reset)) = this.stream.take_error()
+        {
+            return Poll::Ready(Err(reset));
+        }
+        Pin::new(&mut this.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

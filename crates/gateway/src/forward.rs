@@ -2,7 +2,6 @@
 //!
 //! Heads are always written anew from what was understood, never copied, so that an instance cannot read them otherwise.
 
-use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -110,6 +109,10 @@ pub(crate) fn origin_form<B>(request: &mut Request<B>) -> Result<(), Malformed> 
     let Some(authority) = uri.authority() else {
         return if uri.path().starts_with('/') || uri.path() == "*" { Ok(()) } else { Err(Malformed::Target) };
     };
+    // Without a scheme it is CONNECT's form of target.
+    if uri.scheme().is_none() {
+        return Err(Malformed::Target);
+    }
     let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Malformed::Target)?;
     let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
@@ -260,10 +263,13 @@ impl RequestIds {
         {
             return id.clone();
         }
-        let mut text = String::with_capacity(32);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let _ = write!(text, "{:016x}{number:016x}", self.prefix);
-        let id = HeaderValue::try_from(text).expect("hexadecimal digits are visible characters");
+        let mut text = [0; 32];
+        let bits = (u128::from(self.prefix) << 64) | u128::from(number);
+        for (index, digit) in text.iter_mut().rev().enumerate() {
+            *digit = b"0123456789abcdef"[(bits >> (4 * index)) as usize & 15];
+        }
+        let id = HeaderValue::from_bytes(&text).expect("hexadecimal digits are visible characters");
         headers.insert(X_REQUEST_ID, id.clone());
         id
     }

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: state that matters. All a gateway knows comes with a config, and it can be killed at any time.
 
+mod alarm;
 mod answer;
 pub mod api;
 mod body;

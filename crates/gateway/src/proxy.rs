@@ -1,17 +1,19 @@
 //! One request: find its flow, wait for a seat, send it to an instance, and to another one if that fails.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
-use tokio::time::{Instant, timeout_at};
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::Outcome;
 
+use crate::alarm::Alarm;
 use crate::answer::{Refusal, note_id};
 use crate::body::{AnswerBody, Relay, RequestBody};
 use crate::cluster::{Cluster, Expired, Seat, Target};
@@ -54,6 +56,8 @@ pub(crate) struct Session {
 struct Memory {
     view: View,
     origin: Origin,
+    /// `None` before the first request and during one.
+    alarm: Option<Alarm>,
 }
 
 /// A request that has begun: admitted to a flow or refused.
@@ -81,7 +85,7 @@ struct AttemptFailure {
 
 impl Session {
     pub fn new(gateway: Arc<Gateway>, client: Arc<Client>, entry: Entry, worker: usize) -> Self {
-        let memory = Memory { view: gateway.tables.view(), origin: Origin::new(client.peer) };
+        let memory = Memory { view: gateway.tables.view(), origin: Origin::new(client.peer), alarm: None };
         Self { gateway, client, entry: Arc::new(entry), worker, memory: Mutex::new(memory) }
     }
 
@@ -128,8 +132,8 @@ impl Session {
             self.gateway.malformed.fetch_add(1, Ordering::Relaxed);
             Refusal::malformed(&malformed)
         })?;
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let Memory { view, origin } = &mut *memory;
+        let mut memory = self.memory();
+        let Memory { view, origin, .. } = &mut *memory;
         let table = view.table(&self.gateway.tables);
         let found = table.routes.find(&host, request.uri().path(), request.headers()).cloned();
         let Some(destination) = found else {
@@ -148,22 +152,25 @@ impl Session {
     ) -> Result<(http::response::Parts, Option<Relay>), Refusal> {
         let cluster = &destination.cluster;
         let (seat, target, timeout) = cluster.arrive(destination.class).map_err(|rejection| Refusal::rejected(&rejection))?;
-        let deadline = Instant::now().checked_add(timeout).unwrap_or_else(far_off);
+        let alarm = self.memory().alarm.take();
+        let mut alarm = Alarm::set(alarm, timeout);
         let target = match target {
             Some(target) => target,
-            None => wait_for_seat(cluster, &seat, deadline).await.map_err(|Expired| Refusal::expired(timeout))?,
+            None => wait_for_seat(cluster, &seat, &mut alarm).await.map_err(|Expired| Refusal::expired(timeout))?,
         };
         if forward::wants_upgrade(&request) {
-            return self.pass_upgrade(request, seat, target, deadline).await;
+            return self.pass_upgrade(request, seat, target, &mut alarm, timeout).await;
         }
         let request = outgoing(request, &target);
-        let begun = match timeout_at(deadline, self.exchange(&seat, target, request)).await {
-            Ok(Ok(begun)) => begun,
-            Ok(Err((attempt, refusal))) => {
+        let result = alarm.within(pin!(self.exchange(&seat, target, request))).await;
+        self.memory().alarm = Some(alarm);
+        let begun = match result {
+            Some(Ok(begun)) => begun,
+            Some(Err((attempt, refusal))) => {
                 seat.finish(attempt, Outcome::Failed);
                 return Err(refusal);
             }
-            Err(_) => {
+            None => {
                 seat.finish(Attempt::Abandoned, Outcome::Failed);
                 return Err(Refusal::timed_out(timeout));
             }
@@ -202,7 +209,7 @@ impl Session {
         mut request: Request<RequestBody>,
     ) -> Result<(Response<Incoming>, Link), AttemptFailure> {
         let limits = &self.gateway.limits;
-        let mut idle = target.upstream.take_idle(self.worker, limits);
+        let mut idle = target.upstream.take_idle(self.worker);
         loop {
             let mut link = match idle.take() {
                 Some(link) => link,
@@ -222,7 +229,7 @@ impl Session {
                 }
                 Ok(response) => return Ok((response, link)),
                 Err(ExchangeError { unsent, source }) => match unsent.or(spare) {
-                    Some(again) if link.used => request = again,
+                    Some(again) if link.was_used() => request = again,
                     again => {
                         let reason = source.to_string();
                         return Err(AttemptFailure { attempt: Attempt::Broken, reason, request: again });
@@ -238,22 +245,23 @@ impl Session {
         mut request: Request<Incoming>,
         seat: Seat,
         target: Target,
-        deadline: Instant,
+        alarm: &mut Alarm,
+        timeout: Duration,
     ) -> Result<(http::response::Parts, Option<Relay>), Refusal> {
         let protocol = request.headers().get(header::UPGRADE).cloned();
         let client_side = hyper::upgrade::on(&mut request);
         let mut request = outgoing(request, &target);
         tunnel::ask(request.headers_mut(), protocol);
         let exchange = tunnel::exchange(&target.upstream, request, &self.gateway.limits);
-        let mut response = match timeout_at(deadline, exchange).await {
-            Ok(Ok(response)) => response,
-            Ok(Err((attempt, reason))) => {
+        let mut response = match alarm.within(pin!(exchange)).await {
+            Some(Ok(response)) => response,
+            Some(Err((attempt, reason))) => {
                 seat.finish(attempt, Outcome::Failed);
                 return Err(Refusal::failed(attempt, &reason));
             }
-            Err(_) => {
+            None => {
                 seat.finish(Attempt::Abandoned, Outcome::Failed);
-                return Err(Refusal::timed_out(deadline.elapsed()));
+                return Err(Refusal::timed_out(timeout));
             }
         };
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -270,6 +278,10 @@ impl Session {
         Ok((parts, None))
     }
 
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn relay(&self, incoming: Incoming, link: Option<Link>, seat: Seat, target: Target) -> Relay {
         Relay {
             incoming,
@@ -284,11 +296,11 @@ impl Session {
 }
 
 /// Waits until the pipeline gives a seat. At the deadline it is the pipeline that says what has expired.
-async fn wait_for_seat(cluster: &Arc<Cluster>, seat: &Seat, deadline: Instant) -> Result<Target, Expired> {
+async fn wait_for_seat(cluster: &Arc<Cluster>, seat: &Seat, alarm: &mut Alarm) -> Result<Target, Expired> {
     let granted = || std::future::poll_fn(|cx| seat.poll_target(cx));
-    match timeout_at(deadline, granted()).await {
-        Ok(granted) => granted,
-        Err(_) => {
+    match alarm.within(granted()).await {
+        Some(granted) => granted,
+        None => {
             cluster.expire();
             granted().now_or_never().unwrap_or(Err(Expired))
         }
@@ -332,9 +344,4 @@ fn incoming_head(parts: &mut http::response::Parts) {
     }
     parts.extensions.clear();
     parts.version = Version::HTTP_11;
-}
-
-/// Where a deadline lies that cannot be counted: thirty years are out of reach.
-fn far_off() -> Instant {
-    Instant::now() + std::time::Duration::from_secs(30 * 365 * 24 * 3600)
 }

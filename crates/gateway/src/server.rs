@@ -63,7 +63,7 @@ impl Registry {
         let now = clock.now();
         let mut idle: Vec<(Duration, &Arc<Client>)> = clients
             .values()
-            .filter(|client| client.phase() == Phase::Idle)
+            .filter(|client| client.phase() == Phase::Idle && !client.has_order())
             .map(|client| (client.phase_age(now), client))
             .collect();
         let few = (clients.len() / 64).max(1).min(idle.len());
@@ -256,11 +256,12 @@ fn answer_raw(stream: TcpStream, status: &str, reason: &str) {
 /// Looks after connections, and closes idle ones to instances, until it is dropped.
 pub(crate) async fn sweep(gateway: Arc<Gateway>, registry: Arc<Registry>, clock: Clock) {
     let mut interval = tokio::time::interval(SWEEP);
+    let sweeps = gateway.limits.idle_upstream.div_duration_f64(SWEEP).ceil() as u32;
     loop {
         interval.tick().await;
         registry.sweep(clock, &gateway.limits);
         for cluster in gateway.tables.clusters() {
-            cluster.sweep(gateway.limits.idle_upstream);
+            cluster.sweep(sweeps);
         }
     }
 }

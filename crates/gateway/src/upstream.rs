@@ -7,9 +7,9 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -26,23 +26,28 @@ pub(crate) struct Upstream {
     address: SocketAddr,
     /// By worker, so that a connection stays with the reactor that it is registered at, and a lock is never waited for.
     idle: Box<[Mutex<Vec<Idle>>]>,
+    /// Sweeps so far: a clock that costs nothing to read.
+    sweeps: AtomicU32,
 }
 
 #[derive(Debug)]
 struct Idle {
     link: Link,
-    since: Instant,
+    /// The sweep that it was put back after.
+    since: u32,
 }
 
-/// A connection to an instance that one request uses.
+/// A connection to an instance that one request uses. Boxed, because it is handed on several times per request and large.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Link(Box<Connected>);
+
+#[derive(Debug)]
+struct Connected {
     sender: http1::SendRequest<RequestBody>,
     connection: http1::Connection<TokioIo<TcpStream>, RequestBody>,
     /// False once the connection has come to its end.
     open: bool,
-    /// True when it has carried a request before: the instance may be closing it just now.
-    pub used: bool,
+    used: bool,
 }
 
 /// Why an exchange brought no response.
@@ -55,7 +60,7 @@ pub(crate) struct ExchangeError {
 
 impl Upstream {
     pub fn new(address: SocketAddr, workers: usize) -> Self {
-        Self { address, idle: (0..workers.max(1)).map(|_| Mutex::default()).collect() }
+        Self { address, idle: (0..workers.max(1)).map(|_| Mutex::default()).collect(), sweeps: AtomicU32::new(0) }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -63,10 +68,10 @@ impl Upstream {
     }
 
     /// An open connection that is idle; `None` when there is none.
-    pub fn take_idle(&self, worker: usize, limits: &Limits) -> Option<Link> {
+    pub fn take_idle(&self, worker: usize) -> Option<Link> {
         loop {
-            let Idle { mut link, since } = self.list(worker).pop()?;
-            if since.elapsed() < limits.idle_upstream && link.is_usable() {
+            let mut link = self.list(worker).pop()?.link;
+            if link.is_usable() {
                 return Some(link);
             }
         }
@@ -75,9 +80,14 @@ impl Upstream {
     /// A new connection.
     pub async fn connect(&self, limits: &Limits) -> io::Result<Link> {
         let stream = self.connect_stream(limits).await?;
-        let (sender, connection) =
-            http1::Builder::new().max_headers(256).handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        Ok(Link { sender, connection, open: true, used: false })
+        let (sender, connection) = http1::Builder::new()
+            .max_headers(256)
+            // Heads are small and bodies rare: one copy is cheaper for the kernel than a list of slices.
+            .writev(false)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(io::Error::other)?;
+        Ok(Link(Box::new(Connected { sender, connection, open: true, used: false })))
     }
 
     /// A new connection, still without protocol.
@@ -94,19 +104,20 @@ impl Upstream {
         if !link.is_usable() {
             return;
         }
-        link.used = true;
+        link.0.used = true;
         let mut list = self.list(worker);
         if list.len() < limits.idle_upstreams {
-            list.push(Idle { link, since: Instant::now() });
+            list.push(Idle { link, since: self.sweeps.load(Ordering::Relaxed) });
         }
     }
 
-    /// Closes what has been idle for `idle`.
-    pub fn sweep(&self, idle: Duration) {
+    /// Closes what has been idle for `sweeps` calls of this.
+    pub fn sweep(&self, sweeps: u32) {
+        let now = self.sweeps.fetch_add(1, Ordering::Relaxed);
         for worker in 0..self.idle.len() {
             let mut list = self.list(worker);
             // The last to be put back is the first to be taken, so the old ones are in front.
-            let old = list.iter().take_while(|entry| entry.since.elapsed() >= idle).count();
+            let old = list.iter().take_while(|entry| now.wrapping_sub(entry.since) >= sweeps).count();
             let closed: Vec<Idle> = list.drain(..old).collect();
             drop(list);
             drop(closed);
@@ -121,7 +132,7 @@ impl Upstream {
 impl Link {
     /// Sends `request` and waits for the head of the response.
     pub async fn exchange(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, ExchangeError> {
-        let Self { sender, connection, open, .. } = self;
+        let Connected { sender, connection, open, .. } = &mut *self.0;
         let mut response = pin!(sender.try_send_request(request));
         let mut drive = move |cx: &mut Context<'_>| {
             if *open && Pin::new(&mut *connection).poll(cx).is_ready() {
@@ -136,14 +147,20 @@ impl Link {
 
     /// Lets the connection read and write; false once it has come to its end.
     pub fn drive(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.open && Pin::new(&mut self.connection).poll(cx).is_ready() {
-            self.open = false;
+        let Connected { connection, open, .. } = &mut *self.0;
+        if *open && Pin::new(connection).poll(cx).is_ready() {
+            *open = false;
         }
-        self.open
+        *open
+    }
+
+    /// True when it has carried a request before: the instance may be closing it just now.
+    pub fn was_used(&self) -> bool {
+        self.0.used
     }
 
     /// True when it can take another request.
     fn is_usable(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop())) && self.sender.is_ready()
+        self.drive(&mut Context::from_waker(Waker::noop())) && self.0.sender.is_ready()
     }
 }

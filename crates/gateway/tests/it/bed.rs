@@ -85,7 +85,7 @@ impl Bed {
             if wanted(&counters) {
                 return counters;
             }
-            assert!(begun.elapsed() < PATIENCE, "never {what}: {counters:?}");
+            assert!(begun.elapsed() < PATIENCE, "never {what}: {}", serde_json::to_string(&counters).unwrap());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -265,7 +265,6 @@ pub async fn nobody() -> SocketAddr {
 #[derive(Clone)]
 pub struct Gate {
     pub permits: Arc<Semaphore>,
-    pub inside: Arc<AtomicU32>,
     pub most_inside: Arc<AtomicU32>,
     pub address: SocketAddr,
 }
@@ -284,7 +283,7 @@ pub async fn gate() -> Gate {
         }
     })
     .await;
-    Gate { permits, inside, most_inside, address }
+    Gate { permits, most_inside, address }
 }
 
 pub fn folder() -> Arc<tempfile::TempDir> {

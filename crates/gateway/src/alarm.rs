@@ -1,0 +1,43 @@
+//! A timer that a connection uses for one request after the other.
+//!
+//! Most requests end long before their time is up. Moving a timer that is set to a later moment costs next to nothing, while
+//! setting and removing one for each request costs as much as reading its head.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+/// A timer that is set.
+#[derive(Debug)]
+pub(crate) struct Alarm(Pin<Box<Sleep>>);
+
+impl Alarm {
+    /// Goes off `timeout` from now. `used` is one that is set no longer.
+    pub fn set(used: Option<Self>, timeout: Duration) -> Self {
+        let deadline = Instant::now() + timeout.min(LONGEST);
+        match used {
+            Some(mut alarm) => {
+                alarm.0.as_mut().reset(deadline);
+                alarm
+            }
+            None => Self(Box::pin(tokio::time::sleep_until(deadline))),
+        }
+    }
+
+    /// What `future` gives; `None` when the alarm goes off first.
+    pub async fn within<F: Future + Unpin>(&mut self, mut future: F) -> Option<F::Output> {
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(output) = Pin::new(&mut future).poll(cx) {
+                return Poll::Ready(Some(output));
+            }
+            self.0.as_mut().poll(cx).map(|()| None)
+        })
+        .await
+    }
+}
+
+/// A month: beyond it a timer may not be representable, and no request lasts that long.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
