@@ -2,6 +2,8 @@
 //!
 //! Each benchmark is a module with `run(&Arguments) -> Result<Table>`; it says what it needs and installs it.
 
+mod gateway;
+
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
@@ -34,11 +36,16 @@ pub enum Output {
 
 /// The benchmarks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Name {}
+pub enum Name {
+    /// This gateway, HAProxy and nginx: requests per CPU-second
+    Gateway,
+}
 
 /// Runs one; false when `--check` was given and a target is missed.
 pub fn run(arguments: &Arguments) -> Result<bool> {
-    let tables: Vec<Table> = match arguments.name {};
+    let tables: Vec<Table> = match arguments.name {
+        Name::Gateway => vec![gateway::run(arguments)?],
+    };
     for table in &tables {
         table.print(arguments.output == Output::Json);
     }
