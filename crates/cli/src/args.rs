@@ -97,12 +97,16 @@ pub enum Command {
     Record(Record),
     /// Drive the load of a recording again.
     Replay(Replay),
+    /// Make a weal.toml of a Procfile or a compose file.
+    Import(Import),
     /// Write a shell's completion script.
     Completion {
         /// The shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
+    /// Write the JSON Schema of weal.toml, for editors.
+    Schema,
     /// Show the version.
     Version,
     /// Run one role; for the supervisor.
@@ -111,6 +115,16 @@ pub enum Command {
         /// Which.
         #[command(subcommand)]
         role: RoleCommand,
+    },
+    /// Keep one instance; for the node agent.
+    #[command(hide = true)]
+    Shim {
+        /// The instance's directory.
+        #[arg(long)]
+        dir: PathBuf,
+        /// Look after a process whose shim was killed.
+        #[arg(long)]
+        adopt: bool,
     },
 }
 
@@ -225,6 +239,14 @@ pub struct Apply {
     /// Only say what would change.
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// `weal import`.
+#[derive(Debug, Clone, Args)]
+pub struct Import {
+    /// A Procfile or a compose file.
+    #[arg(value_name = "FROM")]
+    pub from: PathBuf,
 }
 
 /// One role with the sockets that it inherits as file descriptors.

@@ -1,7 +1,7 @@
 //! Calls to the controller's API over its Unix socket: no token needed, the file's mode is the proof.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,9 +11,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use weal_model::{Event, PoolSpec, Status, Why};
+use weal_controller::wire::{ConfigTaken, ConfigUpdate, ConfigView};
+use weal_model::{Event, Status, Why};
 
 use crate::failure::{Exit, Failure};
 use crate::state::StateDir;
@@ -27,42 +28,6 @@ const ANSWER_LIMIT: usize = 64 << 20;
 pub struct Client {
     socket: PathBuf,
     timeout: Duration,
-}
-
-/// What `PUT /v1/config` takes.
-#[derive(Debug, Clone, Serialize)]
-pub struct ConfigOrder<'a> {
-    /// The file's text.
-    pub text: &'a str,
-    /// Its absolute path.
-    pub path: &'a Path,
-    /// Only say what would change.
-    pub dry_run: bool,
-}
-
-/// What `PUT /v1/config` answers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ConfigTaken {
-    /// The generation in force.
-    pub generation: u64,
-    /// What changes, one plain sentence each.
-    pub changes: Vec<String>,
-    /// What looks wrong but does not prevent it.
-    #[serde(default)]
-    pub warnings: Vec<String>,
-}
-
-/// What `GET /v1/config` answers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ConfigInForce {
-    /// Grows by one with each config that was taken.
-    pub generation: u64,
-    /// The file's text.
-    pub text: String,
-    /// Its path.
-    pub path: String,
-    /// The same with every default filled in.
-    pub spec: PoolSpec,
 }
 
 /// A refusal: `{error}`, for a config with its diagnostics.
@@ -162,12 +127,12 @@ impl Client {
     }
 
     /// The config in force.
-    pub async fn config(&self) -> Result<ConfigInForce, Error> {
+    pub async fn config(&self) -> Result<ConfigView, Error> {
         self.get("/v1/config").await
     }
 
     /// Asks for another config.
-    pub async fn put_config(&self, order: &ConfigOrder<'_>) -> Result<ConfigTaken, Error> {
+    pub async fn put_config(&self, order: &ConfigUpdate) -> Result<ConfigTaken, Error> {
         let body = serde_json::to_vec(order).expect("strings and a flag are JSON");
         self.timed("/v1/config", self.call(Method::PUT, "/v1/config", body)).await
     }

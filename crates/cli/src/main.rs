@@ -54,8 +54,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Rehearse(order) => commands::rehearse::run(order, json),
         Command::Record(order) => commands::recording::record(order),
         Command::Replay(order) => commands::recording::replay(order, json),
+        Command::Import(order) => commands::config::import(order, json),
         Command::Completion { shell } => commands::about::completion(*shell),
+        Command::Schema => commands::about::schema(),
         Command::Version => commands::about::version(json),
         Command::Role { role } => role::run(role),
+        Command::Shim { dir, adopt } => role::shim(dir, *adopt),
     }
 }

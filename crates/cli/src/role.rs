@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use anyhow::Context;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -17,17 +18,30 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(async {
         match role {
-            RoleCommand::Gateway { clients_fd, rpc_fd, .. } => {
+            RoleCommand::Gateway { name, state, clients_fd, rpc_fd } => {
                 raise_descriptor_limit();
-                drop((TcpListener::from(inherited(*clients_fd)?), UnixListener::from(inherited(*rpc_fd)?)));
+                let clients = TcpListener::from(inherited(*clients_fd)?);
+                let rpc = UnixListener::from(inherited(*rpc_fd)?);
+                let (name, state_dir) = (name.as_str().into(), state.clone());
+                weal_gateway::run(weal_gateway::Options { name, state_dir, clients, rpc, access_log: false }).await?;
             }
-            RoleCommand::Controller { api_fd, local_fd, .. } => {
-                drop((TcpListener::from(inherited(*api_fd)?), UnixListener::from(inherited(*local_fd)?)));
+            RoleCommand::Controller { state, api_fd, local_fd } => {
+                let api = TcpListener::from(inherited(*api_fd)?);
+                let local = UnixListener::from(inherited(*local_fd)?);
+                weal_controller::run(weal_controller::Options { state_dir: state.clone(), api, local }).await?;
             }
-            RoleCommand::Node { rpc_fd, .. } => drop(UnixListener::from(inherited(*rpc_fd)?)),
+            RoleCommand::Node { state, rpc_fd } => {
+                let rpc = UnixListener::from(inherited(*rpc_fd)?);
+                weal_node::run(weal_node::Options::new(state, rpc)).await?;
+            }
         }
-        anyhow::bail!("this build has no such role")
+        Ok(())
     })
+}
+
+/// Keeps one instance; with `adopt` one whose shim was killed.
+pub fn shim(dir: &Path, adopt: bool) -> anyhow::Result<()> {
+    Ok(weal_node::shim::main(dir, adopt)?)
 }
 
 /// Structured, on standard error, which the supervisor sends to the role's log; `WEAL_LOG` filters (default `info`).

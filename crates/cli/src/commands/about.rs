@@ -23,3 +23,8 @@ pub fn completion(shell: clap_complete::Shell) -> anyhow::Result<()> {
     output::print(&String::from_utf8(script)?);
     Ok(())
 }
+
+/// `weal schema`.
+pub fn schema() -> anyhow::Result<()> {
+    output::json(&weal_config::schema(), false)
+}

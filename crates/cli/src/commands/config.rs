@@ -1,10 +1,12 @@
 //! `weal validate`, `weal config show`, `weal apply`, `weal import`: the config file and the pool that runs by it.
 
+use anyhow::Context;
 use serde_json::json;
 use weal_config::{Diagnostic, render_all};
+use weal_controller::wire::{ConfigTaken, ConfigUpdate, ConfigView};
 
-use crate::args::{Apply, ConfigCommand, Target};
-use crate::client::{Client, ConfigOrder, ConfigTaken, Error, block_on};
+use crate::args::{Apply, ConfigCommand, Import, Target};
+use crate::client::{Client, Error, block_on};
 use crate::config_file::{Loaded, load, needs_restart};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Tone, colored, paint};
@@ -32,17 +34,18 @@ pub fn show(command: &ConfigCommand, json: bool) -> anyhow::Result<()> {
     let ConfigCommand::Show { effective, target } = command;
     let client = Client::new(&StateDir::find(target)?);
     let (text, spec) = match block_on(async { Ok(client.config().await) })? {
-        Ok(config) => (config.text, config.spec),
-        Err(Error::NotRunning(..)) => {
+        Ok(ConfigView { text, spec: Some(spec), .. }) => (text, spec),
+        Ok(_) | Err(Error::NotRunning(..)) => {
             let loaded = load_of(target)?;
             (loaded.text, loaded.spec)
         }
         Err(error) => return Err(error.into_failure().into()),
     };
-    if json || *effective {
-        return output::json(&spec, false);
+    match (json, effective) {
+        (true, _) => return output::json(&spec, false),
+        (false, true) => output::print(&weal_config::effective(&spec)),
+        (false, false) => output::print(&text),
     }
-    output::print(&text);
     Ok(())
 }
 
@@ -55,10 +58,11 @@ pub fn apply(order: &Apply, json: bool) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(&order.target)?);
     let taken = block_on(async {
         let in_force = client.config().await.map_err(Error::into_failure)?;
-        if let Some(why) = needs_restart(&in_force.spec, &loaded.spec) {
+        if let Some(why) = in_force.spec.as_ref().and_then(|spec| needs_restart(spec, &loaded.spec)) {
             return Err(Failure::new(Exit::ConfigInvalid, format!("{}: {why}", loaded.path.display())).into());
         }
-        let request = ConfigOrder { text: &loaded.text, path: &loaded.path, dry_run: order.dry_run };
+        let path = loaded.path.to_string_lossy().into_owned();
+        let request = ConfigUpdate { text: loaded.text.clone(), path, dry_run: order.dry_run };
         Ok(client.put_config(&request).await.map_err(Error::into_failure)?)
     })?;
     if json {
@@ -77,6 +81,23 @@ fn summary(taken: &ConfigTaken, dry_run: bool) -> String {
     };
     let changes: String = taken.changes.iter().map(|change| format!("  {change}\n")).collect();
     format!("{}\n{changes}", paint(&head, Tone::Strong, Stream::Out))
+}
+
+/// Runs `weal import`: the config goes to standard output, what to look at to standard error.
+pub fn import(order: &Import, json: bool) -> anyhow::Result<()> {
+    let from = order.from.display();
+    let text = std::fs::read_to_string(&order.from).with_context(|| format!("cannot read {from}"))?;
+    let yaml = order.from.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
+    let imported = if yaml { weal_config::import::compose(&text) } else { weal_config::import::procfile(&text) };
+    let imported = imported.with_context(|| format!("cannot import {from}"))?;
+    if json {
+        return output::json(&json!({ "text": imported.text, "notes": imported.notes }), false);
+    }
+    output::print(&imported.text);
+    for note in &imported.notes {
+        eprintln!("{} {note}", paint("note:", Tone::Warn, Stream::Err));
+    }
+    Ok(())
 }
 
 fn load_of(target: &Target) -> anyhow::Result<Loaded> {

@@ -58,10 +58,11 @@ pub fn replay(order: &Replay, json: bool) -> anyhow::Result<()> {
     let outcome = load::runtime()?.block_on(async {
         let status = client.status().await.map_err(crate::client::Error::into_failure)?;
         let config = client.config().await.map_err(crate::client::Error::into_failure)?;
+        let spec = config.spec.context("the pool has no config yet")?;
         let gateway = load::gateway_of(&status.listen)?;
         let mut flows = Vec::new();
         for (name, workload) in &recording.workloads {
-            match flow(name, workload, order.volume, gateway, &status, &config.spec) {
+            match flow(name, workload, order.volume, gateway, &status, &spec) {
                 Some(flow) => flows.push(flow),
                 None => eprintln!("{name} has no route in this pool: its requests are left out"),
             }

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use toml_edit::{DocumentMut, Item, value};
+use weal_controller::wire::ConfigUpdate;
 use weal_load::{Options, Rehearsal, flows_of};
 use weal_sim::report::Run;
 use weal_sim::scenario::{Fault, FaultKind, Scenario};
 
 use crate::args::{Rehearse, Switch};
-use crate::client::{Client, ConfigOrder, Error};
+use crate::client::{Client, Error};
 use crate::commands::load;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Table, Tone, cell, toned};
@@ -158,7 +159,8 @@ impl Pool {
             let gone = faults.iter().filter(|fault| fault.at_s <= at_s && at_s < fault.until_s);
             let gone: Vec<&str> = gone.filter_map(|fault| fault.node.as_deref()).collect();
             let text = without_nodes(&whole, &gone)?;
-            let order = ConfigOrder { text: &text, path: &self.config, dry_run: false };
+            let path = self.config.to_string_lossy().into_owned();
+            let order = ConfigUpdate { text, path, dry_run: false };
             client.put_config(&order).await.map_err(Error::into_failure)?;
         }
         Ok(())

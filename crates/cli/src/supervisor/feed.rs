@@ -6,10 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use weal_controller::wire::{ConfigTaken, ConfigUpdate};
 use weal_model::PoolSpec;
 
 use super::console::Console;
-use crate::client::{Client, ConfigOrder, ConfigTaken, Error};
+use crate::client::{Client, Error};
 use crate::config_file::{Loaded, load, needs_restart};
 use crate::failure::Failure;
 use crate::output::Tone;
@@ -100,10 +101,14 @@ impl Feed {
         }
         self.say_refused(&error.to_string());
         if let Ok(text) = std::fs::read_to_string(&self.file) {
-            let order = ConfigOrder { text: &text, path: &self.file, dry_run: false };
+            let order = self.order(&text);
             // It refuses this text for the same reason, which is already said.
             let _ = self.client.put_config(&order).await;
         }
+    }
+
+    fn order(&self, text: &str) -> ConfigUpdate {
+        ConfigUpdate { text: text.to_owned(), path: self.file.to_string_lossy().into_owned(), dry_run: false }
     }
 
     fn say_refused(&self, why: &str) {
@@ -112,7 +117,7 @@ impl Feed {
 
     /// Asks until the controller answers: it waits in the backlog while the role is started anew.
     async fn push(&mut self, text: &str, changed: bool) {
-        let order = ConfigOrder { text, path: &self.file, dry_run: false };
+        let order = self.order(text);
         loop {
             match self.client.put_config(&order).await {
                 Ok(taken) => {
@@ -148,7 +153,8 @@ impl Feed {
     }
 
     async fn check(&mut self) {
-        if let Err(Error::Refused { .. }) = self.client.config().await {
+        let lost = self.client.config().await.is_ok_and(|config| config.spec.is_none());
+        if lost {
             let text = self.pushed.clone();
             self.push(&text, false).await;
         }

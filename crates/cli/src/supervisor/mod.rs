@@ -28,7 +28,7 @@ pub use shutdown::{Needs, Shutdown, needs_of};
 use crate::args;
 use crate::client::{Client, block_on};
 use crate::config_file::{self, Loaded};
-use crate::output::{Stream, Tone, paint};
+use crate::output::{Stream, Tone, is_terminal, paint};
 use crate::process::ProcessId;
 use crate::state::{DEFAULT_FILE, Lock, Record, StateDir};
 use crate::users::{self, User};
@@ -297,6 +297,8 @@ struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
+    /// Whether a terminal was there at the start: its end means that the person left.
+    terminal: bool,
 }
 
 impl Signals {
@@ -305,6 +307,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
+            terminal: is_terminal(Stream::Out),
         })
     }
 
@@ -312,7 +315,10 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => Turn::Stop("interrupted"),
             _ = self.terminate.recv() => Turn::Stop("asked to end"),
-            _ = self.hangup.recv() => Turn::Reload,
+            _ = self.hangup.recv() => match self.terminal && !is_terminal(Stream::Out) {
+                true => Turn::Stop("the terminal is gone"),
+                false => Turn::Reload,
+            },
         }
     }
 }

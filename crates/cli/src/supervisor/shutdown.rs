@@ -37,8 +37,10 @@ pub struct Shutdown {
 impl Shutdown {
     /// Ends everything. Returns what could not be ended, in words.
     pub async fn run(mut self) -> Vec<String> {
-        if let Ok(config) = Client::new(&self.state).with_timeout(Duration::from_secs(2)).config().await {
-            self.needs = needs_of(&config.spec);
+        if let Ok(config) = Client::new(&self.state).with_timeout(Duration::from_secs(2)).config().await
+            && let Some(spec) = &config.spec
+        {
+            self.needs = needs_of(spec);
         }
         self.end(RoleName::Gateway, "finishing requests").await;
         self.end(RoleName::Controller, "").await;
@@ -96,7 +98,12 @@ impl Shutdown {
     }
 
     async fn stop_directly(&self) -> Vec<String> {
-        vec![format!("instances in {}", self.state.root.join("node").display())]
+        let root = self.state.root.clone();
+        match tokio::task::spawn_blocking(move || weal_node::stop_all(&root)).await {
+            Ok(Ok(left)) => left,
+            Ok(Err(error)) => vec![error.to_string()],
+            Err(error) => vec![error.to_string()],
+        }
     }
 }
 

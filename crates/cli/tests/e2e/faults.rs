@@ -1,0 +1,88 @@
+//! `kill -9` of each role under load, and clients that only sit there.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::load::{Load, get};
+use crate::pool::{Pool, is_alive};
+
+/// What the issue promises.
+const BACK_WITHIN: Duration = Duration::from_secs(2);
+
+#[test]
+fn no_request_is_lost_when_the_controller_or_the_agent_dies() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let instances = pool.instance_pids();
+    let load = Load::start(pool.listen, "echo.localhost", "/", 8);
+    load.wait_for(500);
+    for role in ["controller", "node"] {
+        pool.kill_role(role);
+        load.wait_for(500);
+        pool.wait_ready();
+        load.wait_for(500);
+    }
+    let tally = load.finish();
+    assert!(tally.lost.is_empty(), "lost {} of {}: {:?}", tally.lost.len(), tally.answered, tally.lost);
+    assert_eq!(pool.instance_pids(), instances, "the same processes still serve");
+}
+
+#[test]
+fn only_requests_in_flight_are_lost_when_the_gateway_dies_and_it_is_back_soon() {
+    const CONNECTIONS: usize = 8;
+    let mut pool = Pool::echo();
+    pool.up();
+    let load = Load::start(pool.listen, "echo.localhost", "/", CONNECTIONS);
+    load.wait_for(500);
+    pool.kill_role("gateway");
+    load.wait_for(1000);
+    let tally = load.finish();
+    assert!(tally.lost.len() <= CONNECTIONS, "lost {} of {}: {:?}", tally.lost.len(), tally.answered, tally.lost);
+    assert!(tally.longest_gap < BACK_WITHIN, "{tally:?}");
+}
+
+#[test]
+fn the_api_is_back_soon_after_the_controller_dies() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let before = pool.json(&["status"])["config_generation"].clone();
+    pool.kill_role("controller");
+    let died = Instant::now();
+    let status = pool.eventually("a status", || pool.status());
+    assert!(died.elapsed() < BACK_WITHIN, "{:?}", died.elapsed());
+    assert_eq!(status["config_generation"], before, "the desired state survived");
+}
+
+#[test]
+fn an_instance_that_dies_is_started_again() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let old = pool.instance_pids();
+    crate::pool::kill(i32::try_from(old[0]).unwrap());
+    pool.eventually("another process", || {
+        pool.instance_pids().iter().any(|pid| !old.contains(pid) && is_alive(*pid)).then_some(())
+    });
+    pool.wait_ready();
+    pool.eventually("an answer", || (get(pool.listen, "echo.localhost", "/").ok()?.0 == 200).then_some(()));
+}
+
+#[test]
+fn ten_thousand_idle_connections_do_not_keep_others_out() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(1 << 20);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    // Where the system allows fewer, as many as it allows, with some left for the test itself.
+    let count = usize::try_from(most.saturating_sub(500)).unwrap().min(10_000);
+    println!("{count} idle connections");
+    let mut pool = Pool::echo();
+    pool.up();
+    let mut idle = Vec::with_capacity(count);
+    for _ in 0..count {
+        idle.push(TcpStream::connect(("127.0.0.1", pool.listen)).unwrap());
+    }
+    assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);
+    drop(idle);
+    assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);
+}

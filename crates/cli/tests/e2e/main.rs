@@ -1,0 +1,9 @@
+//! `weal` as its users meet it: real processes, real sockets, real faults.
+
+mod adopt;
+mod basics;
+mod commands;
+mod faults;
+mod load;
+mod pool;
+mod reload;

@@ -1,0 +1,276 @@
+//! A pool in a temporary directory, on free ports, that leaves nothing behind.
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Long enough for a busy machine; nothing waits for it in vain.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One pool.
+pub struct Pool {
+    folder: TempDir,
+    pub listen: u16,
+    pub api: u16,
+    supervisor: Option<Child>,
+}
+
+impl Pool {
+    /// A pool whose config is `apps` below a `[pool]` of its own.
+    pub fn new(apps: &str) -> Self {
+        let folder = tempfile::Builder::new().prefix("weal-e2e-").tempdir().unwrap();
+        // The unprivileged user of gateway and controller passes through it.
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+        let [listen, api] = free_ports();
+        let pool = Self { folder, listen, api, supervisor: None };
+        pool.write(apps);
+        pool
+    }
+
+    /// A pool with one echo application of one to two instances.
+    pub fn echo() -> Self {
+        Self::new(&echo_app("echo", ""))
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.folder.path().join("weal.toml")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// Replaces the config, as an editor does: whole.
+    pub fn write(&self, apps: &str) {
+        let (listen, api) = (self.listen, self.api);
+        let text = format!("[pool]\nlisten = \"127.0.0.1:{listen}\"\napi = \"127.0.0.1:{api}\"\nflow-cycle = \"1s\"\n\n{apps}");
+        self.write_text(&text);
+    }
+
+    pub fn write_text(&self, text: &str) {
+        let new = self.config().with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, self.config()).unwrap();
+    }
+
+    /// `weal ARGS` for this pool.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weal"));
+        command.args(args).env("WEAL_STATE", self.state()).env("WEAL_FILE", self.config()).env("NO_COLOR", "1");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// What `weal ARGS -o json` answers.
+    pub fn json(&self, args: &[&str]) -> Value {
+        let output = self.command(args).args(["-o", "json"]).output().unwrap();
+        assert!(output.status.success(), "weal {args:?}: {}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Starts `weal up` in the foreground without waiting.
+    pub fn start(&mut self) {
+        let out = std::fs::File::create(self.out()).unwrap();
+        let child = self.command(&["up"]).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
+        self.supervisor = Some(child);
+    }
+
+    /// Starts `weal up` and waits until every application is ready.
+    pub fn up(&mut self) {
+        self.start();
+        self.wait_ready();
+    }
+
+    pub fn wait_ready(&self) {
+        self.eventually("every application is ready", || {
+            let status = self.status()?;
+            let apps = status["apps"].as_array()?;
+            (!apps.is_empty() && apps.iter().all(|app| app["state"] == "ready")).then_some(())
+        });
+    }
+
+    /// What `weal up` printed.
+    pub fn printed(&self) -> String {
+        std::fs::read_to_string(self.out()).unwrap_or_default()
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("up.out")
+    }
+
+    /// The status; `None` while the controller does not answer.
+    pub fn status(&self) -> Option<Value> {
+        let output = self.command(&["status", "-o", "json"]).output().unwrap();
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// Polls until `check` gives something; says `what` was waited for when it never does.
+    pub fn eventually<T>(&self, what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(value) = check() {
+                return value;
+            }
+            if Instant::now() > deadline {
+                let status = text(&self.run(&["status"]).stdout);
+                let logs: String = ["gateway", "controller", "node"].iter().map(|role| self.log_tail(role)).collect();
+                panic!("not seen: {what}\nweal up said:\n{}\nstatus:\n{status}\n{logs}", self.printed());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn log_tail(&self, role: &str) -> String {
+        let log = std::fs::read_to_string(self.state().join(format!("logs/{role}.log"))).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        format!("{role}:\n{}\n", lines[lines.len().saturating_sub(15)..].join("\n"))
+    }
+
+    fn record(&self) -> Option<Value> {
+        serde_json::from_slice(&std::fs::read(self.state().join("supervisor.json")).ok()?).ok()
+    }
+
+    /// The pid of a role, or of the `supervisor`.
+    pub fn pid(&self, role: &str) -> i32 {
+        let record = self.record().expect("a record of the running pool");
+        let roles = record["roles"].as_array().unwrap();
+        let entry = if role == "supervisor" { &record } else { roles.iter().find(|one| one["role"] == role).unwrap() };
+        i32::try_from(entry["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    /// The pids of the instances that have one.
+    pub fn instance_pids(&self) -> Vec<i64> {
+        let status = self.status().expect("the pool runs");
+        let instances = status["apps"].as_array().unwrap().iter().flat_map(|app| app["instances"].as_array().unwrap().clone());
+        instances.filter_map(|instance| instance["pid"].as_i64()).collect()
+    }
+
+    /// `kill -9` of a role, and the wait until the supervisor has another one.
+    pub fn kill_role(&self, role: &str) {
+        let old = self.pid(role);
+        kill(old);
+        self.eventually(&format!("another {role}"), || (self.pid(role) != old).then_some(()));
+    }
+
+    /// `kill -9` of the supervisor.
+    pub fn kill_supervisor(&mut self) {
+        kill(self.pid("supervisor"));
+        if let Some(mut child) = self.supervisor.take() {
+            child.wait().unwrap();
+        }
+    }
+
+    pub fn signal_supervisor(&self, signal: Signal) {
+        send(self.pid("supervisor"), signal);
+    }
+
+    /// Waits for the supervisor's end and gives its exit code.
+    pub fn wait_end(&mut self) -> Option<i32> {
+        let mut child = self.supervisor.take().expect("a supervisor");
+        let status = self.eventually("the supervisor's end", || child.try_wait().unwrap());
+        status.code()
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.listen)
+    }
+
+    /// Processes that belong to this pool: they name its folder in their arguments or their environment.
+    fn leftovers(&self) -> Vec<i32> {
+        let name = self.folder.path().to_str().unwrap().as_bytes().to_vec();
+        let pids = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+        let names = |pid: &i32, file: &str| {
+            let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            text.windows(name.len()).any(|window| window == name)
+        };
+        pids.filter(|pid| names(pid, "cmdline") || names(pid, "environ")).collect()
+    }
+
+    /// Asserts that nothing of the pool is left.
+    pub fn assert_gone(&self) {
+        let left: Vec<String> = self.leftovers().into_iter().map(|pid| format!("{pid} {}", command_line(pid))).collect();
+        assert!(left.is_empty(), "still there: {left:?}");
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.supervisor {
+            send(i32::try_from(child.id()).unwrap_or(0), Signal::TERM);
+        }
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while let Some(child) = &mut self.supervisor {
+            if Instant::now() > deadline || !matches!(child.try_wait(), Ok(None)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        // A test that failed half-way may have left anything.
+        let _ = self.command(&["down", "--timeout", "10"]).output();
+        self.leftovers().into_iter().for_each(kill);
+        if let Some(child) = &mut self.supervisor {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The config of an application that runs the echo example, with `more` lines.
+pub fn echo_app(name: &str, more: &str) -> String {
+    let program = echo_program();
+    format!(
+        "[app.{name}]\nrun = [\"{}\", \"--port\", \"$PORT\"]\nhealth = \"/healthz\"\nmemory = \"64MiB\"\n\
+         instances = {{ min = 1, max = 1 }}\nroutes = [{{ host = \"{name}.localhost\" }}]\n{more}\n",
+        program.display()
+    )
+}
+
+/// Cargo builds examples with the tests, beside this test's own folder.
+pub fn echo_program() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.ancestors().nth(2).unwrap().join("examples/echo");
+    if !program.exists() {
+        let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "weal", "--example", "echo"]).status();
+        assert!(built.unwrap().success(), "cannot build the echo example");
+    }
+    program
+}
+
+fn free_ports<const N: usize>() -> [u16; N] {
+    let held: Vec<TcpListener> = (0..N).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    std::array::from_fn(|index| held[index].local_addr().unwrap().port())
+}
+
+pub fn kill(pid: i32) {
+    send(pid, Signal::KILL);
+}
+
+fn send(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+pub fn is_alive(pid: i64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+fn command_line(pid: i32) -> String {
+    std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default().replace('\0', " ")
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
