@@ -57,6 +57,7 @@ impl Hybrid {
             group.create()?;
             group.child(".shims").create()?;
         }
+        hybrid.cpu.write("cpu.shares", "262144")?;
         Ok(hybrid)
     }
 

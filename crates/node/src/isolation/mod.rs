@@ -8,6 +8,9 @@
 //!
 //! Groups are `weal-HASH/NODE/INSTANCE` below a base that belongs to us; nothing outside of `weal-HASH` is ever written to,
 //! but for our own processes moved into it.
+//!
+//! The pool's own group gets the highest weight that the kernel takes: the nodes' quotas bound what it uses, and up to there
+//! a build on the same machine must not take it away.
 
 pub mod detect;
 pub mod group;

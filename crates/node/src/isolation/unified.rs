@@ -38,6 +38,9 @@ impl Unified {
         unified.top.create()?;
         unified.top.child(".shims").create()?;
         hand_down(&unified.top, controllers)?;
+        if unified.has_cpu {
+            unified.top.write("cpu.weight", "10000")?;
+        }
         Ok(unified)
     }
 
