@@ -51,7 +51,7 @@ pub(crate) fn read(text: &str, path: &str) -> Result<(PoolSpec, Vec<String>), Co
 pub(crate) fn changes(before: Option<&PoolSpec>, after: &PoolSpec) -> Vec<String> {
     match before {
         None => after.apps.keys().map(|app| format!("{app} is new")).collect(),
-        Some(_) => Vec::new(),
+        Some(before) => weal_config::diff(before, after).into_iter().map(|change| change.text).collect(),
     }
 }
 

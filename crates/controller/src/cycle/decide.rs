@@ -1,49 +1,102 @@
-//! The pure decisions, with the state that they carry from cycle to cycle.
+//! The pure decisions of `weal_control`, with the state that they carry from cycle to cycle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{Action, AppName, InstanceId, NodeName, Plan, PoolSpec, Reason, Report, SeatPlan, Snapshot, WorkFactor};
+use weal_control::check;
+use weal_control::flow::controller::{Decision, demand_curves, plan_seats};
+use weal_control::placement::{self, AppCosts, AppDemand, Iterations};
+use weal_control::profile::Profiles;
+use weal_model::{AppName, FlowExplanation, LoadEntry, Plan, PoolSpec, Report, SeatPlan, Snapshot, Time, WorkFactor};
+use weal_node::api::AgentObservation;
 
-/// Profiles, seats, and the random numbers of the planner.
+/// Profiles, what starts take, and when each application was last wanted.
 #[derive(Debug, Default)]
-pub(crate) struct Decider {}
+pub(crate) struct Decider {
+    profiles: Profiles,
+    work_factors: Vec<WorkFactor>,
+    last_request: BTreeMap<AppName, Time>,
+    start_took_s: BTreeMap<AppName, f64>,
+}
+
+/// What the flow cycle decided.
+pub(crate) struct Seats {
+    pub plan: SeatPlan,
+    pub explanations: Vec<FlowExplanation>,
+    pub loads: Vec<LoadEntry>,
+}
+
+/// What the placement must know beside the snapshot.
+pub(crate) struct Placing<'a> {
+    pub pool: &'a PoolSpec,
+    pub next_instance: &'a BTreeMap<AppName, u64>,
+    /// Applications in the middle of a replacement.
+    pub held: &'a BTreeSet<AppName>,
+    /// Whether suspended instances can be paged out here.
+    pub can_park: bool,
+}
 
 impl Decider {
-    /// Seats and weights for the next flow cycle.
-    pub fn seats(&mut self, snapshot: &Snapshot, _pool: &PoolSpec, _before: &SeatPlan) -> (SeatPlan, Report) {
-        (SeatPlan { generation: snapshot.generation, flows: Vec::new() }, Report::default())
+    /// Goes on with what an earlier controller had learnt.
+    pub fn with_profiles(profiles: Profiles) -> Self {
+        Self { work_factors: profiles.work_factors(), profiles, ..Self::default() }
     }
 
-    /// Where instances go.
-    pub fn place(&mut self, snapshot: &Snapshot, pool: &PoolSpec) -> Result<(Plan, Report), String> {
-        let mut plan = Plan { generation: snapshot.generation, ..Plan::default() };
-        let mut report = Report { generation: snapshot.generation, ..Report::default() };
-        let mut on_node: BTreeMap<&NodeName, usize> = pool.nodes.iter().map(|node| (&node.name, 0)).collect();
-        for instance in &snapshot.instances {
-            *on_node.entry(&instance.node).or_default() += 1;
-        }
-        for app in pool.apps.values() {
-            let active = snapshot.instances.iter().filter(|i| i.app == app.name && i.state.is_active()).count();
-            for number in active..app.instances.min as usize {
-                let Some(node) = on_node.iter().min_by_key(|(_, count)| **count).map(|(node, _)| (*node).clone()) else { break };
-                let instance = unused_name(&app.name, &snapshot.instances.iter().map(|i| &i.id).collect::<Vec<_>>(), number);
-                let action = Action::Start { instance, app: app.name.clone(), node };
-                report
-                    .reasons
-                    .push(Reason { action: action.clone(), text: format!("{} runs at least {}", app.name, app.instances.min) });
-                plan.actions.push(action);
-            }
-        }
-        Ok((plan, report))
+    /// What was learnt, to be kept.
+    pub fn profiles(&self) -> &Profiles {
+        &self.profiles
     }
 
     /// What each flow costs.
     pub fn work_factors(&self) -> &[WorkFactor] {
-        &[]
+        &self.work_factors
+    }
+
+    /// Learns from a snapshot, and decides seats and weights for the next flow cycle.
+    pub fn seats(&mut self, snapshot: &Snapshot, pool: &PoolSpec, before: &SeatPlan) -> Seats {
+        self.profiles.update(snapshot, pool);
+        self.work_factors = self.profiles.work_factors();
+        for flow in snapshot.flows.iter().filter(|flow| flow.arrivals > 0 || flow.queue_mean + flow.in_service_mean > 0.0) {
+            self.last_request.insert(flow.id.app.clone(), snapshot.time);
+        }
+        let Decision { plan, explanations, loads, notes } = plan_seats(snapshot, pool, &self.profiles, before);
+        for note in notes {
+            tracing::debug!(note, "seats");
+        }
+        Seats { plan, explanations, loads }
+    }
+
+    /// Remembers what starts took.
+    pub fn handle_agent(&mut self, agent: &AgentObservation) {
+        for instance in &agent.instances {
+            if let Some(took_s) = instance.start_took_s.filter(|took_s| took_s.is_finite()) {
+                self.start_took_s.insert(instance.spec.app.clone(), took_s);
+            }
+        }
+    }
+
+    /// Where instances go; an unsound plan is refused with what is wrong with it.
+    pub fn place(&mut self, snapshot: &Snapshot, placing: &Placing<'_>) -> Result<(Plan, Report), String> {
+        let curves = demand_curves(snapshot, placing.pool, &self.profiles);
+        let mut policy = placement::Policy::new(placing.pool);
+        policy.demands = curves.into_iter().map(|(app, curve)| (app.clone(), self.demand(app, curve, snapshot.time))).collect();
+        policy.costs = self.start_took_s.iter().map(|(app, took_s)| (app.clone(), costs(*took_s))).collect();
+        policy.next_instance.clone_from(placing.next_instance);
+        policy.held.clone_from(placing.held);
+        policy.can_park = placing.can_park;
+        let (plan, report) = placement::plan(snapshot, &policy, Iterations::default());
+        let findings = check::check(snapshot, placing.pool, &plan);
+        if findings.is_empty() {
+            return Ok((plan, report));
+        }
+        Err(findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    }
+
+    fn demand(&self, app: AppName, curve: weal_control::utility::Curve, now: Time) -> AppDemand {
+        let idle_s = self.last_request.get(&app).map_or(0.0, |last| now.since(*last).as_secs_f64());
+        AppDemand { curve, idle_s }
     }
 }
 
-fn unused_name(app: &AppName, taken: &[&InstanceId], from: usize) -> InstanceId {
-    let names = (from + 1..).map(|number| InstanceId::from(format!("{app}-{number}")));
-    names.into_iter().find(|name| !taken.contains(&name)).expect("the numbers do not end")
+fn costs(start_s: f64) -> AppCosts {
+    AppCosts { start_s, ..AppCosts::default() }
 }

@@ -36,10 +36,12 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use weal_control::profile::Profiles;
 use weal_engine::Engine;
 use weal_gateway::api::GatewayCounters;
 use weal_model::{
-    Action, AppName, Cpu, EventKind, InstanceId, InstanceState, Plan, PlanSummary, Report, SeatPlan, Snapshot, Status, Time,
+    Action, AppName, Cpu, EventKind, FlowExplanation, InstanceId, InstanceState, Plan, PlanSummary, Report, SeatPlan, Snapshot,
+    Status, Time,
 };
 use weal_node::api::{AgentObservation, InstanceEvent};
 use weal_rpc::Client;
@@ -48,7 +50,7 @@ use crate::board::{Board, Note, View};
 use crate::clock;
 use crate::desired::{self, Desired};
 use crate::wire::{ConfigRefused, ConfigTaken, ConfigUpdate, PlanView};
-use decide::Decider;
+use decide::{Decider, Seats};
 use gateway::GatewayLink;
 use observe::{Known, Observer};
 use operations::Operations;
@@ -63,6 +65,8 @@ const DRAIN_POLL: Duration = Duration::from_millis(100);
 const PLAN_DELAY: Duration = Duration::from_millis(50);
 /// Between two placement plans, however many events there are: a crash loop must not keep the planner busy.
 const PLAN_PAUSE: Duration = Duration::from_millis(500);
+/// How often what was learnt is kept: a crash loses at most this much of it.
+const PROFILES_PERIOD: Duration = Duration::from_secs(30);
 /// What waiting for instance events takes at most before it is asked again.
 const EVENTS_WAIT: Duration = Duration::from_secs(30);
 
@@ -71,6 +75,17 @@ const EVENTS_WAIT: Duration = Duration::from_secs(30);
 pub(crate) enum Order {
     /// Take this config.
     Config { update: ConfigUpdate, reply: oneshot::Sender<Result<ConfigTaken, ConfigRefused>> },
+}
+
+/// What a loop goes on from.
+#[derive(Debug, Default)]
+pub(crate) struct Start {
+    /// The config in force; without one, the loop waits for it.
+    pub desired: Option<Desired>,
+    /// What an earlier controller had learnt.
+    pub profiles: Profiles,
+    /// Instance events up to here were noted by an earlier controller.
+    pub noted_until: Time,
 }
 
 /// An action that was carried out, or could not be.
@@ -97,8 +112,8 @@ pub(crate) struct Loop<E> {
     recent: Recent,
     decider: Decider,
     seats: SeatPlan,
-    /// The flow cycle's explanations.
-    seat_report: Report,
+    /// Why each flow has its seats.
+    flow_report: Vec<FlowExplanation>,
     plan: Plan,
     plan_report: Report,
     plan_summary: Option<PlanSummary>,
@@ -115,17 +130,18 @@ pub(crate) struct Loop<E> {
     last_plan: Option<Instant>,
     /// Instance events up to here were noted by an earlier controller.
     noted_until: Time,
+    profiles_kept: Instant,
     done: (mpsc::UnboundedSender<Done>, mpsc::UnboundedReceiver<Done>),
 }
 
 impl<E: Engine> Loop<E> {
-    /// A loop that starts from `desired`; without it, it waits for the first config.
-    pub fn new(board: Arc<Board>, engine: Arc<E>, gateway: &Client, desired: Option<Desired>, noted_until: Time) -> Self {
+    /// A loop that goes on from `start`.
+    pub fn new(board: Arc<Board>, engine: Arc<E>, gateway: &Client, start: Start) -> Self {
         Self {
             board,
             engine,
             gateway: GatewayLink::new(gateway),
-            desired,
+            desired: start.desired,
             config_error: None,
             observer: Observer::default(),
             agent: None,
@@ -133,9 +149,9 @@ impl<E: Engine> Loop<E> {
             counters: None,
             snapshot: None,
             recent: Recent::default(),
-            decider: Decider::default(),
+            decider: Decider::with_profiles(start.profiles),
             seats: SeatPlan::default(),
-            seat_report: Report::default(),
+            flow_report: Vec::new(),
             plan: Plan::default(),
             plan_report: Report::default(),
             plan_summary: None,
@@ -148,7 +164,8 @@ impl<E: Engine> Loop<E> {
             actions_total: 0,
             plan_due: None,
             last_plan: None,
-            noted_until,
+            noted_until: start.noted_until,
+            profiles_kept: Instant::now(),
             done: mpsc::unbounded_channel(),
         }
     }
@@ -196,11 +213,7 @@ impl<E: Engine> Loop<E> {
             && let Some(agent) = self.agent.clone()
         {
             let closed = self.operations.closed();
-            let seats = &self.seats;
-            let known = Known {
-                draining: &|id| closed.contains(id),
-                seats: &|id| seats.flows.iter().find(|flow| flow.id == *id).map_or(0.0, |flow| f64::from(flow.seats)),
-            };
+            let known = Known { closed: &closed, seats: &self.seats };
             if let Some(snapshot) = self.observer.observe(counters.clone(), agent, &known) {
                 self.recent.handle_snapshot(&snapshot);
                 if decides && !snapshot.flows.is_empty() {
@@ -215,15 +228,44 @@ impl<E: Engine> Loop<E> {
         if self.somebody_waits_for_an_instance() {
             self.want_plan();
         }
+        if let Some(desired) = self.desired.clone() {
+            self.tell_loads(&desired.spec).await;
+        }
+        self.keep_profiles();
         self.note_store();
         self.show(true);
     }
 
+    fn keep_profiles(&mut self) {
+        if self.profiles_kept.elapsed() >= PROFILES_PERIOD {
+            self.profiles_kept = Instant::now();
+            self.board.store.save_value("profiles", self.decider.profiles());
+        }
+    }
+
+    /// A flow whose seats doubled or halved: an event, so that a person sees who gained and who lost. `plan` is the new one.
+    fn note_seats(&self, plan: &SeatPlan) {
+        for now in &plan.flows {
+            let before = self.seats.flows.iter().find(|flow| flow.id == now.id).map_or(0, |flow| flow.seats);
+            let by_much = now.seats.abs_diff(before) > 2 && (now.seats >= before * 2 || now.seats * 2 <= before);
+            if before > 0 && by_much {
+                let verb = if now.seats > before { "gained" } else { "lost" };
+                let text =
+                    format!("{} {verb} seats: {before} -> {}, {} of {} wanted", now.id, now.seats, now.allocation, now.demand);
+                self.board.note(Note::info(EventKind::Seats, text).app(&now.id.app));
+            }
+        }
+    }
+
     fn decide_seats(&mut self, snapshot: &Snapshot) {
         let Some(desired) = &self.desired else { return };
-        let (seats, report) = self.decider.seats(snapshot, &desired.spec, &self.seats);
-        self.seats = seats;
-        self.seat_report = report;
+        let Seats { plan, explanations, loads } = self.decider.seats(snapshot, &desired.spec, &self.seats);
+        if desired.spec.control {
+            self.loads.extend(loads.into_iter().map(|load| (load.instance, load.cpu)));
+        }
+        self.note_seats(&plan);
+        self.seats = plan;
+        self.flow_report = explanations;
     }
 
     /// Requests wait for an application that has nothing ready: the next placement cycle may be far.
@@ -252,6 +294,7 @@ impl<E: Engine> Loop<E> {
         let error = match observed {
             Ok(Ok(agent)) => {
                 self.well("agent", "the node agent answers again");
+                self.decider.handle_agent(&agent);
                 let began_again = self.agent.as_ref().is_none_or(|before| before.started != agent.started);
                 self.agent = Some(agent);
                 self.agent_up = true;
@@ -331,7 +374,7 @@ impl<E: Engine> Loop<E> {
 
     /// Takes a config as a whole or not at all.
     async fn take_config(&mut self, update: ConfigUpdate) -> Result<ConfigTaken, ConfigRefused> {
-        let (spec, warnings) = match desired::read(&update.text, &update.path) {
+        let (spec, mut warnings) = match desired::read(&update.text, &update.path) {
             Ok(read) => read,
             Err(refused) => {
                 if !update.dry_run {
@@ -354,7 +397,7 @@ impl<E: Engine> Loop<E> {
         }
         let desired = Desired { generation: generation + 1, text: update.text, path: update.path, spec: Arc::new(spec) };
         if let Err(error) = self.board.store.save_config(desired.stored()).await {
-            tracing::warn!(error, "the config is in force but not stored yet");
+            warnings.push(format!("the config is in force but not stored yet: {error}"));
         }
         let generation = desired.generation;
         let count = changes.len();
@@ -419,7 +462,7 @@ impl<E: Engine> Loop<E> {
             return;
         };
         let mut report = self.plan_report.clone();
-        report.flows.clone_from(&self.seat_report.flows);
+        report.flows.clone_from(&self.flow_report);
         let status = status::status(&status::Inputs {
             pool: &desired.spec,
             time: clock::now(),
@@ -509,4 +552,5 @@ fn concerned(action: &Action) -> Option<&InstanceId> {
     }
 }
 
+/// Ids of instances.
 type Names = BTreeSet<InstanceId>;

@@ -7,12 +7,12 @@
 //! - the agent starts anew: its instances' counters go on, for they count from the instance's start;
 //! - an instance starts anew (its counter falls): what it counted is what it used since then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weal_gateway::api::{FlowCounters, GatewayCounters};
 use weal_model::{
-    Cpu, FlowId, FlowObservation, InstanceId, InstanceObservation, InstanceState, LatencyHistogram, NodeObservation, Snapshot,
-    Time,
+    Cpu, FlowId, FlowObservation, InstanceId, InstanceObservation, InstanceState, LatencyHistogram, NodeObservation, SeatPlan,
+    Snapshot, Time,
 };
 use weal_node::api::{AgentObservation, InstanceCounters, NodeCounters};
 
@@ -29,10 +29,10 @@ pub(crate) struct Observer {
 
 /// What of the loop's own knowledge goes into a snapshot.
 pub(crate) struct Known<'a> {
-    /// Instances that are being drained; the agent knows nothing of it.
-    pub draining: &'a dyn Fn(&InstanceId) -> bool,
+    /// Instances that take no new requests; the agent knows nothing of it.
+    pub closed: &'a BTreeSet<InstanceId>,
     /// The seats in force.
-    pub seats: &'a dyn Fn(&FlowId) -> f64,
+    pub seats: &'a SeatPlan,
 }
 
 impl Observer {
@@ -93,7 +93,7 @@ fn instances(
     let seen = |now: &InstanceCounters| {
         let mut seen = measure(now);
         seen.in_flight = in_flight.get(&seen.id).copied().unwrap_or(seen.in_flight);
-        if (known.draining)(&seen.id) && seen.state == InstanceState::Ready {
+        if known.closed.contains(&seen.id) && seen.state == InstanceState::Ready {
             seen.state = InstanceState::Draining;
         }
         seen
@@ -176,7 +176,8 @@ fn flows(now: &GatewayCounters, before: Option<&GatewayCounters>, known: &Known<
         same_process.into_iter().flat_map(|before| &before.flows).map(|flow| (&flow.id, flow)).collect();
     let mut flows: Vec<_> = now.flows.iter().map(|flow| self::flow(flow, earlier.get(&flow.id).copied(), window_s)).collect();
     for flow in &mut flows {
-        flow.seats = (known.seats)(&flow.id);
+        let planned = known.seats.flows.iter().find(|planned| planned.id == flow.id);
+        flow.seats = planned.map_or(0.0, |planned| f64::from(planned.seats));
     }
     flows.sort_by(|a, b| a.id.cmp(&b.id));
     (flows, window_s)

@@ -11,6 +11,7 @@ use weal_model::{
 };
 use weal_node::api::InstanceCounters;
 
+use super::decide::Placing;
 use super::observe::Known;
 use super::status::unready_need;
 use super::{Done, Loop, Names, concerned};
@@ -20,8 +21,11 @@ use crate::clock;
 /// After a failed start, an application is left alone for this long, doubled with each further failure.
 const FIRST_HOLDOFF: Duration = Duration::from_secs(1);
 const LONGEST_HOLDOFF: Duration = Duration::from_secs(60);
-/// A share that changed by less than this is not worth a call.
-const LOAD_CHANGE: f64 = 0.005;
+/// A share that changed by less than this part of it is not worth a call.
+const LOAD_CHANGE: f64 = 0.03;
+/// What even an idle instance gets while its node is full, in cores: it must answer health checks, and the first requests
+/// of a burst until the next cycle.
+const LEAST_SHARE: f64 = 0.05;
 
 /// What became of starts: who must wait before the next try, and which names were used.
 #[derive(Debug, Default)]
@@ -58,6 +62,24 @@ impl Starts {
         self.holdoffs.insert(app.clone(), (Instant::now() + pause, pause));
     }
 
+    /// The number for each application's next instance.
+    fn next(&self, taken: &Names) -> BTreeMap<AppName, u64> {
+        let mut next: BTreeMap<AppName, u64> = self.highest.iter().map(|(app, highest)| (app.clone(), highest + 1)).collect();
+        for (app, number) in taken.iter().filter_map(split) {
+            let at_least = next.entry(app).or_insert(1);
+            *at_least = (*at_least).max(number + 1);
+        }
+        next
+    }
+
+    /// Names that were used are not used again.
+    fn handle_begun(&mut self, instance: &InstanceId) {
+        if let Some((app, number)) = split(instance) {
+            let highest = self.highest.entry(app).or_default();
+            *highest = (*highest).max(number);
+        }
+    }
+
     /// An id that no instance has or had since the controller started.
     fn unused_id(&mut self, app: &AppName, taken: &Names) -> InstanceId {
         let prefix = format!("{app}-");
@@ -66,6 +88,12 @@ impl Starts {
         self.highest.insert(app.clone(), highest);
         InstanceId::from(format!("{prefix}{highest}"))
     }
+}
+
+/// `APP-NUMBER` in its parts.
+fn split(instance: &InstanceId) -> Option<(AppName, u64)> {
+    let (app, number) = instance.as_str().rsplit_once('-')?;
+    Some((AppName::from(app), number.parse().ok()?))
 }
 
 impl<E: Engine> Loop<E> {
@@ -81,7 +109,7 @@ impl<E: Engine> Loop<E> {
             return;
         };
         let closed = self.operations.closed();
-        let known = Known { draining: &|id| closed.contains(id), seats: &|_| 0.0 };
+        let known = Known { closed: &closed, seats: &self.seats };
         let snapshot = self.observer.refresh(&snapshot, &agent, &known);
         self.snapshot = Some(snapshot.clone());
 
@@ -99,10 +127,16 @@ impl<E: Engine> Loop<E> {
                 id
             },
         );
-        let policy = policy(&desired.spec, &agent.instances, &rolled.rolling);
+        let policy = policy(&desired.spec, &agent.instances);
         let visible = visible(&snapshot, &policy);
         let begun = Instant::now();
-        let planned = self.decider.place(&visible, &policy);
+        let placing = Placing {
+            pool: &policy,
+            next_instance: &self.starts.next(&taken),
+            held: &rolled.rolling,
+            can_park: !agent.limits.iter().any(|limit| limit.contains("page out")),
+        };
+        let planned = self.decider.place(&visible, &placing);
         let planned_in_ms = begun.elapsed().as_secs_f64() * 1e3;
         let mut actions = rolled.actions;
         match planned {
@@ -165,6 +199,9 @@ impl<E: Engine> Loop<E> {
         let has_routes = pool.apps.get(&app).is_none_or(|app| !app.routes.is_empty());
         let drain = (closes && serves && has_routes).then(|| Duration::from_secs_f64(longest_s.clamp(0.0, 600.0)));
         let Some(at_once) = self.operations.begin(&instance, action.clone(), reason.clone(), drain) else { return };
+        if matches!(action, Action::Start { .. }) {
+            self.starts.handle_begun(&instance);
+        }
         self.board.note(plan_note(&action, &reason).app(&app).instance(&instance));
         self.actions_total += 1;
         if at_once {
@@ -239,16 +276,18 @@ impl<E: Engine> Loop<E> {
     }
 
     /// Tells the engine the shares that changed, of instances that are there.
-    async fn tell_loads(&mut self, pool: &PoolSpec) {
+    pub(super) async fn tell_loads(&mut self, pool: &PoolSpec) {
         let Some(agent) = self.agent.as_ref().filter(|_| pool.control) else { return };
         let there = |id: &InstanceId| agent.instances.iter().any(|seen| seen.spec.id == *id && seen.pid.is_some());
         self.loads_told.retain(|id, _| there(id));
-        let differs = |id: &InstanceId, cpu: Cpu| self.loads_told.get(id).is_none_or(|told| (told.0 - cpu.0).abs() > LOAD_CHANGE);
-        let changed: Vec<LoadEntry> = self
-            .loads
-            .iter()
-            .filter(|&(id, cpu)| there(id) && differs(id, *cpu))
-            .map(|(id, cpu)| LoadEntry { instance: id.clone(), cpu: *cpu })
+        let differs = |id: &InstanceId, cpu: Cpu| {
+            let told = self.loads_told.get(id);
+            told.is_none_or(|told| (told.0 - cpu.0).abs() > told.0 * LOAD_CHANGE)
+        };
+        let wanted = self.loads.iter().map(|(id, cpu)| (id, Cpu(cpu.0.max(LEAST_SHARE))));
+        let changed: Vec<LoadEntry> = wanted
+            .filter(|&(id, cpu)| there(id) && differs(id, cpu))
+            .map(|(id, cpu)| LoadEntry { instance: id.clone(), cpu })
             .collect();
         if changed.is_empty() {
             return;
@@ -291,30 +330,19 @@ impl<E: Engine> Loop<E> {
     }
 }
 
-/// What placement may do now: the config, but for applications that are not to be touched and instances that ended for good.
-fn policy(pool: &PoolSpec, instances: &[InstanceCounters], rolling: &std::collections::BTreeSet<AppName>) -> PoolSpec {
+/// What placement may do now: the config, but for instances that ended for good. One that is not to be started again keeps
+/// its place, or it would be started again under another name.
+fn policy(pool: &PoolSpec, instances: &[InstanceCounters]) -> PoolSpec {
     let mut policy = pool.clone();
     for app in policy.apps.values_mut() {
-        if !pool.control {
-            app.manual = true;
-        }
-        // A replacement under way may hold one more than `max`, and one less than `min`.
         let ended = instances
             .iter()
             .filter(|seen| seen.spec.app == app.name)
             .filter(|seen| matches!(seen.state, InstanceState::Failed | InstanceState::Stopped))
             .count() as u32;
-        if rolling.contains(&app.name) {
-            app.manual = true;
-            let active = instances.iter().filter(|seen| seen.spec.app == app.name && seen.state.is_active()).count() as u32;
-            app.instances.min = app.instances.min.min(active);
-            app.instances.max = app.instances.max.max(active);
-        } else if ended > 0 {
-            // One that ended and is not to be started again keeps its place, or it would be started again under another name.
-            app.instances.min = app.instances.min.saturating_sub(ended);
-            app.instances.max = app.instances.max.saturating_sub(ended).max(1);
-            app.manual |= ended >= pool.apps[&app.name].instances.max;
-        }
+        app.manual |= ended >= app.instances.max;
+        app.instances.min = app.instances.min.saturating_sub(ended);
+        app.instances.max = app.instances.max.saturating_sub(ended).max(1);
     }
     policy
 }

@@ -1,0 +1,166 @@
+//! The API: who may do what, and what becomes of bad input.
+
+use serde_json::Value;
+use weal_controller::wire::{ApiError, ConfigRefused};
+
+use crate::fake::{CONFIG, Pool};
+
+fn error(body: &str) -> String {
+    serde_json::from_str::<ApiError>(body).unwrap_or_else(|error| panic!("{error}: {body}")).error
+}
+
+#[tokio::test]
+async fn orders_over_tcp_need_the_token_and_reads_on_loopback_do_not() {
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    let update = serde_json::json!({ "text": CONFIG, "path": "weal.toml" }).to_string();
+    let (status, body) = pool.tcp("PUT", "/v1/config", &[], update.clone()).await;
+    assert_eq!(status, 401);
+    assert!(error(&body).contains("controller/token"), "{body}");
+    let wrong = format!("Bearer {}", "0".repeat(64));
+    assert_eq!(pool.tcp("PUT", "/v1/config", &[("authorization", &wrong)], update.clone()).await.0, 401);
+    let right = format!("Bearer {}", pool.token());
+    assert_eq!(pool.tcp("PUT", "/v1/config", &[("authorization", &right)], update).await.0, 200);
+    for path in ["/v1/config", "/v1/apps/shop/logs"] {
+        assert_eq!(pool.tcp("GET", path, &[], "").await.0, 401, "{path}");
+        assert_eq!(pool.tcp("GET", path, &[("authorization", &right)], "").await.0, 200, "{path}");
+    }
+    for path in
+        ["/v1/status", "/v1/apps/shop/why", "/v1/events", "/v1/plan", "/v1/history", "/metrics", "/openapi.json", "/healthz", "/"]
+    {
+        assert_eq!(pool.tcp("GET", path, &[], "").await.0, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_from_elsewhere_cannot_read_through_a_rebound_name() {
+    let pool = Pool::start().await;
+    let (status, body) = pool.tcp("GET", "/v1/status", &[("host", "evil.example:8081")], "").await;
+    assert_eq!(status, 421);
+    assert!(error(&body).contains("Host"), "{body}");
+}
+
+#[tokio::test]
+async fn bad_requests_get_json_errors_and_change_nothing() {
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    let huge = "x".repeat((1 << 20) + 1);
+    let cases: [(&str, &str, &str, u16, &str); 9] = [
+        ("PUT", "/v1/config", &huge, 413, "larger than 1048576 bytes"),
+        ("PUT", "/v1/config", "", 400, "cannot be read"),
+        ("PUT", "/v1/config", "\u{0}\u{1}garbage", 400, "cannot be read"),
+        ("PUT", "/v1/config", r#"{"text": "", "path": "p", "dryrun": true}"#, 400, "unknown field `dryrun`"),
+        ("GET", "/v1/nothing", "", 404, "openapi.json"),
+        ("DELETE", "/v1/config", "", 405, "another method"),
+        ("GET", "/v1/events?limit=many", "", 400, "query"),
+        ("GET", "/v1/apps/nosuch/why", "", 404, "there are db, shop"),
+        ("GET", "/v1/apps/nosuch/logs", "", 404, "there is no application `nosuch`"),
+    ];
+    for (method, path, body, wanted, part) in cases {
+        let (status, answer) = pool.local(method, path, body.to_owned()).await;
+        assert_eq!(status, wanted, "{method} {path}: {answer}");
+        assert!(error(&answer).contains(part), "{method} {path}: {answer}");
+    }
+    assert_eq!(pool.status().await.config_generation, 1);
+}
+
+#[tokio::test]
+async fn a_bad_config_is_refused_with_its_places_and_the_old_one_stays() {
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    let bad = CONFIG.replace("memory = \"100MiB\"", "memry = \"100MiB\"");
+    let (status, body) = pool.put(&bad, true).await;
+    assert_eq!(status, 422);
+    assert_eq!(pool.status().await.config_error, None, "a dry run leaves no trace");
+    let refused: ConfigRefused = serde_json::from_str(&body).unwrap();
+    assert_eq!(refused.diagnostics.len(), 1);
+    assert!(refused.diagnostics[0].rendered.contains("memry"), "{}", refused.diagnostics[0].rendered);
+    assert_eq!(pool.put(&bad, false).await.0, 422);
+    let after = pool.status().await;
+    assert_eq!(after.config_generation, 1);
+    assert!(after.config_error.unwrap().contains("memry"));
+    let same = pool.apply(CONFIG).await;
+    assert_eq!((same.generation, same.changes.len()), (1, 0));
+    assert_eq!(pool.status().await.config_error, None);
+    let (_, dry) = pool.put(&CONFIG.replace("max = 4", "max = 3"), true).await;
+    assert!(dry.contains("shop"), "{dry}");
+    assert_eq!(pool.status().await.config_generation, 1);
+}
+
+#[tokio::test]
+async fn logs_come_as_lines_of_each_instance() {
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    pool.until_status("shop is ready", |status| status.apps.iter().all(|app| app.state == "ready")).await;
+    let (_, all) = pool.local("GET", "/v1/apps/shop/logs", "").await;
+    assert!(all.contains("shop-1 | hello from shop-1\n") && all.contains("shop-2 | second line\n"), "{all}");
+    let (_, one) = pool.local("GET", "/v1/apps/shop/logs?instance=shop-2&tail=5", "").await;
+    assert_eq!(one, "hello from shop-2\nsecond line\n");
+    assert_eq!(pool.local("GET", "/v1/apps/shop/logs?instance=db-1", "").await.0, 404);
+}
+
+#[tokio::test]
+async fn the_stream_begins_with_the_status_and_goes_on_with_events() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let pool = Pool::start().await;
+    let mut stream = tokio::net::TcpStream::connect(pool.api).await.unwrap();
+    stream.write_all(b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut seen = String::new();
+    let mut applied = false;
+    let read = async {
+        while !(seen.contains("event: status") && seen.contains("event: event") && seen.contains("\"pool\":\"test\"")) {
+            let mut buffer = [0; 4096];
+            let count = stream.read(&mut buffer).await.unwrap();
+            assert_ne!(count, 0, "the stream ended: {seen}");
+            seen.push_str(&String::from_utf8_lossy(&buffer[..count]));
+            if !applied && seen.contains("event: status") {
+                applied = true;
+                pool.apply(CONFIG).await;
+            }
+        }
+    };
+    tokio::time::timeout(crate::fake::DEADLINE, read).await.expect("a status and an event");
+    assert!(seen.contains("text/event-stream"), "{seen}");
+}
+
+#[tokio::test]
+async fn the_dashboard_may_load_nothing_from_elsewhere() {
+    let pool = Pool::start().await;
+    let stream = tokio::net::TcpStream::connect(pool.api).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = hyper::Request::get("/").header("host", "localhost").body(String::new()).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
+    assert!(policy.starts_with("default-src 'none'") && policy.contains("connect-src 'self'"), "{policy}");
+    connection.abort();
+}
+
+/// `WEAL_BLESS=1 cargo test -p weal-controller` writes the document anew.
+#[test]
+fn the_openapi_document_in_the_repository_is_that_of_the_routes() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../openapi/weal.json");
+    let document = weal_controller::openapi();
+    let text = format!("{document:#}\n");
+    if std::env::var_os("WEAL_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).expect("openapi/weal.json is there");
+    assert_eq!(kept, text, "write it anew with WEAL_BLESS=1 cargo test -p weal-controller");
+    every_reference_leads_somewhere(&document, &document);
+}
+
+fn every_reference_leads_somewhere(document: &Value, part: &Value) {
+    match part {
+        Value::Object(map) => {
+            if let Some(Value::String(reference)) = map.get("$ref") {
+                let pointer = reference.strip_prefix('#').expect("references stay in the document");
+                assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+            }
+            map.values().for_each(|part| every_reference_leads_somewhere(document, part));
+        }
+        Value::Array(list) => list.iter().for_each(|part| every_reference_leads_somewhere(document, part)),
+        _ => {}
+    }
+}

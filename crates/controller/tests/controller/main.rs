@@ -1,0 +1,8 @@
+//! The controller against a fake engine and a fake gateway: everything but processes and clients is real.
+
+mod api;
+mod fake;
+mod faults;
+mod looping;
+mod metrics;
+mod store;

@@ -1,0 +1,51 @@
+//! Metrics: OpenTelemetry's names for HTTP, and weal's own.
+
+use std::time::Duration;
+
+use crate::fake::{CONFIG, Pool, flow};
+
+#[tokio::test]
+async fn metrics_have_the_agreed_names_and_add_up() {
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    pool.until_status("all is ready", |status| status.apps.iter().all(|app| app.state == "ready")).await;
+    pool.gateway.counters().flows = vec![flow("shop", "gold", 40, Duration::from_millis(60))];
+    pool.until_status("it is measured", |status| status.flows[0].utility.is_some()).await;
+    let (_, text) = pool.local("GET", "/metrics", "").await;
+    for line in [
+        "# TYPE http_server_request_duration_seconds histogram",
+        "http_server_request_duration_seconds_bucket{le=\"0.05\",weal_app=\"shop\",weal_class=\"gold\"} 0",
+        "http_server_request_duration_seconds_bucket{le=\"0.075\",weal_app=\"shop\",weal_class=\"gold\"} 40",
+        "http_server_request_duration_seconds_bucket{le=\"+Inf\",weal_app=\"shop\",weal_class=\"gold\"} 40",
+        "http_server_request_duration_seconds_count{weal_app=\"shop\",weal_class=\"gold\"} 40",
+        "weal_requests_total{weal_app=\"shop\",weal_class=\"gold\"} 40",
+        "# TYPE http_server_active_requests gauge",
+        "weal_flow_seats{weal_app=\"shop\",weal_class=\"gold\"}",
+        "weal_flow_utility{weal_app=\"shop\",weal_class=\"gold\"}",
+        "weal_flow_queue{weal_app=\"shop\",weal_class=\"gold\"}",
+        "weal_flow_allocation_cores{",
+        "weal_node_cpu_capacity_cores{weal_node=\"n1\"} 1",
+        "weal_node_memory_capacity_bytes{weal_node=\"n2\"} 1073741824",
+        "weal_app_instances_ready{weal_app=\"shop\"} 2",
+        "# TYPE weal_work_factor_seconds gauge",
+        "weal_plan_changes_total 3",
+        "weal_config_generation 1",
+        "# EOF",
+    ] {
+        let found = text.lines().any(|shown| shown.starts_with(line) || same_labels(shown, line));
+        assert!(found, "missing: {line}\n{text}");
+    }
+}
+
+/// The same metric with its labels in another order.
+fn same_labels(shown: &str, wanted: &str) -> bool {
+    let parts = |line: &str| -> Option<(String, Vec<String>, String)> {
+        let (name, rest) = line.split_once('{')?;
+        let (labels, value) = rest.split_once('}')?;
+        let mut labels: Vec<_> = labels.split(',').map(str::to_owned).collect();
+        labels.sort();
+        Some((name.to_owned(), labels, value.trim().trim_end_matches(".0").to_owned()))
+    };
+    let (Some(shown), Some(wanted)) = (parts(shown), parts(wanted)) else { return false };
+    shown.0 == wanted.0 && shown.1 == wanted.1 && (wanted.2.is_empty() || shown.2 == wanted.2)
+}
