@@ -363,11 +363,6 @@ impl Pool {
         assert!(task.await.unwrap_err().is_cancelled());
     }
 
-    pub fn stop_gateway(&self) {
-        self.gateway_task.abort();
-        std::fs::remove_file(self.path("run/gateway.sock")).unwrap();
-    }
-
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
