@@ -72,7 +72,8 @@ fn application(problem: &Problem, m: u32, entries: &[Entry], lacking: bool) -> V
     if grew && total > app.instances.1 {
         findings.push(format!("application {m} has {total} instances of at most {}", app.instances.1));
     }
-    if grew && mine.len() as u32 > app.nodes.1 {
+    let spread = mine.iter().any(|entry| added(problem, entry) == entry.2);
+    if spread && mine.len() as u32 > app.nodes.1 {
         findings.push(format!("application {m} is on {} nodes of at most {}", mine.len(), app.nodes.1));
     }
     if total < app.instances.0 && !lacking && total < before.max(app.instances.0) {
@@ -81,7 +82,7 @@ fn application(problem: &Problem, m: u32, entries: &[Entry], lacking: bool) -> V
     if lost && (app.pinned || app.manual) {
         findings.push(format!("application {m} is fixed and lost an instance"));
     }
-    if grew && app.manual && total > app.instances.0 {
+    if grew && app.manual && total > app.instances.0.max(before + app.nodes.0.saturating_sub(app.current.len() as u32)) {
         findings.push(format!("application {m} is in manual mode and grew to {total}"));
     }
     findings

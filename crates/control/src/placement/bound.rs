@@ -75,8 +75,18 @@ fn level_by_slots(problem: &Problem, reach: &[f64]) -> f64 {
     if problem.apps.iter().any(|app| app.memory == 0) {
         return f64::INFINITY;
     }
-    let slots: u64 = problem.nodes.iter().map(|node| node.memory / smallest).sum();
-    let memory: u128 = problem.nodes.iter().map(|node| u128::from(node.memory)).sum();
+    // What runs where it does not fit any more (a node lost memory) may have to stay.
+    let mut crowded = vec![(0u64, 0u64); problem.nodes.len()];
+    for app in &problem.apps {
+        for &(n, count) in &app.current {
+            let (instances, memory) = &mut crowded[n as usize];
+            *instances += u64::from(count);
+            *memory = memory.saturating_add(app.memory.saturating_mul(u64::from(count)));
+        }
+    }
+    let room = || problem.nodes.iter().zip(&crowded);
+    let slots: u64 = room().map(|(node, now)| (node.memory / smallest).max(now.0)).sum();
+    let memory: u128 = room().map(|(node, now)| u128::from(node.memory.max(now.1))).sum();
     let largest = problem.nodes.iter().map(|node| node.cpu).fold(0.0, f64::max);
     let eps = problem.epsilon();
     highest(&problem.apps, |u| {
@@ -85,9 +95,8 @@ fn level_by_slots(problem: &Problem, reach: &[f64]) -> f64 {
             let want = app.cpu_for(u).min(reach);
             let piece = largest.min(app.instance_cpu);
             let least = if want <= eps { 0.0 } else { ((want - eps) / piece).ceil() };
-            let count = (least as u64).max(u64::from(app.instances.0));
-            used += count;
-            taken += u128::from(count) * u128::from(app.memory);
+            used += least as u64;
+            taken += u128::from(least as u64) * u128::from(app.memory);
             used <= slots && taken <= memory
         })
     })
@@ -113,5 +122,9 @@ fn reach(problem: &Problem, app: &App, sorted: &[f64], total: f64) -> f64 {
             cpus.iter().take(most_nodes).map(|cpu| cpu.min(per_node)).sum()
         }
     };
-    if app.instance_cpu.is_finite() { on_nodes.min(f64::from(app.instances.1) * app.instance_cpu) } else { on_nodes }
+    let most = if app.instance_cpu.is_finite() { on_nodes.min(f64::from(app.instances.1) * app.instance_cpu) } else { on_nodes };
+    // What runs against its own bounds (pinned, or in manual mode) may stay.
+    let now = app.current.iter().map(|&(n, count)| problem.nodes[n as usize].cpu.min(f64::from(count) * app.instance_cpu));
+    let astray = app.current.iter().any(|&(n, count)| !app.allows(n) || count > app.per_node);
+    if astray && (app.pinned || app.manual) { most + now.sum::<f64>() } else { most.max(now.sum()) }
 }

@@ -121,6 +121,10 @@ pub fn may_add_with_companions(problem: &Problem, layout: &Layout, m: u32, n: u3
     }
     let mut memory = app.memory;
     for &other in app.together.iter().filter(|&&other| layout.count(other, n) == 0) {
+        let companion = &problem.apps[other as usize];
+        if companion.manual && layout.instances(other) >= companion.instances.0 {
+            return Err(Obstacle::Together(other));
+        }
         match layout.may_add(problem, other, n) {
             // Companions that need `m` itself come with it.
             Err(Obstacle::Together(third)) if third == m || app.together.contains(&third) => {}

@@ -9,23 +9,29 @@
 //! | names become indices, measured states become what can be counted on | [`plan`](mod@plan), [`problem`] |
 //! | what no placement can exceed | [`bound`] |
 //! | what must be so whatever it gains: fewest instances, nothing where it must not be | [`mandatory`] |
-//! | a better placement near the current one | [`search`] on a [`layout`] |
+//! | a better placement near the current one | [`search`], which lets [`repair`] and [`pack`] work on a [`layout`] |
 //! | the best loads for a placement, exactly | [`load`] on maximum [`flow`] |
 //! | indices become ordered actions on named instances, standby ones included | [`plan`](mod@plan), `standby` |
 //! | why | `explain` |
+//! | the older algorithms, for comparison | [`baseline`] |
+//! | random problems for tests and benchmarks | [`generate`] |
 //!
 //! A change has a cost in utility, from what starting and resuming were measured to take, and is made only when it gains
 //! more. That is the only damping: there are no cooldown timers, and a stable snapshot gives an empty plan.
 
 mod actions;
+pub mod baseline;
 pub mod bound;
 mod explain;
 pub mod flow;
+pub mod generate;
 pub mod layout;
 pub mod load;
 pub mod mandatory;
+pub mod pack;
 pub mod plan;
 pub mod problem;
+pub mod repair;
 pub mod search;
 mod standby;
 mod translate;
@@ -34,5 +40,8 @@ mod translate;
 pub(crate) mod fixtures;
 #[cfg(test)]
 mod plan_tests;
+#[cfg(test)]
+mod properties;
 
 pub use plan::{AppCosts, AppDemand, Iterations, Policy, plan};
+pub use search::{Algorithm, solve_with};

@@ -7,7 +7,7 @@ use weal_model::{AppName, LoadEntry, Plan, PoolSpec, Report, Snapshot, Work};
 use super::actions::Steps;
 use super::explain;
 use super::problem::ChangeCost;
-use super::search;
+use super::search::{Algorithm, solve_with};
 use super::translate::Translation;
 use crate::utility::Curve;
 
@@ -67,6 +67,8 @@ pub struct Policy<'a> {
     pub next_instance: BTreeMap<AppName, u64>,
     /// Applications to leave alone, because somebody else is at them (a rolling replacement).
     pub held: BTreeSet<AppName>,
+    /// Which algorithm places.
+    pub algorithm: Algorithm,
     /// Whether suspended instances can be paged out here.
     pub can_park: bool,
     /// Utilities closer than this are equal. Smaller chases noise; the thesis uses 0.01 (reproductions.md, Experiment One).
@@ -85,6 +87,7 @@ impl<'a> Policy<'a> {
             costs: BTreeMap::new(),
             next_instance: BTreeMap::new(),
             held: BTreeSet::new(),
+            algorithm: Algorithm::default(),
             can_park: true,
             tolerance: 0.01,
             horizon_s: 600.0,
@@ -112,7 +115,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, 
     if translation.nodes.is_empty() {
         return keep(snapshot, "no node answers: everything stays as it is");
     }
-    let solution = search::solve(&translation.problem, budget.0);
+    let solution = solve_with(&translation.problem, policy.algorithm, budget.0);
     let steps = Steps::of(&translation, snapshot, policy, &solution);
     let plan = Plan {
         generation: snapshot.generation,

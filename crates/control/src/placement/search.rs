@@ -1,11 +1,27 @@
 //! From the current placement to a better one, with few changes.
+//!
+//! First what must be so ([`mandatory`]); then, for a common utility `u` between what the worst off has and the bound, a
+//! [`repair`](super::repair) of the current placement until everybody has what `u` asks for. The highest `u` that can be
+//! repaired is found by bisection, starting just below the bound, where most searches end. Then the worst off are settled and the
+//! rest is lifted further, round by round: lexicographic max-min.
+//!
+//! A placement is taken instead of another only if the first utility (from the worst) that differs by more than the
+//! tolerance is better, and those who gain do so by more than what the changes cost.
 
+use super::baseline::{Objective, nested_loops};
 use super::bound::Bound;
 use super::flow::Flow;
 use super::layout::{Changes, Layout};
 use super::load::distribute;
 use super::mandatory::{self, Missing};
 use super::problem::Problem;
+use super::repair::Repair;
+
+/// Rounds of settling the worst off and lifting the rest. Differences between later levels help nobody who is badly off.
+const ROUNDS: u32 = 4;
+
+/// Searches from the answer of the one before; the second usually finds nothing to change.
+const PASSES: u32 = 6;
 
 /// A placement with its loads, and how good it is.
 #[derive(Debug, Clone)]
@@ -32,37 +48,189 @@ impl Solution {
     pub fn gap(&self) -> f64 {
         self.lowest().map_or(0.0, |lowest| (self.bound.utility - lowest).max(0.0))
     }
+
+    /// (application, node, instances, CPU), for judging.
+    pub fn entries(&self) -> Vec<(u32, u32, u32, f64)> {
+        let apps = 0..self.utilities.len() as u32;
+        let edges = apps.flat_map(|m| self.layout.of_app(m)).map(|&edge| self.layout.edge(edge));
+        edges.map(|edge| (edge.app, edge.node, edge.count, edge.load)).collect()
+    }
 }
 
-/// Starts from what runs and adds instances for who is worst off.
+/// A placement in comparison.
+#[derive(Debug, Clone)]
+struct Candidate {
+    layout: Layout,
+    utilities: Vec<f64>,
+    cost: f64,
+}
+
+impl Candidate {
+    fn of(problem: &Problem, mut layout: Layout, flow: &mut Flow) -> Self {
+        let utilities = distribute(problem, &mut layout, flow);
+        let cost = layout.changes(problem).cost;
+        Self { layout, utilities, cost }
+    }
+
+    // Whether it is worth having instead of `other`.
+    fn beats(&self, other: &Self, tolerance: f64) -> bool {
+        let (mut mine, mut theirs) = (self.utilities.clone(), other.utilities.clone());
+        mine.sort_by(f64::total_cmp);
+        theirs.sort_by(f64::total_cmp);
+        let gained: f64 = self.utilities.iter().zip(&other.utilities).map(|(mine, theirs)| (mine - theirs).max(0.0)).sum();
+        match mine.iter().zip(&theirs).find(|(mine, theirs)| (*mine - *theirs).abs() > tolerance) {
+            Some((mine, theirs)) => mine > theirs && gained > self.cost - other.cost,
+            None => self.cost < other.cost - 1e-12,
+        }
+    }
+}
+
+/// Which algorithm places.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// This module's.
+    #[default]
+    Weal,
+    /// The three nested loops of Carrera 5.3.2.
+    Thesis,
+    /// Maximise satisfied demand, as the literature before it did.
+    Demand,
+}
+
+/// A placement by the given algorithm.
+pub fn solve_with(problem: &Problem, algorithm: Algorithm, budget: u32) -> Solution {
+    match algorithm {
+        Algorithm::Weal => solve(problem, budget),
+        Algorithm::Thesis => nested_loops(problem, Objective::Utility, budget),
+        Algorithm::Demand => nested_loops(problem, Objective::SatisfiedDemand, budget),
+    }
+}
+
+/// A placement for `problem`, with `budget` steps for each pass of the search.
+///
+/// Postcondition: when the search ends before [`PASSES`] do, searching again from the answer changes nothing.
 pub fn solve(problem: &Problem, budget: u32) -> Solution {
+    let first = pass(problem, budget);
+    if first.changes.count() == 0 {
+        return first;
+    }
+    let mut adopted = problem.clone();
+    let mut solution = first;
+    for _ in 1..PASSES {
+        adopt(&mut adopted, &solution);
+        let next = pass(&adopted, budget);
+        if next.changes.count() == 0 {
+            break;
+        }
+        solution = next;
+    }
+    solution.changes = solution.layout.changes(problem);
+    solution
+}
+
+// As if the solution ran already.
+fn adopt(problem: &mut Problem, solution: &Solution) {
+    for (m, app) in (0u32..).zip(&mut problem.apps) {
+        let edges = solution.layout.of_app(m).iter().map(|&edge| solution.layout.edge(edge));
+        app.current = edges.map(|edge| (edge.node, edge.count)).collect();
+        app.current.sort_unstable();
+    }
+}
+
+fn pass(problem: &Problem, mut budget: u32) -> Solution {
     let mut flow = Flow::new(problem);
     let mut layout = Layout::current(problem);
     let missing = mandatory::enforce(problem, &mut layout);
     let bound = Bound::of(problem);
-    let mut utilities = distribute(problem, &mut layout, &mut flow);
-    let mut given_up = vec![false; problem.apps.len()];
-    for _ in 0..budget {
-        let short = |m: &u32| {
-            let app = &problem.apps[*m as usize];
-            !given_up[*m as usize] && !app.manual && utilities[*m as usize] < app.best().min(bound.level) - app.cost.resume
-        };
-        let worst = (0..problem.apps.len() as u32).filter(short);
-        let Some(m) = worst.min_by(|&a, &b| utilities[a as usize].total_cmp(&utilities[b as usize])) else { break };
-        let Ok(n) = mandatory::best_node(problem, &layout, m, false) else {
-            given_up[m as usize] = true;
-            continue;
-        };
-        let mut tried = layout.clone();
-        mandatory::add_with_companions(problem, &mut tried, m, n);
-        let after = distribute(problem, &mut tried, &mut flow);
-        let cost = problem.apps[m as usize].cost_of_adding(n);
-        if after[m as usize] > utilities[m as usize] + cost {
-            (layout, utilities) = (tried, after);
-        } else {
-            given_up[m as usize] = true;
+    let base = Candidate::of(problem, layout, &mut flow);
+    let mut best = base.clone();
+    let mut settled: Vec<Option<f64>> = vec![None; problem.apps.len()];
+    for _ in 0..ROUNDS {
+        if !lift(problem, &bound, &mut flow, &mut budget, &mut best, &settled) || budget == 0 {
+            break;
+        }
+        settle(problem, &best, &mut settled);
+    }
+    // Each step was better than the one before, within the tolerance; only if the last is better than the first is it a change
+    // for the better and not a walk in a circle.
+    if !best.beats(&base, problem.tolerance) {
+        best = base;
+    }
+    let changes = best.layout.changes(problem);
+    Solution { layout: best.layout, utilities: best.utilities, bound, changes, missing }
+}
+
+// Those that are no better off than the worst that is not settled yet stay at what they have.
+fn settle(problem: &Problem, best: &Candidate, settled: &mut [Option<f64>]) {
+    let open = best.utilities.iter().zip(settled.iter()).filter(|(_, settled)| settled.is_none()).map(|(&utility, _)| utility);
+    let Some(lowest) = open.min_by(f64::total_cmp) else { return };
+    for (settled, &utility) in settled.iter_mut().zip(&best.utilities) {
+        if settled.is_none() && utility <= lowest + problem.tolerance {
+            *settled = Some(utility);
         }
     }
-    let changes = layout.changes(problem);
-    Solution { layout, utilities, bound, changes, missing }
+}
+
+// Looks for the highest common utility of those not settled; true when there are any that could be better off.
+fn lift(
+    problem: &Problem,
+    bound: &Bound,
+    flow: &mut Flow,
+    budget: &mut u32,
+    best: &mut Candidate,
+    settled: &[Option<f64>],
+) -> bool {
+    let all: Vec<u32> = (0..problem.apps.len() as u32).collect();
+    let wants_at = |u: f64| -> Vec<f64> {
+        let at = |m: usize| problem.apps[m].cpu_for(settled[m].unwrap_or(u).min(u)).min(bound.reach[m]);
+        (0..problem.apps.len()).map(at).collect()
+    };
+    let reachable = |m: usize| problem.apps[m].utility(bound.reach[m]).min(bound.level);
+    let open = || (0..problem.apps.len()).filter(|&m| settled[m].is_none() && !problem.apps[m].manual);
+    let missed = open().filter(|&m| best.utilities[m] < reachable(m) - problem.tolerance);
+    let Some(mut low) = missed.map(|m| best.utilities[m]).min_by(f64::total_cmp) else { return false };
+    let mut high = open().map(reachable).fold(low, f64::max);
+    let base = best.layout.clone();
+    let mut u = high - 0.5 * problem.tolerance;
+    while *budget > 0 {
+        let mut layout = base.clone();
+        let want = wants_at(u);
+        let short = Repair { problem, flow, budget, all: &all }.run(&mut layout, &want);
+        prune(problem, &mut layout);
+        let candidate = Candidate::of(problem, layout, flow);
+        let reached = open().map(|m| candidate.utilities[m]).fold(f64::INFINITY, f64::min);
+        if candidate.beats(best, problem.tolerance) {
+            *best = candidate;
+        }
+        if short <= 0.0 {
+            low = u
+        } else {
+            high = u
+        }
+        low = low.max(reached.min(high));
+        if high - low <= problem.tolerance {
+            break;
+        }
+        u = 0.5 * (low + high);
+    }
+    true
+}
+
+// New instances that carry nothing and that no bound asks for are not worth their start.
+fn prune(problem: &Problem, layout: &mut Layout) {
+    let eps = problem.epsilon();
+    for m in 0..problem.apps.len() as u32 {
+        let idle: Vec<u32> = layout
+            .of_app(m)
+            .iter()
+            .map(|&edge| layout.edge(edge))
+            .filter(|edge| edge.load <= eps && edge.count > problem.apps[m as usize].current_on(edge.node))
+            .map(|edge| edge.node)
+            .collect();
+        for n in idle {
+            while layout.count(m, n) > problem.apps[m as usize].current_on(n) && layout.may_remove(problem, m, n, false).is_ok() {
+                layout.remove(problem, m, n);
+            }
+        }
+    }
 }

@@ -1,0 +1,157 @@
+//! Random placement problems from a seed: for property tests and benchmarks.
+//!
+//! Curves are those of closed flows without think time (Carrera eq. 5.6; figure 5.10 shows the shape):
+//! `cpu(u) = (1 - best) * demand / (1 - u)`, where `best` is uniform in 0.4..0.8 and utilities start at -10.
+
+use weal_model::{Cpu, Utility};
+
+use super::problem::{App, ChangeCost, Node, Problem};
+use crate::utility::Curve;
+
+/// A small generator of random numbers (SplitMix64), the same on every machine and in every version.
+#[derive(Debug, Clone)]
+pub struct Seeded(u64);
+
+impl Seeded {
+    /// From a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in `low..high`.
+    pub fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform in `0..count`; 0 for an empty range.
+    pub fn below(&mut self, count: u64) -> u64 {
+        if count == 0 { 0 } else { self.bits() % count }
+    }
+
+    /// True with this probability.
+    pub fn chance(&mut self, probability: f64) -> bool {
+        self.between(0.0, 1.0) < probability
+    }
+}
+
+/// A curve that reaches `best` with `demand` cores.
+pub fn curve(best: f64, demand: f64) -> Curve {
+    let cpu = |u: Utility| Cpu((1.0 - best) * demand / (1.0 - u.0));
+    let sampled = Curve::from_inverse(Utility(-10.0), Utility(best), cpu);
+    Curve::through(std::iter::once((Cpu(0.0), Utility(-10.0))).chain(sampled.points().skip(1)))
+}
+
+/// The pools of the benchmark (Carrera 5.6.1): equal nodes of 4 cores, applications of equal memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    /// How many nodes.
+    pub nodes: u32,
+    /// How many applications.
+    pub apps: u32,
+    /// How many instances fit into a node's memory.
+    pub per_node: u32,
+    /// Demand of all applications over the CPU of all nodes.
+    pub load: f64,
+}
+
+/// A problem of this shape. Demands are uniform in 0.5..1.5 of their mean. Nothing runs yet.
+pub fn pool(shape: Shape, seed: u64) -> Problem {
+    let mut random = Seeded::new(seed);
+    let weights: Vec<f64> = (0..shape.apps).map(|_| random.between(0.5, 1.5)).collect();
+    let scale = shape.load * 4.0 * f64::from(shape.nodes) / weights.iter().sum::<f64>();
+    let memory = 1 << 30;
+    let node = Node { cpu: 4.0, memory: memory * u64::from(shape.per_node) };
+    let mut app = |weight: f64| {
+        let mut app = App::new(memory, curve(random.between(0.4, 0.8), weight * scale));
+        app.cost = ChangeCost { start: 1e-4, resume: 1e-5, remove: 1e-5 };
+        app
+    };
+    Problem { nodes: vec![node; shape.nodes as usize], apps: weights.into_iter().map(&mut app).collect(), tolerance: 5e-4 }
+}
+
+/// The thesis' mixed pool (Carrera Table 5.3 and 5.6.3): 25 nodes of four processors of 3.9 GHz and 16 GB, 20 applications and
+/// 75 jobs of one processor and a third of a node's memory, all asking for about as much as there is.
+pub fn thesis_mix(seed: u64) -> Problem {
+    let mut random = Seeded::new(seed);
+    let gb = 1_000_000_000;
+    let mut apps: Vec<App> = (0..20)
+        .map(|_| App { instances: (1, u32::MAX), ..App::new(gb / 4, curve(random.between(0.4, 0.8), random.between(2.0, 8.0))) })
+        .collect();
+    apps.extend((0..75).map(|_| App {
+        instances: (0, 1),
+        instance_cpu: 1.0,
+        ..App::new(4_320_000_000, curve(random.between(0.4, 0.7), 1.0))
+    }));
+    for app in &mut apps {
+        app.cost = ChangeCost { start: 1e-3, resume: 1e-4, remove: 1e-4 };
+    }
+    Problem { nodes: vec![Node { cpu: 4.0, memory: 16 * gb }; 25], apps, tolerance: 1e-2 }
+}
+
+/// A small problem with every kind of constraint: for property tests.
+pub fn constrained(random: &mut Seeded) -> Problem {
+    let nodes: Vec<Node> = (0..=random.below(7))
+        .map(|_| Node {
+            cpu: if random.chance(0.05) { 0.0 } else { random.between(0.5, 8.0) },
+            memory: 100 * (1 + random.below(10)),
+        })
+        .collect();
+    let count = 1 + random.below(8) as u32;
+    let mut apps: Vec<App> = (0..count).map(|_| constrained_app(random, nodes.len() as u64)).collect();
+    pair_up(random, &mut apps);
+    Problem { nodes, apps, tolerance: 1e-3 }
+}
+
+fn constrained_app(random: &mut Seeded, nodes: u64) -> App {
+    let demand = if random.chance(0.1) { 0.0 } else { random.between(0.1, 8.0) };
+    let mut app = App::new(50 + random.below(500), curve(random.between(0.2, 0.9), demand));
+    let least = random.below(3) as u32;
+    app.instances = (least, least + random.below(6) as u32);
+    if random.chance(0.3) {
+        app.instance_cpu = random.between(0.2, 3.0);
+        app.per_node = 1 + random.below(3) as u32;
+    }
+    if random.chance(0.2) {
+        app.nodes = (random.below(3) as u32, 1 + random.below(4) as u32);
+        app.nodes.0 = app.nodes.0.min(app.nodes.1).min(app.instances.1);
+    }
+    if random.chance(0.25) {
+        app.allowed = Some((0..nodes as u32).filter(|_| random.chance(0.6)).collect());
+    }
+    let mut current: Vec<(u32, u32)> = Vec::new();
+    for n in 0..nodes as u32 {
+        if random.chance(0.25) {
+            current.push((n, 1 + random.below(u64::from(app.per_node)) as u32));
+        } else if random.chance(0.1) {
+            app.standby.push((n, 1));
+        }
+    }
+    app.current = current;
+    app.pinned = random.chance(0.08);
+    app.manual = random.chance(0.08);
+    app.cost = ChangeCost { start: random.between(0.0, 0.05), resume: 0.001, remove: 0.001 };
+    app
+}
+
+fn pair_up(random: &mut Seeded, apps: &mut [App]) {
+    let count = apps.len() as u64;
+    if count < 2 || !random.chance(0.4) {
+        return;
+    }
+    let (a, b) = (random.below(count) as u32, random.below(count) as u32);
+    if a != b && random.chance(0.6) {
+        apps[a as usize].apart.push(b);
+        apps[b as usize].apart.push(a);
+    } else if a != b {
+        apps[a as usize].together.push(b);
+    }
+}
