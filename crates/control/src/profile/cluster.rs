@@ -38,6 +38,7 @@ pub struct ClusterProfile {
     cheapest: Option<f64>,
     bottleneck: Option<Resource>,
     stretch: f64,
+    grip: f64,
 }
 
 impl Default for ClusterProfile {
@@ -50,6 +51,7 @@ impl Default for ClusterProfile {
             cheapest: None,
             bottleneck: None,
             stretch: 1.0,
+            grip: 1.0,
         }
     }
 }
@@ -66,11 +68,21 @@ const STRETCH_UP: f64 = 1.1;
 const STRETCH_DOWN: f64 = 0.97;
 /// Four times the seats of the model; beyond, the CPU is idle for a reason that seats do not remove.
 const STRETCH_MOST: f64 = 4.0;
+/// With more requests outstanding per core than this, fewer may do: the time in a seat cannot tell waiting for CPU from
+/// waiting for something else, so it is tried out.
+const CROWD: f64 = 2.0;
+/// How fast a cluster's grip follows its throughput's distance from the plan, per cycle. Faster swings, because smoothing
+/// delays what is seen by some cycles.
+const GRIP_GAIN: f64 = 0.1;
+/// A grip beyond this range means that CPU shares are not enforced, so that more of it would not help.
+const GRIP: std::ops::RangeInclusive<f64> = 0.33..=3.0;
 
 impl ClusterProfile {
     pub(super) fn update<'a>(&mut self, app: &AppName, loaders: impl Iterator<Item = &'a FlowObservation>, snapshot: &Snapshot) {
         let mut done = vec![0.0; self.flows.len() + 1];
+        let mut unfinished = 0.0;
         for flow in loaders {
+            unfinished += if flow.completions == 0 { flow.in_service_mean } else { 0.0 };
             let at = self.flows.iter().position(|id| *id == flow.id).unwrap_or_else(|| {
                 self.flows.push(flow.id.clone());
                 done.push(0.0);
@@ -85,7 +97,10 @@ impl ClusterProfile {
         let disk = total(instances().map(|i| i.disk_bytes_per_s));
         let network = total(instances().map(|i| i.network_bytes_per_s));
         for (resource, rate) in [(Resource::Cpu, cpu), (Resource::Disk, disk), (Resource::Network, network)] {
-            self.observe(resource, &done, rate);
+            // Work without any completion belongs to requests that count later, not to idle instances.
+            if done[1..].iter().any(|done| *done > 0.0) || unfinished < 0.01 {
+                self.observe(resource, &done, rate);
+            }
         }
         self.watch_cost(&done, cpu);
     }
@@ -129,11 +144,12 @@ impl ClusterProfile {
             () => Some(Resource::Concurrency),
         };
         let starving = waiting > 0.5 && place.busy_together < 0.95;
-        let crowded = place.busy_together >= 0.99 && slowed > 2.0 * self.stretch;
-        self.stretch = match (starving, waiting > 0.5) {
+        let crowded = place.busy_together >= 0.97 && place.crowd > CROWD;
+        self.stretch = match (starving, crowded) {
             (true, _) => (self.stretch * STRETCH_UP).min(STRETCH_MOST),
-            (false, true) if !crowded => self.stretch,
-            _ => (self.stretch * STRETCH_DOWN).max(1.0),
+            (_, true) => (self.stretch * STRETCH_DOWN).max(1.0 / STRETCH_MOST),
+            _ if waiting > 0.5 => self.stretch,
+            _ => self.stretch + (1.0 - self.stretch) * (1.0 - STRETCH_DOWN),
         };
     }
 
@@ -156,6 +172,18 @@ impl ClusterProfile {
     /// See [`super::Profiles::stretch`].
     pub fn stretch(&self) -> f64 {
         self.stretch
+    }
+
+    /// See [`super::Profiles::grip`].
+    pub fn grip(&self) -> f64 {
+        self.grip
+    }
+
+    /// `planned` and `got` are rates of work; `contended` when its flows wait for CPU that other clusters use too.
+    pub(super) fn hold(&mut self, planned: f64, got: f64, contended: bool) {
+        let target =
+            if contended && planned > 0.0 && got > 0.0 { (planned / got).ln().clamp(-0.5, 0.5) } else { -self.grip.ln() };
+        self.grip = (self.grip * (GRIP_GAIN * target).exp()).clamp(*GRIP.start(), *GRIP.end());
     }
 
     pub(super) fn factors(&self, app: &AppName, resource: Resource) -> Vec<WorkFactor> {

@@ -4,9 +4,10 @@
 //! time, `S` time in a seat, `S_0` the same in an idle instance, `alpha` CPU-seconds a request.
 //!
 //! **Closed or open.** Clients that wait for their answers send `lambda = C / (R + Z)`, so throughput falls as response time
-//! grows: `d ln lambda / d ln R = -R / (R + Z)`. This elasticity is -1 without think time and 0 for independent arrivals. It is
-//! the slope of the changes from cycle to cycle, whether these come from noise or from seats. `Z = R (1 / |e| - 1)` and
-//! `C = N + lambda Z` follow; without evidence `e = -1`, so that `C` is what is there, which is right for one cycle anyway.
+//! grows: the elasticity `e = d ln lambda / d ln R = -R / (R + Z)` is -1 without think time and 0 for independent arrivals.
+//! Since `N = lambda R`, it is the slope of `ln N` over `ln R`, less 1, in the changes from cycle to cycle, whether these come
+//! from noise or from seats; `N` is a time average and much less noisy than a count. `Z = R (1 / |e| - 1)` and
+//! `C = N + lambda Z` follow. Without evidence `e = -1`, so that `C` is what is there, which is right for one cycle anyway.
 //!
 //! **Idle service time.** Under processor sharing with `k` requests a core, `S = io + alpha k`; so `io = S - alpha k`, and
 //! `S_0 = io + alpha`.
@@ -38,14 +39,19 @@ pub struct FlowProfile {
     queue: Smooth,
     in_service: Smooth,
     elasticity: Elasticity,
-    /// Response times that wait until there are enough for a percentile.
-    pending: LatencyHistogram,
+    /// Response times of the block of cycles before this one, and of this one: the tail is read from both together.
+    former: LatencyHistogram,
+    latest: LatencyHistogram,
+    /// Cycles in `latest`.
+    cycles: u32,
     /// The goal that `tail` is about.
     goal: Option<Goal>,
 }
 
-/// A percentile is read from so many requests or more.
+/// A percentile is read from so many requests or more: of fewer, the 95th is little more than the longest.
 const ENOUGH: u64 = 40;
+/// A block ends after so many requests, or cycles: more follow a change too slowly, fewer are biased.
+const BLOCK: (u64, u32) = (400, 15);
 
 impl FlowProfile {
     pub(super) fn new(id: FlowId) -> Self {
@@ -61,7 +67,9 @@ impl FlowProfile {
             queue: Smooth::default(),
             in_service: Smooth::default(),
             elasticity: Elasticity::default(),
-            pending: LatencyHistogram::default(),
+            former: LatencyHistogram::default(),
+            latest: LatencyHistogram::default(),
+            cycles: 0,
             goal: None,
         }
     }
@@ -90,7 +98,7 @@ impl FlowProfile {
         if let Some(response) = seen.response_time.mean_s() {
             self.response.observe(response);
             if seen.completions >= 5 {
-                self.elasticity.observe(response, throughput);
+                self.elasticity.observe(response, population);
             }
         }
         self.learn_tail(seen, goal);
@@ -101,12 +109,16 @@ impl FlowProfile {
             (self.goal, self.tail) = (goal, Smooth::default());
         }
         let Some(Goal::Percentile { percentile, .. }) = goal else { return };
-        self.pending.add(&seen.response_time);
-        if let (true, Some(mean), Some(value)) =
-            (self.pending.count() >= ENOUGH, self.pending.mean_s(), self.pending.quantile_s(percentile))
-        {
+        self.latest.add(&seen.response_time);
+        self.cycles += 1;
+        let mut both = self.latest.clone();
+        both.add(&self.former);
+        if let (true, Some(mean), Some(value)) = (both.count() >= ENOUGH, both.mean_s(), both.quantile_s(percentile)) {
             self.tail.observe((value / mean).clamp(0.5, 50.0));
-            self.pending = LatencyHistogram::default();
+        }
+        if self.latest.count() >= BLOCK.0 || self.cycles >= BLOCK.1 {
+            self.former = std::mem::take(&mut self.latest);
+            self.cycles = 0;
         }
     }
 
@@ -161,13 +173,16 @@ impl FlowProfile {
     }
 }
 
+/// In a crowd, `S` says little about `io`, the small difference of two large numbers; then only what clearly exceeds the
+/// crowd's part counts. Seats shrink for it, the crowd goes, and `io` shows.
 fn idle_service_s(service_s: f64, work: Work, place: &Place) -> f64 {
-    let alone = work.0 / place.speed;
-    let beside = work.0 * place.crowd.max(1.0 / place.speed);
-    ((service_s - beside).max(0.0) + alone).min(service_s.max(1e-6)).max(1e-6)
+    let crowd = place.crowd.max(1.0 / place.speed);
+    let doubt = 0.1 * (crowd * place.speed - 1.0).clamp(0.0, 3.0);
+    let io = (service_s - work.0 * crowd * (1.0 + doubt)).max(0.0);
+    (io + work.0 / place.speed).min(service_s.max(1e-6)).max(1e-6)
 }
 
-/// The slope of ln(throughput) over ln(response time), from changes between cycles.
+/// The slope of ln(population) over ln(response time), less 1, from changes between cycles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Elasticity {
     last: Option<(f64, f64)>,
@@ -185,15 +200,15 @@ const PRIOR: f64 = 0.02;
 const OTHER_CLIENTS: f64 = 0.7;
 
 impl Elasticity {
-    fn observe(&mut self, response_s: f64, throughput: f64) {
-        if !(response_s > 0.0 && throughput > 0.0 && response_s.is_finite() && throughput.is_finite()) {
+    fn observe(&mut self, response_s: f64, population: f64) {
+        if !(response_s > 0.0 && population > 0.0 && response_s.is_finite() && population.is_finite()) {
             return;
         }
-        let now = (response_s.ln(), throughput.ln());
+        let now = (response_s.ln(), population.ln());
         if let Some(last) = self.last.replace(now) {
             let (x, y) = (now.0 - last.0, now.1 - last.1);
-            if (x + y).abs() <= OTHER_CLIENTS {
-                let off = y - self.get() * x;
+            if y.abs() <= OTHER_CLIENTS {
+                let off = y - (1.0 + self.get()) * x;
                 self.squares = self.squares * KEEP + x * x;
                 self.products = self.products * KEEP + x * y;
                 self.residual = self.residual * KEEP + off * off;
@@ -203,7 +218,7 @@ impl Elasticity {
     }
 
     fn get(&self) -> f64 {
-        ((self.products - PRIOR) / (self.squares + PRIOR)).clamp(-1.0, 0.0)
+        (self.products / (self.squares + PRIOR)).clamp(0.0, 1.0) - 1.0
     }
 
     fn plus_minus(&self) -> f64 {

@@ -30,7 +30,7 @@ mod smooth;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, Cpu, FlowId, NodeName, PoolSpec, Snapshot, Work, WorkFactor};
+use weal_model::{AppName, Cpu, FlowId, NodeName, PoolSpec, SeatPlan, Snapshot, Work, WorkFactor};
 
 pub use cluster::{ClusterProfile, Resource};
 pub use flow::FlowProfile;
@@ -145,7 +145,31 @@ impl Profiles {
         self.clusters.get(app)?.bottleneck()
     }
 
-    /// Factor on the seats of `app`'s flows, at least 1: requests that wait for something other than CPU leave it idle, so
+    /// Compares what flows got with what `plan`, made from the newest snapshot, gives them, and adapts the grip of each cluster
+    /// in `contended`: those that wait for CPU on nodes where other clusters do too. Called by the flow cycle.
+    pub(crate) fn hold(&mut self, plan: &SeatPlan, contended: &BTreeSet<AppName>) {
+        let mut rates: BTreeMap<&AppName, (f64, f64)> = BTreeMap::new();
+        for planned in &plan.flows {
+            let Some(flow) = self.flow(&planned.id) else { continue };
+            let Some(work) = self.total_work(&planned.id) else { continue };
+            let rates = rates.entry(&planned.id.app).or_default();
+            rates.0 += planned.allocation.0;
+            rates.1 += flow.throughput.or_zero() * work.0;
+        }
+        let rates: Vec<(AppName, (f64, f64))> = rates.into_iter().map(|(app, rates)| (app.clone(), rates)).collect();
+        for (app, (planned, got)) in rates {
+            if let Some(cluster) = self.clusters.get_mut(&app) {
+                cluster.hold(planned, got, contended.contains(&app));
+            }
+        }
+    }
+
+    /// Factor on `app`'s shares and seats where it competes with other clusters: above 1 when it got less than was planned.
+    pub fn grip(&self, app: &AppName) -> f64 {
+        self.clusters.get(app).map_or(1.0, ClusterProfile::grip)
+    }
+
+    /// Factor on the seats of `app`'s flows: requests that wait for something other than CPU leave it idle, so
     /// more of them must be outstanding to use it all.
     pub fn stretch(&self, app: &AppName) -> f64 {
         self.clusters.get(app).map_or(1.0, ClusterProfile::stretch)
@@ -213,4 +237,3 @@ fn in_service(snapshot: &Snapshot) -> BTreeMap<&AppName, f64> {
     }
     sums
 }
-

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! profiles.update(&snapshot, &spec);                                    // profile
-//! let decision = plan_seats(&snapshot, &spec, &profiles, &previous);    // this module
+//! let decision = plan_seats(&snapshot, &spec, &mut profiles, &previous); // this module
 //! // decision.plan:         seats and weights for the gateways
 //! // decision.loads:        CPU per instance, to be enforced as shares between placement cycles
 //! // decision.explanations: why each flow has what it has
@@ -19,12 +19,14 @@
 //! leads there and nothing can swing; a wrong `Z` is corrected over the cycles that [`crate::profile`] smooths.
 //!
 //! Flows in different clusters on shared nodes do not pass one queue. There it is the instances' CPU shares that decide,
-//! which is why `loads` come with the plan.
+//! which is why `loads` come with the plan. What they miss, because a request more or less is a large part of an instance or
+//! because shares are not enforced, is made up for by an integral term on shares and seats, [`Profiles::grip`].
 //!
 //! # How many seats
 //!
 //! `o = lambda S_0 stretch`: as few as keep the CPU busy, because a request that waits in the gateway can still be overtaken
-//! by a more important one. Fractions are rounded up once per cluster, or one core in use by 1.06 seats would idle. What is
+//! by a more important one. Fractions are rounded up once per cluster, or one core in use by 1.06 seats would idle, and
+//! a cluster on full nodes has at least a seat for each of its hosts. What is
 //! left of nodes that are not full is handed out as seats too, evenly among the clusters there, so that a burst between two
 //! cycles is not held up beside an idle CPU. While there is a queue in front of an idle CPU, `stretch` grows
 //! ([`crate::profile::Profiles::stretch`]).
@@ -34,7 +36,10 @@ mod pool;
 
 use std::collections::BTreeMap;
 
-use weal_model::{AppName, Cpu, FlowAllocation, FlowExplanation, FlowId, GatewayName, LoadEntry, PoolSpec, SeatPlan, Snapshot};
+use weal_model::{
+    AppName, Cpu, FlowAllocation, FlowExplanation, FlowId, GatewayName, LoadEntry, NodeName, PoolSpec, SeatPlan, Snapshot,
+    Utility,
+};
 
 use super::seats::{Solution, solve, whole};
 use crate::profile::Profiles;
@@ -55,11 +60,11 @@ pub struct Decision {
     pub notes: Vec<String>,
 }
 
-/// Decides seats and weights. `profiles` must have seen `snapshot`; `previous` is the plan in force (its default at first).
+/// Decides seats and weights. `profiles` must have seen `snapshot`, and takes note of the plan; `previous` is the plan in force (its default at first).
 ///
 /// Flows come from the snapshot, and from the routes of `spec` for the gateways that the snapshot or `previous` names. A flow
 /// keeps at least one seat whatever happens, so that no request waits for ever.
-pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles, previous: &SeatPlan) -> Decision {
+pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &mut Profiles, previous: &SeatPlan) -> Decision {
     let ids = flows(snapshot, spec, previous);
     let pool = Pool::of(snapshot, spec, profiles, &ids);
     let solution = solve(&pool.problem);
@@ -72,7 +77,36 @@ pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles, pre
     let explanations = (0..ids.len())
         .map(|f| explain::flow(&pool, &solution, profiles, &plan.flows[f], f, before.get(&ids[f]).copied().unwrap_or(0)))
         .collect();
-    Decision { explanations, loads: pool.loads(&solution), notes: pool.notes, plan }
+    let (loads, contended) = (pool.loads(&solution, profiles), pool.contended(&solution));
+    let notes = pool.notes;
+    profiles.hold(&plan, &contended);
+    Decision { explanations, loads, notes, plan }
+}
+
+/// What each flow could expect of another pool: change a goal in `spec` or the CPU of a node in `snapshot` and compare. Flows
+/// that nothing is known of yet are left out.
+pub fn what_if(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) -> BTreeMap<FlowId, Utility> {
+    let ids = flows(snapshot, spec, &SeatPlan::default());
+    let pool = Pool::of(snapshot, spec, profiles, &ids);
+    let solution = solve(&pool.problem);
+    ids.into_iter().enumerate().filter(|&(f, _)| pool.measured(f)).map(|(f, id)| (id, solution.utilities[f])).collect()
+}
+
+/// The shadow price of CPU on each node: by how much one more core there would raise the lowest utility.
+pub fn utility_per_core(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) -> BTreeMap<NodeName, f64> {
+    let ids = flows(snapshot, spec, &SeatPlan::default());
+    let mut pool = Pool::of(snapshot, spec, profiles, &ids);
+    let lowest = |pool: &Pool| solve(&pool.problem).utilities.iter().map(|utility| utility.0).fold(f64::INFINITY, f64::min);
+    let now = lowest(&pool);
+    let mut prices = BTreeMap::new();
+    for m in 0..pool.node_names.len() {
+        let before = pool.problem.nodes[m];
+        pool.problem.nodes[m] += 1.0;
+        let gain = lowest(&pool) - now;
+        prices.insert(pool.node_names[m].clone(), if gain.is_finite() { gain.max(0.0) } else { 0.0 });
+        pool.problem.nodes[m] = before;
+    }
+    prices
 }
 
 /// utility(CPU) of each application with routes, or needed by one: what the placement needs to know of flows. The CPU
@@ -123,18 +157,19 @@ fn settle(pool: &Pool, solution: &Solution, ids: &[FlowId], before: &BTreeMap<&F
     for group in ids.chunk_by(|a, b| (&a.gateway, &a.app) == (&b.gateway, &b.app)) {
         let own = start..start + group.len();
         start = own.end;
-        let wanted = own.clone().map(|f| solution.seats[f]).sum::<f64>();
+        let wanted = own.clone().map(|f| solution.seats[f] * pool.grip[f].max(1.0)).sum::<f64>();
+        let wanted = wanted.max(pool.busy_hosts(solution, own.clone()));
         while own.clone().map(|f| f64::from(seats[f])).sum::<f64>() + 1e-6 < wanted {
             let most_short = own.clone().max_by(|&a, &b| {
-                let short = |f: usize| solution.seats[f] - f64::from(seats[f]);
+                let short = |f: usize| solution.seats[f] * pool.grip[f].max(1.0) - f64::from(seats[f]);
                 short(a).total_cmp(&short(b))
             });
             seats[most_short.expect("a group has a flow")] += 1;
         }
     }
     for (f, id) in ids.iter().enumerate() {
-        let exact = solution.seats[f] + pool.spare_seats(solution, f);
-        let planned = seats[f].max(exact as u32).max(pool.fallback[f]);
+        let exact = solution.seats[f] * pool.grip[f].max(1.0) + pool.spare_seats(solution, f);
+        let planned = seats[f].max(exact.floor() as u32).max(pool.fallback[f]);
         seats[f] = match before.get(id) {
             Some(&kept) if planned.abs_diff(kept) <= 1 && (exact - f64::from(kept)).abs() < 0.75 => kept.max(1),
             _ => planned,
@@ -152,7 +187,11 @@ fn allocation(pool: &Pool, solution: &Solution, ids: &[FlowId], f: usize, seats:
         weight: pool.weight(f, rate, solution.utilities[f]),
         allocation: Cpu(rate * pool.work[f]),
         demand: Cpu(flow.appetite.model.most() * pool.work[f]),
-        predicted: weal_model::Utility(solution.utilities[f].0.min(1.0)),
+        predicted: Utility(solution.utilities[f].0.min(1.0)),
     }
 }
 
+#[cfg(test)]
+mod closed_loop;
+#[cfg(test)]
+mod queueing_system;

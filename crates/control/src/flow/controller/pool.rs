@@ -62,6 +62,8 @@ pub(super) struct Pool<'a> {
     siblings: Vec<f64>,
     ready: Vec<&'a InstanceObservation>,
     idle: BTreeMap<&'a AppName, f64>,
+    /// [`Profiles::grip`] of each flow's cluster.
+    pub(super) grip: Vec<f64>,
 }
 
 /// Before anything is known of a flow, so many of its requests may be outstanding per ready instance: enough to keep it busy
@@ -99,6 +101,7 @@ impl<'a> Pool<'a> {
             siblings: Vec::new(),
             idle: spec.apps.keys().map(|app| (app, profiles.idle_cpu(app).0)).collect(),
             ready,
+            grip: ids.iter().map(|id| profiles.grip(&id.app)).collect(),
         };
         for id in ids {
             pool.add(id, spec, profiles);
@@ -172,9 +175,49 @@ impl<'a> Pool<'a> {
         if weight.is_finite() { weight.max(least).clamp(1e-6, 1e9) } else { 1.0 }
     }
 
+    /// Hosts of a group's cluster, if one of its flows could use more: each needs a request to work on.
+    pub(super) fn busy_hosts(&self, solution: &Solution, group: std::ops::Range<usize>) -> f64 {
+        let stuck = group.clone().any(|f| solution.stuck[f].is_some());
+        let home = group.clone().find_map(|f| self.home[f]).filter(|_| stuck);
+        home.map_or(0.0, |home| self.problem.clusters[home].len() as f64)
+    }
+
+    /// Applications whose flows wait for CPU on a node where another cluster does too.
+    pub(super) fn contended(&self, solution: &Solution) -> BTreeSet<AppName> {
+        let full: BTreeSet<usize> = solution.bottlenecks.iter().flat_map(|bottleneck| bottleneck.nodes.iter().copied()).collect();
+        let stuck = |d: usize| (0..self.home.len()).any(|f| self.home[f] == Some(d) && solution.stuck[f].is_some());
+        let at = |d: usize, m: usize| self.problem.clusters[d].iter().any(|host| host.node == m);
+        let shares =
+            |d: usize| full.iter().any(|&m| at(d, m) && (0..self.problem.clusters.len()).any(|e| e != d && at(e, m) && stuck(e)));
+        self.clusters.iter().filter(|&(_, &d)| stuck(d) && shares(d)).map(|(app, _)| (*app).clone()).collect()
+    }
+
+    /// The solution's loads, spread over hosts as evenly as the nodes allow: any feasible load serves the same seats, but one
+    /// that leaves an instance nothing would hold up the requests that still reach it. By proportional fitting: nodes that are
+    /// too full shrink what they carry, clusters that lack some grow theirs.
+    fn spread(&self, solution: &Solution) -> Vec<Vec<f64>> {
+        let demand: Vec<f64> = solution.loads.iter().map(|loads| loads.iter().sum()).collect();
+        let mut loads: Vec<Vec<f64>> = (self.problem.clusters.iter().zip(&demand))
+            .map(|(hosts, demand)| hosts.iter().map(|host| (demand / hosts.len() as f64).min(host.limit)).collect())
+            .collect();
+        for _ in 0..60 {
+            let mut used = vec![0.0; self.problem.nodes.len()];
+            let pairs = self.problem.clusters.iter().zip(&loads).flat_map(|(hosts, loads)| hosts.iter().zip(loads));
+            pairs.for_each(|(host, load)| used[host.node] += load);
+            for ((hosts, loads), demand) in self.problem.clusters.iter().zip(&mut loads).zip(&demand) {
+                for (host, load) in hosts.iter().zip(loads.iter_mut()) {
+                    *load *= (self.problem.nodes[host.node] / used[host.node].max(1e-12)).min(1.0);
+                }
+                let missing = demand / loads.iter().sum::<f64>().max(1e-12);
+                hosts.iter().zip(loads).for_each(|(host, load)| *load = (*load * missing).min(host.limit));
+            }
+        }
+        loads
+    }
+
     /// CPU per instance: its part of its cluster's load on its node, its idle use, and its part of what is left.
-    pub(super) fn loads(&self, solution: &Solution) -> Vec<LoadEntry> {
-        let left = self.left(solution);
+    pub(super) fn loads(&self, solution: &Solution, profiles: &Profiles) -> Vec<LoadEntry> {
+        let (left, spread) = (self.left(solution), self.spread(solution));
         let count = |alike: &dyn Fn(&InstanceObservation) -> bool| self.ready.iter().filter(|i| alike(i)).count() as f64;
         let mut loads: Vec<LoadEntry> = (self.ready.iter())
             .map(|instance| {
@@ -185,7 +228,7 @@ impl<'a> Pool<'a> {
                     self.problem.clusters[d].iter().position(|host| host.node == m).expect("clusters list their instances");
                 let same = count(&|i| i.node == instance.node && i.app == instance.app);
                 let all = count(&|i| i.node == instance.node);
-                let cpu = solution.loads[d][host] / same + self.idle[&instance.app] + left[m] / all;
+                let cpu = spread[d][host] * profiles.grip(&instance.app) / same + self.idle[&instance.app] + left[m] / all;
                 let least = LEAST_SHARE * self.problem.nodes[m] / all;
                 LoadEntry { instance: instance.id.clone(), cpu: Cpu(cpu.max(least)) }
             })

@@ -32,6 +32,8 @@
 
 mod max_flow;
 pub mod paper;
+#[cfg(test)]
+mod properties;
 mod solve;
 mod whole;
 

@@ -17,8 +17,7 @@ pub fn whole<A: Appetite>(problem: &Problem<A>, solution: &Solution, fewest: &[u
     let hosts: Vec<Vec<(usize, f64)>> =
         problem.clusters.iter().map(|hosts| hosts.iter().map(|host| (host.node, host.limit)).collect()).collect();
     let mut graph = MaxFlow::new(&hosts, &problem.nodes);
-    let mut seats: Vec<u32> =
-        solution.seats.iter().zip(fewest).map(|(&seats, &least)| least.max((seats + 1e-6) as u32)).collect();
+    let mut seats: Vec<u32> = solution.seats.iter().zip(fewest).map(|(&seats, &least)| least.max(rounded_down(seats))).collect();
     for (flow, &seats) in problem.flows.iter().zip(&seats) {
         for &(d, factor) in &flow.loads {
             graph.demand(d, factor * f64::from(seats));
@@ -42,6 +41,12 @@ pub fn whole<A: Appetite>(problem: &Problem<A>, solution: &Solution, fewest: &[u
         }
     }
     seats
+}
+
+/// A flow with few seats starts one lower: what rounding takes from one flow may be worth more to another.
+fn rounded_down(seats: f64) -> u32 {
+    let down = (seats + 1e-6) as u32;
+    if seats < 30.0 { down.saturating_sub(1) } else { down }
 }
 
 /// The fewest seats overload something: start from them alone, and add the rounded shares back, the worst off first, as far
