@@ -184,6 +184,7 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
         }
         // It would inherit the shim's protection.
         let _ = fs::write("/proc/self/oom_score_adj", "0");
+        unblock_signals()?;
         become_user(user.as_ref())
     };
     // SAFETY: the shim has a single thread, so the forked child may allocate and open files before it becomes the program.
@@ -231,13 +232,24 @@ fn close_on_exec() {
     }
 }
 
-/// Nothing but SIGKILL ends the shim. Blocked rather than ignored: the standard library unblocks them in what it spawns.
+/// Nothing but SIGKILL ends the shim. What it spawns inherits the mask and takes it back with [`unblock_signals`].
 fn block_signals() -> io::Result<()> {
     // SAFETY: a set of signals is plain data, and both calls only read or write it.
     let result = unsafe {
         let mut set = std::mem::zeroed();
         libc::sigfillset(&mut set);
         libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The standard library leaves the mask as it is: without this, an instance would never see its SIGTERM.
+fn unblock_signals() -> io::Result<()> {
+    // SAFETY: a set of signals is plain data, and both calls only read or write it.
+    let result = unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut())
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
