@@ -58,7 +58,7 @@ impl Decider {
         for flow in snapshot.flows.iter().filter(|flow| flow.arrivals > 0 || flow.queue_mean + flow.in_service_mean > 0.0) {
             self.last_request.insert(flow.id.app.clone(), snapshot.time);
         }
-        let Decision { plan, explanations, loads, notes } = plan_seats(snapshot, pool, &self.profiles, before);
+        let Decision { plan, explanations, loads, notes } = plan_seats(snapshot, pool, &mut self.profiles, before);
         for note in notes {
             tracing::debug!(note, "seats");
         }
