@@ -121,9 +121,10 @@ impl Client {
         self.get(&format!("/v1/apps/{}/why", escape(app))).await
     }
 
-    /// Events with a higher id than `after`, at most `limit`: the newest of them, oldest first.
-    pub async fn events(&self, after: u64, limit: u32) -> Result<Vec<Event>, Error> {
-        self.get(&format!("/v1/events?after={after}&limit={limit}")).await
+    /// At most `limit` events, oldest first: the first ones after the event `after`, or the newest of all.
+    pub async fn events(&self, after: Option<u64>, limit: u32) -> Result<Vec<Event>, Error> {
+        let after = after.map_or_else(String::new, |id| format!("after={id}&"));
+        self.get(&format!("/v1/events?{after}limit={limit}")).await
     }
 
     /// The config in force.

@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 pub fn run(order: &args::Events, json: bool) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(&order.target)?);
     block_on(async {
-        let mut events = client.events(0, order.limit).await.map_err(|error| error.into_failure())?;
+        let mut events = client.events(None, order.limit).await.map_err(|error| error.into_failure())?;
         if json && !order.watch {
             return output::json(&events, false);
         }
@@ -32,7 +32,7 @@ pub fn run(order: &args::Events, json: bool) -> anyhow::Result<()> {
                 return Ok(());
             }
             tokio::time::sleep(AGAIN).await;
-            events = match client.events(last, 1000).await {
+            events = match client.events(Some(last), 1000).await {
                 Ok(events) => events,
                 Err(error) if error.is_passing() => Vec::new(),
                 Err(error) => return Err(error.into_failure().into()),

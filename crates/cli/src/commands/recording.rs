@@ -25,14 +25,15 @@ pub fn record(order: &Record) -> anyhow::Result<()> {
     let file = File::create(&order.recording).with_context(|| format!("cannot write {}", order.recording.display()))?;
     let mut recorder = Recorder::new(BufWriter::new(file));
     block_on(async {
-        let mut seen = client.events(0, 1).await.map_err(crate::client::Error::into_failure)?.last().map_or(0, |event| event.id);
+        let mut seen =
+            client.events(None, 1).await.map_err(crate::client::Error::into_failure)?.last().map_or(0, |event| event.id);
         let mut tick = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
                 _ = tokio::signal::ctrl_c() => break,
             }
-            for event in client.events(seen, 1000).await.unwrap_or_default() {
+            for event in client.events(Some(seen), 1000).await.unwrap_or_default() {
                 seen = seen.max(event.id);
                 recorder.handle_event(&event);
             }

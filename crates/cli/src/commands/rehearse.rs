@@ -136,7 +136,7 @@ impl Pool {
                         if let Ok(status) = client.status().await {
                             rehearsal.handle_status(&status);
                         }
-                        for event in client.events(seen, 1000).await.unwrap_or_default() {
+                        for event in client.events(Some(seen), 1000).await.unwrap_or_default() {
                             seen = seen.max(event.id);
                             rehearsal.handle_event(&event);
                         }

@@ -67,7 +67,7 @@ async fn watch(client: &Client, view: &mut View, terminal: &mut ratatui::Default
 
 async fn look(client: &Client, view: &mut View) -> Result<(), Error> {
     view.status = Some(client.status().await?);
-    view.events = client.events(0, 50).await?;
+    view.events = client.events(None, 50).await?;
     view.events.sort_by_key(|event| std::cmp::Reverse(event.id));
     Ok(())
 }

@@ -24,9 +24,9 @@ pub enum Wish {
     Check,
 }
 
-/// How often the file is looked at: two system calls a second cost nothing, and a person who saved a file looks up about
-/// then.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the file is looked at. A change is taken when two looks in a row see the same, so that a file that is being
+/// written is not read half-way.
+const LOOK: Duration = Duration::from_millis(500);
 /// Between two attempts while the controller does not answer.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -38,6 +38,7 @@ pub struct Feed {
     file: std::path::PathBuf,
     pushed: String,
     seen: Option<Stamp>,
+    changing: Option<Stamp>,
     generation: watch::Sender<Option<u64>>,
 }
 
@@ -53,7 +54,7 @@ impl Feed {
     pub fn new(client: Client, console: Console, loaded: &Loaded, generation: watch::Sender<Option<u64>>) -> Self {
         let seen = std::fs::metadata(&loaded.path).ok().as_ref().map(stamp);
         let (fixed, file, pushed) = (loaded.spec.clone(), loaded.path.clone(), loaded.text.clone());
-        Self { client, console, fixed, file, pushed, seen, generation }
+        Self { client, console, fixed, file, pushed, seen, changing: None, generation }
     }
 
     /// Runs until the supervisor drops the other end of `wishes`.
@@ -70,9 +71,10 @@ impl Feed {
                 },
                 _ = look.tick() => {
                     let now = std::fs::metadata(&self.file).ok().as_ref().map(stamp);
-                    if now.is_some() && now != self.seen {
+                    if now.is_some() && now != self.seen && now == self.changing {
                         self.reload(false).await;
                     }
+                    self.changing = now;
                 }
             }
         }

@@ -68,7 +68,7 @@ impl Progress {
         self.skip_events().await;
         loop {
             tokio::time::sleep(CALM).await;
-            for event in self.client.events(self.last_event, 100).await.unwrap_or_default() {
+            for event in self.client.events(Some(self.last_event), 100).await.unwrap_or_default() {
                 self.last_event = self.last_event.max(event.id);
                 if worth_a_line(&event) {
                     self.console.say(&event_line(&event));
@@ -82,7 +82,7 @@ impl Progress {
     }
 
     async fn skip_events(&mut self) {
-        let events = self.client.events(0, 1).await.unwrap_or_default();
+        let events = self.client.events(None, 1).await.unwrap_or_default();
         self.last_event = events.iter().map(|event| event.id).max().unwrap_or(0);
     }
 

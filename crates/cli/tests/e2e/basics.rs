@@ -28,6 +28,9 @@ fn a_pool_comes_up_serves_answers_questions_and_goes_down_without_a_trace() {
     assert!(text(&pool.run(&["logs", "echo"]).stdout).contains("echo: listening on"), "the application's own words");
     assert!(pool.run(&["logs", "controller"]).status.success());
 
+    let process = std::fs::read_to_string(format!("/proc/{}/status", pool.instance_pids()[0])).unwrap();
+    assert!(process.contains("SigBlk:\t0000000000000000"), "an instance gets its SIGTERM: {process}");
+
     let down = pool.run(&["down"]);
     assert!(down.status.success(), "{}", text(&down.stderr));
     assert_eq!(pool.wait_end(), Some(0), "{}", pool.printed());
