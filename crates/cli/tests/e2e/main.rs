@@ -6,4 +6,5 @@ mod commands;
 mod faults;
 mod load;
 mod pool;
+mod real;
 mod reload;
