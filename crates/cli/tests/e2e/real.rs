@@ -42,7 +42,8 @@ fn config() -> String {
 }
 
 fn get(pool: &Pool, host: &str, path: &str) -> String {
-    let output = Command::new("curl").args(["-sS", "-m", "20", "-H", &format!("host: {host}"), &pool.url(path)]).output().unwrap();
+    let output =
+        Command::new("curl").args(["-sS", "-m", "20", "-H", &format!("host: {host}"), &pool.url(path)]).output().unwrap();
     text(&output.stdout) + &text(&output.stderr)
 }
 
@@ -105,7 +106,11 @@ fn tomcat_postgresql_and_dokuwiki_are_hosted_under_load_and_faults() {
 
     let wrk = text(&wrk.wait_with_output().unwrap().stdout);
     assert!(count(&wrk, "requests in") > 100, "{wrk}");
-    assert_eq!(count(&wrk, "Non-2xx or 3xx responses:"), 0, "neither a reload nor the death of controller or agent fails a request:\n{wrk}");
+    assert_eq!(
+        count(&wrk, "Non-2xx or 3xx responses:"),
+        0,
+        "neither a reload nor the death of controller or agent fails a request:\n{wrk}"
+    );
     assert!(!wrk.contains("Socket errors"), "{wrk}");
     let h2load = text(&h2load.wait_with_output().unwrap().stdout);
     assert!(h2load.contains("200 succeeded, 0 failed"), "{h2load}");

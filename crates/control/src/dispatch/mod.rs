@@ -1,5 +1,8 @@
 //! Which instance a request goes to: the one with the fewest outstanding requests relative to its weight.
 //!
+//! Idle instances of similar weight are equally good: they take turns in proportion to their weights, each request moving its
+//! instance's turn back by `1 / weight`. Without that, a quiet application would heat one instance and leave the others cold.
+//!
 //! With up to [`EXACT_UP_TO`] instances the least loaded is found exactly; with more, it is the less loaded of two drawn at
 //! random, which keeps the choice cheap and the longest queue within `O(log log n)` of the mean (Mitzenmacher 2001).
 //!
@@ -22,6 +25,10 @@ pub const EXACT_UP_TO: usize = 16;
 
 /// Requests broken off in a row that mark an instance. One may be the request's own fault; a crash breaks off several.
 pub const BREAKS_TO_MARK: u32 = 3;
+
+/// An idle instance with at least this share of the heaviest one's weight is as good as any. Closer to 1 leaves lighter ones
+/// cold while the load is low; closer to 0 sends requests to instances that were given almost nothing.
+pub const SIMILAR: f64 = 0.25;
 
 /// How long the first mark keeps an instance out: about the time of a quick restart.
 pub const FIRST_SPAN: Duration = Duration::from_millis(500);
@@ -84,8 +91,8 @@ pub struct Dispatcher {
     slots: Vec<Option<Instance>>,
     /// The slots that take new requests: present and not draining.
     open: Vec<u32>,
-    /// Ties go to the first after this one, so that equals take turns.
-    last: usize,
+    /// The largest weight among the open.
+    heaviest: f64,
     random: u64,
 }
 
@@ -97,6 +104,8 @@ struct Instance {
     /// False: no longer a candidate, kept for what is outstanding.
     present: bool,
     outstanding: u32,
+    /// When its turn is among equals: requests given so far, each over the weight of its time.
+    turn: f64,
     /// Invariant: at least 1 while marked, 0 otherwise.
     marks_in_a_row: u32,
     breaks_in_a_row: u32,
@@ -109,7 +118,7 @@ struct Instance {
 impl Dispatcher {
     /// Without candidates. The seed only serves choices among many.
     pub fn new(seed: u64) -> Self {
-        Self { slots: Vec::new(), open: Vec::new(), last: 0, random: seed | 1 }
+        Self { slots: Vec::new(), open: Vec::new(), heaviest: 0.0, random: seed | 1 }
     }
 
     /// Chooses among `candidates` from now on. Counts and marks of those that stay are kept.
@@ -131,6 +140,7 @@ impl Dispatcher {
         }
         let takes = |slot: &Option<Instance>| slot.as_ref().is_some_and(|instance| instance.present && !instance.draining);
         self.open = (0..self.slots.len()).filter(|&slot| takes(&self.slots[slot])).map(|slot| slot as u32).collect();
+        self.heaviest = self.slots.iter().filter(|slot| takes(slot)).flatten().map(|one| one.weight).fold(0.0, f64::max);
     }
 
     /// Where an instance is.
@@ -149,9 +159,9 @@ impl Dispatcher {
     pub fn handle_dispatch(&mut self, now: Time, excluded: &[InstanceIndex]) -> Option<InstanceIndex> {
         let healthy = self.choose(excluded, |instance| instance.takes_at(now));
         let chosen = healthy.or_else(|| self.choose(excluded, |_| true))?;
-        self.last = chosen;
         let instance = self.slots[chosen].as_mut().expect("an open slot is taken");
         instance.outstanding += 1;
+        instance.turn += 1.0 / instance.weight;
         Some(InstanceIndex(chosen as u32))
     }
 
@@ -176,12 +186,15 @@ impl Dispatcher {
     }
 
     fn insert(&mut self, candidate: &Candidate) {
+        // A new one does not have to catch up with what the others did before it came.
+        let turn = self.slots.iter().flatten().map(|instance| instance.turn).fold(0.0, f64::max);
         let instance = Instance {
             id: candidate.instance.clone(),
             weight: sane_weight(candidate.weight),
             draining: candidate.draining,
             present: true,
             outstanding: 0,
+            turn,
             marks_in_a_row: 0,
             breaks_in_a_row: 0,
             out_until: Time::ZERO,
@@ -204,18 +217,9 @@ impl Dispatcher {
     }
 
     fn least_loaded(&self, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<usize> {
-        let after_last = self.open.partition_point(|&slot| slot as usize <= self.last);
-        let (before, after) = self.open.split_at(after_last);
-        let mut best: Option<(f64, usize)> = None;
-        for slot in after.iter().chain(before).map(|&slot| slot as usize) {
-            let load = self.load_at(slot, excluded, takes);
-            if let Some(load) = load
-                && best.is_none_or(|(least, _)| load < least)
-            {
-                best = Some((load, slot));
-            }
-        }
-        best.map(|(_, slot)| slot)
+        let slots = self.open.iter().map(|&slot| slot as usize);
+        let loads = slots.filter_map(|slot| Some((self.load_at(slot, excluded, takes)?, slot)));
+        loads.min_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, slot)| slot)
     }
 
     /// `None` when neither of the two may be taken: the caller then looks at all.
@@ -230,11 +234,13 @@ impl Dispatcher {
         }
     }
 
-    /// What the load would be with one request more; `None` when it may not be taken.
-    fn load_at(&self, slot: usize, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<f64> {
+    /// Its load and, among equals, its turn; `None` when it may not be taken.
+    fn load_at(&self, slot: usize, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<(f64, f64)> {
         let instance = self.slots[slot].as_ref()?;
         let allowed = takes(instance) && !excluded.iter().any(|index| index.slot() == slot);
-        allowed.then(|| (f64::from(instance.outstanding) + 1.0) / instance.weight)
+        let as_good_as_any = instance.outstanding == 0 && instance.weight >= SIMILAR * self.heaviest;
+        let load = if as_good_as_any { 0.0 } else { (f64::from(instance.outstanding) + 1.0) / instance.weight };
+        allowed.then_some((load, instance.turn + 1.0 / instance.weight))
     }
 
     /// Xorshift64: good enough to spread load, and a replay draws the same.

@@ -463,6 +463,7 @@ impl<E: Engine> Loop<E> {
         };
         let mut report = self.plan_report.clone();
         report.flows.clone_from(&self.flow_report);
+        let loads = status::fitted(&self.loads, self.agent.as_ref());
         let status = status::status(&status::Inputs {
             pool: &desired.spec,
             time: clock::now(),
@@ -477,7 +478,7 @@ impl<E: Engine> Loop<E> {
             seats: &self.seats,
             report: &report,
             work_factors: self.decider.work_factors(),
-            loads: &self.loads,
+            loads: &loads,
             plan: self.plan_summary.as_ref(),
             failures: self.starts.failures(),
         });

@@ -34,6 +34,20 @@ pub(crate) struct Inputs<'a> {
     pub failures: &'a BTreeMap<AppName, String>,
 }
 
+/// What each instance was given, as CPU of its node. Loads are shares, which may add up to more than a node has where several
+/// instances could each use what is left.
+pub(super) fn fitted(loads: &BTreeMap<InstanceId, Cpu>, agent: Option<&AgentObservation>) -> BTreeMap<InstanceId, Cpu> {
+    let mut fitted = BTreeMap::new();
+    for node in agent.iter().flat_map(|agent| &agent.nodes) {
+        let here = agent.iter().flat_map(|agent| &agent.instances).filter(|instance| instance.spec.node == node.name);
+        let here: Vec<(&InstanceId, Cpu)> = here.filter_map(|i| Some((&i.spec.id, *loads.get(&i.spec.id)?))).collect();
+        let given: Cpu = here.iter().map(|(_, cpu)| *cpu).sum();
+        let scale = if given.0 > node.cpu_capacity.0 { node.cpu_capacity.0 / given.0 } else { 1.0 };
+        fitted.extend(here.into_iter().map(|(id, cpu)| (id.clone(), cpu * scale)));
+    }
+    fitted
+}
+
 /// The whole pool, now.
 pub(crate) fn status(inputs: &Inputs<'_>) -> Status {
     let pool = inputs.pool;
