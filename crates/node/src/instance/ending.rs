@@ -12,7 +12,7 @@ use super::{Order, Phase, Reply, Task, until};
 use crate::files::read_json;
 use crate::isolation::{Isolation, Member};
 use crate::process::signal;
-use crate::shim::{EXIT_FILE, Exit, PID_FILE, Record, Started};
+use crate::shim::{EXIT_FILE, Exit, LOCK_FILE, PID_FILE, Record, Started};
 
 /// The pause before the first restart.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -236,6 +236,12 @@ pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std
         }
         done()
     };
+    // A shim that has its lock but has not said whom it started is in the middle of that.
+    let is_starting = || {
+        let free = fs::File::open(dir.join(LOCK_FILE)).map_or(true, |file| file.try_lock_shared().is_ok());
+        !free && !dir.join(PID_FILE).exists()
+    };
+    wait(WITNESS_PATIENCE, &|| !is_starting());
     let started: Option<Started> = read_json(&dir.join(PID_FILE))?;
     if let Some(started) = started.filter(|started| proc.is_alive(started.main)) {
         signal(started.main.pid, Signal::TERM)?;

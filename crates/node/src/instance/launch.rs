@@ -14,7 +14,7 @@ use weal_model::InstanceState;
 
 use super::ending::End;
 use super::running::Running;
-use super::{Phase, Reply, Task};
+use super::{Phase, Reply, Task, until};
 use crate::api::InstanceSpec;
 use crate::files::{at, read_json, write_json};
 use crate::isolation::Member;
@@ -25,6 +25,8 @@ use crate::variables::fill_in;
 
 /// How long a shim may take to say that the instance runs. It forks and executes: longer means that the disk hangs.
 const SHIM_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a shim that a former agent started may take to do its work.
+const ADOPTION_PATIENCE: Duration = Duration::from_secs(2);
 /// Variables of the agent's own environment that instances get too, unless their spec sets them.
 const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -79,8 +81,12 @@ impl Task {
 
     /// Goes on with what a former agent left.
     pub(super) async fn adopt(&mut self) -> Phase {
-        let started: Option<Started> = read_json(&self.dir.join(PID_FILE)).ok().flatten();
         let memory = self.memory();
+        if memory.state == InstanceState::Starting {
+            // Its shim may be about to start it: the former agent died just then.
+            until(ADOPTION_PATIENCE, || self.dir.join(PID_FILE).exists()).await;
+        }
+        let started: Option<Started> = read_json(&self.dir.join(PID_FILE)).ok().flatten();
         let Some(started) = started.filter(|started| self.site.proc.is_alive(started.main)) else {
             return match memory.state {
                 InstanceState::Stopped | InstanceState::Failed => Phase::Ended(End::old(memory.detail)),

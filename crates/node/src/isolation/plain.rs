@@ -46,17 +46,21 @@ impl Plain {
 
     /// The shim's own line, if it lives, and the instance's processes.
     fn family(&self, member: Member<'_>) -> (Option<Stat>, Vec<Stat>) {
-        let Some(started) = Self::started(member) else { return (None, Vec::new()) };
-        let roots = [started.shim, started.main];
-        let mut family = self.proc.family(&roots, &[started.session]);
-        if !family.iter().any(|stat| stat.pid == started.shim.pid) {
+        let started = Self::started(member);
+        let mut family = match started {
+            Some(started) => self.proc.family(&[started.shim, started.main], &[started.session]),
+            None => Vec::new(),
+        };
+        let is_shim = |stat: &Stat| {
+            started.is_some_and(|started| (stat.pid, stat.start_ticks) == (started.shim.pid, started.shim.start_ticks))
+        };
+        if !family.iter().any(is_shim) {
             let mark = mark(member.dir);
             let strays = self.proc.all().into_iter().filter(|stat| self.proc.has_variable(stat.pid, &mark));
             let known: Vec<u32> = family.iter().map(|stat| stat.pid).collect();
             family.extend(strays.filter(|stat| !known.contains(&stat.pid)));
         }
-        let (shims, members): (Vec<Stat>, Vec<Stat>) =
-            family.into_iter().partition(|stat| stat.pid == started.shim.pid && stat.start_ticks == started.shim.start_ticks);
+        let (shims, members): (Vec<Stat>, Vec<Stat>) = family.into_iter().partition(is_shim);
         (shims.into_iter().next(), members)
     }
 

@@ -45,6 +45,8 @@ pub const SPEC_FILE: &str = "spec.json";
 pub const PID_FILE: &str = "pid";
 /// How it ended.
 pub const EXIT_FILE: &str = "exit";
+/// Locked by the living shim.
+pub const LOCK_FILE: &str = "shim.lock";
 /// The pipe.
 pub const OUTPUT_FILE: &str = "output";
 /// The folder of logs.
@@ -122,6 +124,9 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     // The agent may be the leader of a process group; a shim that it has just forked is not.
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
+    // One shim at a time: a former one may still be about to start or about to end.
+    let only = File::create(dir.join(LOCK_FILE))?;
+    only.lock()?;
     let record: Record = read_json(&dir.join(SPEC_FILE))?.ok_or(io::ErrorKind::NotFound)?;
     for entrance in &record.launch.side_entrances {
         // Where it cannot leave the agent's group, it stays there.
@@ -146,6 +151,16 @@ fn start_instance(dir: &Path, launch: &Launch) -> io::Result<Watch> {
     let output = open_output(dir)?;
     let child_output = fs::OpenOptions::new().read(true).write(true).open(dir.join(OUTPUT_FILE))?;
     let child = spawn(launch, &child_output)?;
+    drop(child_output);
+    let watching = watch_started(dir, child, output);
+    if watching.is_err() {
+        // The folder may have been taken away meanwhile: what nobody can find again must not run.
+        let _ = crate::process::signal(child, rustix::process::Signal::KILL);
+    }
+    watching
+}
+
+fn watch_started(dir: &Path, child: u32, output: File) -> io::Result<Watch> {
     let proc = Proc::system();
     let me = std::process::id();
     // It is not waited for yet, so that it is there even if it has ended already.

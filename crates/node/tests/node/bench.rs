@@ -100,6 +100,13 @@ impl Bench {
         self.apply(api::Command::Start { spec: Box::new(spec.clone()) }).error
     }
 
+    /// Starts it by an agent that may be killed meanwhile.
+    pub fn start_and_ignore(&self, spec: &InstanceSpec) {
+        let command = vec![api::Command::Start { spec: Box::new(spec.clone()) }];
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _ = runtime.block_on(self.client().call(api::APPLY, &command));
+    }
+
     pub fn stop(&self, id: &str) {
         assert_eq!(self.apply(api::Command::Stop { instance: InstanceId::from(id) }).error, None);
     }
@@ -152,13 +159,14 @@ impl Bench {
         }
     }
 
-    /// All living processes that carry the mark of an instance.
+    /// All living processes that carry the mark of an instance; the empty id means any.
     pub fn marked(&self, id: &str) -> Vec<u32> {
         let mark = format!("WEAL_INSTANCE_DIR={}", self.dir(id).display());
+        let is_marked = |entry: &[u8]| if id.is_empty() { entry.starts_with(mark.as_bytes()) } else { entry == mark.as_bytes() };
         let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let has_mark = |pid: &u32| {
             let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environ.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
+            environ.split(|byte| *byte == 0).any(is_marked)
         };
         pids.filter(has_mark).collect()
     }
@@ -174,6 +182,8 @@ impl Drop for Bench {
             Ok(failed) if failed.is_empty() => {}
             other => eprintln!("instances are left: {other:?}"),
         }
+        let left = self.marked("");
+        assert!(left.is_empty() || std::thread::panicking(), "instances are left: {left:?}");
     }
 }
 

@@ -399,3 +399,25 @@ pub fn instances_run_as_their_user(bench: &Bench) {
     bench.stop("web-1");
     assert!(!is_alive(web.pid.unwrap()));
 }
+
+pub fn an_agent_killed_in_the_middle_of_a_start_leaves_one_instance_or_none(bench: &Bench) {
+    // The kill comes at another moment of the start each time; whatever it hits, the next agent has exactly one.
+    for round in 0..6 {
+        let spec = bench.spec("web-1", &["forks", "$PORT"]);
+        let folder = bench.dir("web-1");
+        std::thread::scope(|scope| {
+            scope.spawn(|| bench.start_and_ignore(&spec));
+            wait_for("the folder", || folder.join("spec.json").exists().then_some(()));
+            (0..round * 40_000).for_each(|_| std::hint::spin_loop());
+            bench.kill_agent();
+        });
+        bench.start_agent();
+        let web = bench.wait_state("web-1", InstanceState::Ready);
+        let family = wait_for("the children", || Some(bench.marked("web-1")).filter(|pids| pids.len() >= 4));
+        assert_eq!(family.len(), 4, "round {round}: main process {:?} and its three children, but {family:?}", web.pid);
+        bench.kill_agent();
+        assert_eq!(weal_node::stop_all(bench.state()).unwrap(), Vec::<String>::new());
+        assert!(bench.marked("web-1").is_empty(), "round {round}: {:?}", bench.marked("web-1"));
+        bench.start_agent();
+    }
+}

@@ -43,6 +43,7 @@ under_every_isolation!(
     a_killed_agent_leaves_no_half_frozen_instance,
     a_repeated_start_changes_nothing_but_what_needs_no_new_process,
     stop_all_works_without_an_agent,
+    an_agent_killed_in_the_middle_of_a_start_leaves_one_instance_or_none,
     parking_pages_out_or_says_why_not,
     cpu_limits_hold_where_they_can,
     instances_run_as_their_user,
