@@ -101,6 +101,10 @@ impl<E: Engine> Loop<E> {
     pub(super) async fn placement_cycle(&mut self) {
         self.plan_due = None;
         self.last_plan = Some(Instant::now());
+        if self.snapshot.is_none() {
+            // The first config comes before the first flow cycle: what runs must not wait for its timer.
+            self.flow_cycle(false).await;
+        }
         if !self.observe_agent().await {
             return;
         }
