@@ -105,13 +105,9 @@ fn tomcat_postgresql_and_dokuwiki_are_hosted_under_load_and_faults() {
     });
 
     let wrk = text(&wrk.wait_with_output().unwrap().stdout);
-    assert!(count(&wrk, "requests in") > 100, "{wrk}");
-    assert_eq!(
-        count(&wrk, "Non-2xx or 3xx responses:"),
-        0,
-        "neither a reload nor the death of controller or agent fails a request:\n{wrk}"
-    );
-    assert!(!wrk.contains("Socket errors"), "{wrk}");
+    assert!(requests(&wrk) > 100, "{wrk}");
+    // wrk prints these lines only when there is something to say: neither a reload nor the death of controller or agent fails a request.
+    assert!(!wrk.contains("Non-2xx") && !wrk.contains("Socket errors"), "{wrk}");
     let h2load = text(&h2load.wait_with_output().unwrap().stdout);
     assert!(h2load.contains("200 succeeded, 0 failed"), "{h2load}");
 
