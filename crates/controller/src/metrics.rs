@@ -86,7 +86,7 @@ fn histogram(mut encoder: MetricEncoder<'_>, histogram: &LatencyHistogram) -> fm
         buckets.push((bound_s, cumulative - below));
         below = cumulative;
     }
-    buckets.push((f64::MAX, count.saturating_sub(below)));
+    buckets.push((f64::INFINITY, count.saturating_sub(below)));
     let sum_s = histogram.mean_s().unwrap_or(0.0) * count as f64;
     encoder.encode_histogram::<NoLabelSet>(sum_s, count, &buckets, None)
 }

@@ -28,8 +28,8 @@ async fn metrics_have_the_agreed_names_and_add_up() {
         "weal_node_memory_capacity_bytes{weal_node=\"n2\"} 1073741824",
         "weal_app_instances_ready{weal_app=\"shop\"} 2",
         "# TYPE weal_work_factor_seconds gauge",
-        "weal_plan_changes_total 3",
-        "weal_config_generation 1",
+        "weal_plan_changes_total{} 3",
+        "weal_config_generation{} 1",
         "# EOF",
     ] {
         let found = text.lines().any(|shown| shown.starts_with(line) || same_labels(shown, line));
