@@ -61,10 +61,13 @@ impl Engine for Embedded {
     }
 
     async fn set_loads(&self, pool: &PoolSpec, loads: &[LoadEntry]) -> Result<(), Error> {
-        let limit = |instance: &InstanceId| app_of(pool, instance).and_then(|app| app.cpu_limit);
+        let limit = |load: &LoadEntry| {
+            let own = app_of(pool, &load.instance).and_then(|app| app.cpu_limit);
+            [own, load.limit].into_iter().flatten().reduce(|a, b| if b < a { b } else { a })
+        };
         let commands: Vec<Command> = loads
             .iter()
-            .map(|load| Command::SetCpu { instance: load.instance.clone(), share: load.cpu, limit: limit(&load.instance) })
+            .map(|load| Command::SetCpu { instance: load.instance.clone(), share: load.cpu, limit: limit(load) })
             .collect();
         if !commands.is_empty() {
             self.client.call(api::APPLY, &commands).await?;

@@ -149,7 +149,7 @@ async fn what_needs_an_application_that_is_not_ready_is_not_started() {
 async fn loads_become_shares_under_the_applications_own_limit() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, told) = agent(folder.path(), Vec::new());
-    engine.set_loads(&pool(), &[LoadEntry { instance: InstanceId::from("my-db-3"), cpu: Cpu(0.7) }]).await.unwrap();
+    engine.set_loads(&pool(), &[LoadEntry { instance: InstanceId::from("my-db-3"), cpu: Cpu(0.7), limit: None }]).await.unwrap();
     let expected = Command::SetCpu { instance: InstanceId::from("my-db-3"), share: Cpu(0.7), limit: Some(Cpu(0.5)) };
     assert_eq!(*told.lock().unwrap(), [expected]);
 }

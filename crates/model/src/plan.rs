@@ -79,6 +79,10 @@ pub struct LoadEntry {
     pub instance: InstanceId,
     /// Its CPU. Enforced as a share among its node's instances, so that what one leaves unused the others get.
     pub cpu: Cpu,
+    /// The most it may use until the next plan; `None` is the node's capacity. Given while it competes for CPU: shares only say who goes
+    /// first on one processor, and a node smaller than the machine has several to spend its quota on at once.
+    #[serde(default)]
+    pub limit: Option<Cpu>,
 }
 
 /// What the placement cycle decided.

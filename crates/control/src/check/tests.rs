@@ -15,7 +15,7 @@ fn start(name: &str, node: usize) -> Action {
 }
 
 fn plan_of(actions: Vec<Action>, loads: &[(&str, f64)]) -> Plan {
-    let loads = loads.iter().map(|&(name, cpu)| LoadEntry { instance: id(name), cpu: Cpu(cpu) }).collect();
+    let loads = loads.iter().map(|&(name, cpu)| LoadEntry { instance: id(name), cpu: Cpu(cpu), limit: None }).collect();
     Plan { generation: 7, actions, loads, ..Plan::default() }
 }
 

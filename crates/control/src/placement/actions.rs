@@ -273,7 +273,7 @@ impl Steps {
             let load = solution.layout.find(m, n).map_or(0.0, |edge| solution.layout.edge(edge).load);
             let left = solution.layout.spare(n).max(0.0) / f64::from(on_node[n as usize].max(1));
             let cpu = (load / running.len().max(1) as f64 + left).min(translation.problem.apps[m as usize].instance_cpu);
-            loads.extend(running.iter().map(|id| LoadEntry { instance: id.clone(), cpu: Cpu(cpu) }));
+            loads.extend(running.iter().map(|id| LoadEntry { instance: id.clone(), cpu: Cpu(cpu), limit: None }));
         }
         sorted(loads)
     }

@@ -40,8 +40,8 @@ use weal_control::profile::Profiles;
 use weal_engine::Engine;
 use weal_gateway::api::GatewayCounters;
 use weal_model::{
-    Action, AppName, Cpu, EventKind, FlowExplanation, InstanceId, InstanceState, Plan, PlanSummary, Report, SeatPlan, Snapshot,
-    Status, Time,
+    Action, AppName, Cpu, EventKind, FlowExplanation, InstanceId, InstanceState, LoadEntry, Plan, PlanSummary, Report, SeatPlan,
+    Snapshot, Status, Time,
 };
 use weal_node::api::{AgentObservation, InstanceEvent};
 use weal_rpc::Client;
@@ -119,7 +119,9 @@ pub(crate) struct Loop<E> {
     plan_summary: Option<PlanSummary>,
     /// What each instance was given, and what the engine was told of it.
     loads: BTreeMap<InstanceId, Cpu>,
-    loads_told: BTreeMap<InstanceId, Cpu>,
+    loads_told: BTreeMap<InstanceId, LoadEntry>,
+    /// The most that instances may use which compete for CPU.
+    cpu_limits: BTreeMap<InstanceId, Cpu>,
     operations: Operations,
     roll: Roll,
     starts: place::Starts,
@@ -157,6 +159,7 @@ impl<E: Engine> Loop<E> {
             plan_summary: None,
             loads: BTreeMap::new(),
             loads_told: BTreeMap::new(),
+            cpu_limits: BTreeMap::new(),
             operations: Operations::default(),
             roll: Roll::default(),
             starts: place::Starts::default(),
@@ -261,6 +264,7 @@ impl<E: Engine> Loop<E> {
         let Some(desired) = &self.desired else { return };
         let Seats { plan, explanations, loads } = self.decider.seats(snapshot, &desired.spec, &self.seats);
         if desired.spec.control {
+            self.cpu_limits = loads.iter().filter_map(|load| Some((load.instance.clone(), load.limit?))).collect();
             self.loads.extend(loads.into_iter().map(|load| (load.instance, load.cpu)));
         }
         self.note_seats(&plan);

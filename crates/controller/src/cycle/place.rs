@@ -90,6 +90,17 @@ impl Starts {
     }
 }
 
+/// Whether the engine must be told.
+fn differ(told: &LoadEntry, load: &LoadEntry) -> bool {
+    let moved = |told: Cpu, now: Cpu| (told.0 - now.0).abs() > told.0 * LOAD_CHANGE;
+    let limit_moved = match (told.limit, load.limit) {
+        (Some(told), Some(now)) => moved(told, now),
+        (None, None) => false,
+        _ => true,
+    };
+    limit_moved || moved(told.cpu, load.cpu)
+}
+
 /// `APP-NUMBER` in its parts.
 fn split(instance: &InstanceId) -> Option<(AppName, u64)> {
     let (app, number) = instance.as_str().rsplit_once('-')?;
@@ -158,7 +169,7 @@ impl<E: Engine> Loop<E> {
                     reason.map(|reason| reason.text.clone()).unwrap_or_default()
                 };
                 actions.extend(plan.actions.iter().map(|action| (action.clone(), reason(action))));
-                self.loads = plan.loads.iter().map(|load| (load.instance.clone(), load.cpu)).collect();
+                self.take_loads(&plan.loads);
                 if !plan.actions.is_empty() {
                     self.board.store.save_value("plan", &plan);
                     self.board.store.save_value("report", &report);
@@ -279,25 +290,31 @@ impl<E: Engine> Loop<E> {
         self.show(false);
     }
 
+    /// Of instances that the flow cycle has given CPU to, its word is newer; the plan's counts for those that are new.
+    fn take_loads(&mut self, planned: &[LoadEntry]) {
+        let before = std::mem::take(&mut self.loads);
+        let cpu = |load: &LoadEntry| before.get(&load.instance).copied().unwrap_or(load.cpu);
+        self.loads = planned.iter().map(|load| (load.instance.clone(), cpu(load))).collect();
+    }
+
     /// Tells the engine the shares that changed, of instances that are there.
     pub(super) async fn tell_loads(&mut self, pool: &PoolSpec) {
         let Some(agent) = self.agent.as_ref().filter(|_| pool.control) else { return };
         let there = |id: &InstanceId| agent.instances.iter().any(|seen| seen.spec.id == *id && seen.pid.is_some());
         self.loads_told.retain(|id, _| there(id));
-        let differs = |id: &InstanceId, cpu: Cpu| {
-            let told = self.loads_told.get(id);
-            told.is_none_or(|told| (told.0 - cpu.0).abs() > told.0 * LOAD_CHANGE)
-        };
-        let wanted = self.loads.iter().map(|(id, cpu)| (id, Cpu(cpu.0.max(LEAST_SHARE))));
-        let changed: Vec<LoadEntry> = wanted
-            .filter(|&(id, cpu)| there(id) && differs(id, cpu))
-            .map(|(id, cpu)| LoadEntry { instance: id.clone(), cpu })
-            .collect();
+        let at_least = |cpu: &Cpu| Cpu(cpu.0.max(LEAST_SHARE));
+        let wanted = self.loads.iter().filter(|(id, _)| there(id)).map(|(id, cpu)| LoadEntry {
+            instance: id.clone(),
+            cpu: at_least(cpu),
+            limit: self.cpu_limits.get(id).map(at_least),
+        });
+        let changed: Vec<LoadEntry> =
+            wanted.filter(|load| self.loads_told.get(&load.instance).is_none_or(|told| differ(told, load))).collect();
         if changed.is_empty() {
             return;
         }
         match self.engine.set_loads(pool, &changed).await {
-            Ok(()) => self.loads_told.extend(changed.into_iter().map(|load| (load.instance, load.cpu))),
+            Ok(()) => self.loads_told.extend(changed.into_iter().map(|load| (load.instance.clone(), load))),
             Err(error) => tracing::warn!(%error, "the shares of CPU could not be set"),
         }
     }

@@ -102,7 +102,7 @@ impl Worker {
         }
         let result = self.write_all();
         for reply in self.waiting.drain(..) {
-            let _ = reply.send(result.as_ref().map(|()| ()).map_err(ToString::to_string));
+            let _ = reply.send(result.as_ref().copied().map_err(ToString::to_string));
         }
         let trouble = result.err().map(|error| format!("the store cannot write: {error}"));
         self.trouble.send_if_modified(|now| {

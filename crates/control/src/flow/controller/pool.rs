@@ -10,6 +10,10 @@ use super::super::seats::{Appetite, Flow, Host, Problem, Solution};
 use crate::model::FlowModel;
 use crate::profile::Profiles;
 
+/// What an instance that competes for CPU may use beyond its load. Without any, the rounding of the quota leaves CPU unused; much
+/// more, and the crowd of the flow with more requests outstanding takes what was meant for others.
+const LIMIT_SLACK: f64 = 1.05;
+
 /// A flow's model in seats: `o = lambda * held_s`.
 #[derive(Debug, Clone)]
 pub(super) struct InSeats {
@@ -217,7 +221,7 @@ impl<'a> Pool<'a> {
 
     /// CPU per instance: its part of its cluster's load on its node, its idle use, and its part of what is left.
     pub(super) fn loads(&self, solution: &Solution, profiles: &Profiles) -> Vec<LoadEntry> {
-        let (left, spread) = (self.left(solution), self.spread(solution));
+        let (left, spread, contended) = (self.left(solution), self.spread(solution), self.contended(solution));
         let count = |alike: &dyn Fn(&InstanceObservation) -> bool| self.ready.iter().filter(|i| alike(i)).count() as f64;
         let mut loads: Vec<LoadEntry> = (self.ready.iter())
             .map(|instance| {
@@ -230,7 +234,9 @@ impl<'a> Pool<'a> {
                 let all = count(&|i| i.node == instance.node);
                 let cpu = spread[d][host] * profiles.grip(&instance.app) / same + self.idle[&instance.app] + left[m] / all;
                 let least = LEAST_SHARE * self.problem.nodes[m] / all;
-                LoadEntry { instance: instance.id.clone(), cpu: Cpu(cpu.max(least)) }
+                let cpu = Cpu(cpu.max(least));
+                let limit = contended.contains(&instance.app).then_some(cpu * LIMIT_SLACK);
+                LoadEntry { instance: instance.id.clone(), cpu, limit }
             })
             .collect();
         loads.sort_by(|a, b| a.instance.cmp(&b.instance));
@@ -267,11 +273,11 @@ fn capacity(node: &NodeObservation, snapshot: &Snapshot, spec: &PoolSpec, profil
     let others = measured.map_or(0.0, |own| (node.cpu_used.0 - own).max(0.0));
     let others = if others.is_finite() { others } else { 0.0 };
     let waits = |i: &InstanceObservation| profiles.flows().iter().any(|flow| flow.id.app == i.app && flow.queue() > 0.5);
-    let stretched = here().any(|i| profiles.stretch(&i.app) >= 2.0);
-    let pressed = node.cpu_pressure.is_some_and(|pressure| pressure >= 0.5);
     let used = profiles.cpu_used(&node.name).unwrap_or_default().0.min(node.cpu_capacity.0);
-    let full = here().any(waits) && (used >= FULL * usable || stretched || pressed);
-    let whole = if full { used.max(0.1 * usable) } else { usable };
+    // Not pressure, nor that more seats did not help: the limits of competing instances make both, and what they hold back
+    // would be taken for all that there is.
+    let full = here().any(waits) && used >= FULL * usable;
+    let whole = if full { used } else { usable };
     (whole - idle - others).max(0.0)
 }
 
