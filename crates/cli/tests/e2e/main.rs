@@ -4,7 +4,6 @@ mod adopt;
 mod basics;
 mod commands;
 mod faults;
-mod goals;
 mod load;
 mod pool;
 mod real;

@@ -237,21 +237,11 @@ pub fn echo_app(name: &str, more: &str) -> String {
 
 /// Cargo builds examples with the tests, beside this test's own folder.
 pub fn echo_program() -> PathBuf {
-    built("examples/echo", &["--package", "weal", "--example", "echo"])
-}
-
-/// One of the demo's applications, whose requests cost what they say.
-pub fn demo_program() -> PathBuf {
-    built("weal-demo-search", &["--package", "weal-demo"])
-}
-
-/// A program below the target folder, built if it is not there.
-fn built(path: &str, arguments: &[&str]) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    let program = tests.ancestors().nth(2).unwrap().join(path);
+    let program = tests.ancestors().nth(2).unwrap().join("examples/echo");
     if !program.exists() {
-        let built = Command::new(env!("CARGO")).args(["build", "--quiet"]).args(arguments).status();
-        assert!(built.unwrap().success(), "cannot build {path}");
+        let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "weal", "--example", "echo"]).status();
+        assert!(built.unwrap().success(), "cannot build the echo example");
     }
     program
 }

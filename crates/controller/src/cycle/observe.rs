@@ -78,7 +78,14 @@ impl Observer {
                 |before| InstanceObservation { state: now.state, since: now.since, ..before.clone() },
             )
         });
-        Snapshot { generation: self.generation, time: agent.time, instances, ..snapshot.clone() }
+        // A new config may have brought nodes since.
+        let mut nodes = nodes(agent, None, 0.0);
+        for node in &mut nodes {
+            if let Some(before) = snapshot.nodes.iter().find(|before| before.name == node.name) {
+                (node.cpu_used, node.cpu_pressure) = (before.cpu_used, before.cpu_pressure);
+            }
+        }
+        Snapshot { generation: self.generation, time: agent.time, nodes, instances, ..snapshot.clone() }
     }
 }
 
