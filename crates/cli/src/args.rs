@@ -90,7 +90,7 @@ pub enum Command {
     /// Give the running pool the config file as it is now.
     Apply(Apply),
     /// Make load and measure what comes back.
-    Load(Load),
+    Load(Box<Load>),
     /// Run a scenario with real processes: start them, make the load, check what is expected, write a report.
     Rehearse(Rehearse),
     /// Keep what a replay or a simulation needs of the running pool.
