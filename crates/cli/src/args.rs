@@ -99,6 +99,8 @@ pub enum Command {
     Replay(Replay),
     /// Make a weal.toml of a Procfile or a compose file.
     Import(Import),
+    /// Run the papers' cases again and compare the numbers.
+    Reproduce(Reproduce),
     /// Write a shell's completion script.
     Completion {
         /// The shell.
@@ -247,6 +249,20 @@ pub struct Import {
     /// A Procfile or a compose file.
     #[arg(value_name = "FROM")]
     pub from: PathBuf,
+}
+
+/// `weal reproduce`.
+#[derive(Debug, Clone, Args)]
+pub struct Reproduce {
+    /// Which cases, as in experiments/ [default: all].
+    #[arg(value_name = "CASE")]
+    pub cases: Vec<String>,
+    /// Fewer seeds and jobs where a case is long.
+    #[arg(long)]
+    pub quick: bool,
+    /// Exit with 1 when a number is not within its tolerance.
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// One role with the sockets that it inherits as file descriptors.

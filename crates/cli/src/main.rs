@@ -55,6 +55,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Record(order) => commands::recording::record(order),
         Command::Replay(order) => commands::recording::replay(order, json),
         Command::Import(order) => commands::config::import(order, json),
+        Command::Reproduce(order) => commands::reproduce::run(order, json),
         Command::Completion { shell } => commands::about::completion(*shell),
         Command::Schema => commands::about::schema(),
         Command::Version => commands::about::version(json),

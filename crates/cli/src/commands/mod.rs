@@ -10,6 +10,7 @@ pub mod load;
 pub mod logs;
 pub mod recording;
 pub mod rehearse;
+pub mod reproduce;
 pub mod status;
 pub mod top;
 pub mod why;
