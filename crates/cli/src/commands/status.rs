@@ -34,6 +34,9 @@ fn head(status: &Status) -> String {
     if let Some(error) = &status.config_error {
         text.push_str(&format!("{} {error}\n", paint("newest config refused:", Tone::Bad, Stream::Out)));
     }
+    for problem in &status.problems {
+        text.push_str(&format!("{} {problem}\n", paint("problem:", Tone::Bad, Stream::Out)));
+    }
     for limit in &status.limits {
         text.push_str(&format!("{} {limit}\n", paint("limit:", Tone::Warn, Stream::Out)));
     }

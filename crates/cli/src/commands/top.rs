@@ -9,7 +9,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
-use weal_model::{Event, FlowStatus, InstanceState, NodeStatus, Status, Utility};
+use weal_model::{Event, FlowStatus, InstanceState, NodeStatus, Severity, Status, Utility};
 
 use super::status::achieved;
 use crate::args::Target;
@@ -17,6 +17,7 @@ use crate::client::{Client, Error, block_on};
 use crate::failure::{Exit, Failure};
 use crate::output::{Stream, Tone, clock, is_terminal, utility_tone};
 use crate::state::StateDir;
+use crate::supervisor::event_text;
 
 /// Between two looks at the pool.
 const LOOK: Duration = Duration::from_secs(1);
@@ -114,29 +115,42 @@ fn draw(frame: &mut Frame, view: &mut View) {
 fn draw_head(frame: &mut Frame, area: Rect, status: &Status, trouble: Option<&str>) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let trouble = trouble.or_else(|| status.problems.first().map(String::as_str)).or(status.config_error.as_deref());
-    let rest = match trouble {
-        Some(trouble) => Span::styled(format!("  {trouble}"), color(Tone::Bad)),
-        None => Span::styled("  q ends, arrows scroll", color(Tone::Dim)),
+    let (verdict, tone) = match trouble {
+        Some(trouble) => (trouble.to_owned(), Tone::Bad),
+        None => verdict(&status.flows),
     };
     let name = Span::styled(format!("{} ", status.pool), bold);
-    let line = Line::from(vec![name, Span::raw(clock(status.time)), Span::raw(format!("  {}", status.listen)), rest]);
+    let keys = Span::styled("  q ends, arrows scroll", color(Tone::Dim));
+    let line = Line::from(vec![name, Span::raw(clock(status.time)), Span::raw("  "), Span::styled(verdict, color(tone)), keys]);
     frame.render_widget(Paragraph::new(line), area);
 }
 
+/// Who is worst off, in a few words.
+fn verdict(flows: &[FlowStatus]) -> (String, Tone) {
+    let measured = flows.iter().filter_map(|flow| Some((flow, flow.utility?)));
+    match measured.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0)) {
+        None => ("no flow with a goal has traffic".to_owned(), Tone::Dim),
+        Some((worst, utility)) if utility.0 < 0.0 => (format!("worst off: {} at {utility}", worst.id), utility_tone(utility)),
+        Some((worst, utility)) => (format!("goals met; nearest to its limit: {} at {utility}", worst.id), Tone::Good),
+    }
+}
+
 fn draw_nodes(frame: &mut Frame, area: Rect, nodes: &[NodeStatus]) {
+    // What the other columns and their gaps leave.
+    let bar_width = usize::from(area.width).saturating_sub(57).clamp(8, 40);
     let rows = nodes.iter().map(|node| {
         let share = if node.cpu_capacity.0 > 0.0 { node.cpu_used.0 / node.cpu_capacity.0 } else { 0.0 };
         let name = if node.up { node.name.to_string() } else { format!("{} (down)", node.name) };
         Row::new([
             Cell::from(name),
-            Cell::from(bar(share, 20)),
+            Cell::from(bar(share, bar_width)),
             Cell::from(format!("{:.2} of {:.2}", node.cpu_used.0, node.cpu_capacity.0)),
             Cell::from(format!("{:.2}", node.cpu_allocated.0)),
             Cell::from(format!("{} of {}", node.memory_used, node.memory_capacity)),
         ])
     });
     let widths =
-        [Constraint::Min(10), Constraint::Length(20), Constraint::Length(13), Constraint::Length(6), Constraint::Length(18)];
+        [Constraint::Length(16), Constraint::Min(10), Constraint::Length(13), Constraint::Length(6), Constraint::Length(18)];
     let heading = ["node", "", "CPU", "given", "memory"];
     frame.render_widget(table(rows.collect(), &widths, &heading, "nodes"), area);
 }
@@ -174,10 +188,10 @@ fn draw_flows(frame: &mut Frame, area: Rect, flows: &[FlowStatus]) {
     });
     let widths = [
         Constraint::Min(12),
-        Constraint::Length(13),
+        Constraint::Length(14),
         Constraint::Length(8),
         Constraint::Length(11),
-        Constraint::Length(6),
+        Constraint::Length(7),
         Constraint::Length(6),
         Constraint::Length(5),
         Constraint::Length(5),
@@ -190,9 +204,12 @@ fn draw_events(frame: &mut Frame, area: Rect, events: &[Event]) {
     let lines: Vec<Line> = events
         .iter()
         .map(|event| {
-            let what = event.instance.as_ref().map(ToString::to_string).or_else(|| event.app.as_ref().map(ToString::to_string));
-            let what = what.map_or_else(String::new, |what| format!("{what}: "));
-            Line::from(format!("{} {what}{}", clock(event.time), event.text))
+            let tone = match event.severity {
+                Severity::Info => Style::new(),
+                Severity::Warning => color(Tone::Warn),
+                Severity::Error => color(Tone::Bad),
+            };
+            Line::from(vec![Span::raw(format!("{} ", clock(event.time))), Span::styled(event_text(event), tone)])
         })
         .collect();
     let block = Block::new().borders(Borders::TOP).title("events");

@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 pub use console::Console;
-pub use progress::{event_line, state_tone};
+pub use progress::{event_line, event_text, state_tone};
 pub use role::RoleName;
 pub use shutdown::{Needs, Shutdown, needs_of};
 

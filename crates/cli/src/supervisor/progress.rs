@@ -164,7 +164,16 @@ pub fn event_line(event: &Event) -> String {
         Severity::Warning => Tone::Warn,
         Severity::Error => Tone::Bad,
     };
-    let what = event.instance.as_ref().map(ToString::to_string).or_else(|| event.app.as_ref().map(ToString::to_string));
-    let what = what.or_else(|| event.node.as_ref().map(ToString::to_string)).map_or_else(String::new, |what| format!("{what}: "));
-    format!("{} {what}{}", paint(&clock(event.time), tone, Stream::Out), paint(&event.text, tone, Stream::Out))
+    format!("{} {}", paint(&clock(event.time), tone, Stream::Out), paint(&event_text(event), tone, Stream::Out))
+}
+
+/// What happened, led by whom it concerns unless the sentence names them itself.
+pub fn event_text(event: &Event) -> String {
+    let instance = event.instance.as_ref().map(ToString::to_string);
+    let what =
+        instance.or_else(|| event.app.as_ref().map(ToString::to_string)).or_else(|| event.node.as_ref().map(ToString::to_string));
+    match what {
+        Some(what) if !event.text.contains(&what) => format!("{what}: {}", event.text),
+        _ => event.text.clone(),
+    }
 }
