@@ -63,6 +63,17 @@ fn every_good_config_is_taken_without_a_warning() {
 }
 
 #[test]
+fn every_example_is_taken() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut taken = 0;
+    for folder in fs::read_dir(examples).unwrap() {
+        let Ok(text) = fs::read_to_string(folder.unwrap().path().join("weal.toml")) else { continue };
+        taken += usize::from(!good(&text).apps.is_empty());
+    }
+    assert!(taken >= 3, "{taken} examples");
+}
+
+#[test]
 fn what_a_config_does_not_say_is_filled_in() {
     let spec = good("[app.web]\nrun = [\"./web\"]\nroutes = [{ host = \"Web.Localhost\" }]");
     assert_eq!(spec.name, "pool");
