@@ -14,17 +14,19 @@ export function bytes(value: number): string {
 }
 
 export function span(ms: number): string {
+  if (ms === 0) return "0 ms";
   if (ms >= 10_000) return `${(ms / 1000).toFixed(0)} s`;
   if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`;
   return `${ms.toFixed(ms < 10 ? 1 : 0)} ms`;
 }
 
 export function signed(utility: number): string {
+  if (utility === 0) return "0";
   return `${utility < 0 ? "−" : "+"}${Math.abs(utility).toFixed(2)}`;
 }
 
 export function rate(perSecond: number): string {
-  return `${perSecond.toFixed(perSecond < 10 ? 1 : 0)}/s`;
+  return `${perSecond.toFixed(perSecond > 0 && perSecond < 10 ? 1 : 0)}/s`;
 }
 
 /** What a flow's goal is about, as achieved. */
@@ -45,9 +47,7 @@ export function limitedBy(binding: Binding): string {
     case "satisfied":
       return "it has all that helps it";
     case "cpu":
-      return binding.nodes.length > 0
-        ? `the CPU of ${list(binding.nodes)} is shared with others that are no better off`
-        : "CPU is shared with others that are no better off";
+      return `${binding.nodes.length > 0 ? `the CPU of ${list(binding.nodes)}` : "CPU"} is all allocated, and the plan expects others there to be no better off`;
     case "memory":
       return `another instance fits nowhere: ${bytes(binding.missing)} of memory are missing`;
     case "max-instances":

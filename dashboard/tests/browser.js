@@ -7,6 +7,8 @@ const FLAGS = [
   "--headless",
   "--no-sandbox",
   "--disable-gpu",
+  // Grey edges on letters: pictures get smaller, and look the same on every screen.
+  "--disable-lcd-text",
   "--disable-quic",
   "--no-first-run",
   "--disable-background-networking",
@@ -60,5 +62,5 @@ export async function visit(browser, url, { width = 1280, height = 900, dark = f
 }
 
 export async function live(page) {
-  await page.getByRole("status").filter({ hasText: "live" }).waitFor({ timeout: 30_000 });
+  await page.getByRole("status").filter({ hasText: "live" }).waitFor({ timeout: 60_000 });
 }

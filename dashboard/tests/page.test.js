@@ -55,7 +55,7 @@ for (const [width, dark] of [[1280, false], [1280, true], [390, false], [390, tr
 check("the page says who is worst off and why, and asks the controller for more", {}, async (page) => {
   await live(page);
   const text = await page.locator("#headline").innerText();
-  assert.match(text, /search \(gold\) is worst off\. P95 is \d+ ms, the goal is p95 < 500ms\. The CPU of n1 and n2 is shared/);
+  assert.match(text, /search \(gold\) is worst off\. P95 is \d+ ms, the goal is p95 < 500ms\. The CPU of n1 and n2 is all allocated/);
   await page.getByRole("button", { name: "Why?" }).click();
   await page.getByText("Because of search.").waitFor();
 });
