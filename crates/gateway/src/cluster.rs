@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weal_control::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
 use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Outcome, Pipeline, Rejection, Ticket};
-use weal_model::{AppName, ClassName, FlowId, GatewayName};
+use weal_model::{AppName, ClassName, FlowId, GatewayName, Time};
 
 use crate::api::{ClusterConfig, FlowCounters, InstanceCounters};
 use crate::clock::Clock;
@@ -104,7 +104,7 @@ impl Cluster {
                 core.set_upstream(index, endpoint.address, workers);
             }
         }
-        self.pump(core);
+        self.pump(core, self.clock.now());
     }
 
     /// Where `class` is among this cluster's classes.
@@ -192,15 +192,15 @@ impl Cluster {
     }
 
     /// Dispatches what can go, then unlocks and wakes it.
-    fn pump(&self, mut core: MutexGuard<'_, Core>) {
-        let wake = core.dispatch(self.clock.now());
+    fn pump(&self, mut core: MutexGuard<'_, Core>, now: Time) {
+        let wake = core.dispatch(now);
         drop(core);
         wake.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Core {
-    fn dispatch(&mut self, now: weal_model::Time) -> Vec<Waker> {
+    fn dispatch(&mut self, now: Time) -> Vec<Waker> {
         let mut wake = Vec::new();
         while self.dispatcher.has_candidate() {
             let Some(dispatch) = self.pipeline.poll_dispatch(now) else { break };
@@ -273,8 +273,9 @@ impl Seat {
         self.ended = true;
         let mut core = self.cluster.lock();
         let instance = core.places[self.ticket.slot()].instance.take();
-        core.pipeline.handle_completion(self.cluster.clock.now(), self.ticket, Outcome::Served);
-        self.cluster.pump(core);
+        let now = self.cluster.clock.now();
+        core.pipeline.handle_completion(now, self.ticket, Outcome::Served);
+        self.cluster.pump(core, now);
         TunnelSeat { cluster: Arc::clone(&self.cluster), instance }
     }
 
@@ -296,7 +297,7 @@ impl Seat {
             Some(outcome) => core.pipeline.handle_completion(now, self.ticket, outcome),
             None => core.pipeline.handle_cancel(now, self.ticket),
         };
-        self.cluster.pump(core);
+        self.cluster.pump(core, now);
     }
 }
 

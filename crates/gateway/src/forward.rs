@@ -2,10 +2,11 @@
 //!
 //! Heads are always written anew from what was understood, never copied, so that an instance cannot read them otherwise.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Uri};
 use http::{Method, Request, Version};
 
@@ -72,7 +73,7 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Malformed> {
         return Err(Malformed::Host);
     }
     if let Some(host) = first {
-        let valid = host.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(byte));
+        let valid = host.as_bytes().iter().all(|&byte| IN_HOST[usize::from(byte)]);
         if !valid {
             return Err(Malformed::Host);
         }
@@ -85,6 +86,18 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Malformed> {
     }
 }
 
+/// The bytes that a host with its port is made of. A table, because every byte of every request's host is looked up.
+const IN_HOST: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] =
+            matches!(byte as u8, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%');
+        byte += 1;
+    }
+    table
+};
+
 /// True when one of the first head's lines in `raw` is a Content-Length.
 pub(crate) fn names_content_length(raw: &[u8]) -> bool {
     const NAME: &[u8] = b"content-length";
@@ -94,25 +107,30 @@ pub(crate) fn names_content_length(raw: &[u8]) -> bool {
 }
 
 /// The host that a request is for, without port and in lower case; empty when it names none.
-pub(crate) fn host_of(headers: &HeaderMap, authority: Option<&Authority>) -> String {
+pub(crate) fn host_of<'a>(headers: &'a HeaderMap, authority: Option<&'a Authority>) -> Cow<'a, str> {
     let named = authority.map(Authority::as_str).or_else(|| headers.get(header::HOST)?.to_str().ok()).unwrap_or("");
     let host = match named.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or(named, |(address, _)| address),
         None => named.rsplit_once(':').map_or(named, |(host, _)| host),
     };
-    host.trim_end_matches('.').to_ascii_lowercase()
+    let host = host.trim_end_matches('.');
+    if host.bytes().any(|byte| byte.is_ascii_uppercase()) { host.to_ascii_lowercase().into() } else { host.into() }
+}
+
+/// Refuses a target that is neither a path nor a URL.
+pub(crate) fn check_target(uri: &Uri) -> Result<(), Malformed> {
+    let valid = match uri.authority() {
+        None => uri.path().starts_with('/') || uri.path() == "*",
+        // Without a scheme it is CONNECT's form of target.
+        Some(_) => uri.scheme().is_some(),
+    };
+    if valid { Ok(()) } else { Err(Malformed::Target) }
 }
 
 /// Makes the target path and query only, as an instance gets it, and keeps the host that it named.
 pub(crate) fn origin_form<B>(request: &mut Request<B>) -> Result<(), Malformed> {
     let uri = request.uri();
-    let Some(authority) = uri.authority() else {
-        return if uri.path().starts_with('/') || uri.path() == "*" { Ok(()) } else { Err(Malformed::Target) };
-    };
-    // Without a scheme it is CONNECT's form of target.
-    if uri.scheme().is_none() {
-        return Err(Malformed::Target);
-    }
+    let Some(authority) = uri.authority() else { return Ok(()) };
     let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Malformed::Target)?;
     let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
@@ -142,13 +160,18 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
         }
         headers.remove(header::CONNECTION);
     }
-    headers.remove(KEEP_ALIVE);
-    headers.remove(PROXY_CONNECTION);
-    headers.remove(header::PROXY_AUTHORIZATION);
-    headers.remove(header::UPGRADE);
-    if headers.get(header::TE).is_some_and(|te| !te.as_bytes().eq_ignore_ascii_case(b"trailers")) {
-        headers.remove(header::TE);
+    // Hardly any head has one of these, and comparing names is cheaper than looking up each of them.
+    while let Some((name, _)) = headers.iter().find(|(name, value)| is_for_one_hop(name, value)) {
+        let name = name.clone();
+        headers.remove(name);
     }
+}
+
+/// True for what is removed even where `Connection` does not name it. hyper answers `Expect` itself, as soon as the instance's
+/// connection takes the body.
+fn is_for_one_hop(name: &HeaderName, value: &HeaderValue) -> bool {
+    const ALWAYS: [HeaderName; 5] = [KEEP_ALIVE, PROXY_CONNECTION, header::PROXY_AUTHORIZATION, header::UPGRADE, header::EXPECT];
+    ALWAYS.contains(name) || (name == header::TE && !value.as_bytes().eq_ignore_ascii_case(b"trailers"))
 }
 
 /// The options that nearly every `Connection` header is made of, and that name no other header.
@@ -226,14 +249,17 @@ impl Origin {
 }
 
 fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
-    if !headers.contains_key(&name) {
-        headers.insert(name, value);
-        return;
-    }
-    let earlier = headers.get_all(&name).iter().map(HeaderValue::as_bytes);
+    let mut present = match headers.entry(name) {
+        Entry::Vacant(vacant) => {
+            vacant.insert(value);
+            return;
+        }
+        Entry::Occupied(present) => present,
+    };
+    let earlier = present.iter().map(HeaderValue::as_bytes);
     let joined = earlier.chain([value.as_bytes()]).collect::<Vec<_>>().join(&b", "[..]);
     if let Ok(joined) = HeaderValue::from_bytes(&joined) {
-        headers.insert(name, joined);
+        present.insert(joined);
     }
 }
 
@@ -247,30 +273,45 @@ fn set_or_remove(headers: &mut HeaderMap, name: HeaderName, value: Option<Header
 /// Gives out request ids that differ between gateway processes.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
-    prefix: u64,
+    /// In hexadecimal digits.
+    prefix: [u8; 16],
     next: AtomicU64,
 }
 
 impl RequestIds {
     pub fn new(prefix: u64) -> Self {
-        Self { prefix, next: AtomicU64::new(0) }
+        Self { prefix: hexadecimal(prefix), next: AtomicU64::new(0) }
     }
 
     /// The id of a request: the one it has, or a new one that it gets.
     pub fn assign(&self, headers: &mut HeaderMap) -> HeaderValue {
-        if let Some(id) = headers.get(X_REQUEST_ID)
-            && id.len() <= 128
+        let entry = headers.entry(X_REQUEST_ID);
+        if let Entry::Occupied(present) = &entry
+            && present.get().len() <= 128
         {
-            return id.clone();
+            return present.get().clone();
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut text = [0; 32];
-        let bits = (u128::from(self.prefix) << 64) | u128::from(number);
-        for (index, digit) in text.iter_mut().rev().enumerate() {
-            *digit = b"0123456789abcdef"[(bits >> (4 * index)) as usize & 15];
-        }
+        text[..16].copy_from_slice(&self.prefix);
+        text[16..].copy_from_slice(&hexadecimal(number));
         let id = HeaderValue::from_bytes(&text).expect("hexadecimal digits are visible characters");
-        headers.insert(X_REQUEST_ID, id.clone());
+        match entry {
+            Entry::Vacant(vacant) => {
+                vacant.insert(id.clone());
+            }
+            Entry::Occupied(mut present) => {
+                present.insert(id.clone());
+            }
+        }
         id
     }
+}
+
+fn hexadecimal(number: u64) -> [u8; 16] {
+    let mut digits = number;
+    std::array::from_fn(|_| {
+        digits = digits.rotate_left(4);
+        b"0123456789abcdef"[(digits & 15) as usize]
+    })
 }

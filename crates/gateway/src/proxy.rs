@@ -18,7 +18,7 @@ use crate::answer::{Refusal, note_id};
 use crate::body::{AnswerBody, Relay, RequestBody};
 use crate::cluster::{Cluster, Expired, Seat, Target};
 use crate::connection::{Busy, Client, Record};
-use crate::forward::{self, Origin, RequestIds};
+use crate::forward::{self, Malformed, Origin, RequestIds};
 use crate::limits::Limits;
 use crate::server::Entry;
 use crate::table::{Destination, Tables, View};
@@ -124,14 +124,8 @@ impl Session {
     /// Checks a request and rewrites its head for an instance.
     fn route(&self, request: &mut Request<Incoming>) -> Result<Destination, Refusal> {
         let checked = forward::check(request, || self.client.with_head(forward::names_content_length));
-        let checked = checked.and_then(|()| {
-            let host = forward::host_of(request.headers(), request.uri().authority());
-            forward::origin_form(request).map(|()| host)
-        });
-        let host = checked.map_err(|malformed| {
-            self.gateway.malformed.fetch_add(1, Ordering::Relaxed);
-            Refusal::malformed(&malformed)
-        })?;
+        checked.and_then(|()| forward::check_target(request.uri())).map_err(|malformed| self.malformed(&malformed))?;
+        let host = forward::host_of(request.headers(), request.uri().authority());
         let mut memory = self.memory();
         let Memory { view, origin, .. } = &mut *memory;
         let table = view.table(&self.gateway.tables);
@@ -140,8 +134,14 @@ impl Session {
             self.gateway.unrouted.fetch_add(1, Ordering::Relaxed);
             return Err(Refusal::unrouted(&host, request.uri().path()));
         };
+        forward::origin_form(request).map_err(|malformed| self.malformed(&malformed))?;
         origin.announce(request.headers_mut());
         Ok(destination)
+    }
+
+    fn malformed(&self, malformed: &Malformed) -> Refusal {
+        self.gateway.malformed.fetch_add(1, Ordering::Relaxed);
+        Refusal::malformed(malformed)
     }
 
     /// Waits for a seat and brings the response's head, with its body unless it is a tunnel's.
@@ -311,11 +311,9 @@ async fn wait_for_seat(cluster: &Arc<Cluster>, seat: &Seat, alarm: &mut Alarm) -
 fn outgoing(request: Request<Incoming>, target: &Target) -> Request<RequestBody> {
     let (mut parts, incoming) = request.into_parts();
     forward::remove_hop_by_hop(&mut parts.headers);
-    // hyper asks the client for the body itself, as soon as the instance's connection takes it.
-    parts.headers.remove(header::EXPECT);
     parts.extensions.clear();
-    parts.version = Version::HTTP_11;
-    if !parts.headers.contains_key(header::HOST) {
+    // Only HTTP/1.0 may leave it out.
+    if std::mem::replace(&mut parts.version, Version::HTTP_11) != Version::HTTP_11 && !parts.headers.contains_key(header::HOST) {
         let host = HeaderValue::try_from(target.upstream.address().to_string());
         parts.headers.insert(header::HOST, host.expect("an address is made of visible characters"));
     }

@@ -99,9 +99,9 @@ impl Upstream {
         Ok(stream)
     }
 
-    /// Keeps a connection whose response has ended, unless either side wants it closed.
+    /// Keeps a connection whose response has ended. Whether either side wants it closed shows when it is taken out again.
     pub fn put_back(&self, worker: usize, mut link: Link, limits: &Limits) {
-        if !link.is_usable() {
+        if !link.0.open {
             return;
         }
         link.0.used = true;
