@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// Fields of a head that hyper has room for unless it is told otherwise. With any other limit it allocates that room anew for each
+/// head, two blocks of several kilobytes.
+pub(crate) const FIELDS_ON_STACK: usize = 100;
+
 /// The limits of one gateway process. The defaults are for a gateway that faces the internet.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -22,7 +26,7 @@ pub struct Limits {
     pub connect: Duration,
     /// Bytes of a request's head, all lines together. Cookies of 8 kB are common, 64 kB never.
     pub head_bytes: usize,
-    /// Fields of a request's head.
+    /// Fields of a request's head. As many as Apache and HAProxy take; up to 100, reading a head allocates nothing.
     pub head_fields: usize,
     /// From SIGTERM to the end of what is still running then.
     pub drain: Duration,
@@ -45,7 +49,7 @@ impl Default for Limits {
             stalled_response: Duration::from_secs(300),
             connect: Duration::from_millis(1500),
             head_bytes: 32 << 10,
-            head_fields: 128,
+            head_fields: FIELDS_ON_STACK,
             drain: Duration::from_secs(25),
             idle_upstreams: 256,
             idle_upstream: Duration::from_secs(4),

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::connection::{Client, ClientStream, Order, Phase};
-use crate::limits::Limits;
+use crate::limits::{FIELDS_ON_STACK, Limits};
 use crate::proxy::{Gateway, Session};
 
 /// How often connections are looked at: how late a slow head may be noticed.
@@ -197,11 +197,14 @@ async fn serve(stream: TcpStream, client: Arc<Client>, entry: Entry, gateway: Ar
         Arc::clone(&session).answer(admission)
     });
     let stream = ClientStream::new(stream, Arc::clone(&client), limits.stalled_write);
-    let connection = http1::Builder::new()
+    let mut builder = http1::Builder::new();
+    if limits.head_fields != FIELDS_ON_STACK {
+        builder.max_headers(limits.head_fields);
+    }
+    let connection = builder
         .half_close(true)
         .header_read_timeout(None)
         .max_header_size(limits.head_bytes)
-        .max_headers(limits.head_fields)
         .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = Some(connection.with_upgrades());

@@ -80,8 +80,8 @@ impl Upstream {
     /// A new connection.
     pub async fn connect(&self, limits: &Limits) -> io::Result<Link> {
         let stream = self.connect_stream(limits).await?;
+        // Of a response's fields as many are taken as `limits::FIELDS_ON_STACK`, which is hyper's own limit.
         let (sender, connection) = http1::Builder::new()
-            .max_headers(256)
             // Heads are small and bodies rare: one copy is cheaper for the kernel than a list of slices.
             .writev(false)
             .handshake(TokioIo::new(stream))

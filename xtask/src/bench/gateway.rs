@@ -64,7 +64,7 @@ fn measure(arguments: &Arguments, binary: &Path, folder: &Path) -> Result<Table>
         [start_weal(binary, instance.address)?, start_haproxy(folder, instance.address)?, start_nginx(folder, instance.address)?];
     let title =
         format!("requests per CPU-second of the proxy: {CONNECTIONS} connections, median of {rounds} rounds of {seconds} s");
-    let mut table = Table::new(title, &["answer", "proxy", "req/CPU-s", "of HAProxy", "req/s", "p99 ms"]);
+    let mut table = Table::new(title, &["answer", "proxy", "req/CPU-s", "of HAProxy", "rounds", "req/s", "p99 ms"]);
     for case in &CASES {
         let samples = run_rounds(case, &proxies, rounds, seconds)?;
         add_rows(&mut table, case, &proxies, &samples);
@@ -98,13 +98,16 @@ fn add_rows(table: &mut Table, case: &Case, proxies: &[Proxy; 3], samples: &[Vec
     for (index, proxy) in proxies.iter().enumerate() {
         let of = |value: fn(&Sample) -> f64| median(samples[index].iter().map(value).collect());
         let pairs = samples[index].iter().zip(&samples[reference]);
-        let ratio = median(pairs.map(|(own, theirs)| own.per_cpu_second / theirs.per_cpu_second).collect());
+        let ratios: Vec<f64> = pairs.map(|(own, theirs)| own.per_cpu_second / theirs.per_cpu_second).collect();
+        let (least, most) = ratios.iter().fold((f64::MAX, 0.0_f64), |(least, most), &ratio| (least.min(ratio), most.max(ratio)));
+        let ratio = median(ratios);
         let met = (case.has_target && proxy.name == "weal").then_some(ratio >= TARGET);
         let cells = [
             case.name.to_owned(),
             proxy.name.to_owned(),
             format!("{:.0}", of(|sample| sample.per_cpu_second)),
             format!("{ratio:.2}"),
+            format!("{least:.2} to {most:.2}"),
             format!("{:.0}", of(|sample| sample.per_second)),
             format!("{:.1}", of(|sample| sample.p99_ms)),
         ];
