@@ -122,7 +122,11 @@ impl Isolation for Hybrid {
     }
 
     fn limit(&self, member: Member<'_>, limits: &Limits) -> io::Result<()> {
-        set_cpu(&place(&self.cpu, member), limits.cpu, limits.share)?;
+        // v1 refuses a limit beyond the parent's.
+        let node: Option<i64> =
+            self.cpu.child(member.node).read("cpu.cfs_quota_us").ok().and_then(|quota| quota.trim().parse().ok());
+        let most = node.filter(|quota| *quota > 0).map_or(f64::INFINITY, |quota| quota as f64 / CPU_PERIOD_US as f64);
+        set_cpu(&place(&self.cpu, member), limits.cpu.map(|cpu| Cpu(cpu.0.min(most))), limits.share)?;
         set_memory(&place(&self.memory, member), limits.memory.0)
     }
 

@@ -235,7 +235,9 @@ impl<'a> Pool<'a> {
                 let cpu = spread[d][host] * profiles.grip(&instance.app) / same + self.idle[&instance.app] + left[m] / all;
                 let least = LEAST_SHARE * self.problem.nodes[m] / all;
                 let cpu = Cpu(cpu.max(least));
-                let limit = contended.contains(&instance.app).then_some(cpu * LIMIT_SLACK);
+                // What is as large as the node limits nothing, and the kernel refuses it.
+                let limit =
+                    contended.contains(&instance.app).then_some(cpu * LIMIT_SLACK).filter(|l| l.0 < self.problem.nodes[m]);
                 LoadEntry { instance: instance.id.clone(), cpu, limit }
             })
             .collect();
