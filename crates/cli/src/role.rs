@@ -22,8 +22,8 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
                 raise_descriptor_limit();
                 let clients = TcpListener::from(inherited(*clients_fd)?);
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);
-                let (name, state_dir) = (name.as_str().into(), state.clone());
-                weal_gateway::run(weal_gateway::Options { name, state_dir, clients, rpc, access_log: false }).await?;
+                let (name, state_dir, wake) = (name.as_str().into(), state.clone(), state.join("run/wake.sock"));
+                weal_gateway::run(weal_gateway::Options { name, state_dir, clients, rpc, wake, access_log: false }).await?;
             }
             RoleCommand::Controller { state, api_fd, local_fd } => {
                 let api = TcpListener::from(inherited(*api_fd)?);

@@ -8,6 +8,7 @@ use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Rejection;
 
 use crate::body::AnswerBody;
+use crate::cluster::Expired;
 use crate::connection::Busy;
 use crate::forward::Malformed;
 
@@ -41,8 +42,9 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("{rejection}: try again later"))
     }
 
-    pub fn expired(timeout: Duration) -> Self {
-        let reason = format!("no seat became free within {:.1} s: try again later", timeout.as_secs_f64());
+    pub fn expired(expired: &Expired, timeout: Duration) -> Self {
+        let what = if expired.any_open { "no seat became free" } else { "no instance was ready" };
+        let reason = format!("{what} within {:.1} s: try again later", timeout.as_secs_f64());
         Self::new(StatusCode::SERVICE_UNAVAILABLE, reason)
     }
 

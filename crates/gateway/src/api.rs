@@ -5,10 +5,12 @@
 //! | `configure` | take these parameters, all of them, at once |
 //! | `observe` | counters since the gateway started; the caller takes differences |
 //!
-//! A gateway keeps the last [`GatewayConfig`] on disk and starts with it, so it serves without a controller.
+//! A gateway keeps the last [`GatewayConfig`] on disk and starts with it, so it serves without a controller. While requests wait and
+//! nothing is open, it asks the node agent to wake an instance ([`WAKE`]), without a controller too.
 
 use std::collections::BTreeMap;
 
+pub use crate::wake::{WAKE, WakeAnswer, WakeRequest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{AppName, ClassName, FlowId, GatewayName, InstanceId, LatencyHistogram, RouteSpec, Time};
@@ -38,7 +40,8 @@ pub struct ClusterConfig {
     pub seats: Option<u32>,
     /// Its flows: one per class that its routes name.
     pub flows: BTreeMap<ClassName, FlowConfig>,
-    /// Where its instances are. Empty means that requests wait until there is one, within their bounds.
+    /// Where its instances are. Without any that is open, requests wait within their bounds, and the node agent is asked to wake
+    /// one.
     pub endpoints: Vec<Endpoint>,
     /// Seconds that a request may take in all, queue included.
     pub request_timeout_s: f64,
@@ -90,6 +93,9 @@ pub struct GatewayCounters {
     pub flows: Vec<FlowCounters>,
     /// Per instance.
     pub instances: Vec<InstanceCounters>,
+    /// Per cluster.
+    #[serde(default)]
+    pub clusters: Vec<ClusterCounters>,
     /// Open client connections.
     pub connections: u64,
     /// Requests that matched no route.
@@ -127,6 +133,19 @@ pub struct FlowCounters {
     pub in_service: u32,
     /// Seconds that the oldest waiting request has waited.
     pub oldest_wait_s: f64,
+}
+
+/// One cluster since the gateway started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClusterCounters {
+    /// The cluster.
+    pub app: AppName,
+    /// Instances that the node agent woke for waiting requests.
+    pub wakes: u64,
+    /// Calls to the node agent that brought none.
+    pub wake_failures: u64,
+    /// From the first request that found no instance open until one was, of those that were woken.
+    pub wake_wait: LatencyHistogram,
 }
 
 /// One instance since the gateway started.

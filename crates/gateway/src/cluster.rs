@@ -8,19 +8,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use weal_control::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
 use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Outcome, Pipeline, Rejection, Ticket};
-use weal_model::{AppName, ClassName, FlowId, GatewayName, Time};
+use weal_model::{AppName, ClassName, FlowId, GatewayName, LatencyHistogram, Time};
 
-use crate::api::{ClusterConfig, FlowCounters, InstanceCounters};
+use crate::api::{ClusterConfig, ClusterCounters, FlowCounters, InstanceCounters};
 use crate::clock::Clock;
 use crate::upstream::Upstream;
+use crate::wake::{WakeAnswer, Wakes};
 
 /// One cluster. Lives as long as any request of it does.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     app: AppName,
     clock: Clock,
+    workers: usize,
+    wakes: Wakes,
+    /// Told when a config came: whoever waits for an instance may have one.
+    changed: Arc<Notify>,
     core: Mutex<Core>,
 }
 
@@ -28,6 +34,8 @@ pub(crate) struct Cluster {
 struct Core {
     pipeline: Pipeline,
     dispatcher: Dispatcher,
+    /// Those of the last config, and those woken since.
+    candidates: Vec<Candidate>,
     /// By [`InstanceIndex::slot`].
     upstreams: Vec<Option<Arc<Upstream>>>,
     /// By [`Ticket::slot`].
@@ -35,6 +43,18 @@ struct Core {
     /// Requests sent again, of the classes that have any.
     retries: Vec<(ClassIndex, u64)>,
     request_timeout: Duration,
+    waking: Waking,
+}
+
+/// What is being done about waiting requests while no instance is open.
+#[derive(Debug, Default)]
+struct Waking {
+    /// Since when somebody asks for an instance, which several requests need only once.
+    since: Option<Time>,
+    wakes: u64,
+    failures: u64,
+    /// From the first request that found nothing open until something was.
+    waits: LatencyHistogram,
 }
 
 /// What is known of a request beside its ticket.
@@ -53,7 +73,10 @@ pub(crate) struct Target {
 
 /// The request waited in its queue until its time was up.
 #[derive(Debug)]
-pub(crate) struct Expired;
+pub(crate) struct Expired {
+    /// False: there was no instance at all that could have taken it.
+    pub any_open: bool,
+}
 
 /// A request's place: in a queue at first, then in a seat until this is dropped. Dropping it before [`Seat::finish`] counts
 /// the request as broken off.
@@ -66,22 +89,25 @@ pub(crate) struct Seat {
 }
 
 impl Cluster {
-    pub fn new(config: &ClusterConfig, clock: Clock, workers: usize, seed: u64) -> Self {
+    pub fn new(config: &ClusterConfig, clock: Clock, workers: usize, wakes: Wakes) -> Arc<Self> {
         let core = Core {
             pipeline: Pipeline::default(),
-            dispatcher: Dispatcher::new(seed),
+            dispatcher: Dispatcher::new(clock.now().0),
+            candidates: Vec::new(),
             upstreams: Vec::new(),
             places: Vec::new(),
             retries: Vec::new(),
             request_timeout: Duration::ZERO,
+            waking: Waking::default(),
         };
-        let cluster = Self { app: config.app.clone(), clock, core: Mutex::new(core) };
-        cluster.configure(config, workers);
+        let (app, changed) = (config.app.clone(), Arc::default());
+        let cluster = Arc::new(Self { app, clock, workers, wakes, changed, core: Mutex::new(core) });
+        cluster.configure(config);
         cluster
     }
 
     /// Works by `config` from now on; no request is lost.
-    pub fn configure(&self, config: &ClusterConfig, workers: usize) {
+    pub fn configure(self: &Arc<Self>, config: &ClusterConfig) {
         let mut core = self.lock();
         let class_limits = |(name, flow): (&ClassName, &crate::api::FlowConfig)| {
             (name.clone(), ClassLimits { weight: flow.weight, queue_limit: flow.queue_limit })
@@ -89,7 +115,7 @@ impl Cluster {
         let limits = pipeline::Limits { seats: config.seats, classes: config.flows.iter().map(class_limits).collect() };
         core.pipeline.configure(self.clock.now(), &limits);
         core.request_timeout = Duration::try_from_secs_f64(config.request_timeout_s).unwrap_or(Duration::MAX);
-        let candidates: Vec<Candidate> = config
+        core.candidates = config
             .endpoints
             .iter()
             .map(|endpoint| Candidate {
@@ -98,13 +124,46 @@ impl Cluster {
                 draining: endpoint.draining,
             })
             .collect();
-        core.dispatcher.configure(&candidates);
+        core.put_candidates_in_force();
         for endpoint in &config.endpoints {
             if let Some(index) = core.dispatcher.find(&endpoint.instance) {
-                core.set_upstream(index, endpoint.address, workers);
+                core.set_upstream(index, endpoint.address, endpoint.draining, self.workers);
             }
         }
         self.pump(core, self.clock.now());
+        self.changed.notify_one();
+    }
+
+    /// What tells of a change, while requests wait and no instance is open; `None` ends the search for one.
+    pub fn wants_instance(&self) -> Option<Arc<Notify>> {
+        let mut core = self.lock();
+        if core.pipeline.queued() > 0 && !core.dispatcher.has_candidate() {
+            return Some(Arc::clone(&self.changed));
+        }
+        core.waking.since = None;
+        None
+    }
+
+    /// An instance was woken: it takes what waits, and all that comes until a config says otherwise. Its former connections are
+    /// not used again: they are as old as its sleep, and it may close them just now.
+    pub fn handle_woken(self: &Arc<Self>, answer: &WakeAnswer) {
+        let mut core = self.lock();
+        let now = self.clock.now();
+        if let Some(since) = core.waking.since {
+            core.waking.waits.record(now.since(since));
+        }
+        core.waking.wakes += 1;
+        core.candidates.retain(|candidate| candidate.instance != answer.instance);
+        core.candidates.push(Candidate { instance: answer.instance.clone(), weight: WOKEN_WEIGHT, draining: false });
+        core.put_candidates_in_force();
+        if let Some(index) = core.dispatcher.find(&answer.instance) {
+            *core.upstream_mut(index) = Some(Arc::new(Upstream::new(answer.address, self.workers)));
+        }
+        self.pump(core, now);
+    }
+
+    pub fn handle_wake_failure(&self) {
+        self.lock().waking.failures += 1;
     }
 
     /// Where `class` is among this cluster's classes.
@@ -129,8 +188,12 @@ impl Cluster {
         let seat = Seat { cluster: Arc::clone(self), class, ticket, ended: false };
         let wake = core.dispatch(now);
         let target = core.target(ticket);
+        let asks = target.is_none() && core.needs_wake(now);
         drop(core);
         wake.into_iter().for_each(Waker::wake);
+        if asks {
+            self.wakes.ask(self);
+        }
         Ok((seat, target, timeout))
     }
 
@@ -157,7 +220,12 @@ impl Cluster {
         core.pipeline.queued() == 0 && core.pipeline.in_service() == 0
     }
 
-    pub fn observe(&self, gateway: &GatewayName, flows: &mut Vec<FlowCounters>, instances: &mut Vec<InstanceCounters>) {
+    pub fn observe(
+        &self,
+        gateway: &GatewayName,
+        flows: &mut Vec<FlowCounters>,
+        instances: &mut Vec<InstanceCounters>,
+    ) -> ClusterCounters {
         let mut core = self.lock();
         let Core { pipeline, dispatcher, retries, .. } = &mut *core;
         flows.extend(pipeline.observe(self.clock.now()).map(|class| {
@@ -184,6 +252,8 @@ impl Cluster {
             completions: counts.completions,
             failures: counts.failures,
         }));
+        let Waking { wakes, failures, waits, .. } = &core.waking;
+        ClusterCounters { app: self.app.clone(), wakes: *wakes, wake_failures: *failures, wake_wait: waits.clone() }
     }
 
     /// A panic elsewhere leaves the numbers as they are after one step of pure code: usable.
@@ -192,12 +262,19 @@ impl Cluster {
     }
 
     /// Dispatches what can go, then unlocks and wakes it.
-    fn pump(&self, mut core: MutexGuard<'_, Core>, now: Time) {
+    fn pump(self: &Arc<Self>, mut core: MutexGuard<'_, Core>, now: Time) {
         let wake = core.dispatch(now);
+        let asks = core.needs_wake(now);
         drop(core);
         wake.into_iter().for_each(Waker::wake);
+        if asks {
+            self.wakes.ask(self);
+        }
     }
 }
+
+/// The share of the load of an instance that no config has spoken of yet, relative to one that was given a whole core.
+const WOKEN_WEIGHT: f64 = 1.0;
 
 impl Core {
     fn dispatch(&mut self, now: Time) -> Vec<Waker> {
@@ -211,19 +288,41 @@ impl Core {
         wake
     }
 
+    /// True once for whoever must ask for an instance: requests wait, nothing is open, and nobody asks yet.
+    fn needs_wake(&mut self, now: Time) -> bool {
+        let needed = self.waking.since.is_none() && self.pipeline.queued() > 0 && !self.dispatcher.has_candidate();
+        if needed {
+            self.waking.since = Some(now);
+        }
+        needed
+    }
+
+    fn put_candidates_in_force(&mut self) {
+        self.dispatcher.configure(&self.candidates);
+    }
+
     fn target(&self, ticket: Ticket) -> Option<Target> {
         let index = self.places[ticket.slot()].instance?;
         let upstream = self.upstreams.get(index.slot())?.clone()?;
         Some(Target { index, upstream })
     }
 
-    fn set_upstream(&mut self, index: InstanceIndex, address: SocketAddr, workers: usize) {
+    fn upstream_mut(&mut self, index: InstanceIndex) -> &mut Option<Arc<Upstream>> {
         if self.upstreams.len() <= index.slot() {
             self.upstreams.resize(index.slot() + 1, None);
         }
-        let slot = &mut self.upstreams[index.slot()];
-        if slot.as_ref().is_none_or(|upstream| upstream.address() != address) {
+        &mut self.upstreams[index.slot()]
+    }
+
+    /// An instance that drains may be frozen next: its idle connections are closed now, while it can still take note.
+    fn set_upstream(&mut self, index: InstanceIndex, address: SocketAddr, draining: bool, workers: usize) {
+        let slot = self.upstream_mut(index);
+        let usable = |upstream: &Arc<Upstream>| upstream.address() == address && (draining || !upstream.is_closed());
+        if !slot.as_ref().is_some_and(usable) {
             *slot = Some(Arc::new(Upstream::new(address, workers)));
+        }
+        if let Some(upstream) = slot.as_ref().filter(|_| draining) {
+            upstream.close_idle();
         }
     }
 }
@@ -236,7 +335,7 @@ impl Seat {
             return Poll::Ready(Ok(target));
         }
         if !core.pipeline.is_queued(self.ticket) {
-            return Poll::Ready(Err(Expired));
+            return Poll::Ready(Err(Expired { any_open: core.dispatcher.has_candidate() }));
         }
         let place = &mut core.places[self.ticket.slot()];
         match &mut place.waker {

@@ -2,7 +2,8 @@
 //!
 //! A request's way: `server` accepts its connection, `proxy` finds its flow (`table`, `routes`), takes a seat (`cluster`, where
 //! the pure decisions are), rewrites its head (`forward`), sends it over a connection of `upstream` and relays the answer
-//! (`body`), which holds the seat to its end. Whatever goes wrong becomes an `answer`.
+//! (`body`), which holds the seat to its end. Whatever goes wrong becomes an `answer`. Where no instance is open, `wake` has the
+//! node agent wake one.
 //!
 //! Deliberately absent: state that matters. All a gateway knows comes with a config, and it can be killed at any time.
 
@@ -21,6 +22,7 @@ mod server;
 mod table;
 mod tunnel;
 mod upstream;
+mod wake;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -39,6 +41,7 @@ pub use crate::limits::Limits;
 use crate::proxy::Gateway;
 use crate::server::{Registry, Workers};
 use crate::table::Tables;
+use crate::wake::Wakes;
 
 /// What a gateway needs to run.
 #[derive(Debug)]
@@ -51,6 +54,8 @@ pub struct Options {
     pub clients: std::net::TcpListener,
     /// Where the controller calls.
     pub rpc: std::os::unix::net::UnixListener,
+    /// Where the node agent wakes instances.
+    pub wake: PathBuf,
     /// Whether each request is logged.
     pub access_log: bool,
 }
@@ -81,10 +86,11 @@ pub async fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let clock = Clock::new();
-    let Options { name, state_dir, clients, rpc, access_log } = options;
+    let Options { name, state_dir, clients, rpc, wake, access_log } = options;
     let limits = Arc::new(limits);
+    let (wakes, asked) = Wakes::new();
     let gateway = Arc::new(Gateway {
-        tables: Tables::load(&state_dir, clock, limits.workers),
+        tables: Tables::load(&state_dir, clock, limits.workers, wakes),
         limits: Arc::clone(&limits),
         ids: RequestIds::new(clock.begun().0 ^ u64::from(std::process::id()).rotate_left(40)),
         access_log,
@@ -98,7 +104,8 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
     let rpc = UnixListener::from_std(rpc).map_err(failed_to("use the controller's socket"))?;
     let workers = Workers::start(&gateway, &registry, clock).map_err(failed_to("start a worker"))?;
     let router = rpc_router(&gateway, &registry, clock, name);
-    let around = async { tokio::join!(weal_rpc::serve(rpc, router), server::sweep(gateway, Arc::clone(&registry), clock)) };
+    let sweep = server::sweep(gateway, Arc::clone(&registry), clock);
+    let around = async { tokio::join!(weal_rpc::serve(rpc, router), wake::serve(&wake, asked), sweep) };
     tokio::select! {
         _ = around => unreachable!("both serve for ever"),
         () = async {
@@ -161,9 +168,8 @@ fn rpc_router(gateway: &Arc<Gateway>, registry: &Arc<Registry>, clock: Clock, na
 
 fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayName) -> GatewayCounters {
     let (mut flows, mut instances) = (Vec::new(), Vec::new());
-    for cluster in gateway.tables.clusters() {
-        cluster.observe(name, &mut flows, &mut instances);
-    }
+    let clusters = gateway.tables.clusters();
+    let clusters = clusters.iter().map(|cluster| cluster.observe(name, &mut flows, &mut instances)).collect();
     GatewayCounters {
         gateway: name.clone(),
         started: clock.begun(),
@@ -171,6 +177,7 @@ fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayN
         version: gateway.tables.current().version,
         flows,
         instances,
+        clusters,
         connections: registry.count() as u64,
         unrouted: gateway.unrouted.load(Ordering::Relaxed),
         malformed: gateway.malformed.load(Ordering::Relaxed),

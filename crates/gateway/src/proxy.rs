@@ -156,7 +156,7 @@ impl Session {
         let mut alarm = Alarm::set(alarm, timeout);
         let target = match target {
             Some(target) => target,
-            None => wait_for_seat(cluster, &seat, &mut alarm).await.map_err(|Expired| Refusal::expired(timeout))?,
+            None => wait_for_seat(cluster, &seat, &mut alarm).await.map_err(|expired| Refusal::expired(&expired, timeout))?,
         };
         if forward::wants_upgrade(&request) {
             return self.pass_upgrade(request, seat, target, &mut alarm, timeout).await;
@@ -302,7 +302,7 @@ async fn wait_for_seat(cluster: &Arc<Cluster>, seat: &Seat, alarm: &mut Alarm) -
         Some(granted) => granted,
         None => {
             cluster.expire();
-            granted().now_or_never().unwrap_or(Err(Expired))
+            granted().now_or_never().unwrap_or(Err(Expired { any_open: true }))
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::api::{ConfigAck, GatewayConfig};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::routes::Routes;
+use crate::wake::Wakes;
 
 /// Where the last config is kept, below the state directory.
 const FILE: &str = "gateway/gateway.json";
@@ -40,6 +41,7 @@ pub(crate) struct Tables {
     file: PathBuf,
     clock: Clock,
     workers: usize,
+    wakes: Wakes,
     /// Grows with each change, so that connections notice without taking the lock.
     epoch: AtomicU64,
     current: Mutex<Arc<Table>>,
@@ -56,11 +58,12 @@ pub(crate) struct View {
 
 impl Tables {
     /// Begins with the config that was in force last, if there is one that can be read.
-    pub fn load(state_dir: &Path, clock: Clock, workers: usize) -> Self {
+    pub fn load(state_dir: &Path, clock: Clock, workers: usize, wakes: Wakes) -> Self {
         let tables = Self {
             file: state_dir.join(FILE),
             clock,
             workers,
+            wakes,
             epoch: AtomicU64::new(1),
             current: Mutex::default(),
             leaving: Mutex::default(),
@@ -123,10 +126,10 @@ impl Tables {
             });
             let cluster = match known {
                 Some(cluster) => {
-                    cluster.configure(wanted, self.workers);
+                    cluster.configure(wanted);
                     cluster
                 }
-                None => Arc::new(Cluster::new(wanted, self.clock, self.workers, self.clock.now().0)),
+                None => Cluster::new(wanted, self.clock, self.workers, self.wakes.clone()),
             };
             clusters.insert(wanted.app.clone(), cluster);
         }

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Waker};
 
@@ -28,6 +28,8 @@ pub(crate) struct Upstream {
     idle: Box<[Mutex<Vec<Idle>>]>,
     /// Sweeps so far: a clock that costs nothing to read.
     sweeps: AtomicU32,
+    /// True: connections are not kept after their use.
+    closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -60,7 +62,8 @@ pub(crate) struct ExchangeError {
 
 impl Upstream {
     pub fn new(address: SocketAddr, workers: usize) -> Self {
-        Self { address, idle: (0..workers.max(1)).map(|_| Mutex::default()).collect(), sweeps: AtomicU32::new(0) }
+        let idle = (0..workers.max(1)).map(|_| Mutex::default()).collect();
+        Self { address, idle, sweeps: AtomicU32::new(0), closed: AtomicBool::new(false) }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -101,7 +104,7 @@ impl Upstream {
 
     /// Keeps a connection whose response has ended. Whether either side wants it closed shows when it is taken out again.
     pub fn put_back(&self, worker: usize, mut link: Link, limits: &Limits) {
-        if !link.0.open {
+        if !link.0.open || self.is_closed() {
             return;
         }
         link.0.used = true;
@@ -109,6 +112,20 @@ impl Upstream {
         if list.len() < limits.idle_upstreams {
             list.push(Idle { link, since: self.sweeps.load(Ordering::Relaxed) });
         }
+    }
+
+    /// Closes what is idle, and from now on each connection after its use.
+    pub fn close_idle(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        for worker in 0..self.idle.len() {
+            let closed = std::mem::take(&mut *self.list(worker));
+            drop(closed);
+        }
+    }
+
+    /// True once [`Upstream::close_idle`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// Closes what has been idle for `sweeps` calls of this.

@@ -246,6 +246,7 @@ impl FakeGateway {
             version: 0,
             flows: Vec::new(),
             instances: Vec::new(),
+            clusters: Vec::new(),
             connections: 3,
             unrouted: 0,
             malformed: 0,

@@ -6,3 +6,4 @@ mod framing;
 mod life;
 mod routing;
 mod seats;
+mod wake;

@@ -62,7 +62,7 @@ async fn requests_wait_for_the_first_instance_and_are_rejected_when_none_comes()
     let bed = Bed::start(vec![empty.clone()]).await;
     let answer = bed.get("x", "/").await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
-    assert!(answer.text().starts_with("no seat became free within 0.2 s"), "{}", answer.text());
+    assert!(answer.text().starts_with("no instance was ready within 0.2 s"), "{}", answer.text());
     empty.request_timeout_s = 20.0;
     bed.configure(vec![empty]).await.unwrap();
     let mut client = bed.connect().await;

@@ -1,0 +1,97 @@
+//! Waking instances: requests wait in their queues, none of the cluster's instances is open, and one may be asleep.
+//!
+//! The gateway asks the node agent itself, so that neither the controller's cycle nor its life is between a request and an
+//! instance. However many requests wait, one call is under way per cluster: whoever notices that something waits hands the cluster
+//! over here once, and the call is repeated for as long as something waits. What the agent answers with is used at once, until
+//! the controller's next config says where everything is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use weal_model::{AppName, InstanceId};
+
+use crate::cluster::Cluster;
+
+/// What the gateway asks of the node agent: the agent's own `node.v1/wake`, as far as a gateway needs it.
+pub const WAKE: weal_rpc::Method<WakeRequest, WakeAnswer> = weal_rpc::Method::new("node.v1/wake");
+
+/// An application is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeRequest {
+    /// Which.
+    pub app: AppName,
+    /// Seconds that the gateway waits for an instance.
+    pub wait_s: f64,
+}
+
+/// An instance that answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeAnswer {
+    /// Which.
+    pub instance: InstanceId,
+    /// Where it listens.
+    pub address: std::net::SocketAddr,
+    /// Seconds from the order to wake it until it answered; 0 when it was awake.
+    pub took_s: f64,
+}
+
+/// How long one call waits. A start may take longer; then the call is repeated, and meanwhile something else may have helped.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a call may take beyond that.
+const MARGIN: Duration = Duration::from_secs(2);
+/// Between a refusal and the next call, doubled with each further one: there may be nothing to wake until the controller has
+/// started an instance, and that takes longer than this.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// A second of waiting more is little against a start, and a call a second is nothing for the agent.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where clusters that need an instance are handed over.
+#[derive(Debug, Clone)]
+pub(crate) struct Wakes(mpsc::UnboundedSender<Arc<Cluster>>);
+
+impl Wakes {
+    /// The sender, and what [`serve`] serves.
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<Arc<Cluster>>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self(sender), receiver)
+    }
+
+    /// Wakes an instance of `cluster`, soon.
+    pub fn ask(&self, cluster: &Arc<Cluster>) {
+        // The gateway ends when nobody receives any more.
+        let _ = self.0.send(Arc::clone(cluster));
+    }
+}
+
+/// Asks the agent at `socket` for what is handed over, each cluster in a task of its own, until the gateway ends.
+pub(crate) async fn serve(socket: &Path, mut asked: mpsc::UnboundedReceiver<Arc<Cluster>>) {
+    let agent = weal_rpc::Client::new(socket, PATIENCE + MARGIN);
+    while let Some(cluster) = asked.recv().await {
+        tokio::spawn(wake(cluster, agent.clone()));
+    }
+}
+
+async fn wake(cluster: Arc<Cluster>, agent: weal_rpc::Client) {
+    let mut pause = FIRST_PAUSE;
+    while let Some(changed) = cluster.wants_instance() {
+        let request = WakeRequest { app: cluster.app().clone(), wait_s: PATIENCE.as_secs_f64() };
+        match agent.call(WAKE, &request).await {
+            Ok(answer) => {
+                tracing::info!(app = %request.app, instance = %answer.instance, took_s = answer.took_s, "woken for a request");
+                cluster.handle_woken(&answer);
+                pause = FIRST_PAUSE;
+            }
+            Err(error) => {
+                tracing::debug!(app = %request.app, %error, "nothing could be woken");
+                cluster.handle_wake_failure();
+                // A config may bring an instance meanwhile.
+                let _ = tokio::time::timeout(pause, changed.notified()).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
