@@ -41,6 +41,16 @@ pub struct ClusterProfile {
     grip: f64,
 }
 
+/// What a cluster's flows were to get and what they got in a cycle.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Held {
+    /// CPU, absolute or as a part of what its group was to get.
+    pub planned: f64,
+    /// The same of what was got, at the same work factors.
+    pub got: f64,
+    pub completions: f64,
+}
+
 impl Default for ClusterProfile {
     fn default() -> Self {
         Self {
@@ -71,9 +81,11 @@ const STRETCH_MOST: f64 = 4.0;
 /// With more requests outstanding per core than this, fewer may do: the time in a seat cannot tell waiting for CPU from
 /// waiting for something else, so it is tried out.
 const CROWD: f64 = 2.0;
-/// How fast a cluster's grip follows its throughput's distance from the plan, per cycle. Faster swings, because smoothing
-/// delays what is seen by some cycles.
-const GRIP_GAIN: f64 = 0.1;
+/// How fast a cluster's grip follows its throughput's distance from the plan, per cycle. A plan shows in the cycle after it, so
+/// that 1 would swing for ever.
+const GRIP_GAIN: f64 = 0.3;
+/// With so many completions in a cycle the gain is halved: of a few, one more or less would move the grip for nothing.
+const GRIP_DOUBT: f64 = 10.0;
 /// A grip beyond this range means that CPU shares are not enforced, so that more of it would not help.
 const GRIP: std::ops::RangeInclusive<f64> = 0.33..=3.0;
 
@@ -179,11 +191,20 @@ impl ClusterProfile {
         self.grip
     }
 
-    /// `planned` and `got` are rates of work; `contended` when its flows wait for CPU that other clusters use too.
-    pub(super) fn hold(&mut self, planned: f64, got: f64, contended: bool) {
-        let target =
-            if contended && planned > 0.0 && got > 0.0 { (planned / got).ln().clamp(-0.5, 0.5) } else { -self.grip.ln() };
-        self.grip = (self.grip * (GRIP_GAIN * target).exp()).clamp(*GRIP.start(), *GRIP.end());
+    /// Adapts the grip of a cluster whose flows wait for CPU that other clusters use too.
+    pub(super) fn hold(&mut self, held: &Held) {
+        let error = (held.planned / held.got).ln().clamp(-0.5, 0.5);
+        let gain = GRIP_GAIN * held.completions / (held.completions + GRIP_DOUBT);
+        self.scale_grip((gain * error).exp());
+    }
+
+    /// Nobody competes: the grip goes back to 1.
+    pub(super) fn let_go(&mut self) {
+        self.scale_grip((-GRIP_GAIN * self.grip.ln()).exp());
+    }
+
+    pub(super) fn scale_grip(&mut self, factor: f64) {
+        self.grip = (self.grip * factor).clamp(*GRIP.start(), *GRIP.end());
     }
 
     pub(super) fn factors(&self, app: &AppName, resource: Resource) -> Vec<WorkFactor> {

@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use weal_model::{AppName, Cpu, FlowId, NodeName, PoolSpec, SeatPlan, Snapshot, Work, WorkFactor};
 
+use cluster::Held;
 pub use cluster::{ClusterProfile, Resource};
 pub use flow::FlowProfile;
 pub use regression::{Coefficient, Regression};
@@ -145,22 +146,47 @@ impl Profiles {
         self.clusters.get(app)?.bottleneck()
     }
 
-    /// Compares what flows got with what `plan`, made from the newest snapshot, gives them, and adapts the grip of each cluster
-    /// in `contended`: those that wait for CPU on nodes where other clusters do too. Called by the flow cycle.
-    pub(crate) fn hold(&mut self, plan: &SeatPlan, contended: &BTreeSet<AppName>) {
-        let mut rates: BTreeMap<&AppName, (f64, f64)> = BTreeMap::new();
-        for planned in &plan.flows {
-            let Some(flow) = self.flow(&planned.id) else { continue };
-            let Some(work) = self.total_work(&planned.id) else { continue };
-            let rates = rates.entry(&planned.id.app).or_default();
-            rates.0 += planned.allocation.0;
-            rates.1 += flow.throughput.or_zero() * work.0;
+    /// Compares what flows got in `snapshot`, the newest, with what `plan`, made from it, gives them, and adapts the grip of each
+    /// cluster in `contended`: those that wait for CPU on nodes where other clusters do too, with the number of the bottleneck
+    /// that they share. Called by the flow cycle.
+    ///
+    /// The newest counts and not the smoothed ones: an integral term that acts on a mean of five cycles must be slow not to
+    /// swing, and then takes half a minute to remove an error of 5%.
+    pub(crate) fn hold(&mut self, plan: &SeatPlan, snapshot: &Snapshot, contended: &BTreeMap<AppName, usize>) {
+        if !WINDOW_S.contains(&snapshot.window_s) {
+            return;
         }
-        let rates: Vec<(AppName, (f64, f64))> = rates.into_iter().map(|(app, rates)| (app.clone(), rates)).collect();
-        for (app, (planned, got)) in rates {
-            if let Some(cluster) = self.clusters.get_mut(&app) {
-                cluster.hold(planned, got, contended.contains(&app));
+        let mut held: BTreeMap<&AppName, Held> = BTreeMap::new();
+        for planned in &plan.flows {
+            let Some(seen) = snapshot.flows.iter().find(|flow| flow.id == planned.id) else { continue };
+            let Some(work) = self.total_work(&planned.id) else { continue };
+            let held = held.entry(&planned.id.app).or_default();
+            held.planned += planned.allocation.0;
+            held.got += seen.completions as f64 / snapshot.window_s * work.0;
+            held.completions += seen.completions as f64;
+        }
+        let mut groups: BTreeMap<usize, Vec<(&AppName, Held)>> = BTreeMap::new();
+        for (app, held) in held {
+            match contended.get(app).filter(|_| held.planned > 0.0 && held.got > 0.0) {
+                Some(bottleneck) => groups.entry(*bottleneck).or_default().push((app, held)),
+                None => self.clusters.get_mut(app).into_iter().for_each(ClusterProfile::let_go),
             }
+        }
+        groups.values().for_each(|group| self.divide(group));
+    }
+
+    /// Adapts the grips of clusters that share a bottleneck. What all of them lack alike is not a matter between them: with
+    /// grips that grew together, no share and no limit would bind any more.
+    fn divide(&mut self, group: &[(&AppName, Held)]) {
+        let planned: f64 = group.iter().map(|(_, held)| held.planned).sum();
+        let got: f64 = group.iter().map(|(_, held)| held.got).sum();
+        for (app, held) in group {
+            let Some(cluster) = self.clusters.get_mut(*app) else { continue };
+            cluster.hold(&Held { planned: held.planned / planned, got: held.got / got, ..*held });
+        }
+        let mean = group.iter().map(|(app, held)| self.grip(app) * held.planned / planned).sum::<f64>();
+        for (app, _) in group {
+            self.clusters.get_mut(*app).into_iter().for_each(|cluster| cluster.scale_grip(1.0 / mean));
         }
     }
 

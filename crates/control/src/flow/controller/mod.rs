@@ -79,7 +79,7 @@ pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &mut Profiles,
         .collect();
     let (loads, contended) = (pool.loads(&solution, profiles), pool.contended(&solution));
     let notes = pool.notes;
-    profiles.hold(&plan, &contended);
+    profiles.hold(&plan, snapshot, &contended);
     Decision { explanations, loads, notes, plan }
 }
 

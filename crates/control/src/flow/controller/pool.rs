@@ -12,7 +12,7 @@ use crate::profile::Profiles;
 
 /// What an instance that competes for CPU may use beyond its load. Without any, the rounding of the quota leaves CPU unused; much
 /// more, and the crowd of the flow with more requests outstanding takes what was meant for others.
-const LIMIT_SLACK: f64 = 1.05;
+const LIMIT_SLACK: f64 = 1.02;
 
 /// A flow's model in seats: `o = lambda * held_s`.
 #[derive(Debug, Clone)]
@@ -186,14 +186,15 @@ impl<'a> Pool<'a> {
         home.map_or(0.0, |home| self.problem.clusters[home].len() as f64)
     }
 
-    /// Applications whose flows wait for CPU on a node where another cluster does too.
-    pub(super) fn contended(&self, solution: &Solution) -> BTreeSet<AppName> {
+    /// Applications whose flows wait for CPU on a node where another cluster does too, with the bottleneck that they wait at.
+    pub(super) fn contended(&self, solution: &Solution) -> BTreeMap<AppName, usize> {
         let full: BTreeSet<usize> = solution.bottlenecks.iter().flat_map(|bottleneck| bottleneck.nodes.iter().copied()).collect();
-        let stuck = |d: usize| (0..self.home.len()).any(|f| self.home[f] == Some(d) && solution.stuck[f].is_some());
+        let stuck = |d: usize| (0..self.home.len()).filter(|f| self.home[*f] == Some(d)).find_map(|f| solution.stuck[f]);
         let at = |d: usize, m: usize| self.problem.clusters[d].iter().any(|host| host.node == m);
-        let shares =
-            |d: usize| full.iter().any(|&m| at(d, m) && (0..self.problem.clusters.len()).any(|e| e != d && at(e, m) && stuck(e)));
-        self.clusters.iter().filter(|&(_, &d)| stuck(d) && shares(d)).map(|(app, _)| (*app).clone()).collect()
+        let others = |d: usize, m: usize| (0..self.problem.clusters.len()).any(|e| e != d && at(e, m) && stuck(e).is_some());
+        let shares = |d: usize| full.iter().any(|&m| at(d, m) && others(d, m));
+        let contended = self.clusters.iter().filter(|&(_, &d)| shares(d));
+        contended.filter_map(|(app, &d)| Some(((*app).clone(), stuck(d)?))).collect()
     }
 
     /// The solution's loads, spread over hosts as evenly as the nodes allow: any feasible load serves the same seats, but one
@@ -237,7 +238,7 @@ impl<'a> Pool<'a> {
                 let cpu = Cpu(cpu.max(least));
                 // What is as large as the node limits nothing, and the kernel refuses it.
                 let limit =
-                    contended.contains(&instance.app).then_some(cpu * LIMIT_SLACK).filter(|l| l.0 < self.problem.nodes[m]);
+                    contended.contains_key(&instance.app).then_some(cpu * LIMIT_SLACK).filter(|l| l.0 < self.problem.nodes[m]);
                 LoadEntry { instance: instance.id.clone(), cpu, limit }
             })
             .collect();
