@@ -4,6 +4,7 @@ mod adopt;
 mod basics;
 mod commands;
 mod faults;
+mod goals;
 mod load;
 mod pool;
 mod real;

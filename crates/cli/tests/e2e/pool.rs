@@ -246,6 +246,17 @@ pub fn echo_program() -> PathBuf {
     program
 }
 
+/// A program of the demo, built on demand. With `/work?cpu_ms=N` a request costs N milliseconds of CPU.
+pub fn demo_program(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.ancestors().nth(2).unwrap().join(name);
+    if !program.exists() {
+        let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "weal-demo"]).status();
+        assert!(built.unwrap().success(), "cannot build the demo");
+    }
+    program
+}
+
 fn free_ports<const N: usize>() -> [u16; N] {
     let held: Vec<TcpListener> = (0..N).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     std::array::from_fn(|index| held[index].local_addr().unwrap().port())
