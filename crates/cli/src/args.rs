@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use weal_model::Algorithm;
 
 /// Hosts applications on a shared pool and keeps every one of them equally close to its goal.
 #[derive(Debug, Parser)]
@@ -376,12 +377,23 @@ pub struct Rehearse {
     /// `off` only watches, for comparison.
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub control: Switch,
+    /// Which algorithm places instances: weal, thesis, demand, static or autoscaler [default: the config's].
+    #[arg(long, value_name = "NAME", value_parser = placement)]
+    pub placement: Option<Algorithm>,
+    /// How many times as fast as Kubernetes' defaults the autoscaler acts [default: the config's].
+    #[arg(long, value_name = "TIMES")]
+    pub autoscaler_speed: Option<f64>,
     /// Another seed than the scenario's.
     #[arg(long)]
     pub seed: Option<u64>,
     /// Exit with 1 when an expectation is missed.
     #[arg(long)]
     pub check: bool,
+}
+
+fn placement(word: &str) -> Result<Algorithm, String> {
+    let words = || Algorithm::WORDS.map(|(word, _)| word).join(", ");
+    Algorithm::from_word(word).ok_or_else(|| format!("there are {}", words()))
 }
 
 /// On or off.

@@ -13,6 +13,8 @@ pub const FLOW_CYCLE_S: f64 = 2.0;
 /// Long against the seconds that an instance takes to start, short against the minutes in which load changes; arrivals,
 /// failures and flash crowds do not wait for it.
 pub const PLACEMENT_CYCLE_S: f64 = 15.0;
+/// The compared autoscaler acts as fast as in life.
+pub const AUTOSCALER_SPEED: f64 = 1.0;
 /// The name of the only node of a pool that names none.
 pub const NODE: &str = "local";
 /// What a node may be filled to: queues inside a node grow as 1/(1 - utilisation), so the last tenth costs more response

@@ -56,6 +56,8 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
     let live = [
         ("name", before.name.clone(), after.name.clone()),
         ("control", on_off(before.control).to_owned(), on_off(after.control).to_owned()),
+        ("placement", before.placement.word().to_owned(), after.placement.word().to_owned()),
+        ("autoscaler-speed", before.autoscaler_speed.to_string(), after.autoscaler_speed.to_string()),
         ("flow-cycle", show_span(before.timing.flow_cycle_s), show_span(after.timing.flow_cycle_s)),
         ("placement-cycle", show_span(before.timing.placement_cycle_s), show_span(after.timing.placement_cycle_s)),
     ];

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weal_model::{AppSpec, HealthProbe, Importance, NodeSpec, PoolSpec, RouteSpec, ServiceClass};
+use weal_model::{Algorithm, AppSpec, HealthProbe, Importance, NodeSpec, PoolSpec, RouteSpec, ServiceClass};
 
 use crate::defaults;
 use crate::diff::show_restart;
@@ -53,6 +53,9 @@ impl Page {
         self.line("api", &quote(&spec.api.to_string()), spec.api.to_string() == defaults::API);
         self.line("user", &quote(&spec.user), spec.user == defaults::USER);
         self.line("control", if spec.control { "\"on\"" } else { "\"off\"" }, spec.control);
+        self.line("placement", &quote(spec.placement.word()), spec.placement == Algorithm::default());
+        let speed = spec.autoscaler_speed;
+        self.line("autoscaler-speed", &speed.to_string(), speed == defaults::AUTOSCALER_SPEED);
         self.span("flow-cycle", spec.timing.flow_cycle_s, defaults::FLOW_CYCLE_S);
         self.span("placement-cycle", spec.timing.placement_cycle_s, defaults::PLACEMENT_CYCLE_S);
     }

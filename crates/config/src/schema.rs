@@ -4,7 +4,7 @@
 //! sizes that must fit) is for [`crate::parse`].
 
 use serde_json::{Map, Value, json};
-use weal_model::Importance;
+use weal_model::{Algorithm, Importance};
 
 use crate::defaults;
 use crate::units::{show_size, show_span};
@@ -55,6 +55,22 @@ fn pool_keys() -> Vec<(&'static str, Value)> {
                 json!({ "enum": ["on", "off"] }),
                 "`off` only watches: no seats are limited and no instance is moved.",
                 "\"on\"",
+            ),
+        ),
+        (
+            "placement",
+            describe(
+                json!({ "enum": Algorithm::WORDS.map(|(word, _)| word) }),
+                "Which algorithm places instances: weal's own, or one to compare it with. `static` and `autoscaler` know no goals: they share CPU equally, without seats.",
+                "\"weal\"",
+            ),
+        ),
+        (
+            "autoscaler-speed",
+            describe(
+                json!({ "type": "number", "minimum": 0.1, "maximum": 1000 }),
+                "How many times as fast as Kubernetes' defaults the `autoscaler` acts, for rehearsals that compress time.",
+                &defaults::AUTOSCALER_SPEED.to_string(),
             ),
         ),
         ("flow-cycle", span("How often seats and weights are decided.", defaults::FLOW_CYCLE_S)),

@@ -174,6 +174,7 @@ fn first_view(desired: Option<&Desired>) -> View {
         config_generation: desired.map_or(0, |desired| desired.generation),
         config_error: None,
         control: spec.is_none_or(|spec| spec.control),
+        placement: spec.map_or_else(Default::default, |spec| spec.placement),
         listen: url(spec.map(|spec| spec.listen)),
         api: url(spec.map(|spec| spec.api)),
         limits: Vec::new(),

@@ -69,7 +69,7 @@ impl Rehearsal {
     /// Takes what the pool says of itself.
     pub fn handle_status(&mut self, status: &Status) {
         let t_s = status.time.since(self.started).as_secs_f64();
-        self.run.control = if status.control { "weal".into() } else { "off".into() };
+        self.run.control = if status.control { status.placement.word().into() } else { "off".into() };
         for flow in &status.flows {
             self.flow_series(flow).points.push(flow_point(t_s, flow));
         }

@@ -44,7 +44,7 @@ pub use plan::{
 };
 pub use route::{HeaderMatch, RouteSpec};
 pub use snapshot::{FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot};
-pub use spec::{AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, PoolSpec, RestartPolicy, TimingSpec};
+pub use spec::{Algorithm, AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, PoolSpec, RestartPolicy, TimingSpec};
 pub use status::{
     AppStatus, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, PlanSummary, Severity, Status, Why,
 };

@@ -23,6 +23,12 @@ pub struct PoolSpec {
     pub user: String,
     /// False only watches: no seats are limited and no instance is moved (`control = "off"`), for comparisons.
     pub control: bool,
+    /// Which algorithm places instances.
+    #[serde(default)]
+    pub placement: Algorithm,
+    /// How many times as fast as Kubernetes' defaults the autoscaler acts, for rehearsals that compress a day into minutes.
+    #[serde(default = "as_in_life")]
+    pub autoscaler_speed: f64,
     /// How often things are decided.
     pub timing: TimingSpec,
     /// The nodes. Never empty: without any `[[node]]`, the machine is one node.
@@ -31,6 +37,60 @@ pub struct PoolSpec {
     pub classes: BTreeMap<ClassName, ServiceClass>,
     /// The applications.
     pub apps: BTreeMap<AppName, AppSpec>,
+}
+
+impl PoolSpec {
+    /// Whether flows have seats, and instances CPU, by their goals. Otherwise requests pass unlimited, and CPU is shared equally.
+    pub fn limits_seats(&self) -> bool {
+        self.control && self.placement.knows_goals()
+    }
+}
+
+fn as_in_life() -> f64 {
+    1.0
+}
+
+/// Which algorithm places instances: weal's own, or one to compare it with.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// Utilities as equal and as great as can be, with the fewest changes.
+    #[default]
+    Weal,
+    /// The three nested loops of Carrera 5.3.2, for the same objective.
+    Thesis,
+    /// Maximise satisfied demand, as the literature before it did.
+    Demand,
+    /// As many instances of everything as fit, once, with equal shares of CPU; no seats.
+    Static,
+    /// Instances by mean CPU utilisation, with a cooldown, as Kubernetes' HorizontalPodAutoscaler does; no seats.
+    Autoscaler,
+}
+
+impl Algorithm {
+    /// All of them with their names in configs.
+    pub const WORDS: [(&str, Self); 5] = [
+        ("weal", Self::Weal),
+        ("thesis", Self::Thesis),
+        ("demand", Self::Demand),
+        ("static", Self::Static),
+        ("autoscaler", Self::Autoscaler),
+    ];
+
+    /// Its name in configs.
+    pub fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, algorithm)| *algorithm == self).map_or("weal", |(word, _)| word)
+    }
+
+    /// By its name in configs.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, algorithm)| *algorithm)
+    }
+
+    /// False for those that do what they do whatever the goals are.
+    pub fn knows_goals(self) -> bool {
+        !matches!(self, Self::Static | Self::Autoscaler)
+    }
 }
 
 /// How often things are decided, and other spans of the whole pool.

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, NodeName, Time, Utility,
-    WorkFactor,
+    Algorithm, AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, NodeName, Time,
+    Utility, WorkFactor,
 };
 
 /// The whole pool, now.
@@ -25,6 +25,9 @@ pub struct Status {
     pub config_error: Option<String>,
     /// False when weal only watches.
     pub control: bool,
+    /// Which algorithm places instances.
+    #[serde(default)]
+    pub placement: Algorithm,
     /// `http://` address for clients.
     pub listen: String,
     /// `http://` address of API and dashboard.

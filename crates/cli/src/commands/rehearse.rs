@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use toml_edit::{DocumentMut, Item, value};
 use weal_controller::wire::ConfigUpdate;
 use weal_load::{Options, Rehearsal, flows_of};
+use weal_model::Algorithm;
 use weal_sim::report::Run;
 use weal_sim::scenario::{Fault, FaultKind, Scenario};
 
@@ -36,7 +37,7 @@ pub fn run(order: &Rehearse, json: bool) -> anyhow::Result<()> {
     refuse_simulated_faults(&scenario)?;
     let config = order.scenario.parent().unwrap_or(Path::new(".")).join(config);
     let title = order.scenario.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let pool = Pool::start(&config, order.control)?;
+    let pool = Pool::start(&config, &Variant::of(order))?;
     let run = load::runtime()?.block_on(pool.rehearse(scenario, &title, &text));
     pool.stop();
     let run = run?;
@@ -78,6 +79,20 @@ fn show(run: &Run, report: &Path) {
     output::line(&format!("report: {}", report.display()));
 }
 
+/// How a rehearsal's pool differs from the config.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Variant {
+    control: Switch,
+    placement: Option<Algorithm>,
+    autoscaler_speed: Option<f64>,
+}
+
+impl Variant {
+    fn of(order: &Rehearse) -> Self {
+        Self { control: order.control, placement: order.placement, autoscaler_speed: order.autoscaler_speed }
+    }
+}
+
 /// A pool that exists for one rehearsal.
 struct Pool {
     folder: PathBuf,
@@ -86,13 +101,13 @@ struct Pool {
 }
 
 impl Pool {
-    fn start(original: &Path, control: Switch) -> anyhow::Result<Self> {
+    fn start(original: &Path, variant: &Variant) -> anyhow::Result<Self> {
         let folder = std::env::temp_dir().join(format!("weal-rehearsal-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         // The gateway and the controller may run as another user, who must get through to their own folders.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o711))?;
         let pool = Self { config: folder.join("weal.toml"), state: StateDir { root: folder.join("state") }, folder };
-        let started = pool.write_config(original, control).and_then(|()| pool.weal(&["up", "--detach"]));
+        let started = pool.write_config(original, variant).and_then(|()| pool.weal(&["up", "--detach"]));
         match started {
             Ok(()) => Ok(pool),
             Err(error) => {
@@ -102,10 +117,10 @@ impl Pool {
         }
     }
 
-    fn write_config(&self, original: &Path, control: Switch) -> anyhow::Result<()> {
+    fn write_config(&self, original: &Path, variant: &Variant) -> anyhow::Result<()> {
         let text = fs::read_to_string(original).with_context(|| format!("cannot read the config {}", original.display()))?;
         let folder = std::path::absolute(original)?.parent().map(Path::to_owned).unwrap_or_default();
-        fs::write(&self.config, moved(&text, &folder, control)?)?;
+        fs::write(&self.config, moved(&text, &folder, variant)?)?;
         Ok(())
     }
 
@@ -196,14 +211,20 @@ impl Pool {
 }
 
 /// The config as it must be in another folder, on free ports.
-fn moved(text: &str, folder: &Path, control: Switch) -> anyhow::Result<String> {
+fn moved(text: &str, folder: &Path, variant: &Variant) -> anyhow::Result<String> {
     let mut document: DocumentMut = text.parse().context("the config is not TOML")?;
     let pool = document.entry("pool").or_insert_with(toml_edit::table);
     for key in ["listen", "api"] {
         pool[key] = value(free_address()?);
     }
-    if control == Switch::Off {
+    if variant.control == Switch::Off {
         pool["control"] = value("off");
+    }
+    if let Some(placement) = variant.placement {
+        pool["placement"] = value(placement.word());
+    }
+    if let Some(speed) = variant.autoscaler_speed {
+        pool["autoscaler-speed"] = value(speed);
     }
     let apps = document.get_mut("app").and_then(Item::as_table_like_mut);
     for (_, app) in apps.into_iter().flat_map(|apps| apps.iter_mut()) {
@@ -268,8 +289,10 @@ nodes = ["n1", "n2"]
 
     #[test]
     fn a_moved_config_finds_its_files_and_listens_elsewhere() {
-        let text = moved(CONFIG, Path::new("/srv/pool"), Switch::Off).unwrap();
+        let variant = Variant { control: Switch::Off, placement: Some(Algorithm::Static), autoscaler_speed: Some(10.0) };
+        let text = moved(CONFIG, Path::new("/srv/pool"), &variant).unwrap();
         assert!(text.contains("cwd = \"/srv/pool/.\""), "{text}");
+        assert!(text.contains("placement = \"static\"\nautoscaler-speed = 10.0"), "{text}");
         assert!(text.contains("control = \"off\"") && text.contains("listen = \"127.0.0.1:"), "{text}");
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use toml::de::DeValue;
-use weal_model::{Bytes, Cpu, Goal, GoalError, Importance, NodeName, NodeSpec, PoolSpec, TimingSpec};
+use weal_model::{Algorithm, Bytes, Cpu, Goal, GoalError, Importance, NodeName, NodeSpec, PoolSpec, TimingSpec};
 
 use super::check_name;
 use crate::section::{Reading, Section, within};
@@ -14,7 +14,7 @@ use crate::{Machine, defaults, suggest};
 pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> PoolSpec {
     let empty = toml::de::DeTable::new();
     let table = root.table(reading, "pool").unwrap_or(&empty);
-    let known = ["listen", "api", "name", "user", "control", "flow-cycle", "placement-cycle"];
+    let known = ["listen", "api", "name", "user", "control", "placement", "autoscaler-speed", "flow-cycle", "placement-cycle"];
     let section = Section::open(reading, "pool", table, &known);
     let folder_name = || folder.file_name().map_or("pool".to_owned(), |name| name.to_string_lossy().into_owned());
     PoolSpec {
@@ -23,6 +23,8 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> Pool
         api: read_address(reading, &section, "api", defaults::API),
         user: read_user(reading, &section).unwrap_or_else(|| defaults::USER.to_owned()),
         control: read_control(reading, &section),
+        placement: read_placement(reading, &section),
+        autoscaler_speed: read_speed(reading, &section),
         timing: TimingSpec {
             flow_cycle_s: section.span(reading, "flow-cycle", (0.1, 60.0)).unwrap_or(defaults::FLOW_CYCLE_S),
             placement_cycle_s: section.span(reading, "placement-cycle", (0.1, 3600.0)).unwrap_or(defaults::PLACEMENT_CYCLE_S),
@@ -86,6 +88,25 @@ fn read_control(reading: &mut Reading, section: &Section) -> bool {
         }
         _ => item.wrong_type(reading, "`\"on\"` or `\"off\"`", "").unwrap_or(true),
     }
+}
+
+fn read_placement(reading: &mut Reading, section: &Section) -> Algorithm {
+    let Some(word) = section.text(reading, "placement") else { return Algorithm::default() };
+    let words = Algorithm::WORDS.map(|(word, _)| word);
+    Algorithm::from_word(&word).unwrap_or_else(|| {
+        let help = suggest::help(&word, words.iter().copied(), "algorithms");
+        reading.findings.error(reading.places.value("pool.placement"), format!("`placement` cannot be `{word}`"), help);
+        Algorithm::default()
+    })
+}
+
+fn read_speed(reading: &mut Reading, section: &Section) -> f64 {
+    let speed = section.number(reading, "autoscaler-speed").unwrap_or(defaults::AUTOSCALER_SPEED);
+    if !(0.1..=1000.0).contains(&speed) {
+        let help = "write how many times as fast as Kubernetes' defaults, from 0.1 to 1000";
+        reading.findings.error(reading.places.value("pool.autoscaler-speed"), "`autoscaler-speed` is out of range", help);
+    }
+    speed
 }
 
 /// All `[[node]]`s; the machine itself when there is none.

@@ -4,6 +4,9 @@
 //! Both visit node after node (outer loop), take instances off it one by one (intermediate loop), and put instances of
 //! applications that lack something in their place (inner loop). They differ in the order and in what they compare: sorted
 //! utilities there, satisfied demand here.
+//!
+//! [`equal_shares`] is what there is without any of this: instances in equal numbers, or as many as an
+//! [autoscaler](super::autoscaler) asks for, that share the CPU of their node equally.
 
 use std::cmp::Ordering;
 
@@ -11,7 +14,7 @@ use super::bound::Bound;
 use super::flow::Flow;
 use super::layout::Layout;
 use super::load::{distribute_levels, utilities};
-use super::mandatory::{add_with_companions, enforce, may_add_with_companions};
+use super::mandatory::{add_with_companions, best_node, enforce, may_add_with_companions};
 use super::problem::Problem;
 use super::search::Solution;
 
@@ -167,6 +170,40 @@ impl Nested<'_> {
                 add_with_companions(self.problem, layout, m, n);
                 cpu -= lack.min(self.problem.apps[m as usize].instance_cpu);
             }
+        }
+    }
+}
+
+/// Fewest instances where CPU is least spoken for; when `wide`, then one more of each application in turn, until all have
+/// their most or nothing fits. Every instance gets the same share of its node, whatever it could do with it.
+pub fn equal_shares(problem: &Problem, wide: bool) -> Solution {
+    let mut layout = Layout::current(problem);
+    let missing = enforce(problem, &mut layout);
+    let mut growing: Vec<u32> = (0u32..).zip(&problem.apps).filter(|(_, app)| wide && !app.manual).map(|(m, _)| m).collect();
+    while !growing.is_empty() {
+        growing.retain(|&m| match best_node(problem, &layout, m, false) {
+            Ok(n) => {
+                add_with_companions(problem, &mut layout, m, n);
+                true
+            }
+            Err(_) => false,
+        });
+    }
+    share_equally(problem, &mut layout);
+    let changes = layout.changes(problem);
+    Solution { utilities: utilities(problem, &layout), changes, layout, bound: Bound::of(problem), missing }
+}
+
+// What one instance cannot use stays with its node, where the kernel lets the others have it.
+fn share_equally(problem: &Problem, layout: &mut Layout) {
+    layout.clear_loads(problem);
+    for (n, node) in (0u32..).zip(&problem.nodes) {
+        let edges = layout.on_node(n).to_vec();
+        let instances: u32 = edges.iter().map(|&edge| layout.edge(edge).count).sum();
+        let share = node.cpu / f64::from(instances.max(1));
+        for edge in edges {
+            let cpu = (share * f64::from(layout.edge(edge).count)).min(layout.room(problem, edge));
+            layout.shift(edge, cpu);
         }
     }
 }

@@ -82,6 +82,11 @@ fn binding(translation: &Translation, policy: &Policy, solution: &Solution, m: u
     if spec.manual || !policy.pool.control {
         return Binding::Manual;
     }
+    if !policy.algorithm.knows_goals() {
+        return Binding::Constraint {
+            what: format!("placement is `{}`: it shares CPU equally and knows no goals", policy.algorithm.word()),
+        };
+    }
     let edges = layout.of_app(m);
     let at_limit = !edges.is_empty() && edges.iter().all(|&edge| layout.room(problem, edge) <= problem.epsilon());
     let full = (0u32..).zip(&problem.nodes).all(|(n, _)| !app.allows(n) || layout.spare(n) <= problem.epsilon());

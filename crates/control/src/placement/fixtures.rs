@@ -41,6 +41,8 @@ pub(crate) fn pool(nodes: usize, apps: Vec<AppSpec>) -> PoolSpec {
         api: "127.0.0.1:8081".parse().unwrap(),
         user: "nobody".to_owned(),
         control: true,
+        placement: Default::default(),
+        autoscaler_speed: 1.0,
         timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
         nodes: (0..nodes).map(node).collect(),
         classes: Default::default(),

@@ -13,13 +13,14 @@
 //! | the best loads for a placement, exactly | [`load`] on maximum [`flow`] |
 //! | indices become ordered actions on named instances, standby ones included | [`plan`](mod@plan), `standby` |
 //! | why | `explain` |
-//! | the older algorithms, for comparison | [`baseline`] |
+//! | the older algorithms, for comparison | [`baseline`], [`autoscaler`] |
 //! | random problems for tests and benchmarks | [`generate`] |
 //!
 //! A change has a cost in utility, from what starting and resuming were measured to take, and is made only when it gains
 //! more. That is the only damping: there are no cooldown timers, and a stable snapshot gives an empty plan.
 
 mod actions;
+pub mod autoscaler;
 pub mod baseline;
 pub mod bound;
 mod explain;
@@ -44,4 +45,5 @@ mod plan_tests;
 mod properties;
 
 pub use plan::{AppCosts, AppDemand, Iterations, Policy, plan};
-pub use search::{Algorithm, solve_with};
+pub use search::solve_with;
+pub use weal_model::Algorithm;

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{AppName, LoadEntry, Plan, PoolSpec, Report, Snapshot, Work};
+use weal_model::{Algorithm, AppName, LoadEntry, Plan, PoolSpec, Report, Snapshot, Work};
 
 use super::actions::Steps;
 use super::explain;
 use super::problem::ChangeCost;
-use super::search::{Algorithm, solve_with};
+use super::search::solve_with;
 use super::translate::Translation;
 use crate::utility::Curve;
 
@@ -69,6 +69,9 @@ pub struct Policy<'a> {
     pub held: BTreeSet<AppName>,
     /// Which algorithm places.
     pub algorithm: Algorithm,
+    /// With [`Algorithm::Autoscaler`], what [`Autoscaler`](super::autoscaler::Autoscaler) asks for; one without an entry keeps
+    /// what it has.
+    pub replicas: BTreeMap<AppName, u32>,
     /// Whether suspended instances can be paged out here.
     pub can_park: bool,
     /// Utilities closer than this are equal. Smaller chases noise; the thesis uses 0.01 (reproductions.md, Experiment One).
@@ -79,7 +82,7 @@ pub struct Policy<'a> {
 }
 
 impl<'a> Policy<'a> {
-    /// A policy that knows no demands yet.
+    /// A policy by the pool's algorithm that knows no demands yet.
     pub fn new(pool: &'a PoolSpec) -> Self {
         Self {
             pool,
@@ -87,7 +90,8 @@ impl<'a> Policy<'a> {
             costs: BTreeMap::new(),
             next_instance: BTreeMap::new(),
             held: BTreeSet::new(),
-            algorithm: Algorithm::default(),
+            algorithm: pool.placement,
+            replicas: BTreeMap::new(),
             can_park: true,
             tolerance: 0.01,
             horizon_s: 600.0,

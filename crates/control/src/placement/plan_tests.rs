@@ -149,3 +149,54 @@ fn nonsense_in_measurements_still_gives_a_plan() {
     assert!(plan.actions.is_empty(), "{:?}", plan.actions);
     assert!(report.notes[0].contains("measured as NaN"), "{:?}", report.notes);
 }
+
+#[test]
+fn static_placement_widens_everything_once_and_shares_equally_whatever_is_asked() {
+    let mut pool = pool(2, vec![app("a", 300, 1, 2), app("b", 300, 1, 1), app("c", 300, 0, 2)]);
+    pool.placement = Algorithm::Static;
+    let mut policy = Policy::new(&pool);
+    policy.demands.insert("a".into(), wants(4.0));
+    let got = actions(&snapshot(&pool, &[]), &policy);
+    assert_eq!(got, ["start a-1 on n0", "start a-2 on n1", "start b-1 on n1", "start c-1 on n0", "start c-2 on n1"]);
+    let all = [("a-1", 0, Ready), ("a-2", 1, Ready), ("b-1", 1, Ready), ("c-1", 0, Ready), ("c-2", 1, Ready)];
+    let (plan, report) = plan(&snapshot(&pool, &all), &policy, Iterations::default());
+    assert_eq!(plan.actions, []);
+    let cpu: Vec<f64> = plan.loads.iter().map(|load| load.cpu.0).collect();
+    for (cpu, expected) in cpu.iter().zip([1.0, 2.0 / 3.0, 2.0 / 3.0, 1.0, 2.0 / 3.0]) {
+        assert!((cpu - expected).abs() < 1e-9, "{cpu} and not {expected}");
+    }
+    assert!(report.apps["a"].text.contains("knows no goals"), "{}", report.apps["a"].text);
+}
+
+#[test]
+fn an_autoscaled_application_has_what_the_autoscaler_asks_for_and_nothing_sleeps() {
+    let mut pool = pool(3, vec![app("a", 300, 1, 3), app("b", 300, 1, 1)]);
+    pool.placement = Algorithm::Autoscaler;
+    let mut policy = Policy::new(&pool);
+    let two = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Ready), ("b-1", 2, Ready)]);
+    assert_eq!(actions(&two, &policy), [""; 0], "without its word all stays");
+    policy.replicas.insert("a".into(), 3);
+    assert_eq!(actions(&two, &policy), ["start a-3 on n2"]);
+    policy.replicas.insert("a".into(), 1);
+    assert_eq!(actions(&two, &policy), ["stop a-1"]);
+}
+
+#[test]
+fn no_algorithm_changes_what_its_own_plan_led_to() {
+    for (word, algorithm) in Algorithm::WORDS {
+        let mut pool = pool(3, vec![app("a", 300, 1, 3), app("b", 300, 2, 2)]);
+        pool.placement = algorithm;
+        let mut policy = Policy::new(&pool);
+        policy.demands.insert("a".into(), wants(3.0));
+        policy.demands.insert("b".into(), wants(1.0));
+        let (first, _) = plan(&snapshot(&pool, &[]), &policy, Iterations::default());
+        let started = first.actions.iter().filter_map(|action| match action {
+            Action::Start { instance, node, .. } => Some((instance.to_string(), node.as_str()[1..].parse().unwrap())),
+            _ => None,
+        });
+        let started: Vec<(String, usize)> = started.collect();
+        let running: Vec<_> = started.iter().map(|(id, node)| (id.as_str(), *node, Ready)).collect();
+        assert!(!running.is_empty());
+        assert_eq!(actions(&snapshot(&pool, &running), &policy), [""; 0], "{word}");
+    }
+}

@@ -8,7 +8,9 @@
 //! A placement is taken instead of another only if the first utility (from the worst) that differs by more than the
 //! tolerance is better, and those who gain do so by more than what the changes cost.
 
-use super::baseline::{Objective, nested_loops};
+use weal_model::Algorithm;
+
+use super::baseline::{Objective, equal_shares, nested_loops};
 use super::bound::Bound;
 use super::flow::Flow;
 use super::layout::{Changes, Layout};
@@ -85,24 +87,14 @@ impl Candidate {
     }
 }
 
-/// Which algorithm places.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum Algorithm {
-    /// This module's.
-    #[default]
-    Weal,
-    /// The three nested loops of Carrera 5.3.2.
-    Thesis,
-    /// Maximise satisfied demand, as the literature before it did.
-    Demand,
-}
-
 /// A placement by the given algorithm.
 pub fn solve_with(problem: &Problem, algorithm: Algorithm, budget: u32) -> Solution {
     match algorithm {
         Algorithm::Weal => solve(problem, budget),
         Algorithm::Thesis => nested_loops(problem, Objective::Utility, budget),
         Algorithm::Demand => nested_loops(problem, Objective::SatisfiedDemand, budget),
+        Algorithm::Static => equal_shares(problem, true),
+        Algorithm::Autoscaler => equal_shares(problem, false),
     }
 }
 

@@ -7,6 +7,8 @@
 //! larger), and taking it away costs a suspend now and a resume later. Renting until the rent equals that price is at most
 //! twice as dear as knowing the future (the ski-rental argument); so the break-even is `(remove + resume) / share` seconds.
 
+use weal_model::Algorithm;
+
 use super::actions::Steps;
 use super::plan::Policy;
 use super::translate::Translation;
@@ -19,10 +21,25 @@ const SHORTEST_IDLE_S: f64 = 15.0;
 pub(super) fn instance_range(translation: &Translation, policy: &Policy, m: u32, needed: bool) -> (u32, u32) {
     let spec = translation.apps[m as usize];
     let (min, max) = (spec.instances.min, spec.instances.max);
+    if !policy.algorithm.knows_goals() {
+        return without_goals(translation, policy, m, needed);
+    }
     let Some(demand) = policy.demands.get(&spec.name) else { return (min.max(u32::from(needed)).min(max), max) };
     let idle = demand.idle_s.is_finite() && demand.idle_s > break_even_s(translation, policy, m);
     let least = if needed || !idle { min.max(1) } else { min };
     if idle && !needed { (least.min(max), least.min(max)) } else { (least.min(max), max) }
+}
+
+// Those who know no goals never let anything sleep. An autoscaler says how many there are; without its word, all that run.
+fn without_goals(translation: &Translation, policy: &Policy, m: u32, needed: bool) -> (u32, u32) {
+    let spec = translation.apps[m as usize];
+    let (min, max) = (spec.instances.min.max(u32::from(needed || !spec.routes.is_empty())), spec.instances.max);
+    if policy.algorithm == Algorithm::Static {
+        return (min.min(max), max);
+    }
+    let running = translation.active.range((m, 0)..=(m, u32::MAX)).map(|(_, list)| list.len() as u32).sum();
+    let asked = policy.replicas.get(&spec.name).copied().unwrap_or(running).max(min).min(max);
+    (asked, asked)
 }
 
 // The share of a node that an instance takes, and how long that may be idle.
@@ -42,7 +59,7 @@ fn break_even_s(translation: &Translation, policy: &Policy, m: u32) -> f64 {
 pub(super) fn worth_keeping(translation: &Translation, policy: &Policy, m: u32, n: u32, standing_by: u32) -> bool {
     let (app, spec) = (&translation.problem.apps[m as usize], translation.apps[m as usize]);
     let held = policy.held.contains(&spec.name);
-    !held && spec.instances.max > 0 && app.allows(n) && standing_by < app.per_node
+    !held && policy.algorithm.knows_goals() && spec.instances.max > 0 && app.allows(n) && standing_by < app.per_node
 }
 
 /// Keeps memory free on every node for an average instance of those that may still grow, by paging out what is suspended.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weal_control::check;
 use weal_control::flow::controller::{Decision, demand_curves, plan_seats};
+use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::{self, AppCosts, AppDemand, Iterations};
 use weal_control::profile::Profiles;
 use weal_model::{AppName, FlowExplanation, LoadEntry, Plan, PoolSpec, Report, SeatPlan, Snapshot, Time, WorkFactor};
@@ -16,6 +17,7 @@ pub(crate) struct Decider {
     work_factors: Vec<WorkFactor>,
     last_request: BTreeMap<AppName, Time>,
     start_took_s: BTreeMap<AppName, f64>,
+    autoscaler: Autoscaler,
 }
 
 /// What the flow cycle decided.
@@ -54,6 +56,7 @@ impl Decider {
     /// Learns from a snapshot, and decides seats and weights for the next flow cycle.
     pub fn seats(&mut self, snapshot: &Snapshot, pool: &PoolSpec, before: &SeatPlan) -> Seats {
         self.profiles.update(snapshot, pool);
+        self.autoscaler.handle_snapshot(snapshot, pool);
         self.work_factors = self.profiles.work_factors();
         for flow in snapshot.flows.iter().filter(|flow| flow.arrivals > 0 || flow.queue_mean + flow.in_service_mean > 0.0) {
             self.last_request.insert(flow.id.app.clone(), snapshot.time);
@@ -82,6 +85,7 @@ impl Decider {
         policy.costs = self.start_took_s.iter().map(|(app, took_s)| (app.clone(), costs(*took_s))).collect();
         policy.next_instance.clone_from(placing.next_instance);
         policy.held.clone_from(placing.held);
+        policy.replicas = self.autoscaler.replicas();
         policy.can_park = placing.can_park;
         let (plan, report) = placement::plan(snapshot, &policy, Iterations::default());
         let findings = check::check(snapshot, placing.pool, &plan);

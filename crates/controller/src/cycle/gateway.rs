@@ -100,7 +100,7 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
     let flows: BTreeMap<ClassName, FlowConfig> =
         classes.iter().map(|&class| (class.clone(), flow(app, planned(class)))).collect();
     // Without a plan for each flow nothing is limited: a wrong limit does more harm than none for a cycle.
-    let seats = (inputs.pool.control && all_planned).then(|| flows.values().map(|flow| flow.seats).sum());
+    let seats = (inputs.pool.limits_seats() && all_planned).then(|| flows.values().map(|flow| flow.seats).sum());
     ClusterConfig {
         app: app.name.clone(),
         routes: app.routes.clone(),

@@ -263,9 +263,11 @@ impl<E: Engine> Loop<E> {
     fn decide_seats(&mut self, snapshot: &Snapshot) {
         let Some(desired) = &self.desired else { return };
         let Seats { plan, explanations, loads } = self.decider.seats(snapshot, &desired.spec, &self.seats);
-        if desired.spec.control {
+        if desired.spec.limits_seats() {
             self.cpu_limits = loads.iter().filter_map(|load| Some((load.instance.clone(), load.limit?))).collect();
             self.loads.extend(loads.into_iter().map(|load| (load.instance, load.cpu)));
+        } else {
+            self.cpu_limits.clear();
         }
         self.note_seats(&plan);
         self.seats = plan;

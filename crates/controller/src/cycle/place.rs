@@ -169,7 +169,7 @@ impl<E: Engine> Loop<E> {
                     reason.map(|reason| reason.text.clone()).unwrap_or_default()
                 };
                 actions.extend(plan.actions.iter().map(|action| (action.clone(), reason(action))));
-                self.take_loads(&plan.loads);
+                self.take_loads(&desired.spec, &plan.loads);
                 if !plan.actions.is_empty() {
                     self.board.store.save_value("plan", &plan);
                     self.board.store.save_value("report", &report);
@@ -291,8 +291,11 @@ impl<E: Engine> Loop<E> {
     }
 
     /// Of instances that the flow cycle has given CPU to, its word is newer; the plan's counts for those that are new.
-    fn take_loads(&mut self, planned: &[LoadEntry]) {
-        let before = std::mem::take(&mut self.loads);
+    fn take_loads(&mut self, pool: &PoolSpec, planned: &[LoadEntry]) {
+        let mut before = std::mem::take(&mut self.loads);
+        if !pool.limits_seats() {
+            before.clear();
+        }
         let cpu = |load: &LoadEntry| before.get(&load.instance).copied().unwrap_or(load.cpu);
         self.loads = planned.iter().map(|load| (load.instance.clone(), cpu(load))).collect();
     }

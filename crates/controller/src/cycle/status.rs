@@ -60,6 +60,7 @@ pub(crate) fn status(inputs: &Inputs<'_>) -> Status {
         config_generation: inputs.config_generation,
         config_error: inputs.config_error.map(str::to_owned),
         control: pool.control,
+        placement: pool.placement,
         listen: format!("http://{}", pool.listen),
         api: format!("http://{}", pool.api),
         limits: inputs.agent.map(|agent| agent.limits.clone()).unwrap_or_default(),

@@ -118,6 +118,8 @@ fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, ScenarioError>
         api: ([127, 0, 0, 1], 0).into(),
         user: "nobody".to_owned(),
         control: file.pool.control,
+        placement: Default::default(),
+        autoscaler_speed: 1.0,
         timing: TimingSpec { flow_cycle_s: file.pool.flow_cycle.0, placement_cycle_s: file.pool.placement_cycle.0 },
         nodes,
         classes,

@@ -362,6 +362,8 @@ pub(super) fn spec(nodes: &[(&str, f64)], classes: &[(&str, &str, &str)], apps: 
         api: "127.0.0.1:8081".parse().unwrap(),
         user: "nobody".into(),
         control: true,
+        placement: Default::default(),
+        autoscaler_speed: 1.0,
         timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
         nodes: nodes
             .iter()
