@@ -304,6 +304,9 @@ pub enum RoleCommand {
         /// Listening Unix socket for calls.
         #[arg(long)]
         rpc_fd: i32,
+        /// Listening Unix socket for wakes.
+        #[arg(long)]
+        wake_fd: i32,
     },
 }
 

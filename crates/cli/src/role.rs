@@ -30,9 +30,10 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
                 let local = UnixListener::from(inherited(*local_fd)?);
                 weal_controller::run(weal_controller::Options { state_dir: state.clone(), api, local }).await?;
             }
-            RoleCommand::Node { state, rpc_fd } => {
+            RoleCommand::Node { state, rpc_fd, wake_fd } => {
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);
-                weal_node::run(weal_node::Options::new(state, rpc)).await?;
+                let wake = Some(UnixListener::from(inherited(*wake_fd)?));
+                weal_node::run(weal_node::Options { wake, ..weal_node::Options::new(state, rpc) }).await?;
             }
         }
         Ok(())

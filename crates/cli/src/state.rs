@@ -81,6 +81,11 @@ impl StateDir {
         self.root.join("run").join(format!("{}.sock", role.name()))
     }
 
+    /// Where the node agent answers who asks for an application that sleeps, and nothing else.
+    pub fn wake_socket(&self) -> PathBuf {
+        self.root.join("run/wake.sock")
+    }
+
     /// Where `name` (a role, or `supervisor`) writes.
     pub fn log(&self, name: &str) -> PathBuf {
         self.root.join("logs").join(format!("{name}.log"))
@@ -185,6 +190,9 @@ pub struct RoleRecord {
     pub tcp_fd: Option<i32>,
     /// The Unix socket.
     pub unix_fd: i32,
+    /// The node agent's socket for wakes.
+    #[serde(default)]
+    pub wake_fd: Option<i32>,
 }
 
 /// `file` as an absolute path with the links of its folder resolved, so that one file has one state directory.
@@ -281,7 +289,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir { root: folder.path().to_owned() };
         let me = ProcessId::me().unwrap();
-        let role = RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(5), unix_fd: 6 };
+        let role = RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(5), unix_fd: 6, wake_fd: None };
         let record = Record { supervisor: me, config: "/a/weal.toml".into(), version: "1".into(), roles: vec![role] };
         state.write_record(&record).unwrap();
         assert_eq!(state.record(), Some(record));

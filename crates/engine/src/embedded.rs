@@ -168,8 +168,7 @@ fn command(pool: &PoolSpec, addresses: &BTreeMap<AppName, SocketAddr>, action: &
             Ok(Command::Start { spec: Box::new(instance_spec(app, instance, node, addresses)) })
         }
         Action::Stop { instance } => Ok(Command::Stop { instance: instance.clone() }),
-        Action::Suspend { instance } => Ok(Command::Suspend { instance: instance.clone() }),
-        Action::Park { instance } => Ok(Command::Park { instance: instance.clone() }),
+        Action::Sleep { instance, rung } => Ok(Command::Sleep { instance: instance.clone(), rung: *rung }),
         Action::Resume { instance } => Ok(Command::Resume { instance: instance.clone() }),
         Action::StartJob { job, .. }
         | Action::SuspendJob { job }

@@ -5,7 +5,7 @@
 //! | [`embedded::Embedded`] | processes of this machine | the node agent's local RPC |
 //!
 //! An engine chooses nothing: the plan names every instance and its node. What it does not do is drain: whoever applies a
-//! plan has made the gateways stop sending to an instance before [`Action::Stop`] and [`Action::Suspend`] come here.
+//! plan has made the gateways stop sending to an instance before [`Action::Stop`] and [`Action::Sleep`] come here.
 
 pub mod embedded;
 

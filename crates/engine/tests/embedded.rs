@@ -102,6 +102,9 @@ fn running(id: &str, app_name: &str, state: InstanceState, port: u16) -> Instanc
         disk_bytes: None,
         restarts: 0,
         start_took_s: None,
+        swap_used: None,
+        last_wake_s: None,
+        costs: weal_model::SleepCosts::default(),
     }
 }
 

@@ -17,6 +17,7 @@
 //! | demand, allocation | CPU wanted for a utility; CPU granted | [`Cpu`] |
 //! | placement, load | which instances run where; how much CPU each uses there | [`Placement`] |
 //! | job, stage, task | batch unit; a phase of it with its own needs; one process of a parallel job | [`JobSpec`] |
+//! | rung | how deep an instance sleeps, and what that costs | [`Rung`], [`SleepCosts`] |
 //! | snapshot, plan, action, report | observed; decided; one step; why | [`Snapshot`], [`Plan`], [`Action`], [`Report`] |
 //!
 //! `Spec` is desired, `Status` is what users see of the observed, `Observation` is what was measured in one cycle.
@@ -28,6 +29,7 @@ mod ids;
 mod job;
 mod plan;
 mod route;
+mod rung;
 mod snapshot;
 mod spec;
 mod status;
@@ -43,6 +45,7 @@ pub use plan::{
     Reason, Report, SeatPlan, WorkFactor,
 };
 pub use route::{HeaderMatch, RouteSpec};
+pub use rung::{Rung, RungCost, SleepCosts};
 pub use snapshot::{FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot};
 pub use spec::{Algorithm, AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, PoolSpec, RestartPolicy, TimingSpec};
 pub use status::{

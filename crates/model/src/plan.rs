@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AppName, Bytes, Cpu, FlowId, InstanceId, JobName, NodeName, Utility, Work};
+use crate::{AppName, Bytes, Cpu, FlowId, InstanceId, JobName, NodeName, Rung, Utility, Work};
 
 /// CPU-seconds that one request of a flow costs in a cluster, with how sure that is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -116,17 +116,14 @@ pub enum Action {
         /// Which.
         instance: InstanceId,
     },
-    /// Drain, then freeze.
-    Suspend {
+    /// Drain if it takes requests, freeze, and page in or out what the rung says.
+    Sleep {
         /// Which.
         instance: InstanceId,
+        /// How deep. One that sleeps already changes its rung, deeper or lighter.
+        rung: Rung,
     },
-    /// Page out a suspended instance.
-    Park {
-        /// Which.
-        instance: InstanceId,
-    },
-    /// Thaw; prefetch first if parked.
+    /// Prefetch what it needs, thaw, and wait until it answers.
     Resume {
         /// Which.
         instance: InstanceId,

@@ -57,6 +57,8 @@ pub enum InstanceState {
     Draining,
     /// Frozen: no CPU, memory kept.
     Suspended,
+    /// Frozen, and all but its working set paged out: it answers nearly as soon as a suspended one, in little memory.
+    Warm,
     /// Frozen and paged out.
     Parked,
     /// Got SIGTERM.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use weal_model::{Bytes, InstanceId, NodeName, NodeSpec, Time};
+use weal_model::{AppName, Bytes, InstanceId, NodeName, NodeSpec, Time};
 use weal_rpc::{Fault, Router};
 
 use crate::api::{
@@ -29,7 +29,7 @@ const LOG_POLL: Duration = Duration::from_millis(200);
 
 /// The agent.
 pub struct Agent {
-    site: Arc<Site>,
+    pub(crate) site: Arc<Site>,
     started: Time,
     /// `node` in the state directory.
     dir: PathBuf,
@@ -38,6 +38,8 @@ pub struct Agent {
     ports: Mutex<Ports>,
     /// CPU-seconds of stopped instances per node, where no group keeps them.
     retired_cpu: Mutex<BTreeMap<NodeName, f64>>,
+    /// One lock per application that is asked for: its first caller wakes an instance, the others find it awake.
+    pub(crate) waking: Mutex<BTreeMap<AppName, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// Where an instance with this port listens.
@@ -57,6 +59,7 @@ impl Agent {
             nodes: Mutex::default(),
             ports: Mutex::new(ports),
             retired_cpu: Mutex::default(),
+            waking: Mutex::default(),
         };
         if let Err(error) = agent.configure(nodes) {
             tracing::warn!(error = error.message, "the nodes of the former agent cannot be set up");
@@ -165,8 +168,7 @@ impl Agent {
         let result = match command {
             Command::Start { spec } => self.start(*spec).await,
             Command::Stop { instance } => self.stop(&instance).await,
-            Command::Suspend { instance } => self.order(&instance, Order::Suspend).await,
-            Command::Park { instance } => self.order(&instance, Order::Park).await,
+            Command::Sleep { instance, rung } => self.order(&instance, Order::Sleep(rung)).await,
             Command::Resume { instance } => self.order(&instance, Order::Resume).await,
             Command::SetCpu { instance, share, limit } => self.order(&instance, Order::SetCpu { share, limit }).await,
         };
@@ -230,6 +232,13 @@ impl Agent {
         handle.order(order).await
     }
 
+    /// The instances of `app` that are not gone.
+    pub(crate) fn instances_of(&self, app: &AppName) -> Vec<Handle> {
+        let instances = self.instances.lock().expect("nothing panics while it is held");
+        let of_app = |handle: &&Handle| !handle.is_gone() && handle.view().record.spec.app == *app;
+        instances.values().filter(of_app).cloned().collect()
+    }
+
     fn find(&self, instance: &InstanceId) -> Option<Handle> {
         self.instances.lock().expect("nothing panics while it is held").get(instance).cloned()
     }
@@ -273,6 +282,9 @@ impl Agent {
             disk_bytes: usage.disk_bytes,
             restarts: memory.restarts,
             start_took_s: memory.start_took_s,
+            swap_used: usage.swap.map(Bytes),
+            last_wake_s: memory.last_wake_s,
+            costs: memory.costs.or(&self.site.costs.of(&spec.app)),
             spec,
         }
     }
@@ -338,8 +350,7 @@ fn instance_of(command: &Command) -> InstanceId {
     match command {
         Command::Start { spec } => spec.id.clone(),
         Command::Stop { instance }
-        | Command::Suspend { instance }
-        | Command::Park { instance }
+        | Command::Sleep { instance, .. }
         | Command::Resume { instance }
         | Command::SetCpu { instance, .. } => instance.clone(),
     }

@@ -7,6 +7,7 @@
 //! | `observe` | what runs, with counters since each instance started; the caller takes differences |
 //! | `events` | waits for what happened after a given event |
 //! | `logs` | a piece of what an instance has written |
+//! | `wake` | an application is asked for: wake an instance of it; alone on a socket of its own, for the gateway |
 //!
 //! The agent keeps what it needs to adopt its instances on disk, beside them; no instance depends on it to live.
 
@@ -15,7 +16,9 @@ use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Time};
+use weal_model::{
+    AppName, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung, SleepCosts, Time,
+};
 
 /// These are your nodes.
 pub const CONFIGURE: weal_rpc::Method<Vec<NodeSpec>, ()> = weal_rpc::Method::new("node.v1/configure");
@@ -25,9 +28,12 @@ pub const APPLY: weal_rpc::Method<Vec<Command>, Vec<CommandOutcome>> = weal_rpc:
 pub const OBSERVE: weal_rpc::Method<(), AgentObservation> = weal_rpc::Method::new("node.v1/observe");
 /// What happened?
 pub const EVENTS: weal_rpc::Method<EventsAfter, Vec<InstanceEvent>> = weal_rpc::Method::new("node.v1/events");
-
 /// What did it write?
 pub const LOGS: weal_rpc::Method<LogsRequest, LogsChunk> = weal_rpc::Method::new("node.v1/logs");
+
+/// Wake an instance of this application: the cheapest that sleeps, or wait for the one that starts. The only call on the wake
+/// socket, which the gateway may use; several at once cause one wake. Refused with 404 when there is no instance to wait for.
+pub const WAKE: weal_rpc::Method<WakeRequest, WakeAnswer> = weal_rpc::Method::new("node.v1/wake");
 
 /// What an instance needs to be started. Complete: it is stored beside the instance and suffices to start it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -75,17 +81,14 @@ pub enum Command {
         /// Which.
         instance: InstanceId,
     },
-    /// Freeze.
-    Suspend {
+    /// Freeze it, and page in or out what the rung says. Answers when it sleeps there.
+    Sleep {
         /// Which.
         instance: InstanceId,
+        /// How deep. One that sleeps already changes its rung, deeper or lighter.
+        rung: Rung,
     },
-    /// Page out a suspended one.
-    Park {
-        /// Which.
-        instance: InstanceId,
-    },
-    /// Prefetch if parked, then thaw.
+    /// Prefetch what it needs, thaw. Answers when it answers its health check.
     Resume {
         /// Which.
         instance: InstanceId,
@@ -171,6 +174,35 @@ pub struct InstanceCounters {
     pub restarts: u32,
     /// Seconds from its start to ready; `None` before.
     pub start_took_s: Option<f64>,
+    /// Memory of it that is in swap now; `None` if it cannot be told.
+    #[serde(default)]
+    pub swap_used: Option<Bytes>,
+    /// Seconds from the last order to wake it until it answered its health check; `None` before.
+    #[serde(default)]
+    pub last_wake_s: Option<f64>,
+    /// What sleeping has cost it, or its application's other instances.
+    #[serde(default)]
+    pub costs: SleepCosts,
+}
+
+/// An application is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeRequest {
+    /// Which.
+    pub app: AppName,
+    /// Seconds that the caller waits for an instance that answers; at most 600.
+    pub wait_s: f64,
+}
+
+/// An instance that answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeAnswer {
+    /// Which.
+    pub instance: InstanceId,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Seconds from the order to wake it until it answered its health check; 0 when it was awake.
+    pub took_s: f64,
 }
 
 /// Which events are wanted.

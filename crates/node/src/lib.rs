@@ -10,6 +10,7 @@
 pub mod api;
 
 mod agent;
+mod costs;
 mod events;
 mod files;
 mod instance;
@@ -22,6 +23,7 @@ mod process;
 pub mod shim;
 mod site;
 mod variables;
+mod wake;
 
 use std::ffi::OsString;
 use std::fs;
@@ -47,6 +49,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Where calls come in.
     pub rpc: UnixListener,
+    /// Where the gateway asks for applications that sleep: it answers [`api::WAKE`] and nothing else.
+    pub wake: Option<UnixListener>,
     /// Ports for instances.
     pub port_range: RangeInclusive<u16>,
     /// The isolation to use; `None` takes the best there is.
@@ -56,11 +60,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// The usual: default ports, the best isolation, and our own program as shim (as it was when we started, even if the
+    /// The usual: no wake socket, default ports, the best isolation, and our own program as shim (as it was when we started, even if the
     /// file was replaced since).
     pub fn new(state_dir: impl Into<PathBuf>, rpc: UnixListener) -> Self {
         let shim_program = OsString::from("/proc/self/exe");
-        Self { state_dir: state_dir.into(), rpc, port_range: PORT_RANGE, isolation: None, shim_program }
+        Self { state_dir: state_dir.into(), rpc, wake: None, port_range: PORT_RANGE, isolation: None, shim_program }
     }
 }
 
@@ -89,16 +93,14 @@ pub async fn run(options: Options) -> Result<(), Error> {
         .mode(0o711)
         .create(&instances)
         .map_err(|source| Error::Folder { path: instances.clone(), source })?;
-    // Instances shall not inherit it.
-    rustix::io::fcntl_setfd(&options.rpc, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
-    options.rpc.set_nonblocking(true)?;
-    let listener = tokio::net::UnixListener::from_std(options.rpc)?;
+    let (listener, wake) = (listen(options.rpc)?, options.wake.map(listen).transpose()?);
     let isolation = isolation::detect::choose(&dir, &site::group_name(&options.state_dir), options.isolation);
     tracing::info!(isolation = isolation.kind().as_str(), lost = ?isolation.limits(), "the node agent runs");
     let site = site::Site {
         instances,
         data: options.state_dir.join("data"),
         isolation,
+        costs: costs::Costs::load(dir.join("costs.json")),
         events: Arc::default(),
         shim_program: options.shim_program,
         proc: process::Proc::system(),
@@ -108,11 +110,26 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         () = weal_rpc::serve(listener, agent.router()) => {}
+        () = serve_wakes(wake, agent.wake_router()) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     agent.clear();
     Ok(())
+}
+
+/// Instances shall not inherit it.
+fn listen(socket: UnixListener) -> io::Result<tokio::net::UnixListener> {
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
+    socket.set_nonblocking(true)?;
+    tokio::net::UnixListener::from_std(socket)
+}
+
+async fn serve_wakes(socket: Option<tokio::net::UnixListener>, router: weal_rpc::Router) {
+    match socket {
+        Some(socket) => weal_rpc::serve(socket, router).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Stops every instance below `state_dir` without an agent, one after the other, and says which could not be stopped.

@@ -89,6 +89,12 @@ impl Proc {
         Some(field(&text, "Pss:")? * 1024)
     }
 
+    /// Bytes of `pid` in swap.
+    pub fn swapped(&self, pid: u32) -> Option<u64> {
+        let text = fs::read_to_string(self.root.join(format!("{pid}/status"))).ok()?;
+        Some(field(&text, "VmSwap:")? * 1024)
+    }
+
     /// True when the environment that `pid` was started with holds `variable=value`.
     pub fn has_variable(&self, pid: u32, variable: &str) -> bool {
         let environ = fs::read(self.root.join(format!("{pid}/environ"))).unwrap_or_default();

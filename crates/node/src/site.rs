@@ -19,6 +19,8 @@ pub struct Site {
     pub data: PathBuf,
     /// How instances are kept apart.
     pub isolation: Box<dyn Isolation>,
+    /// What sleep has cost each application.
+    pub costs: crate::costs::Costs,
     /// What happens.
     pub events: Arc<Events>,
     /// The program that is a shim when it gets `shim --dir DIR`.

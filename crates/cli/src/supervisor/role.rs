@@ -71,6 +71,8 @@ pub struct Role {
     address: Option<(SocketAddr, &'static str)>,
     tcp: Option<TcpListener>,
     unix: Option<UnixListener>,
+    /// The node agent's second one, on which it answers nothing but wakes.
+    wake: Option<UnixListener>,
     user: Option<User>,
     caller: Option<User>,
     /// The living process.
@@ -86,8 +88,8 @@ impl Role {
     /// A role that has neither sockets nor a process yet. `address` is its TCP address with its key in the config; `user`
     /// is whom it runs as; `caller` is who may call it.
     pub fn new(name: RoleName, address: Option<(SocketAddr, &'static str)>, user: Option<User>, caller: Option<User>) -> Self {
-        let (record, tcp, unix) = (None, None, None);
-        Self { name, address, tcp, unix, user, caller, record, started: Instant::now(), quick_ends: 0, restart_at: None }
+        let (record, tcp, unix, wake) = (None, None, None, None);
+        Self { name, address, tcp, unix, wake, user, caller, record, started: Instant::now(), quick_ends: 0, restart_at: None }
     }
 
     /// Its name.
@@ -102,6 +104,9 @@ impl Role {
         }
         if self.unix.is_none() {
             self.unix = Some(bind_unix(&state.socket(self.name), self.caller.as_ref())?);
+        }
+        if self.name == RoleName::Node && self.wake.is_none() {
+            self.wake = Some(bind_unix(&state.wake_socket(), self.caller.as_ref())?);
         }
         Ok(())
     }
@@ -121,14 +126,15 @@ impl Role {
         self.bind(state)?;
         let tcp = self.tcp.as_ref().map(inheritable).transpose()?;
         let unix = self.unix.as_ref().map(inheritable).transpose()?.context("a role has a Unix socket")?;
+        let wake = self.wake.as_ref().map(inheritable).transpose()?;
         let mut child = self
-            .command(state, tcp.as_ref(), &unix)?
+            .command(state, tcp.as_ref(), &unix, wake.as_ref())?
             .spawn()
             .with_context(|| format!("cannot start the {}", self.name.name()))?;
         let process = child.id().and_then(|pid| ProcessId::of(i32::try_from(pid).ok()?)).context("it ended at once")?;
         self.prefer(process);
-        let (tcp_fd, unix_fd) = (tcp.as_ref().map(number), number(&unix));
-        self.record = Some(RoleRecord { role: self.name, process, tcp_fd, unix_fd });
+        let (tcp_fd, unix_fd, wake_fd) = (tcp.as_ref().map(number), number(&unix), wake.as_ref().map(number));
+        self.record = Some(RoleRecord { role: self.name, process, tcp_fd, unix_fd, wake_fd });
         self.started = Instant::now();
         self.restart_at = None;
         let (role, ends) = (self.name, ends.clone());
@@ -141,16 +147,23 @@ impl Role {
     }
 
     /// The program is this very one, even if its file was replaced meanwhile or lies where the role's user cannot go.
-    fn command(&self, state: &StateDir, tcp: Option<&OwnedFd>, unix: &OwnedFd) -> anyhow::Result<Command> {
+    fn command(
+        &self,
+        state: &StateDir,
+        tcp: Option<&OwnedFd>,
+        unix: &OwnedFd,
+        wake: Option<&OwnedFd>,
+    ) -> anyhow::Result<Command> {
         let log = OpenOptions::new().append(true).create(true).mode(0o600).open(state.log(self.name.name()))?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("weal").arg("role").arg(self.name.name()).arg("--state").arg(&state.root);
         let unix = number(unix).to_string();
         let tcp = tcp.map(|socket| number(socket).to_string()).unwrap_or_default();
+        let wake = wake.map(|socket| number(socket).to_string()).unwrap_or_default();
         match self.name {
             RoleName::Gateway => command.args(["--name", "gw", "--clients-fd", &tcp, "--rpc-fd", &unix]),
             RoleName::Controller => command.args(["--api-fd", &tcp, "--local-fd", &unix]),
-            RoleName::Node => command.args(["--rpc-fd", &unix]),
+            RoleName::Node => command.args(["--rpc-fd", &unix, "--wake-fd", &wake]),
         };
         // A group of its own: Ctrl-C in the terminal is for the supervisor, which then stops the roles in order.
         command.process_group(0).current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -167,8 +180,10 @@ impl Role {
         let name = self.name.name();
         self.tcp = old.tcp_fd.and_then(|fd| taken_over(old.process, fd)).map(TcpListener::from).filter(|tcp| self.is_mine(tcp));
         self.unix = taken_over(old.process, old.unix_fd).map(UnixListener::from);
+        self.wake = old.wake_fd.and_then(|fd| taken_over(old.process, fd)).map(UnixListener::from);
+        let has_all = self.unix.is_some() && (self.name != RoleName::Node || self.wake.is_some());
         let same_address = self.address.is_none() || self.tcp.is_some();
-        if !same_address || self.unix.is_none() || !runs_this_program(old.process) {
+        if !same_address || !has_all || !runs_this_program(old.process) {
             old.process.signal(rustix::process::Signal::TERM);
             return Some(format!("replacing the {name} that was left (pid {})", old.process.pid));
         }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
-    Action, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceState, NodeName, NodeObservation, Plan, PoolSpec, Snapshot,
+    Action, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceState, NodeName, NodeObservation, Plan, PoolSpec, Rung, Snapshot,
 };
 
 pub mod dense;
@@ -148,7 +148,7 @@ impl<'a> Replay<'a> {
     fn of(snapshot: &'a Snapshot, pool: &'a PoolSpec) -> Self {
         let held = snapshot.instances.iter().map(|instance| {
             let spec = pool.apps.get(&instance.app).map_or(Bytes(0), |spec| spec.memory);
-            let asleep = matches!(instance.state, InstanceState::Suspended);
+            let asleep = instance.state.is_asleep();
             let memory = if asleep { instance.memory_used.unwrap_or(spec) } else { spec };
             let held = Held { app: instance.app.clone(), node: instance.node.clone(), state: instance.state, memory, new: false };
             (instance.id.clone(), held)
@@ -166,12 +166,7 @@ impl<'a> Replay<'a> {
         match action {
             Action::Start { instance, app, node } => self.start(instance, app, node),
             Action::Stop { instance } => self.change("stop", instance, |_| true, None),
-            Action::Suspend { instance } => {
-                self.change("suspend", instance, |state| state == InstanceState::Ready, Some(InstanceState::Suspended));
-            }
-            Action::Park { instance } => {
-                self.change("park", instance, |state| state == InstanceState::Suspended, Some(InstanceState::Parked));
-            }
+            Action::Sleep { instance, rung } => self.sleep(instance, *rung),
             Action::Resume { instance } => self.resume(instance),
             // Jobs are judged by the scheduler's own checks: they are not in the snapshot's instances.
             Action::StartJob { .. }
@@ -231,19 +226,34 @@ impl<'a> Replay<'a> {
         self.shrunk.insert(app.clone());
     }
 
+    /// A ready instance goes to sleep, or one that sleeps changes its rung; a lighter one takes its memory back.
+    fn sleep(&mut self, instance: &InstanceId, rung: Rung) {
+        let before = self.held.get(instance).map(|held| (held.state.rung(), held.node.clone()));
+        let may = |state: InstanceState| state == InstanceState::Ready || state.is_asleep() && state != rung.state();
+        self.change("put to sleep", instance, may, Some(rung.state()));
+        if let Some((Some(Rung::Parked), node)) = before
+            && rung != Rung::Parked
+        {
+            self.judge_memory(instance, &node);
+        }
+    }
+
     fn resume(&mut self, instance: &InstanceId) {
         let Some(held) = self.held.get_mut(instance) else { return self.impossible("resume", instance, "there is none") };
-        if !matches!(held.state, InstanceState::Suspended | InstanceState::Parked) {
+        if !held.state.is_asleep() {
             let state = format!("it is {:?}", held.state).to_lowercase();
             return self.impossible("resume", instance, state);
         }
-        let was_parked = held.state == InstanceState::Parked;
+        let was_paged_out = held.state != InstanceState::Suspended;
         (held.state, held.new) = (InstanceState::Ready, true);
+        if was_paged_out {
+            held.memory = self.pool.apps.get(&held.app).map_or(held.memory, |spec| spec.memory);
+        }
         let node = held.node.clone();
         if !self.nodes.get(&node).is_some_and(|node| node.up) {
             return self.impossible("resume", instance, format!("node `{node}` does not answer"));
         }
-        if was_parked {
+        if was_paged_out {
             self.judge_memory(instance, &node);
         }
     }
@@ -320,10 +330,7 @@ impl<'a> Replay<'a> {
     fn judge_starvation(&mut self, plan: &Plan) {
         let mut found = Vec::new();
         for spec in self.pool.apps.values().filter(|spec| spec.instances.min > 0) {
-            let any = self
-                .held
-                .values()
-                .any(|held| held.app == spec.name && !matches!(held.state, InstanceState::Parked | InstanceState::Suspended));
+            let any = self.held.values().any(|held| held.app == spec.name && !held.state.is_asleep());
             if any {
                 continue;
             }

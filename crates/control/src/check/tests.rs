@@ -1,6 +1,6 @@
 //! Each kind of mistake is found, and nothing is found in a plan without one.
 
-use weal_model::{AppName, InstanceObservation, LoadEntry, Time};
+use weal_model::{AppName, InstanceObservation, LoadEntry, Rung, Time};
 
 use super::*;
 use crate::placement::fixtures::{app, node_name, pool, snapshot};
@@ -52,8 +52,8 @@ fn impossible_steps_say_why() {
         start("b-1", 0),
         start("a-3", 5),
         Action::Resume { instance: id("a-1") },
-        Action::Suspend { instance: id("a-2") },
-        Action::Park { instance: id("a-9") },
+        Action::Sleep { instance: id("a-2"), rung: Rung::Suspended },
+        Action::Sleep { instance: id("a-9"), rung: Rung::Parked },
     ];
     let found = words(&check(&snapshot(&pool, &instances), &pool, &plan_of(actions, &[("a-1", 1.0)])));
     assert_eq!(
@@ -63,8 +63,8 @@ fn impossible_steps_say_why() {
             "cannot start `b-1`: the pool has no application `b`",
             "cannot start `a-3`: node `n5` does not answer",
             "cannot resume `a-1`: it is ready",
-            "cannot suspend `a-2`: it is suspended",
-            "cannot park `a-9`: there is none",
+            "cannot put to sleep `a-2`: it is suspended",
+            "cannot put to sleep `a-9`: there is none",
         ]
     );
 }

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
-    Action, AppName, Cpu, InstanceId, InstanceObservation, InstanceState, LoadEntry, Placement, PlacementEntry, Reason, Snapshot,
+    Action, AppName, Cpu, InstanceId, InstanceObservation, InstanceState, LoadEntry, Placement, PlacementEntry, Reason, Rung,
+    Snapshot,
 };
 
 use super::plan::{Policy, sorted};
@@ -73,7 +74,7 @@ impl Steps {
         self.reclaimable = vec![Vec::new(); problem.nodes.len()];
         for (&(m, n), instances) in &translation.standby {
             self.standing_by.insert((m, n), instances.len() as u32);
-            let suspended = instances.iter().filter(|instance| instance.state == InstanceState::Suspended);
+            let suspended = instances.iter().filter(|instance| instance.state.is_asleep() && instance.state.holds_memory());
             let memory = translation.apps[m as usize].memory;
             self.reclaimable[n as usize].extend(suspended.map(|instance| Reclaimable {
                 id: instance.id.clone(),
@@ -176,7 +177,7 @@ impl Steps {
         if suspend {
             *self.standing_by.entry((m, n)).or_default() += 1;
             self.reclaimable[n as usize].push(Reclaimable { id: instance.id.clone(), app: m, memory: spec.memory.0 });
-            self.push(Action::Suspend { instance: instance.id.clone() }, why);
+            self.push(Action::Sleep { instance: instance.id.clone(), rung: Rung::Suspended }, why);
         } else {
             self.free[n as usize] += spec.memory.0;
             self.push(Action::Stop { instance: instance.id.clone() }, why);
@@ -231,7 +232,7 @@ impl Steps {
             self.free[n as usize] += memory;
             let text = format!("{} of memory must be free on `{}`", weal_model::Bytes(bytes), translation.nodes[n as usize]);
             if policy.can_park {
-                self.push(Action::Park { instance: id }, text);
+                self.push(Action::Sleep { instance: id, rung: Rung::Parked }, text);
             } else {
                 *self.standing_by.entry((app, n)).or_default() -= 1;
                 self.push(Action::Stop { instance: id }, text);

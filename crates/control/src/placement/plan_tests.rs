@@ -1,6 +1,6 @@
 //! Plans of small pools, from snapshot to actions.
 
-use weal_model::{Action, AppSpec, Binding, Cpu, Snapshot, Utility};
+use weal_model::{Action, AppSpec, Binding, Cpu, Rung, Snapshot, Utility};
 
 use super::fixtures::{app, pool, snapshot};
 use super::*;
@@ -21,8 +21,8 @@ fn actions(snapshot: &Snapshot, policy: &Policy) -> Vec<String> {
         .map(|action| match action {
             Action::Start { instance, node, .. } => format!("start {instance} on {node}"),
             Action::Stop { instance } => format!("stop {instance}"),
-            Action::Suspend { instance } => format!("suspend {instance}"),
-            Action::Park { instance } => format!("park {instance}"),
+            Action::Sleep { instance, rung: Rung::Suspended } => format!("suspend {instance}"),
+            Action::Sleep { instance, rung } => format!("{} {instance}", if *rung == Rung::Warm { "warm" } else { "park" }),
             Action::Resume { instance } => format!("resume {instance}"),
             other => format!("{other:?}"),
         })

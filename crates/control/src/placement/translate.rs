@@ -81,7 +81,7 @@ impl<'a> Translation<'a> {
             let memory = self.apps[m as usize].memory.0;
             match instance.state {
                 state if state.is_active() => self.active.entry((m, n)).or_default().push(instance),
-                InstanceState::Suspended => {
+                InstanceState::Suspended | InstanceState::Warm => {
                     self.standby.entry((m, n)).or_default().push(instance);
                     self.standby_memory[n as usize] += instance.memory_used.map_or(memory, |used| used.0);
                 }
@@ -95,7 +95,7 @@ impl<'a> Translation<'a> {
             }
         }
         for instances in self.standby.values_mut() {
-            instances.sort_by_key(|instance| (instance.state == InstanceState::Parked, instance.id.clone()));
+            instances.sort_by_key(|instance| (instance.state.rung(), instance.id.clone()));
         }
         ended
     }

@@ -552,8 +552,7 @@ fn concerned(action: &Action) -> Option<&InstanceId> {
     match action {
         Action::Start { instance, .. }
         | Action::Stop { instance }
-        | Action::Suspend { instance }
-        | Action::Park { instance }
+        | Action::Sleep { instance, .. }
         | Action::Resume { instance } => Some(instance),
         _ => None,
     }

@@ -65,7 +65,7 @@ impl Operations {
 
     /// Instances that the gateway must send nothing new to: those being drained, and those being stopped or frozen.
     pub fn closed(&self) -> BTreeSet<InstanceId> {
-        let closes = |operation: &Operation| matches!(operation.action, Action::Stop { .. } | Action::Suspend { .. });
+        let closes = |operation: &Operation| matches!(operation.action, Action::Stop { .. } | Action::Sleep { .. });
         self.0.iter().filter(|(_, operation)| closes(operation)).map(|(id, _)| id.clone()).collect()
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weal_engine::{Engine, embedded};
 use weal_model::{
-    Action, AppName, Bytes, Cpu, EventKind, InstanceId, InstanceState, LoadEntry, NodeName, PlanSummary, PoolSpec, Snapshot,
+    Action, AppName, Bytes, Cpu, EventKind, InstanceId, InstanceState, LoadEntry, NodeName, PlanSummary, PoolSpec, Rung, Snapshot,
 };
 use weal_node::api::InstanceCounters;
 
@@ -207,7 +207,7 @@ impl<E: Engine> Loop<E> {
                 None => return,
             },
         };
-        let closes = matches!(action, Action::Stop { .. } | Action::Suspend { .. });
+        let closes = matches!(action, Action::Stop { .. } | Action::Sleep { .. });
         let serves = seen.is_some_and(|seen| matches!(seen.state, InstanceState::Ready | InstanceState::Unhealthy));
         // As long as a request may take: whoever is still there afterwards is a stream without end.
         let longest_s = pool.apps.get(&app).map_or(30.0, |app| app.request_timeout_s);
@@ -387,8 +387,9 @@ fn verb(action: &Action) -> &'static str {
     match action {
         Action::Start { .. } => "start",
         Action::Stop { .. } => "stop",
-        Action::Suspend { .. } => "suspend",
-        Action::Park { .. } => "park",
+        Action::Sleep { rung: Rung::Suspended, .. } => "suspend",
+        Action::Sleep { rung: Rung::Warm, .. } => "keep warm",
+        Action::Sleep { rung: Rung::Parked, .. } => "park",
         Action::Resume { .. } => "resume",
         _ => "run the job of",
     }

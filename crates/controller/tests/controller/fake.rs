@@ -20,7 +20,7 @@ use weal_engine::{Engine, embedded};
 use weal_gateway::api::{ConfigAck, FlowCounters, GatewayConfig, GatewayCounters};
 use weal_model::{
     Action, ActionOutcome, AppName, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeSpec,
-    PoolSpec, Status, Time,
+    PoolSpec, SleepCosts, Status, Time,
 };
 use weal_node::api::{AgentObservation, InstanceCounters, InstanceEvent, InstanceSpec, LogsChunk, LogsRequest, NodeCounters};
 
@@ -143,6 +143,9 @@ impl Machine {
             disk_bytes: None,
             restarts: 0,
             start_took_s: Some(0.1),
+            swap_used: None,
+            last_wake_s: None,
+            costs: SleepCosts::default(),
         });
         if !self.never_ready.contains(app) {
             self.set_state(instance.as_str(), InstanceState::Ready, "");

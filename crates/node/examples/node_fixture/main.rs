@@ -62,6 +62,7 @@ fn agent(state: PathBuf, kind: &str) -> io::Result<()> {
     let run = state.join("run");
     std::fs::create_dir_all(&run)?;
     let mut options = weal_node::Options::new(&state, weal_rpc::bind(&run.join("node.sock"))?);
+    options.wake = Some(weal_rpc::bind(&run.join("wake.sock"))?);
     options.isolation = match kind {
         "cgroup-v2" => Some(weal_node::Kind::CgroupV2),
         "cgroup-hybrid" => Some(weal_node::Kind::CgroupHybrid),

@@ -106,7 +106,7 @@ impl Task {
         if memory.state == InstanceState::Stopping {
             return self.stop(running, None).await;
         }
-        self.finish_sleep(&running).await;
+        self.finish_sleep(&mut running).await;
         Phase::Running(Box::new(running))
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
-use weal_model::{Cpu, InstanceState, Time};
+use weal_model::{Cpu, InstanceState, Rung, SleepCosts, Time};
 
 use crate::api::{InstanceEvent, InstanceSpec};
 use crate::files::write_json;
@@ -55,6 +55,25 @@ pub struct Memory {
     /// Processes that had been killed for want of memory when it was started last.
     #[serde(default)]
     pub oom_kills: u64,
+    /// What is being done to it: the next agent finishes it.
+    #[serde(default)]
+    pub wish: Option<Wish>,
+    /// Seconds that its last wake took.
+    #[serde(default)]
+    pub last_wake_s: Option<f64>,
+    /// What its sleep has cost.
+    #[serde(default)]
+    pub costs: SleepCosts,
+}
+
+/// A transition that takes a while; written down before it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wish {
+    /// To sleep that deep.
+    Sleep(Rung),
+    /// To be awake.
+    Wake,
 }
 
 /// What others may see of an instance.
@@ -75,10 +94,8 @@ pub enum Order {
     Start(Box<InstanceSpec>),
     /// End, and leave nothing.
     Stop,
-    /// Freeze.
-    Suspend,
-    /// Freeze and page out.
-    Park,
+    /// Sleep that deep.
+    Sleep(Rung),
     /// Go on.
     Resume,
     /// Use that much.
@@ -139,6 +156,9 @@ pub fn begin(site: Arc<Site>, record: Record) -> (Handle, oneshot::Receiver<Resu
         cpu_limit: record.spec.cpu_limit,
         cpu_before_s: 0.0,
         oom_kills: 0,
+        wish: None,
+        last_wake_s: None,
+        costs: SleepCosts::default(),
     };
     let (reply, answer) = oneshot::channel();
     let handle = Task::spawn(site, record, memory, Phase::Launch(Some(reply)));

@@ -97,9 +97,8 @@ impl Task {
         let result = match order {
             Order::Start(spec) => self.update(&spec),
             Order::SetCpu { share, limit } => self.set_cpu(share, limit),
-            Order::Suspend => self.suspend().await,
-            Order::Park => self.park().await,
-            Order::Resume => self.resume(running).await,
+            Order::Sleep(rung) => self.sleep(rung).await,
+            Order::Resume => self.wake(running).await,
             Order::Stop => Err("a stop is not carried out here".to_owned()),
         };
         // Who asked may be gone; what was asked is done.
@@ -110,7 +109,7 @@ impl Task {
     fn next_question(&self, running: &Running) -> Option<Question> {
         let (record, state) = (self.record(), self.memory().state);
         let pause = match state {
-            InstanceState::Suspended | InstanceState::Parked => return None,
+            state if state.is_asleep() => return None,
             InstanceState::Starting => running.pause,
             _ => seconds(record.spec.health.interval_s, Duration::from_millis(100)),
         };
@@ -206,7 +205,7 @@ impl Task {
     }
 }
 
-fn seconds(seconds: f64, least: Duration) -> Duration {
+pub(super) fn seconds(seconds: f64, least: Duration) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(least).max(least)
 }
 

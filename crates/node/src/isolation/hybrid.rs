@@ -148,6 +148,7 @@ impl Isolation for Hybrid {
         Usage {
             cpu_seconds: cpu_seconds(&place(&self.cpuacct, member)),
             memory: memory(&in_memory),
+            swap: in_memory.keyed("memory.stat", "total_swap"),
             disk_bytes: (!disk.is_empty()).then(|| disk.iter().sum()),
             oom_kills: in_memory.keyed("memory.oom_control", "oom_kill").unwrap_or(0),
         }
@@ -297,7 +298,7 @@ mod tests {
         for (path, file, text) in [
             ("cpu/weal-1/n1/shop-1", "cpuacct.usage", "1500000000\n"),
             ("memory/weal-1/n1/shop-1", "memory.usage_in_bytes", "1000\n"),
-            ("memory/weal-1/n1/shop-1", "memory.stat", "cache 1\ntotal_inactive_file 400\n"),
+            ("memory/weal-1/n1/shop-1", "memory.stat", "cache 1\ntotal_inactive_file 400\ntotal_swap 70\n"),
             ("memory/weal-1/n1/shop-1", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
         ] {
             let group = Group::new(folder.path().join(path));
@@ -305,7 +306,7 @@ mod tests {
             group.write(file, text).unwrap();
         }
         let usage = hybrid.usage(member());
-        assert_eq!(usage, Usage { cpu_seconds: Some(1.5), memory: Some(600), disk_bytes: None, oom_kills: 3 });
+        assert_eq!(usage, Usage { cpu_seconds: Some(1.5), memory: Some(600), swap: Some(70), disk_bytes: None, oom_kills: 3 });
     }
 
     #[test]

@@ -80,6 +80,8 @@ pub struct Usage {
     pub cpu_seconds: Option<f64>,
     /// Bytes now, page cache that can be dropped at any time left out.
     pub memory: Option<u64>,
+    /// Bytes in swap now.
+    pub swap: Option<u64>,
     /// Bytes read from and written to disk.
     pub disk_bytes: Option<u64>,
     /// Processes that were killed for want of memory.

@@ -120,6 +120,7 @@ impl Isolation for Plain {
         Usage {
             cpu_seconds: Some(ticks_to_seconds(*highest)),
             memory: Some(members.iter().map(|stat| memory(&self.proc, stat)).sum()),
+            swap: Some(members.iter().filter_map(|stat| self.proc.swapped(stat.pid)).sum()),
             disk_bytes: (!disk.is_empty()).then(|| disk.iter().sum()),
             oom_kills: 0,
         }

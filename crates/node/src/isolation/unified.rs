@@ -139,6 +139,7 @@ impl Isolation for Unified {
         Usage {
             cpu_seconds: group.keyed("cpu.stat", "usage_usec").map(|us| us as f64 / 1e6),
             memory: memory(&group),
+            swap: group.number("memory.swap.current"),
             disk_bytes: disk_bytes(&group),
             oom_kills: group.keyed("memory.events", "oom_kill").unwrap_or(0),
         }
@@ -267,6 +268,7 @@ mod tests {
         for (file, text) in [
             ("cpu.stat", "usage_usec 2500000\nuser_usec 1\n"),
             ("memory.current", "1000\n"),
+            ("memory.swap.current", "50\n"),
             ("memory.stat", "anon 600\ninactive_file 300\n"),
             ("memory.events", "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n"),
             ("io.stat", "8:0 rbytes=100 wbytes=20 rios=3\n8:16 rbytes=1 wbytes=2 rios=3\n"),
@@ -274,7 +276,10 @@ mod tests {
             group.write(file, text).unwrap();
         }
         let usage = unified.usage(member());
-        assert_eq!(usage, Usage { cpu_seconds: Some(2.5), memory: Some(700), disk_bytes: Some(123), oom_kills: 1 });
+        assert_eq!(
+            usage,
+            Usage { cpu_seconds: Some(2.5), memory: Some(700), swap: Some(50), disk_bytes: Some(123), oom_kills: 1 }
+        );
     }
 
     #[test]

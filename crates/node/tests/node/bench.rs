@@ -9,7 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use weal_model::{AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy};
+use weal_model::{
+    AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung,
+};
 use weal_node::api::{self, AgentObservation, CommandOutcome, InstanceCounters, InstanceEvent, InstanceSpec};
 use weal_rpc::{Client, Method};
 
@@ -112,7 +114,7 @@ impl Bench {
     }
 
     pub fn suspend(&self, id: &str) {
-        assert_eq!(self.apply(api::Command::Suspend { instance: InstanceId::from(id) }).error, None);
+        assert_eq!(self.apply(api::Command::Sleep { instance: InstanceId::from(id), rung: Rung::Suspended }).error, None);
     }
 
     pub fn resume(&self, id: &str) {

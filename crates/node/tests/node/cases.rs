@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use weal_model::{Bytes, Cpu, HealthProbe, InstanceId, InstanceState, RestartPolicy};
+use weal_model::{Bytes, Cpu, HealthProbe, InstanceId, InstanceState, RestartPolicy, Rung};
 use weal_node::api::{self, LogsRequest};
 
 use crate::bench::{Bench, PATIENCE, get, is_alive, kill, wait_for};
@@ -273,7 +273,7 @@ pub fn a_suspended_instance_uses_no_cpu_and_goes_on(bench: &Bench) {
     assert!(later.cpu_seconds.unwrap() - frozen.cpu_seconds.unwrap() < 0.05, "{later:?} after {frozen:?}");
     bench.suspend("web-1");
     bench.resume("web-1");
-    assert!(bench.instance("web-1").unwrap().detail.starts_with("resumed in "));
+    assert!(bench.instance("web-1").unwrap().detail.starts_with("woken from suspended in "));
     assert_eq!(request.join().unwrap(), Some(web.pid.unwrap().to_string()));
     // One that is asleep can be stopped.
     bench.suspend("web-1");
@@ -330,7 +330,7 @@ pub fn parking_pages_out_or_says_why_not(bench: &Bench) {
     spec.memory = Bytes::mib(200);
     let web = bench.start_ready(&spec);
     get(web.address, "/hog/60", PATIENCE).unwrap();
-    let outcome = bench.apply(api::Command::Park { instance: InstanceId::from("web-1") });
+    let outcome = bench.apply(api::Command::Sleep { instance: InstanceId::from("web-1"), rung: Rung::Parked });
     let has_swap = fs::read_to_string("/proc/swaps").unwrap_or_default().lines().count() > 1;
     let instance = bench.instance("web-1").unwrap();
     if has_swap {

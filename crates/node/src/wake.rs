@@ -1,0 +1,87 @@
+//! Waking an application that is asked for: the only thing that the gateway may ask of an agent, on a socket of its own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout_at;
+use weal_model::{AppName, InstanceState};
+use weal_rpc::{Fault, Router};
+
+use crate::agent::{Agent, address};
+use crate::api::{self, WakeAnswer, WakeRequest};
+use crate::instance::{Handle, Order};
+
+/// The longest that a caller may wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+/// How often an instance is looked at that starts: its own health checks are no denser.
+const START_POLL: Duration = Duration::from_millis(10);
+
+impl Agent {
+    /// What the wake socket answers.
+    pub fn wake_router(self: &Arc<Self>) -> Router {
+        let agent = Arc::clone(self);
+        Router::default().on(api::WAKE, move |request: WakeRequest| {
+            let agent = Arc::clone(&agent);
+            // In a task of its own: a wake that was begun is finished even if the caller dies.
+            async move { tokio::spawn(agent.wake(request)).await.map_err(|error| Fault::internal(error.to_string()))? }
+        })
+    }
+
+    async fn wake(self: Arc<Self>, request: WakeRequest) -> Result<WakeAnswer, Fault> {
+        let wait = Duration::try_from_secs_f64(request.wait_s.max(0.0)).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
+        let deadline = tokio::time::Instant::now() + wait;
+        let turn =
+            Arc::clone(self.waking.lock().expect("nothing panics while it is held").entry(request.app.clone()).or_default());
+        let late =
+            || Fault { status: 504, message: format!("no instance of `{}` answers within {} s", request.app, request.wait_s) };
+        let _turn = timeout_at(deadline, turn.lock()).await.map_err(|_| late())?;
+        timeout_at(deadline, self.wake_one(&request.app)).await.map_err(|_| late())?
+    }
+
+    /// The cheapest that there is: one that is awake, else the lightest sleeper, else the first that gets ready.
+    async fn wake_one(&self, app: &AppName) -> Result<WakeAnswer, Fault> {
+        let mut failures = Vec::new();
+        loop {
+            let mut candidates: Vec<(Handle, crate::instance::View)> =
+                self.instances_of(app).into_iter().map(|handle| (handle.clone(), handle.view())).collect();
+            candidates.retain(|(_, view)| !failures.iter().any(|(id, _)| *id == view.record.spec.id));
+            candidates.sort_by(|(_, a), (_, b)| (price(a)).partial_cmp(&price(b)).unwrap_or(std::cmp::Ordering::Equal));
+            let Some((handle, view)) = candidates.into_iter().next() else { return Err(nobody(app, &failures)) };
+            let answer =
+                |took_s| WakeAnswer { instance: view.record.spec.id.clone(), address: address(view.record.port), took_s };
+            match view.memory.state {
+                InstanceState::Ready => return Ok(answer(0.0)),
+                state if state.is_asleep() => {
+                    let began = Instant::now();
+                    match handle.order(Order::Resume).await {
+                        Ok(()) => return Ok(answer(began.elapsed().as_secs_f64())),
+                        Err(error) => failures.push((view.record.spec.id.clone(), error)),
+                    }
+                }
+                InstanceState::Starting | InstanceState::Backoff | InstanceState::Unhealthy => {
+                    tokio::time::sleep(START_POLL).await
+                }
+                state => failures.push((view.record.spec.id.clone(), format!("it is {state:?}").to_lowercase())),
+            }
+        }
+    }
+}
+
+/// Awake before asleep, light sleep before deep, asleep before starting; among equals who woke fastest.
+fn price(view: &crate::instance::View) -> (u8, f64) {
+    let state = view.memory.state;
+    let class = match (state, state.rung()) {
+        (InstanceState::Ready, _) => 0,
+        (_, Some(rung)) => 1 + rung as u8,
+        (InstanceState::Starting | InstanceState::Unhealthy, _) => 10,
+        (InstanceState::Backoff, _) => 11,
+        _ => 12,
+    };
+    (class, view.memory.last_wake_s.unwrap_or(f64::MAX))
+}
+
+fn nobody(app: &AppName, failures: &[(weal_model::InstanceId, String)]) -> Fault {
+    let failed: Vec<String> = failures.iter().map(|(id, why)| format!("{id}: {why}")).collect();
+    let why = if failed.is_empty() { String::new() } else { format!(" ({})", failed.join("; ")) };
+    Fault { status: 404, message: format!("no instance of `{app}` is here to be woken{why}") }
+}
