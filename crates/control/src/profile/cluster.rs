@@ -72,8 +72,11 @@ const NEAR_PEAK: f64 = 0.9;
 const BUSY: f64 = 0.9;
 /// Requests that take so many times their time in an idle instance are held up by something.
 const SLOWED: f64 = 1.5;
-/// Each cycle in which requests wait while CPU idles adds a tenth to the seats; more overshoots before it shows.
-const STRETCH_UP: f64 = 1.1;
+/// Each cycle in which requests wait while CPU idles adds as large a part to the seats as idles, at most a tenth; more
+/// overshoots before it shows.
+const STRETCH_UP: f64 = 0.1;
+/// A CPU that is used by this share or more has no part that more seats could use.
+const ALL_USED: f64 = 0.95;
 /// Shrinking is slower, so that the two do not chase each other.
 const STRETCH_DOWN: f64 = 0.97;
 /// Four times the seats of the model; beyond, the CPU is idle for a reason that seats do not remove.
@@ -155,10 +158,10 @@ impl ClusterProfile {
             () if near_peak(Resource::Network) => Some(Resource::Network),
             () => Some(Resource::Concurrency),
         };
-        let starving = waiting > 0.5 && place.busy_together < 0.95;
+        let unused = if waiting > 0.5 { ALL_USED - place.busy_together } else { 0.0 };
         let crowded = place.busy_together >= 0.97 && place.crowd > CROWD;
-        self.stretch = match (starving, crowded) {
-            (true, _) => (self.stretch * STRETCH_UP).min(STRETCH_MOST),
+        self.stretch = match (unused > 0.0, crowded) {
+            (true, _) => (self.stretch * (1.0 + unused.min(STRETCH_UP))).min(STRETCH_MOST),
             (_, true) => (self.stretch * STRETCH_DOWN).max(1.0 / STRETCH_MOST),
             _ if waiting > 0.5 => self.stretch,
             _ => self.stretch + (1.0 - self.stretch) * (1.0 - STRETCH_DOWN),

@@ -9,8 +9,8 @@
 //! from noise or from seats; `N` is a time average and much less noisy than a count. `Z = R (1 / |e| - 1)` and
 //! `C = N + lambda Z` follow. Without evidence `e = -1`, so that `C` is what is there, which is right for one cycle anyway.
 //!
-//! **Idle service time.** Under processor sharing with `k` requests a core, `S = io + alpha k`; so `io = S - alpha k`, and
-//! `S_0 = io + alpha`.
+//! **Idle service time.** Under processor sharing with `k` requests a core at the CPU, `S = io + alpha k`; so `io = S - alpha k`,
+//! and `S_0 = io + alpha`. `k` is at most what is outstanding, and at most `1 / (1 - rho)` at a utilisation `rho`.
 
 use serde::{Deserialize, Serialize};
 use weal_model::{FlowId, FlowObservation, Goal, LatencyHistogram, Work};
@@ -93,7 +93,8 @@ impl FlowProfile {
         }
         if let Some(service) = seen.service_time.mean_s() {
             self.service.observe(service);
-            self.idle_service.observe(idle_service_s(service, work.unwrap_or_default(), place));
+            let before = self.idle_service.get();
+            self.idle_service.observe(idle_service_s(service, before, work.unwrap_or_default(), place));
         }
         if let Some(response) = seen.response_time.mean_s() {
             self.response.observe(response);
@@ -173,13 +174,19 @@ impl FlowProfile {
     }
 }
 
-/// In a crowd, `S` says little about `io`, the small difference of two large numbers; then only what clearly exceeds the
-/// crowd's part counts. Seats shrink for it, the crowd goes, and `io` shows.
-fn idle_service_s(service_s: f64, work: Work, place: &Place) -> f64 {
-    let crowd = place.crowd.max(1.0 / place.speed);
+/// `S_0` from a mean time in a seat, and from what it was taken for `before`.
+///
+/// Of the requests outstanding only those at the CPU slow each other down: one at least; all of them at most, and
+/// under processor sharing no more than `1 / (1 - rho)`. So `S` tells `io` only within bounds, which are far apart when the CPU is full.
+/// Within them what is remembered stands; without memory it is the least, so that seats are few, the crowd goes, and `io` shows.
+fn idle_service_s(service_s: f64, before: Option<f64>, work: Work, place: &Place) -> f64 {
+    let alone = 1.0 / place.speed;
+    let crowd = place.crowd.min(alone / (1.0 - place.busy).max(1e-3)).max(alone);
     let doubt = 0.1 * (crowd * place.speed - 1.0).clamp(0.0, 3.0);
-    let io = (service_s - work.0 * crowd * (1.0 + doubt)).max(0.0);
-    (io + work.0 / place.speed).min(service_s.max(1e-6)).max(1e-6)
+    let least = (service_s - work.0 * crowd * (1.0 + doubt)).max(0.0);
+    let most = (service_s - work.0 * alone).max(least);
+    let io = before.map_or(least, |before| (before - work.0 * alone).clamp(least, most));
+    (io + work.0 * alone).min(service_s.max(1e-6)).max(1e-6)
 }
 
 /// The slope of ln(population) over ln(response time), less 1, from changes between cycles.

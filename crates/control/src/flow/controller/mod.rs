@@ -170,8 +170,12 @@ fn settle(pool: &Pool, solution: &Solution, ids: &[FlowId], before: &BTreeMap<&F
     for (f, id) in ids.iter().enumerate() {
         let exact = solution.seats[f] * pool.grip[f].max(1.0) + pool.spare_seats(solution, f);
         let planned = seats[f].max(exact.floor() as u32).max(pool.fallback[f]);
+        // A tenth more or less of many seats is noise as much as one of few.
+        let still = before.get(id).map_or(1.0, |kept| (f64::from(*kept) * 0.1).max(1.0));
         seats[f] = match before.get(id) {
-            Some(&kept) if planned.abs_diff(kept) <= 1 && (exact - f64::from(kept)).abs() < 0.75 => kept.max(1),
+            Some(&kept) if (exact - f64::from(kept)).abs() < 0.75 * still && f64::from(planned.abs_diff(kept)) <= still => {
+                kept.max(1)
+            }
             _ => planned,
         };
     }
