@@ -24,6 +24,8 @@ pub struct Batch<'a> {
     pub cycle_s: f64,
     /// Who decides.
     pub scheduler: &'a dyn Scheduler,
+    /// Seconds from one [`Sample`] to the next at the earliest; 0 samples after each decision, infinity never.
+    pub sample_every_s: f64,
 }
 
 /// When a run ends.
@@ -146,7 +148,15 @@ impl Outcome {
 
 /// Runs `arrivals` through.
 pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until: Until) -> Outcome {
-    let mut state = State { batch, submitted: 0, now_s: 0.0, jobs: Vec::new(), active: Vec::new(), outcome: Outcome::default() };
+    let mut state = State {
+        batch,
+        submitted: 0,
+        now_s: 0.0,
+        next_sample_s: if batch.sample_every_s.is_finite() { 0.0 } else { f64::INFINITY },
+        jobs: Vec::new(),
+        active: Vec::new(),
+        outcome: Outcome::default(),
+    };
     let limit = if let Until::Submitted(count) = until { count } else { usize::MAX };
     let mut arrivals = arrivals.into_iter().take(limit).peekable();
     let mut next_cycle_s = batch.cycle_s;
@@ -186,6 +196,7 @@ struct State<'a> {
     batch: &'a Batch<'a>,
     submitted: usize,
     now_s: f64,
+    next_sample_s: f64,
     /// The unfinished jobs as the scheduler sees them; `active` runs parallel to it.
     jobs: Vec<Job>,
     active: Vec<Active>,
@@ -253,7 +264,10 @@ impl State<'_> {
         let violations = violations(&situation, &assignment);
         self.outcome.violations.extend(violations.into_iter().map(|text| format!("at {:.1} s: {text}", self.now_s)));
         self.apply(&assignment);
-        self.sample(&assignment);
+        if self.now_s >= self.next_sample_s {
+            self.sample(&assignment);
+            self.next_sample_s = self.now_s + batch.sample_every_s;
+        }
     }
 
     fn apply(&mut self, assignment: &Assignment) {
@@ -371,7 +385,7 @@ mod tests {
     }
 
     fn run_with(scheduler: &dyn Scheduler, nodes: &[Site], arrivals: Vec<JobArrival>) -> Outcome {
-        let batch = Batch { nodes, apps: &[], costs: Costs::THESIS, cycle_s: 60.0, scheduler };
+        let batch = Batch { nodes, apps: &[], costs: Costs::THESIS, cycle_s: 60.0, scheduler, sample_every_s: 0.0 };
         let count = arrivals.len();
         run(&batch, arrivals, Until::Submitted(count))
     }

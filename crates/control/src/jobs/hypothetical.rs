@@ -8,6 +8,8 @@ use super::job::{Job, WORST};
 
 /// Each step at least halves the bracket: from any that occurs, this ends well below what is told apart (1e-9).
 const STEPS: u32 = 60;
+/// How far from a known level its neighbours are looked for: what one job more or less makes in a group of hundreds.
+const NEARBY: f64 = 0.005;
 
 /// What a group is headed for.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,22 +28,30 @@ pub struct Outlook {
 /// Without CPU, the level is the lowest that is told apart.
 pub fn equalize(demand: impl Fn(usize, f64) -> f64, max_utility: &[f64], cpu: f64) -> Outlook {
     let at = |level: f64| -> f64 { max_utility.iter().enumerate().map(|(m, &max)| demand(m, level.min(max))).sum() };
-    let outlook = |level: f64| {
-        let utilities: Vec<f64> = max_utility.iter().map(|&max| level.min(max)).collect();
-        let speeds = utilities.iter().enumerate().map(|(m, &utility)| demand(m, utility)).collect();
-        Outlook { level, utilities, speeds }
-    };
+    let level = level_of(at, max_utility, cpu, None);
+    let utilities: Vec<f64> = max_utility.iter().map(|&max| level.min(max)).collect();
+    let speeds = utilities.iter().enumerate().map(|(m, &utility)| demand(m, utility)).collect();
+    Outlook { level, utilities, speeds }
+}
+
+/// The highest common level at which a group asks for no more than `cpu`, looked for around `near` first.
+fn level_of(demand: impl Fn(f64) -> f64, max_utility: &[f64], cpu: f64, near: Option<f64>) -> f64 {
     let top = max_utility.iter().copied().fold(WORST, f64::max);
-    if at(top) <= cpu * (1.0 + 1e-12) {
-        return outlook(top);
+    let enough = |level: f64| demand(level) <= cpu;
+    if demand(top) <= cpu * (1.0 + 1e-12) {
+        return top;
     }
-    let (mut low, mut high, mut width) = (top - 1.0, top, 1.0);
-    while at(low) > cpu && low > WORST {
+    let (mut high, mut width) = match near {
+        Some(near) if near < top - NEARBY && !enough(near + NEARBY) => (near + NEARBY, 2.0 * NEARBY),
+        _ => (top, 1.0),
+    };
+    let mut low = high - width;
+    while !enough(low) && low > WORST {
         high = low;
         width *= 4.0;
-        low = (top - width).max(WORST);
+        low = (low - width).max(WORST);
     }
-    outlook(root(low, high, |level| at(level) - cpu))
+    root(low, high, |level| demand(level) - cpu)
 }
 
 /// Where an increasing function crosses zero between `low` (not above zero) and `high` (above zero): false position, with
@@ -80,6 +90,18 @@ pub fn hypothetical(jobs: &[Job], now_s: f64, cpu: f64) -> Outlook {
 /// What each job is headed for if it runs at `speeds[m]` (over all tasks) for a cycle, after being held up for `held_s[m]`
 /// seconds, and the group keeps its total from then on (Carrera 5.4.2.4, "Evaluating placement decisions").
 pub fn evaluate(jobs: &[Job], speeds: &[f64], held_s: &[f64], now_s: f64, cycle_s: f64) -> Vec<f64> {
+    evaluate_near(jobs, speeds, held_s, now_s, cycle_s, None).0
+}
+
+/// The same, and the common level, which is found sooner when one nearby is known.
+pub(super) fn evaluate_near(
+    jobs: &[Job],
+    speeds: &[f64],
+    held_s: &[f64],
+    now_s: f64,
+    cycle_s: f64,
+    level: Option<f64>,
+) -> (Vec<f64>, f64) {
     let mut utilities = vec![0.0; jobs.len()];
     let (mut later, mut index) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
     for (m, job) in jobs.iter().enumerate() {
@@ -96,16 +118,67 @@ pub fn evaluate(jobs: &[Job], speeds: &[f64], held_s: &[f64], now_s: f64, cycle_
         later.push(Member::new(job, done, now_s + cycle_s));
         index.push(m);
     }
-    let outlook = outlook_of(&later, now_s + cycle_s, speeds.iter().sum());
-    for (&m, utility) in index.iter().zip(outlook.utilities) {
-        utilities[m] = utility;
+    let group = Group::of(&later, now_s + cycle_s);
+    let level = level_of(|level| group.demand(level), &group.max_utility, speeds.iter().sum(), level);
+    for (&m, &max) in index.iter().zip(&group.max_utility) {
+        utilities[m] = level.min(max);
     }
-    utilities
+    (utilities, level)
 }
 
 fn outlook_of(members: &[Member], now_s: f64, cpu: f64) -> Outlook {
-    let max_utility: Vec<f64> = members.iter().map(|member| member.max_utility).collect();
-    equalize(|m, utility| members[m].average_speed(now_s, utility), &max_utility, cpu)
+    let group = Group::of(members, now_s);
+    let level = level_of(|level| group.demand(level), &group.max_utility, cpu, None);
+    let utilities: Vec<f64> = group.max_utility.iter().map(|&max| level.min(max)).collect();
+    let speeds = members.iter().zip(&utilities).map(|(member, &utility)| member.average_speed(now_s, utility)).collect();
+    Outlook { level, utilities, speeds }
+}
+
+/// The members' demand curves side by side: summing them is where a scheduler's time goes, and it is one pass over arrays.
+struct Group {
+    remaining: Vec<f64>,
+    /// Seconds to the goal.
+    left_s: Vec<f64>,
+    /// The goal's length: seconds that a unit of utility is worth above the goal, and below it.
+    above_s: Vec<f64>,
+    below_s: Vec<f64>,
+    max_utility: Vec<f64>,
+    most: Vec<f64>,
+}
+
+impl Group {
+    fn of(members: &[Member], now_s: f64) -> Self {
+        let room = || Vec::with_capacity(members.len());
+        let mut group = Self {
+            remaining: room(),
+            left_s: room(),
+            above_s: room(),
+            below_s: room(),
+            max_utility: room(),
+            most: room(),
+        };
+        for member in members {
+            let goal_s = member.job.relative_goal_s();
+            group.remaining.push(member.remaining.max(0.0));
+            group.left_s.push(member.job.deadline_s - now_s.max(member.job.start_s));
+            group.above_s.push(goal_s);
+            group.below_s.push(goal_s / member.job.weight);
+            group.max_utility.push(member.max_utility);
+            group.most.push(member.average_speed(now_s, member.max_utility));
+        }
+        group
+    }
+
+    /// The CPU that brings everyone to `level`, or to its own maximum where that is lower.
+    fn demand(&self, level: f64) -> f64 {
+        let unit_s = if level >= 0.0 { &self.above_s } else { &self.below_s };
+        let mut sum = 0.0;
+        for m in 0..self.remaining.len() {
+            let asked = self.remaining[m] / (self.left_s[m] - level * unit_s[m]).max(1e-9);
+            sum += if level < self.max_utility[m] { asked } else { self.most[m] };
+        }
+        sum
+    }
 }
 
 /// A job as the group sees it.

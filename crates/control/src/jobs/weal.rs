@@ -9,7 +9,7 @@
 use weal_model::JobState;
 
 use super::divide::{Division, divide};
-use super::hypothetical::evaluate;
+use super::hypothetical::{evaluate_near, hypothetical};
 use super::job::Needs;
 use super::situation::change_of;
 use super::{Assignment, ChangeKind, Run, Scheduler, Situation};
@@ -20,7 +20,7 @@ pub const TOLERANCE: f64 = 0.01;
 /// How many waiting jobs may ask for a change to others in one decision. Those further back wait for the next event; more
 /// costs time in long queues, where hardly anything is gained.
 const ASKING: usize = 8;
-/// How many jobs are considered for suspension, the best off first.
+/// How many jobs are considered for suspension, those with the most slack first.
 const VICTIMS: usize = 4;
 
 /// See the module.
@@ -34,17 +34,18 @@ impl Scheduler for WealScheduler {
 
     fn schedule(&self, situation: &Situation) -> Assignment {
         let search = Search::new(situation);
-        let mut best = search.score(search.present());
-        let mut waiting = search.waiting(&best.layout);
-        waiting.retain(|&m| !search.place_freely(&mut best, m));
-        if situation.apps.is_empty() {
-            best = search.score(best.layout);
+        let (layout, mut waiting) = search.place_freely(search.present());
+        if waiting.is_empty() && situation.apps.is_empty() && search.all_fit_at_full_speed(&layout) {
+            let speeds = (0..layout.len()).map(|m| if layout[m].is_empty() { 0.0 } else { search.needs[m].max_speed }).collect();
+            return assignment(layout, Division { speeds, apps: Vec::new() });
         }
+        let mut best = search.score(layout, None);
+        search.keep_who_can_gain(&best, &mut waiting);
         for m in waiting.into_iter().take(ASKING) {
             best = search.place_somehow(best, m);
         }
         best = search.spread_out(best);
-        search.assignment(best)
+        assignment(best.layout, best.division)
     }
 }
 
@@ -56,6 +57,9 @@ type Layout = Vec<Vec<usize>>;
 struct Scored {
     layout: Layout,
     division: Division,
+    /// What each job is headed for, and the group's common level.
+    utilities: Vec<f64>,
+    level: f64,
     /// All predicted utilities, jobs' and applications', ascending.
     sorted: Vec<f64>,
 }
@@ -85,9 +89,10 @@ impl<'a> Search<'a> {
     /// The present runs, as far as they still fit: a node may have shrunk, or a stage may need more memory.
     fn present(&self) -> Layout {
         let mut layout: Layout = vec![Vec::new(); self.situation.jobs.len()];
+        let mut free = self.free(&layout, |needs| needs.min_speed);
         for (m, job) in self.situation.jobs.iter().enumerate() {
             let runs = job.state == JobState::Running && job.nodes.len() == job.tasks as usize;
-            if runs && self.takes(&layout, &job.nodes, m) {
+            if runs && self.take_least(&mut free, &job.nodes, m) {
                 layout[m].clone_from(&job.nodes);
             }
         }
@@ -116,21 +121,30 @@ impl<'a> Search<'a> {
         free
     }
 
-    /// True when `m` can run on `nodes` beside `layout` at minimum speeds.
-    fn takes(&self, layout: &Layout, nodes: &[usize], m: usize) -> bool {
-        let mut free = self.free(layout, |needs| needs.min_speed);
+    /// Takes minimum speed and memory for `m` on `nodes` out of `free`; false, and nothing taken, where that is not free.
+    fn take_least(&self, free: &mut [(f64, u64)], nodes: &[usize], m: usize) -> bool {
         let needs = &self.needs[m];
-        nodes.iter().all(|&node| {
-            let Some(free) = free.get_mut(node) else { return false };
-            let fits = free.0 >= needs.min_speed - 1e-9 && free.0 > 0.0 && free.1 >= needs.memory;
-            *free = (free.0 - needs.min_speed, free.1.saturating_sub(needs.memory));
-            fits
-        })
+        for (taken, &node) in nodes.iter().enumerate() {
+            let fits = free.get(node).is_some_and(|f| f.0 >= needs.min_speed - 1e-9 && f.0 > 0.0 && f.1 >= needs.memory);
+            if !fits {
+                nodes[..taken].iter().for_each(|&node| free[node] = (free[node].0 + needs.min_speed, free[node].1 + needs.memory));
+                return false;
+            }
+            free[node] = (free[node].0 - needs.min_speed, free[node].1 - needs.memory);
+        }
+        true
+    }
+
+    fn all_fit_at_full_speed(&self, layout: &Layout) -> bool {
+        self.free(layout, |needs| needs.max_speed).iter().zip(self.situation.nodes).all(|(free, node)| free.0 >= -1e-9 * node.cpu)
     }
 
     /// Nodes for the tasks of `m` with `speed` for each: where it is suspended if possible, else those with the most CPU.
     fn find(&self, free: &[(f64, u64)], m: usize, speed: f64) -> Option<Vec<usize>> {
         let (job, memory) = (&self.situation.jobs[m], self.needs[m].memory);
+        if !free.iter().any(|free| free.0 > 1e-9 && free.0 >= speed - 1e-9 && free.1 >= memory) {
+            return None;
+        }
         let mut order: Vec<usize> = (0..free.len()).collect();
         order.sort_by(|&a, &b| {
             let home = |node: usize| job.nodes.contains(&node);
@@ -149,23 +163,52 @@ impl<'a> Search<'a> {
         (nodes.len() == tasks).then_some(nodes)
     }
 
-    /// Places `m` where it slows no other job down. Applications beside it lose CPU to it then, so with them it must not
-    /// make things worse; without them there is nothing to compare (and `best` is scored once, by the caller).
-    fn place_freely(&self, best: &mut Scored, m: usize) -> bool {
-        let free = self.free(&best.layout, |needs| needs.max_speed);
-        let Some(nodes) = self.find(&free, m, self.needs[m].max_speed) else { return false };
-        if self.situation.apps.is_empty() {
-            best.layout[m] = nodes;
-            return true;
+    /// Places who waits where that slows no other job down; returns who is left over. Applications beside a newcomer lose CPU
+    /// to it, so with them it must not make things worse; without them there is nothing to compare.
+    fn place_freely(&self, mut layout: Layout) -> (Layout, Vec<usize>) {
+        let mut waiting = self.waiting(&layout);
+        let mut free = self.free(&layout, |needs| needs.max_speed);
+        let mut scored = (!self.situation.apps.is_empty() && !waiting.is_empty()).then(|| self.score(layout.clone(), None));
+        waiting.retain(|&m| {
+            let Some(nodes) = self.find(&free, m, self.needs[m].max_speed) else { return true };
+            layout[m].clone_from(&nodes);
+            if let Some(before) = &scored {
+                let with_it = self.score(layout.clone(), Some(before.level));
+                if before.better_than(&with_it) {
+                    layout[m].clear();
+                    return true;
+                }
+                scored = Some(with_it);
+            }
+            self.take(&mut free, &nodes, m);
+            false
+        });
+        (layout, waiting)
+    }
+
+    /// Takes full speed and memory for the tasks of `m` out of `free`.
+    fn take(&self, free: &mut [(f64, u64)], nodes: &[usize], m: usize) {
+        let needs = &self.needs[m];
+        for &node in nodes {
+            free[node] = (free[node].0 - needs.max_speed, free[node].1.saturating_sub(needs.memory));
         }
-        let mut layout = best.layout.clone();
-        layout[m] = nodes;
-        let scored = self.score(layout);
-        let placed = !best.better_than(&scored);
-        if placed {
-            *best = scored;
+    }
+
+    /// Leaves those to whom a start now, rather than a cycle later, can make a difference that counts. Nobody gets more than
+    /// its own best, nor more than the level that the group would reach had it all that `m` can use on top. Beside
+    /// applications the group's CPU is not given, so there everybody may ask.
+    fn keep_who_can_gain(&self, best: &Scored, waiting: &mut Vec<usize>) {
+        if !self.situation.apps.is_empty() || waiting.is_empty() {
+            return;
         }
-        placed
+        let most = waiting.iter().map(|&m| self.whole_speed(m)).fold(0.0, f64::max);
+        let speeds = best.division.speeds.iter().zip(self.situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks));
+        let reachable = hypothetical(self.situation.jobs, self.situation.now_s, speeds.sum::<f64>() + most).level;
+        waiting.retain(|&m| self.best[m].min(reachable) > best.utilities[m] + TOLERANCE);
+    }
+
+    fn whole_speed(&self, m: usize) -> f64 {
+        self.needs[m].max_speed * f64::from(self.situation.jobs[m].tasks)
     }
 
     /// The best of: leaving `m` out, running it beside others, moving one away for it, suspending some for it.
@@ -180,7 +223,7 @@ impl<'a> Search<'a> {
         alternatives.extend(self.with_some_suspended(&base, m));
         let mut best = base;
         for layout in alternatives {
-            let scored = self.score(layout);
+            let scored = self.score(layout, Some(best.level));
             if scored.better_than(&best) {
                 best = scored;
             }
@@ -197,32 +240,32 @@ impl<'a> Search<'a> {
             let tight = self.free(layout, |needs| needs.min_speed);
             let room: Vec<(f64, u64)> =
                 tight.iter().zip(&full).map(|(tight, full)| (tight.0.min(full.0.max(tight.0 * 1e-3)), tight.1)).collect();
-            self.find(&room, m, self.needs[m].min_speed.min(1e-6)).filter(|nodes| self.takes(layout, nodes, m))
+            let nodes = self.find(&room, m, self.needs[m].min_speed.min(1e-6))?;
+            self.take_least(&mut tight.clone(), &nodes, m).then_some(nodes)
         })
     }
 
     /// Layouts in which one running sequential job moves to another node, at full speed there, and `m` gets full speed.
     fn with_one_moved(&self, base: &Scored, m: usize) -> Vec<Layout> {
-        let full = |layout: &Layout| self.free(layout, |needs| needs.max_speed);
-        let mut layouts = Vec::new();
+        let free = self.free(&base.layout, |needs| needs.max_speed);
+        let mut layouts: Vec<(u64, Layout)> = Vec::new();
         for r in self.running_sequential(&base.layout) {
-            let from = base.layout[r][0];
-            let mut layout = base.layout.clone();
-            layout[r].clear();
-            let mut elsewhere = full(&layout);
+            let (from, needs) = (base.layout[r][0], &self.needs[r]);
+            let mut elsewhere = free.clone();
             elsewhere[from] = (0.0, 0);
-            let Some(target) = roomiest(&elsewhere, self.needs[r].max_speed, self.needs[r].memory) else { continue };
-            layout[r] = vec![target];
-            if let Some(nodes) = self.find(&full(&layout), m, self.needs[m].max_speed) {
+            let Some(target) = roomiest(&elsewhere, needs.max_speed, needs.memory) else { continue };
+            elsewhere[from] = (free[from].0 + needs.max_speed, free[from].1 + needs.memory);
+            self.take(&mut elsewhere, &[target], r);
+            if let Some(nodes) = self.find(&elsewhere, m, self.needs[m].max_speed) {
+                let mut layout = base.layout.clone();
+                layout[r] = vec![target];
                 layout[m] = nodes;
-                layouts.push(layout);
+                layouts.push((needs.memory, layout));
             }
         }
         // The cheapest moves first: of equal outcomes the first wins.
-        layouts.sort_by_key(|layout| {
-            (0..layout.len()).filter(|&r| r != m && layout[r] != base.layout[r]).map(|r| self.needs[r].memory).sum::<u64>()
-        });
-        layouts
+        layouts.sort_by_key(|(memory, _)| *memory);
+        layouts.into_iter().map(|(_, layout)| layout).collect()
     }
 
     fn running_sequential(&self, layout: &Layout) -> Vec<usize> {
@@ -230,13 +273,13 @@ impl<'a> Search<'a> {
         (0..layout.len()).filter(running).collect()
     }
 
-    /// Layouts in which the jobs that are best off are suspended for `m`, as many as it takes.
+    /// Layouts in which jobs are suspended for `m`, as many as it takes: those that can still reach the most when they go on a
+    /// cycle later, and more than `m` is headed for if nothing changes.
     fn with_some_suspended(&self, base: &Scored, m: usize) -> Vec<Layout> {
         // By the best that each can still reach: hypothetical utility puts everyone on one level and tells nothing about slack.
-        let best = |r: usize| self.best[r];
-        let mut victims: Vec<usize> =
-            (0..base.layout.len()).filter(|&r| r != m && !base.layout[r].is_empty() && best(r) > best(m) + TOLERANCE).collect();
-        victims.sort_by(|&a, &b| best(b).total_cmp(&best(a)).then(a.cmp(&b)));
+        let after: Vec<f64> = (0..base.layout.len()).map(|r| self.best_after_a_cycle(&base.layout, r)).collect();
+        let mut victims: Vec<usize> = (0..after.len()).filter(|&r| r != m && after[r] > base.utilities[m] + TOLERANCE).collect();
+        victims.sort_by(|&a, &b| after[b].total_cmp(&after[a]).then(a.cmp(&b)));
         let mut layouts = Vec::new();
         for first in 0..victims.len().min(VICTIMS) {
             let mut layout = base.layout.clone();
@@ -266,7 +309,7 @@ impl<'a> Search<'a> {
                 roomiest(&free, best.division.speeds[r] * 1.01, self.needs[r].memory).filter(|&n| n != best.layout[r][0])
             {
                 layout[r] = vec![target];
-                let scored = self.score(layout);
+                let scored = self.score(layout, Some(best.level));
                 if scored.better_than(&best) {
                     best = scored;
                 }
@@ -275,16 +318,28 @@ impl<'a> Search<'a> {
         best
     }
 
-    fn score(&self, layout: Layout) -> Scored {
+    /// The best that a running job can reach if it is suspended now and resumed when the cycle ends.
+    fn best_after_a_cycle(&self, layout: &Layout, r: usize) -> f64 {
+        if layout[r].is_empty() {
+            return f64::NEG_INFINITY;
+        }
+        let (situation, job) = (self.situation, &self.situation.jobs[r]);
+        let resume_s = situation.costs.of(ChangeKind::Resume, self.needs[r].memory);
+        job.utility(situation.now_s + situation.cycle_s + resume_s + job.best_s())
+    }
+
+    /// What a layout leads to; a `level` near its own makes that quick to find.
+    fn score(&self, layout: Layout, level: Option<f64>) -> Scored {
         let situation = self.situation;
         let division = divide(situation, &layout);
         let speeds: Vec<f64> =
             division.speeds.iter().zip(situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks)).collect();
-        let utilities = evaluate(situation.jobs, &speeds, &self.held_s(&layout), situation.now_s, situation.cycle_s);
+        let held_s = self.held_s(&layout);
+        let (utilities, level) = evaluate_near(situation.jobs, &speeds, &held_s, situation.now_s, situation.cycle_s, level);
         let apps = situation.apps.iter().zip(&division.apps).map(|(app, &cpu)| app.curve.utility_at(weal_model::Cpu(cpu)).0);
-        let mut sorted: Vec<f64> = utilities.into_iter().chain(apps).collect();
+        let mut sorted: Vec<f64> = utilities.iter().copied().chain(apps).collect();
         sorted.sort_unstable_by(f64::total_cmp);
-        Scored { layout, division, sorted }
+        Scored { layout, division, utilities, level, sorted }
     }
 
     /// Seconds that the changes hold up each job. Who follows a suspended one on a node waits until its memory is free; who
@@ -311,10 +366,11 @@ impl<'a> Search<'a> {
         kinds.iter().enumerate().map(held).collect()
     }
 
-    fn assignment(&self, scored: Scored) -> Assignment {
-        let run = |(nodes, speed): (Vec<usize>, f64)| (!nodes.is_empty()).then_some(Run { nodes, speed });
-        Assignment { runs: scored.layout.into_iter().zip(scored.division.speeds).map(run).collect(), apps: scored.division.apps }
-    }
+}
+
+fn assignment(layout: Layout, division: Division) -> Assignment {
+    let run = |(nodes, speed): (Vec<usize>, f64)| (!nodes.is_empty()).then_some(Run { nodes, speed });
+    Assignment { runs: layout.into_iter().zip(division.speeds).map(run).collect(), apps: division.apps }
 }
 
 /// The node with the most CPU left of those that have `cpu` and `memory`.

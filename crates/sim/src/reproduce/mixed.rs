@@ -64,7 +64,7 @@ fn simulate(scheduler: &dyn Scheduler, jobs: usize) -> Outcome {
     let mix = JobMix { kinds: vec![(1.0, kind(17_600.0, 3900.0))], factors: vec![(1.0, 2.7)], mean_gap_s: 260.0 };
     let nodes = nodes();
     let apps = [AppCurve { curve: app_curve(), nodes: (0..nodes.len()).collect() }];
-    let batch = Batch { nodes: &nodes, apps: &apps, costs: Costs::THESIS, cycle_s: 600.0, scheduler };
+    let batch = Batch { nodes: &nodes, apps: &apps, costs: Costs::THESIS, cycle_s: 600.0, scheduler, sample_every_s: 0.0 };
     run(&batch, mix.stream(1, "jobs"), Until::Submitted(jobs))
 }
 

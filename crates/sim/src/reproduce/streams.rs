@@ -22,7 +22,7 @@ pub(super) fn kind(best_s: f64, speed: f64) -> JobKind {
 
 fn simulate(mix: &JobMix, seed: u64, scheduler: &dyn Scheduler, costs: Costs, until: Until) -> Outcome {
     let nodes = nodes();
-    run(&Batch { nodes: &nodes, apps: &[], costs, cycle_s: CYCLE_S, scheduler }, mix.stream(seed, "jobs"), until)
+    run(&Batch { nodes: &nodes, apps: &[], costs, cycle_s: CYCLE_S, scheduler, sample_every_s: f64::INFINITY }, mix.stream(seed, "jobs"), until)
 }
 
 pub(super) fn experiment_two(effort: Effort) -> Reproduction {
