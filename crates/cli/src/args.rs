@@ -258,12 +258,21 @@ pub struct Reproduce {
     /// Which cases, as in experiments/ [default: all].
     #[arg(value_name = "CASE")]
     pub cases: Vec<String>,
+    /// All cases in one table, which is what happens when none is named.
+    #[arg(long, conflicts_with = "cases")]
+    pub all: bool,
     /// Fewer seeds and jobs where a case is long.
     #[arg(long)]
     pub quick: bool,
     /// Exit with 1 when a number is not within its tolerance.
     #[arg(long)]
     pub check: bool,
+    /// Write one self-contained HTML page with tables and figures.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Write each case's numbers, curves and plot script into its folder under this one.
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
 }
 
 /// One role with the sockets that it inherits as file descriptors.

@@ -13,6 +13,7 @@
 //! | [`jobs`] | stages and goals of batch jobs | hypothetical utility, demand | Carrera 5.4.2 |
 //! | [`shares`] | what the tasks of a parallel job use and lack | CPU that moves between them | Tsai 5.3 |
 //! | [`placement`] | curves, memory and constraints | which instances run where (every 10 seconds) | Carrera 5.3, Al-Qudah 3 |
+//! | [`planning`] | component profiles and machines | the placement of a multi-component service that carries most (offline) | Stewart & Shen 3, 5 |
 //! | [`check`] | a plan | what is wrong with it; shares no code with the planners | - |
 //!
 //! Invariant: planners are functions of their arguments; equal arguments give equal plans. Budgets count iterations.
@@ -23,6 +24,7 @@ pub mod flow;
 pub mod jobs;
 pub mod model;
 pub mod placement;
+pub mod planning;
 pub mod profile;
 pub mod shares;
 pub mod utility;

@@ -51,6 +51,11 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// The length of its goal over the time that it takes at full speed (Carrera 5.6.2).
+    pub fn goal_factor(&self) -> f64 {
+        self.arrival.relative_goal_s / self.arrival.kind.best_s()
+    }
+
     /// True when it met its goal.
     pub fn met(&self) -> bool {
         self.utility >= -1e-9
@@ -102,8 +107,10 @@ pub struct Outcome {
     pub changes: BTreeMap<ChangeKind, usize>,
     /// The changes themselves, in order.
     pub log: Vec<LoggedChange>,
-    /// After each decision.
+    /// After decisions, as often as was asked for.
     pub samples: Vec<Sample>,
+    /// Most jobs that ran at once.
+    pub most_running: usize,
     /// Goals of jobs that were not done when the run ended: the moments by which they should have been.
     pub missed_or_open: Vec<f64>,
     /// When the run ended.
@@ -264,9 +271,13 @@ impl State<'_> {
         let violations = violations(&situation, &assignment);
         self.outcome.violations.extend(violations.into_iter().map(|text| format!("at {:.1} s: {text}", self.now_s)));
         self.apply(&assignment);
+        let running = assignment.runs.iter().flatten().count();
+        self.outcome.most_running = self.outcome.most_running.max(running);
         if self.now_s >= self.next_sample_s {
             self.sample(&assignment);
-            self.next_sample_s = self.now_s + batch.sample_every_s;
+            // On multiples of the span, so that runs of the same length can be compared point by point.
+            let every_s = batch.sample_every_s;
+            self.next_sample_s = if every_s > 0.0 { ((self.now_s / every_s).floor() + 1.0) * every_s } else { self.now_s };
         }
     }
 

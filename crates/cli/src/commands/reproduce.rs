@@ -1,36 +1,71 @@
-//! `weal reproduce`: the papers' cases, run again, with what was expected beside what came out.
+//! `weal reproduce`: the papers' cases, run again, with what the papers say beside what came out.
 
-use weal_sim::reproduce::{Case, Effort, Measure, Reproduction, cases};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Context;
+use weal_sim::reproduce::{Case, Effort, Measure, Reproduction, Setting, Workers, cases, files, page, verdict};
 
 use crate::args::Reproduce;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Table, Tone, cell, paint, toned};
 
-/// Runs it. Each case is printed as soon as it is done, as JSON all of them at the end.
+/// Runs it. Named cases are printed as soon as they are done, all of them as one table at the end.
 ///
 /// # Errors
-/// There is no case of that name (exit code 2); with `--check`, a case differs from its paper (1).
+/// There is no case of that name (exit code 2); a file cannot be written; with `--check`, a case differs from its paper (1).
 pub fn run(order: &Reproduce, json: bool) -> anyhow::Result<()> {
     let wanted = wanted(&order.cases)?;
+    let in_one_table = order.all || order.cases.is_empty();
     let effort = if order.quick { Effort::Quick } else { Effort::Full };
     let mut done = Vec::new();
     for case in &wanted {
-        let reproduction = (case.run)(effort);
-        if !json {
+        if in_one_table && output::is_terminal(Stream::Err) {
+            eprint!("\r\x1b[K{} of {}: {} {}", done.len() + 1, wanted.len(), case.name, case.title);
+        }
+        let reproduction = (case.run)(&Setting { effort, workers: &Threads });
+        if !json && !in_one_table {
             output::line(&told(case.title, &reproduction));
         }
         done.push(reproduction);
     }
+    if in_one_table && output::is_terminal(Stream::Err) {
+        eprint!("\r\x1b[K");
+    }
+    write_files(order, &done)?;
     let differing: Vec<_> = done.iter().filter(|one| !one.pass).map(|one| one.case.as_str()).collect();
     if json {
         output::json(&done, false)?;
     } else {
-        output::line(&summary(done.len(), &differing));
+        if in_one_table {
+            output::line(&compared(&done));
+        }
+        output::line(&summary(&done, &differing));
     }
     if order.check && !differing.is_empty() {
         return Err(Failure::new(Exit::Failed, format!("{} differs from its paper", differing.join(", "))).into());
     }
     Ok(())
+}
+
+/// As many threads as there are cores; each takes the next piece of work when it is done with its last.
+struct Threads;
+
+impl Workers for Threads {
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(count);
+        let next = AtomicUsize::new(0);
+        let take = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
+                    break;
+                }
+                work(index);
+            }
+        };
+        std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(take))));
+    }
 }
 
 /// The cases of these names, in the given order; all of them when none is named.
@@ -49,12 +84,29 @@ fn wanted(names: &[String]) -> Result<Vec<Case>, Failure> {
     names.iter().map(find).collect()
 }
 
-/// A case in words: its claim, where it stands, and its numbers.
+fn write_files(order: &Reproduce, done: &[Reproduction]) -> anyhow::Result<()> {
+    let write = |path: &Path, text: &str| std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));
+    if let Some(path) = &order.report {
+        write(path, &page(done))?;
+    }
+    if let Some(folder) = &order.save {
+        for case in done {
+            let folder = folder.join(&case.case);
+            std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            for (name, text) in files(case) {
+                write(&folder.join(name), &text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A case in words: its claim, where it stands, what was assumed, and its numbers.
 fn told(title: &str, reproduction: &Reproduction) -> String {
-    let mut table = Table::new(&["", "WHAT", "EXPECTED", "GOT", "TOLERANCE"]);
+    let mut table = Table::new(&["", "WHAT", "PAPER", "WEAL", "TOLERANCE"]);
     for measure in &reproduction.measures {
         table.row(vec![
-            verdict(measure),
+            toned_verdict(measure),
             cell(&measure.what),
             cell(&measure.expected),
             cell(&measure.got),
@@ -63,21 +115,52 @@ fn told(title: &str, reproduction: &Reproduction) -> String {
     }
     let head = paint(&format!("{} {title}", reproduction.case), Tone::Strong, Stream::Out);
     let source = paint(&reproduction.source, Tone::Dim, Stream::Out);
-    format!("{head}  {source}\n{}", table.render())
+    let assumed: String = reproduction.assumptions.iter().map(|text| format!("assumed: {text}\n")).collect();
+    format!("{head}  {source}\ninputs: {}\n{assumed}{}", reproduction.inputs, table.render())
 }
 
-fn verdict(measure: &Measure) -> (String, Option<Tone>) {
-    match (measure.pass, measure.expected.as_str()) {
-        (true, "-") => cell("told"),
-        (true, _) => toned("met", Tone::Good),
-        (false, _) => toned("differs", Tone::Bad),
+/// All judged numbers of all cases in one table, then what was assumed.
+fn compared(done: &[Reproduction]) -> String {
+    let mut table = Table::new(&["CASE", "WHAT", "PAPER", "WEAL", "TOLERANCE", ""]);
+    let mut assumed = String::new();
+    for reproduction in done {
+        for measure in reproduction.measures.iter().filter(|measure| measure.is_judged()) {
+            table.row(vec![
+                cell(&reproduction.case),
+                cell(&measure.what),
+                cell(&measure.expected),
+                cell(&measure.got),
+                cell(&measure.tolerance),
+                toned_verdict(measure),
+            ]);
+        }
+        for text in &reproduction.assumptions {
+            assumed += &format!("{}: {text}\n", reproduction.case);
+        }
+    }
+    format!("{}\n{}\n{assumed}", table.render(), paint("Assumed where the papers are silent", Tone::Strong, Stream::Out))
+}
+
+fn toned_verdict(measure: &Measure) -> (String, Option<Tone>) {
+    match verdict(measure) {
+        "differs" => toned("differs", Tone::Bad),
+        "holds" => toned("holds", Tone::Good),
+        other => cell(other),
     }
 }
 
-fn summary(count: usize, differing: &[&str]) -> String {
-    let cases = if count == 1 { "1 case".to_owned() } else { format!("{count} cases") };
+fn summary(done: &[Reproduction], differing: &[&str]) -> String {
+    let cases = if done.len() == 1 { "1 case".to_owned() } else { format!("{} cases", done.len()) };
     if differing.is_empty() {
         return paint(&format!("{cases}: every number is within its tolerance"), Tone::Good, Stream::Out);
     }
-    paint(&format!("{cases}: {} differs; its folder in experiments/ says why", differing.join(", ")), Tone::Bad, Stream::Out)
+    let judged = done.iter().flat_map(|case| &case.measures).filter(|measure| measure.is_judged());
+    let (holds, differs): (Vec<_>, Vec<_>) = judged.partition(|measure| measure.pass);
+    let text = format!(
+        "{cases}: {} numbers hold, {} differ in {}; the folders in experiments/ say why",
+        holds.len(),
+        differs.len(),
+        differing.join(", ")
+    );
+    paint(&text, Tone::Bad, Stream::Out)
 }

@@ -13,6 +13,7 @@
 //! [`LONGEST_SPAN`]. Then it is on *probation*: one request at a time, until one is answered (the mark is lifted) or fails
 //! (marked again). When every instance is marked, marks mean nothing and all of them are tried.
 
+pub mod locality;
 #[cfg(test)]
 mod tests;
 

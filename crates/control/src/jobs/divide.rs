@@ -41,6 +41,12 @@ enum Entry<'a> {
     App { index: usize },
 }
 
+/// CPU by node that jobs leave, and what applications want of it.
+struct Usage {
+    free: Vec<f64>,
+    wanted: Vec<f64>,
+}
+
 struct Filling<'a> {
     situation: &'a Situation<'a>,
     runs: usize,
@@ -99,6 +105,11 @@ impl<'a> Filling<'a> {
 
     /// True when everyone can have what its level asks for.
     fn fits(&self, levels: &[f64]) -> bool {
+        self.usage(levels).is_some_and(|usage| self.apps_fit(&usage.wanted, &usage.free))
+    }
+
+    /// What is left and what applications want at these levels; `None` when jobs alone ask for too much.
+    fn usage(&self, levels: &[f64]) -> Option<Usage> {
         let mut free: Vec<f64> = self.situation.nodes.iter().map(|node| node.cpu).collect();
         let mut wanted = vec![0.0; self.situation.apps.len()];
         let mut pressure = (f64::NAN, 1.0);
@@ -112,8 +123,29 @@ impl<'a> Filling<'a> {
                 Entry::App { index } => wanted[*index] = cpu,
             }
         }
-        let slack: Vec<f64> = self.situation.nodes.iter().map(|node| ROUNDING * node.cpu.max(1.0)).collect();
-        free.iter().zip(&slack).all(|(free, slack)| *free >= -slack) && self.apps_fit(&wanted, &free)
+        let held = free.iter().zip(self.situation.nodes).all(|(free, node)| *free >= -ROUNDING * node.cpu.max(1.0));
+        held.then_some(Usage { free, wanted })
+    }
+
+    /// True when entry `i` alone can go from `level` to `raised` beside that usage.
+    fn rises(&self, usage: &mut Usage, i: usize, level: f64, raised: f64, pressures: [f64; 2]) -> bool {
+        let entry = &self.entries[i];
+        let more = self.need(entry, raised, pressures[1]) - self.need(entry, level, pressures[0]);
+        match entry {
+            Entry::Job { nodes, .. } => {
+                nodes.iter().for_each(|&node| usage.free[node] -= more);
+                let held = nodes.iter().all(|&node| usage.free[node] >= -ROUNDING * self.situation.nodes[node].cpu.max(1.0));
+                let rises = held && self.apps_fit(&usage.wanted, &usage.free);
+                nodes.iter().for_each(|&node| usage.free[node] += more);
+                rises
+            }
+            Entry::App { index } => {
+                usage.wanted[*index] += more;
+                let rises = self.apps_fit(&usage.wanted, &usage.free);
+                usage.wanted[*index] -= more;
+                rises
+            }
+        }
     }
 
     /// True when the applications' wishes can be spread over their nodes' free CPU (a bipartite flow).
@@ -149,18 +181,21 @@ impl<'a> Filling<'a> {
                 levels.iter().zip(&active).map(|(&own, &active)| if active { level } else { own }).collect()
             };
             let current = levels.iter().zip(&active).filter(|(_, active)| **active).map(|(&own, _)| own).fold(LOWEST, f64::max);
-            let level = highest(current, 1.0, |level| self.fits(&at(level, &levels)));
+            let holds = |level: f64| self.fits(&at(level, &levels));
+            // Most levels are found between 1 missed goal's length and the best; those further down take longer.
+            let low = [0.0, -1.0, -10.0].into_iter().find(|&low| low > current && holds(low)).unwrap_or(current);
+            let level = highest(low, 1.0, holds);
             levels = at(level, &levels);
             if level >= 1.0 {
                 break;
             }
             let before = active.iter().filter(|active| **active).count();
-            for i in 0..count {
-                let mut raised = levels.clone();
-                raised[i] = (level + 1e-6).max(level + 1e-6 * level.abs());
-                if active[i] && (self.satisfied(i, level) || !self.fits(&raised)) {
-                    active[i] = false;
-                }
+            let raised = (level + 1e-6).max(level + 1e-6 * level.abs());
+            let pressures = [self.pressure(level), self.pressure(raised)];
+            let mut usage = self.usage(&levels);
+            for (i, active) in active.iter_mut().enumerate().filter(|(_, active)| **active) {
+                let rises = usage.as_mut().is_some_and(|usage| self.rises(usage, i, level, raised, pressures));
+                *active = rises && !self.satisfied(i, level, pressures[0]);
             }
             if active.iter().filter(|active| **active).count() == before {
                 break;
@@ -170,17 +205,21 @@ impl<'a> Filling<'a> {
     }
 
     /// True when a higher level asks for nothing more.
-    fn satisfied(&self, i: usize, level: f64) -> bool {
+    fn satisfied(&self, i: usize, level: f64, pressure: f64) -> bool {
         match &self.entries[i] {
-            Entry::Job { max, .. } => self.need(&self.entries[i], level, self.pressure(level)) >= *max,
+            Entry::Job { max, .. } => self.need(&self.entries[i], level, pressure) >= *max,
             Entry::App { index } => level >= self.situation.apps[*index].curve.best().0,
         }
     }
 
     fn division(&self, levels: &[f64]) -> Division {
+        let mut pressure = (f64::NAN, 1.0);
         let mut division = Division { speeds: vec![0.0; self.runs], apps: vec![0.0; self.situation.apps.len()] };
         for (entry, &level) in self.entries.iter().zip(levels) {
-            let cpu = self.need(entry, level, self.pressure(level));
+            if pressure.0 != level {
+                pressure = (level, self.pressure(level));
+            }
+            let cpu = self.need(entry, level, pressure.1);
             match entry {
                 Entry::Job { index, .. } => division.speeds[*index] = cpu,
                 Entry::App { index } => division.apps[*index] = cpu,

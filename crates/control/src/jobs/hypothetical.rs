@@ -149,14 +149,8 @@ struct Group {
 impl Group {
     fn of(members: &[Member], now_s: f64) -> Self {
         let room = || Vec::with_capacity(members.len());
-        let mut group = Self {
-            remaining: room(),
-            left_s: room(),
-            above_s: room(),
-            below_s: room(),
-            max_utility: room(),
-            most: room(),
-        };
+        let mut group =
+            Self { remaining: room(), left_s: room(), above_s: room(), below_s: room(), max_utility: room(), most: room() };
         for member in members {
             let goal_s = member.job.relative_goal_s();
             group.remaining.push(member.remaining.max(0.0));
@@ -172,12 +166,12 @@ impl Group {
     /// The CPU that brings everyone to `level`, or to its own maximum where that is lower.
     fn demand(&self, level: f64) -> f64 {
         let unit_s = if level >= 0.0 { &self.above_s } else { &self.below_s };
-        let mut sum = 0.0;
-        for m in 0..self.remaining.len() {
-            let asked = self.remaining[m] / (self.left_s[m] - level * unit_s[m]).max(1e-9);
-            sum += if level < self.max_utility[m] { asked } else { self.most[m] };
-        }
-        sum
+        let curves = self.remaining.iter().zip(&self.left_s).zip(unit_s).zip(self.max_utility.iter().zip(&self.most));
+        let asked = curves.map(|(((remaining, left_s), unit_s), (max_utility, most))| {
+            let average = remaining / (left_s - level * unit_s).max(1e-9);
+            if level < *max_utility { average } else { *most }
+        });
+        asked.sum()
     }
 }
 

@@ -22,6 +22,8 @@ pub const TOLERANCE: f64 = 0.01;
 const ASKING: usize = 8;
 /// How many jobs are considered for suspension, those with the most slack first.
 const VICTIMS: usize = 4;
+/// How many of these alternatives are evaluated. The first one gives up least; a second one may stand on a better node.
+const YIELDING: usize = 2;
 
 /// See the module.
 #[derive(Debug, Default, Clone, Copy)]
@@ -127,7 +129,9 @@ impl<'a> Search<'a> {
         for (taken, &node) in nodes.iter().enumerate() {
             let fits = free.get(node).is_some_and(|f| f.0 >= needs.min_speed - 1e-9 && f.0 > 0.0 && f.1 >= needs.memory);
             if !fits {
-                nodes[..taken].iter().for_each(|&node| free[node] = (free[node].0 + needs.min_speed, free[node].1 + needs.memory));
+                nodes[..taken]
+                    .iter()
+                    .for_each(|&node| free[node] = (free[node].0 + needs.min_speed, free[node].1 + needs.memory));
                 return false;
             }
             free[node] = (free[node].0 - needs.min_speed, free[node].1 - needs.memory);
@@ -196,14 +200,17 @@ impl<'a> Search<'a> {
 
     /// Leaves those to whom a start now, rather than a cycle later, can make a difference that counts. Nobody gets more than
     /// its own best, nor more than the level that the group would reach had it all that `m` can use on top. Beside
-    /// applications the group's CPU is not given, so there everybody may ask.
+    /// applications the group's CPU is not given, and only its own best bounds a job.
     fn keep_who_can_gain(&self, best: &Scored, waiting: &mut Vec<usize>) {
-        if !self.situation.apps.is_empty() || waiting.is_empty() {
+        if waiting.is_empty() {
             return;
         }
-        let most = waiting.iter().map(|&m| self.whole_speed(m)).fold(0.0, f64::max);
         let speeds = best.division.speeds.iter().zip(self.situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks));
-        let reachable = hypothetical(self.situation.jobs, self.situation.now_s, speeds.sum::<f64>() + most).level;
+        let cpu = speeds.sum::<f64>() + waiting.iter().map(|&m| self.whole_speed(m)).fold(0.0, f64::max);
+        let reachable = match self.situation.apps {
+            [] => hypothetical(self.situation.jobs, self.situation.now_s, cpu).level,
+            _ => f64::INFINITY,
+        };
         waiting.retain(|&m| self.best[m].min(reachable) > best.utilities[m] + TOLERANCE);
     }
 
@@ -292,6 +299,9 @@ impl<'a> Search<'a> {
                     break;
                 }
             }
+            if layouts.len() == YIELDING {
+                break;
+            }
         }
         layouts
     }
@@ -299,7 +309,8 @@ impl<'a> Search<'a> {
     /// Moves jobs that are slowed down to nodes with room, where that is worth it.
     fn spread_out(&self, mut best: Scored) -> Scored {
         for r in self.running_sequential(&best.layout) {
-            if best.division.speeds[r] >= self.needs[r].max_speed * (1.0 - 1e-6) {
+            let slowed = best.division.speeds[r] < self.needs[r].max_speed * (1.0 - 1e-6);
+            if !slowed || self.nobody_has_more_to_give(&best, r) {
                 continue;
             }
             let mut layout = best.layout.clone();
@@ -316,6 +327,17 @@ impl<'a> Search<'a> {
             }
         }
         best
+    }
+
+    /// True when all CPU is used and no application is better off than `r`: no other node can do more for it. (Jobs are at one
+    /// level, or below it for good.)
+    fn nobody_has_more_to_give(&self, best: &Scored, r: usize) -> bool {
+        let tasks = best.division.speeds.iter().zip(self.situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks));
+        let used = tasks.sum::<f64>() + best.division.apps.iter().sum::<f64>();
+        let idle = self.situation.nodes.iter().map(|node| node.cpu).sum::<f64>() - used;
+        let mut apps = self.situation.apps.iter().zip(&best.division.apps);
+        let better_off = |utility: f64| utility > best.utilities[r] + TOLERANCE;
+        idle < 0.01 * self.needs[r].max_speed && !apps.any(|(app, &cpu)| better_off(app.curve.utility_at(weal_model::Cpu(cpu)).0))
     }
 
     /// The best that a running job can reach if it is suspended now and resumed when the cycle ends.
@@ -365,7 +387,6 @@ impl<'a> Search<'a> {
         };
         kinds.iter().enumerate().map(held).collect()
     }
-
 }
 
 fn assignment(layout: Layout, division: Division) -> Assignment {

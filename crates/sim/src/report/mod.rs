@@ -9,6 +9,8 @@ mod html;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use chart::escape;
+
 use crate::scenario::ExpectTable;
 
 /// One run of a scenario, simulated or real.

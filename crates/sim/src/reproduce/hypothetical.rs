@@ -3,7 +3,7 @@
 use weal_control::jobs::{Costs, Job, Samples, Scheduler, Site, Situation, WealScheduler, equalize, evaluate};
 use weal_model::{Bytes, Cpu, JobState, Stage, Work};
 
-use super::{Effort, Record, Reproduction};
+use super::{Record, Reproduction, Setting};
 
 fn job(start_s: f64, relative_goal_s: f64, work: f64, max_speed: f64, memory_mib: u64) -> Job {
     let stage = Stage { work: Work(work), max_speed: Cpu(max_speed), min_speed: Cpu(0.0), memory: Bytes::mib(memory_mib) };
@@ -19,11 +19,11 @@ fn job(start_s: f64, relative_goal_s: f64, work: f64, max_speed: f64, memory_mib
     }
 }
 
-pub(super) fn experiment_one_scenario_1(_: Effort) -> Reproduction {
+pub(super) fn experiment_one_scenario_1(_: &Setting) -> Reproduction {
     experiment_one("C1", 4.0, [0.6958, 0.6958], [0.7, 0.6875], "P2: no change")
 }
 
-pub(super) fn experiment_one_scenario_2(_: Effort) -> Reproduction {
+pub(super) fn experiment_one_scenario_2(_: &Setting) -> Reproduction {
     experiment_one("C2", 3.0, [0.6581, 0.6581], [0.7, 0.5833], "P1: start J2")
 }
 
@@ -55,7 +55,7 @@ fn cube_and_square(m: usize, utility: f64) -> f64 {
     if m == 0 { utility.max(0.0).powi(3) } else { utility.max(0.0).powi(2) }
 }
 
-pub(super) fn first_example(_: Effort) -> Reproduction {
+pub(super) fn first_example(_: &Setting) -> Reproduction {
     let mut record = Record::new(
         "C4",
         "Carrera 5.4.2.4, Figure 5.5",
@@ -72,7 +72,7 @@ pub(super) fn first_example(_: Effort) -> Reproduction {
     record.done()
 }
 
-pub(super) fn second_example(_: Effort) -> Reproduction {
+pub(super) fn second_example(_: &Setting) -> Reproduction {
     let mut record = Record::new(
         "C5",
         "Carrera 5.4.2.4, Figure 5.6 (5.20 read as relative differences)",
@@ -90,7 +90,7 @@ pub(super) fn second_example(_: Effort) -> Reproduction {
     record.done()
 }
 
-pub(super) fn baseline_bounds(_: Effort) -> Reproduction {
+pub(super) fn baseline_bounds(_: &Setting) -> Reproduction {
     let mut record = Record::new(
         "C6",
         "Carrera 5.6.2.2, Table 5.3",

@@ -3,14 +3,14 @@
 use weal_control::jobs::{ChangeKind, Costs, Site, WealScheduler};
 use weal_model::{Bytes, Cpu, Work};
 
-use super::{Effort, Record, Reproduction};
+use super::{Record, Reproduction, Setting};
 use crate::batch::{Batch, Outcome, Until, run};
 use crate::workload::{JobArrival, JobKind};
 
 /// MHz of each of the four nodes (Table 5.4).
 const NODE_MHZ: f64 = 3800.0;
 
-pub(super) fn demand_based_rule(_: Effort) -> Reproduction {
+pub(super) fn demand_based_rule(_: &Setting) -> Reproduction {
     let mut record = Record::new(
         "C11",
         "Carrera 5.7.1.2, Figure 5.28, Tables 5.4-5.5",
@@ -41,7 +41,7 @@ pub(super) fn demand_based_rule(_: Effort) -> Reproduction {
 /// Minutes, as the thesis tells the experiment.
 const MINUTE_S: f64 = 60.0;
 
-pub(super) fn long_running_jobs(_: Effort) -> Reproduction {
+pub(super) fn long_running_jobs(_: &Setting) -> Reproduction {
     let mut record = Record::new(
         "C12",
         "Carrera 5.7.2, Table 5.6, Figure 5.32",
@@ -105,6 +105,7 @@ fn table_5_6() -> Outcome {
         relative_goal_s: factor * minutes * MINUTE_S,
     });
     let nodes = [Site { cpu: 2.0, memory: Bytes::gib(2).0 }; 2];
-    let batch = Batch { nodes: &nodes, apps: &[], costs: Costs::THESIS, cycle_s: 600.0, scheduler: &WealScheduler, sample_every_s: 0.0 };
+    let batch =
+        Batch { nodes: &nodes, apps: &[], costs: Costs::THESIS, cycle_s: 600.0, scheduler: &WealScheduler, sample_every_s: 0.0 };
     run(&batch, arrivals, Until::Submitted(jobs.len()))
 }

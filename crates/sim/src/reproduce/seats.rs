@@ -2,9 +2,9 @@
 
 use weal_control::flow::seats::paper;
 
-use super::{Effort, Record, Reproduction};
+use super::{Record, Reproduction, Setting};
 
-pub(super) fn frontier(_: Effort) -> Reproduction {
+pub(super) fn frontier(_: &Setting) -> Reproduction {
     let mut record = Record::new(
         "P1",
         "Pacifici, Tables 1-3, utilisation limit 1",
@@ -20,7 +20,7 @@ pub(super) fn frontier(_: Effort) -> Reproduction {
     record.done()
 }
 
-pub(super) fn experiment_one(_: Effort) -> Reproduction {
+pub(super) fn experiment_one(_: &Setting) -> Reproduction {
     let mut record = Record::new(
         "P2",
         "Pacifici, experiment 1 (service times of 170 and 340 ms and no think time assumed)",

@@ -2,9 +2,9 @@
 
 use weal_control::shares::{distribute, even_withhold, excess, redistribute, shortage};
 
-use super::{Effort, Record, Reproduction};
+use super::{Record, Reproduction, Setting};
 
-pub(super) fn worked_examples(_: Effort) -> Reproduction {
+pub(super) fn worked_examples(_: &Setting) -> Reproduction {
     let mut record = Record::new(
         "T1",
         "Tsai 5.3.3-5.3.4 (5.2 read with min)",
