@@ -398,9 +398,33 @@ pub struct Rehearse {
     /// Another seed than the scenario's.
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Run it with so many seeds, one after the other, each one more than that before; the report has medians.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// Run it this way as well, and put both into one report: `control=off` or `placement=NAME`. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = variation)]
+    pub compare: Vec<Variation>,
     /// Exit with 1 when an expectation is missed.
     #[arg(long)]
     pub check: bool,
+}
+
+/// Another way of running a scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variation {
+    /// Control on or off.
+    Control(Switch),
+    /// Another placement.
+    Placement(Algorithm),
+}
+
+fn variation(text: &str) -> Result<Variation, String> {
+    match text.split_once('=') {
+        Some(("control", "on")) => Ok(Variation::Control(Switch::On)),
+        Some(("control", "off")) => Ok(Variation::Control(Switch::Off)),
+        Some(("placement", word)) => placement(word).map(Variation::Placement),
+        _ => Err("write `control=off`, `control=on` or `placement=NAME`".into()),
+    }
 }
 
 fn placement(word: &str) -> Result<Algorithm, String> {

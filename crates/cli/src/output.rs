@@ -102,14 +102,14 @@ pub fn json<T: Serialize>(value: &T, compact: bool) -> anyhow::Result<()> {
 
 /// A table with a heading; the columns are as wide as their widest cell, and cells that are all numbers go right.
 pub struct Table {
-    heading: Vec<&'static str>,
+    heading: Vec<String>,
     rows: Vec<Vec<(String, Option<Tone>)>>,
 }
 
 impl Table {
     /// An empty one.
-    pub fn new(heading: &[&'static str]) -> Self {
-        Self { heading: heading.to_vec(), rows: Vec::new() }
+    pub fn new(heading: &[&str]) -> Self {
+        Self { heading: heading.iter().map(|word| (*word).to_owned()).collect(), rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -125,7 +125,7 @@ impl Table {
         };
         let widths: Vec<usize> = (0..self.heading.len()).map(width).collect();
         let mut text = String::new();
-        let heading: Vec<_> = self.heading.iter().map(|word| ((*word).to_owned(), Some(Tone::Dim))).collect();
+        let heading: Vec<_> = self.heading.iter().map(|word| (word.clone(), Some(Tone::Dim))).collect();
         for row in std::iter::once(&heading).chain(&self.rows) {
             let mut cells = Vec::new();
             for (column, (cell, tone)) in row.iter().enumerate() {

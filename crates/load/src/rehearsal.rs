@@ -194,8 +194,24 @@ fn summary(results: &[&FlowResult]) -> FlowSummary {
         p95_ms: latency.p95_ms,
         p99_ms: latency.p99_ms,
         within_goal: within.filter(|_| due > 0).map(|within| within / due as f64),
+        worst_minute_within_goal: worst_minute(results),
     }
 }
+
+/// The lowest share within the goal over whole minutes, of those in which at least [`ENOUGH`] requests were due.
+fn worst_minute(results: &[&FlowResult]) -> Option<f64> {
+    let mut minutes: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for second in results.iter().flat_map(|result| &result.seconds) {
+        let minute = minutes.entry(second.at_s / 60).or_default();
+        minute.0 += second.due;
+        minute.1 += second.within_goal?;
+    }
+    let shares = minutes.values().filter(|(due, _)| *due >= ENOUGH).map(|&(due, within)| within as f64 / due as f64);
+    shares.reduce(f64::min)
+}
+
+/// A share of fewer requests says little.
+const ENOUGH: u64 = 20;
 
 fn find_or_add<T>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> &mut T {
     let at = list.iter().position(is_it).unwrap_or_else(|| {

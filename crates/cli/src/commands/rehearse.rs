@@ -1,6 +1,7 @@
 //! `weal rehearse`: a scenario with real processes.
 //!
-//! The pool is a whole one of its own, on free ports and in a temporary state directory: a rehearsal disturbs no other.
+//! The pool is a whole one of its own, on free ports and in a temporary state directory: a rehearsal disturbs no other. Several
+//! seeds and several ways of running it are run one after the other, each in a pool of its own.
 
 use std::fs;
 use std::net::TcpListener;
@@ -14,10 +15,10 @@ use toml_edit::{DocumentMut, Item, value};
 use weal_controller::wire::ConfigUpdate;
 use weal_load::{Options, Rehearsal, flows_of};
 use weal_model::Algorithm;
-use weal_sim::report::Run;
+use weal_sim::report::{self, Comparison, Run};
 use weal_sim::scenario::{Fault, FaultKind, Scenario};
 
-use crate::args::{Rehearse, Switch};
+use crate::args::{Rehearse, Switch, Variation};
 use crate::client::{Client, Error};
 use crate::commands::load;
 use crate::failure::{Exit, Failure};
@@ -27,31 +28,118 @@ use crate::state::StateDir;
 /// Between two looks at the pool.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Runs it.
+/// Runs it, as often as the order says.
 pub fn run(order: &Rehearse, json: bool) -> anyhow::Result<()> {
-    let (mut scenario, text) = load::read_scenario(&order.scenario)?;
-    scenario.seed = order.seed.unwrap_or(scenario.seed);
-    let config = scenario.config.clone().ok_or_else(|| {
-        Failure::new(Exit::ConfigInvalid, format!("{} has no `config`: it can only be simulated", order.scenario.display()))
-    })?;
-    refuse_simulated_faults(&scenario)?;
-    let config = order.scenario.parent().unwrap_or(Path::new(".")).join(config);
-    let title = order.scenario.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let pool = Pool::start(&config, &Variant::of(order))?;
-    let run = load::runtime()?.block_on(pool.rehearse(scenario, &title, &text));
-    pool.stop();
-    let run = run?;
-    let report = order.report.clone().unwrap_or_else(|| PathBuf::from(format!("{title}.html")));
-    fs::write(&report, run.to_html()).with_context(|| format!("cannot write the report {}", report.display()))?;
-    if json {
-        output::json(&run, false)?
-    } else {
-        show(&run, &report)
+    let rehearsal = Order::read(order)?;
+    let variants = variants(order);
+    if let ([(_, variant)], 1) = (&variants[..], order.seeds) {
+        let run = rehearsal.run(variant, rehearsal.scenario.seed)?;
+        rehearsal.write_report(&run.to_html())?;
+        if json {
+            output::json(&run, false)?
+        } else {
+            rehearsal.show(&run)
+        }
+        return judge(order, run.all_met());
     }
-    if order.check && !run.all_met() {
-        bail!("{} expectations were missed", run.checks.iter().filter(|check| !check.met).count());
+    let mut comparison = Comparison {
+        variants: variants.iter().map(|(name, _)| report::Variant { name: name.clone(), runs: Vec::new() }).collect(),
+    };
+    // Seed by seed, so that what slows the machine for a while slows all variants.
+    for seed in (0..order.seeds).map(|more| rehearsal.scenario.seed.wrapping_add(more)) {
+        for (at, (name, variant)) in variants.iter().enumerate() {
+            eprintln!("{name}, seed {seed}");
+            comparison.variants[at].runs.push(rehearsal.run(variant, seed)?);
+            // What is done is kept, whatever becomes of the next.
+            rehearsal.write_report(&comparison.to_html())?;
+        }
+    }
+    if json {
+        output::json(&comparison, false)?
+    } else {
+        rehearsal.show_comparison(&comparison)
+    }
+    judge(order, comparison.all_met())
+}
+
+fn judge(order: &Rehearse, met: bool) -> anyhow::Result<()> {
+    if order.check && !met {
+        bail!("expectations were missed");
     }
     Ok(())
+}
+
+/// The ways to run it, with their names: first that of the flags.
+fn variants(order: &Rehearse) -> Vec<(String, Variant)> {
+    let base = Variant { control: order.control, placement: order.placement, autoscaler_speed: order.autoscaler_speed };
+    let other = |variation: &Variation| match variation {
+        Variation::Control(control) => Variant { control: *control, ..base },
+        Variation::Placement(placement) => Variant { placement: Some(*placement), ..base },
+    };
+    let all = std::iter::once(base).chain(order.compare.iter().map(other));
+    all.map(|variant| (variant.name(), variant)).collect()
+}
+
+/// What is rehearsed.
+struct Order {
+    scenario: Scenario,
+    text: String,
+    title: String,
+    config: PathBuf,
+    report: PathBuf,
+}
+
+impl Order {
+    fn read(order: &Rehearse) -> anyhow::Result<Self> {
+        let (mut scenario, text) = load::read_scenario(&order.scenario)?;
+        scenario.seed = order.seed.unwrap_or(scenario.seed);
+        let config = scenario.config.clone().ok_or_else(|| {
+            Failure::new(Exit::ConfigInvalid, format!("{} has no `config`: it can only be simulated", order.scenario.display()))
+        })?;
+        refuse_simulated_faults(&scenario)?;
+        let config = order.scenario.parent().unwrap_or(Path::new(".")).join(config);
+        let title = order.scenario.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let report = order.report.clone().unwrap_or_else(|| PathBuf::from(format!("{title}.html")));
+        Ok(Self { scenario, text, title, config, report })
+    }
+
+    fn run(&self, variant: &Variant, seed: u64) -> anyhow::Result<Run> {
+        let pool = Pool::start(&self.config, variant)?;
+        let scenario = Scenario { seed, ..self.scenario.clone() };
+        let run = load::runtime()?.block_on(pool.rehearse(scenario, &self.title, &self.text));
+        pool.stop();
+        run
+    }
+
+    fn write_report(&self, page: &str) -> anyhow::Result<()> {
+        fs::write(&self.report, page).with_context(|| format!("cannot write the report {}", self.report.display()))
+    }
+
+    fn show(&self, run: &Run) {
+        let mut table = Table::new(&["WHAT", "EXPECTED", "MEASURED", ""]);
+        for check in &run.checks {
+            let got = check.got.map_or("nothing".into(), |got| format!("{got:.3}"));
+            let verdict = if check.met { toned("met", Tone::Good) } else { toned("MISSED", Tone::Bad) };
+            table.row(vec![cell(&check.what), cell(&check.expected), cell(got), verdict]);
+        }
+        output::print(&table.render());
+        for note in &run.notes {
+            output::line(&format!("note: {note}"));
+        }
+        output::line(&format!("report: {}", self.report.display()));
+    }
+
+    fn show_comparison(&self, comparison: &Comparison) {
+        let names = comparison.variants.iter().map(|variant| variant.name.to_uppercase());
+        let heads: Vec<String> = ["WHAT".into(), "EXPECTED".into()].into_iter().chain(names).collect();
+        let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
+        for figure in comparison.figures() {
+            let spreads = figure.spreads.iter().map(|spread| cell(spread.map_or("-".into(), |spread| spread.to_string())));
+            table.row([cell(&figure.what), cell(&figure.expected)].into_iter().chain(spreads).collect());
+        }
+        output::print(&table.render());
+        output::line(&format!("report: {}", self.report.display()));
+    }
 }
 
 /// With real processes only nodes can be taken away; bad measurements are for simulations.
@@ -65,20 +153,6 @@ fn refuse_simulated_faults(scenario: &Scenario) -> anyhow::Result<()> {
     }
 }
 
-fn show(run: &Run, report: &Path) {
-    let mut table = Table::new(&["WHAT", "EXPECTED", "MEASURED", ""]);
-    for check in &run.checks {
-        let got = check.got.map_or("nothing".into(), |got| format!("{got:.3}"));
-        let verdict = if check.met { toned("met", Tone::Good) } else { toned("MISSED", Tone::Bad) };
-        table.row(vec![cell(&check.what), cell(&check.expected), cell(got), verdict]);
-    }
-    output::print(&table.render());
-    for note in &run.notes {
-        output::line(&format!("note: {note}"));
-    }
-    output::line(&format!("report: {}", report.display()));
-}
-
 /// How a rehearsal's pool differs from the config.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Variant {
@@ -88,8 +162,11 @@ struct Variant {
 }
 
 impl Variant {
-    fn of(order: &Rehearse) -> Self {
-        Self { control: order.control, placement: order.placement, autoscaler_speed: order.autoscaler_speed }
+    fn name(&self) -> String {
+        match (self.control, self.placement) {
+            (Switch::Off, _) => "control off".into(),
+            (Switch::On, placement) => placement.unwrap_or_default().word().into(),
+        }
     }
 }
 

@@ -17,14 +17,17 @@ const RIGHT: f64 = 130.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 26.0;
 
+/// (seconds, value); `None` is a gap.
+pub type Points = Vec<(f64, Option<f64>)>;
+
 /// One line of a chart.
 pub struct Line {
     /// Its label.
     pub name: String,
     /// Which colour and dashes.
     pub style: usize,
-    /// (seconds, value); `None` is a gap.
-    pub points: Vec<(f64, Option<f64>)>,
+    /// What it goes through.
+    pub points: Points,
 }
 
 /// A chart.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::chart::{COLOURS, Chart, Line, escape};
-use super::{FlowPoint, FlowSeries, Run};
+use super::chart::{COLOURS, Chart, Line, Points, escape};
+use super::{Comparison, FlowPoint, FlowSeries, Run, Variant};
 
 /// One self-contained page for a run.
 pub fn page(run: &Run) -> String {
@@ -15,10 +15,117 @@ pub fn page(run: &Run) -> String {
     node_charts(run, &mut body);
     changes(run, &mut body);
     let _ = write!(body, "<h2>Scenario</h2><pre>{}</pre>", escape(&run.scenario));
+    document(&run.title, &body)
+}
+
+/// One self-contained page for several ways of running a scenario.
+pub fn comparison_page(comparison: &Comparison) -> String {
+    let Some(first) = comparison.first() else { return document("nothing was run", "<p>Nothing was run.</p>") };
+    let mut body = String::new();
+    let _ = write!(body, "<h1>{}</h1><p>{}</p><table>", escape(&first.title), escape(&first.intent));
+    let (duration, names) = (format!("{:.0} s each", first.duration_s), comparison.variants.iter().map(|v| v.name.as_str()));
+    let seeds: Vec<String> = comparison.variants[0].runs.iter().map(|run| run.seed.to_string()).collect();
+    let facts = [
+        ("Run on", first.kind.clone()),
+        ("Machine", first.machine.clone()),
+        ("Compared", names.collect::<Vec<_>>().join(", ")),
+        ("Seeds", seeds.join(", ")),
+        ("Duration", duration),
+    ];
+    for (name, value) in facts {
+        let _ = write!(body, "<tr><th>{name}</th><td>{}</td></tr>", escape(&value));
+    }
+    body.push_str("</table>");
+    let mut notes: Vec<&String> = comparison.variants.iter().flat_map(|v| &v.runs).flat_map(|run| &run.notes).collect();
+    notes.sort();
+    notes.dedup();
+    for note in notes {
+        let _ = write!(body, "<p><strong>Note:</strong> {}</p>", escape(note));
+    }
+    figures(comparison, &mut body);
+    comparison_charts(comparison, first, &mut body);
+    let _ = write!(body, "<h2>Scenario</h2><pre>{}</pre>", escape(&first.scenario));
+    document(&first.title, &body)
+}
+
+fn figures(comparison: &Comparison, body: &mut String) {
+    body.push_str("<h2>Side by side</h2><p class=\"soft\">Medians over the seeds, with the lowest and the highest.</p><div class=\"wide\"><table><tr><th>What</th><th>Expected</th>");
+    for variant in &comparison.variants {
+        let _ = write!(body, "<th class=\"n\">{}</th>", escape(&variant.name));
+    }
+    body.push_str("</tr>");
+    for figure in comparison.figures() {
+        let _ = write!(body, "<tr><td>{}</td><td>{}</td>", escape(&figure.what), escape(&figure.expected));
+        for spread in &figure.spreads {
+            let _ = write!(body, "<td class=\"n\">{}</td>", spread.map_or("–".into(), |spread| spread.to_string()));
+        }
+        body.push_str("</tr>");
+    }
+    body.push_str("</table></div>");
+}
+
+fn comparison_charts(comparison: &Comparison, first: &Run, body: &mut String) {
+    type Value = fn(&FlowPoint) -> Option<f64>;
+    let values: [(&str, Value); 6] = [
+        ("response time against its goal, ms", |p| p.response_ms),
+        ("utility (0 is exactly at the goal)", |p| p.utility),
+        ("requests per second that came in", |p| Some(p.arrival_per_s)),
+        ("requests per second that were answered", |p| Some(p.throughput_per_s)),
+        ("requests outstanding", |p| Some(p.in_service)),
+        ("requests waiting", |p| Some(p.queue)),
+    ];
+    body.push_str("<h2>Over time</h2><p class=\"soft\">Medians over the seeds, second by second.</p>");
+    for flow in &first.flows {
+        for (i, (what, value)) in values.iter().enumerate() {
+            let limits = match (i, flow.target_ms) {
+                (0, Some(target_ms)) => vec![(target_ms, flow.goal.clone(), 0)],
+                (1, _) => vec![(0.0, "goal".into(), 0)],
+                _ => vec![],
+            };
+            let cap = if i == 0 { flow.target_ms.map(|target_ms| 4.0 * target_ms) } else { (i == 1).then_some(3.0) };
+            let series = |run: &Run| -> Points {
+                let flow = run.flows.iter().find(|other| other.name == flow.name);
+                flow.map_or(vec![], |flow| flow.points.iter().map(|point| (point.t_s, value(point))).collect())
+            };
+            let title = format!("{}: {what}", flow.name);
+            compared(comparison, first, &title, limits, cap, series, body);
+        }
+    }
+    for node in &first.nodes {
+        let series = |run: &Run| -> Points {
+            let node = run.nodes.iter().find(|other| other.name == node.name);
+            node.map_or(vec![], |node| node.points.iter().map(|point| (point.t_s, Some(point.cpu_used))).collect())
+        };
+        let limits = vec![(node.cpu_capacity, "capacity".into(), 0)];
+        compared(comparison, first, &format!("CPU used on {}, cores", node.name), limits, None, series, body);
+    }
+}
+
+/// One chart with a line for each variant.
+fn compared(
+    comparison: &Comparison,
+    first: &Run,
+    title: &str,
+    limits: Vec<(f64, String, usize)>,
+    cap: Option<f64>,
+    series: impl Fn(&Run) -> Points,
+    body: &mut String,
+) {
+    let line = |(style, variant): (usize, &Variant)| Line {
+        name: variant.name.clone(),
+        style: style % COLOURS.len(),
+        points: variant.median_of(first.duration_s, &series),
+    };
+    let lines = comparison.variants.iter().enumerate().map(line).collect();
+    let chart = Chart { title, duration_s: first.duration_s, lines, limits, marks: vec![], stacked: false, cap };
+    let _ = write!(body, "<h3>{}</h3>{}", escape(title), chart.to_svg());
+}
+
+fn document(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>{}</title><style>{}</style></head><body><main>\n{body}\n</main></body></html>\n",
-        escape(&run.title),
+        escape(title),
         style()
     )
 }

@@ -4,6 +4,7 @@
 //! self-contained file of it: no network, readable on paper and without colour (every line has its own dashes and a label).
 
 mod chart;
+mod comparison;
 mod expect;
 mod html;
 
@@ -12,6 +13,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) use chart::escape;
 
 use crate::scenario::ExpectTable;
+
+pub use comparison::{Comparison, Figure, Spread, Variant};
 
 /// One run of a scenario, simulated or real.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -82,6 +85,9 @@ pub struct FlowSummary {
     pub p99_ms: f64,
     /// Share (0..=1) of the sent requests that were answered within the goal's time.
     pub within_goal: Option<f64>,
+    /// The same of the minute in which it was lowest.
+    #[serde(default)]
+    pub worst_minute_within_goal: Option<f64>,
 }
 
 /// One flow at one moment.

@@ -258,7 +258,9 @@ fn workload(
 
 fn read_fault(source: &Source, pool: &PoolSpec, table: &Spanned<FaultTable>) -> Result<Fault, ScenarioError> {
     let fault = table.get_ref();
+    // Without nodes of its own, the scenario names those of its config.
     if let Some(node) = &fault.node
+        && !pool.nodes.is_empty()
         && !pool.nodes.iter().any(|known| known.name.as_str() == node)
     {
         return Err(source.error(&table.span(), format!("there is no node `{node}`")));
