@@ -152,7 +152,8 @@ fn grown(now: Option<f64>, before: Option<Option<f64>>) -> Option<f64> {
 
 fn node(now: &NodeCounters, all_before: Option<&AgentObservation>, window_s: f64) -> NodeObservation {
     let before = all_before.and_then(|all| all.nodes.iter().find(|node| node.name == now.name));
-    let per_s = |grown: Option<f64>| grown.filter(|_| all_before.is_some()).map(|grown| grown / window_s);
+    // A node that comes back brings the counters of its group along: unlike an instance's they do not begin with it.
+    let per_s = |grown: Option<f64>| grown.filter(|_| before.is_some()).map(|grown| grown / window_s);
     let cpu_used = per_s(grown(Some(now.cpu_seconds), before.map(|b| Some(b.cpu_seconds))));
     let pressure = per_s(grown(now.cpu_pressure_seconds, before.map(|b| b.cpu_pressure_seconds)));
     NodeObservation {
@@ -212,5 +213,117 @@ fn flow(now: &FlowCounters, before: Option<&FlowCounters>, window_s: f64) -> Flo
         in_service_mean: mean(|f| f.in_service_integral_s),
         seats: 0.0,
         oldest_wait_s: now.oldest_wait_s,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weal_model::Bytes;
+
+    use super::*;
+
+    fn agent(at_s: f64, nodes: &[(&str, f64)]) -> AgentObservation {
+        let node = |&(name, cpu_seconds): &(&str, f64)| NodeCounters {
+            name: name.into(),
+            cpu_capacity: Cpu(1.0),
+            memory_capacity: Bytes(1 << 30),
+            cpu_seconds,
+            memory_used: Bytes(0),
+            cpu_pressure_seconds: None,
+        };
+        AgentObservation {
+            started: Time::from_secs_f64(0.0),
+            time: Time::from_secs_f64(at_s),
+            isolation: "none".into(),
+            limits: Vec::new(),
+            nodes: nodes.iter().map(node).collect(),
+            instances: Vec::new(),
+        }
+    }
+
+    /// A gateway that started at `started_s` and has one flow with so many answers since.
+    fn gateway(at_s: f64, started_s: f64, completions: u64) -> GatewayCounters {
+        let flow = FlowCounters {
+            id: FlowId { gateway: "gw".into(), app: "shop".into(), class: "gold".into() },
+            arrivals: completions,
+            completions,
+            rejections: 0,
+            errors: 0,
+            retries: 0,
+            response_time: LatencyHistogram::default(),
+            service_time: LatencyHistogram::default(),
+            queue_integral_s: 0.5 * completions as f64,
+            in_service_integral_s: 0.0,
+            queued: 0,
+            in_service: 0,
+            oldest_wait_s: 0.0,
+        };
+        GatewayCounters {
+            gateway: "gw".into(),
+            started: Time::from_secs_f64(started_s),
+            time: Time::from_secs_f64(at_s),
+            version: 1,
+            flows: vec![flow],
+            instances: Vec::new(),
+            clusters: Vec::new(),
+            connections: 0,
+            unrouted: 0,
+            malformed: 0,
+        }
+    }
+
+    fn observe(observer: &mut Observer, gateway: GatewayCounters, agent: AgentObservation) -> Option<Snapshot> {
+        observer.observe(Some(gateway), agent, &Known { closed: &BTreeSet::new(), seats: &SeatPlan::default() })
+    }
+
+    #[test]
+    fn rates_are_differences_between_two_looks_and_the_first_has_none() {
+        let mut observer = Observer::default();
+        let first = observe(&mut observer, gateway(10.0, 0.0, 7000), agent(10.0, &[("n1", 50.0)])).unwrap();
+        assert!(first.flows.is_empty() && first.nodes[0].cpu_used.0 == 0.0);
+        let second = observe(&mut observer, gateway(12.0, 0.0, 7040), agent(12.0, &[("n1", 51.0)])).unwrap();
+        assert_eq!((second.window_s, second.flows[0].completions, second.flows[0].queue_mean), (2.0, 40, 10.0));
+        assert_eq!(second.nodes[0].cpu_used, Cpu(0.5));
+    }
+
+    #[test]
+    fn a_gateway_that_starts_anew_counts_from_its_start() {
+        let mut observer = Observer::default();
+        observe(&mut observer, gateway(10.0, 0.0, 7000), agent(10.0, &[])).unwrap();
+        let snapshot = observe(&mut observer, gateway(12.0, 11.0, 30), agent(12.0, &[])).unwrap();
+        assert_eq!((snapshot.window_s, snapshot.flows[0].completions), (1.0, 30));
+    }
+
+    #[test]
+    fn a_node_that_comes_back_has_not_used_all_its_cpu_at_once() {
+        let mut observer = Observer::default();
+        observe(&mut observer, gateway(10.0, 0.0, 0), agent(10.0, &[("n1", 30.0)])).unwrap();
+        observe(&mut observer, gateway(12.0, 0.0, 0), agent(12.0, &[])).unwrap();
+        let back = observe(&mut observer, gateway(14.0, 0.0, 0), agent(14.0, &[("n1", 30.1)])).unwrap();
+        assert_eq!(back.nodes[0].cpu_used, Cpu(0.0));
+        let next = observe(&mut observer, gateway(16.0, 0.0, 0), agent(16.0, &[("n1", 30.5)])).unwrap();
+        assert!((next.nodes[0].cpu_used.0 - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn looks_too_close_or_with_a_clock_set_back_say_nothing_and_lose_nothing() {
+        let mut observer = Observer::default();
+        observe(&mut observer, gateway(10.0, 0.0, 100), agent(10.0, &[("n1", 1.0)])).unwrap();
+        assert_eq!(observe(&mut observer, gateway(10.01, 0.0, 101), agent(10.01, &[("n1", 1.0)])), None);
+        let later = observe(&mut observer, gateway(11.0, 0.0, 120), agent(11.0, &[("n1", 1.5)])).unwrap();
+        assert_eq!((later.flows[0].completions, later.nodes[0].cpu_used), (20, Cpu(0.5)));
+        assert_eq!(observe(&mut observer, gateway(5.0, 0.0, 130), agent(5.0, &[("n1", 1.6)])), None);
+        let again = observe(&mut observer, gateway(7.0, 0.0, 140), agent(7.0, &[("n1", 2.0)])).unwrap();
+        assert!((again.nodes[0].cpu_used.0 - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_counter_that_falls_began_again_and_one_that_is_missing_says_nothing() {
+        assert_eq!(grown(Some(5.0), Some(Some(3.0))), Some(2.0));
+        assert_eq!(grown(Some(1.0), Some(Some(3.0))), Some(1.0));
+        assert_eq!(grown(Some(4.0), None), Some(4.0), "its owner is new");
+        assert_eq!(grown(Some(4.0), Some(None)), None);
+        assert_eq!(grown(None, Some(Some(3.0))), None);
+        assert_eq!(grown(Some(f64::NAN), None), None);
     }
 }
