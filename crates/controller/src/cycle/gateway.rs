@@ -131,7 +131,9 @@ fn endpoints(app: &AppName, inputs: &Inputs<'_>) -> Vec<Endpoint> {
             InstanceState::Unhealthy => !any_ready,
             _ => return None,
         };
-        let load = inputs.loads.get(&instance.spec.id).map_or(DEFAULT_WEIGHT, |cpu| cpu.0);
+        // Who does not control gives every instance the same: a plan's loads would decide all the same.
+        let planned = inputs.loads.get(&instance.spec.id).filter(|_| inputs.pool.limits_seats());
+        let load = planned.map_or(DEFAULT_WEIGHT, |cpu| cpu.0);
         Some(Endpoint {
             instance: instance.spec.id.clone(),
             address: instance.address,
