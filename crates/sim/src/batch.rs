@@ -16,8 +16,10 @@ use crate::workload::JobArrival;
 pub struct Batch<'a> {
     /// The nodes.
     pub nodes: &'a [Site],
-    /// Applications with a constant load beside the jobs.
+    /// Applications beside the jobs.
     pub apps: &'a [AppCurve],
+    /// The same applications at a time in seconds, when their load changes; decisions see what it is when they are made.
+    pub apps_at: Option<&'a dyn Fn(f64) -> Vec<AppCurve>>,
     /// What changes cost.
     pub costs: Costs,
     /// Seconds of a control cycle.
@@ -259,12 +261,14 @@ impl State<'_> {
 
     fn decide(&mut self) {
         let batch = self.batch;
+        let now = batch.apps_at.map(|apps_at| apps_at(self.now_s));
+        let apps = now.as_deref().unwrap_or(batch.apps);
         let situation = Situation {
             now_s: self.now_s,
             cycle_s: batch.cycle_s,
             nodes: batch.nodes,
             jobs: &self.jobs,
-            apps: batch.apps,
+            apps,
             costs: batch.costs,
         };
         let assignment = batch.scheduler.schedule(&situation);
@@ -274,7 +278,7 @@ impl State<'_> {
         let running = assignment.runs.iter().flatten().count();
         self.outcome.most_running = self.outcome.most_running.max(running);
         if self.now_s >= self.next_sample_s {
-            self.sample(&assignment);
+            self.sample(&assignment, apps);
             // On multiples of the span, so that runs of the same length can be compared point by point.
             let every_s = batch.sample_every_s;
             self.next_sample_s = if every_s > 0.0 { ((self.now_s / every_s).floor() + 1.0) * every_s } else { self.now_s };
@@ -322,12 +326,12 @@ impl State<'_> {
         }
     }
 
-    fn sample(&mut self, assignment: &Assignment) {
+    fn sample(&mut self, assignment: &Assignment, apps: &[AppCurve]) {
         let cpu = |job: &Job, active: &Active| active.speed * f64::from(job.tasks);
         let job_cpu: f64 = self.jobs.iter().zip(&self.active).map(|(job, active)| cpu(job, active)).sum();
         let outlook = hypothetical(&self.jobs, self.now_s, job_cpu);
         let count = self.jobs.len();
-        let apps = self.batch.apps.iter().zip(&assignment.apps);
+        let apps = apps.iter().zip(&assignment.apps);
         self.outcome.samples.push(Sample {
             time_s: self.now_s,
             in_system: count,
@@ -396,7 +400,8 @@ mod tests {
     }
 
     fn run_with(scheduler: &dyn Scheduler, nodes: &[Site], arrivals: Vec<JobArrival>) -> Outcome {
-        let batch = Batch { nodes, apps: &[], costs: Costs::THESIS, cycle_s: 60.0, scheduler, sample_every_s: 0.0 };
+        let batch =
+            Batch { nodes, apps: &[], apps_at: None, costs: Costs::THESIS, cycle_s: 60.0, scheduler, sample_every_s: 0.0 };
         let count = arrivals.len();
         run(&batch, arrivals, Until::Submitted(count))
     }

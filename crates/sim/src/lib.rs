@@ -7,6 +7,7 @@
 //! | [`report`] | one self-contained page about a run |
 //! | [`batch`] | batch jobs in virtual time under any scheduler |
 //! | [`reproduce`] | the papers' cases, run again |
+//! | [`fluid`] | load as rates: flash crowds, job logs beside web load, weeks in seconds |
 //! | [`calendar`] | the virtual clock and its event heap |
 //! | [`random`] | one independent stream of random numbers per purpose, from one seed |
 //!
@@ -14,6 +15,7 @@
 
 pub mod batch;
 pub mod calendar;
+pub mod fluid;
 pub mod random;
 pub mod report;
 pub mod reproduce;

@@ -15,7 +15,7 @@ const ANNEALED: [&str; 12] = ["HSBD", "ISB", "ISB", "IHB", "HBW", "HBW", "HBW", 
 const LOW: [&str; 12] = ["IB", "IB", "W", "W", "AB", "HB", "SB", "B", "BW", "BW", "BW", "D"];
 
 pub(super) fn placements(setting: &Setting) -> Reproduction {
-    let (examined, seeds) = setting.pick((10_000, 20), (2_000, 3));
+    let (examined, seeds) = setting.pick((10_000, 20), (10_000, 3));
     let mut record = Record::new(
         "S1",
         "Stewart & Shen 5.1, Tables 2 and 4, Figures 17-18",

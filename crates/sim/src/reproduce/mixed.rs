@@ -74,7 +74,15 @@ pub(super) fn heterogeneous(setting: &Setting) -> Reproduction {
 fn simulate(scheduler: &dyn Scheduler, seed: u64, jobs: usize) -> Outcome {
     let nodes = nodes();
     let apps = [AppCurve { curve: app_curve(), nodes: (0..nodes.len()).collect() }];
-    let batch = Batch { nodes: &nodes, apps: &apps, costs: Costs::THESIS, cycle_s: 600.0, scheduler, sample_every_s: 600.0 };
+    let batch = Batch {
+        nodes: &nodes,
+        apps: &apps,
+        apps_at: None,
+        costs: Costs::THESIS,
+        cycle_s: 600.0,
+        scheduler,
+        sample_every_s: 600.0,
+    };
     run(&batch, baseline_mix(&[(1.0, 2.7)]).stream(seed, "jobs"), Until::Submitted(jobs))
 }
 

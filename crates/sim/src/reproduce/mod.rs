@@ -6,12 +6,14 @@
 
 mod bsp;
 mod components;
+mod crowds;
 mod hypothetical;
 mod locality;
 mod mixed;
 mod page;
 mod patterns;
 mod plot;
+mod pools;
 mod prototype;
 mod randomized;
 mod record;
@@ -20,6 +22,7 @@ mod setting;
 mod shares;
 mod streams;
 mod trade;
+mod weeks;
 
 pub use page::{files, page, verdict};
 pub use record::{Figure, Measure, Reproduction};
@@ -53,6 +56,8 @@ pub fn cases() -> Vec<Case> {
         case("C10", "jobs and an application share a pool at one utility", mixed::heterogeneous),
         case("C11", "what a rule that maximises satisfied demand does", prototype::demand_based_rule),
         case("C12", "suspending and migrating jobs for stricter goals", prototype::long_running_jobs),
+        case("C13", "the lowest utility of web applications against satisfied demand", pools::lowest_utility),
+        case("C14", "changes to a placement against satisfied demand", pools::changes),
         case("P1", "the frontier of feasible seats", seats::frontier),
         case("P2", "seats follow the sessions of two flows", seats::experiment_one),
         case("P3", "what control changes for two flows, in the model", trade::figures),
@@ -60,6 +65,8 @@ pub fn cases() -> Vec<Case> {
         case("T2", "share exchange in a cluster that others use too", patterns::competing),
         case("T4", "many parallel programs on one cluster", bsp::programs),
         case("V1", "what a failed server costs in locality", locality::lost_by_a_failure),
+        case("A1", "a flash crowd with three ways to bring an instance up", crowds::flash_crowd),
+        case("F1", "jobs and a web load on hundreds of nodes for weeks", weeks::weeks),
         case("S1", "where the components of a service should stand", components::placements),
     ]
 }
@@ -177,6 +184,27 @@ mod tests {
             "df209 down, control: both flows meet their goals (Figure 13)",
         ];
         check_but("P3", &known);
+    }
+
+    #[test]
+    fn c13_c14_carrera_5_6_1_placement() {
+        check_but("C13", &["the harder, the larger the difference"]);
+        let known = [
+            "not overloaded: changes per cycle, at most those for satisfied demand",
+            "partly overloaded: changes per cycle, at most those for satisfied demand",
+            "overloaded: changes per cycle, at most those for satisfied demand",
+        ];
+        check_but("C14", &known);
+    }
+
+    #[test]
+    fn a1_al_qudah_5_flash_crowd() {
+        check_but("A1", &["resume: longest response, s"]);
+    }
+
+    #[test]
+    fn f1_fluid_weeks() {
+        check("F1");
     }
 
     #[test]

@@ -105,7 +105,14 @@ fn table_5_6() -> Outcome {
         relative_goal_s: factor * minutes * MINUTE_S,
     });
     let nodes = [Site { cpu: 2.0, memory: Bytes::gib(2).0 }; 2];
-    let batch =
-        Batch { nodes: &nodes, apps: &[], costs: Costs::THESIS, cycle_s: 600.0, scheduler: &WealScheduler, sample_every_s: 0.0 };
+    let batch = Batch {
+        nodes: &nodes,
+        apps: &[],
+        apps_at: None,
+        costs: Costs::THESIS,
+        cycle_s: 600.0,
+        scheduler: &WealScheduler,
+        sample_every_s: 0.0,
+    };
     run(&batch, arrivals, Until::Submitted(jobs.len()))
 }

@@ -29,7 +29,7 @@ pub(super) fn baseline_mix(factors: &[(f64, f64)]) -> JobMix {
 
 /// The thesis' pool with nothing but jobs.
 pub(super) fn simulate(mix: &JobMix, seed: u64, scheduler: &dyn Scheduler, costs: Costs, until: Until) -> Outcome {
-    let batch = Batch { nodes: &nodes(), apps: &[], costs, cycle_s: CYCLE_S, scheduler, sample_every_s: SAMPLE_S };
+    let batch = Batch { nodes: &nodes(), apps: &[], apps_at: None, costs, cycle_s: CYCLE_S, scheduler, sample_every_s: SAMPLE_S };
     run(&batch, mix.stream(seed, "jobs"), until)
 }
 
