@@ -75,6 +75,9 @@ pub(super) struct Pool<'a> {
 const UNMEASURED_SEATS: u32 = 2;
 /// A node that uses this share of what plans may fill is full when requests wait.
 const FULL: f64 = 0.85;
+/// How much more of a full node is tried than was used: seats for just that would keep it there for ever, whatever it could give. More
+/// promises flows what the node does not have.
+const PROBE: f64 = 1.03;
 /// An instance's share is never below this part of its node, or it could not even answer its health check.
 const LEAST_SHARE: f64 = 0.02;
 
@@ -280,7 +283,7 @@ fn capacity(node: &NodeObservation, snapshot: &Snapshot, spec: &PoolSpec, profil
     // Not pressure, nor that more seats did not help: the limits of competing instances make both, and what they hold back
     // would be taken for all that there is.
     let full = here().any(waits) && used >= FULL * usable;
-    let whole = if full { used } else { usable };
+    let whole = if full { (used * PROBE).min(usable.max(used)) } else { usable };
     (whole - idle - others).max(0.0)
 }
 
