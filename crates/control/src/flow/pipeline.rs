@@ -339,7 +339,8 @@ impl Pipeline {
         self.now = self.now.max(now);
     }
 
-    fn has_seat(&self) -> bool {
+    /// True when fewer requests are outstanding than may.
+    pub fn has_seat(&self) -> bool {
         self.seats.is_none_or(|seats| self.in_service < seats)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! An action frees memory before another takes it. An instance that moves is started at its new place first and removed a
 //! cycle later, when the new one is ready, wherever memory allows: an application's last ready instance never goes in the
-//! plan that starts its replacement.
+//! plan that starts its replacement. Where its bound on instances leaves no room for that, as for an application that may run only
+//! once, it goes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,6 +123,12 @@ impl Steps {
             });
             leaving.extend(candidates.into_iter().take(excess).map(|instance| (instance, n)));
         }
+        // Who must not be beside it may still be there: then it stays where it is until that one is gone.
+        let taken =
+            |n: u32| app.apart.iter().any(|other| translation.active.get(&(*other, n)).is_some_and(|list| !list.is_empty()));
+        let put_off: u32 = adds.iter().filter(|add| taken(add.1)).map(|add| add.2).sum();
+        adds.retain(|add| !taken(add.1));
+        leaving.truncate(leaving.len().saturating_sub(put_off as usize));
         let ready = translation
             .active
             .range((m, 0)..=(m, u32::MAX))
@@ -133,7 +140,17 @@ impl Steps {
                 >= translation.apps[m as usize].memory.0.saturating_mul(u64::from(count))
         });
         if ready_left == 0 && !adds.is_empty() && fits_first {
-            return adds;
+            let running: u32 = app.current.iter().map(|entry| entry.1).sum();
+            let room = app.instances.1.saturating_sub(running);
+            if room > 0 {
+                return first(adds, room);
+            }
+            // As many as may run do: all but one give way now, and the last when one of those that come is ready.
+            let last = leaving.iter().rposition(|(instance, _)| instance.state == InstanceState::Ready);
+            if let Some(last) = last.filter(|_| leaving.len() > 1) {
+                leaving.remove(last);
+                adds = first(adds, leaving.len() as u32);
+            }
         }
         for (instance, n) in leaving {
             self.remove(translation, policy, solution, m, n, instance);
@@ -197,6 +214,10 @@ impl Steps {
         };
         let keep = resumable.map(|instance| &instance.id);
         self.make_memory(translation, policy, n, needs, keep);
+        if self.free[n as usize] < needs {
+            // What holds it is still there because its own replacement is not ready yet: a later plan goes on.
+            return;
+        }
         let id = match resumable {
             Some(instance) => {
                 *self.standing_by.entry((m, n)).or_default() -= 1;
@@ -278,6 +299,18 @@ impl Steps {
         }
         sorted(loads)
     }
+}
+
+// The first `most` of the instances to add.
+fn first(adds: Vec<(u32, u32, u32)>, most: u32) -> Vec<(u32, u32, u32)> {
+    let mut left = most;
+    let mut taken = adds;
+    for add in &mut taken {
+        add.2 = add.2.min(left);
+        left -= add.2;
+    }
+    taken.retain(|add| add.2 > 0);
+    taken
 }
 
 // The number that makes one more instance worth it.
