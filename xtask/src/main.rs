@@ -1,6 +1,7 @@
-//! The project's own chores: `cargo xtask tidy`, `cargo xtask bench NAME`.
+//! The project's own chores: `cargo xtask tidy`, `cargo xtask bench NAME`, `cargo xtask swarm`.
 
 mod bench;
+mod swarm;
 mod table;
 mod tidy;
 
@@ -22,12 +23,15 @@ enum Chore {
     Tidy,
     /// Measure weal beside its peers in one run and print ratios
     Bench(bench::Arguments),
+    /// Simulate random pools under random faults, and shrink what fails
+    Swarm(swarm::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().chore {
         Chore::Tidy => tidy::run(),
         Chore::Bench(arguments) => bench::run(&arguments),
+        Chore::Swarm(arguments) => swarm::run(&arguments),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

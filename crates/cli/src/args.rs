@@ -94,10 +94,14 @@ pub enum Command {
     Load(Box<Load>),
     /// Run a scenario with real processes: start them, make the load, check what is expected, write a report.
     Rehearse(Rehearse),
+    /// Run a scenario in virtual time: the same control code, simulated applications; seconds for an hour.
+    Simulate(Simulate),
     /// Keep what a replay or a simulation needs of the running pool.
     Record(Record),
     /// Drive the load of a recording again.
     Replay(Replay),
+    /// Simulate a recording with another goal, node, cost or load, and show before and after.
+    WhatIf(WhatIf),
     /// Make a weal.toml of a Procfile or a compose file.
     Import(Import),
     /// Run the papers' cases again and compare the numbers.
@@ -395,6 +399,9 @@ pub struct Rehearse {
     /// How many times as fast as Kubernetes' defaults the autoscaler acts [default: the config's].
     #[arg(long, value_name = "TIMES")]
     pub autoscaler_speed: Option<f64>,
+    /// Simulate the same afterwards, and show how far that is from what was measured; the report shows both.
+    #[arg(long)]
+    pub beside_simulation: bool,
     /// Another seed than the scenario's.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -432,6 +439,31 @@ fn placement(word: &str) -> Result<Algorithm, String> {
     Algorithm::from_word(word).ok_or_else(|| format!("there are {}", words()))
 }
 
+/// `weal simulate`.
+#[derive(Debug, Clone, Args)]
+pub struct Simulate {
+    /// The scenario; one with a `config` is simulated on the pool of that weal.toml.
+    pub scenario: PathBuf,
+    /// Write a report, one self-contained page.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Write every measured number as tidy CSV.
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// `off` only watches, for comparison.
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub control: Switch,
+    /// Another placement than weal's, for comparison: `thesis`, `demand`, `static` or `autoscaler`.
+    #[arg(long, value_name = "NAME", value_parser = placement)]
+    pub placement: Option<Algorithm>,
+    /// Another seed than the scenario's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Exit with 1 when an expectation is missed.
+    #[arg(long)]
+    pub check: bool,
+}
+
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
@@ -450,6 +482,31 @@ pub struct Record {
     #[arg(short, long, value_name = "TIME")]
     pub duration: Option<String>,
     /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `weal what-if`.
+#[derive(Debug, Clone, Args)]
+pub struct WhatIf {
+    /// The recording.
+    pub recording: PathBuf,
+    /// Another goal for a class: `gold="p95 < 150ms"`; may be given again, as the others.
+    #[arg(long, value_name = "CLASS=GOAL")]
+    pub goal: Vec<String>,
+    /// Another node, or other sizes of one: `n5="2.0, 4GiB"`; or one less: `n2=off`.
+    #[arg(long, value_name = "NODE=CORES,MEMORY")]
+    pub node: Vec<String>,
+    /// How many times as much requests of an application cost.
+    #[arg(long, value_name = "APP=FACTOR")]
+    pub cost: Vec<String>,
+    /// How many times as many requests come in, for all or for one application.
+    #[arg(long, value_name = "[APP=]FACTOR")]
+    pub load: Vec<String>,
+    /// The seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Which config the recorded pool had.
     #[command(flatten)]
     pub target: Target,
 }

@@ -11,9 +11,9 @@ use http_body_util::Full;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
-use weal_sim::workload::Workload;
+use weal_sim::workload::access_log::Entry;
+use weal_sim::workload::{Page, Walk, Workload};
 
-use crate::access_log::Entry;
 use crate::connections::{Connections, Message};
 use crate::tally::{Ending, FlowResult, Outcome, Progress, Tally};
 
@@ -26,6 +26,8 @@ pub struct Flow {
     pub request: Request,
     /// When.
     pub source: Source,
+    /// For sessions: pages that they walk through, each with its own path; empty asks for the same again and again.
+    pub pages: Vec<Page>,
     /// What counts as within the goal.
     pub target: Option<Duration>,
 }
@@ -185,6 +187,7 @@ impl Lane {
 
     async fn run_session(&self, workload: &Workload, number: u32) {
         let mut thoughts = workload.thoughts(self.options.seed, &self.flow.name, number);
+        let mut walk = Walk::new(self.options.seed, &self.flow.name, number);
         let changes = workload.changes();
         let mut due = Duration::ZERO;
         for request_number in 0.. {
@@ -197,7 +200,9 @@ impl Lane {
                 return;
             }
             sleep_until(self.start + due).await;
-            if let Ok(message) = message(&self.flow.request, &self.flow.request.method, &self.flow.request.path, request_number) {
+            let page = self.flow.pages.get(walk.step(&self.flow.pages));
+            let path = page.map_or(&self.flow.request.path, |page| &page.path);
+            if let Ok(message) = message(&self.flow.request, &self.flow.request.method, path, request_number) {
                 self.ask(due, message).await;
             }
             due = self.start.elapsed() + Duration::from_secs_f64(thoughts.next().unwrap_or(0.0));

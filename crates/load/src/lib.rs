@@ -6,7 +6,6 @@
 //!
 //! What drives a flow is `weal_sim`'s own [`Workload`](weal_sim::workload::Workload), so that a scenario runs in simulation and here unchanged.
 
-pub mod access_log;
 mod connections;
 mod driver;
 mod recording;
@@ -19,3 +18,4 @@ pub use driver::{Error, Flow, Options, Request, Source, drive};
 pub use recording::{Recorder, Recording, RecordingError};
 pub use rehearsal::{Rehearsal, flows_of};
 pub use tally::{FlowResult, Outcome, Progress, Second};
+pub use weal_sim::workload::access_log;

@@ -38,6 +38,9 @@ struct Moment {
     /// CPU-seconds per request, per `app/class` and cluster, when changed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     work: BTreeMap<String, BTreeMap<String, f64>>,
+    /// The least mean time in a seat so far in seconds, per `app/class`, when it fell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    service: BTreeMap<String, f64>,
     /// Instances by state per `app@node`, when changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     placement: Option<BTreeMap<String, Vec<InstanceState>>>,
@@ -53,6 +56,7 @@ pub struct Recorder<W> {
     started: Option<Time>,
     before_s: f64,
     work: BTreeMap<String, BTreeMap<String, f64>>,
+    service: BTreeMap<String, f64>,
     placement: BTreeMap<String, Vec<InstanceState>>,
     actions: Vec<String>,
 }
@@ -60,7 +64,15 @@ pub struct Recorder<W> {
 impl<W: Write> Recorder<W> {
     /// Records into `sink`.
     pub fn new(sink: W) -> Self {
-        Self { sink, started: None, before_s: 0.0, work: BTreeMap::new(), placement: BTreeMap::new(), actions: vec![] }
+        Self {
+            sink,
+            started: None,
+            before_s: 0.0,
+            work: BTreeMap::new(),
+            service: BTreeMap::new(),
+            placement: BTreeMap::new(),
+            actions: vec![],
+        }
     }
 
     /// Takes something that happened; it is written with the next moment.
@@ -92,6 +104,7 @@ impl<W: Write> Recorder<W> {
             t_s,
             arrivals: arrivals(status, span_s),
             work: changed(&mut self.work, work(status)),
+            service: fallen(&mut self.service, status),
             placement: self.changed_placement(placement(status)),
             actions: std::mem::take(&mut self.actions),
         };
@@ -134,6 +147,16 @@ fn work(status: &Status) -> BTreeMap<String, BTreeMap<String, f64>> {
     status.flows.iter().map(|flow| (format!("{}/{}", flow.app, flow.class), factors(flow))).collect()
 }
 
+/// Of flows with enough answers to tell.
+fn fallen(least: &mut BTreeMap<String, f64>, status: &Status) -> BTreeMap<String, f64> {
+    let told = status.flows.iter().filter(|flow| flow.service.count >= 5);
+    let means = told.map(|flow| (format!("{}/{}", flow.app, flow.class), (flow.service.mean_ms * 10.0).round() / 1e4));
+    let fallen: BTreeMap<String, f64> =
+        means.filter(|(flow, mean_s)| least.get(flow).is_none_or(|least| mean_s < least)).collect();
+    least.extend(fallen.clone());
+    fallen
+}
+
 fn placement(status: &Status) -> BTreeMap<String, Vec<InstanceState>> {
     let mut placement: BTreeMap<String, Vec<InstanceState>> = BTreeMap::new();
     for (app, instance) in status.apps.iter().flat_map(|app| app.instances.iter().map(move |instance| (app, instance))) {
@@ -159,6 +182,10 @@ pub struct Recording {
     pub workloads: BTreeMap<String, Workload>,
     /// The last known CPU-seconds per request, per `app/class` and cluster.
     pub work: BTreeMap<String, BTreeMap<String, f64>>,
+    /// The least mean time in a seat, in seconds, per `app/class`: what a request takes when it waits for no other.
+    pub service_s: BTreeMap<String, f64>,
+    /// Where instances ran at the beginning, by state per `app@node`.
+    pub placement: BTreeMap<String, Vec<InstanceState>>,
     /// What was done and why, with seconds since the start.
     pub actions: Vec<(f64, String)>,
 }
@@ -193,8 +220,15 @@ impl Recording {
         if header.recording != "weal" || header.version != VERSION {
             return Err(bad(0, format!("this is version {} of a recording; only version {VERSION} can be read", header.version)));
         }
-        let mut recording =
-            Self { pool: header.pool, duration_s: 0.0, workloads: BTreeMap::new(), work: BTreeMap::new(), actions: vec![] };
+        let mut recording = Self {
+            pool: header.pool,
+            duration_s: 0.0,
+            workloads: BTreeMap::new(),
+            work: BTreeMap::new(),
+            service_s: BTreeMap::new(),
+            placement: BTreeMap::new(),
+            actions: vec![],
+        };
         let mut counts: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for (number, line) in lines {
             let line = line?;
@@ -210,6 +244,10 @@ impl Recording {
             }
             for (flow, work) in moment.work {
                 recording.work.insert(flow, work);
+            }
+            recording.service_s.extend(moment.service);
+            if let Some(placement) = moment.placement.filter(|_| recording.placement.is_empty()) {
+                recording.placement = placement;
             }
             recording.actions.extend(moment.actions.into_iter().map(|action| (moment.t_s, action)));
             recording.duration_s = moment.t_s;
@@ -251,6 +289,8 @@ mod tests {
         assert_eq!(*period_s, 1.0);
         assert_eq!(counts.iter().map(|count| count.round()).collect::<Vec<_>>(), [[20.0; 5], [40.0; 5]].concat());
         assert_eq!(recording.work["shop/gold"]["shop"], 0.008);
+        assert_eq!(recording.service_s["shop/gold"], 0.1);
+        assert_eq!(recording.placement["shop@n1"], [InstanceState::Ready]);
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(text.matches("placement").count(), 1, "only what changed is written: {text}");
     }

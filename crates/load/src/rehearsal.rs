@@ -28,6 +28,7 @@ pub fn flows_of(scenario: &Scenario, gateway: SocketAddr, status: &Status) -> Ve
             body: Bytes::new(),
         },
         source: Source::Workload(load.workload.clone()),
+        pages: load.pages.clone(),
         target: target_of(status, load).map(Duration::from_secs_f64),
     };
     scenario.loads.iter().map(flow).collect()

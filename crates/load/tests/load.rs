@@ -44,7 +44,13 @@ fn flow(address: SocketAddr, workload: Workload) -> Flow {
         headers: [].into(),
         body: Bytes::new(),
     };
-    Flow { name: "shop".into(), request, source: Source::Workload(workload), target: Some(Duration::from_millis(100)) }
+    Flow {
+        name: "shop".into(),
+        request,
+        source: Source::Workload(workload),
+        pages: Vec::new(),
+        target: Some(Duration::from_millis(100)),
+    }
 }
 
 async fn run(flow: Flow, options: Options) -> Outcome {

@@ -3,6 +3,7 @@
 //! Each benchmark is a module with `run(&Arguments) -> Result<Table>`; it says what it needs and installs it.
 
 mod gateway;
+mod sim;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -39,12 +40,15 @@ pub enum Output {
 pub enum Name {
     /// This gateway, HAProxy and nginx: requests per CPU-second
     Gateway,
+    /// The simulator's engine, a bare binary heap, NeXosim and SimPy: events per second
+    Sim,
 }
 
 /// Runs one; false when `--check` was given and a target is missed.
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let tables: Vec<Table> = match arguments.name {
         Name::Gateway => vec![gateway::run(arguments)?],
+        Name::Sim => vec![sim::run(arguments)?],
     };
     for table in &tables {
         table.print(arguments.output == Output::Json);

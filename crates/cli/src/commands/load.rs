@@ -119,7 +119,7 @@ fn of_arguments(order: &Load) -> anyhow::Result<Flow> {
         body: bytes::Bytes::new(),
     };
     let target = order.within.as_deref().map(span).transpose()?;
-    Ok(Flow { name: authority.host().to_owned(), request, source: source(order)?, target })
+    Ok(Flow { name: authority.host().to_owned(), request, source: source(order)?, pages: Vec::new(), target })
 }
 
 fn source(order: &Load) -> anyhow::Result<Source> {

@@ -11,8 +11,10 @@ pub mod logs;
 pub mod recording;
 pub mod rehearse;
 pub mod reproduce;
+pub mod simulate;
 pub mod status;
 pub mod top;
+pub mod what_if;
 pub mod why;
 
 use std::time::Duration;

@@ -89,6 +89,7 @@ fn flow(name: &str, workload: &Workload, volume: f64, gateway: SocketAddr, statu
         name: name.to_owned(),
         request: request_for(route, gateway),
         source: Source::Workload(workload),
+        pages: Vec::new(),
         target: goal.and_then(|goal| goal.target_s()).map(Duration::from_secs_f64),
     })
 }

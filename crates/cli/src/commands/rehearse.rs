@@ -15,14 +15,14 @@ use toml_edit::{DocumentMut, Item, value};
 use weal_controller::wire::ConfigUpdate;
 use weal_load::{Options, Rehearsal, flows_of};
 use weal_model::Algorithm;
-use weal_sim::report::{self, Comparison, Run};
+use weal_sim::report::{self, BesideSimulation, Comparison, Run, difference};
 use weal_sim::scenario::{Fault, FaultKind, Scenario};
 
 use crate::args::{Rehearse, Switch, Variation};
 use crate::client::{Client, Error};
-use crate::commands::load;
+use crate::commands::{load, simulate};
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Table, Tone, cell, toned};
+use crate::output::{self, Table, cell};
 use crate::state::StateDir;
 
 /// Between two looks at the pool.
@@ -34,6 +34,9 @@ pub fn run(order: &Rehearse, json: bool) -> anyhow::Result<()> {
     let variants = variants(order);
     if let ([(_, variant)], 1) = (&variants[..], order.seeds) {
         let run = rehearsal.run(variant, rehearsal.scenario.seed)?;
+        if order.beside_simulation {
+            return rehearsal.beside_simulation(order, &run, json);
+        }
         rehearsal.write_report(&run.to_html())?;
         if json {
             output::json(&run, false)?
@@ -116,17 +119,34 @@ impl Order {
     }
 
     fn show(&self, run: &Run) {
-        let mut table = Table::new(&["WHAT", "EXPECTED", "MEASURED", ""]);
-        for check in &run.checks {
-            let got = check.got.map_or("nothing".into(), |got| format!("{got:.3}"));
-            let verdict = if check.met { toned("met", Tone::Good) } else { toned("MISSED", Tone::Bad) };
-            table.row(vec![cell(&check.what), cell(&check.expected), cell(got), verdict]);
+        simulate::show_checks(run);
+        output::line(&format!("report: {}", self.report.display()));
+    }
+
+    /// Simulates the same, and shows how far that is from what was measured.
+    fn beside_simulation(&self, order: &Rehearse, real: &Run, json: bool) -> anyhow::Result<()> {
+        let (mut scenario, _) = simulate::read(&order.scenario)?;
+        scenario.seed = self.scenario.seed;
+        scenario.pool.control &= order.control == Switch::On;
+        scenario.pool.placement = order.placement.unwrap_or(scenario.pool.placement);
+        let simulated = simulate::simulate_shown(&scenario)?;
+        let beside = BesideSimulation::of(real, &simulated.run, scenario.warm_up_s);
+        self.write_report(&beside.to_html(real, &simulated.run))?;
+        if json {
+            return output::json(&beside, false);
+        }
+        let mut table = Table::new(&["FLOW", "", "REAL", "SIMULATED", "DIFFERENCE"]);
+        for flow in &beside.flows {
+            let mut row = |name: &str, what: &str, (was, is): (f64, f64)| {
+                let apart = format!("{:+.1}%", 100.0 * difference((was, is)));
+                table.row(vec![cell(name), cell(what), cell(format!("{was:.1}")), cell(format!("{is:.1}")), cell(apart)]);
+            };
+            row(&flow.name, "mean response, ms", flow.mean_ms);
+            row("", "answered per second", flow.throughput_per_s);
         }
         output::print(&table.render());
-        for note in &run.notes {
-            output::line(&format!("note: {note}"));
-        }
         output::line(&format!("report: {}", self.report.display()));
+        simulate::sound(&simulated)
     }
 
     fn show_comparison(&self, comparison: &Comparison) {

@@ -130,7 +130,7 @@ fn document(title: &str, body: &str) -> String {
     )
 }
 
-fn style() -> String {
+pub(super) fn style() -> String {
     let mut css = String::from(
         ":root{color-scheme:light dark;--back:#fff;--fore:#1b1b1b;--soft:#767676;--grid:#e3e3e3}\
          @media(prefers-color-scheme:dark){:root{--back:#16181b;--fore:#ececec;--soft:#a5a5a5;--grid:#34383d}}\

@@ -3,8 +3,10 @@
 //! A [`Run`] is plain data: everything a report shows is in it, and `-o json` prints it. [`Run::to_html`] makes one
 //! self-contained file of it: no network, readable on paper and without colour (every line has its own dashes and a label).
 
+mod beside;
 mod chart;
 mod comparison;
+mod csv;
 mod expect;
 mod html;
 
@@ -14,6 +16,7 @@ pub(crate) use chart::escape;
 
 use crate::scenario::ExpectTable;
 
+pub use beside::{BesideFlow, BesideSimulation, difference};
 pub use comparison::{Comparison, Figure, Spread, Variant};
 
 /// One run of a scenario, simulated or real.
@@ -185,6 +188,11 @@ impl Run {
     /// Measures what a scenario expects and fills in `checks`. `warm_up_s` is left out where an expectation does not say from when.
     pub fn judge(&mut self, expectations: &[ExpectTable], warm_up_s: f64) {
         self.checks = expectations.iter().map(|expectation| expect::check(self, expectation, warm_up_s)).collect();
+    }
+
+    /// Tidy CSV: `t_s,kind,name,measure,value`, one number a line.
+    pub fn to_csv(&self) -> String {
+        csv::tidy(self)
     }
 
     /// One self-contained page.

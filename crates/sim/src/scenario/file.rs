@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Spanned;
+use weal_model::Algorithm;
 
+use super::behaviour::{SimulateTable, Surroundings};
 use super::values::{GoalText, Rate, Size, Span};
 use crate::workload::TraceWindow;
 
@@ -36,6 +38,12 @@ pub struct ScenarioFile {
     /// The applications by name.
     #[serde(default, rename = "app")]
     pub apps: BTreeMap<String, Spanned<AppTable>>,
+    /// For a simulation: what surrounds the pool.
+    #[serde(default)]
+    pub simulation: Surroundings,
+    /// For a simulation: what requests cost and changes take, per application, or per application and class.
+    #[serde(default)]
+    pub simulate: Vec<SimulateTable>,
     /// What requests come in.
     #[serde(default, rename = "load")]
     pub loads: Vec<Spanned<LoadTable>>,
@@ -61,11 +69,13 @@ pub struct PoolTable {
     pub placement_cycle: Span,
     /// False only watches. Default: true.
     pub control: bool,
+    /// Which algorithm places instances. Default: weal's.
+    pub placement: Algorithm,
 }
 
 impl Default for PoolTable {
     fn default() -> Self {
-        Self { flow_cycle: Span(1.0), placement_cycle: Span(10.0), control: true }
+        Self { flow_cycle: Span(1.0), placement_cycle: Span(10.0), control: true, placement: Algorithm::default() }
     }
 }
 
@@ -122,6 +132,9 @@ pub struct AppTable {
     pub resume: Span,
     /// Nodes that it may run on; without it, all.
     pub nodes: Option<Vec<String>>,
+    /// Applications that it calls.
+    #[serde(default)]
+    pub needs: Vec<String>,
     /// Applications that must be on the same node.
     #[serde(default)]
     pub together: Vec<String>,
@@ -178,7 +191,7 @@ pub enum InstancesText {
     Range(String),
 }
 
-/// `[[load]]`: exactly one of `sessions`, `rate` and `trace`.
+/// `[[load]]`: exactly one of `sessions`, `rate`, `bursts`, `trace` and `log`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LoadTable {
@@ -200,8 +213,19 @@ pub struct LoadTable {
     pub think: Span,
     /// Open: requests per second.
     pub rate: Option<Rate>,
+    /// On top of a `rate`: crowds that come and go.
+    #[serde(default)]
+    pub flash: Vec<FlashTable>,
+    /// Open: rates that follow each other by chance.
+    #[serde(default)]
+    pub bursts: Vec<BurstTable>,
     /// Open: recorded counts.
     pub trace: Option<TraceTable>,
+    /// Open: the times of an access log.
+    pub log: Option<LogTable>,
+    /// For `sessions`: pages that they walk through.
+    #[serde(default)]
+    pub pages: Vec<PageTable>,
     /// When it begins. Default: at once.
     #[serde(default)]
     pub at: Span,
@@ -222,6 +246,63 @@ pub struct StepTable {
     pub sessions: Option<u32>,
     /// Requests per second, for an open load.
     pub rate: Option<Rate>,
+}
+
+/// One entry of `flash`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashTable {
+    /// When it begins.
+    pub at: Span,
+    /// Requests per second on top.
+    pub extra: Rate,
+    /// How long the rate rises. Default: at once.
+    #[serde(default)]
+    pub rise: Span,
+    /// How long it stays.
+    pub hold: Span,
+    /// How long it falls. Default: at once.
+    #[serde(default)]
+    pub fall: Span,
+}
+
+/// One entry of `bursts`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BurstTable {
+    /// Requests per second while it lasts.
+    pub rate: Rate,
+    /// How long it lasts in the mean, exponentially distributed; then each other one is as likely.
+    pub lasts: Span,
+}
+
+/// `log` of a load: an access log in Common or Combined Log Format. Only its times count.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogTable {
+    /// Relative to the scenario file.
+    pub file: String,
+    /// How many times as fast as recorded. Default: 1.
+    #[serde(default = "unit")]
+    pub speed: f64,
+}
+
+/// One entry of `pages`. Every session begins at the first.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PageTable {
+    /// Its name.
+    pub name: String,
+    /// What is asked for in a run with real processes. Default: the load's.
+    pub path: Option<String>,
+    /// The class that its requests belong to. Default: the load's.
+    pub class: Option<String>,
+    /// CPU time of its requests relative to the application's. Default: 1.
+    #[serde(default = "unit")]
+    pub work_factor: f64,
+    /// Probabilities of the page that comes next; what is missing to 1 begins the session anew.
+    #[serde(default)]
+    pub next: BTreeMap<String, f64>,
 }
 
 /// `trace` of a load: a recording of requests per minute.
@@ -271,8 +352,10 @@ pub struct FaultTable {
     pub lasts: Option<Span>,
     /// Where, for `node-down`, `slow-node` and the measurement faults (which hit every node without it).
     pub node: Option<String>,
+    /// Whose, for `instance-down`.
+    pub app: Option<String>,
     /// How much: relative noise (standard deviation), speed factor, share of measurements lost, seconds of a clock jump,
-    /// cycles of delay.
+    /// cycles of delay, share of actions.
     pub amount: Option<f64>,
 }
 
@@ -294,6 +377,16 @@ pub enum FaultKind {
     Nan,
     /// The controller's clock jumps by `amount` seconds (negative: back).
     ClockJump,
+    /// One ready instance of `app` ends by itself; it is started again after a pause.
+    InstanceDown,
+    /// Nothing is decided; the gateway and the nodes go on with what they were told.
+    ControllerDown,
+    /// Requests are refused, and those that it had are lost; it comes back knowing nothing.
+    GatewayDown,
+    /// Each action fails with probability `amount`.
+    ActionFails,
+    /// Each action hangs until the fault is over, and fails then, with probability `amount`.
+    ActionHangs,
 }
 
 /// `[[expect]]`: a measure, over which part of the run, and its range.

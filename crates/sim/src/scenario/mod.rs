@@ -34,7 +34,9 @@
 //! at-least = 0.0
 //! ```
 
+mod behaviour;
 mod file;
+mod load;
 mod read;
 mod values;
 
@@ -42,6 +44,7 @@ use std::collections::BTreeMap;
 
 use weal_model::PoolSpec;
 
+pub use behaviour::{Behaviour, Call, CallTable, ChangeTimes, Housekeeping, RequestCost, SimulateTable, Surroundings};
 pub use file::{
     AppTable, CostChange, ExpectTable, FaultKind, FaultTable, LoadTable, Measure, NodeTable, ScenarioFile, Spread, StepTable,
     TraceTable,
@@ -49,7 +52,7 @@ pub use file::{
 pub use read::ScenarioError;
 pub use values::{GoalText, Rate, Size, Span};
 
-use crate::workload::Workload;
+use crate::workload::{Page, Workload};
 
 /// A scenario, read and found consistent.
 #[derive(Debug, Clone)]
@@ -68,31 +71,14 @@ pub struct Scenario {
     pub pool: PoolSpec,
     /// What a simulation has to be told about each application of the pool.
     pub behaviours: BTreeMap<String, Behaviour>,
+    /// What surrounds the pool in a simulation.
+    pub surroundings: Surroundings,
     /// What comes in, in the file's order.
     pub loads: Vec<Load>,
     /// What goes wrong, by time.
     pub faults: Vec<Fault>,
     /// What must come out.
     pub expectations: Vec<ExpectTable>,
-}
-
-/// What a simulated application does.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Behaviour {
-    /// CPU-seconds per request.
-    pub work_s: f64,
-    /// How they vary.
-    pub spread: Spread,
-    /// Seconds per request that are not CPU.
-    pub delay_s: f64,
-    /// Seconds from start to ready.
-    pub start_s: f64,
-    /// Seconds from resume to ready.
-    pub resume_s: f64,
-    /// Where its instances run at the beginning.
-    pub initially: Vec<String>,
-    /// From which second on its work is multiplied by what.
-    pub cost_changes: Vec<(f64, f64)>,
 }
 
 /// One `[[load]]`.
@@ -112,6 +98,8 @@ pub struct Load {
     pub headers: BTreeMap<String, String>,
     /// What comes in, when.
     pub workload: Workload,
+    /// Pages that sessions walk through; empty when all of their requests are alike.
+    pub pages: Vec<Page>,
     /// CPU time relative to the application's.
     pub work_factor: f64,
 }
@@ -127,8 +115,18 @@ pub struct Fault {
     pub until_s: f64,
     /// Where; `None` hits every node.
     pub node: Option<String>,
+    /// Whose instance.
+    pub app: Option<String>,
     /// How much.
     pub amount: f64,
+}
+
+impl Load {
+    /// The classes of its requests.
+    pub fn classes(&self) -> impl Iterator<Item = &str> {
+        let own = std::iter::once(self.class.as_str()).filter(|_| self.pages.is_empty());
+        own.chain(self.pages.iter().map(|page| page.class.as_str()))
+    }
 }
 
 impl Scenario {
@@ -138,5 +136,19 @@ impl Scenario {
     /// The first mistake, with its line and column.
     pub fn parse(text: &str, read_file: impl FnMut(&str) -> Result<String, String>) -> Result<Self, ScenarioError> {
         read::read(text, read_file)
+    }
+
+    /// The scenario with the pool that its `config` describes, so that it can be simulated.
+    ///
+    /// # Errors
+    /// The first thing that the scenario names and the pool does not have, in words.
+    pub fn with_pool(mut self, pool: PoolSpec) -> Result<Self, String> {
+        let control = self.pool.control && pool.control;
+        self.pool = PoolSpec { control, ..pool };
+        for app in self.pool.apps.keys() {
+            self.behaviours.entry(app.to_string()).or_default();
+        }
+        read::check_names(&self)?;
+        Ok(self)
     }
 }

@@ -1,17 +1,17 @@
 //! From the file's tables to a [`Scenario`], with every mistake at its line and column.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use toml::Spanned;
 use weal_model::{
     AppName, AppSpec, ClassName, Cpu, HealthCheck, HealthProbe, Importance, InstanceRange, NodeName, NodeSpec, PoolSpec,
-    RestartPolicy, ServiceClass, TimingSpec,
+    RestartPolicy, RouteSpec, ServiceClass, TimingSpec,
 };
 
-use super::file::{AppTable, ExpectTable, FaultTable, InstancesText, LoadTable, ScenarioFile};
-use super::{Behaviour, Fault, FaultKind, Load, Scenario};
-use crate::workload::{Phase, Workload, read_requests_per_minute};
+use super::file::{AppTable, ExpectTable, FaultTable, InstancesText, ScenarioFile};
+use super::load::read_load;
+use super::{Behaviour, Fault, FaultKind, Load, Scenario, SimulateTable};
 
 /// The share of a node's CPU that plans may fill when the file says nothing, as in `weal.toml`.
 const UTILIZATION_LIMIT: f64 = 0.95;
@@ -31,10 +31,10 @@ pub struct ScenarioError {
 }
 
 /// Turns byte ranges into lines and columns.
-struct Source<'a>(&'a str);
+pub(super) struct Source<'a>(&'a str);
 
 impl Source<'_> {
-    fn error(&self, span: &Range<usize>, message: impl Into<String>) -> ScenarioError {
+    pub(super) fn error(&self, span: &Range<usize>, message: impl Into<String>) -> ScenarioError {
         let before = &self.0[..span.start.min(self.0.len())];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
@@ -47,28 +47,89 @@ pub(super) fn read(text: &str, mut read_file: impl FnMut(&str) -> Result<String,
     let file: ScenarioFile =
         toml::from_str(text).map_err(|error| source.error(&error.span().unwrap_or(0..0), error.message().trim()))?;
     check_head(&source, &file)?;
-    let pool = pool(&source, &file)?;
+    let mut pool = pool(&source, &file)?;
     let mut loads = Vec::new();
     for (index, load) in file.loads.iter().enumerate() {
         loads.push(read_load(&source, &pool, &file, index, load, &mut read_file)?);
     }
+    route(&mut pool, &loads);
     let mut faults = file.faults.iter().map(|fault| read_fault(&source, &pool, fault)).collect::<Result<Vec<_>, _>>()?;
     faults.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
     for expectation in &file.expectations {
         check_expectation(&source, &pool, &file, expectation)?;
     }
-    Ok(Scenario {
+    let scenario = Scenario {
         intent: file.intent.get_ref().clone(),
         seed: file.seed,
         duration_s: file.duration.get_ref().0,
         warm_up_s: file.warm_up.0,
         config: file.config.clone(),
-        behaviours: file.apps.iter().map(|(name, app)| (name.clone(), behaviour(app.get_ref()))).collect(),
+        behaviours: behaviours(&source, &file)?,
+        surroundings: file.simulation,
         pool,
         loads,
         faults,
         expectations: file.expectations.into_iter().map(Spanned::into_inner).collect(),
-    })
+    };
+    if !scenario.pool.apps.is_empty() {
+        check_names(&scenario).map_err(|message| source.error(&(0..0), message))?;
+    }
+    Ok(scenario)
+}
+
+/// A route per class that an application of the scenario's own gets requests of, as a config has them.
+fn route(pool: &mut PoolSpec, loads: &[Load]) {
+    for load in loads {
+        let Some(app) = pool.apps.get_mut(load.app.as_str()) else { continue };
+        for class in load.classes() {
+            if !app.routes.iter().any(|route| route.class.as_str() == class) {
+                let host = Some(format!("{class}.{}", load.app));
+                app.routes.push(RouteSpec { host, path: None, header: None, class: class.into() });
+            }
+        }
+    }
+}
+
+/// What is said about applications, those of the scenario and those of its config.
+fn behaviours(source: &Source, file: &ScenarioFile) -> Result<BTreeMap<String, Behaviour>, ScenarioError> {
+    let own = file.apps.iter().map(|(name, app)| (name.clone(), Behaviour::of_app(app.get_ref())));
+    let mut behaviours: BTreeMap<String, Behaviour> = own.collect();
+    let mut tables: Vec<&SimulateTable> = file.simulate.iter().collect();
+    tables.sort_by_key(|table| table.class.is_some());
+    for table in tables {
+        let name = table.app.get_ref();
+        if !file.apps.is_empty() && !file.apps.contains_key(name) {
+            return Err(source.error(&table.app.span(), format!("there is no `[app.{name}]`")));
+        }
+        behaviours.entry(name.clone()).or_default().take(table);
+    }
+    Ok(behaviours)
+}
+
+/// Whether the pool has all that the scenario names; the first that it lacks, in words.
+pub(super) fn check_names(scenario: &Scenario) -> Result<(), String> {
+    let app = |name: &str| match scenario.pool.apps.contains_key(name) {
+        true => Ok(()),
+        false => Err(format!("the pool has no application `{name}`")),
+    };
+    for load in &scenario.loads {
+        app(&load.app)?;
+        if let Some(class) = load.classes().find(|class| !scenario.pool.classes.contains_key(*class)) {
+            return Err(format!("the pool has no class `{class}`"));
+        }
+    }
+    for (name, behaviour) in &scenario.behaviours {
+        app(name)?;
+        let costs = behaviour.classes.values().chain([&behaviour.request]);
+        costs.flat_map(|cost| &cost.calls).try_for_each(|call| app(&call.app))?;
+    }
+    for fault in &scenario.faults {
+        fault.app.as_deref().map_or(Ok(()), app)?;
+        if let Some(node) = fault.node.as_ref().filter(|node| !scenario.pool.nodes.iter().any(|n| n.name.as_str() == **node)) {
+            return Err(format!("the pool has no node `{node}`"));
+        }
+    }
+    scenario.expectations.iter().try_for_each(|expectation| expectation.app.as_deref().map_or(Ok(()), app))
 }
 
 fn check_head(source: &Source, file: &ScenarioFile) -> Result<(), ScenarioError> {
@@ -118,7 +179,7 @@ fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, ScenarioError>
         api: ([127, 0, 0, 1], 0).into(),
         user: "nobody".to_owned(),
         control: file.pool.control,
-        placement: Default::default(),
+        placement: file.pool.placement,
         autoscaler_speed: 1.0,
         timing: TimingSpec { flow_cycle_s: file.pool.flow_cycle.0, placement_cycle_s: file.pool.placement_cycle.0 },
         nodes,
@@ -133,10 +194,10 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
     if let Some(unknown) = app.nodes.iter().flatten().chain(&app.initially).find(|node| !known_node(node)) {
         return Err(source.error(&span, format!("app `{name}` names node `{unknown}`, which is not there")));
     }
-    if let Some(unknown) = app.together.iter().chain(&app.apart).find(|other| !file.apps.contains_key(*other)) {
+    if let Some(unknown) = app.together.iter().chain(&app.apart).chain(&app.needs).find(|other| !file.apps.contains_key(*other)) {
         return Err(source.error(&span, format!("app `{name}` names app `{unknown}`, which is not there")));
     }
-    let names = |list: &[String]| list.iter().map(|name| AppName::from(name.as_str())).collect();
+    let names = |list: &[String]| list.iter().map(|name| AppName::from(name.as_str())).collect::<BTreeSet<_>>();
     Ok(AppSpec {
         name: name.into(),
         run: vec!["simulated".to_owned()],
@@ -152,7 +213,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         instances: instances(app.instances.as_ref()).map_err(|message| source.error(&span, message))?,
         per_node: app.per_node.unwrap_or(1),
         routes: Vec::new(),
-        needs: Default::default(),
+        needs: names(&app.needs),
         user: None,
         env: BTreeMap::new(),
         cwd: "/".to_owned(),
@@ -182,80 +243,6 @@ fn instances(text: Option<&InstancesText>) -> Result<InstanceRange, String> {
     if range.max >= 1 && range.min <= range.max { Ok(range) } else { Err(wrong(&format!("{}..{}", range.min, range.max))) }
 }
 
-fn behaviour(app: &AppTable) -> Behaviour {
-    Behaviour {
-        work_s: app.work.0,
-        spread: app.spread,
-        delay_s: app.delay.0,
-        start_s: app.start.0,
-        resume_s: app.resume.0,
-        initially: app.initially.clone(),
-        cost_changes: app.cost_changes.iter().map(|change| (change.at.0, change.factor)).collect(),
-    }
-}
-
-fn read_load(
-    source: &Source,
-    pool: &PoolSpec,
-    file: &ScenarioFile,
-    index: usize,
-    table: &Spanned<LoadTable>,
-    read_file: &mut impl FnMut(&str) -> Result<String, String>,
-) -> Result<Load, ScenarioError> {
-    let load = table.get_ref();
-    let (app, class) = (load.app.get_ref(), load.class.get_ref());
-    if !file.apps.is_empty() && !pool.apps.contains_key(&AppName::from(app.as_str())) {
-        return Err(source.error(&load.app.span(), format!("there is no `[app.{app}]`")));
-    }
-    if !file.apps.is_empty() && !pool.classes.contains_key(&ClassName::from(class.as_str())) {
-        return Err(source.error(&load.class.span(), format!("there is no `[class.{class}]`")));
-    }
-    Ok(Load {
-        name: format!("{app}/{class}/{index}"),
-        app: app.clone(),
-        class: class.clone(),
-        path: load.path.clone().unwrap_or_else(|| "/".to_owned()),
-        host: load.host.clone(),
-        headers: load.headers.clone(),
-        workload: workload(source, table, read_file)?,
-        work_factor: load.work_factor.unwrap_or(1.0),
-    })
-}
-
-fn workload(
-    source: &Source,
-    table: &Spanned<LoadTable>,
-    read_file: &mut impl FnMut(&str) -> Result<String, String>,
-) -> Result<Workload, ScenarioError> {
-    let load = table.get_ref();
-    let one_of = || source.error(&table.span(), "a load has exactly one of `sessions`, `rate` and `trace`");
-    let mut phases = Vec::new();
-    let (level, closed) = match (load.sessions, load.rate, &load.trace) {
-        (Some(sessions), None, None) => (f64::from(sessions), true),
-        (None, Some(rate), None) => (rate.0, false),
-        (None, None, Some(trace)) => {
-            let text = read_file(&trace.file).map_err(|why| source.error(&table.span(), format!("`{}`: {why}", trace.file)))?;
-            return read_requests_per_minute(&text, &trace.window())
-                .map_err(|why| source.error(&table.span(), format!("`{}`: {why}", trace.file)));
-        }
-        _ => return Err(one_of()),
-    };
-    phases.push(Phase { start_s: load.at.0, level });
-    for step in &load.steps {
-        let level = match (step.get_ref().sessions, step.get_ref().rate) {
-            (Some(sessions), None) if closed => f64::from(sessions),
-            (None, Some(rate)) if !closed => rate.0,
-            _ => return Err(source.error(&step.span(), "a step changes what its load has: `sessions` or `rate`")),
-        };
-        let start_s = step.get_ref().at.0;
-        if phases.last().is_some_and(|last| last.start_s > start_s) {
-            return Err(source.error(&step.span(), "steps go forward in time"));
-        }
-        phases.push(Phase { start_s, level });
-    }
-    Ok(if closed { Workload::Sessions { phases, think_s: load.think.0 } } else { Workload::Open { phases } })
-}
-
 fn read_fault(source: &Source, pool: &PoolSpec, table: &Spanned<FaultTable>) -> Result<Fault, ScenarioError> {
     let fault = table.get_ref();
     // Without nodes of its own, the scenario names those of its config.
@@ -268,13 +255,20 @@ fn read_fault(source: &Source, pool: &PoolSpec, table: &Spanned<FaultTable>) -> 
     if fault.node.is_none() && matches!(fault.kind, FaultKind::NodeDown | FaultKind::SlowNode) {
         return Err(source.error(&table.span(), "say which `node`"));
     }
+    if fault.app.is_none() && fault.kind == FaultKind::InstanceDown {
+        return Err(source.error(&table.span(), "say of which `app`"));
+    }
+    if let Some(app) = fault.app.as_ref().filter(|app| !pool.apps.is_empty() && !pool.apps.contains_key(app.as_str())) {
+        return Err(source.error(&table.span(), format!("there is no `[app.{app}]`")));
+    }
+    let whole = [FaultKind::NodeDown, FaultKind::InstanceDown, FaultKind::ControllerDown, FaultKind::GatewayDown];
     let amount = match (fault.kind, fault.amount) {
-        (FaultKind::NodeDown, _) => 0.0,
+        (kind, _) if whole.contains(&kind) => 0.0,
         (_, Some(amount)) if amount.is_finite() => amount,
         _ => return Err(source.error(&table.span(), "say how much: `amount`")),
     };
     let until_s = fault.lasts.map_or(f64::INFINITY, |span| fault.at.0 + span.0);
-    Ok(Fault { kind: fault.kind, at_s: fault.at.0, until_s, node: fault.node.clone(), amount })
+    Ok(Fault { kind: fault.kind, at_s: fault.at.0, until_s, node: fault.node.clone(), app: fault.app.clone(), amount })
 }
 
 fn check_expectation(
@@ -300,6 +294,7 @@ mod tests {
 
     use super::*;
     use crate::scenario::Measure;
+    use crate::workload::Workload;
 
     const GOOD: &str = r#"
 intent = "Two flows share a node."

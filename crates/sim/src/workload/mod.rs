@@ -4,15 +4,20 @@
 //! A load generator drives an open workload by [`Workload::arrivals`] and a closed one by [`Workload::sessions_at`] and one
 //! [`Thoughts`] per session.
 
+pub mod access_log;
 mod jobs;
+mod modulated;
 mod swf;
 mod trace;
+mod walk;
 
 use serde::{Deserialize, Serialize};
 
 pub use jobs::{JobArrival, JobKind, JobMix, JobStream};
+pub use modulated::{Flash, State, with_flashes};
 pub use swf::{SwfError, SwfJob, read_swf};
 pub use trace::{TraceError, TraceWindow, read_requests_per_minute};
+pub use walk::{Page, Walk};
 
 use crate::random::{self, Rng};
 
@@ -31,6 +36,11 @@ pub enum Workload {
         phases: Vec<Phase>,
         /// Mean think time in seconds, exponentially distributed; 0 asks again at once.
         think_s: f64,
+    },
+    /// Open and bursty: a Markov chain in continuous time jumps between states, each with its rate (a Markov-modulated Poisson process).
+    Bursty {
+        /// Invariant: not empty, and each lasts longer than nothing in the mean.
+        states: Vec<State>,
     },
     /// Open, with recorded counts: `counts[i]` requests spread evenly at random over the i-th period.
     Counts {
@@ -61,6 +71,10 @@ impl Workload {
                 .map(|(i, count)| Piece { start_s: i as f64 * period_s, end_s: (i + 1) as f64 * period_s, mean: *count })
                 .map(|piece| piece.cut(until_s))
                 .collect(),
+            Self::Bursty { states } => {
+                let phases = modulated::phases(states, &mut random::stream(seed, &format!("{name}/states")), until_s);
+                pieces_of(&phases, until_s)
+            }
             Self::Sessions { .. } => Vec::new(),
         };
         let recorded = matches!(self, Self::Counts { .. });
@@ -80,6 +94,7 @@ impl Workload {
         match self {
             Self::Open { phases } | Self::Sessions { phases, .. } => phases.iter().map(|phase| phase.start_s).collect(),
             Self::Counts { counts, period_s } => (0..counts.len()).map(|i| i as f64 * period_s).collect(),
+            Self::Bursty { .. } => Vec::new(),
         }
     }
 
@@ -89,13 +104,15 @@ impl Workload {
         Thoughts { rng: random::stream(seed, &format!("{name}/{session}")), mean_s }
     }
 
-    /// Requests per second offered at `time_s` by an open workload; `None` for a closed one, whose rate depends on the answers.
+    /// Requests per second offered at `time_s` by an open workload, in the mean for a bursty one; `None` for a closed one, whose rate
+    /// depends on the answers.
     pub fn rate_at(&self, time_s: f64) -> Option<f64> {
         match self {
             Self::Open { phases } => Some(level_at(phases, time_s)),
             Self::Counts { counts, period_s } => {
                 Some(counts.get((time_s / period_s) as usize).copied().unwrap_or(0.0) / period_s)
             }
+            Self::Bursty { states } => Some(modulated::mean_rate(states)),
             Self::Sessions { .. } => None,
         }
     }

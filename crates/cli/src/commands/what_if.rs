@@ -1,0 +1,317 @@
+//! `weal what-if`: a recording simulated as it was, and with something changed (docs/recordings.md).
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::{Deserialize, Serialize};
+use weal_load::Recording;
+use weal_model::{Cpu, Goal, InstanceState, NodeSpec, PoolSpec};
+use weal_sim::report::{FlowSeries, Run};
+use weal_sim::scenario::{Behaviour, Call, Load, RequestCost, Scenario, Size, Span, Spread, Surroundings};
+use weal_sim::workload::Workload;
+
+use crate::args::WhatIf;
+use crate::commands::simulate::{simulate_shown, sound};
+use crate::config_file;
+use crate::failure::{Exit, Failure};
+use crate::output::{self, Table, Tone, cell, milliseconds, toned};
+use crate::state::DEFAULT_FILE;
+
+/// Between two processes of one machine, through the loopback and the gateway.
+const LATENCY: Span = Span(0.0003);
+/// Of the beginning, so much is left out of what is shown: the controller knows nothing of the flows yet.
+const WARM_UP_S: f64 = 60.0;
+
+/// Runs it.
+///
+/// # Errors
+/// The recording or the config cannot be used, or a change names what is not there.
+pub fn run(order: &WhatIf, json: bool) -> anyhow::Result<()> {
+    let file = File::open(&order.recording).with_context(|| format!("cannot read {}", order.recording.display()))?;
+    let recording = Recording::read(BufReader::new(file)).with_context(|| format!("cannot use {}", order.recording.display()))?;
+    let config = config_file::load(order.target.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE)))?;
+    let before = scenario_of(&recording, config.spec, order.seed);
+    let after = changed(before.clone(), order)?;
+    let (before, after) = (simulate_shown(&before)?, simulate_shown(&after)?);
+    sound(&before)?;
+    sound(&after)?;
+    let comparison = Comparison::of(&before.run, &after.run);
+    if json { output::json(&comparison, false) } else { comparison.show() }
+}
+
+/// The recorded pool as a scenario. Flows that the config has no route for any more are left out.
+fn scenario_of(recording: &Recording, pool: PoolSpec, seed: u64) -> Scenario {
+    let mut behaviours: BTreeMap<String, Behaviour> =
+        pool.apps.keys().map(|app| (app.to_string(), Behaviour::default())).collect();
+    for (flow, work) in &recording.work {
+        let Some((app, class)) = flow.split_once('/') else { continue };
+        let Some(behaviour) = behaviours.get_mut(app) else { continue };
+        let cost = cost_of(app, work, recording.service_s.get(flow).copied(), &pool);
+        behaviour.assumed = false;
+        behaviour.classes.insert(class.to_owned(), cost);
+    }
+    for (place, states) in &recording.placement {
+        let Some((app, node)) = place.split_once('@') else { continue };
+        if let Some(behaviour) = behaviours.get_mut(app).filter(|_| pool.nodes.iter().any(|known| known.name.as_str() == node)) {
+            let ready = states.iter().filter(|state| **state == InstanceState::Ready);
+            behaviour.initially.extend(ready.map(|_| node.to_owned()));
+        }
+    }
+    let routed = |app: &str, class: &str| {
+        pool.apps.get(app).is_some_and(|spec| spec.routes.iter().any(|route| route.class.as_str() == class))
+    };
+    let loads = recording.workloads.iter().filter_map(|(flow, workload)| {
+        let (app, class) = flow.split_once('/').filter(|(app, class)| routed(app, class))?;
+        Some(Load {
+            name: flow.clone(),
+            app: app.to_owned(),
+            class: class.to_owned(),
+            path: "/".to_owned(),
+            host: None,
+            headers: Default::default(),
+            workload: workload.clone(),
+            pages: Vec::new(),
+            work_factor: 1.0,
+        })
+    });
+    Scenario {
+        intent: format!("The recording of {}, simulated.", recording.pool),
+        seed,
+        duration_s: recording.duration_s,
+        warm_up_s: WARM_UP_S.min(recording.duration_s / 3.0),
+        config: None,
+        loads: loads.collect(),
+        behaviours,
+        surroundings: Surroundings { latency: LATENCY, slices_of: config_file::machine().cpus as u32 },
+        pool,
+        faults: Vec::new(),
+        expectations: Vec::new(),
+    }
+}
+
+/// CPU in the application itself and in those that it needs; what is left of the time in a seat is waiting.
+fn cost_of(app: &str, work: &BTreeMap<String, f64>, service_s: Option<f64>, pool: &PoolSpec) -> RequestCost {
+    let known = |name: &&String| pool.apps.contains_key(name.as_str());
+    let others = work.iter().filter(|(name, work_s)| *name != app && **work_s > 0.0 && known(name));
+    let calls = others.map(|(name, work_s)| Call { app: name.clone(), count: 1, work_s: Some(*work_s) }).collect();
+    let all_s: f64 = work.values().sum();
+    let delay_s = service_s.map_or(0.0, |service_s| (service_s - all_s - 2.0 * LATENCY.0).max(0.0));
+    RequestCost { work_s: work.get(app).copied().unwrap_or(0.0), spread: Spread::Constant, delay_s, calls }
+}
+
+fn changed(mut scenario: Scenario, order: &WhatIf) -> anyhow::Result<Scenario> {
+    for change in &order.goal {
+        let (class, goal) = halves(change)?;
+        let class = scenario.pool.classes.get_mut(class).ok_or_else(|| missing("class", class))?;
+        class.goal = Some(goal.parse::<Goal>().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?);
+    }
+    for change in &order.node {
+        let (name, sizes) = halves(change)?;
+        change_node(&mut scenario, name, sizes)?;
+    }
+    for change in &order.cost {
+        let (app, factor) = halves(change)?;
+        let factor = factor_of(factor)?;
+        let behaviour = scenario.behaviours.get_mut(app).ok_or_else(|| missing("application", app))?;
+        behaviour.request.work_s *= factor;
+        behaviour.classes.values_mut().for_each(|cost| cost.work_s *= factor);
+        let all = scenario.behaviours.values_mut().flat_map(|behaviour| behaviour.classes.values_mut());
+        let calls = all.flat_map(|cost| &mut cost.calls).filter(|call| call.app == app);
+        calls.for_each(|call| call.work_s = call.work_s.map(|work_s| work_s * factor));
+    }
+    for change in &order.load {
+        let (app, factor) = change.split_once('=').map_or((None, change.as_str()), |(app, factor)| (Some(app), factor));
+        let factor = factor_of(factor)?;
+        if let Some(app) = app.filter(|app| !scenario.pool.apps.contains_key(*app)) {
+            return Err(missing("application", app).into());
+        }
+        for load in scenario.loads.iter_mut().filter(|load| app.is_none_or(|app| load.app == app)) {
+            if let Workload::Counts { counts, .. } = &mut load.workload {
+                counts.iter_mut().for_each(|count| *count *= factor);
+            }
+        }
+    }
+    Ok(scenario)
+}
+
+/// `off`, or cores and memory, either of which an existing node may leave out.
+fn change_node(scenario: &mut Scenario, name: &str, sizes: &str) -> anyhow::Result<()> {
+    let nodes = &mut scenario.pool.nodes;
+    let at = nodes.iter().position(|node| node.name.as_str() == name);
+    if sizes.trim() == "off" {
+        nodes.remove(at.ok_or_else(|| missing("node", name))?);
+        for spec in scenario.pool.apps.values_mut() {
+            if let Some(allowed) = &mut spec.nodes {
+                allowed.remove(name);
+            }
+        }
+        scenario.behaviours.values_mut().for_each(|behaviour| behaviour.initially.retain(|node| node != name));
+        return Ok(());
+    }
+    let mut node = at.map(|at| nodes.remove(at));
+    let (cores, memory) = sizes.split_once(',').unwrap_or((sizes, ""));
+    let cpu = cores.trim().parse::<f64>().ok().filter(|cores| cores.is_finite() && *cores > 0.0).map(Cpu);
+    let cpu = cpu.ok_or_else(|| Failure::new(Exit::Usage, format!("`{sizes}` is not `CORES, MEMORY`, as in `2.0, 4GiB`")))?;
+    let memory = match (memory.trim(), &node) {
+        ("", Some(node)) => node.memory,
+        (memory, _) => parse::<Size>(memory)?.0,
+    };
+    let limit = node.take().map_or(0.95, |node| node.utilization_limit);
+    nodes.push(NodeSpec { name: name.into(), cpu, memory, utilization_limit: limit });
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(())
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> anyhow::Result<T> {
+    let deserializer: StrDeserializer<'a, ValueError> = text.into_deserializer();
+    T::deserialize(deserializer).map_err(|error| Failure::new(Exit::Usage, error.to_string()).into())
+}
+
+fn halves(change: &str) -> Result<(&str, &str), Failure> {
+    change.split_once('=').ok_or_else(|| Failure::new(Exit::Usage, format!("`{change}` has no `=`: write NAME=VALUE")))
+}
+
+fn factor_of(text: &str) -> Result<f64, Failure> {
+    let factor = text.trim().parse::<f64>().ok().filter(|factor| factor.is_finite() && *factor >= 0.0);
+    factor.ok_or_else(|| Failure::new(Exit::Usage, format!("`{text}` is not a factor, as in 1.5")))
+}
+
+fn missing(what: &str, name: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("the pool has no {what} `{name}`"))
+}
+
+/// Before and after.
+#[derive(Debug, Serialize)]
+struct Comparison {
+    flows: Vec<ComparedFlow>,
+    changes_before: usize,
+    changes_after: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct ComparedFlow {
+    name: String,
+    before: Side,
+    after: Side,
+}
+
+#[derive(Debug, Serialize)]
+struct Side {
+    goal: String,
+    /// Mean over the run without its beginning.
+    utility: Option<f64>,
+    mean_ms: f64,
+    p95_ms: f64,
+    answered_per_s: f64,
+    rejected: u64,
+    failed: u64,
+}
+
+impl Comparison {
+    fn of(before: &Run, after: &Run) -> Self {
+        let side = |run: &Run, flow: &FlowSeries| {
+            let from_s = WARM_UP_S.min(run.duration_s / 3.0);
+            let utilities: Vec<f64> =
+                flow.points.iter().filter(|point| point.t_s >= from_s).filter_map(|point| point.utility).collect();
+            Side {
+                goal: flow.goal.clone(),
+                utility: (!utilities.is_empty()).then(|| utilities.iter().sum::<f64>() / utilities.len() as f64),
+                mean_ms: flow.summary.mean_ms,
+                p95_ms: flow.summary.p95_ms,
+                answered_per_s: flow.summary.answered as f64 / run.duration_s,
+                rejected: flow.summary.rejected,
+                failed: flow.summary.failed,
+            }
+        };
+        let flows = before.flows.iter().zip(&after.flows);
+        let flow = |(old, new): (&FlowSeries, &FlowSeries)| ComparedFlow {
+            name: old.name.clone(),
+            before: side(before, old),
+            after: side(after, new),
+        };
+        let changes = |run: &Run| run.changes.iter().filter(|change| change.placement).count();
+        Self { flows: flows.map(flow).collect(), changes_before: changes(before), changes_after: changes(after) }
+    }
+
+    fn show(&self) -> anyhow::Result<()> {
+        let mut table = Table::new(&["FLOW", "", "GOAL", "UTILITY", "MEAN", "P95", "ANSWERED/S", "REJECTED", "FAILED"]);
+        for flow in &self.flows {
+            for (name, when, side) in [(flow.name.as_str(), "before", &flow.before), ("", "after", &flow.after)] {
+                let tone = |utility: f64| if utility < 0.0 { Tone::Bad } else { Tone::Good };
+                table.row(vec![
+                    cell(name),
+                    cell(when),
+                    cell(&side.goal),
+                    side.utility.map_or(cell("-"), |utility| toned(format!("{utility:+.2}"), tone(utility))),
+                    cell(milliseconds(side.mean_ms)),
+                    cell(milliseconds(side.p95_ms)),
+                    cell(format!("{:.1}", side.answered_per_s)),
+                    cell(side.rejected.to_string()),
+                    cell(side.failed.to_string()),
+                ]);
+            }
+        }
+        output::print(&table.render());
+        output::line(&format!("placement changes: {} before, {} after", self.changes_before, self.changes_after));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDING: &str = r#"{"recording":"weal","version":1,"pool":"demo","started":0,"listen":"x"}
+{"t_s":1.0,"arrivals":{"shop/gold":20},"work":{"shop/gold":{"shop":0.02}},"service":{"shop/gold":0.03},"placement":{"shop@n1":["ready"]}}
+"#;
+
+    fn scenario() -> Scenario {
+        let mut text = RECORDING.to_owned();
+        for second in 2..=120 {
+            text += &format!("{{\"t_s\":{second},\"arrivals\":{{\"shop/gold\":20}}}}\n");
+        }
+        let config = "[[node]]\nname = \"n1\"\ncpu = 1.0\nmemory = \"1GiB\"\n[class.gold]\ngoal = \"mean < 100ms\"\n\
+                      [app.shop]\nrun = [\"/bin/true\"]\nmemory = \"64MiB\"\nroutes = [{ host = \"shop.localhost\", class = \"gold\" }]\n";
+        let pool = weal_config::parse(config, "weal.toml", &config_file::machine()).expect("a config").spec;
+        scenario_of(&Recording::read(text.as_bytes()).expect("a recording"), pool, 1)
+    }
+
+    fn order(arguments: &[&str]) -> WhatIf {
+        use clap::Parser;
+        let all = ["weal", "what-if", "x"].iter().chain(arguments);
+        match crate::args::Cli::parse_from(all).command {
+            crate::args::Command::WhatIf(order) => order,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn twice_the_load_takes_longer_and_a_larger_node_helps() {
+        let mean = |arguments: &[&str]| {
+            let scenario = changed(scenario(), &order(arguments)).unwrap();
+            simulate_shown(&scenario).unwrap().run.flows[0].summary.mean_ms
+        };
+        let (now, doubled, helped) = (mean(&[]), mean(&["--load", "2"]), mean(&["--load", "2", "--node", "n1=4.0"]));
+        assert!((30.0..45.0).contains(&now), "20 ms of CPU and 10 ms of waiting at 40%: {now}");
+        assert!(doubled > now + 10.0 && helped < doubled - 10.0, "{now}, {doubled}, {helped}");
+    }
+
+    #[test]
+    fn a_change_that_names_what_is_not_there_says_so() {
+        for (arguments, part) in [
+            (["--goal", "tin=mean < 1s"], "no class `tin`"),
+            (["--node", "n9=off"], "no node `n9`"),
+            (["--cost", "chop=2"], "no application `chop`"),
+            (["--load", "much"], "`much` is not a factor"),
+            (["--node", "n1=lots"], "is not `CORES, MEMORY`"),
+        ] {
+            let error = changed(scenario(), &order(&arguments)).unwrap_err().to_string();
+            assert!(error.contains(part), "{arguments:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Simulates random pools under faults: `swarm FROM TO [PART OF]`, or `swarm SEED`. Prints what fails, shrunk, and ends with 1 then.
+//! `cargo xtask swarm` runs it on every core.
+
+use std::process::ExitCode;
+
+use weal_sim::swarm::{Draft, judge, shrink};
+
+fn main() -> ExitCode {
+    let numbers: Vec<u64> = std::env::args().skip(1).map(|argument| argument.parse().expect("a number")).collect();
+    let (from, to, part, of) = match *numbers.as_slice() {
+        [seed] => (seed, seed + 1, 0, 1),
+        [from, to] => (from, to, 0, 1),
+        [from, to, part, of] => (from, to, part, of),
+        _ => panic!("usage: swarm FROM TO [PART OF]"),
+    };
+    let (mut failed, mut done) = (0, 0);
+    for seed in (from..to).filter(|seed| seed % of == part) {
+        done += 1;
+        let draft = Draft::of(seed);
+        let findings = judge(&draft);
+        if findings.is_empty() {
+            continue;
+        }
+        failed += 1;
+        println!("seed {seed}:\n  {}", findings.join("\n  "));
+        // The same kind of finding, or shrinking would wander off to another fault.
+        let kind = kind_of(&findings[0]);
+        let smallest = shrink(draft, &mut |less| judge(less).iter().any(|finding| kind_of(finding) == kind));
+        println!("  the smallest scenario that fails so:\n\n{}", smallest.to_toml());
+    }
+    println!("{{\"done\":{done},\"failed\":{failed}}}");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A finding without its numbers and names.
+fn kind_of(finding: &str) -> String {
+    finding.chars().filter(|c| !c.is_ascii_digit()).filter(|c| c.is_alphabetic() || *c == ' ').take(60).collect()
+}

@@ -1,0 +1,147 @@
+//! A rehearsal and a simulation of the same scenario beside each other.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use super::chart::{Chart, Line, escape};
+use super::html::style;
+use super::{FlowPoint, FlowSeries, Run};
+
+/// How far a simulation is from the real run, flow by flow.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BesideSimulation {
+    /// One per flow that both have.
+    pub flows: Vec<BesideFlow>,
+}
+
+/// One flow, from the end of the warm-up on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BesideFlow {
+    /// `app/class`.
+    pub name: String,
+    /// Mean response time in milliseconds: real, simulated.
+    pub mean_ms: (f64, f64),
+    /// Requests answered per second: real, simulated.
+    pub throughput_per_s: (f64, f64),
+    /// Utility: real, simulated; `None` without a goal.
+    pub utility: (Option<f64>, Option<f64>),
+}
+
+impl BesideSimulation {
+    /// Compares from `warm_up_s` on.
+    pub fn of(real: &Run, simulated: &Run, warm_up_s: f64) -> Self {
+        let pairs =
+            real.flows.iter().filter_map(|flow| Some((flow, simulated.flows.iter().find(|other| other.name == flow.name)?)));
+        let both = |a: &FlowSeries, b: &FlowSeries, value: Value| Some((mean(a, warm_up_s, value)?, mean(b, warm_up_s, value)?));
+        let flows = pairs.map(|(real, simulated)| BesideFlow {
+            name: real.name.clone(),
+            mean_ms: both(real, simulated, |point| Some((point.mean_ms?, point.throughput_per_s))).unwrap_or_default(),
+            throughput_per_s: both(real, simulated, |point| Some((point.throughput_per_s, 1.0))).unwrap_or_default(),
+            utility: (
+                mean(real, warm_up_s, |point| Some((point.utility?, 1.0))),
+                mean(simulated, warm_up_s, |point| Some((point.utility?, 1.0))),
+            ),
+        });
+        Self { flows: flows.collect() }
+    }
+
+    /// One self-contained page: the differences in numbers, and both runs in the same charts.
+    pub fn to_html(&self, real: &Run, simulated: &Run) -> String {
+        let mut body = format!(
+            "<h1>{}: real and simulated</h1><p>{}</p><p class=\"soft\">Real: {}. Simulated: {}.</p><table><tr><th>Flow</th><th></th>\
+             <th class=\"n\">Real</th><th class=\"n\">Simulated</th><th class=\"n\">Difference</th></tr>",
+            escape(&real.title),
+            escape(&real.intent),
+            escape(&real.machine),
+            escape(&simulated.machine)
+        );
+        for flow in &self.flows {
+            let rows = [("mean response, ms", flow.mean_ms), ("answered per second", flow.throughput_per_s)];
+            for (what, (was, is)) in rows {
+                let _ = write!(
+                    body,
+                    "<tr><td>{}</td><td>{what}</td><td class=\"n\">{was:.1}</td><td class=\"n\">{is:.1}</td><td class=\"n\">{:+.1}%</td></tr>",
+                    escape(&flow.name),
+                    100.0 * difference((was, is))
+                );
+            }
+        }
+        body.push_str("</table>");
+        for flow in &real.flows {
+            let Some(other) = simulated.flows.iter().find(|other| other.name == flow.name) else { continue };
+            let _ = write!(body, "<h2>{}</h2>", escape(&flow.name));
+            charts(flow, other, real.duration_s, &mut body);
+        }
+        format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+             <title>{}: real and simulated</title><style>{}</style></head><body><main>\n{body}\n</main></body></html>\n",
+            escape(&real.title),
+            style()
+        )
+    }
+}
+
+/// How far the second is from the first, relative to the first.
+pub fn difference((real, simulated): (f64, f64)) -> f64 {
+    if real == 0.0 { f64::from(simulated != 0.0) } else { (simulated - real) / real }
+}
+
+/// A value of a point with its weight.
+type Value = fn(&FlowPoint) -> Option<(f64, f64)>;
+
+fn mean(flow: &FlowSeries, from_s: f64, value: Value) -> Option<f64> {
+    let values = flow.points.iter().filter(|point| point.t_s >= from_s).filter_map(value);
+    let (sum, weights) = values.fold((0.0, 0.0), |(sum, weights), (value, weight)| (sum + value * weight, weights + weight));
+    (weights > 0.0).then(|| sum / weights)
+}
+
+/// What a chart shows of a point.
+type Measure = fn(&FlowPoint) -> Option<f64>;
+
+fn charts(real: &FlowSeries, simulated: &FlowSeries, duration_s: f64, body: &mut String) {
+    let line = |flow: &FlowSeries, name: &str, style: usize, value: Measure| Line {
+        name: name.to_owned(),
+        style,
+        points: flow.points.iter().map(|point| (point.t_s, value(point))).collect(),
+    };
+    let measures: [(&str, Measure); 4] = [
+        ("Mean response time, ms", |point| point.mean_ms),
+        ("Answered per second", |point| Some(point.throughput_per_s)),
+        ("Seats in force", |point| Some(point.seats)),
+        ("Requests waiting", |point| Some(point.queue)),
+    ];
+    for (title, value) in measures {
+        let lines = vec![line(real, "real", 0, value), line(simulated, "simulated", 1, value)];
+        let chart = Chart { title, duration_s, lines, limits: vec![], marks: vec![], stacked: false, cap: None };
+        let _ = write!(body, "<h3>{title}</h3>{}", chart.to_svg());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(mean_ms: f64) -> Run {
+        let point = |t: u32| FlowPoint {
+            t_s: f64::from(t),
+            mean_ms: Some(if t < 5 { 1e3 } else { mean_ms }),
+            throughput_per_s: 20.0,
+            utility: Some(0.5),
+            ..FlowPoint::default()
+        };
+        let flow = FlowSeries { name: "shop/<gold>".into(), points: (1..=10).map(point).collect(), ..FlowSeries::default() };
+        Run { title: "steady".into(), duration_s: 10.0, flows: vec![flow], ..Run::default() }
+    }
+
+    #[test]
+    fn a_comparison_leaves_out_the_warm_up_and_tells_differences() {
+        let (real, simulated) = (run(100.0), run(110.0));
+        let comparison = BesideSimulation::of(&real, &simulated, 5.0);
+        assert_eq!(comparison.flows[0].mean_ms, (100.0, 110.0));
+        assert!((difference(comparison.flows[0].mean_ms) - 0.1).abs() < 1e-9);
+        let page = comparison.to_html(&real, &simulated);
+        assert!(page.contains("+10.0%") && page.contains("shop/&lt;gold&gt;") && !page.contains("<gold>"), "{page}");
+        assert_eq!(page.matches("<svg").count(), 4);
+    }
+}

@@ -1,0 +1,262 @@
+//! Random pools, loads and faults, from one seed each, and what must come of them.
+//!
+//! A run has two phases (FoundationDB's and TigerBeetle's way): first *safety*, with faults, in which nothing that must always hold may
+//! break; then *liveness*, without, in which all must be well again: as well as in the same run without any fault.
+//!
+//! A [`Draft`] is a scenario in parts that can be left out one by one, which is how [`shrink`] finds the smallest that still fails. It is
+//! written as a scenario file, so that whoever finds a failing seed can keep it and `weal simulate` it.
+
+use std::fmt::Write;
+
+use rand::RngExt;
+
+use crate::random::{self, Rng};
+use crate::report::Run;
+use crate::scenario::Scenario;
+use crate::world::simulate;
+
+/// Faults begin after this, in seconds, and are over by [`SAFE_UNTIL_S`].
+const FAULTS_FROM_S: f64 = 40.0;
+const SAFE_UNTIL_S: f64 = 160.0;
+/// From here to the end all must be well: long enough after the last fault for slow starts, holdoffs and queues of a minute.
+const WELL_FROM_S: f64 = 260.0;
+const END_S: f64 = 360.0;
+/// How much lower than without faults a flow's utility may be once all is well: two runs differ by chance and by where instances ended.
+const TOLERANCE: f64 = 0.35;
+/// Placement changes in the last phase of a pool that nothing happens to any more.
+const MOST_CHANGES: usize = 3;
+
+/// A scenario in parts. Each part is the text of one table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// Where it came from.
+    pub seed: u64,
+    nodes: Vec<String>,
+    /// An application with what belongs to it: its name, its table, its loads.
+    apps: Vec<(String, String, Vec<String>)>,
+    faults: Vec<String>,
+}
+
+impl Draft {
+    /// The scenario of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut rng = random::stream(seed, "swarm");
+        let nodes = rng.random_range(2..=5);
+        let cores: Vec<f64> = (0..nodes).map(|_| [1.0, 2.0, 4.0][rng.random_range(0..3)]).collect();
+        let node = |(n, cores): (usize, &f64)| format!("[[node]]\nname = \"n{}\"\ncpu = {cores:.1}\nmemory = \"4GiB\"\n", n + 1);
+        let apps = rng.random_range(1..=4);
+        let each = cores.iter().sum::<f64>() / apps as f64;
+        Self {
+            seed,
+            nodes: cores.iter().enumerate().map(node).collect(),
+            apps: (0..apps).map(|number| app(&mut rng, number, apps, nodes, each, &cores)).collect(),
+            faults: (0..rng.random_range(0..=6)).map(|_| fault(&mut rng, nodes, apps)).collect(),
+        }
+    }
+
+    /// The scenario file.
+    pub fn to_toml(&self) -> String {
+        let mut text = format!(
+            "intent = \"Seed {} of the swarm.\"\nseed = {}\nduration = \"{END_S}s\"\n\n\
+             [class.gold]\ngoal = \"mean < 150ms\"\nimportance = \"high\"\n\n[class.silver]\ngoal = \"p95 < 600ms\"\n\n[class.bronze]\n\n",
+            self.seed, self.seed
+        );
+        let apps = self.apps.iter().flat_map(|(_, app, loads)| std::iter::once(app).chain(loads));
+        for part in self.nodes.iter().chain(apps).chain(&self.faults) {
+            // Writing into a string cannot fail.
+            let _ = writeln!(text, "{part}");
+        }
+        text
+    }
+
+    /// The scenario; `None` when what was left out is named elsewhere.
+    pub fn scenario(&self) -> Option<Scenario> {
+        Scenario::parse(&self.to_toml(), |name| Err(format!("no file `{name}`"))).ok()
+    }
+
+    /// The same without its faults.
+    pub fn without_faults(&self) -> Self {
+        Self { faults: Vec::new(), ..self.clone() }
+    }
+
+    /// Every draft with one part less.
+    fn smaller(&self) -> Vec<Self> {
+        let mut smaller = Vec::new();
+        for at in 0..self.apps.len() {
+            let mut less = self.clone();
+            let (name, ..) = less.apps.remove(at);
+            less.faults.retain(|fault| !fault.contains(&format!("app = \"{name}\"")));
+            smaller.push(less);
+        }
+        for at in 0..self.faults.len() {
+            let mut less = self.clone();
+            less.faults.remove(at);
+            smaller.push(less);
+        }
+        for (app, (.., loads)) in self.apps.iter().enumerate().filter(|(_, app)| app.2.len() > 1) {
+            for load in 0..loads.len() {
+                let mut less = self.clone();
+                less.apps[app].2.remove(load);
+                smaller.push(less);
+            }
+        }
+        for at in 0..self.nodes.len() {
+            let mut less = self.clone();
+            less.nodes.remove(at);
+            smaller.push(less);
+        }
+        smaller
+    }
+}
+
+/// An application with one or two loads that together use at most half of `each` cores, or of what its instances can use.
+fn app(rng: &mut Rng, number: usize, apps: usize, nodes: usize, each: f64, cores: &[f64]) -> (String, String, Vec<String>) {
+    let name = format!("app{number}");
+    let least = rng.random_range(1..=2.min(nodes));
+    let most = rng.random_range(least..=nodes);
+    let work_s = [0.005, 0.02, 0.05][rng.random_range(0..3)];
+    let delay_ms = [0, 0, 20][rng.random_range(0..3)];
+    let (start_s, resume_ms) = ([1, 5, 20][rng.random_range(0..3)], [20, 250][rng.random_range(0..2)]);
+    let memory = [100, 400, 700][rng.random_range(0..3)];
+    let mut table = format!(
+        "[app.{name}]\nmemory = \"{memory}MiB\"\ninstances = \"{least}..{most}\"\nwork = \"{}ms\"\ndelay = \"{delay_ms}ms\"\n\
+         start = \"{start_s}s\"\nresume = \"{resume_ms}ms\"\n",
+        work_s * 1e3
+    );
+    if number + 1 < apps && nodes > 3 && rng.random::<f64>() < 0.2 && most + 2 <= nodes {
+        table += &format!("apart = [\"app{}\"]\n", number + 1);
+    }
+    let smallest = cores.iter().copied().fold(f64::INFINITY, f64::min);
+    let usable = each.min(smallest * most as f64) * rng.random_range(0.2..0.5);
+    let classes: &[&str] = [&["gold"][..], &["silver"], &["gold", "bronze"], &["silver", "gold"]][rng.random_range(0..4)];
+    let load = |class: &&str| {
+        let rate = usable / classes.len() as f64 / work_s;
+        let how = if rng.random::<f64>() < 0.5 {
+            format!("rate = \"{rate:.1}/s\"")
+        } else {
+            format!("sessions = {}\nthink = \"1s\"", (rate * (1.0 + work_s)).ceil())
+        };
+        format!("[[load]]\napp = \"{name}\"\nclass = \"{class}\"\n{how}\n")
+    };
+    let loads = classes.iter().map(load).collect();
+    (name, table, loads)
+}
+
+fn fault(rng: &mut Rng, nodes: usize, apps: usize) -> String {
+    let at_s = rng.random_range(FAULTS_FROM_S..SAFE_UNTIL_S - 10.0);
+    let lasts_s = rng.random_range(2.0..(SAFE_UNTIL_S - at_s).min(60.0));
+    let node = format!("node = \"n{}\"\n", rng.random_range(1..=nodes));
+    let app = format!("app = \"app{}\"\n", rng.random_range(0..apps));
+    let (kind, more) = match rng.random_range(0..12) {
+        0 | 1 => ("node-down", node),
+        2 => ("slow-node", format!("{node}amount = 0.3\n")),
+        3 => ("instance-down", app),
+        4 => ("controller-down", String::new()),
+        5 => ("gateway-down", String::new()),
+        6 => ("action-fails", "amount = 0.5\n".to_owned()),
+        7 => ("action-hangs", "amount = 0.5\n".to_owned()),
+        8 => ("noise", "amount = 0.5\n".to_owned()),
+        9 => ("missing", "amount = 0.5\n".to_owned()),
+        10 => ("nan", "amount = 0.5\n".to_owned()),
+        _ => [
+            ("delay", "amount = 3\n".to_owned()),
+            ("clock-jump", "amount = 3600\n".to_owned()),
+            ("clock-jump", "amount = -30\n".to_owned()),
+        ][rng.random_range(0..3)]
+        .clone(),
+    };
+    format!("[[fault]]\nkind = \"{kind}\"\nat = \"{at_s:.2}s\"\nfor = \"{lasts_s:.2}s\"\n{more}")
+}
+
+/// What is wrong with the run of a draft; empty when nothing is. A draft that is no scenario has nothing wrong with it.
+pub fn judge(draft: &Draft) -> Vec<String> {
+    let (Some(scenario), Some(calm)) = (draft.scenario(), draft.without_faults().scenario()) else { return Vec::new() };
+    let run = |scenario: &Scenario| simulate(scenario, &mut |_| {}).expect("a draft has nodes and applications");
+    if draft.nodes.is_empty() || draft.apps.is_empty() {
+        return Vec::new();
+    }
+    let simulated = run(&scenario);
+    let mut findings = simulated.findings;
+    if !draft.faults.is_empty() {
+        findings.extend(not_well(&simulated.run, &run(&calm).run));
+    }
+    findings.extend(restless(&simulated.run));
+    findings
+}
+
+/// Flows that are not as well off after the faults as they would be without.
+fn not_well(run: &Run, calm: &Run) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (flow, calm) in run.flows.iter().zip(&calm.flows) {
+        let (got, calmly) = (utility(flow), utility(calm));
+        match (got, calmly) {
+            (Some(got), Some(calmly)) if got < calmly.min(0.9) - TOLERANCE => {
+                findings.push(format!("{}: utility {got:.2} after the faults, {calmly:.2} without any", flow.name));
+            }
+            (None, Some(_)) => findings.push(format!("{}: nothing is answered after the faults", flow.name)),
+            _ => {}
+        }
+        let lost: f64 = flow.points.iter().filter(|point| point.t_s > WELL_FROM_S).map(|point| point.errors_per_s).sum();
+        if lost > 0.0 {
+            findings.push(format!("{}: requests still fail after the faults", flow.name));
+        }
+    }
+    findings
+}
+
+fn utility(flow: &crate::report::FlowSeries) -> Option<f64> {
+    let utilities: Vec<f64> =
+        flow.points.iter().filter(|point| point.t_s > WELL_FROM_S).filter_map(|point| point.utility).collect();
+    (!utilities.is_empty()).then(|| utilities.iter().sum::<f64>() / utilities.len() as f64)
+}
+
+/// Instances that still move while nothing happens.
+fn restless(run: &Run) -> Vec<String> {
+    let late = run.changes.iter().filter(|change| change.placement && change.t_s > WELL_FROM_S);
+    let texts: Vec<String> = late.map(|change| format!("at {:.0} s {}", change.t_s, change.text)).collect();
+    if texts.len() > MOST_CHANGES {
+        return vec![format!("{} placement changes while nothing happened: {}", texts.len(), texts.join("; "))];
+    }
+    Vec::new()
+}
+
+/// The smallest draft, by leaving out one part after the other, that `fails` still holds for.
+pub fn shrink(draft: Draft, fails: &mut dyn FnMut(&Draft) -> bool) -> Draft {
+    let mut smallest = draft;
+    while let Some(less) = smallest.smaller().into_iter().find(|less| fails(less)) {
+        smallest = less;
+    }
+    smallest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEEDS: [u64; 10] = [1, 3, 5, 6, 7, 8, 9, 10, 11, 15];
+
+    #[test]
+    fn a_fixed_set_of_random_pools_is_sound_under_faults_and_well_again_afterwards() {
+        for seed in SEEDS {
+            let findings = judge(&Draft::of(seed));
+            assert!(findings.is_empty(), "seed {seed}, `cargo xtask swarm --seed {seed}` shows more:\n{}", findings.join("\n"));
+        }
+    }
+
+    #[test]
+    fn a_draft_shrinks_to_what_makes_it_fail() {
+        let draft = (1..).map(Draft::of).find(|draft| draft.faults.len() > 2 && draft.apps.len() > 2).unwrap();
+        let wanted = draft.faults[1].clone();
+        let smallest = shrink(draft, &mut |less| less.faults.contains(&wanted) && less.scenario().is_some());
+        assert_eq!((&smallest.faults, smallest.apps.len() <= 1), (&vec![wanted], true), "{}", smallest.to_toml());
+    }
+
+    #[test]
+    fn every_draft_is_a_scenario() {
+        for seed in 0..300 {
+            let draft = Draft::of(seed);
+            let parsed = Scenario::parse(&draft.to_toml(), |_| Err(String::new()));
+            assert!(parsed.is_ok(), "{:?}\n{}", parsed.err(), draft.to_toml());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Who asks: sessions that think, and arrivals that nobody waits for.
+
+use super::{Event, World};
+use crate::scenario::{Load, Scenario};
+use crate::workload::{Arrivals, Thoughts, Walk};
+
+/// What a client waits at least after a connection that broke, as the load generator does: it would ask without end otherwise.
+const AFTER_FAILURE_S: f64 = 0.01;
+
+/// The clients of one load.
+pub(super) struct Clients {
+    arrivals: Arrivals,
+    sessions: Vec<Session>,
+}
+
+/// What clients saw.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(super) struct Told {
+    pub sent: u64,
+    pub answered: u64,
+    pub rejected: u64,
+    pub failed: u64,
+}
+
+struct Session {
+    thoughts: Thoughts,
+    walk: Walk,
+    /// It thinks or waits for an answer.
+    alive: bool,
+}
+
+/// How a request ended for its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    Served,
+    Rejected,
+    Failed,
+}
+
+impl Clients {
+    pub fn new(scenario: &Scenario, load: &Load) -> Self {
+        let arrivals = load.workload.arrivals(scenario.seed, &load.name, scenario.duration_s);
+        Self { arrivals, sessions: Vec::new() }
+    }
+}
+
+impl World<'_> {
+    pub(super) fn next_arrival(&mut self, load: usize) {
+        if let Some(at_s) = self.clients[load].arrivals.next() {
+            self.agenda.enter(at_s, Event::Arrival { load });
+        }
+    }
+
+    /// Brings the number of sessions to what the load says now. Sessions that are too many end after their next answer.
+    pub(super) fn adjust_sessions(&mut self, load: usize) {
+        let scenario = self.scenario;
+        let spec = &scenario.loads[load];
+        let now_s = self.now_s();
+        for number in 0..spec.workload.sessions_at(now_s) {
+            let sessions = &mut self.clients[load].sessions;
+            if sessions.len() <= number as usize {
+                let thoughts = spec.workload.thoughts(scenario.seed, &spec.name, number);
+                let walk = Walk::new(scenario.seed, &spec.name, number);
+                sessions.push(Session { thoughts, walk, alive: false });
+            }
+            let session = &mut sessions[number as usize];
+            if !session.alive {
+                session.alive = true;
+                // A new session asks at once, as the load generator's do.
+                self.agenda.enter(now_s, Event::Ask { load, session: number });
+            }
+        }
+    }
+
+    /// The flow of a session's next request, or of an open load's.
+    pub(super) fn next_flow(&mut self, load: usize, session: Option<u32>) -> usize {
+        let pages = &self.scenario.loads[load].pages;
+        let session = session.map(|number| &mut self.clients[load].sessions[number as usize]);
+        self.first_flow[load] + session.map_or(0, |session| session.walk.step(pages))
+    }
+
+    /// A client learns what became of its request.
+    pub(super) fn tell_client(&mut self, flow: usize, session: Option<u32>, answer: Answer) {
+        let load = self.flows[flow].load;
+        let told = &mut self.flows[flow].told;
+        match answer {
+            Answer::Served => told.answered += 1,
+            Answer::Rejected => told.rejected += 1,
+            Answer::Failed => told.failed += 1,
+        }
+        let Some(number) = session else { return };
+        let now_s = self.now_s();
+        let wanted = self.scenario.loads[load].workload.sessions_at(now_s);
+        let session = &mut self.clients[load].sessions[number as usize];
+        if number >= wanted {
+            session.alive = false;
+            return;
+        }
+        let pause_s = if answer == Answer::Served { 0.0 } else { AFTER_FAILURE_S };
+        let thought_s = session.thoughts.next().unwrap_or(0.0);
+        self.agenda.enter(now_s + thought_s + pause_s, Event::Ask { load, session: number });
+    }
+}

@@ -1,0 +1,326 @@
+//! The controller's cycles: what is decided when, and what it remembers, as the one of `weal up` does it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use weal_control::check;
+use weal_control::flow::controller::{demand_curves, plan_seats};
+use weal_control::flow::pipeline::{ClassLimits, Limits};
+use weal_control::placement::autoscaler::Autoscaler;
+use weal_control::placement::{self, AppCosts, AppDemand, Iterations, Policy};
+use weal_control::profile::Profiles;
+use weal_model::{Action, AppName, Cpu, InstanceId, InstanceState, LoadEntry, Plan, PoolSpec, Report, SeatPlan, Snapshot, Time};
+
+use super::observe::Before;
+use super::{Event, World};
+
+/// The CPU share of an instance that no plan gives any: enough to start and to answer a health check.
+const LEAST_SHARE: f64 = 0.05;
+/// A share that changed by less than this part of it is not told.
+const LOAD_CHANGE: f64 = 0.03;
+/// Events that come together make one plan; between two plans there is a pause, however many events there are.
+const PLAN_DELAY_S: f64 = 0.05;
+const PLAN_PAUSE_S: f64 = 0.5;
+/// What was learnt is stored so often; a new controller goes on from there.
+const STORE_S: f64 = 30.0;
+/// After a failed start an application is left alone for this long, doubled with each further failure.
+const HOLDOFF_S: (f64, f64) = (1.0, 60.0);
+
+/// What the controller remembers.
+pub(super) struct Controller {
+    pub up: bool,
+    profiles: Profiles,
+    stored: (f64, Profiles),
+    pub seats: SeatPlan,
+    pub snapshot: Option<Snapshot>,
+    /// Snapshots that a delay holds back, the newest last.
+    pub delayed: VecDeque<Snapshot>,
+    pub generation: u64,
+    pub before: Before,
+    pub loads: BTreeMap<InstanceId, Cpu>,
+    limits: BTreeMap<InstanceId, Cpu>,
+    told: BTreeMap<InstanceId, LoadEntry>,
+    last_request: BTreeMap<AppName, Time>,
+    start_took_s: BTreeMap<AppName, f64>,
+    holdoffs: BTreeMap<AppName, (f64, f64)>,
+    /// The highest number among each application's instances so far.
+    numbers: BTreeMap<AppName, u64>,
+    autoscaler: Autoscaler,
+    plan_due_s: Option<f64>,
+    last_plan_s: f64,
+}
+
+impl Controller {
+    pub fn new() -> Self {
+        Self {
+            up: true,
+            profiles: Profiles::default(),
+            stored: (0.0, Profiles::default()),
+            seats: SeatPlan::default(),
+            snapshot: None,
+            delayed: VecDeque::new(),
+            generation: 0,
+            before: Before::default(),
+            loads: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            told: BTreeMap::new(),
+            last_request: BTreeMap::new(),
+            start_took_s: BTreeMap::new(),
+            holdoffs: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            autoscaler: Autoscaler::default(),
+            plan_due_s: None,
+            last_plan_s: f64::NEG_INFINITY,
+        }
+    }
+
+    /// A new process: it has what was stored, and the names of what runs. What it saw last is kept for the truth's sake.
+    pub fn restart(&mut self) {
+        self.up = true;
+        self.profiles = self.stored.1.clone();
+        self.seats = SeatPlan::default();
+        self.snapshot = None;
+        self.delayed.clear();
+        (self.loads, self.limits, self.told) = Default::default();
+        (self.last_request, self.start_took_s, self.holdoffs) = Default::default();
+        self.autoscaler = Autoscaler::default();
+        self.plan_due_s = None;
+    }
+
+    pub fn may_start(&self, app: &AppName, now_s: f64) -> bool {
+        self.holdoffs.get(app).is_none_or(|&(until_s, _)| now_s >= until_s)
+    }
+
+    pub fn started(&mut self, app: &AppName, took_s: f64) {
+        self.start_took_s.insert(app.clone(), took_s);
+        self.holdoffs.remove(app);
+    }
+
+    pub fn start_failed(&mut self, app: &AppName, now_s: f64) {
+        let pause_s = self.holdoffs.get(app).map_or(HOLDOFF_S.0, |&(_, pause_s)| (2.0 * pause_s).min(HOLDOFF_S.1));
+        self.holdoffs.insert(app.clone(), (now_s + pause_s, pause_s));
+    }
+
+    pub fn next_id(&self, app: &AppName) -> InstanceId {
+        InstanceId::from(format!("{app}-{}", self.numbers.get(app).copied().unwrap_or(0) + 1))
+    }
+
+    pub fn use_id(&mut self, app: &AppName, id: &InstanceId) {
+        let number = id.as_str().rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(0);
+        let highest = self.numbers.entry(app.clone()).or_default();
+        *highest = number.max(*highest);
+    }
+
+    /// Learns from a snapshot and decides seats.
+    fn decide(&mut self, snapshot: &Snapshot, pool: &PoolSpec) {
+        self.profiles.update(snapshot, pool);
+        self.autoscaler.handle_snapshot(snapshot, pool);
+        for flow in snapshot.flows.iter().filter(|flow| flow.arrivals > 0 || flow.population_mean() > 0.0) {
+            self.last_request.insert(flow.id.app.clone(), snapshot.time);
+        }
+        let decision = plan_seats(snapshot, pool, &mut self.profiles, &self.seats);
+        if pool.limits_seats() {
+            let limited = |load: &LoadEntry| Some((load.instance.clone(), load.limit?));
+            self.limits = decision.loads.iter().filter_map(limited).collect();
+            self.loads.extend(decision.loads.into_iter().map(|load| (load.instance, load.cpu)));
+        } else {
+            self.limits.clear();
+        }
+        self.seats = decision.plan;
+    }
+
+    /// A placement plan, not judged yet.
+    fn place(&self, snapshot: &Snapshot, pool: &PoolSpec) -> (Plan, Report) {
+        let mut policy = Policy::new(pool);
+        for (app, curve) in demand_curves(snapshot, pool, &self.profiles) {
+            let idle_s = self.last_request.get(&app).map_or(0.0, |last| snapshot.time.since(*last).as_secs_f64());
+            policy.demands.insert(app, AppDemand { curve, idle_s });
+        }
+        let costs = |&start_s: &f64| AppCosts { start_s, ..AppCosts::default() };
+        policy.costs = self.start_took_s.iter().map(|(app, took_s)| (app.clone(), costs(took_s))).collect();
+        policy.next_instance = self.numbers.iter().map(|(app, highest)| (app.clone(), highest + 1)).collect();
+        policy.replicas = self.autoscaler.replicas();
+        placement::plan(snapshot, &policy, Iterations::default())
+    }
+}
+
+impl World<'_> {
+    /// What runs before anybody asks: as many instances as must, ready; as after `weal up --detach`.
+    pub(super) fn bring_up(&mut self) {
+        for app in 0..self.apps.len() {
+            for name in self.scenario.behaviours[self.apps[app].name.as_str()].initially.clone() {
+                let node = self.nodes.iter().position(|node| node.name.as_str() == name).expect("checked when read");
+                let instance = self.add_instance(app, node, None);
+                self.set_state(instance, InstanceState::Ready);
+            }
+        }
+        // Each round brings up what needs nothing else, or what the round before has brought up; a pool has few such floors.
+        for _ in 0..self.apps.len() {
+            let snapshot = self.observe();
+            let (plan, _) = self.controller.place(&snapshot, &self.scenario.pool);
+            let mut begun = false;
+            for action in &plan.actions {
+                let Action::Start { instance, app, node } = action else { continue };
+                let app = self.apps.iter().position(|entry| entry.name == *app);
+                let node = self.nodes.iter().position(|entry| entry.name == *node);
+                if let (Some(app), Some(node)) = (app, node) {
+                    let instance = self.add_instance(app, node, Some(instance.clone()));
+                    self.set_state(instance, InstanceState::Ready);
+                    begun = true;
+                }
+            }
+            if !begun {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn flow_cycle(&mut self) {
+        let snapshot = self.observe();
+        self.record(&snapshot);
+        if !self.controller.up {
+            return;
+        }
+        if let Some(snapshot) = self.through_faults(snapshot) {
+            if !snapshot.flows.is_empty() {
+                self.controller.decide(&snapshot, &self.scenario.pool);
+            }
+            self.controller.snapshot = Some(snapshot);
+        }
+        self.tell_gateway();
+        self.tell_loads();
+        let now_s = self.now_s();
+        if now_s - self.controller.stored.0 >= STORE_S {
+            self.controller.stored = (now_s, self.controller.profiles.clone());
+        }
+        if self.somebody_waits_for_an_instance() {
+            self.want_plan();
+        }
+    }
+
+    /// Requests wait for an application that has nothing running.
+    fn somebody_waits_for_an_instance(&self) -> bool {
+        let live = |app: usize| self.instances.iter().any(|i| i.app == app && i.state.is_active());
+        (0..self.apps.len()).any(|app| self.apps[app].pipeline.queued() > 0 && !live(app))
+    }
+
+    /// Seats and weights to the gateway. Without a plan for each flow of an application nothing is limited.
+    pub(super) fn tell_gateway(&mut self) {
+        if !self.gateway_up || !self.controller.up {
+            return;
+        }
+        let now = self.now();
+        for app in &mut self.apps {
+            let spec = &self.scenario.pool.apps[&app.name];
+            let classes: BTreeSet<_> = spec.routes.iter().map(|route| &route.class).collect();
+            if classes.is_empty() {
+                continue;
+            }
+            let planned = |class: &&weal_model::ClassName| {
+                self.controller.seats.flows.iter().find(|flow| flow.id.app == app.name && flow.id.class == **class)
+            };
+            let all_planned = classes.iter().all(|class| planned(class).is_some());
+            let weight = |class: &&weal_model::ClassName| planned(class).map_or(1.0, |flow| flow.weight.max(1e-6));
+            let limit = |class| ClassLimits { weight: weight(&class), queue_limit: spec.queue_limit };
+            let seats = classes.iter().map(|class| planned(class).map_or(1, |flow| flow.seats.max(1))).sum();
+            let limits = Limits {
+                seats: (self.scenario.pool.limits_seats() && all_planned).then_some(seats),
+                classes: classes.iter().map(|&class| (class.clone(), limit(class))).collect(),
+            };
+            app.pipeline.configure(now, &limits);
+        }
+        (0..self.apps.len()).for_each(|app| self.tell_dispatcher(app));
+    }
+
+    /// Shares and limits to the nodes, where they changed.
+    fn tell_loads(&mut self) {
+        if !self.scenario.pool.control {
+            return;
+        }
+        let now_s = self.now_s();
+        for index in 0..self.instances.len() {
+            let instance = &self.instances[index];
+            if matches!(instance.state, InstanceState::Stopped | InstanceState::Backoff) {
+                self.controller.told.remove(&instance.id);
+                continue;
+            }
+            let Some(&cpu) = self.controller.loads.get(&instance.id) else { continue };
+            let at_least = |cpu: Cpu| Cpu(cpu.0.max(LEAST_SHARE));
+            let limit = self.controller.limits.get(&instance.id).map(|&limit| at_least(limit));
+            let load = LoadEntry { instance: instance.id.clone(), cpu: at_least(cpu), limit };
+            if self.controller.told.get(&instance.id).is_none_or(|told| differ(told, &load)) {
+                let node = instance.node;
+                self.nodes[node].machine.set_share(now_s, index, load.cpu.0, load.limit.map(|limit| limit.0));
+                self.soil(node);
+                self.controller.told.insert(load.instance.clone(), load);
+            }
+        }
+    }
+
+    /// Soon, and not too often.
+    pub(super) fn want_plan(&mut self) {
+        if !self.controller.up {
+            return;
+        }
+        let due_s = (self.controller.last_plan_s + PLAN_PAUSE_S).max(self.now_s() + PLAN_DELAY_S);
+        if self.controller.plan_due_s.is_none_or(|already_s| due_s < already_s) {
+            self.controller.plan_due_s = Some(due_s);
+            self.agenda.enter(due_s, Event::Plan);
+        }
+    }
+
+    pub(super) fn plan_if_due(&mut self) {
+        let now_s = self.now_s();
+        if self.controller.up && self.controller.plan_due_s.is_some_and(|due_s| due_s <= now_s) {
+            self.controller.plan_due_s = None;
+            self.controller.last_plan_s = now_s;
+            self.placement_cycle();
+        }
+    }
+
+    fn placement_cycle(&mut self) {
+        let Some(mut snapshot) = self.controller.snapshot.clone() else { return };
+        // Measurements may be old; what runs where is known, as the agent reports it before each plan.
+        self.refresh(&mut snapshot);
+        let pool = &self.scenario.pool;
+        let (plan, report) = self.controller.place(&snapshot, pool);
+        let findings = check::check(&snapshot, pool, &plan);
+        if !findings.is_empty() {
+            let texts = findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            return self.oracle.note(self.agenda.now_s(), format!("a plan is unsound: {texts}"));
+        }
+        let mut before = std::mem::take(&mut self.controller.loads);
+        if !pool.limits_seats() {
+            before.clear();
+        }
+        let cpu = |load: &LoadEntry| before.get(&load.instance).copied().unwrap_or(load.cpu);
+        self.controller.loads = plan.loads.iter().map(|load| (load.instance.clone(), cpu(load))).collect();
+        for action in &plan.actions {
+            if self.begin_action(action) {
+                let why = report.reasons.iter().find(|reason| reason.action == *action).map_or("", |reason| reason.text.as_str());
+                self.recorder.note(self.agenda.now_s(), true, format!("{}: {why}", told(action)));
+            }
+        }
+        self.tell_loads();
+        self.tell_gateway();
+    }
+}
+
+fn differ(told: &LoadEntry, load: &LoadEntry) -> bool {
+    let moved = |told: Cpu, now: Cpu| (told.0 - now.0).abs() > told.0 * LOAD_CHANGE;
+    let limit_moved = match (told.limit, load.limit) {
+        (Some(told), Some(now)) => moved(told, now),
+        (None, None) => false,
+        _ => true,
+    };
+    limit_moved || moved(told.cpu, load.cpu)
+}
+
+fn told(action: &Action) -> String {
+    match action {
+        Action::Start { instance, node, .. } => format!("start {instance} on {node}"),
+        Action::Stop { instance } => format!("stop {instance}"),
+        Action::Sleep { instance, rung } => format!("put {instance} to sleep, {}", rung.as_str()),
+        Action::Resume { instance } => format!("resume {instance}"),
+        _ => "run a job".to_owned(),
+    }
+}

@@ -1,0 +1,150 @@
+//! What goes wrong in the pool itself; what goes wrong with measurements is `observe`'s.
+
+use rand::RngExt;
+use weal_control::dispatch::Dispatcher;
+use weal_model::InstanceState;
+
+use super::tasks::Owner;
+use super::{App, TaskId, World};
+use crate::random::{self, Rng};
+use crate::scenario::{Fault, FaultKind};
+
+/// The random numbers of faults.
+pub(super) struct Faults {
+    actions: Rng,
+    victims: Rng,
+    pub measurements: Rng,
+}
+
+impl Faults {
+    pub fn new(seed: u64) -> Self {
+        let stream = |name| random::stream(seed, name);
+        Self { actions: stream("faults/actions"), victims: stream("faults/victims"), measurements: stream("measurements") }
+    }
+}
+
+impl World<'_> {
+    /// The faults of a kind that last now.
+    pub(super) fn lasting(&self, kind: FaultKind) -> impl Iterator<Item = &Fault> {
+        let now_s = self.now_s();
+        self.scenario.faults.iter().filter(move |fault| fault.kind == kind && fault.at_s <= now_s && now_s < fault.until_s)
+    }
+
+    pub(super) fn fault(&mut self, index: usize, begins: bool) {
+        let scenario = self.scenario;
+        let fault = &scenario.faults[index];
+        let now_s = self.now_s();
+        let hit = |node: &super::Node| Some(node.name.as_str()) == fault.node.as_deref();
+        let node = self.nodes.iter().position(hit);
+        match (fault.kind, node) {
+            (FaultKind::NodeDown, Some(node)) => {
+                self.set_node_up(node, !begins && self.lasting(FaultKind::NodeDown).all(|f| f.node != fault.node))
+            }
+            (FaultKind::SlowNode, Some(node)) => {
+                let speed =
+                    self.lasting(FaultKind::SlowNode).filter(|f| f.node == fault.node).map(|f| f.amount.max(0.0)).product();
+                self.nodes[node].machine.set_speed(now_s, speed);
+                self.soil(node);
+            }
+            (FaultKind::InstanceDown, _) if begins => self.crash_one(fault),
+            (FaultKind::ControllerDown, _) if begins => self.controller.up = false,
+            (FaultKind::ControllerDown, _) => self.controller_back(),
+            (FaultKind::GatewayDown, _) if begins => self.lose_gateway(),
+            (FaultKind::GatewayDown, _) => self.gateway_back(),
+            _ => {}
+        }
+        let what = format!("{:?} {}", fault.kind, if begins { "begins" } else { "is over" });
+        let whom = fault.node.as_ref().or(fault.app.as_ref()).map_or(String::new(), |whom| format!(" ({whom})"));
+        self.recorder.note(now_s, false, what + &whom);
+    }
+
+    fn set_node_up(&mut self, node: usize, up: bool) {
+        self.nodes[node].up = up;
+        if !up {
+            let here = (0..self.instances.len()).filter(|&i| self.instances[i].node == node);
+            here.collect::<Vec<_>>().into_iter().for_each(|instance| self.lose(instance));
+        }
+        self.want_plan();
+    }
+
+    fn crash_one(&mut self, fault: &Fault) {
+        let ready = |i: &usize| {
+            let instance = &self.instances[*i];
+            Some(self.apps[instance.app].name.as_str()) == fault.app.as_deref()
+                && instance.state == InstanceState::Ready
+                && instance.operation.is_none()
+        };
+        let ready: Vec<usize> = (0..self.instances.len()).filter(ready).collect();
+        if !ready.is_empty() {
+            let victim = ready[self.faults.victims.random_range(0..ready.len())];
+            self.crash(victim);
+        }
+    }
+
+    /// Its requests break off; what instances do for them goes on for nobody.
+    fn lose_gateway(&mut self) {
+        self.gateway_up = false;
+        let is_request = |owner| matches!(owner, Owner::Request(_));
+        let requests: Vec<TaskId> = self.tasks.iter().filter(|(_, task)| is_request(task.owner)).map(|(id, _)| id).collect();
+        for id in requests {
+            let Some(task) = self.tasks.get_mut(id) else { continue };
+            let home = task.home;
+            let Owner::Request(request) = &mut task.owner else { continue };
+            if request.place.take().is_none() {
+                continue;
+            }
+            let request = *request;
+            if request.served_by.is_none() {
+                self.tasks.remove(id);
+            } else {
+                self.instances[home].in_flight -= 1;
+            }
+            self.tell_client(request.flow, request.session, super::clients::Answer::Failed);
+        }
+        for app in &mut self.apps {
+            app.waiting.clear();
+            app.behind.clear();
+            app.deadlines.clear();
+        }
+        (0..self.instances.len()).for_each(|instance| self.drained(instance));
+    }
+
+    /// A new one, which knows what the controller tells it.
+    fn gateway_back(&mut self) {
+        self.gateway_up = true;
+        for index in 0..self.apps.len() {
+            let app = &mut self.apps[index];
+            app.pipeline = App::fresh_pipeline(self.scenario, &app.name);
+            app.dispatcher = Dispatcher::new(self.scenario.seed ^ index as u64);
+        }
+        self.forget_counters();
+        self.tell_gateway();
+    }
+
+    /// A new one, which knows what was stored and what runs. What was draining is not any more.
+    fn controller_back(&mut self) {
+        self.controller.restart();
+        for instance in &mut self.instances {
+            if instance.operation.is_some_and(|operation| operation.draining) {
+                instance.operation = None;
+                instance.version += 1;
+            }
+        }
+        self.tell_gateway();
+        self.want_plan();
+    }
+
+    /// Whether the next action fails, and if it hangs, until when.
+    pub(super) fn draw_trouble(&mut self) -> Option<Option<f64>> {
+        let lasting: Vec<(FaultKind, f64, f64)> = [FaultKind::ActionFails, FaultKind::ActionHangs]
+            .into_iter()
+            .flat_map(|kind| self.lasting(kind).map(|fault| (fault.kind, fault.amount, fault.until_s)).collect::<Vec<_>>())
+            .collect();
+        for (kind, share, until_s) in lasting {
+            if self.faults.actions.random::<f64>() < share {
+                return Some((kind == FaultKind::ActionHangs).then_some(until_s));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,356 @@
+//! A node's CPU: shared among its instances by their shares, work-conserving, and within an instance among its requests in equal
+//! parts; a request uses at most one core.
+//!
+//! A node is a machine of its own, or a *slice* of one with more cores, as the kernel makes slices: it has a quota for each period, uses
+//! up to all cores of the machine at once until the quota is used up, and then nothing until the next period. A single request on an idle
+//! slice of 0.4 cores so runs as fast as on a whole core, which a model of 0.4 slow cores would miss. Limits of instances work alike.
+//!
+//! Requests of an instance that share it equally are done in the order of `work + what each had got when it came` ([`Tenant::attained`]),
+//! so that nothing has to be changed per request as time goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::TaskId;
+
+/// The kernel's period for CPU quotas, in seconds.
+const PERIOD_S: f64 = 0.1;
+/// CPU-seconds that sums of many steps may leave over.
+const ROUNDING_S: f64 = 1e-9;
+
+/// One node's CPU.
+#[derive(Debug, Clone)]
+pub(super) struct Machine {
+    /// Cores that can be used at once.
+    cores: f64,
+    /// Work done per CPU-second: below 1 on a node that is slow.
+    speed: f64,
+    /// For a slice: its quota.
+    quota: Option<Quota>,
+    /// When the current period ends. Meaningless without quotas.
+    period_end_s: f64,
+    /// What runs there, by instance.
+    tenants: BTreeMap<usize, Tenant>,
+    updated_s: f64,
+    used: f64,
+}
+
+/// CPU-seconds per period, and what is left of them.
+#[derive(Debug, Clone, Copy)]
+struct Quota {
+    whole: f64,
+    left: f64,
+}
+
+#[derive(Debug, Clone)]
+struct Tenant {
+    share: f64,
+    /// The most cores that it can use.
+    most: f64,
+    /// For an instance on a slice: its quota.
+    quota: Option<Quota>,
+    /// Suspended: its requests stay as they are.
+    frozen: bool,
+    /// CPU-seconds of work that each request present since the beginning would have got.
+    attained: f64,
+    /// Requests by the value of `attained` at which they are done, whose bits are in its order.
+    tasks: BTreeSet<(u64, TaskId)>,
+    /// CPU-seconds used so far.
+    used: f64,
+}
+
+impl Quota {
+    fn new(cores: f64) -> Self {
+        Self { whole: cores * PERIOD_S, left: cores * PERIOD_S }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.left <= ROUNDING_S
+    }
+}
+
+impl Machine {
+    /// A machine of its own with so many cores.
+    pub fn whole(cores: f64) -> Self {
+        Self { cores, speed: 1.0, quota: None, period_end_s: PERIOD_S, tenants: BTreeMap::new(), updated_s: 0.0, used: 0.0 }
+    }
+
+    /// A slice of `cores` of a machine with `of` cores.
+    pub fn slice(cores: f64, of: u32) -> Self {
+        Self { quota: Some(Quota::new(cores)), ..Self::whole(f64::from(of)) }
+    }
+
+    pub fn add(&mut self, instance: usize) {
+        let tenant = Tenant {
+            share: 1.0,
+            most: f64::INFINITY,
+            quota: None,
+            frozen: false,
+            attained: 0.0,
+            tasks: BTreeSet::new(),
+            used: 0.0,
+        };
+        self.tenants.insert(instance, tenant);
+    }
+
+    /// Takes an instance away, with what it still had to do.
+    pub fn remove(&mut self, now_s: f64, instance: usize) -> Vec<TaskId> {
+        self.advance(now_s);
+        let tenant = self.tenants.remove(&instance);
+        tenant.map_or(Vec::new(), |tenant| tenant.tasks.into_iter().map(|(_, task)| task).collect())
+    }
+
+    /// Gives an instance a share, and the most cores that it may use.
+    pub fn set_share(&mut self, now_s: f64, instance: usize, share: f64, limit: Option<f64>) {
+        self.advance(now_s);
+        let in_quotas = self.quota.is_some();
+        let Some(tenant) = self.tenants.get_mut(&instance) else { return };
+        tenant.share = share.max(1e-3);
+        tenant.most = limit.filter(|_| !in_quotas).unwrap_or(f64::INFINITY);
+        tenant.quota = limit.filter(|_| in_quotas).map(|cores| {
+            let left = tenant.quota.map_or(cores * PERIOD_S, |quota| quota.left.min(cores * PERIOD_S));
+            Quota { left, ..Quota::new(cores) }
+        });
+    }
+
+    pub fn set_speed(&mut self, now_s: f64, speed: f64) {
+        self.advance(now_s);
+        self.speed = speed;
+    }
+
+    pub fn freeze(&mut self, now_s: f64, instance: usize, frozen: bool) {
+        self.advance(now_s);
+        if let Some(tenant) = self.tenants.get_mut(&instance) {
+            tenant.frozen = frozen;
+        }
+    }
+
+    /// Something with `work` CPU-seconds begins. False when the instance is not here.
+    pub fn begin(&mut self, now_s: f64, instance: usize, task: TaskId, work: f64) -> bool {
+        self.advance(now_s);
+        let Some(tenant) = self.tenants.get_mut(&instance) else { return false };
+        if tenant.tasks.is_empty() {
+            // Nothing refers to it: it begins again, so that it stays small.
+            tenant.attained = 0.0;
+        }
+        tenant.tasks.insert(((tenant.attained + work.max(0.0)).to_bits(), task));
+        true
+    }
+
+    /// CPU-seconds that an instance has used since it is there.
+    pub fn used_by(&mut self, now_s: f64, instance: usize) -> Option<f64> {
+        self.advance(now_s);
+        self.tenants.get(&instance).map(|tenant| tenant.used)
+    }
+
+    /// CPU-seconds that all instances have used so far.
+    pub fn used(&mut self, now_s: f64) -> f64 {
+        self.advance(now_s);
+        self.used
+    }
+
+    /// What is done by now.
+    pub fn take_done(&mut self, now_s: f64, done: &mut Vec<TaskId>) {
+        self.advance(now_s);
+        for tenant in self.tenants.values_mut() {
+            while let Some(&(at, task)) = tenant.tasks.first() {
+                if f64::from_bits(at) > tenant.attained + ROUNDING_S {
+                    break;
+                }
+                tenant.tasks.pop_first();
+                done.push(task);
+            }
+        }
+    }
+
+    /// When something is done, or speeds change, if nothing comes in between.
+    pub fn next_s(&self) -> f64 {
+        let rates = self.rates();
+        let mut next = f64::INFINITY;
+        let mut throttled = false;
+        for (tenant, &rate) in self.tenants.values().zip(&rates) {
+            let Some(&(at, _)) = tenant.tasks.first().filter(|_| !tenant.frozen) else { continue };
+            let each = rate * self.speed / tenant.tasks.len() as f64;
+            if each > 0.0 {
+                next = next.min((f64::from_bits(at) - tenant.attained).max(0.0) / each);
+            }
+            throttled |= rate == 0.0;
+            if let Some(quota) = tenant.quota.filter(|_| rate > 0.0) {
+                next = next.min(quota.left / rate);
+            }
+        }
+        let total: f64 = rates.iter().sum();
+        if let Some(quota) = self.quota {
+            if total > 0.0 {
+                next = next.min(quota.left / total);
+            }
+            if total > 0.0 || throttled {
+                next = next.min(self.period_end_s - self.updated_s);
+            }
+        }
+        self.updated_s + next.max(0.0)
+    }
+
+    fn advance(&mut self, now_s: f64) {
+        let span = now_s - self.updated_s;
+        if span > 0.0 {
+            self.updated_s = now_s;
+            self.work_for(span);
+        }
+        if now_s >= self.period_end_s {
+            self.refill(now_s);
+        }
+    }
+
+    fn work_for(&mut self, span: f64) {
+        if self.tenants.values().all(|tenant| tenant.tasks.is_empty()) {
+            return;
+        }
+        let rates = self.rates();
+        for (tenant, rate) in self.tenants.values_mut().zip(rates) {
+            if rate > 0.0 {
+                tenant.attained += span * rate * self.speed / tenant.tasks.len() as f64;
+                tenant.used += span * rate;
+                self.used += span * rate;
+                for quota in [&mut self.quota, &mut tenant.quota].into_iter().flatten() {
+                    quota.left = (quota.left - span * rate).max(0.0);
+                }
+            }
+        }
+    }
+
+    fn refill(&mut self, now_s: f64) {
+        self.period_end_s = ((now_s / PERIOD_S).floor() + 1.0) * PERIOD_S;
+        if self.period_end_s <= now_s {
+            self.period_end_s += PERIOD_S;
+        }
+        let quotas = self.tenants.values_mut().map(|tenant| &mut tenant.quota).chain([&mut self.quota]);
+        for quota in quotas.flatten() {
+            quota.left = quota.whole;
+        }
+    }
+
+    /// Cores of each tenant: shares of what is left, until nobody is below both its wish and its share.
+    fn rates(&self) -> Vec<f64> {
+        let mut rates = vec![0.0; self.tenants.len()];
+        let mut left = if self.quota.is_some_and(|quota| quota.is_empty()) { 0.0 } else { self.cores };
+        let wish = |tenant: &Tenant| {
+            let stopped = tenant.frozen || tenant.quota.is_some_and(|quota| quota.is_empty());
+            if stopped { 0.0 } else { tenant.most.min(tenant.tasks.len() as f64) }
+        };
+        let mut open: Vec<(usize, f64, f64)> = self
+            .tenants
+            .values()
+            .enumerate()
+            .map(|(i, tenant)| (i, wish(tenant), tenant.share))
+            .filter(|&(_, wish, _)| wish > 0.0)
+            .collect();
+        while !open.is_empty() && left > 1e-12 {
+            let total: f64 = open.iter().map(|&(_, _, share)| share).sum();
+            let fits = |wish: f64, share: f64| wish <= left * share / total;
+            if !open.iter().any(|&(_, wish, share)| fits(wish, share)) {
+                open.iter().for_each(|&(i, _, share)| rates[i] = left * share / total);
+                break;
+            }
+            let mut given = 0.0;
+            open.retain(|&(i, wish, share)| {
+                let sated = fits(wish, share);
+                if sated {
+                    rates[i] = wish;
+                    given += wish;
+                }
+                !sated
+            });
+            left -= given;
+        }
+        rates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done_by(machine: &mut Machine, now_s: f64) -> Vec<TaskId> {
+        let mut done = Vec::new();
+        machine.take_done(now_s, &mut done);
+        done
+    }
+
+    /// Runs from one change to the next; when each task was done.
+    fn run(machine: &mut Machine) -> Vec<(TaskId, f64)> {
+        let mut ends = Vec::new();
+        while machine.next_s().is_finite() {
+            let now_s = machine.next_s();
+            ends.extend(done_by(machine, now_s).into_iter().map(|task| (task, now_s)));
+        }
+        ends
+    }
+
+    #[test]
+    fn shares_count_only_while_there_is_not_enough() {
+        let mut machine = Machine::whole(1.0);
+        machine.add(0);
+        machine.add(1);
+        machine.set_share(0.0, 0, 3.0, None);
+        machine.begin(0.0, 0, 10, 3.0);
+        assert_eq!(machine.next_s(), 3.0);
+        machine.begin(0.0, 1, 11, 2.0);
+        assert!((machine.next_s() - 4.0).abs() < 1e-9, "three quarters of a core for 3 s of work");
+        assert_eq!(done_by(&mut machine, 4.0), [10]);
+        assert!((machine.next_s() - 5.0).abs() < 1e-9, "the rest alone at full speed");
+        assert!((machine.used_by(4.0, 1).unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_request_uses_one_core_and_an_instance_no_more_than_its_limit() {
+        let mut machine = Machine::whole(8.0);
+        machine.add(0);
+        machine.set_share(0.0, 0, 1.0, Some(1.5));
+        for task in 0..3 {
+            machine.begin(0.0, 0, task, 1.0);
+        }
+        assert!((machine.next_s() - 2.0).abs() < 1e-9);
+        assert_eq!(machine.remove(1.0, 0).len(), 3);
+        assert_eq!(machine.next_s(), f64::INFINITY);
+    }
+
+    #[test]
+    fn a_slice_runs_at_full_speed_until_its_quota_is_used_up() {
+        let mut machine = Machine::slice(0.4, 2);
+        machine.add(0);
+        machine.begin(0.0, 0, 1, 0.03);
+        assert_eq!(run(&mut machine), [(1, 0.03)], "well within 40 ms a period");
+        machine.begin(0.1, 0, 2, 0.05);
+        let ends = run(&mut machine);
+        assert!((ends[0].1 - 0.21).abs() < 1e-6, "40 ms, then 10 ms of the next period: {ends:?}");
+    }
+
+    #[test]
+    fn a_busy_slice_gives_its_whole_quota_and_no_more() {
+        let mut machine = Machine::slice(0.4, 2);
+        for instance in 0..2 {
+            machine.add(instance);
+            for task in 0..10 {
+                machine.begin(0.0, instance, 100 * instance as u64 + task, 0.1);
+            }
+        }
+        machine.set_share(0.0, 1, 1.0, Some(0.1));
+        let ends = run(&mut machine);
+        let last_of =
+            |instance: u64| ends.iter().filter(|(task, _)| task / 100 == instance).map(|&(_, at)| at).fold(0.0, f64::max);
+        assert!((last_of(1) - 10.0).abs() < 0.1, "1 s of work at 0.1 cores: {}", last_of(1));
+        assert!((last_of(0) - 1.0 / 0.3).abs() < 0.1, "1 s of work at the rest: {}", last_of(0));
+        assert!((machine.used(20.0) - 2.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_frozen_instance_keeps_what_it_had_and_goes_on_later() {
+        let mut machine = Machine::whole(1.0);
+        machine.add(0);
+        machine.begin(0.0, 0, 1, 2.0);
+        machine.freeze(1.0, 0, true);
+        assert_eq!(machine.next_s(), f64::INFINITY);
+        machine.freeze(5.0, 0, false);
+        assert_eq!(machine.next_s(), 6.0);
+    }
+}

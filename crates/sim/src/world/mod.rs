@@ -1,0 +1,388 @@
+//! A whole pool in virtual time: clients, the gateway's queues, nodes, and the controller's cycles.
+//!
+//! What decides is what decides in `weal up`: [`weal_control::flow::pipeline`] and [`weal_control::dispatch`] per request,
+//! [`weal_control::profile`] and [`weal_control::flow::controller`] each flow cycle, [`weal_control::placement`] each placement
+//! cycle and on events, and [`weal_control::check`] before each plan. Only what surrounds them is simulated:
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `machine` | a node's CPU, shared |
+//! | `tasks` | requests, starts and housekeeping as steps |
+//! | `clients` | sessions and arrivals |
+//! | `traffic` | requests from arrival to answer |
+//! | `instances` | their states, and what actions make of them |
+//! | `cycles` | the controller's cycles |
+//! | `observe` | snapshots, and what faults do to them |
+//! | `faults` | what goes wrong |
+//! | `oracle` | what must hold whatever happens |
+//! | `record` | the run as data, as a rehearsal with real processes gives it |
+
+mod clients;
+mod cycles;
+mod faults;
+mod instances;
+mod machine;
+mod observe;
+mod oracle;
+mod record;
+mod tasks;
+mod traffic;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use weal_control::dispatch::Dispatcher;
+use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Limits, Pipeline};
+use weal_model::{AppName, ClassName, NodeName, Time};
+
+use crate::engine::Agenda;
+use crate::random::{self, Rng};
+use crate::report::Run;
+use crate::scenario::{Load, Scenario};
+use crate::workload::Page;
+use clients::{Clients, Told};
+use cycles::Controller;
+use faults::Faults;
+use instances::Instance;
+use machine::Machine;
+use oracle::Oracle;
+use record::Recorder;
+use tasks::{Step, Tasks};
+
+/// A [`tasks::Task`]'s number.
+type TaskId = u64;
+
+/// The name of the simulated gateway.
+const GATEWAY: &str = "gw";
+
+/// A simulated run.
+#[derive(Debug, Clone)]
+pub struct Simulated {
+    /// What was measured, in the form that reports show.
+    pub run: Run,
+    /// What must hold and did not; empty in a sound run.
+    pub findings: Vec<String>,
+    /// Events that happened.
+    pub events: u64,
+    /// Requests that were neither answered nor rejected nor lost when the run ended.
+    pub unfinished: usize,
+}
+
+/// Runs a scenario; `progress` is told the virtual time in seconds now and then. Equal scenarios give equal runs.
+///
+/// # Errors
+/// When the scenario has no pool: one that names a `config` gets it by [`Scenario::with_pool`].
+pub fn simulate(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Simulated, NothingToSimulate> {
+    if scenario.pool.nodes.is_empty() || scenario.pool.apps.is_empty() {
+        return Err(NothingToSimulate);
+    }
+    let mut world = World::new(scenario);
+    world.begin();
+    let mut shown_s = 0.0;
+    while let Some(event) = world.agenda.take_until(scenario.duration_s) {
+        world.handle(event);
+        if world.now_s() >= shown_s {
+            progress(shown_s);
+            shown_s = world.now_s() + scenario.duration_s / 100.0;
+        }
+    }
+    Ok(world.finish())
+}
+
+/// The scenario has no pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it has no `[[node]]` and `[app.NAME]` tables, and no `config` was read for it")]
+pub struct NothingToSimulate;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Event {
+    /// An open load's next request.
+    Arrival {
+        load: usize,
+    },
+    /// A session has thought and asks.
+    Ask {
+        load: usize,
+        session: u32,
+    },
+    /// The number of sessions of a load changes.
+    Sessions {
+        load: usize,
+    },
+    /// A step of a task that is not CPU is over.
+    Waited {
+        task: TaskId,
+    },
+    /// Something may be done on a node; only the latest of these per node counts.
+    Node {
+        node: usize,
+        version: u64,
+    },
+    /// What an action does to an instance is done.
+    Changed {
+        instance: usize,
+        version: u64,
+    },
+    /// An instance has been draining for as long as it may.
+    DrainedLong {
+        instance: usize,
+        version: u64,
+    },
+    Housekeeping {
+        instance: usize,
+        version: u64,
+    },
+    /// Some request of an application may have been there for too long.
+    Deadline {
+        app: usize,
+    },
+    FlowCycle,
+    PlacementCycle,
+    /// A plan that something asked for.
+    Plan,
+    Fault {
+        index: usize,
+        begins: bool,
+    },
+}
+
+/// A node.
+struct Node {
+    name: NodeName,
+    machine: Machine,
+    up: bool,
+    /// Counts its [`Event::Node`]s.
+    version: u64,
+    /// Its next change was not entered yet.
+    dirty: bool,
+}
+
+/// An application's place in the gateway.
+struct App {
+    name: AppName,
+    pipeline: Pipeline,
+    dispatcher: Dispatcher,
+    timeout_s: f64,
+    /// The instance at each of the dispatcher's indices.
+    behind: BTreeMap<usize, usize>,
+    /// The requests that wait, by their place in the pipeline.
+    waiting: BTreeMap<pipeline::Ticket, TaskId>,
+    /// Requests in order of arrival with the moment when their time is up; some have ended.
+    deadlines: VecDeque<(f64, TaskId)>,
+    /// A [`Event::Deadline`] is entered.
+    watched: bool,
+    /// Turns among instances for calls from others.
+    next_callee: usize,
+}
+
+/// The requests of a load, or of one of its pages.
+struct Flow {
+    /// Its load.
+    load: usize,
+    app: usize,
+    class: ClassIndex,
+    /// `app/class`.
+    name: String,
+    steps: Rc<[Step]>,
+    /// CPU time relative to the application's.
+    factor: f64,
+    work: Rng,
+    /// What became of its requests.
+    told: Told,
+}
+
+struct World<'a> {
+    scenario: &'a Scenario,
+    agenda: Agenda<Event>,
+    nodes: Vec<Node>,
+    /// Nodes whose next change must be entered anew.
+    dirty: Vec<usize>,
+    /// Never shrinks; ended ones are in state `Stopped`.
+    instances: Vec<Instance>,
+    apps: Vec<App>,
+    tasks: Tasks,
+    /// One per load, or per page of a load; those of a load follow each other.
+    flows: Vec<Flow>,
+    /// The first flow of each load.
+    first_flow: Vec<usize>,
+    /// One per load.
+    clients: Vec<Clients>,
+    gateway_up: bool,
+    controller: Controller,
+    faults: Faults,
+    recorder: Recorder,
+    oracle: Oracle,
+    events: u64,
+    done: Vec<TaskId>,
+}
+
+impl<'a> World<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        let pool = &scenario.pool;
+        let slices_of = scenario.surroundings.slices_of;
+        let nodes = pool.nodes.iter().map(|node| Node {
+            name: node.name.clone(),
+            machine: if slices_of == 0 { Machine::whole(node.cpu.0) } else { Machine::slice(node.cpu.0, slices_of) },
+            up: true,
+            version: 0,
+            dirty: false,
+        });
+        let apps: Vec<App> = pool.apps.keys().enumerate().map(|(index, name)| App::new(scenario, index, name)).collect();
+        let (mut flows, mut first_flow) = (Vec::new(), Vec::new());
+        for (number, load) in scenario.loads.iter().enumerate() {
+            first_flow.push(flows.len());
+            flows.extend(Flow::of_load(scenario, &apps, number, load));
+        }
+        Self {
+            scenario,
+            agenda: Agenda::default(),
+            nodes: nodes.collect(),
+            dirty: Vec::new(),
+            instances: Vec::new(),
+            flows,
+            first_flow,
+            apps,
+            tasks: Tasks::default(),
+            clients: scenario.loads.iter().map(|load| Clients::new(scenario, load)).collect(),
+            gateway_up: true,
+            controller: Controller::new(),
+            faults: Faults::new(scenario.seed),
+            recorder: Recorder::new(scenario),
+            oracle: Oracle::default(),
+            events: 0,
+            done: Vec::new(),
+        }
+    }
+
+    /// Brings up what runs from the beginning, and enters what happens by itself.
+    fn begin(&mut self) {
+        self.bring_up();
+        for load in 0..self.scenario.loads.len() {
+            for change_s in self.scenario.loads[load].workload.changes() {
+                self.agenda.enter(change_s, Event::Sessions { load });
+            }
+            self.next_arrival(load);
+        }
+        for (index, fault) in self.scenario.faults.iter().enumerate() {
+            self.agenda.enter(fault.at_s, Event::Fault { index, begins: true });
+            self.agenda.enter(fault.until_s, Event::Fault { index, begins: false });
+        }
+        let timing = &self.scenario.pool.timing;
+        self.agenda.enter(timing.flow_cycle_s, Event::FlowCycle);
+        self.agenda.enter(timing.placement_cycle_s, Event::PlacementCycle);
+        self.enter_nodes();
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.events += 1;
+        match event {
+            Event::Arrival { load } => {
+                self.arrive(load, None);
+                self.next_arrival(load);
+            }
+            Event::Ask { load, session } => self.arrive(load, Some(session)),
+            Event::Sessions { load } => self.adjust_sessions(load),
+            Event::Waited { task } => self.step(task),
+            Event::Node { node, version } if self.nodes[node].version == version => self.collect(node),
+            Event::Changed { instance, version } if self.instances[instance].version == version => self.changed(instance),
+            Event::DrainedLong { instance, version } if self.instances[instance].version == version => self.act(instance),
+            Event::Housekeeping { instance, version } if self.instances[instance].version == version => self.keep_house(instance),
+            Event::Node { .. } | Event::Changed { .. } | Event::DrainedLong { .. } | Event::Housekeeping { .. } => {}
+            Event::Deadline { app } => self.expire(app),
+            Event::FlowCycle => {
+                self.flow_cycle();
+                self.agenda.enter(self.now_s() + self.scenario.pool.timing.flow_cycle_s, Event::FlowCycle);
+            }
+            Event::PlacementCycle => {
+                self.want_plan();
+                self.agenda.enter(self.now_s() + self.scenario.pool.timing.placement_cycle_s, Event::PlacementCycle);
+            }
+            Event::Plan => self.plan_if_due(),
+            Event::Fault { index, begins } => self.fault(index, begins),
+        }
+        self.enter_nodes();
+        self.examine(event);
+    }
+
+    fn now_s(&self) -> f64 {
+        self.agenda.now_s()
+    }
+
+    fn now(&self) -> Time {
+        Time::from_secs_f64(self.now_s())
+    }
+
+    fn soil(&mut self, node: usize) {
+        if !self.nodes[node].dirty {
+            self.nodes[node].dirty = true;
+            self.dirty.push(node);
+        }
+    }
+
+    /// Enters the next change of each node that something happened to; those entered before do not count any more.
+    fn enter_nodes(&mut self) {
+        while let Some(node) = self.dirty.pop() {
+            let entry = &mut self.nodes[node];
+            entry.version += 1;
+            entry.dirty = false;
+            let (at_s, version) = (entry.machine.next_s(), entry.version);
+            self.agenda.enter(at_s, Event::Node { node, version });
+        }
+    }
+}
+
+impl Flow {
+    /// One, or one per page.
+    fn of_load(scenario: &Scenario, apps: &[App], number: usize, load: &Load) -> Vec<Self> {
+        let flow = |class: &str, factor: f64, stream: String| {
+            let app = apps.iter().position(|app| app.name.as_str() == load.app).expect("loads are checked when read");
+            Self {
+                load: number,
+                app,
+                class: apps[app].pipeline.class(&class.into()).expect("each load's classes are configured"),
+                name: format!("{}/{class}", load.app),
+                steps: tasks::steps_of_request(scenario, &load.app, class),
+                factor,
+                work: random::stream(scenario.seed, &stream),
+                told: Told::default(),
+            }
+        };
+        if load.pages.is_empty() {
+            return vec![flow(&load.class, load.work_factor, format!("{}/work", load.name))];
+        }
+        let page = |page: &Page| {
+            let stream = format!("{}/{}/work", load.name, page.name);
+            flow(&page.class, load.work_factor * page.work_factor, stream)
+        };
+        load.pages.iter().map(page).collect()
+    }
+}
+
+impl App {
+    fn new(scenario: &Scenario, index: usize, name: &AppName) -> Self {
+        Self {
+            name: name.clone(),
+            pipeline: Self::fresh_pipeline(scenario, name),
+            dispatcher: Dispatcher::new(scenario.seed ^ index as u64),
+            timeout_s: scenario.pool.apps[name].request_timeout_s,
+            behind: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            deadlines: VecDeque::new(),
+            watched: false,
+            next_callee: 0,
+        }
+    }
+
+    /// The pipeline of a gateway that nobody has told anything: every class of the application, no limit.
+    fn fresh_pipeline(scenario: &Scenario, name: &AppName) -> Pipeline {
+        let spec = &scenario.pool.apps[name];
+        let limit = ClassLimits { weight: 1.0, queue_limit: spec.queue_limit };
+        let routed = spec.routes.iter().map(|route| route.class.clone());
+        let own = scenario.loads.iter().filter(|load| load.app == name.as_str());
+        let asked = own.flat_map(|load| load.classes()).map(ClassName::from);
+        Pipeline::new(&Limits { seats: None, classes: routed.chain(asked).map(|class| (class, limit)).collect() })
+    }
+}

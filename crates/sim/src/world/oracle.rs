@@ -1,0 +1,125 @@
+//! What must hold whatever happens (design, "What must always hold"), looked at after every event.
+//!
+//! | invariant | when it is looked at |
+//! | --- | --- |
+//! | a request is answered exactly once, and none is forgotten | at each end; the books of clients and gateway each flow cycle |
+//! | no more requests are outstanding than there are seats when one is let through | after each event, for what it touched |
+//! | nothing waits beside a free seat and an instance that takes requests | after each event, for what it touched |
+//! | no node holds more memory than it has | at each change of an instance |
+//! | no plan is unsound | before each plan is applied |
+//! | what clients wait for, instances and gateway agree on | each flow cycle |
+
+use weal_model::Time;
+
+use super::tasks::Owner;
+use super::{Event, World};
+
+/// More findings than this say nothing new.
+const MOST_FINDINGS: usize = 20;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Oracle {
+    findings: Vec<String>,
+    /// Applications whose queues the last event touched.
+    touched: Vec<usize>,
+}
+
+impl Oracle {
+    pub fn note(&mut self, now_s: f64, what: String) {
+        if self.findings.len() < MOST_FINDINGS {
+            self.findings.push(format!("at {now_s:.3} s: {what}"));
+        }
+    }
+
+    pub fn touch(&mut self, app: usize) {
+        self.touched.push(app);
+    }
+
+    /// `ended` is what the pipeline said to the end of a request.
+    pub fn answered_once(&mut self, now: Time, ended: bool) {
+        if !ended {
+            self.note(now.as_secs_f64(), "a request was answered that had been answered before".to_owned());
+        }
+    }
+
+    pub fn into_findings(self) -> Vec<String> {
+        self.findings
+    }
+}
+
+impl World<'_> {
+    /// Looks at what an event touched; at all, each flow cycle.
+    pub(super) fn examine(&mut self, event: Event) {
+        let mut touched = std::mem::take(&mut self.oracle.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for &app in &touched {
+            self.examine_queues(app);
+        }
+        touched.clear();
+        self.oracle.touched = touched;
+        if event == Event::FlowCycle {
+            self.examine_books();
+        }
+    }
+
+    fn examine_queues(&mut self, index: usize) {
+        let now_s = self.now_s();
+        let app = &self.apps[index];
+        let free = app.pipeline.has_seat();
+        if self.gateway_up && free && app.pipeline.queued() > 0 && app.dispatcher.has_candidate() {
+            let text = format!("{} requests for {} wait beside a free seat", app.pipeline.queued(), app.name);
+            self.oracle.note(now_s, text);
+        }
+        if app.waiting.len() != app.pipeline.queued() as usize && self.gateway_up {
+            let text = format!("{} requests wait for {}, its queues hold {}", app.waiting.len(), app.name, app.pipeline.queued());
+            self.oracle.note(now_s, text);
+        }
+    }
+
+    pub(super) fn oracle_memory(&mut self, node: usize) {
+        let (held, capacity) = (self.memory_held(node), self.scenario.pool.nodes[node].memory);
+        if held > capacity {
+            let text = format!("{} holds {held} of {capacity}", self.nodes[node].name);
+            self.oracle.note(self.agenda.now_s(), text);
+        }
+    }
+
+    /// The books of the clients, of the gateway and of the instances.
+    fn examine_books(&mut self) {
+        let (now, now_s) = (self.now(), self.now_s());
+        let mut open = vec![0u64; self.flows.len()];
+        let mut at_instances = vec![0u32; self.instances.len()];
+        for (_, task) in self.tasks.iter() {
+            let Owner::Request(request) = task.owner else { continue };
+            if request.place.is_some() {
+                open[request.flow] += 1;
+                if request.served_by.is_some() {
+                    at_instances[task.home] += 1;
+                }
+            }
+        }
+        for (flow, open) in self.flows.iter().zip(open) {
+            let told = flow.told;
+            if told.sent != told.answered + told.rejected + told.failed + open {
+                self.oracle.note(now_s, format!("{}: {told:?} and {open} under way do not add up", flow.name));
+            }
+        }
+        for (instance, &count) in self.instances.iter().zip(&at_instances) {
+            if instance.in_flight != count {
+                let text = format!("{} has {count} requests, {} are counted", instance.id, instance.in_flight);
+                self.oracle.note(now_s, text);
+            }
+        }
+        for app in self.apps.iter_mut().filter(|_| self.gateway_up) {
+            for class in app.pipeline.observe(now) {
+                let counts = class.counters;
+                let ended = counts.completions + counts.rejections + counts.errors;
+                if counts.arrivals != ended + u64::from(class.queued) + u64::from(class.in_service) {
+                    self.oracle.note(now_s, format!("{}/{}: the gateway's counts do not add up", app.name, class.name));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The run as data, in the form that a rehearsal with real processes gives.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weal_model::{FlowObservation, Goal, InstanceState, LatencyHistogram, ServiceClass, Snapshot};
+
+use super::clients::Told;
+use super::{Simulated, World};
+use crate::report::{AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, NodePoint, NodeSeries, Run};
+use crate::scenario::Scenario;
+
+/// Seconds that a point looks back, as the status of a running pool does.
+const SPAN_S: f64 = 10.0;
+
+/// What is written down while a scenario runs.
+pub(super) struct Recorder {
+    flows: BTreeMap<String, FlowRecord>,
+    nodes: Vec<NodeSeries>,
+    apps: Vec<AppSeries>,
+    changes: Vec<Change>,
+}
+
+/// One flow.
+struct FlowRecord {
+    class: ServiceClass,
+    series: FlowSeries,
+    /// Of the whole run.
+    responses: LatencyHistogram,
+    /// The last cycles with their lengths.
+    recent: VecDeque<(f64, FlowObservation)>,
+}
+
+impl Recorder {
+    pub fn new(scenario: &Scenario) -> Self {
+        let pool = &scenario.pool;
+        let names: Vec<String> = pool.apps.keys().map(ToString::to_string).collect();
+        let classes = scenario.loads.iter().flat_map(|load| load.classes().map(move |class| (&load.app, class)));
+        let flows = classes.map(|(app, class)| {
+            let name = format!("{app}/{class}");
+            let class = pool.classes[class].clone();
+            let series = FlowSeries {
+                name: name.clone(),
+                goal: class.goal.map_or(String::new(), |goal| goal.to_string()),
+                target_ms: class.goal.and_then(|goal| goal.target_s()).map(|target_s| target_s * 1e3),
+                ..FlowSeries::default()
+            };
+            (name, FlowRecord { class, series, responses: LatencyHistogram::default(), recent: VecDeque::new() })
+        });
+        let node = |node: &weal_model::NodeSpec| NodeSeries {
+            name: node.name.to_string(),
+            cpu_capacity: node.cpu.0,
+            apps: names.clone(),
+            points: Vec::new(),
+        };
+        Self {
+            flows: flows.collect(),
+            nodes: pool.nodes.iter().map(node).collect(),
+            apps: names.iter().map(|name| AppSeries { name: name.clone(), ready: Vec::new() }).collect(),
+            changes: Vec::new(),
+        }
+    }
+
+    pub fn note(&mut self, t_s: f64, placement: bool, text: String) {
+        self.changes.push(Change { t_s, placement, text });
+    }
+}
+
+impl FlowRecord {
+    fn take(&mut self, t_s: f64, window_s: f64, flow: &FlowObservation) {
+        self.responses.add(&flow.response_time);
+        self.recent.push_back((window_s, flow.clone()));
+        let mut span_s: f64 = self.recent.iter().map(|(window_s, _)| window_s).sum();
+        while self.recent.len() > 1 && span_s - self.recent[0].0 >= SPAN_S {
+            span_s -= self.recent[0].0;
+            self.recent.pop_front();
+        }
+        self.series.points.push(point(&self.class, &self.recent, t_s, span_s));
+    }
+}
+
+impl World<'_> {
+    /// Writes down a snapshot as it truly is, before faults get at it.
+    pub(super) fn record(&mut self, snapshot: &Snapshot) {
+        let t_s = self.now_s();
+        for flow in &snapshot.flows {
+            if let Some(record) = self.recorder.flows.get_mut(&flow.id.to_string()) {
+                record.take(t_s, snapshot.window_s, flow);
+            }
+        }
+        for (number, series) in self.recorder.nodes.iter_mut().enumerate() {
+            let used = snapshot.nodes.iter().find(|node| node.name.as_str() == series.name).map_or(0.0, |node| node.cpu_used.0);
+            let mut cpu = vec![0.0; self.apps.len()];
+            for instance in self.instances.iter().filter(|i| i.node == number && i.state != InstanceState::Stopped) {
+                cpu[instance.app] += self.controller.loads.get(&instance.id).map_or(0.0, |cpu| cpu.0);
+            }
+            series.points.push(NodePoint { t_s, cpu, cpu_used: used });
+        }
+        let mut ready = vec![0; self.apps.len()];
+        self.instances.iter().filter(|i| i.state == InstanceState::Ready).for_each(|i| ready[i.app] += 1);
+        for (series, ready) in self.recorder.apps.iter_mut().zip(ready) {
+            series.ready.push((t_s, ready));
+        }
+    }
+
+    pub(super) fn finish(self) -> Simulated {
+        let scenario = self.scenario;
+        let Recorder { mut flows, nodes, apps, changes } = self.recorder;
+        let mut unfinished = 0;
+        for flow in &self.flows {
+            let Told { sent, answered, rejected, failed } = flow.told;
+            unfinished += (sent - answered - rejected - failed) as usize;
+            let summary = &mut flows.get_mut(&flow.name).expect("each flow is recorded").series.summary;
+            summary.sent += sent;
+            summary.answered += answered;
+            summary.rejected += rejected;
+            summary.failed += failed;
+        }
+        flows.values_mut().for_each(summarise);
+        let cores: f64 = scenario.pool.nodes.iter().map(|node| node.cpu.0).sum();
+        let assumed = scenario.loads.iter().filter(|load| scenario.behaviours[&load.app].assumed);
+        let note = |load: &crate::scenario::Load| {
+            format!("no [[simulate]] says what a request to {} costs: 10 ms of CPU are assumed", load.app)
+        };
+        let mut run = Run {
+            title: scenario.intent.clone(),
+            intent: scenario.intent.clone(),
+            kind: "simulated".to_owned(),
+            control: match scenario.pool.control {
+                true => scenario.pool.placement.word().to_owned(),
+                false => "off".to_owned(),
+            },
+            machine: format!("{} simulated nodes, {cores:.1} cores", scenario.pool.nodes.len()),
+            seed: scenario.seed,
+            duration_s: scenario.duration_s,
+            flows: flows.into_values().map(|record| record.series).collect(),
+            nodes,
+            apps,
+            changes,
+            notes: assumed.map(note).collect(),
+            ..Run::default()
+        };
+        run.notes.dedup();
+        run.judge(&scenario.expectations, scenario.warm_up_s);
+        Simulated { run, findings: self.oracle.into_findings(), events: self.events, unfinished }
+    }
+}
+
+/// A point over the last cycles; its seats are those of the last.
+fn point(class: &ServiceClass, recent: &VecDeque<(f64, FlowObservation)>, t_s: f64, span_s: f64) -> FlowPoint {
+    let mut response = LatencyHistogram::default();
+    recent.iter().for_each(|(_, flow)| response.add(&flow.response_time));
+    let per_s = |count: fn(&FlowObservation) -> u64| recent.iter().map(|(_, flow)| count(flow)).sum::<u64>() as f64 / span_s;
+    let mean =
+        |value: fn(&FlowObservation) -> f64| recent.iter().map(|(window_s, flow)| value(flow) * window_s).sum::<f64>() / span_s;
+    let throughput_per_s = per_s(|flow| flow.completions);
+    let achieved = match class.goal {
+        Some(Goal::Percentile { percentile, .. }) => response.quantile_s(percentile),
+        Some(Goal::Throughput { .. }) => Some(throughput_per_s),
+        _ => response.mean_s(),
+    };
+    let timed = !matches!(class.goal, Some(Goal::Throughput { .. }));
+    let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
+    FlowPoint {
+        t_s,
+        response_ms: if timed { ms(achieved) } else { ms(response.mean_s()) },
+        mean_ms: ms(response.mean_s()),
+        p95_ms: ms(response.quantile_s(0.95)),
+        utility: class.goal.zip(achieved).map(|(goal, achieved)| goal.utility(achieved, class.importance).0),
+        seats: recent.back().map_or(0.0, |(_, flow)| flow.seats),
+        queue: mean(|flow| flow.queue_mean),
+        in_service: mean(|flow| flow.in_service_mean),
+        throughput_per_s,
+        arrival_per_s: per_s(|flow| flow.arrivals),
+        rejected_per_s: per_s(|flow| flow.rejections),
+        errors_per_s: per_s(|flow| flow.errors),
+    }
+}
+
+fn summarise(record: &mut FlowRecord) {
+    let (summary, responses): (&mut FlowSummary, _) = (&mut record.series.summary, &record.responses);
+    let ms = |quantile: f64| responses.quantile_s(quantile).unwrap_or(0.0) * 1e3;
+    summary.mean_ms = responses.mean_s().unwrap_or(0.0) * 1e3;
+    (summary.p50_ms, summary.p95_ms, summary.p99_ms) = (ms(0.5), ms(0.95), ms(0.99));
+    let within = record.class.goal.and_then(|goal| goal.target_s()).and_then(|target_s| responses.share_within(target_s));
+    summary.within_goal = within.map(|share| share * summary.answered as f64 / summary.sent.max(1) as f64);
+}

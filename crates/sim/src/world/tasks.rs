@@ -1,0 +1,126 @@
+//! Everything that takes time on the way: requests, starts, resumes, housekeeping. Each is a list of steps, done one after the other.
+
+use std::rc::Rc;
+
+use weal_control::dispatch::InstanceIndex;
+use weal_control::flow::pipeline;
+
+use super::TaskId;
+use crate::scenario::{Behaviour, RequestCost, Scenario, Spread};
+
+/// One thing under way.
+#[derive(Debug, Clone)]
+pub(super) struct Task {
+    pub owner: Owner,
+    pub steps: Rc<[Step]>,
+    /// The step that it is at.
+    pub at: usize,
+    /// Whose it is.
+    pub home: usize,
+    /// The instance that computes for it now.
+    pub computes_at: Option<usize>,
+}
+
+/// What a task is for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Owner {
+    Request(Request),
+    /// The instance becomes ready when it is done.
+    Start,
+    Housekeeping,
+}
+
+/// A request on its way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Request {
+    pub flow: usize,
+    pub session: Option<u32>,
+    pub app: usize,
+    /// Its place in the gateway; `None` once the gateway has given up on it, while an instance still works on it.
+    pub place: Option<pipeline::Ticket>,
+    /// The instance by the dispatcher's index; `None` while the request waits.
+    pub served_by: Option<InstanceIndex>,
+}
+
+/// One step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Step {
+    /// Seconds that are not CPU.
+    Wait(f64),
+    /// CPU-seconds on the task's own instance; those of requests vary with the load.
+    Own { work_s: f64, spread: Spread },
+    /// CPU-seconds on some instance of another application.
+    Other { app: usize, work_s: f64, spread: Spread },
+}
+
+/// The steps of a request to `app` of `class`: the way there and back, calls, own work, own waiting.
+pub(super) fn steps_of_request(scenario: &Scenario, app: &str, class: &str) -> Rc<[Step]> {
+    let latency_s = scenario.surroundings.latency.0;
+    let cost = scenario.behaviours[app].request(class);
+    let mut steps = vec![Step::Wait(2.0 * latency_s)];
+    for call in &cost.calls {
+        let index = scenario.pool.apps.keys().position(|name| name.as_str() == call.app).expect("calls are checked when read");
+        let called: &RequestCost = &scenario.behaviours[&call.app].request;
+        for _ in 0..call.count {
+            let work_s = call.work_s.unwrap_or(called.work_s);
+            steps.push(Step::Wait(2.0 * latency_s));
+            steps.push(Step::Other { app: index, work_s, spread: called.spread });
+            steps.push(Step::Wait(called.delay_s));
+        }
+    }
+    steps.push(Step::Own { work_s: cost.work_s, spread: cost.spread });
+    steps.push(Step::Wait(cost.delay_s));
+    steps.retain(|step| *step != Step::Wait(0.0));
+    steps.into()
+}
+
+/// The steps from a start to readiness.
+pub(super) fn steps_of_start(behaviour: &Behaviour) -> Rc<[Step]> {
+    let changes = behaviour.changes;
+    let work_s = changes.start_work_s.min(changes.start_s);
+    Rc::new([Step::Wait(changes.start_s - work_s), Step::Own { work_s, spread: Spread::Constant }])
+}
+
+/// Tasks by id: a slab whose ids are never valid twice.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    slots: Vec<(u32, Option<Task>)>,
+    free: Vec<u32>,
+}
+
+impl Tasks {
+    pub fn insert(&mut self, task: Task) -> TaskId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            (self.slots.len() - 1) as u32
+        });
+        let entry = &mut self.slots[slot as usize];
+        entry.1 = Some(task);
+        u64::from(entry.0) << 32 | u64::from(slot)
+    }
+
+    pub fn get(&self, id: TaskId) -> Option<&Task> {
+        let (generation, task) = self.slots.get(id as u32 as usize)?;
+        task.as_ref().filter(|_| u64::from(*generation) == id >> 32)
+    }
+
+    pub fn get_mut(&mut self, id: TaskId) -> Option<&mut Task> {
+        let (generation, task) = self.slots.get_mut(id as u32 as usize)?;
+        task.as_mut().filter(|_| u64::from(*generation) == id >> 32)
+    }
+
+    pub fn remove(&mut self, id: TaskId) -> Option<Task> {
+        self.get(id)?;
+        let slot = id as u32;
+        let entry = &mut self.slots[slot as usize];
+        entry.0 = entry.0.wrapping_add(1);
+        self.free.push(slot);
+        entry.1.take()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (TaskId, &Task)> {
+        let present =
+            self.slots.iter().enumerate().filter_map(|(slot, (generation, task))| Some((slot, generation, task.as_ref()?)));
+        present.map(|(slot, generation, task)| (u64::from(*generation) << 32 | slot as u64, task))
+    }
+}

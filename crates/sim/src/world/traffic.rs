@@ -1,0 +1,232 @@
+//! Requests: from a client through the gateway's queue to an instance, and back.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use weal_control::dispatch::Attempt;
+use weal_control::flow::pipeline::Outcome;
+use weal_model::InstanceState;
+
+use super::clients::Answer;
+use super::tasks::{Owner, Request, Step, Task};
+use super::{Event, TaskId, World};
+use crate::random;
+use crate::scenario::Spread;
+
+impl World<'_> {
+    /// A request comes in at the gateway.
+    pub(super) fn arrive(&mut self, load: usize, session: Option<u32>) {
+        let number = self.next_flow(load, session);
+        let flow = &mut self.flows[number];
+        flow.told.sent += 1;
+        let (index, class, steps) = (flow.app, flow.class, Rc::clone(&flow.steps));
+        if !self.gateway_up {
+            return self.tell_client(number, session, Answer::Failed);
+        }
+        let (now, now_s) = (self.now(), self.now_s());
+        let app = &mut self.apps[index];
+        let deadline = now + Duration::from_secs_f64(app.timeout_s);
+        let Ok(place) = app.pipeline.handle_arrival(now, class, deadline) else {
+            return self.tell_client(number, session, Answer::Rejected);
+        };
+        let request = Request { flow: number, session, app: index, place: Some(place), served_by: None };
+        let task = Task { owner: Owner::Request(request), steps, at: 0, home: usize::MAX, computes_at: None };
+        let id = self.tasks.insert(task);
+        app.waiting.insert(place, id);
+        while app.deadlines.front().is_some_and(|&(_, task)| self.tasks.get(task).is_none()) {
+            app.deadlines.pop_front();
+        }
+        app.deadlines.push_back((now_s + app.timeout_s, id));
+        self.watch_deadlines(index);
+        self.dispatch(index);
+    }
+
+    /// Sends what may go to instances.
+    pub(super) fn dispatch(&mut self, app: usize) {
+        let now = self.now();
+        self.oracle.touch(app);
+        while self.apps[app].dispatcher.has_candidate() {
+            let entry = &mut self.apps[app];
+            let Some(next) = entry.pipeline.poll_dispatch(now) else { return };
+            let id = entry.waiting.remove(&next.ticket).expect("the pipeline hands out what it was given");
+            self.send(app, id);
+        }
+    }
+
+    /// Sends one request to an instance, or to another when that one refuses.
+    fn send(&mut self, app: usize, id: TaskId) {
+        let now = self.now();
+        let mut refused = Vec::new();
+        let found = loop {
+            let entry = &mut self.apps[app];
+            let Some(index) = entry.dispatcher.handle_dispatch(now, &refused) else { break None };
+            let instance = entry.behind[&index.slot()];
+            if self.instances[instance].answers() {
+                break Some((index, instance));
+            }
+            entry.dispatcher.handle_end(now, index, Attempt::Refused);
+            refused.push(index);
+        };
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        let Owner::Request(request) = &mut task.owner else { return };
+        match found {
+            Some((index, instance)) => {
+                request.served_by = Some(index);
+                task.home = instance;
+                self.instances[instance].in_flight += 1;
+                self.begin_step(id);
+            }
+            None => self.end(id, Outcome::Failed, Attempt::Refused),
+        }
+    }
+
+    /// A step is over: on to the next.
+    pub(super) fn step(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.at += 1;
+        task.computes_at = None;
+        self.begin_step(id);
+    }
+
+    /// Begins the step that a task is at; at the end of its steps it has ended.
+    pub(super) fn begin_step(&mut self, id: TaskId) {
+        let now_s = self.now_s();
+        let Some(task) = self.tasks.get(id) else { return };
+        let (home, flow) = (task.home, if let Owner::Request(request) = task.owner { Some(request.flow) } else { None });
+        let (instance, work_s) = match task.steps.get(task.at) {
+            None => return self.end_of_steps(id),
+            Some(&Step::Wait(seconds)) => return self.agenda.enter(now_s + seconds, Event::Waited { task: id }),
+            Some(&Step::Own { work_s, spread }) => {
+                let factor = flow.map_or(1.0, |flow| self.flows[flow].factor);
+                (Some(home), self.draw_work(flow, self.instances[home].app, work_s * factor, spread))
+            }
+            Some(&Step::Other { app, work_s, spread }) => (self.callee(app), self.draw_work(flow, app, work_s, spread)),
+        };
+        let begun = instance.is_some_and(|instance| {
+            let node = self.instances[instance].node;
+            self.soil(node);
+            self.nodes[node].machine.begin(now_s, instance, id, work_s)
+        });
+        if !begun {
+            return self.end(id, Outcome::Failed, Attempt::Broken);
+        }
+        if let Some(task) = self.tasks.get_mut(id) {
+            task.computes_at = instance;
+        }
+    }
+
+    fn draw_work(&mut self, flow: Option<usize>, app: usize, mean_s: f64, spread: Spread) -> f64 {
+        let Some(flow) = flow else { return mean_s };
+        let mean_s = mean_s * self.scenario.behaviours[self.apps[app].name.as_str()].factor_at(self.now_s());
+        match spread {
+            Spread::Constant => mean_s,
+            Spread::Exponential => random::exponential(&mut self.flows[flow].work, mean_s),
+        }
+    }
+
+    /// The instance of `app` whose turn it is to be called by others.
+    fn callee(&mut self, app: usize) -> Option<usize> {
+        let ready = |instance: &super::Instance| instance.app == app && instance.state == InstanceState::Ready;
+        let ready: Vec<usize> = (0..self.instances.len()).filter(|&i| ready(&self.instances[i])).collect();
+        let turn = self.apps[app].next_callee;
+        self.apps[app].next_callee = turn.wrapping_add(1);
+        (!ready.is_empty()).then(|| ready[turn % ready.len()])
+    }
+
+    /// Goes on with what is done on a node.
+    pub(super) fn collect(&mut self, node: usize) {
+        let now_s = self.now_s();
+        self.soil(node);
+        let mut done = std::mem::take(&mut self.done);
+        self.nodes[node].machine.take_done(now_s, &mut done);
+        done.drain(..).for_each(|task| self.step(task));
+        self.done = done;
+    }
+
+    fn end_of_steps(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let home = task.home;
+        match task.owner {
+            Owner::Request(_) => self.end(id, Outcome::Served, Attempt::Answered),
+            Owner::Housekeeping => drop(self.tasks.remove(id)),
+            Owner::Start => {
+                self.tasks.remove(id);
+                self.changed(home);
+            }
+        }
+    }
+
+    /// A request that an instance worked on ends. What the gateway has given up on ends unnoticed.
+    pub(super) fn end(&mut self, id: TaskId, outcome: Outcome, attempt: Attempt) {
+        let Some(Task { owner: Owner::Request(request), home, .. }) = self.tasks.remove(id) else { return };
+        let Some(place) = request.place else { return };
+        let now = self.now();
+        let app = &mut self.apps[request.app];
+        let ended = app.pipeline.handle_completion(now, place, outcome);
+        self.oracle.answered_once(now, ended);
+        if let Some(index) = request.served_by {
+            app.dispatcher.handle_end(now, index, attempt);
+            self.left(home);
+        }
+        let answer = if outcome == Outcome::Served { Answer::Served } else { Answer::Failed };
+        self.tell_client(request.flow, request.session, answer);
+        self.dispatch(request.app);
+    }
+
+    /// One request less is outstanding at an instance.
+    fn left(&mut self, instance: usize) {
+        self.instances[instance].in_flight -= 1;
+        if self.instances[instance].in_flight == 0 {
+            self.drained(instance);
+        }
+    }
+
+    fn watch_deadlines(&mut self, app: usize) {
+        let entry = &mut self.apps[app];
+        if let Some(&(at_s, _)) = entry.deadlines.front().filter(|_| !entry.watched) {
+            entry.watched = true;
+            // A little later, for the gateway counts in whole nanoseconds.
+            self.agenda.enter(at_s + 1e-6, Event::Deadline { app });
+        }
+    }
+
+    /// Requests that have been there for too long: those that wait are rejected, the others given up.
+    pub(super) fn expire(&mut self, app: usize) {
+        let (now, now_s) = (self.now(), self.now_s());
+        self.apps[app].watched = false;
+        for place in self.apps[app].pipeline.handle_timeout(now) {
+            let Some(id) = self.apps[app].waiting.remove(&place) else { continue };
+            if let Some(Task { owner: Owner::Request(request), .. }) = self.tasks.remove(id) {
+                self.tell_client(request.flow, request.session, Answer::Rejected);
+            }
+        }
+        while let Some(&(at_s, id)) = self.apps[app].deadlines.front() {
+            let waits = self.tasks.get(id).is_some_and(|task| task.home == usize::MAX);
+            if at_s > now_s || waits {
+                break;
+            }
+            self.apps[app].deadlines.pop_front();
+            self.give_up(id, Attempt::Abandoned);
+        }
+        self.watch_deadlines(app);
+        self.dispatch(app);
+    }
+
+    /// The gateway answers 504 and hangs up; the instance does not notice.
+    pub(super) fn give_up(&mut self, id: TaskId, attempt: Attempt) {
+        let now = self.now();
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        let home = task.home;
+        let Owner::Request(request) = &mut task.owner else { return };
+        let Some(place) = request.place.take() else { return };
+        let request = *request;
+        let app = &mut self.apps[request.app];
+        let ended = app.pipeline.handle_completion(now, place, Outcome::Failed);
+        self.oracle.answered_once(now, ended);
+        if let Some(index) = request.served_by {
+            app.dispatcher.handle_end(now, index, attempt);
+            self.left(home);
+        }
+        self.tell_client(request.flow, request.session, Answer::Failed);
+    }
+}

@@ -1,0 +1,48 @@
+//! `cargo xtask swarm`: random pools under random faults in the simulator, thousands of seeds on every core.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+/// What it takes.
+#[derive(Args)]
+pub struct Arguments {
+    /// How many seeds
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Only this one, again
+    #[arg(long, conflicts_with_all = ["seeds", "from"])]
+    seed: Option<u64>,
+}
+
+/// Runs it; false when a seed fails. A failing seed is printed with the smallest scenario that fails like it.
+pub fn run(arguments: &Arguments) -> Result<bool> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "weal-sim", "--example", "swarm"])
+        .current_dir(crate::root())
+        .status()?;
+    ensure!(status.success(), "cannot build the simulator");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), Into::into);
+    let program = target.join("debug/examples/swarm");
+    let (from, to) = arguments.seed.map_or((arguments.from, arguments.from + arguments.seeds), |seed| (seed, seed + 1));
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let part = |part: u64| {
+        let numbers = [from, to, part, cores].map(|number| number.to_string());
+        Command::new(&program).args(numbers).stdout(Stdio::piped()).spawn()
+    };
+    let parts = (0..cores).map(part).collect::<Result<Vec<_>, _>>()?;
+    let (mut all_well, mut failed) = (true, 0);
+    for part in parts {
+        let output = part.wait_with_output()?;
+        all_well &= output.status.success();
+        let text = String::from_utf8_lossy(&output.stdout);
+        failed += text.lines().filter(|line| line.starts_with("seed ")).count();
+        text.lines().filter(|line| !line.starts_with('{')).for_each(|line| println!("{line}"));
+    }
+    println!("swarm: {} seeds, {failed} failed", to - from);
+    Ok(all_well)
+}
