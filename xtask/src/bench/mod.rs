@@ -2,6 +2,8 @@
 //!
 //! Each benchmark is a module with `run(&Arguments) -> Result<Table>`; it says what it needs and installs it.
 
+mod fidelity;
+mod flash_crowd;
 mod gateway;
 mod sim;
 
@@ -24,6 +26,9 @@ pub struct Arguments {
     /// Fewer and shorter rounds: shows that it runs, not what is true
     #[arg(long)]
     pub quick: bool,
+    /// Only one case of a benchmark that has several
+    #[arg(long, value_name = "CASE")]
+    pub case: Option<String>,
 }
 
 /// How results are printed.
@@ -42,6 +47,10 @@ pub enum Name {
     Gateway,
     /// The simulator's engine, a bare binary heap, NeXosim and SimPy: events per second
     Sim,
+    /// Crowds under an autoscaler and under weal, simulated: seconds of missed goals
+    FlashCrowd,
+    /// Scenarios with real processes and simulated: how far the two are apart
+    Fidelity,
 }
 
 /// Runs one; false when `--check` was given and a target is missed.
@@ -49,6 +58,8 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let tables: Vec<Table> = match arguments.name {
         Name::Gateway => vec![gateway::run(arguments)?],
         Name::Sim => vec![sim::run(arguments)?],
+        Name::Fidelity => vec![fidelity::run(arguments)?],
+        Name::FlashCrowd => vec![flash_crowd::run()?],
     };
     for table in &tables {
         table.print(arguments.output == Output::Json);

@@ -1,0 +1,77 @@
+//! `cargo xtask bench fidelity`: the scenarios of `scenarios/fidelity/` with real processes and simulated, and how far the two are apart.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::Arguments;
+use crate::table::Table;
+
+/// In the order in which they get harder to imitate.
+const CASES: [&str; 6] = ["single-tier", "multi-tier", "shared-node", "overload", "flash-crowd", "node-loss"];
+/// How far the simulated mean response time and throughput may be from the real ones.
+const RESPONSE: f64 = 0.10;
+const THROUGHPUT: f64 = 0.03;
+
+/// What `weal rehearse --beside-simulation -o json` prints: pairs of real and simulated.
+#[derive(Debug, Deserialize)]
+struct Beside {
+    flows: Vec<Flow>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Flow {
+    name: String,
+    mean_ms: (f64, f64),
+    throughput_per_s: (f64, f64),
+}
+
+/// Runs all, or the one that `--case` names; each takes a bit more than a minute. The pages with both in the same charts are kept.
+pub fn run(arguments: &Arguments) -> Result<Table> {
+    let pages = target().join("fidelity");
+    std::fs::create_dir_all(&pages)?;
+    let status = Command::new(env!("CARGO")).args(["build", "--quiet", "--bins"]).current_dir(crate::root()).status()?;
+    ensure!(status.success(), "cannot build weal");
+    let mut table = Table::new(
+        "mean response time and throughput with real processes and simulated, after the warm-up",
+        &["scenario", "flow", "real, ms", "simulated, ms", "apart", "real, 1/s", "simulated, 1/s", "apart"],
+    );
+    for case in CASES.into_iter().filter(|case| arguments.case.as_deref().is_none_or(|only| only == *case)) {
+        let page = pages.join(format!("{case}.html"));
+        for flow in beside(case, &page)?.flows {
+            let apart = |(real, simulated): (f64, f64)| (simulated - real) / real;
+            let (slower, more) = (apart(flow.mean_ms), apart(flow.throughput_per_s));
+            let cells = [
+                case.to_owned(),
+                flow.name,
+                format!("{:.1}", flow.mean_ms.0),
+                format!("{:.1}", flow.mean_ms.1),
+                format!("{:+.1}%", 100.0 * slower),
+                format!("{:.2}", flow.throughput_per_s.0),
+                format!("{:.2}", flow.throughput_per_s.1),
+                format!("{:+.1}%", 100.0 * more),
+            ];
+            table.row(cells, Some(slower.abs() <= RESPONSE && more.abs() <= THROUGHPUT));
+        }
+    }
+    ensure!(!table.rows.is_empty(), "there is no such case: the cases are {}", CASES.join(", "));
+    table.notes.push("targets: response time within 10%, throughput within 3%".to_owned());
+    Ok(table)
+}
+
+fn beside(case: &str, page: &std::path::Path) -> Result<Beside> {
+    let output = Command::new(target().join("debug/weal"))
+        .args(["rehearse", "-o", "json", "--beside-simulation", "--report"])
+        .arg(page)
+        .arg(format!("scenarios/fidelity/{case}.toml"))
+        .current_dir(crate::root())
+        .output()?;
+    ensure!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{case}: no JSON"))
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
+}
