@@ -127,10 +127,14 @@ impl<'a> Slots<'a> {
         slots
     }
 
+    fn fits(&self, free: &(f64, u64), m: usize) -> bool {
+        free.0 >= self.needs[m].max_speed * (1.0 - 1e-9) && free.1 >= self.needs[m].memory
+    }
+
     fn take(&self, free: &mut [(f64, u64)], node: usize, m: usize) -> bool {
         let needs = &self.needs[m];
         let Some(free) = free.get_mut(node) else { return false };
-        let fits = free.0 >= needs.max_speed * (1.0 - 1e-9) && free.1 >= needs.memory;
+        let fits = self.fits(free, m);
         if fits {
             *free = (free.0 - needs.max_speed, free.1 - needs.memory);
         }
@@ -140,7 +144,13 @@ impl<'a> Slots<'a> {
     /// Places all tasks of `m` first-fit, or none; true when it runs.
     fn place(&mut self, m: usize) -> bool {
         let tasks = self.situation.jobs[m].tasks as usize;
-        if self.runs[m].is_empty() {
+        if self.runs[m].is_empty() && tasks == 1 {
+            if let Some(node) = (0..self.free.len()).find(|&node| self.fits(&self.free[node], m)) {
+                let needs = &self.needs[m];
+                self.free[node] = (self.free[node].0 - needs.max_speed, self.free[node].1 - needs.memory);
+                self.runs[m] = vec![node];
+            }
+        } else if self.runs[m].is_empty() {
             let (mut trial, mut nodes) = (self.free.clone(), Vec::with_capacity(tasks));
             for node in 0..trial.len() {
                 while nodes.len() < tasks && self.take(&mut trial, node, m) {

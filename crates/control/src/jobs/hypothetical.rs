@@ -8,6 +8,8 @@ use super::job::{Job, WORST};
 
 /// Each step at least halves the bracket: from any that occurs, this ends well below what is told apart (1e-9).
 const STEPS: u32 = 60;
+/// How exactly a level is found: a thousandth of what is told apart.
+const PRECISION: f64 = 1e-10;
 /// How far from a known level its neighbours are looked for: what one job more or less makes in a group of hundreds.
 const NEARBY: f64 = 0.005;
 
@@ -60,7 +62,7 @@ fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     let (mut at_low, mut at_high) = (f(low), f(high));
     for _ in 0..STEPS {
         let width = high - low;
-        if width < 1e-12 * high.abs().max(1.0) {
+        if width < PRECISION * high.abs().max(1.0) {
             break;
         }
         // The Illinois rule keeps both ends moving: an end that stays counts half next time.

@@ -7,6 +7,7 @@
 mod bsp;
 mod components;
 mod crowds;
+mod dispatching;
 mod hypothetical;
 mod locality;
 mod mixed;
@@ -63,6 +64,7 @@ pub fn cases() -> Vec<Case> {
         case("P3", "what control changes for two flows, in the model", trade::figures),
         case("T1", "the share exchange examples", shares::worked_examples),
         case("T2", "share exchange in a cluster that others use too", patterns::competing),
+        case("T3", "dispatching to servers that cache", dispatching::caches),
         case("T4", "many parallel programs on one cluster", bsp::programs),
         case("V1", "what a failed server costs in locality", locality::lost_by_a_failure),
         case("A1", "a flash crowd with three ways to bring an instance up", crowds::flash_crowd),
@@ -205,6 +207,19 @@ mod tests {
     #[test]
     fn f1_fluid_weeks() {
         check("F1");
+    }
+
+    #[test]
+    fn t3_tsai_3_5_dispatching() {
+        let known = [
+            "World Cup: response, URL hash R = 2 over least connection, % (Figure 3.7)",
+            "World Cup: response, URL hash R = 2 over LARD, % (Figure 3.7)",
+            "World Cup, 140 clients: throughput, LARD over least connection, % (Figure 3.9)",
+            "videos, 440 clients: throughput, LARD over least connection, % (Figure 3.10)",
+            "videos, 440 clients: throughput, URL hash R = 1 over least connection, % (Figure 3.10)",
+            "videos, 560 clients: throughput, URL hash R = 2 over LARD, % (Figure 3.10)",
+        ];
+        check_but("T3", &known);
     }
 
     #[test]
