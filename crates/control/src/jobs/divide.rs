@@ -27,12 +27,26 @@ pub struct Division {
 ///
 /// Every running job gets at least its minimum speed; where even that does not fit, the caller must not place it.
 pub fn divide(situation: &Situation, runs: &[Vec<usize>]) -> Division {
-    let filling = Filling::new(situation, runs);
-    if situation.apps.is_empty() && filling.everyone_at_full_speed_fits() {
-        return filling.division(&vec![f64::INFINITY; filling.entries.len()]);
+    if let Some(division) = at_full_speed(situation, runs) {
+        return division;
     }
+    let filling = Filling::new(situation, runs);
     let levels = filling.fill();
     filling.division(&levels)
+}
+
+/// Everyone at full speed, where that fits and no application wants what is left.
+fn at_full_speed(situation: &Situation, runs: &[Vec<usize>]) -> Option<Division> {
+    if !situation.apps.is_empty() {
+        return None;
+    }
+    let mut free: Vec<f64> = situation.nodes.iter().map(|node| node.cpu * (1.0 + ROUNDING)).collect();
+    let mut speeds = vec![0.0; runs.len()];
+    for (m, nodes) in runs.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
+        speeds[m] = situation.jobs[m].needs(situation.cycle_s).max_speed;
+        nodes.iter().for_each(|&node| free[node] -= speeds[m]);
+    }
+    free.iter().all(|&free| free >= 0.0).then(|| Division { speeds, apps: Vec::new() })
 }
 
 /// What asks for CPU: a running job or an application.
@@ -68,10 +82,6 @@ impl<'a> Filling<'a> {
         }
         entries.extend((0..situation.apps.len()).map(|index| Entry::App { index }));
         Self { situation, runs: runs.len(), entries, waiting }
-    }
-
-    fn everyone_at_full_speed_fits(&self) -> bool {
-        self.fits(&vec![f64::INFINITY; self.entries.len()])
     }
 
     /// CPU of an entry (per task for a job) at `level`; `pressure` multiplies a job's need.
