@@ -112,20 +112,16 @@ impl<E: Copy> Agenda<E> {
 
     /// Puts `entry` at the root, then down to where it belongs.
     fn sink(&mut self, entry: Entry<E>) {
-        let (mut at, length, key) = (0, self.heap.len(), entry.key());
+        let (mut at, key) = (0, entry.key());
         loop {
             let first = at * ARITY + 1;
-            if first >= length {
+            if first >= self.heap.len() {
                 break;
             }
-            let children = &self.heap[first..length.min(first + ARITY)];
-            let (mut least, mut least_key) = (0, children[0].key());
-            for (child, entry) in children.iter().enumerate().skip(1) {
-                let key = entry.key();
-                if key < least_key {
-                    (least, least_key) = (child, key);
-                }
-            }
+            let (least, least_key) = match self.heap.get(first..first + ARITY) {
+                Some([a, b, c, d]) => least_of_four([a.key(), b.key(), c.key(), d.key()]),
+                _ => least_of(self.heap[first..].iter().map(Entry::key)),
+            };
             if key <= least_key {
                 break;
             }
@@ -134,6 +130,18 @@ impl<E: Copy> Agenda<E> {
         }
         self.heap[at] = entry;
     }
+}
+
+/// Two rounds without a branch: which child is the least is a coin toss, which no processor predicts.
+fn least_of_four(keys: [u128; ARITY]) -> (usize, u128) {
+    let first = usize::from(keys[1] < keys[0]);
+    let second = 2 + usize::from(keys[3] < keys[2]);
+    let least = [first, second][usize::from(keys[second] < keys[first])];
+    (least, keys[least])
+}
+
+fn least_of(keys: impl Iterator<Item = u128>) -> (usize, u128) {
+    keys.enumerate().min_by_key(|&(_, key)| key).unwrap_or((0, u128::MAX))
 }
 
 #[cfg(test)]
