@@ -119,6 +119,7 @@ pub fn instance_spec(
         health: app.health.clone(),
         restart: app.restart,
         stop_timeout_s: app.stop_timeout_s,
+        on_resume: Vec::new(),
         fingerprint: fingerprint(app),
     }
 }

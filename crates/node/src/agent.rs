@@ -17,7 +17,7 @@ use crate::events::Events;
 use crate::files::{read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Memory, Order};
 use crate::isolation::{Kind, Member};
-use crate::paging;
+use crate::paging::swap;
 use crate::ports::Ports;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
 use crate::site::{Site, now};
@@ -310,7 +310,7 @@ impl Agent {
         if !rustix::process::geteuid().is_root() {
             limits.push("not root: instances cannot run as another user".to_owned());
         }
-        if paging::free_swap(&fs::read_to_string("/proc/swaps").unwrap_or_default()).0 == 0 {
+        if swap::free(&swap::of_this_machine()).0 == 0 {
             limits.push("no free swap: instances can be suspended, but not parked".to_owned());
         }
         limits

@@ -63,6 +63,9 @@ pub struct InstanceSpec {
     pub restart: RestartPolicy,
     /// Seconds from SIGTERM to SIGKILL.
     pub stop_timeout_s: f64,
+    /// Run as the instance's user after it was thawed, before it is asked whether it is ready; empty runs nothing.
+    #[serde(default)]
+    pub on_resume: Vec<String>,
     /// A fingerprint of the part of the app's spec that an instance is started from: another one means that it must be replaced.
     pub fingerprint: String,
 }

@@ -15,8 +15,10 @@ mod events;
 mod files;
 mod instance;
 pub mod isolation;
+pub mod ladder;
 mod paging;
 mod ports;
+mod priority;
 mod privileges;
 mod probe;
 mod process;
@@ -37,6 +39,8 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use isolation::Kind;
+pub use paging::working_set::swap_areas;
+pub use site::Prefetch;
 
 /// Ports for instances unless told otherwise: below those that Linux gives to outgoing connections (32768 and up), which
 /// would otherwise take a port just when an instance comes back for it.
@@ -55,6 +59,8 @@ pub struct Options {
     pub port_range: RangeInclusive<u16>,
     /// The isolation to use; `None` takes the best there is.
     pub isolation: Option<Kind>,
+    /// What is read ahead when an instance wakes; `None` decides by the swap device.
+    pub prefetch: Option<Prefetch>,
     /// The program that runs [`shim::main`] when it is called with `shim --dir DIR [--adopt]`.
     pub shim_program: OsString,
 }
@@ -64,7 +70,15 @@ impl Options {
     /// file was replaced since).
     pub fn new(state_dir: impl Into<PathBuf>, rpc: UnixListener) -> Self {
         let shim_program = OsString::from("/proc/self/exe");
-        Self { state_dir: state_dir.into(), rpc, wake: None, port_range: PORT_RANGE, isolation: None, shim_program }
+        Self {
+            state_dir: state_dir.into(),
+            rpc,
+            wake: None,
+            port_range: PORT_RANGE,
+            isolation: None,
+            prefetch: None,
+            shim_program,
+        }
     }
 }
 
@@ -102,6 +116,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         isolation,
         costs: costs::Costs::load(dir.join("costs.json")),
         events: Arc::default(),
+        prefetch: options.prefetch,
         shim_program: options.shim_program,
         proc: process::Proc::system(),
     };

@@ -83,9 +83,13 @@ async fn command(argv: &[String], launch: &Launch) -> Result<(), String> {
     if let Some(stderr) = child.stderr.take() {
         // It may leave a child behind that holds the pipe open: its own end counts.
         let mut limited = stderr.take(4096);
-        tokio::select! {
-            _ = limited.read_to_end(&mut complaint) => {}
-            _ = child.wait() => {}
+        let ended = tokio::select! {
+            _ = limited.read_to_end(&mut complaint) => false,
+            _ = child.wait() => true,
+        };
+        if ended {
+            // What it wrote before is still in the pipe.
+            let _ = tokio::time::timeout(REST, limited.read_to_end(&mut complaint)).await;
         }
     }
     let status = child.wait().await.map_err(in_short)?;

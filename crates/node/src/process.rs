@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 /// A process that is not mistaken for another one that got its number later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Its number.
     pub pid: u32,
@@ -52,6 +52,16 @@ impl Proc {
     /// `/proc`.
     pub fn system() -> Self {
         Self::new("/proc")
+    }
+
+    /// Where it is.
+    pub fn root(&self) -> &std::path::Path {
+        &self.root
+    }
+
+    /// The file `name` of `pid`.
+    pub fn path(&self, pid: u32, name: &str) -> PathBuf {
+        self.root.join(pid.to_string()).join(name)
     }
 
     /// What it says about `pid`; `None` when there is no such process.

@@ -11,6 +11,17 @@ use crate::events::Events;
 use crate::isolation::Isolation;
 use crate::process::Proc;
 
+/// What is read ahead when an instance wakes that was paged out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Nothing: each page when it is touched.
+    Nothing,
+    /// What it touched the last times that it woke.
+    WorkingSet,
+    /// All of it, as al-Qudah does. For comparison.
+    Everything,
+}
+
 /// What all instances of one agent share.
 pub struct Site {
     /// `node/instances` in the state directory.
@@ -19,6 +30,8 @@ pub struct Site {
     pub data: PathBuf,
     /// How instances are kept apart.
     pub isolation: Box<dyn Isolation>,
+    /// What is read ahead on a wake; `None` decides by the swap device.
+    pub prefetch: Option<Prefetch>,
     /// What sleep has cost each application.
     pub costs: crate::costs::Costs,
     /// What happens.

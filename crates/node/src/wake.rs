@@ -50,8 +50,9 @@ impl Agent {
             let answer =
                 |took_s| WakeAnswer { instance: view.record.spec.id.clone(), address: address(view.record.port), took_s };
             match view.memory.state {
-                InstanceState::Ready => return Ok(answer(0.0)),
-                state if state.is_asleep() => {
+                InstanceState::Ready if view.memory.wish.is_none() => return Ok(answer(0.0)),
+                // One that is falling asleep is woken when it does sleep.
+                state if state.is_asleep() || view.memory.wish.is_some() => {
                     let began = Instant::now();
                     match handle.order(Order::Resume).await {
                         Ok(()) => return Ok(answer(began.elapsed().as_secs_f64())),
@@ -71,7 +72,8 @@ impl Agent {
 fn price(view: &crate::instance::View) -> (u8, f64) {
     let state = view.memory.state;
     let class = match (state, state.rung()) {
-        (InstanceState::Ready, _) => 0,
+        (InstanceState::Ready, _) if view.memory.wish.is_none() => 0,
+        (InstanceState::Ready, _) => 1,
         (_, Some(rung)) => 1 + rung as u8,
         (InstanceState::Starting | InstanceState::Unhealthy, _) => 10,
         (InstanceState::Backoff, _) => 11,

@@ -6,6 +6,7 @@ mod fidelity;
 mod flash_crowd;
 mod gateway;
 mod sim;
+mod sleep;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -29,6 +30,9 @@ pub struct Arguments {
     /// Only one case of a benchmark that has several
     #[arg(long, value_name = "CASE")]
     pub case: Option<String>,
+    /// What `sleep` measures
+    #[command(flatten)]
+    pub sleep: sleep::Choice,
 }
 
 /// How results are printed.
@@ -51,6 +55,8 @@ pub enum Name {
     FlashCrowd,
     /// Scenarios with real processes and simulated: how far the two are apart
     Fidelity,
+    /// A server that is put to sleep and woken: milliseconds, CPU-seconds and memory of each rung
+    Sleep,
 }
 
 /// Runs one; false when `--check` was given and a target is missed.
@@ -60,6 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::Sim => vec![sim::run(arguments)?],
         Name::Fidelity => vec![fidelity::run(arguments)?],
         Name::FlashCrowd => vec![flash_crowd::run()?],
+        Name::Sleep => sleep::run(arguments)?,
     };
     for table in &tables {
         table.print(arguments.output == Output::Json);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
+use weal_node::ladder::Ladder;
 
 use crate::args::Target;
 use crate::config_file;
@@ -60,7 +61,13 @@ impl Check {
 /// # Errors
 /// Something keeps weal from starting (exit code 1).
 pub fn run(target: &Target, json: bool) -> anyhow::Result<()> {
-    let mut checks = vec![privileges(), cgroups(Path::new("/")), swap(Path::new("/")), pressure(Path::new("/")), descriptors()];
+    let mut checks = vec![
+        privileges(),
+        cgroups(Path::new("/")),
+        sleep(&weal_node::ladder::of_this_machine()),
+        pressure(Path::new("/")),
+        descriptors(),
+    ];
     checks.extend(pool(target));
     if json {
         output::json(&checks, false)?;
@@ -149,14 +156,18 @@ fn controllers(mountinfo: &str, root: &Path) -> (Vec<String>, Option<Vec<String>
     (v1, v2)
 }
 
-fn swap(root: &Path) -> Check {
-    let text = std::fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
-    match text.lines().count().saturating_sub(1) {
-        0 => {
-            let lost = "sleeping instances keep their memory: they can be suspended, not parked";
-            Check::lost("swap", "none", lost, "add a swap file or zram")
+/// Which rungs instances can sleep on.
+fn sleep(ladder: &Ladder) -> Check {
+    let works = ladder.rungs.iter().filter(|(_, missing)| missing.is_none()).map(|(rung, _)| rung.as_str());
+    let found = format!("instances can be {}; {} of swap", works.collect::<Vec<_>>().join(", "), ladder.swap);
+    let advice = ladder.advice.join("; ");
+    match ladder.rungs.iter().find_map(|(_, missing)| missing.as_ref()) {
+        Some(missing) => {
+            let lost = format!("sleeping instances keep their memory: {missing}");
+            Check::lost("sleep", found, &lost, if advice.is_empty() { "see docs/sleep.md".to_owned() } else { advice })
         }
-        count => Check::ok("swap", format!("{count} in use")),
+        None if advice.is_empty() => Check::ok("sleep", found),
+        None => Check::lost("sleep", found, "some speed or room", advice),
     }
 }
 
@@ -248,6 +259,8 @@ fn app_user((app, name): (&str, &str)) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use weal_model::{Bytes, Rung};
+
     use super::*;
 
     #[test]
@@ -264,11 +277,11 @@ mod tests {
 
     #[test]
     fn a_machine_without_swap_is_told_what_is_lost() {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(root.path().join("proc")).unwrap();
-        std::fs::write(root.path().join("proc/swaps"), "Filename Type Size Used Priority\n").unwrap();
-        let check = swap(root.path());
-        assert_eq!(check.verdict, Verdict::Lost);
-        assert!(check.lost.contains("not parked") && !check.remedy.is_empty());
+        let missing = |rung| (rung, Some("there is no swap".to_owned()).filter(|_| rung != Rung::Suspended));
+        let advice = vec!["add zram".to_owned()];
+        let ladder = Ladder { rungs: Rung::ALL.map(missing).to_vec(), swap: Bytes(0), advice };
+        let check = sleep(&ladder);
+        assert_eq!((check.verdict, check.remedy.as_str()), (Verdict::Lost, "add zram"));
+        assert!(check.found.starts_with("instances can be suspended;") && check.lost.contains("there is no swap"), "{check:?}");
     }
 }

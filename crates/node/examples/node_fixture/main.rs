@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! node_fixture shim --dir DIR [--adopt]
-//! node_fixture agent --state DIR --isolation cgroup-v2|cgroup-hybrid|none|best
-//! node_fixture serve PORT               answers 200 on every path; `/hog/MIB` takes memory first, `/spin/MS` burns CPU
+//! node_fixture agent --state DIR --isolation cgroup-v2|cgroup-hybrid|none|best [--prefetch nothing|working-set|everything]
+//! node_fixture serve PORT               answers 200 on every path; `/hog/MIB` takes memory first, `/touch` reads it, `/spin/MS` burns CPU;
+//!                                       `/map/COUNT` makes mappings, `/mapped` looks whether they hold what they did
 //! node_fixture stubborn PORT            serves and ignores SIGTERM
 //! node_fixture forks PORT               serves, with children that detach themselves and ignore SIGTERM
+//! node_fixture storm PORT               serves, and starts three short-lived children at a time, for ever
 //! node_fixture deaf                     runs and never listens
 //! node_fixture flood MIB                writes that much and waits
 //! ```
@@ -29,7 +31,8 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["shim", "--dir", dir] => weal_node::shim::main(dir.as_ref(), false),
         ["shim", "--dir", dir, "--adopt"] => weal_node::shim::main(dir.as_ref(), true),
-        ["agent", "--state", dir, "--isolation", kind] => agent(dir.into(), kind),
+        ["agent", "--state", dir, "--isolation", kind] => agent(dir.into(), kind, None),
+        ["agent", "--state", dir, "--isolation", kind, "--prefetch", what] => agent(dir.into(), kind, Some(what)),
         ["serve", port] => serve(port),
         ["stubborn", port] => {
             ignore_sigterm();
@@ -41,6 +44,11 @@ fn main() -> ExitCode {
             // A daemon leaves its parent's session.
             let _ = rustix::process::setsid();
             wait_forever()
+        }
+        ["storm", port] => storm(port),
+        ["brief"] => {
+            std::thread::sleep(Duration::from_millis(20));
+            Ok(())
         }
         ["deaf"] => {
             println!("I hear nothing");
@@ -58,11 +66,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn agent(state: PathBuf, kind: &str) -> io::Result<()> {
+fn agent(state: PathBuf, kind: &str, prefetch: Option<&str>) -> io::Result<()> {
     let run = state.join("run");
     std::fs::create_dir_all(&run)?;
     let mut options = weal_node::Options::new(&state, weal_rpc::bind(&run.join("node.sock"))?);
     options.wake = Some(weal_rpc::bind(&run.join("wake.sock"))?);
+    options.prefetch = match prefetch {
+        Some("nothing") => Some(weal_node::Prefetch::Nothing),
+        Some("working-set") => Some(weal_node::Prefetch::WorkingSet),
+        Some("everything") => Some(weal_node::Prefetch::Everything),
+        _ => None,
+    };
     options.isolation = match kind {
         "cgroup-v2" => Some(weal_node::Kind::CgroupV2),
         "cgroup-hybrid" => Some(weal_node::Kind::CgroupHybrid),
@@ -76,16 +90,16 @@ fn agent(state: PathBuf, kind: &str) -> io::Result<()> {
 fn serve(port: &str) -> io::Result<()> {
     let listener = TcpListener::bind(format!("127.0.0.1:{port}"))?;
     println!("serving on {port}");
-    let mut hoard = Vec::new();
+    let (mut hoard, mut mappings) = (Vec::new(), Vec::new());
     for stream in listener.incoming() {
         let stream = stream?;
         // A client that breaks off is its own affair.
-        let _ = answer(stream, &mut hoard);
+        let _ = answer(stream, &mut hoard, &mut mappings);
     }
     Ok(())
 }
 
-fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>) -> io::Result<()> {
+fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>, mappings: &mut Vec<*mut u64>) -> io::Result<()> {
     let mut line = String::new();
     let mut reader = BufReader::new(stream.try_clone()?);
     reader.read_line(&mut line)?;
@@ -97,6 +111,20 @@ fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>) -> io::Result<()> {
     if let Some(mib) = path.strip_prefix("/hog/").and_then(|text| text.parse::<usize>().ok()) {
         // Every page is written to, so that it is really there.
         hoard.extend((0..mib).map(|_| vec![1; 1 << 20]));
+    }
+    if let Some(count) = path.strip_prefix("/map/").and_then(|text| text.parse().ok()) {
+        *mappings = map(count)?;
+    }
+    if path == "/mapped" {
+        // SAFETY: each was mapped by `map` and is never unmapped.
+        let holds = |(number, at): (usize, &*mut u64)| unsafe { at.read() } == number as u64 + 1;
+        if mappings.is_empty() || !mappings.iter().enumerate().all(holds) {
+            return Err(io::Error::other("a mapping has lost what it held"));
+        }
+    }
+    if path == "/touch" {
+        let sum: usize = hoard.iter().flat_map(|block| block.iter().step_by(4096)).map(|byte| usize::from(*byte)).sum();
+        std::hint::black_box(sum);
     }
     if let Some(ms) = path.strip_prefix("/spin/").and_then(|text| text.parse().ok()) {
         let end = Instant::now() + Duration::from_millis(ms);
@@ -118,6 +146,38 @@ fn fork_and_serve(port: &str) -> io::Result<()> {
         Command::new(std::env::current_exe()?).arg("child").stdin(Stdio::null()).spawn()?;
     }
     serve(port)
+}
+
+fn storm(port: &str) -> io::Result<()> {
+    let own = std::env::current_exe()?;
+    for _ in 0..3 {
+        let own = own.clone();
+        std::thread::spawn(move || {
+            loop {
+                // It may be killed in the middle of this, with all that it has started.
+                let _ = Command::new(&own).arg("brief").stdin(Stdio::null()).status();
+            }
+        });
+    }
+    serve(port)
+}
+
+/// `count` mappings of a page each, with another number in each. Every second one may be executed, so that none are joined.
+fn map(count: usize) -> io::Result<Vec<*mut u64>> {
+    let page = rustix::param::page_size();
+    let one = |number: usize| {
+        let rights = libc::PROT_READ | libc::PROT_WRITE | if number % 2 == 0 { libc::PROT_EXEC } else { 0 };
+        // SAFETY: a new mapping wherever there is room; nobody else knows of it.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), page, rights, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let at = at.cast::<u64>();
+        // SAFETY: it was just mapped, is writable, and is larger than this.
+        unsafe { at.write(number as u64 + 1) };
+        Ok(at)
+    };
+    (0..count).map(one).collect()
 }
 
 fn flood(mib: &str) -> io::Result<()> {

@@ -80,6 +80,8 @@ impl Task {
         if let Err(error) = self.sweep().await {
             tracing::error!(instance = %self.spec().id, error, "an instance that ended has left something");
         }
+        // One that died in its sleep leaves a frozen group, and the next process would never begin in it.
+        let _ = self.isolated(|isolation, member| isolation.thaw(member));
         self.set_pid(None);
         Phase::Ended(end)
     }
@@ -131,7 +133,7 @@ impl Task {
                     self.remember(|memory| memory.restarts = memory.restarts.saturating_add(1));
                     return Phase::Launch(None);
                 }
-                order = self.orders.recv() => match order {
+                order = self.next_order() => match order {
                     None => return Phase::Gone,
                     Some((Order::Stop, reply)) => {
                         let _ = reply.send(self.remove().await);

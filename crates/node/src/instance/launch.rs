@@ -13,7 +13,9 @@ use tokio::io::AsyncReadExt;
 use weal_model::InstanceState;
 
 use super::ending::End;
+use super::pages::WORKING_SET_FILE;
 use super::running::Running;
+use super::sleep::WAKING_FILE;
 use super::{Phase, Reply, Task, until};
 use crate::api::InstanceSpec;
 use crate::files::{at, read_json, write_json};
@@ -65,7 +67,8 @@ impl Task {
             let before = self.isolated(|isolation, member| isolation.usage(member)).cpu_seconds.unwrap_or(0.0);
             self.remember(|memory| memory.cpu_before_s += before);
         }
-        for file in [PID_FILE, EXIT_FILE] {
+        self.working_set = None;
+        for file in [PID_FILE, EXIT_FILE, WORKING_SET_FILE, WAKING_FILE] {
             let _ = fs::remove_file(self.dir.join(file));
         }
         make_output(&self.dir.join(OUTPUT_FILE), record.launch.user.as_ref()).map_err(show)?;

@@ -8,9 +8,11 @@
 
 mod ending;
 mod launch;
+mod pages;
 mod running;
 mod sleep;
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,6 +24,7 @@ use weal_model::{Cpu, InstanceState, Rung, SleepCosts, Time};
 use crate::api::{InstanceEvent, InstanceSpec};
 use crate::files::write_json;
 use crate::isolation::{Kind, Limits, Member};
+use crate::paging::working_set::WorkingSet;
 use crate::shim::Record;
 use crate::site::{Site, now};
 
@@ -72,8 +75,6 @@ pub struct Memory {
 pub enum Wish {
     /// To sleep that deep.
     Sleep(Rung),
-    /// To be awake.
-    Wake,
 }
 
 /// What others may see of an instance.
@@ -185,6 +186,10 @@ struct Task {
     dir: PathBuf,
     view: Arc<Mutex<View>>,
     orders: mpsc::Receiver<(Order, Reply)>,
+    /// Orders that came while it could not be turned to them.
+    deferred: VecDeque<(Order, Reply)>,
+    /// What its processes need when they wake, once it was read.
+    working_set: Option<Arc<WorkingSet>>,
 }
 
 impl Task {
@@ -192,7 +197,7 @@ impl Task {
         let (sender, orders) = mpsc::channel(64);
         let dir = site.dir(record.spec.id.as_str());
         let view = Arc::new(Mutex::new(View { record, memory, pid: None }));
-        let task = Self { site, dir, view: Arc::clone(&view), orders };
+        let task = Self { site, dir, view: Arc::clone(&view), orders, deferred: VecDeque::new(), working_set: None };
         tokio::spawn(task.run(first));
         Handle { view, orders: sender }
     }
@@ -207,6 +212,13 @@ impl Task {
                 Phase::Ended(end) => self.rest(end).await,
                 Phase::Gone => return,
             }
+        }
+    }
+
+    async fn next_order(&mut self) -> Option<(Order, Reply)> {
+        match self.deferred.pop_front() {
+            Some(order) => Some(order),
+            None => self.orders.recv().await,
         }
     }
 
@@ -292,6 +304,7 @@ impl Task {
         record.spec.health = spec.health.clone();
         record.spec.restart = spec.restart;
         record.spec.stop_timeout_s = spec.stop_timeout_s;
+        record.spec.on_resume.clone_from(&spec.on_resume);
         write_json(&self.dir.join(crate::shim::SPEC_FILE), &record).map_err(|error| error.to_string())?;
         self.view.lock().expect("nothing panics while it is held").record = record;
         Ok(())

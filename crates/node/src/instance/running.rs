@@ -36,6 +36,8 @@ pub struct Running {
     pub(super) failures: u32,
     pub(super) oom_kills_told: u64,
     pub(super) pause: Duration,
+    /// When to record what it has touched since it woke.
+    pub(super) record_at: Option<tokio::time::Instant>,
 }
 
 type Question = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -57,6 +59,7 @@ impl Task {
             failures: 0,
             oom_kills_told: 0,
             pause: FIRST_PAUSE,
+            record_at: None,
         })
     }
 
@@ -69,7 +72,7 @@ impl Task {
             tokio::select! {
                 biased;
                 _ = running.main_fd.readable() => return self.after_end().await,
-                order = self.orders.recv() => {
+                order = self.next_order() => {
                     let Some((order, reply)) = order else { return Phase::Gone };
                     if matches!(order, Order::Stop) {
                         return self.stop(running, Some(reply)).await;
@@ -84,6 +87,10 @@ impl Task {
                     }
                     question = self.next_question(&running);
                 }
+                () = due(running.record_at) => {
+                    running.record_at = None;
+                    self.note_working_set().await;
+                }
                 _ = tick.tick() => {
                     if let Some(end) = self.check_memory(&mut running) {
                         return self.kill_and_end(end).await;
@@ -97,8 +104,8 @@ impl Task {
         let result = match order {
             Order::Start(spec) => self.update(&spec),
             Order::SetCpu { share, limit } => self.set_cpu(share, limit),
-            Order::Sleep(rung) => self.sleep(rung).await,
-            Order::Resume => self.wake(running).await,
+            Order::Sleep(rung) => self.sleep(rung, running).await,
+            Order::Resume => return self.wake(running, reply).await,
             Order::Stop => Err("a stop is not carried out here".to_owned()),
         };
         // Who asked may be gone; what was asked is done.
@@ -223,6 +230,13 @@ pub(super) fn watch(process: Identity) -> Option<AsyncFd<OwnedFd>> {
 async fn shim_ends(shim: Option<&AsyncFd<OwnedFd>>) {
     match shim {
         Some(fd) => drop(fd.readable().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn due(when: Option<tokio::time::Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
     }
 }

@@ -3,25 +3,39 @@
 //! What is wanted is written down before it is begun, so an agent that is killed in between leaves an instance that the next
 //! one finishes to put to sleep or to wake: never one that stays half-frozen.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
-use weal_model::{Bytes, InstanceState, Rung, RungCost};
+use weal_model::{Bytes, HealthProbe, InstanceState, Rung, RungCost};
 
 use super::running::Running;
-use super::{Task, Wish, until};
+use super::{Reply, Task, Wish, until};
 use crate::costs::learn;
-use crate::{paging, probe};
+use crate::probe;
+use crate::site::now;
 
+/// There while the instance is being woken: the next agent finishes it. A file without content, because it is made while a request
+/// waits, and replacing one with content makes the file system write it out at once.
+pub(super) const WAKING_FILE: &str = "waking";
 /// How long freezing may take. A process in the middle of a slow system call freezes when that returns.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long after a wake its working set is recorded: the request that woke it has been answered by then, and housekeeping has not
+/// touched much yet. After 2 s the set of an idle WildFly is twice as large.
+const RECORD_AFTER: Duration = Duration::from_millis(300);
 /// The pause before the second question to an instance that wakes; the next ones grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause between two questions to an instance that wakes.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
+/// How a wake went.
+struct Woken {
+    took_s: f64,
+    detail: String,
+}
+
 impl Task {
     /// Sleeps on `rung`: freezes, and pages in or out what differs.
-    pub(super) async fn sleep(&mut self, rung: Rung) -> Result<(), String> {
+    pub(super) async fn sleep(&mut self, rung: Rung, running: &mut Running) -> Result<(), String> {
         let state = self.memory().state;
         match state {
             InstanceState::Ready | InstanceState::Unhealthy => {}
@@ -33,30 +47,60 @@ impl Task {
         }
         let began = Instant::now();
         self.remember(|memory| memory.wish = Some(Wish::Sleep(rung)));
-        let result = self.sleep_down(state, rung, began).await;
+        let result = self.sleep_down(state, rung, running, began).await;
         self.remember(|memory| memory.wish = None);
         result
     }
 
-    async fn sleep_down(&self, state: InstanceState, rung: Rung, began: Instant) -> Result<(), String> {
+    async fn sleep_down(
+        &mut self,
+        state: InstanceState,
+        rung: Rung,
+        running: &mut Running,
+        began: Instant,
+    ) -> Result<(), String> {
+        if let Err(error) = self.freeze().await {
+            let _ = self.isolated(|isolation, member| isolation.thaw(member));
+            return Err(error);
+        }
         if !state.is_asleep() {
-            if let Err(error) = self.freeze().await {
-                let _ = self.isolated(|isolation, member| isolation.thaw(member));
-                return Err(error);
-            }
             self.enter(InstanceState::Suspended, format!("frozen in {:.1} ms", milliseconds(began)));
             self.learn(Rung::Suspended, &self.measured(began));
+            if running.record_at.take().is_some() {
+                self.note_working_set().await;
+            }
         }
         match rung {
             Rung::Suspended if !state.is_asleep() => Ok(()),
             Rung::Suspended => {
-                self.prefetch().await;
+                self.prefetch(Rung::Parked).await;
                 self.enter(InstanceState::Suspended, "");
                 Ok(())
             }
-            Rung::Warm => Err("it stays suspended: its working set is not known yet".to_owned()),
-            Rung::Parked => self.park(began).await,
+            Rung::Warm | Rung::Parked => self.sleep_paged_out(rung, running, began).await,
         }
+    }
+
+    async fn sleep_paged_out(&mut self, rung: Rung, running: &Running, began: Instant) -> Result<(), String> {
+        if rung == Rung::Warm && self.working_set().is_empty() {
+            self.rehearse(running).await?;
+        }
+        let before = self.used();
+        self.page_out(rung).await?;
+        let detail = format!("paged out in {:.0} ms, {before} in memory before, {} now", milliseconds(began), self.used());
+        self.enter(rung.state(), detail);
+        self.learn(rung, &self.measured(began));
+        Ok(())
+    }
+
+    /// Finds out what it needs to answer, without a request: pages it out, lets it answer its health check, freezes it again.
+    async fn rehearse(&mut self, running: &Running) -> Result<(), String> {
+        self.page_out(Rung::Parked).await?;
+        self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string())?;
+        let answered = self.answers(running).await;
+        self.freeze().await?;
+        answered.map_err(|reason| format!("it stays suspended: woken to learn what it needs, it did not answer: {reason}"))?;
+        self.record_working_set().await
     }
 
     async fn freeze(&self) -> Result<(), String> {
@@ -69,26 +113,6 @@ impl Task {
             return Ok(());
         }
         Err(format!("not all of its processes could be frozen within {} s", FREEZE_PATIENCE.as_secs()))
-    }
-
-    async fn park(&self, began: Instant) -> Result<(), String> {
-        let swap = paging::free_swap(&std::fs::read_to_string("/proc/swaps").unwrap_or_default());
-        let used = self.used();
-        if swap.0 == 0 {
-            return Err(format!("it stays suspended with {used} in memory: this machine has no swap to page out to"));
-        }
-        if swap < used {
-            return Err(format!("it stays suspended with {used} in memory: only {swap} of swap are free"));
-        }
-        self.page_out().await?;
-        let detail = format!("paged out in {:.0} ms, {used} in memory before, {} now", milliseconds(began), self.used());
-        self.enter(InstanceState::Parked, detail);
-        self.learn(Rung::Parked, &self.measured(began));
-        Ok(())
-    }
-
-    fn used(&self) -> Bytes {
-        Bytes(self.isolated(|isolation, member| isolation.usage(member)).memory.unwrap_or(0))
     }
 
     /// What getting here since `began` has cost.
@@ -107,63 +131,62 @@ impl Task {
         self.site.costs.note(&self.spec().app, self.memory().costs);
     }
 
-    async fn page_out(&self) -> Result<(), String> {
-        let (site, spec, dir) = (std::sync::Arc::clone(&self.site), self.spec(), self.dir.clone());
-        let work = move || -> Result<(), String> {
-            let member = crate::isolation::Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir };
-            if site.isolation.kind() != crate::isolation::Kind::CgroupV2 {
-                for pid in site.isolation.processes(member) {
-                    paging::advise(pid, paging::Advice::PageOut).map_err(|error| format!("cannot page out {pid}: {error}"))?;
-                }
-            }
-            // On disk swap, pages stay in the swap cache, charged to the group, until they are reclaimed from there too.
-            site.isolation.reclaim(member).map_err(|error| error.to_string())?;
-            Ok(())
-        };
-        tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
-    }
-
-    /// Only a head start: what cannot be prefetched is read when it is touched.
-    async fn prefetch(&self) {
-        let pids = self.isolated(|isolation, member| isolation.processes(member));
-        let prefetch = move || pids.into_iter().try_for_each(|pid| paging::advise(pid, paging::Advice::WillNeed));
-        let _ = tokio::task::spawn_blocking(prefetch).await;
-    }
-
     /// Prefetches what was paged out, thaws, and waits until the instance answers its health check.
-    pub(super) async fn wake(&mut self, running: &mut Running) -> Result<(), String> {
+    pub(super) async fn wake(&mut self, running: &mut Running, reply: Reply) {
         let state = self.memory().state;
-        let rung = match (state, state.rung()) {
-            (InstanceState::Ready, _) => return Ok(()),
-            (_, Some(rung)) => rung,
-            _ => return Err(format!("it is {} and cannot be woken", name(state))),
+        let Some(rung) = state.rung() else {
+            let awake = state == InstanceState::Ready;
+            let _ = reply.send(if awake { Ok(()) } else { Err(format!("it is {} and cannot be woken", name(state))) });
+            return;
         };
-        let began = Instant::now();
-        self.remember(|memory| memory.wish = Some(Wish::Wake));
-        let result = self.wake_up(rung, running, began).await;
-        self.remember(|memory| memory.wish = None);
-        result
+        let marker = self.dir.join(WAKING_FILE);
+        let _ = fs::File::create(&marker);
+        let result = self.wake_up(rung, running, Instant::now()).await;
+        // Whoever waits for it goes on now. What was learnt is written down afterwards: a busy disk must not keep a request waiting.
+        let _ = reply.send(result.as_ref().map(drop).map_err(Clone::clone));
+        match result {
+            Ok(woken) => self.note_wake(rung, &woken),
+            Err(reason) => self.enter(InstanceState::Unhealthy, reason),
+        }
+        let _ = fs::remove_file(&marker);
     }
 
-    async fn wake_up(&self, rung: Rung, running: &mut Running, began: Instant) -> Result<(), String> {
-        if rung != Rung::Suspended {
-            self.prefetch().await;
-        }
+    async fn wake_up(&mut self, rung: Rung, running: &mut Running, began: Instant) -> Result<Woken, String> {
+        let prefetched = self.prefetch(rung).await;
         self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string())?;
         let thawed = milliseconds(began);
-        if let Err(reason) = self.answers(running).await {
-            let detail = format!("thawed after {thawed:.1} ms, but it does not answer: {reason}");
-            self.enter(InstanceState::Unhealthy, detail.clone());
-            return Err(detail);
-        }
+        self.run_hook().await.map_err(|reason| format!("thawed after {thawed:.1} ms, but its on-resume failed: {reason}"))?;
+        let late = |reason| format!("thawed after {thawed:.1} ms, but it does not answer: {reason}");
+        self.answers(running).await.map_err(late)?;
         let took_s = began.elapsed().as_secs_f64();
         running.ready_since = Some(Instant::now());
         running.failures = 0;
-        self.remember(|memory| memory.last_wake_s = Some(took_s));
-        self.learn(rung, &RungCost { wake_s: Some(took_s), ..RungCost::default() });
-        let detail = format!("woken from {} in {:.1} ms, thawed after {thawed:.1}", rung.as_str(), took_s * 1e3);
-        self.enter(InstanceState::Ready, detail);
-        Ok(())
+        running.record_at = (rung != Rung::Suspended).then(|| tokio::time::Instant::now() + RECORD_AFTER);
+        let read = prefetched.map(|bytes| format!(", {bytes} prefetched")).unwrap_or_default();
+        let detail = format!("woken from {} in {:.1} ms, thawed after {thawed:.1}{read}", rung.as_str(), took_s * 1e3);
+        self.view.lock().expect("nothing panics while it is held").memory.state = InstanceState::Ready;
+        Ok(Woken { took_s, detail })
+    }
+
+    fn note_wake(&self, rung: Rung, woken: &Woken) {
+        self.remember(|memory| {
+            (memory.since, memory.last_wake_s) = (now(), Some(woken.took_s));
+            memory.detail.clone_from(&woken.detail);
+            learn(memory.costs.of_mut(rung), &RungCost { wake_s: Some(woken.took_s), ..RungCost::default() });
+        });
+        self.tell(InstanceState::Ready, woken.detail.clone());
+        self.site.costs.note(&self.spec().app, self.memory().costs);
+    }
+
+    /// What the application wants to renew after a sleep, before it is asked whether it is ready.
+    async fn run_hook(&self) -> Result<(), String> {
+        let record = self.record();
+        if record.spec.on_resume.is_empty() {
+            return Ok(());
+        }
+        let hook = HealthProbe::Command { argv: record.spec.on_resume.clone() };
+        let patience = super::running::seconds(record.spec.health.timeout_s, Duration::from_millis(10));
+        probe::ask(&hook, crate::agent::address(record.port), patience, &record.launch).await
     }
 
     /// Asks until there is a good answer, as long as a check may take. Connections of its own that died in its sleep show here,
@@ -188,14 +211,25 @@ impl Task {
         }
     }
 
+    /// A working set that is not recorded costs a slower wake, no more.
+    pub(super) async fn note_working_set(&mut self) {
+        if let Err(error) = self.record_working_set().await {
+            tracing::warn!(instance = %self.spec().id, error, "its working set is not recorded");
+        }
+    }
+
     /// After an adoption: makes true what was written down.
     pub(super) async fn finish_sleep(&mut self, running: &mut Running) {
-        let memory = self.memory();
+        let (memory, marker) = (self.memory(), self.dir.join(WAKING_FILE));
         let result = match (memory.wish, memory.state.rung()) {
-            (Some(Wish::Wake), Some(_)) => self.wake(running).await,
-            (Some(Wish::Sleep(rung)), _) => self.sleep(rung).await,
-            (_, Some(_)) => self.freeze().await,
-            (_, None) => self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string()),
+            (_, Some(_)) if marker.exists() => {
+                let (reply, answer) = tokio::sync::oneshot::channel();
+                self.wake(running, reply).await;
+                answer.await.unwrap_or(Ok(()))
+            }
+            (Some(Wish::Sleep(rung)), _) => self.sleep(rung, running).await,
+            (None, Some(_)) => self.freeze().await,
+            (None, None) => self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string()),
         };
         if let Err(error) = result {
             tracing::warn!(pid = running.main.pid, error, "an adopted instance could not be brought to its state");

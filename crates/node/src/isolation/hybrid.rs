@@ -182,9 +182,23 @@ impl Isolation for Hybrid {
         }
     }
 
-    fn reclaim(&self, member: Member<'_>) -> io::Result<bool> {
+    fn can_reclaim(&self, member: Member<'_>) -> bool {
+        place(&self.memory, member).file("memory.force_empty").exists()
+    }
+
+    /// v1 has one limit for memory and one for memory with swap: the second is what a leak runs into.
+    fn allow_swap(&self, _: Member<'_>, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn writeback(&self, member: Member<'_>) -> Option<u64> {
+        place(&self.memory, member).keyed("memory.stat", "total_writeback")
+    }
+
+    /// v1 empties a group as a whole: what is to be kept is read in again afterwards.
+    fn reclaim(&self, member: Member<'_>, _: u64) -> io::Result<bool> {
         let group = place(&self.memory, member);
-        if !group.file("memory.force_empty").exists() {
+        if !self.can_reclaim(member) {
             return Ok(false);
         }
         // It reclaims as much as it can and fails while processes hold the rest, which they do here.

@@ -146,8 +146,17 @@ pub trait Isolation: Send + Sync {
     /// Kills all its processes, frozen or not. They may take a moment to go.
     fn kill(&self, member: Member<'_>) -> io::Result<()>;
 
-    /// Asks the kernel to page out what it can; false when the kernel has no such request for a group.
-    fn reclaim(&self, member: Member<'_>) -> io::Result<bool>;
+    /// True when the kernel can be asked to page out a whole group.
+    fn can_reclaim(&self, member: Member<'_>) -> bool;
+
+    /// Asks the kernel to page out what it can until `keep` bytes are left; false when it has no such request for a group.
+    fn reclaim(&self, member: Member<'_>, keep: u64) -> io::Result<bool>;
+
+    /// Lets the instance's memory go to swap, or not any more. What is there already stays.
+    fn allow_swap(&self, member: Member<'_>, allowed: bool) -> io::Result<()>;
+
+    /// Bytes on their way to the disk; `None` if it cannot be told.
+    fn writeback(&self, member: Member<'_>) -> Option<u64>;
 
     /// Takes away the place of an instance that has no process left.
     fn remove(&self, member: Member<'_>) -> io::Result<()>;

@@ -142,7 +142,19 @@ impl Isolation for Plain {
         self.signal_all(member, Signal::KILL)
     }
 
-    fn reclaim(&self, _: Member<'_>) -> io::Result<bool> {
+    fn can_reclaim(&self, _: Member<'_>) -> bool {
+        false
+    }
+
+    fn allow_swap(&self, _: Member<'_>, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn writeback(&self, _: Member<'_>) -> Option<u64> {
+        None
+    }
+
+    fn reclaim(&self, _: Member<'_>, _: u64) -> io::Result<bool> {
         Ok(false)
     }
 

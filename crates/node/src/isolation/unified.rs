@@ -53,7 +53,7 @@ impl Unified {
     }
 
     /// Swap is for parking only: it would hide from `memory.max` what a leak takes. What is out there already stays.
-    fn allow_swap(&self, group: &Group, allowed: bool) -> io::Result<()> {
+    fn open_swap(&self, group: &Group, allowed: bool) -> io::Result<()> {
         if !self.has_memory || !group.file("memory.swap.max").exists() {
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl Isolation for Unified {
         }
         if self.has_memory {
             group.write("memory.max", &limits.memory.0.to_string())?;
-            self.allow_swap(&group, false)?;
+            self.open_swap(&group, false)?;
             // An instance that lost one of its processes at random is of no use.
             group.write("memory.oom.group", "1")?;
         }
@@ -165,16 +165,25 @@ impl Isolation for Unified {
         super::hybrid::kill_group(&group)
     }
 
-    fn reclaim(&self, member: Member<'_>) -> io::Result<bool> {
+    fn can_reclaim(&self, member: Member<'_>) -> bool {
+        self.group(member).file("memory.reclaim").exists()
+    }
+
+    fn allow_swap(&self, member: Member<'_>, allowed: bool) -> io::Result<()> {
+        self.open_swap(&self.group(member), allowed)
+    }
+
+    fn writeback(&self, member: Member<'_>) -> Option<u64> {
+        self.group(member).keyed("memory.stat", "file_writeback")
+    }
+
+    fn reclaim(&self, member: Member<'_>, keep: u64) -> io::Result<bool> {
         let group = self.group(member);
-        if !group.file("memory.reclaim").exists() {
+        if !self.can_reclaim(member) {
             return Ok(false);
         }
-        let all = group.number("memory.current").unwrap_or(0);
-        self.allow_swap(&group, true)?;
-        let reclaimed = group.write("memory.reclaim", &all.to_string());
-        self.allow_swap(&group, false)?;
-        match reclaimed {
+        let all = group.number("memory.current").unwrap_or(0).saturating_sub(keep);
+        match group.write("memory.reclaim", &all.to_string()) {
             // Less than everything could be paged out: what was possible is done.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
             Err(error) => Err(error),

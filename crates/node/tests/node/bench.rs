@@ -104,9 +104,31 @@ impl Bench {
 
     /// Starts it by an agent that may be killed meanwhile.
     pub fn start_and_ignore(&self, spec: &InstanceSpec) {
-        let command = vec![api::Command::Start { spec: Box::new(spec.clone()) }];
+        self.apply_and_ignore(api::Command::Start { spec: Box::new(spec.clone()) });
+    }
+
+    /// Does it by an agent that may be killed meanwhile.
+    pub fn apply_and_ignore(&self, command: api::Command) {
+        let command = vec![command];
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _ = runtime.block_on(self.client().call(api::APPLY, &command));
+    }
+
+    /// Wakes an instance of `app` over the socket that the gateway has.
+    pub fn wake(&self, app: &str) -> Result<api::WakeAnswer, weal_rpc::Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let request = api::WakeRequest { app: AppName::from(app), wait_s: PATIENCE.as_secs_f64() };
+        runtime.block_on(self.wake_client().call(api::WAKE, &request))
+    }
+
+    /// Who calls the wake socket.
+    pub fn wake_client(&self) -> Client {
+        Client::new(self.state().join("run/wake.sock"), PATIENCE)
+    }
+
+    /// Puts it to sleep; what is wrong with that.
+    pub fn sleep(&self, id: &str, rung: Rung) -> Option<String> {
+        self.apply(api::Command::Sleep { instance: InstanceId::from(id), rung }).error
     }
 
     pub fn stop(&self, id: &str) {
@@ -157,6 +179,7 @@ impl Bench {
             },
             restart: RestartPolicy::Always,
             stop_timeout_s: 10.0,
+            on_resume: Vec::new(),
             fingerprint: "f".into(),
         }
     }

@@ -338,7 +338,7 @@ pub fn parking_pages_out_or_says_why_not(bench: &Bench) {
         assert_eq!(instance.state, InstanceState::Parked);
         assert!(instance.memory_used.unwrap() < Bytes::mib(30), "{instance:?}");
     } else {
-        assert!(outcome.error.unwrap().ends_with("this machine has no swap to page out to"));
+        assert!(outcome.error.unwrap().ends_with("this machine has no free swap to page out to"));
         assert_eq!(instance.state, InstanceState::Suspended);
     }
     bench.resume("web-1");

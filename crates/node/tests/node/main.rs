@@ -6,6 +6,7 @@
 
 mod bench;
 mod cases;
+mod sleep;
 mod vm;
 
 use std::io::Write;
@@ -13,40 +14,51 @@ use std::io::Write;
 use bench::Bench;
 
 macro_rules! under_every_isolation {
-    ($($case:ident),* $(,)?) => {
+    ($($file:ident::$case:ident),* $(,)?) => {
         mod none {
-            $(#[test] fn $case() { crate::run("none", crate::cases::$case); })*
+            $(#[test] fn $case() { crate::run("none", crate::$file::$case); })*
         }
         mod hybrid {
-            $(#[test] fn $case() { crate::run("cgroup-hybrid", crate::cases::$case); })*
+            $(#[test] fn $case() { crate::run("cgroup-hybrid", crate::$file::$case); })*
         }
         mod v2 {
-            $(#[test] fn $case() { crate::run("cgroup-v2", crate::cases::$case); })*
+            $(#[test] fn $case() { crate::run("cgroup-v2", crate::$file::$case); })*
         }
     };
 }
 
 under_every_isolation!(
-    an_instance_becomes_ready_answers_and_leaves_nothing_behind,
-    one_that_ignores_sigterm_is_killed_after_its_stop_timeout,
-    detached_children_do_not_survive_a_stop,
-    a_missing_binary_is_named,
-    one_that_exits_at_once_backs_off_with_its_last_words,
-    one_that_never_gets_healthy_is_said_to,
-    a_flooded_log_stays_bounded_and_readable,
-    one_that_leaks_past_its_memory_limit_is_killed_and_restarted,
-    instances_survive_the_agent_and_are_adopted,
-    an_instance_that_ended_without_agent_is_noticed,
-    a_killed_shim_is_replaced_and_its_instance_lives,
-    cpu_seconds_match_what_was_burnt,
-    a_suspended_instance_uses_no_cpu_and_goes_on,
-    a_killed_agent_leaves_no_half_frozen_instance,
-    a_repeated_start_changes_nothing_but_what_needs_no_new_process,
-    stop_all_works_without_an_agent,
-    an_agent_killed_in_the_middle_of_a_start_leaves_one_instance_or_none,
-    parking_pages_out_or_says_why_not,
-    cpu_limits_hold_where_they_can,
-    instances_run_as_their_user,
+    cases::an_instance_becomes_ready_answers_and_leaves_nothing_behind,
+    cases::one_that_ignores_sigterm_is_killed_after_its_stop_timeout,
+    cases::detached_children_do_not_survive_a_stop,
+    cases::a_missing_binary_is_named,
+    cases::one_that_exits_at_once_backs_off_with_its_last_words,
+    cases::one_that_never_gets_healthy_is_said_to,
+    cases::a_flooded_log_stays_bounded_and_readable,
+    cases::one_that_leaks_past_its_memory_limit_is_killed_and_restarted,
+    cases::instances_survive_the_agent_and_are_adopted,
+    cases::an_instance_that_ended_without_agent_is_noticed,
+    cases::a_killed_shim_is_replaced_and_its_instance_lives,
+    cases::cpu_seconds_match_what_was_burnt,
+    cases::a_suspended_instance_uses_no_cpu_and_goes_on,
+    cases::a_killed_agent_leaves_no_half_frozen_instance,
+    cases::a_repeated_start_changes_nothing_but_what_needs_no_new_process,
+    cases::stop_all_works_without_an_agent,
+    cases::an_agent_killed_in_the_middle_of_a_start_leaves_one_instance_or_none,
+    cases::parking_pages_out_or_says_why_not,
+    cases::cpu_limits_hold_where_they_can,
+    cases::instances_run_as_their_user,
+    sleep::fifty_callers_wake_one_instance_once,
+    sleep::the_wake_socket_answers_nothing_else,
+    sleep::a_sleeper_that_is_killed_is_started_again_for_who_asks,
+    sleep::an_agent_killed_in_any_transition_leaves_it_awake_or_asleep,
+    sleep::a_tree_that_forks_while_it_is_frozen_stands_still,
+    sleep::ten_thousand_mappings_sleep_and_wake,
+    sleep::a_hook_renews_what_slept_too_long,
+    sleep::what_it_needs_is_remembered_over_the_agent,
+    sleep::a_warm_sleeper_keeps_what_it_needs,
+    sleep::more_than_the_swap_is_never_begun,
+    sleep::fifty_applications_wake_at_once,
 );
 
 /// Runs `case`, unless this machine cannot have that isolation.

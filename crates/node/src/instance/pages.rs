@@ -1,0 +1,293 @@
+//! What is done to an instance's memory: out to swap, in again, and what is remembered about it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weal_model::{Bytes, Rung};
+
+use super::{Order, Task};
+use crate::files::{read_json, write_json};
+use crate::isolation::Member;
+use crate::paging::swap::{self, Kind};
+use crate::paging::working_set::{Kept, WorkingSet, present};
+use crate::paging::{self, Advice, PIECE, Touch, ranges::Ranges};
+use crate::priority::{self, Priority};
+use crate::process::{Identity, Proc};
+use crate::site::{Prefetch, Site};
+
+/// The working set, beside the instance.
+pub(super) const WORKING_SET_FILE: &str = "working-set.json";
+/// How long what was written to swap may take to reach the disk; then it is reclaimed as far as it did.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
+/// So much may be on its way to the disk at once: more fills the device's queue, and a running instance's reads wait behind it.
+const MOST_UNDERWAY: u64 = 8 << 20;
+/// The longest pause between two pieces. A purge pauses as long as it works, but not for the time that others had the CPU.
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+/// Below this, what is in swap costs less to fault in than to ask for.
+const WORTH_PREFETCHING: u64 = 1 << 20;
+
+/// What background work on an instance's memory needs.
+struct Work {
+    site: Arc<Site>,
+    spec: crate::api::InstanceSpec,
+    dir: std::path::PathBuf,
+    /// Set when it shall let go: somebody waits for the instance.
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Task {
+    /// Pages everything out, and in again what `rung` keeps. Lets go at once when the instance is to wake or to stop; an error then.
+    pub(super) async fn page_out(&mut self, rung: Rung) -> Result<(), String> {
+        self.has_room()?;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let work = self.work(Arc::clone(&cancelled));
+        let set = self.working_set();
+        let mut purge = Box::pin(priority::run(Priority::Low, move || work.page_out(rung, WorkingSet::clone(&set))));
+        loop {
+            tokio::select! {
+                done = &mut purge => {
+                    let set = done.map_err(|error| error.to_string())??;
+                    return self.keep_working_set(set);
+                }
+                Some(order) = self.orders.recv() => {
+                    if matches!(order.0, Order::Resume | Order::Stop) {
+                        cancelled.store(true, Ordering::Relaxed);
+                    }
+                    self.deferred.push_back(order);
+                }
+            }
+        }
+    }
+
+    /// Nothing is begun that would stop half-way for want of swap or of the right to do it.
+    fn has_room(&self) -> Result<(), String> {
+        let used = self.used();
+        let stays = format!("it stays suspended with {used} in memory");
+        let free = swap::free(&swap::of_this_machine());
+        if free.0 == 0 {
+            return Err(format!("{stays}: this machine has no free swap to page out to"));
+        }
+        if free < used {
+            return Err(format!("{stays}: only {free} of swap are free"));
+        }
+        if !paging::may_advise() && !self.isolated(|isolation, member| isolation.can_reclaim(member)) {
+            return Err(format!("{stays}: paging out needs CAP_SYS_NICE or a cgroup that can be reclaimed"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn used(&self) -> Bytes {
+        Bytes(self.usage().memory.unwrap_or(0))
+    }
+
+    pub(super) fn usage(&self) -> crate::isolation::Usage {
+        self.isolated(|isolation, member| isolation.usage(member))
+    }
+
+    /// Reads what the instance will need. Only a head start: what cannot be prefetched is read when it is touched.
+    pub(super) async fn prefetch(&mut self, rung: Rung) -> Option<Bytes> {
+        let set = self.working_set();
+        // A machine short of memory may have paged out what was only suspended, or kept warm.
+        let is_there = match rung {
+            Rung::Suspended => self.usage().swap.is_some_and(|swap| swap < WORTH_PREFETCHING),
+            Rung::Warm => self.usage().memory.is_some_and(|memory| memory >= set.private_bytes() / 2),
+            Rung::Parked => false,
+        };
+        let what = self.site.prefetch.unwrap_or_else(|| policy(swap::next_kind(&swap::of_this_machine())));
+        if is_there {
+            return None;
+        }
+        if what == Prefetch::Nothing || what == Prefetch::WorkingSet && set.is_empty() {
+            return None;
+        }
+        let work = self.work(Arc::default());
+        let read = priority::run(Priority::High, move || work.page_in(what, &set)).await;
+        read.inspect_err(|error| tracing::warn!(%error, "nothing was prefetched")).ok()
+    }
+
+    /// After a wake: records what was touched. False when there was nothing to learn.
+    pub(super) async fn record_working_set(&mut self) -> Result<(), String> {
+        let mut set = WorkingSet::clone(&self.working_set());
+        let pids = self.isolated(|isolation, member| isolation.processes(member));
+        let recorded = priority::run(Priority::Low, move || {
+            let changed = set.handle_awake(&Proc::system(), &pids);
+            changed.then_some(set)
+        });
+        match recorded.await.map_err(|error| error.to_string())? {
+            Some(set) => self.keep_working_set(set),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn working_set(&mut self) -> Arc<WorkingSet> {
+        let read = || Arc::new(read_json(&self.dir.join(WORKING_SET_FILE)).ok().flatten().unwrap_or_default());
+        Arc::clone(self.working_set.get_or_insert_with(read))
+    }
+
+    fn keep_working_set(&mut self, set: WorkingSet) -> Result<(), String> {
+        let written = write_json(&self.dir.join(WORKING_SET_FILE), &set);
+        self.working_set = Some(Arc::new(set));
+        written.map_err(|error| format!("{WORKING_SET_FILE}: {error}"))
+    }
+
+    fn work(&self, cancelled: Arc<AtomicBool>) -> Work {
+        Work { site: Arc::clone(&self.site), spec: self.spec(), dir: self.dir.clone(), cancelled }
+    }
+}
+
+/// What is worth reading ahead (measured): from compressed memory a fault is as cheap as asking; a disk is quicker when it is
+/// asked for the working set at once. Everything is never worth it.
+fn policy(kind: Option<Kind>) -> Prefetch {
+    if kind == Some(Kind::Zram) { Prefetch::Nothing } else { Prefetch::WorkingSet }
+}
+
+impl Work {
+    fn member(&self) -> Member<'_> {
+        Member { node: self.spec.node.as_str(), instance: self.spec.id.as_str(), dir: &self.dir }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.site.isolation.processes(self.member())
+    }
+
+    fn processes(&self) -> Vec<Identity> {
+        self.pids().into_iter().filter_map(|pid| self.site.proc.identity(pid)).collect()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Blocks until it is done.
+    fn page_out(&self, rung: Rung, mut set: WorkingSet) -> Result<WorkingSet, String> {
+        let _open = OpenSwap::of(self)?;
+        let kept = if rung == Rung::Warm { set.keep_as() } else { Kept::Unmapped };
+        for process in self.processes() {
+            let all = paging::all_of(process.pid).map_err(|error| format!("{}: {error}", process.pid))?;
+            let needed = if rung == Rung::Warm { set.core_of(process) } else { set.of(process) };
+            if kept == Kept::Unmapped {
+                self.lay_out(process.pid, &needed);
+                self.write_out(process.pid, &all.intersection(&needed))?;
+            }
+            self.write_out(process.pid, &all.minus(&needed))?;
+        }
+        self.settle();
+        let keep = if rung == Rung::Warm { set.private_bytes() } else { 0 };
+        self.reclaim(keep)?;
+        if self.is_cancelled() {
+            return Err("it was woken while it was paged out".to_owned());
+        }
+        set.handle_asleep(&self.site.proc, &self.pids(), kept);
+        self.is_out()?;
+        if rung == Rung::Warm {
+            for process in self.processes() {
+                let needed = set.core_of(process);
+                paging::advise(process.pid, &needed, Advice::WillNeed, || !self.is_cancelled())
+                    .map_err(|error| error.to_string())?;
+                if kept == Kept::Mapped {
+                    paging::touch(process.pid, &needed, Touch::Map);
+                }
+            }
+        }
+        Ok(set)
+    }
+
+    /// Others may have filled the swap meanwhile: what does not fit stays in memory, and that is said.
+    fn is_out(&self) -> Result<(), String> {
+        let (usage, free) = (self.site.isolation.usage(self.member()), swap::free(&swap::of_this_machine()));
+        let left = Bytes(usage.memory.unwrap_or(0));
+        if free < Bytes(PIECE) && left.0 > usage.swap.unwrap_or(0) {
+            return Err(format!("it stays suspended with {left} in memory: the swap filled up while it was paged out"));
+        }
+        Ok(())
+    }
+
+    /// What is needed together shall lie together on disk (al-Qudah table 1 is about whole processes): a clean page keeps the place
+    /// that it got when it was first written, among others that nobody needs, so those are written again.
+    fn lay_out(&self, pid: u32, needed: &Ranges) {
+        if swap::next_kind(&swap::of_this_machine()) != Some(Kind::Zram) {
+            let in_memory = present(&self.site.proc, pid);
+            paging::touch(pid, &paging::rewritable(pid).intersection(needed).intersection(&in_memory), Touch::Rewrite);
+        }
+    }
+
+    /// As fast as half of the time and of the disk allow.
+    fn write_out(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
+        let mut began = Instant::now();
+        let go_on = || {
+            std::thread::sleep(began.elapsed().min(LONGEST_PAUSE));
+            while !self.is_cancelled() && self.underway() > MOST_UNDERWAY {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            began = Instant::now();
+            !self.is_cancelled()
+        };
+        match paging::advise(pid, ranges, Advice::PageOut, go_on) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("it was woken while it was paged out".to_owned()),
+            // The group's own reclaim does it then.
+            Err(error) if self.site.isolation.can_reclaim(self.member()) => {
+                tracing::debug!(%error, pid, "cannot advise");
+                Ok(())
+            }
+            Err(error) => Err(format!("cannot page out {pid}: {error}")),
+        }
+    }
+
+    /// Bytes on their way to the disk.
+    fn underway(&self) -> u64 {
+        self.site.isolation.writeback(self.member()).unwrap_or(0)
+    }
+
+    /// Pages that are still being written cannot be reclaimed.
+    fn settle(&self) {
+        let deadline = Instant::now() + SETTLE_PATIENCE;
+        while self.underway() > 0 && !self.is_cancelled() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// On disk swap, pages stay in the swap cache, charged to the group, until they are reclaimed from there too; so do pages that
+    /// several processes share, which advice passes over.
+    fn reclaim(&self, keep: u64) -> Result<(), String> {
+        if self.is_cancelled() {
+            return Ok(());
+        }
+        self.site.isolation.reclaim(self.member(), keep).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn page_in(&self, what: Prefetch, set: &WorkingSet) -> Bytes {
+        let mut bytes = 0;
+        for process in self.processes() {
+            let wanted = match what {
+                Prefetch::Nothing => continue,
+                Prefetch::WorkingSet => set.of(process),
+                Prefetch::Everything => paging::all_of(process.pid).unwrap_or_default(),
+            };
+            bytes += wanted.bytes();
+            if let Err(error) = paging::advise(process.pid, &wanted, Advice::WillNeed, || true) {
+                tracing::debug!(%error, process.pid, "cannot prefetch");
+            }
+        }
+        Bytes(bytes)
+    }
+}
+
+/// Swap is open to the instance only while it is paged out: it would hide from its limit what a leak takes.
+struct OpenSwap<'a>(&'a Work);
+
+impl<'a> OpenSwap<'a> {
+    fn of(work: &'a Work) -> Result<Self, String> {
+        work.site.isolation.allow_swap(work.member(), true).map_err(|error| error.to_string())?;
+        Ok(Self(work))
+    }
+}
+
+impl Drop for OpenSwap<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.site.isolation.allow_swap(self.0.member(), false) {
+            tracing::warn!(%error, "swap stays open to an instance");
+        }
+    }
+}

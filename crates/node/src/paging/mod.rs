@@ -1,0 +1,213 @@
+//! Paging the memory of another process out and in.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `maps` | what can be paged |
+//! | `pagemap` | where each page is |
+//! | `ranges` | sets of addresses |
+//! | `working_set` | what is needed after a sleep |
+//! | `swap` | the machine's swap |
+//!
+//! Two system calls do the work: `process_madvise` with `MADV_PAGEOUT` and `MADV_WILLNEED`. Both need the process's user and
+//! CAP_SYS_NICE.
+
+pub mod maps;
+pub mod pagemap;
+pub mod ranges;
+pub mod swap;
+pub mod working_set;
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use maps::Backing;
+use ranges::Ranges;
+
+/// The kernel takes at most so many ranges at once (`UIO_MAXIOV`).
+const RANGES_AT_ONCE: usize = 1024;
+/// Bytes between two looks at whether to go on: 4 MiB take 2 to 5 ms, which is the longest that a wake waits for a purge to let go.
+pub const PIECE: u64 = 4 << 20;
+
+/// What to do with a process's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Write it to swap and free it.
+    PageOut,
+    /// Read it from swap or from its file.
+    WillNeed,
+}
+
+impl Advice {
+    fn number(self) -> libc::c_int {
+        match self {
+            Self::PageOut => libc::MADV_PAGEOUT,
+            Self::WillNeed => libc::MADV_WILLNEED,
+        }
+    }
+}
+
+/// All memory of `pid` that can be paged; nothing when it is gone.
+pub fn all_of(pid: u32) -> io::Result<Ranges> {
+    match fs::read_to_string(format!("/proc/{pid}/maps")) {
+        Ok(maps) => Ok(maps::addresses(&maps::regions(&maps), &[Backing::Anonymous, Backing::Shared, Backing::File])),
+        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => {
+            Ok(Ranges::default())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Memory of `pid` that only its own threads write to, so that its pages can be written again while those stand still. Nothing where
+/// the kernel may write on its behalf meanwhile: `io_uring` and asynchronous reads.
+pub fn rewritable(pid: u32) -> Ranges {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let has_uring = || {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|target| target.to_string_lossy().contains("[io_uring]"))
+    };
+    if maps.contains("/[aio]") || has_uring() {
+        return Ranges::default();
+    }
+    maps::addresses(
+        &maps::regions(&maps).into_iter().filter(|region| region.is_writable).collect::<Vec<_>>(),
+        &[Backing::Anonymous],
+    )
+}
+
+/// Advises the kernel about `ranges` of `pid`, piece by piece as long as `go_on` says so; false when it did not.
+///
+/// What the kernel refuses (locked, huge, of a device, gone) is passed over. That the process is gone is no error.
+pub fn advise(pid: u32, ranges: &Ranges, advice: Advice, mut go_on: impl FnMut() -> bool) -> io::Result<bool> {
+    let Some(process) = open(pid) else { return Ok(true) };
+    for piece in ranges.pieces(PIECE) {
+        for some in piece.chunks(RANGES_AT_ONCE) {
+            let list: Vec<libc::iovec> = some.iter().map(|range| iovec(*range)).collect();
+            if !advise_list(&process, &list, advice)? {
+                return Ok(true);
+            }
+        }
+        if !go_on() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn open(pid: u32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()
+}
+
+fn iovec((start, end): (u64, u64)) -> libc::iovec {
+    libc::iovec { iov_base: start as *mut libc::c_void, iov_len: usize::try_from(end - start).unwrap_or(usize::MAX) }
+}
+
+/// False when the process is gone.
+fn advise_list(process: &OwnedFd, list: &[libc::iovec], advice: Advice) -> io::Result<bool> {
+    let mut rest = list;
+    while !rest.is_empty() {
+        match process_madvise(process, rest, advice.number()) {
+            Ok(done) => rest = &rest[skip(rest, done).max(1).min(rest.len())..],
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => return Err(error),
+            // The first range is one that it refuses.
+            Err(_) => rest = &rest[1..],
+        }
+    }
+    Ok(true)
+}
+
+/// How many of `ranges` are done when `bytes` are.
+fn skip(ranges: &[libc::iovec], bytes: usize) -> usize {
+    let mut left = bytes;
+    ranges
+        .iter()
+        .take_while(|range| {
+            let is_done = range.iov_len <= left;
+            left = left.saturating_sub(range.iov_len);
+            is_done
+        })
+        .count()
+}
+
+fn process_madvise(process: &OwnedFd, ranges: &[libc::iovec], advice: libc::c_int) -> io::Result<usize> {
+    // SAFETY: the ranges are addresses in the other process; the kernel reads the list, which lives during the call.
+    let done = unsafe { libc::syscall(libc::SYS_process_madvise, process.as_raw_fd(), ranges.as_ptr(), ranges.len(), advice, 0) };
+    usize::try_from(done).map_err(|_| io::Error::last_os_error())
+}
+
+/// True when the kernel lets this process advise about others' memory.
+pub fn may_advise() -> bool {
+    open(std::process::id()).is_some_and(|own| process_madvise(&own, &[], libc::MADV_WILLNEED).is_ok())
+}
+
+/// What is done to one byte of each page of a process that stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    /// Read it, which maps the page: waking up has no fault there.
+    Map,
+    /// Read it and write it again, which gives up the page's place in swap: it gets a new one beside its neighbours when it is
+    /// paged out next. Only while nothing else writes to the process's memory.
+    Rewrite,
+}
+
+/// Touches each page of `ranges` of `pid`. Only a help: what cannot be read is left as it is.
+pub fn touch(pid: u32, ranges: &Ranges, how: Touch) {
+    let page = rustix::param::page_size() as u64;
+    let pages: Vec<libc::iovec> = ranges
+        .iter()
+        .flat_map(|(start, end)| (start..end).step_by(page as usize))
+        .map(|at| libc::iovec { iov_base: at as *mut libc::c_void, iov_len: 1 })
+        .collect();
+    let mut bytes = [0u8; RANGES_AT_ONCE];
+    for some in pages.chunks(RANGES_AT_ONCE) {
+        let mut rest = some;
+        while !rest.is_empty() {
+            let into = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: rest.len() };
+            // SAFETY: `into` is our own buffer of at least so many bytes; the rest are addresses in the other process.
+            let read =
+                unsafe { libc::process_vm_readv(pid.cast_signed(), &raw const into, 1, rest.as_ptr(), rest.len() as u64, 0) };
+            match usize::try_from(read) {
+                Ok(read) if read > 0 => {
+                    let done = read.min(rest.len());
+                    if how == Touch::Rewrite {
+                        let from = libc::iovec { iov_len: done, ..into };
+                        // SAFETY: as above, with `done` bytes that were just read from those very addresses.
+                        unsafe { libc::process_vm_writev(pid.cast_signed(), &raw const from, 1, rest.as_ptr(), done as u64, 0) };
+                    }
+                    rest = &rest[done..];
+                }
+                _ if matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ESRCH | libc::EPERM)) => return,
+                _ => rest = &rest[1..],
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn done_bytes_are_counted_in_ranges() {
+        let list: Vec<libc::iovec> = [4, 8, 4].iter().map(|length| iovec((0, *length))).collect();
+        assert_eq!([0, 4, 11, 12, 16].map(|bytes| skip(&list, bytes)), [0, 1, 1, 2, 3]);
+    }
+
+    #[test]
+    fn our_own_memory_can_be_mapped_in_and_advised_about() {
+        let own = std::process::id();
+        let heap = vec![7u8; 1 << 20];
+        let start = heap.as_ptr() as u64 / 4096 * 4096 + 4096;
+        let ranges = Ranges::from(vec![(start, start + (1 << 19)), (1 << 46, (1 << 46) + 8192)]);
+        touch(own, &ranges, Touch::Map);
+        touch(own, &ranges, Touch::Rewrite);
+        if may_advise() {
+            assert!(advise(own, &ranges, Advice::WillNeed, || true).unwrap());
+            assert!(!advise(own, &ranges, Advice::WillNeed, || false).unwrap());
+        }
+        assert!(heap.iter().all(|byte| *byte == 7));
+    }
+}

@@ -1,0 +1,99 @@
+//! Where each page of a process is, from `/proc/PID/pagemap` (kernel documentation, admin-guide/mm/pagemap).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::maps::Region;
+use super::ranges::Ranges;
+
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+/// Where a swapped page is: the device in bits 0 to 4, the slot in bits 5 to 54. Zero for who may not know.
+const PLACE: u64 = (1 << 55) - 1;
+/// Mappings beyond this are reservations that nobody fills (sanitizers map terabytes); reading their page maps takes minutes.
+const LARGEST: u64 = 64 << 30;
+/// Entries read at once.
+const BATCH: usize = 1 << 15;
+
+/// What is in memory and what is in swap.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Pages {
+    /// Mapped and in memory. What was only read ahead into the swap cache is not.
+    pub present: Ranges,
+    /// In swap, or in the swap cache.
+    pub swapped: Ranges,
+    /// How many contiguous areas of swap the swapped pages take; 0 when that may not be known.
+    pub areas: usize,
+}
+
+/// Where the pages of `regions` of `pid` are, as `proc` shows it.
+pub fn read(proc: &Path, pid: u32, regions: &[Region]) -> io::Result<Pages> {
+    let file = File::open(proc.join(format!("{pid}/pagemap")))?;
+    let page = rustix::param::page_size() as u64;
+    let (mut pages, mut places) = (Pages::default(), Vec::new());
+    let mut buffer = vec![0u8; BATCH * 8];
+    for region in regions.iter().filter(|region| region.end - region.start <= LARGEST) {
+        let (mut at, last) = (region.start / page, region.end / page);
+        while at < last {
+            let wanted = usize::try_from(last - at).unwrap_or(BATCH).min(BATCH) * 8;
+            let got = file.read_at(&mut buffer[..wanted], at * 8)? / 8;
+            if got == 0 {
+                break;
+            }
+            for entry in buffer[..got * 8].chunks_exact(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap_or_default())) {
+                if entry & PRESENT != 0 {
+                    pages.present.push(at * page, (at + 1) * page);
+                } else if entry & SWAPPED != 0 {
+                    pages.swapped.push(at * page, (at + 1) * page);
+                    places.push(entry & PLACE);
+                }
+                at += 1;
+            }
+        }
+    }
+    pages.areas = areas(places);
+    Ok(pages)
+}
+
+/// How many runs of neighbouring slots there are.
+fn areas(mut places: Vec<u64>) -> usize {
+    // Device in the low bits: turned, so that slots of one device are neighbours.
+    places.iter_mut().for_each(|place| *place = (*place & 31) << 50 | *place >> 5);
+    places.sort_unstable();
+    places.dedup();
+    match places.as_slice() {
+        [] | [0] => 0,
+        places => 1 + places.windows(2).filter(|pair| pair[1] != pair[0] + 1).count(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::maps::Backing;
+    use super::*;
+
+    #[test]
+    fn pages_are_sorted_by_where_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("7")).unwrap();
+        let page = rustix::param::page_size() as u64;
+        let slot = |device: u64, slot: u64| SWAPPED | slot << 5 | device;
+        let entries = [0, PRESENT | 5, PRESENT, slot(1, 8), slot(1, 9), 0, slot(1, 20), slot(0, 21)];
+        let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_ne_bytes()).collect();
+        std::fs::write(folder.path().join("7/pagemap"), bytes).unwrap();
+        let region = Region { start: page, end: 8 * page, backing: Backing::Anonymous, is_writable: true };
+        let pages = read(folder.path(), 7, &[region]).unwrap();
+        assert_eq!(pages.present.iter().collect::<Vec<_>>(), [(page, 3 * page)]);
+        assert_eq!(pages.swapped.iter().collect::<Vec<_>>(), [(3 * page, 5 * page), (6 * page, 8 * page)]);
+        assert_eq!(pages.areas, 3);
+    }
+
+    #[test]
+    fn our_own_pages_are_in_memory() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let pages = read(Path::new("/proc"), std::process::id(), &super::super::maps::regions(&maps)).unwrap();
+        assert!(pages.present.bytes() > 0);
+    }
+}

@@ -1,0 +1,250 @@
+//! What must hold when instances sleep and wake, whatever the isolation, with swap and without.
+
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use weal_model::{Bytes, InstanceState, Rung};
+use weal_node::api::{self, Command};
+
+use crate::bench::{Bench, PATIENCE, get, kill, wait_for};
+
+fn has_swap() -> bool {
+    fs::read_to_string("/proc/swaps").unwrap_or_default().lines().count() > 1
+}
+
+pub fn fifty_callers_wake_one_instance_once(bench: &Bench) {
+    for id in ["web-1", "web-2"] {
+        bench.start_ready(&bench.spec(id, &["serve", "$PORT"]));
+        bench.suspend(id);
+    }
+    let before = bench.events(0).last().unwrap().id;
+    let answers: Vec<api::WakeAnswer> = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..50).map(|_| scope.spawn(|| bench.wake("web").unwrap())).collect();
+        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
+    });
+    assert!(answers.iter().all(|answer| answer.instance == answers[0].instance), "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer.took_s > 0.0).count(), 1, "one of them has woken it: {answers:?}");
+    assert!(get(answers[0].address, "/", PATIENCE).is_some());
+    let states: Vec<InstanceState> = bench.events(before).iter().map(|event| event.state).collect();
+    assert_eq!(states, [InstanceState::Ready], "one of the two is left asleep");
+    let woken = bench.instance(answers[0].instance.as_str()).unwrap();
+    assert!(woken.last_wake_s.unwrap() > 0.0 && woken.costs.suspended.wake_s.is_some(), "{woken:?}");
+    let other = if woken.spec.id.as_str() == "web-1" { "web-2" } else { "web-1" };
+    let asleep = bench.instance(other).unwrap();
+    assert_eq!(asleep.state, InstanceState::Suspended);
+    assert!(asleep.costs.suspended.wake_s.is_some(), "what one of them has learnt the other knows");
+}
+
+pub fn the_wake_socket_answers_nothing_else(bench: &Bench) {
+    let refused = |error: weal_rpc::Error| match error {
+        weal_rpc::Error::Refused { fault, .. } => fault.status,
+        other => panic!("{other}"),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = bench.wake_client();
+    let stop = vec![Command::Stop { instance: "web-1".into() }];
+    assert_eq!(refused(runtime.block_on(client.call(api::APPLY, &stop)).unwrap_err()), 404);
+    assert_eq!(refused(runtime.block_on(client.call(api::OBSERVE, &())).unwrap_err()), 404);
+    let error = bench.wake("nobody").unwrap_err();
+    assert!(error.to_string().contains("no instance of `nobody` is here"), "{error}");
+    assert_eq!(refused(error), 404);
+}
+
+pub fn a_sleeper_that_is_killed_is_started_again_for_who_asks(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
+    bench.suspend("web-1");
+    kill(web.pid.unwrap());
+    let answer = wait_for("another process", || {
+        bench.wake("web").ok().filter(|_| bench.instance("web-1").is_some_and(|instance| instance.restarts == 1))
+    });
+    let pid: u32 = get(answer.address, "/", PATIENCE).unwrap().parse().unwrap();
+    assert_ne!(Some(pid), web.pid);
+    let told = bench.events(0).into_iter().find(|event| event.state == InstanceState::Backoff).unwrap();
+    assert!(told.detail.starts_with("was killed by SIGKILL"), "{}", told.detail);
+}
+
+pub fn an_agent_killed_in_any_transition_leaves_it_awake_or_asleep(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["forks", "$PORT"]);
+    spec.memory = Bytes::mib(200);
+    let web = bench.start_ready(&spec);
+    get(web.address, "/hog/30", PATIENCE).unwrap();
+    let deepest = if has_swap() { Rung::Parked } else { Rung::Suspended };
+    for round in 0..8u64 {
+        std::thread::scope(|scope| {
+            // It dies in the middle of a suspend and a purge, or of a prefetch and a thaw: where exactly differs.
+            scope.spawn(|| match round % 2 {
+                0 => bench.apply_and_ignore(Command::Sleep { instance: "web-1".into(), rung: deepest }),
+                _ => bench.apply_and_ignore(Command::Resume { instance: "web-1".into() }),
+            });
+            std::thread::sleep(Duration::from_millis(round * round));
+            bench.kill_agent();
+        });
+        bench.start_agent();
+        wait_for("a state", || {
+            bench.instance("web-1").filter(|instance| instance.state == InstanceState::Ready || instance.state.is_asleep())
+        });
+        let answer = bench.wake("web").unwrap();
+        assert_eq!(get(answer.address, "/", PATIENCE), web.pid.map(|pid| pid.to_string()), "round {round}");
+        assert_eq!(bench.sleep("web-1", Rung::Suspended), None);
+        assert_eq!(get(web.address, "/", Duration::from_millis(50)), None, "it stands still, all of it");
+        if round % 2 == 1 {
+            bench.wake("web").unwrap();
+        }
+    }
+    assert_eq!(bench.instance("web-1").unwrap().restarts, 0);
+}
+
+pub fn a_tree_that_forks_while_it_is_frozen_stands_still(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["storm", "$PORT"]));
+    wait_for("some forks", || Some(bench.marked("web-1")).filter(|pids| pids.len() >= 3));
+    for _ in 0..3 {
+        bench.suspend("web-1");
+        let (family, asleep) = (bench.marked("web-1"), bench.instance("web-1").unwrap());
+        let began = Instant::now();
+        assert_eq!(get(web.address, "/", Duration::from_millis(300)), None);
+        assert!(began.elapsed() >= Duration::from_millis(300));
+        assert_eq!(bench.marked("web-1"), family, "nothing is forked and nothing ends");
+        let used = bench.instance("web-1").unwrap().cpu_seconds.unwrap() - asleep.cpu_seconds.unwrap();
+        assert!(used < 0.05, "{used} s of CPU in its sleep");
+        let answer = bench.wake("web").unwrap();
+        assert!(get(answer.address, "/", PATIENCE).is_some());
+        wait_for("more forks", || Some(bench.marked("web-1")).filter(|pids| *pids != family));
+    }
+}
+
+pub fn ten_thousand_mappings_sleep_and_wake(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.memory = Bytes::mib(300);
+    let web = bench.start_ready(&spec);
+    get(web.address, "/map/10000", PATIENCE).unwrap();
+    let maps = fs::read_to_string(format!("/proc/{}/maps", web.pid.unwrap())).unwrap();
+    assert!(maps.lines().count() > 10_000, "{}", maps.lines().count());
+    for rung in [Rung::Parked, Rung::Warm, Rung::Parked] {
+        let error = bench.sleep("web-1", rung);
+        assert_eq!(error.is_none(), has_swap(), "{error:?}");
+        let asleep = bench.instance("web-1").unwrap();
+        if has_swap() && rung == Rung::Parked && bench.kind() != "none" {
+            assert!(asleep.memory_used.unwrap() < Bytes::mib(25), "{asleep:?}");
+        }
+        let answer = bench.wake("web").unwrap();
+        // It looks whether each mapping still holds what it wrote there.
+        assert_eq!(get(answer.address, "/mapped", PATIENCE), web.pid.map(|pid| pid.to_string()));
+    }
+}
+
+pub fn a_hook_renews_what_slept_too_long(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    let file = bench.state().join("renewed");
+    spec.on_resume = vec!["/bin/sh".into(), "-c".into(), format!("echo $INSTANCE >> {}", file.display())];
+    bench.start_ready(&spec);
+    assert!(!file.exists(), "a start is no resume");
+    bench.suspend("web-1");
+    bench.wake("web").unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "web-1\n");
+    spec.on_resume = vec!["/bin/sh".into(), "-c".into(), "echo no database >&2; exit 3".into()];
+    assert_eq!(bench.start(&spec), None);
+    bench.suspend("web-1");
+    let error = bench.wake("web").unwrap_err().to_string();
+    assert!(error.contains("its on-resume failed") && error.contains("no database"), "{error}");
+}
+
+pub fn what_it_needs_is_remembered_over_the_agent(bench: &Bench) {
+    if !has_swap() {
+        return no_swap(bench);
+    }
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.memory = Bytes::mib(200);
+    let web = bench.start_ready(&spec);
+    get(web.address, "/hog/40", PATIENCE).unwrap();
+    assert_eq!(bench.sleep("web-1", Rung::Parked), None);
+    let parked = bench.instance("web-1").unwrap();
+    assert!(parked.swap_used.unwrap() > Bytes::mib(30), "{parked:?}");
+    bench.wake("web").unwrap();
+    get(web.address, "/touch", PATIENCE).unwrap();
+    let file = bench.dir("web-1").join("working-set.json");
+    wait_for("a working set", || fs::read_to_string(&file).ok().filter(|text| text.contains("\"touched\":[[[")));
+    assert_eq!(bench.sleep("web-1", Rung::Parked), None);
+    bench.kill_agent();
+    bench.start_agent();
+    bench.wake("web").unwrap();
+    let detail = bench.instance("web-1").unwrap().detail;
+    assert!(detail.starts_with("woken from parked in ") && detail.ends_with(" prefetched"), "{detail}");
+    assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
+}
+
+pub fn a_warm_sleeper_keeps_what_it_needs(bench: &Bench) {
+    if !has_swap() {
+        return no_swap(bench);
+    }
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.memory = Bytes::mib(200);
+    let web = bench.start_ready(&spec);
+    get(web.address, "/hog/40", PATIENCE).unwrap();
+    // Nothing is known of it yet: it is woken once to learn what it needs.
+    assert_eq!(bench.sleep("web-1", Rung::Warm), None);
+    let warm = bench.instance("web-1").unwrap();
+    assert_eq!(warm.state, InstanceState::Warm);
+    assert!(warm.memory_used.unwrap() < Bytes::mib(30) || bench.kind() == "none", "{warm:?}");
+    assert!(warm.costs.warm.sleep_s.is_some() && warm.costs.warm.memory.is_some(), "{warm:?}");
+    // Up and down the ladder without waking.
+    for rung in [Rung::Parked, Rung::Warm, Rung::Suspended, Rung::Warm] {
+        assert_eq!(bench.sleep("web-1", rung), None, "{rung:?}");
+        assert_eq!(bench.instance("web-1").unwrap().state, rung.state());
+    }
+    bench.wake("web").unwrap();
+    assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
+}
+
+fn no_swap(bench: &Bench) {
+    bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
+    for rung in [Rung::Parked, Rung::Warm] {
+        let error = bench.sleep("web-1", rung).unwrap();
+        assert!(error.contains("this machine has no free swap to page out to"), "{error}");
+        assert_eq!(bench.instance("web-1").unwrap().state, InstanceState::Suspended);
+    }
+    assert!(bench.wake("web").is_ok());
+}
+
+pub fn more_than_the_swap_is_never_begun(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.memory = Bytes::mib(400);
+    let web = bench.start_ready(&spec);
+    get(web.address, "/hog/300", PATIENCE).unwrap();
+    let error = bench.sleep("web-1", Rung::Parked);
+    let asleep = bench.instance("web-1").unwrap();
+    match error {
+        None => assert_eq!(asleep.state, InstanceState::Parked, "there was room for it"),
+        Some(error) => {
+            assert!(error.starts_with("it stays suspended with "), "{error}");
+            assert_eq!(asleep.state, InstanceState::Suspended);
+        }
+    }
+    bench.wake("web").unwrap();
+    assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
+}
+
+pub fn fifty_applications_wake_at_once(bench: &Bench) {
+    let ids: Vec<String> = (0..50).map(|number| format!("app{number}-1")).collect();
+    let starts = ids.iter().map(|id| Command::Start { spec: Box::new(bench.spec(id, &["serve", "$PORT"])) });
+    let failed: Vec<_> = bench.call(api::APPLY, &starts.collect()).into_iter().filter_map(|outcome| outcome.error).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    wait_for("all of them", || {
+        let ready = bench.observe().instances.iter().filter(|instance| instance.state == InstanceState::Ready).count();
+        (ready == ids.len()).then_some(())
+    });
+    for id in &ids {
+        bench.suspend(id);
+    }
+    let awake = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for id in &ids {
+            scope.spawn(|| {
+                let answer = bench.wake(id.trim_end_matches("-1")).unwrap();
+                assert!(get(answer.address, "/", PATIENCE).is_some());
+                awake.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    });
+    assert_eq!(awake.into_inner(), 50);
+}

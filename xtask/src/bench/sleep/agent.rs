@@ -1,0 +1,151 @@
+//! A node agent of its own for the measurement, and instances on it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use weal_model::{Bytes, Cpu, InstanceState, NodeName, NodeSpec, Rung};
+use weal_node::api::{self, InstanceCounters, InstanceSpec, WakeAnswer, WakeRequest};
+use weal_rpc::{Client, Method};
+
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// An agent with one node, ended with all its instances when dropped.
+pub struct Agent {
+    state: PathBuf,
+    child: Child,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Agent {
+    /// Starts the fixture's agent in `state`, in release form, with `more` arguments.
+    pub fn start(program: &Path, state: &Path, more: &[&str]) -> Result<Self> {
+        fs::create_dir_all(state)?;
+        let child = Self::spawn(program, state, more)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let agent = Self { state: state.to_owned(), child, runtime };
+        agent.wait_for_answer()?;
+        let cpus = std::thread::available_parallelism()?.get() as f64;
+        let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(cpus), memory: Bytes::gib(16), utilization_limit: 0.9 };
+        agent.call("node.sock", api::CONFIGURE, &vec![node])?;
+        Ok(agent)
+    }
+
+    fn spawn(program: &Path, state: &Path, more: &[&str]) -> Result<Child> {
+        let log = fs::File::options().append(true).create(true).open(state.join("agent.log"))?;
+        let mut command = Command::new(program);
+        command.arg("agent").arg("--state").arg(state).args(["--isolation", "best"]).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().context("cannot start the agent")
+    }
+
+    fn wait_for_answer(&self) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.call("node.sock", api::OBSERVE, &()).is_err() {
+            ensure!(Instant::now() < deadline, "the agent does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn call<Q: serde::Serialize, A: serde::de::DeserializeOwned>(
+        &self,
+        socket: &str,
+        method: Method<Q, A>,
+        asked: &Q,
+    ) -> Result<A> {
+        let client = Client::new(self.state.join("run").join(socket), PATIENCE);
+        Ok(self.runtime.block_on(client.call(method, asked))?)
+    }
+
+    fn apply(&self, command: api::Command) -> Result<f64> {
+        let outcome = self.call("node.sock", api::APPLY, &vec![command])?.remove(0);
+        match outcome.error {
+            Some(error) => bail!("{}: {error}", outcome.instance),
+            None => Ok(outcome.took_s),
+        }
+    }
+
+    /// Another agent in its place, with that prefetch; the instances go on.
+    pub fn replaced(mut self, program: &Path, prefetch: &str) -> Result<Self> {
+        self.child.kill()?;
+        self.child.wait()?;
+        let more: &[&str] = if prefetch.is_empty() { &[] } else { &["--prefetch", prefetch] };
+        self.child = Self::spawn(program, &self.state, more)?;
+        self.wait_for_answer()?;
+        Ok(self)
+    }
+
+    /// How instances are kept apart.
+    pub fn isolation(&self) -> Result<String> {
+        Ok(self.call("node.sock", api::OBSERVE, &())?.isolation)
+    }
+
+    /// Starts it and waits until it is ready.
+    pub fn start_ready(&self, spec: &InstanceSpec) -> Result<InstanceCounters> {
+        self.apply(api::Command::Start { spec: Box::new(spec.clone()) })?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let instance = self.instance(spec.id.as_str())?;
+            if instance.state == InstanceState::Ready {
+                return Ok(instance);
+            }
+            ensure!(Instant::now() < deadline && instance.state == InstanceState::Starting, "{}: {}", spec.id, instance.detail);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends it.
+    pub fn stop(&self, id: &str) -> Result<()> {
+        self.apply(api::Command::Stop { instance: id.into() }).map(drop)
+    }
+
+    /// Puts it to sleep; seconds that it took.
+    pub fn sleep(&self, id: &str, rung: Rung) -> Result<f64> {
+        self.apply(api::Command::Sleep { instance: id.into(), rung })
+    }
+
+    /// Wakes an instance of `app`.
+    pub fn wake(&self, app: &str) -> Result<WakeAnswer> {
+        self.call("wake.sock", api::WAKE, &WakeRequest { app: app.into(), wait_s: 60.0 })
+    }
+
+    /// How it is.
+    pub fn instance(&self, id: &str) -> Result<InstanceCounters> {
+        let all = self.call("node.sock", api::OBSERVE, &())?.instances;
+        all.into_iter().find(|instance| instance.spec.id.as_str() == id).with_context(|| format!("there is no {id}"))
+    }
+
+    /// All of them.
+    pub fn instances(&self) -> Result<Vec<InstanceCounters>> {
+        Ok(self.call("node.sock", api::OBSERVE, &())?.instances)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        match weal_node::stop_all(&self.state) {
+            Ok(left) if left.is_empty() => {}
+            left => eprintln!("error: instances are left: {left:?}"),
+        }
+    }
+}
+
+/// `GET path`: the seconds until the first byte. The answer is read to its end.
+pub fn first_byte_s(address: SocketAddr, path: &str) -> Result<f64> {
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut head = [0u8; 12];
+    stream.read_exact(&mut head)?;
+    let took_s = began.elapsed().as_secs_f64();
+    ensure!(head.ends_with(b"200"), "{path}: {}", String::from_utf8_lossy(&head));
+    std::io::copy(&mut stream, &mut std::io::sink())?;
+    Ok(took_s)
+}

@@ -1,0 +1,380 @@
+//! `cargo xtask bench sleep`: a real server is put to sleep on each rung and woken again.
+//!
+//! What is measured is the time from the order to wake it until the first byte of a request's answer, as the gateway would see
+//! it: the agent's readiness probe is in it. Every ratio is of one run. The server's own start is measured in the same run.
+
+mod agent;
+mod machine;
+mod server;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use weal_model::Rung;
+
+use self::agent::{Agent, first_byte_s};
+use self::machine::{Swap, SwapOn};
+use self::server::{Server, spec};
+use super::Arguments;
+use crate::table::Table;
+
+/// What is measured.
+#[derive(Args)]
+pub struct Choice {
+    /// sleep: the server
+    #[arg(long, default_value = "wildfly")]
+    server: Server,
+    /// sleep: where pages go
+    #[arg(long, default_value = "disk")]
+    swap: SwapOn,
+    /// sleep: instead, so many servers asleep at once
+    #[arg(long)]
+    many: Option<u32>,
+}
+
+/// One way to sleep and to wake.
+struct Way {
+    name: &'static str,
+    rung: Rung,
+    /// As the agent's argument; empty lets it decide.
+    prefetch: &'static str,
+    cold_files: bool,
+    competitors: usize,
+    /// Most milliseconds at the median and at the 99th percentile, on disk swap.
+    target_ms: Option<(f64, f64)>,
+}
+
+impl Way {
+    const fn new(name: &'static str, rung: Rung, prefetch: &'static str) -> Self {
+        Self { name, rung, prefetch, cold_files: false, competitors: 0, target_ms: None }
+    }
+}
+
+const WAYS: [Way; 8] = [
+    Way::new("suspended", Rung::Suspended, ""),
+    Way::new("parked, demand paging", Rung::Parked, "nothing"),
+    Way::new("parked, all prefetched (the paper)", Rung::Parked, "everything"),
+    Way { target_ms: Some((30.0, 120.0)), ..Way::new("parked, working set", Rung::Parked, "") },
+    Way { target_ms: Some((6.0, 20.0)), ..Way::new("warm", Rung::Warm, "") },
+    Way { cold_files: true, ..Way::new("parked, files cold", Rung::Parked, "") },
+    Way { competitors: 2, ..Way::new("parked, 2 competitors", Rung::Parked, "") },
+    Way { competitors: 2, ..Way::new("warm, 2 competitors", Rung::Warm, "") },
+];
+
+/// What one way gave.
+struct Outcome {
+    wake_ms: Vec<f64>,
+    cpu_s: Vec<f64>,
+    sleep_ms: Vec<f64>,
+    memory_mb: f64,
+    swap_mb: f64,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
+    let choice = &arguments.sleep;
+    let program = build()?;
+    let target = crate::root().join("target/bench");
+    let home = choice.server.prepare(&target)?;
+    let folder = target.join(format!("sleep-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let gib = choice.many.map_or(4, |count| 2 + u64::from(count) * 2 / 5);
+    let result = Swap::make(choice.swap, gib, &folder).and_then(|_swap| {
+        let bench = Bench { arguments, program, home, folder: folder.clone() };
+        match choice.many {
+            Some(count) => Ok(vec![bench.many(count)?]),
+            None => Ok(vec![bench.ladder()?, bench.large_set()?]),
+        }
+    });
+    std::fs::remove_dir_all(&folder)?;
+    result
+}
+
+/// The agent, in release form: a debug one would be measured too.
+fn build() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "-p", "weal-node", "--example", "node_fixture"])
+        .current_dir(crate::root())
+        .status()?;
+    anyhow::ensure!(status.success(), "the agent cannot be built");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    Ok(target.join("release/examples/node_fixture"))
+}
+
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    program: PathBuf,
+    home: PathBuf,
+    folder: PathBuf,
+}
+
+impl Bench<'_> {
+    fn agent(&self, prefetch: &str) -> Result<Agent> {
+        let more: &[&str] = if prefetch.is_empty() { &[] } else { &["--prefetch", prefetch] };
+        Agent::start(&self.program, &self.folder.join("state"), more)
+    }
+
+    fn rounds(&self) -> usize {
+        if self.arguments.quick { 2 } else { 10 }
+    }
+
+    /// Every rung, with each way to wake from it, beside a regular start.
+    fn ladder(&self) -> Result<Table> {
+        let choice = &self.arguments.sleep;
+        let spec = choice.server.spec("server-1", &self.home, &self.folder)?;
+        let mut agent = self.agent("")?;
+        let (start_s, start_cpu_s) = self.starts(&agent, &spec)?;
+        let isolation = agent.isolation()?;
+        let title =
+            format!("{} on {:?} swap, {isolation}: from the order until the first byte", choice.server.title(), choice.swap);
+        let columns = [
+            "way",
+            "p50 ms",
+            "p99 ms",
+            "CPU ms",
+            "of start",
+            "of its CPU",
+            "of idle",
+            "MB held",
+            "MB in swap",
+            "asleep after ms",
+        ];
+        let mut table = Table::new(title.to_lowercase(), &columns);
+        let start =
+            ["regular start".to_owned(), format!("{:.0}", start_s * 1e3), String::new(), format!("{:.0}", start_cpu_s * 1e3)];
+        table.row(start.into_iter().chain(std::iter::repeat_n(String::new(), 6)), None);
+        let mut medians: Vec<(&str, f64)> = Vec::new();
+        for way in &WAYS {
+            agent = agent.replaced(&self.program, way.prefetch)?;
+            let outcome = self.measure(&agent, way)?;
+            let wake = median(&outcome.wake_ms);
+            let cpu = median(&outcome.cpu_s);
+            let idle =
+                way.name.split_once(", 2 comp").map(|(base, _)| if base == "parked" { "parked, working set" } else { base });
+            let of_idle = idle.and_then(|base| Some(wake / medians.iter().find(|known| known.0 == base)?.1));
+            let ratios = (start_s * 1e3 / wake, start_cpu_s / cpu.max(1e-6));
+            let met = met(choice, way, &outcome, ratios, of_idle);
+            let cells = [
+                way.name.to_owned(),
+                format!("{wake:.1}"),
+                format!("{:.1}", quantile(&outcome.wake_ms, 0.99)),
+                format!("{:.1}", cpu * 1e3),
+                format!("1/{:.0}", ratios.0),
+                format!("1/{:.0}", ratios.1),
+                of_idle.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+                format!("{:.1}", outcome.memory_mb),
+                format!("{:.0}", outcome.swap_mb),
+                format!("{:.0}", median(&outcome.sleep_ms)),
+            ];
+            medians.push((way.name, wake));
+            table.row(cells, met);
+        }
+        agent.stop("server-1")?;
+        table.notes.push(format!(
+            "{} rounds each (p99 is the worst of them). Targets on disk swap with files warm: parked p50 30 ms, p99 120, at most \
+             1/150 of the start and 1/500 of its CPU; warm p50 6 ms, p99 20, at most 25 MB held; with both cores taken at most 1.3 \
+             times the idle time.",
+            self.rounds()
+        ));
+        Ok(table)
+    }
+
+    fn starts(&self, agent: &Agent, spec: &weal_node::api::InstanceSpec) -> Result<(f64, f64)> {
+        let count = if self.arguments.quick { 1 } else { 3 };
+        let (mut seconds, mut cpu) = (Vec::new(), Vec::new());
+        for round in 0..count {
+            if round > 0 {
+                agent.stop("server-1")?;
+            }
+            let instance = agent.start_ready(spec)?;
+            first_byte_s(instance.address, "/")?;
+            seconds.push(instance.start_took_s.context("it has been started")?);
+            cpu.push(agent.instance("server-1")?.cpu_seconds.unwrap_or(0.0));
+        }
+        Ok((median(&seconds), median(&cpu)))
+    }
+
+    fn measure(&self, agent: &Agent, way: &Way) -> Result<Outcome> {
+        let _load = Competitors::start(way.competitors);
+        let mut outcome = Outcome { wake_ms: vec![], cpu_s: vec![], sleep_ms: vec![], memory_mb: 0.0, swap_mb: 0.0 };
+        // The first rounds teach the agent what is needed.
+        for round in 0..self.rounds() + 2 {
+            let slept_s = agent.sleep("server-1", way.rung)?;
+            if way.cold_files {
+                machine::drop_file_cache()?;
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            let asleep = agent.instance("server-1")?;
+            let began = Instant::now();
+            let answer = agent.wake("server")?;
+            first_byte_s(answer.address, "/")?;
+            let took_s = began.elapsed().as_secs_f64();
+            let awake = agent.instance("server-1")?;
+            if round >= 2 {
+                outcome.wake_ms.push(took_s * 1e3);
+                outcome.sleep_ms.push(slept_s * 1e3);
+                outcome.cpu_s.push(awake.cpu_seconds.unwrap_or(0.0) - asleep.cpu_seconds.unwrap_or(0.0));
+                outcome.memory_mb = asleep.memory_used.unwrap_or_default().0 as f64 / 1e6;
+                outcome.swap_mb = asleep.swap_used.unwrap_or_default().0 as f64 / 1e6;
+            } else {
+                std::thread::sleep(Duration::from_millis(2300));
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// An instance that needs 150 MB at once.
+    fn large_set(&self) -> Result<Table> {
+        const MIB: u32 = 150;
+        const TARGET_MS: f64 = 250.0;
+        let agent = self.agent("")?;
+        let run = vec![self.program.display().to_string(), "serve".into(), "$PORT".into()];
+        let instance = agent.start_ready(&spec("large-1", run))?;
+        first_byte_s(instance.address, &format!("/hog/{MIB}"))?;
+        let mut table = Table::new(
+            format!("a working set of {MIB} MiB, all of it touched by the first request"),
+            &["rung", "p50 ms", "p99 ms"],
+        );
+        for rung in [Rung::Parked, Rung::Warm] {
+            let mut wakes = Vec::new();
+            for round in 0..self.rounds() + 2 {
+                agent.sleep("large-1", rung)?;
+                let began = Instant::now();
+                let answer = agent.wake("large")?;
+                first_byte_s(answer.address, "/touch")?;
+                if round >= 2 {
+                    wakes.push(began.elapsed().as_secs_f64() * 1e3);
+                } else {
+                    std::thread::sleep(Duration::from_millis(2300));
+                }
+            }
+            let p50 = median(&wakes);
+            let met = (rung == Rung::Parked).then_some(p50 <= TARGET_MS);
+            table.row([rung.as_str().to_owned(), format!("{p50:.0}"), format!("{:.0}", quantile(&wakes, 0.99))], met);
+        }
+        agent.stop("large-1")?;
+        table.notes.push(format!("Target: {TARGET_MS} ms from parked."));
+        Ok(table)
+    }
+
+    /// Many servers asleep at once.
+    fn many(&self, count: u32) -> Result<Table> {
+        let choice = &self.arguments.sleep;
+        let agent = self.agent("")?;
+        for number in 1..=count {
+            let id = format!("server{number}-1");
+            let mut spec = choice.server.spec(&id, &self.home, &self.folder)?;
+            spec.health.interval_s = 3600.0;
+            agent.start_ready(&spec)?;
+            agent.sleep(&id, Rung::Parked)?;
+        }
+        let totals = |agent: &Agent| -> Result<(u64, u64, f64)> {
+            let all = agent.instances()?;
+            let memory = all.iter().filter_map(|instance| instance.memory_used).map(|bytes| bytes.0).sum();
+            let swap = all.iter().filter_map(|instance| instance.swap_used).map(|bytes| bytes.0).sum();
+            Ok((memory, swap, all.iter().filter_map(|instance| instance.cpu_seconds).sum()))
+        };
+        let before = totals(&agent)?;
+        let began = Instant::now();
+        std::thread::sleep(Duration::from_secs(20));
+        let after = totals(&agent)?;
+        let cores = (after.2 - before.2) / began.elapsed().as_secs_f64();
+        let began = Instant::now();
+        let answer = agent.wake("server1")?;
+        first_byte_s(answer.address, "/")?;
+        let first_ms = began.elapsed().as_secs_f64() * 1e3;
+        let mut table = Table::new(
+            format!("{count} times {} asleep, parked", choice.server.title()),
+            &["MB held", "MB each", "MB in swap", "CPU of a core", "the first woken ms"],
+        );
+        let (held, each) = (after.0 as f64 / 1e6, after.0 as f64 / 1e6 / f64::from(count));
+        let met = held <= 1000.0 * f64::from(count) / 100.0 && cores <= 0.01;
+        let swap = after.1 as f64 / 1e6;
+        table.row(
+            [format!("{held:.0}"), format!("{each:.1}"), format!("{swap:.0}"), format!("{cores:.4}"), format!("{first_ms:.0}")],
+            Some(met),
+        );
+        table.notes.push("Target: 10 MB for each, and 1% of a core for all.".to_owned());
+        Ok(table)
+    }
+}
+
+/// Whether `way` meets its targets, which are for disk swap.
+fn met(choice: &Choice, way: &Way, outcome: &Outcome, ratios: (f64, f64), of_idle: Option<f64>) -> Option<bool> {
+    if choice.swap != SwapOn::Disk || choice.server != Server::Wildfly {
+        return None;
+    }
+    if let Some(ratio) = of_idle {
+        return Some(ratio <= 1.3);
+    }
+    let (p50, p99) = way.target_ms?;
+    let fast = median(&outcome.wake_ms) <= p50 && quantile(&outcome.wake_ms, 0.99) <= p99;
+    let small = way.rung != Rung::Warm || outcome.memory_mb <= 25.0;
+    Some(fast && small && ratios.0 >= 150.0 && ratios.1 >= 500.0)
+}
+
+/// Threads that spin.
+struct Competitors {
+    stop: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Competitors {
+    fn start(count: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let spin = |stop: Arc<AtomicBool>| move || while !stop.load(Ordering::Relaxed) {};
+        let threads = (0..count).map(|_| std::thread::spawn(spin(Arc::clone(&stop)))).collect();
+        Self { stop, threads }
+    }
+}
+
+impl Drop for Competitors {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A thread that spins cannot panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The value below which `part` of them lie, the greater one where it falls between two.
+fn quantile(values: &[f64], part: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = (part * sorted.len() as f64) as usize;
+    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let values = [5.0, 1.0, 3.0, 2.0, 4.0];
+        assert_eq!((median(&values), quantile(&values, 0.99), quantile(&values, 0.0)), (3.0, 5.0, 1.0));
+        assert!(quantile(&[], 0.5).is_nan());
+    }
+
+    #[test]
+    fn a_server_that_is_missing_is_named() {
+        let folder = tempfile_path();
+        let error = Server::Tomcat.spec("server-1", &folder, &folder).unwrap_err();
+        assert!(error.to_string().contains("conf is missing"), "{error}");
+    }
+
+    fn tempfile_path() -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("no-such-server")
+    }
+}
