@@ -74,7 +74,7 @@ pub enum Command {
     Top(Target),
     /// Show what an application wrote.
     Logs(Logs),
-    /// Say why an application has what it has.
+    /// Say why an application has what it has, why it is not on a node, or why a request was rejected.
     Why(Why),
     /// Show what happened, with reasons.
     Events(Events),
@@ -203,7 +203,17 @@ pub struct Why {
     #[command(flatten)]
     pub target: Target,
     /// The application.
-    pub app: String,
+    #[arg(required_unless_present = "request")]
+    pub app: Option<String>,
+    /// Say why it is on this node, or why not.
+    #[arg(long, value_name = "NODE", requires = "app")]
+    pub node: Option<String>,
+    /// Say why the gateway refused its last requests.
+    #[arg(long, requires = "app")]
+    pub rejected: bool,
+    /// Say why the gateway refused this request: the `x-request-id` of its answer.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["app", "node", "rejected"])]
+    pub request: Option<String>,
     /// Show again each second until interrupted.
     #[arg(short, long)]
     pub watch: bool,
@@ -326,7 +336,8 @@ pub enum RoleCommand {
 /// `weal load`: one of `--rate`, `--sessions`, `--trace`, `--log`, or a scenario.
 #[derive(Debug, Clone, Args)]
 pub struct Load {
-    /// What to ask for: `http://HOST[:PORT]/PATH`, where HOST may end in `.localhost`. `{n}` in the path counts requests.
+    /// What to ask for: `http://HOST[:PORT]/PATH`, where HOST may end in `.localhost`. An n in
+    /// braces in the path is replaced by the number of the request.
     #[arg(required_unless_present = "scenario", conflicts_with = "scenario")]
     pub url: Option<String>,
     /// Make the load of a scenario file against the running pool.

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use weal_controller::wire::{ConfigTaken, ConfigUpdate, ConfigView};
-use weal_model::{Event, Status, Why};
+use weal_model::{Event, Status, Why, WhyRequest};
 
 use crate::failure::{Exit, Failure};
 use crate::state::StateDir;
@@ -116,9 +116,16 @@ impl Client {
         self.get("/v1/status").await
     }
 
-    /// Why `app` has what it has.
-    pub async fn why(&self, app: &str) -> Result<Why, Error> {
-        self.get(&format!("/v1/apps/{}/why", escape(app))).await
+    /// Why `app` has what it has, why it is on `node` or not, and its last `refused` requests.
+    pub async fn why(&self, app: &str, node: Option<&str>, refused: u32) -> Result<Why, Error> {
+        let node = node.map_or_else(String::new, |node| format!("&node={}", escape(node)));
+        let refused = if refused == 0 { String::new() } else { format!("&refused={refused}") };
+        self.get(&format!("/v1/apps/{}/why?{}", escape(app), format!("{node}{refused}").trim_start_matches('&'))).await
+    }
+
+    /// Why the gateway refused a request.
+    pub async fn why_request(&self, id: &str) -> Result<WhyRequest, Error> {
+        self.get(&format!("/v1/requests/{}/why", escape(id))).await
     }
 
     /// At most `limit` events, oldest first: the first ones after the event `after`, or the newest of all.

@@ -127,7 +127,7 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let gateway = Client::new(options.state_dir.join("run/gateway.sock"), CALL_TIMEOUT);
     let (orders, queue) = mpsc::channel::<Order>(ORDERS);
     let loop_ = Loop::new(Arc::clone(&board), Arc::clone(&engine), &gateway, Start { desired, profiles, noted_until });
-    let api = Api { board: Arc::clone(&board), orders, read_logs: read_logs(engine) };
+    let api = Api { board: Arc::clone(&board), orders, read_logs: read_logs(engine), gateway };
     let by_tcp = router(api.clone(), &Door::tcp(address, token));
     let by_socket = router(api, &Door::Local);
     tokio::select! {

@@ -1,7 +1,10 @@
-//! `weal why APP`: plain sentences, the most important first, each with the number that made it so.
+//! `weal why`: plain sentences, the most important first, each with the number that made it so.
+//!
+//! What was measured and what a plan expects are said apart: they may contradict each other, and then a reader must see which is which.
 
 use weal_model::{
-    AppExplanation, AppName, AppStatus, Binding, Event, FlowExplanation, FlowStatus, Goal, InstanceState, NodeName, Severity, Why,
+    AppExplanation, AppName, AppStatus, Binding, Event, FlowExplanation, FlowStatus, Goal, InstanceState, NodeName, NodeStatus,
+    RefusedRequest, Severity, Why, WhyNode, WhyRequest,
 };
 
 use crate::board::View;
@@ -17,8 +20,13 @@ pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why>
     for flow in by_need {
         flow_sentences(flow, view, &mut sentences);
     }
+    let missed = flows.iter().filter(|flow| flow.utility.is_some_and(|utility| utility.0 < 0.0));
+    if missed.clone().next().is_some() {
+        sentences.extend(nodes_of(&status, view).into_iter().filter_map(|node| neighbours(&status, node, view)));
+    }
     if let Some(explained) = view.plan.report.apps.get(app) {
         placement(&status, explained, view, &mut sentences);
+        sentences.extend(contradiction(explained, &flows));
     }
     for reason in &view.plan.report.reasons {
         let words = serde_json::to_string(&reason.action).unwrap_or_default();
@@ -35,7 +43,113 @@ pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why>
     for problem in &view.status.problems {
         sentences.push(format!("weal itself has a problem: {}", sentence(problem)));
     }
-    Some(Why { app: app.clone(), sentences, status, flows, events })
+    Some(Why { app: app.clone(), sentences, status, flows, events, node: None, refused: Vec::new() })
+}
+
+/// Adds what was measured to what a plan expects.
+pub(crate) fn beside_measured(mut why: WhyNode, flows: &[FlowStatus]) -> WhyNode {
+    if let Some((flow, utility)) = worst(flows) {
+        why.sentences.push(format!("Measured now, its worst flow {}/{} has a utility of {utility:+.2}.", flow.app, flow.class));
+    }
+    why
+}
+
+/// Why a gateway refused a request.
+pub(crate) fn why_request(request: RefusedRequest, view: &View) -> WhyRequest {
+    let mut sentences = Vec::new();
+    let ago_s = view.status.time.since(request.time).as_secs_f64();
+    let whose = match (&request.app, &request.class) {
+        (Some(app), Some(class)) => format!(" of {app}/{class}"),
+        _ => String::new(),
+    };
+    sentences.push(sentence(&format!(
+        "Request {}{whose} was answered {} by the gateway {ago_s:.0} s ago: {}",
+        request.id, request.status, request.text
+    )));
+    let flow = view
+        .status
+        .flows
+        .iter()
+        .find(|flow| Some(&flow.app) == request.app.as_ref() && Some(&flow.class) == request.class.as_ref());
+    match request.reason.as_str() {
+        "queue-full" | "no-seat" => crowded(&request, flow, view, &mut sentences),
+        "no-instance" => {
+            let app = view.status.apps.iter().find(|app| Some(&app.name) == request.app.as_ref());
+            sentences.extend(app.map(|app| sentence(&format!("{} is {} now. {}", app.name, app.state, app.detail))));
+        }
+        "instance-timeout" | "instance-failed" => {
+            sentences.push("It had a seat: its instance is what failed it, see `weal logs`.".into());
+        }
+        "no-route" => sentences.push("No application has a route for it: `weal config show --effective` lists them all.".into()),
+        _ => sentences.push("The gateway could not read it: no application has seen it.".into()),
+    }
+    WhyRequest { request, sentences }
+}
+
+// Why it had to wait: full queue, few seats, and what would have given it more.
+fn crowded(request: &RefusedRequest, flow: Option<&FlowStatus>, view: &View, sentences: &mut Vec<String>) {
+    if let Some(crowd) = request.crowd {
+        let seats = match crowd.seats {
+            Some(seats) => format!("{} of {seats} seats were taken", crowd.in_service),
+            None => format!("{} requests were outstanding, without a limit", crowd.in_service),
+        };
+        sentences.push(format!(
+            "Then {} requests of its flow waited, of at most {} (`queue-limit`), and {seats} over all flows of the application.",
+            crowd.queued, crowd.queue_limit
+        ));
+    }
+    let Some(flow) = flow else { return };
+    sentences.push(format!(
+        "Now {:.1} requests/s come in and {:.1}/s are answered, with {} seats for this flow.",
+        flow.arrival_per_s, flow.throughput_per_s, flow.seats
+    ));
+    let name = format!("{}/{}", flow.app, flow.class);
+    if view.status.control && flow.seats > 0 {
+        let explained = view.plan.report.flows.iter().find(|explained| explained.id == flow.id);
+        seats(flow, &name, explained, sentences);
+    }
+}
+
+fn worst(flows: &[FlowStatus]) -> Option<(&FlowStatus, f64)> {
+    flows.iter().filter_map(|flow| Some((flow, flow.utility?.0))).min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn nodes_of<'a>(status: &AppStatus, view: &'a View) -> Vec<&'a NodeStatus> {
+    let here = |node: &&NodeStatus| status.instances.iter().any(|instance| instance.node == node.name);
+    view.status.nodes.iter().filter(here).collect()
+}
+
+// Who has the CPU of a node that this application shares.
+fn neighbours(status: &AppStatus, node: &NodeStatus, view: &View) -> Option<String> {
+    let mut shares: Vec<(f64, String)> = Vec::new();
+    for app in &view.status.apps {
+        let here = || app.instances.iter().filter(|instance| instance.node == node.name);
+        let used: f64 = here().map(|instance| instance.cpu_used.0).sum();
+        let given: f64 = here().map(|instance| instance.cpu_allocated.0).sum();
+        if here().next().is_none() || (used < 0.005 && app.name != status.name) {
+            continue;
+        }
+        let flows: Vec<FlowStatus> = view.status.flows.iter().filter(|flow| flow.app == app.name).cloned().collect();
+        let utility = worst(&flows).map(|(_, utility)| format!(", measured utility {utility:+.2}")).unwrap_or_default();
+        shares.push((used, format!("{} uses {used:.2} of {given:.2} given{utility}", app.name)));
+    }
+    shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let shares: Vec<String> = shares.into_iter().map(|(_, text)| text).collect();
+    (!shares.is_empty()).then(|| {
+        format!("Of the {} of {}, {:.2} are used: {}.", node.cpu_capacity, node.name, node.cpu_used.0, shares.join("; "))
+    })
+}
+
+// A plan that expects another utility than is measured says so itself.
+fn contradiction(explained: &AppExplanation, flows: &[FlowStatus]) -> Option<String> {
+    let (expected, (flow, measured)) = (explained.utility?.0, worst(flows)?);
+    ((expected - measured).abs() > 0.25).then(|| {
+        format!(
+            "The plan expected {expected:+.2} and {}/{} is measured at {measured:+.2}: the load has changed since, or its cost is not yet \
+             known well; the next plan goes by what is measured.",
+            flow.app, flow.class
+        )
+    })
 }
 
 /// Flows without utility come last.

@@ -19,43 +19,48 @@ const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub status: StatusCode,
-    reason: String,
+    /// In a word, for programs: the header `x-weal-reason`.
+    pub word: &'static str,
+    /// In words: the body.
+    pub reason: String,
     /// True: what remains of the request cannot be told from the next one.
     close: bool,
 }
 
 impl Refusal {
-    fn new(status: StatusCode, reason: String) -> Self {
-        Self { status, reason, close: false }
+    fn new(status: StatusCode, word: &'static str, reason: String) -> Self {
+        Self { status, word, reason, close: false }
     }
 
     pub fn malformed(malformed: &Malformed) -> Self {
-        Self { status: malformed.status(), reason: malformed.to_string(), close: true }
+        Self { close: true, ..Self::new(malformed.status(), "malformed", malformed.to_string()) }
     }
 
     pub fn unrouted(host: &str, path: &str) -> Self {
         let host = if host.is_empty() { "no host" } else { host };
-        Self::new(StatusCode::NOT_FOUND, format!("no route for {host} and {path}"))
+        Self::new(StatusCode::NOT_FOUND, "no-route", format!("no route for {host} and {path}"))
     }
 
     pub fn rejected(rejection: &Rejection) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("{rejection}: try again later"))
+        let Rejection::QueueFull = rejection;
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "queue-full", format!("{rejection}: try again later"))
     }
 
     pub fn expired(expired: &Expired, timeout: Duration) -> Self {
-        let what = if expired.any_open { "no seat became free" } else { "no instance was ready" };
+        let (word, what) =
+            if expired.any_open { ("no-seat", "no seat became free") } else { ("no-instance", "no instance was ready") };
         let reason = format!("{what} within {:.1} s: try again later", timeout.as_secs_f64());
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, reason)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, word, reason)
     }
 
     pub fn timed_out(timeout: Duration) -> Self {
         let reason = format!("the instance did not answer within {:.1} s", timeout.as_secs_f64());
-        Self::new(StatusCode::GATEWAY_TIMEOUT, reason)
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "instance-timeout", reason)
     }
 
     pub fn failed(attempt: Attempt, reason: &str) -> Self {
         let what = if attempt == Attempt::Refused { "no connection to the instance" } else { "the instance broke off" };
-        Self::new(StatusCode::BAD_GATEWAY, format!("{what}: {reason}"))
+        Self::new(StatusCode::BAD_GATEWAY, "instance-failed", format!("{what}: {reason}"))
     }
 
     pub fn into_response(self, busy: Busy) -> Response<AnswerBody> {
@@ -63,6 +68,7 @@ impl Refusal {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(HeaderName::from_static("x-weal-reason"), HeaderValue::from_static(self.word));
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER_S);
         }

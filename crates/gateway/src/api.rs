@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `configure` | take these parameters, all of them, at once |
 //! | `observe` | counters since the gateway started; the caller takes differences |
+//! | `refused` | the last requests that it answered itself with an error |
 //!
 //! A gateway keeps the last [`GatewayConfig`] on disk and starts with it, so it serves without a controller. While requests wait and
 //! nothing is open, it asks the node agent to wake an instance ([`WAKE`]), without a controller too.
@@ -13,12 +14,26 @@ use std::collections::BTreeMap;
 pub use crate::wake::{WAKE, WakeAnswer, WakeRequest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, ClassName, FlowId, GatewayName, InstanceId, LatencyHistogram, RouteSpec, Time};
+use weal_model::{AppName, ClassName, FlowId, GatewayName, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec, Time};
 
 /// Take these parameters.
 pub const CONFIGURE: weal_rpc::Method<GatewayConfig, ConfigAck> = weal_rpc::Method::new("gateway.v1/configure");
 /// What happened so far?
 pub const OBSERVE: weal_rpc::Method<(), GatewayCounters> = weal_rpc::Method::new("gateway.v1/observe");
+
+/// Which requests did you refuse?
+pub const REFUSED: weal_rpc::Method<RefusedQuery, Vec<RefusedRequest>> = weal_rpc::Method::new("gateway.v1/refused");
+
+/// Which refused requests are meant.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RefusedQuery {
+    /// Those of one application; `None` is all.
+    pub app: Option<AppName>,
+    /// Those with this `x-request-id`; `None` is all.
+    pub id: Option<String>,
+    /// At most so many, the newest.
+    pub limit: u32,
+}
 
 /// Everything a gateway works by. Complete: what is not in it is not there any more.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

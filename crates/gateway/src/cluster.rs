@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weal_control::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
 use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Outcome, Pipeline, Rejection, Ticket};
-use weal_model::{AppName, ClassName, FlowId, GatewayName, LatencyHistogram, Time};
+use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, LatencyHistogram, Time};
 
 use crate::api::{ClusterConfig, ClusterCounters, FlowCounters, InstanceCounters};
 use crate::clock::Clock;
@@ -173,6 +173,14 @@ impl Cluster {
 
     pub fn app(&self) -> &AppName {
         &self.app
+    }
+
+    /// How crowded it is now for `class`.
+    pub fn crowd(&self, class: ClassIndex) -> Crowd {
+        let core = self.lock();
+        let (queued, queue_limit, seats) = core.pipeline.limits_of(class);
+        let any_open = core.dispatcher.has_candidate();
+        Crowd { queued, queue_limit, in_service: core.pipeline.in_service(), seats, any_open }
     }
 
     /// A request comes in. With a target, it may go there at once; without one it waits: poll [`Seat::poll_target`].

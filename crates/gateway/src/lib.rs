@@ -17,6 +17,7 @@ mod connection;
 mod forward;
 mod limits;
 mod proxy;
+mod refused;
 mod routes;
 mod server;
 mod table;
@@ -34,11 +35,12 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use weal_model::GatewayName;
 
-use crate::api::{CONFIGURE, GatewayConfig, GatewayCounters, OBSERVE};
+use crate::api::{CONFIGURE, GatewayConfig, GatewayCounters, OBSERVE, REFUSED, RefusedQuery};
 use crate::clock::Clock;
 use crate::forward::RequestIds;
 pub use crate::limits::Limits;
 use crate::proxy::Gateway;
+use crate::refused::Refused;
 use crate::server::{Registry, Workers};
 use crate::table::Tables;
 use crate::wake::Wakes;
@@ -94,6 +96,7 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
         limits: Arc::clone(&limits),
         ids: RequestIds::new(clock.begun().0 ^ u64::from(std::process::id()).rotate_left(40)),
         access_log,
+        refused: Refused::new(clock),
         unrouted: AtomicU64::new(0),
         malformed: AtomicU64::new(0),
     });
@@ -153,12 +156,16 @@ async fn drain(registry: &Arc<Registry>, limit: Duration) {
 }
 
 fn rpc_router(gateway: &Arc<Gateway>, registry: &Arc<Registry>, clock: Clock, name: GatewayName) -> weal_rpc::Router {
-    let configured = Arc::clone(gateway);
+    let (configured, refused) = (Arc::clone(gateway), Arc::clone(gateway));
     let (observed, registry) = (Arc::clone(gateway), Arc::clone(registry));
     weal_rpc::Router::default()
         .on(CONFIGURE, move |config: GatewayConfig| {
             let gateway = Arc::clone(&configured);
             async move { gateway.tables.configure(&config) }
+        })
+        .on(REFUSED, move |query: RefusedQuery| {
+            let refused = refused.refused.last(&query);
+            async move { Ok(refused) }
         })
         .on(OBSERVE, move |()| {
             let counters = observe(&observed, &registry, clock, &name);

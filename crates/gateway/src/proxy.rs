@@ -20,6 +20,7 @@ use crate::cluster::{Cluster, Expired, Seat, Target};
 use crate::connection::{Busy, Client, Record};
 use crate::forward::{self, Malformed, Origin, RequestIds};
 use crate::limits::Limits;
+use crate::refused::Refused;
 use crate::server::Entry;
 use crate::table::{Destination, Tables, View};
 use crate::tunnel;
@@ -35,6 +36,7 @@ pub(crate) struct Gateway {
     pub limits: Arc<Limits>,
     pub ids: RequestIds,
     pub access_log: bool,
+    pub refused: Refused,
     pub unrouted: AtomicU64,
     pub malformed: AtomicU64,
 }
@@ -107,8 +109,14 @@ impl Session {
     pub async fn answer(self: Arc<Self>, admission: Admission) -> Result<Response<AnswerBody>, Infallible> {
         let Admission { mut busy, id, result } = admission;
         let passed = match result {
-            Ok((request, destination)) => self.pass(request, &destination).await,
-            Err(refusal) => Err(refusal),
+            Ok((request, destination)) => {
+                let passed = self.pass(request, &destination).await;
+                passed.inspect_err(|refusal| self.gateway.refused.note(&id, refusal, Some(&destination)))
+            }
+            Err(refusal) => {
+                self.gateway.refused.note(&id, &refusal, None);
+                Err(refusal)
+            }
         };
         let status = passed.as_ref().map_or_else(|refusal| refusal.status, |(parts, _)| parts.status);
         busy.note_status(status);

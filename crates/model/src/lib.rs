@@ -49,6 +49,7 @@ pub use rung::{Rung, RungCost, SleepCosts};
 pub use snapshot::{FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot};
 pub use spec::{Algorithm, AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, PoolSpec, RestartPolicy, TimingSpec};
 pub use status::{
-    AppStatus, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, PlanSummary, Severity, Status, Why,
+    AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict, PlanSummary,
+    RefusedRequest, Severity, Status, Why, WhyNode, WhyRequest,
 };
 pub use units::{Bytes, Cpu, Time, Utility, Work};

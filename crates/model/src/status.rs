@@ -254,6 +254,42 @@ pub enum EventKind {
     Node,
 }
 
+/// A request that a gateway answered itself, with an error: what its client was told, and how crowded it was then.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RefusedRequest {
+    /// Its `x-request-id`.
+    pub id: String,
+    /// When it was answered.
+    pub time: Time,
+    /// The application that it was for; `None` when no route matched or it could not be read.
+    pub app: Option<AppName>,
+    /// Its class.
+    pub class: Option<ClassName>,
+    /// The status of the answer.
+    pub status: u16,
+    /// Why, in a word: the answer's `x-weal-reason`.
+    pub reason: String,
+    /// Why, in words: the answer's body.
+    pub text: String,
+    /// How crowded its application was; `None` without one.
+    pub crowd: Option<Crowd>,
+}
+
+/// How crowded an application is at one gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Crowd {
+    /// Requests of the class that wait.
+    pub queued: u32,
+    /// How many may.
+    pub queue_limit: u32,
+    /// Requests of all classes of the application that are outstanding.
+    pub in_service: u32,
+    /// How many may be; `None` does not limit.
+    pub seats: Option<u32>,
+    /// True when some instance can take requests.
+    pub any_open: bool,
+}
+
 /// The answer to `weal why APP`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
@@ -267,6 +303,52 @@ pub struct Why {
     pub flows: Vec<FlowStatus>,
     /// Its last events, newest first.
     pub events: Vec<Event>,
+    /// About one node, when that was asked.
+    #[serde(default)]
+    pub node: Option<WhyNode>,
+    /// Its last requests that the gateway answered itself with an error, newest first, when that was asked.
+    #[serde(default)]
+    pub refused: Vec<RefusedRequest>,
+}
+
+/// The answer to `weal why APP --node NODE`: why it is there, or why not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WhyNode {
+    /// Which.
+    pub node: NodeName,
+    /// The verdict in a word.
+    pub verdict: NodeVerdict,
+    /// Plain sentences, the most important first.
+    pub sentences: Vec<String>,
+}
+
+/// The answer to `weal why --request ID`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WhyRequest {
+    /// The request.
+    pub request: RefusedRequest,
+    /// Plain sentences, the most important first.
+    pub sentences: Vec<String>,
+}
+
+/// Why an application is on a node or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeVerdict {
+    /// It is there.
+    There,
+    /// The pool has no such node, or it does not answer.
+    NoNode,
+    /// A rule of its config forbids it: `nodes`, `apart`, `together`, `per-node`, `manual`.
+    Forbidden,
+    /// Another instance does not fit into the node's memory.
+    Memory,
+    /// It has its most instances already, and moving one there gains less than it costs.
+    MaxInstances,
+    /// It could be there and would gain less than it costs.
+    NoGain,
+    /// It would gain: the next plan may bring it there.
+    Gain,
 }
 
 impl LatencySummary {

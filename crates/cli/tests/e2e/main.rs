@@ -8,4 +8,6 @@ mod goals;
 mod load;
 mod pool;
 mod real;
+mod rehearsals;
 mod reload;
+mod why;

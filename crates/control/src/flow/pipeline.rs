@@ -315,6 +315,12 @@ impl Pipeline {
         self.in_service
     }
 
+    /// Requests of a class that wait, how many may, and seats over all classes.
+    pub fn limits_of(&self, class: ClassIndex) -> (u32, u32, Option<u32>) {
+        let entry = &self.classes[class.0 as usize];
+        (entry.queued, entry.queue_limit, self.seats)
+    }
+
     /// Every class with its counters complete up to `now`, the requests waiting and outstanding, and the time that the
     /// oldest of the waiting has waited.
     pub fn observe(&mut self, now: Time) -> impl Iterator<Item = ClassObservation<'_>> {

@@ -57,7 +57,7 @@ fn explain(translation: &Translation, policy: &Policy, solution: &Solution, m: u
         false => format!("`{}` runs {running}; nothing has been measured yet", spec.name),
         true if app.demand() <= 0.0 => format!("`{}` runs {running} and is asked for nothing", spec.name),
         true => format!(
-            "`{}` gets {given:.2} of the {:.2} CPU that it could use, from {running}, for a utility of {utility:+.2}; {}",
+            "`{}` gets {given:.2} of the {:.2} CPU that it could use, from {running}, and the plan expects a utility of {utility:+.2}; {}",
             spec.name,
             app.demand(),
             words(&binding)
@@ -117,7 +117,7 @@ fn words(binding: &Binding) -> String {
         Binding::Cpu { nodes } => {
             let names: Vec<&str> = nodes.iter().take(3).map(weal_model::NodeName::as_str).collect();
             let more = if nodes.len() > 3 { " and others" } else { "" };
-            format!("the CPU of {}{more} is shared with applications that are no better off", names.join(", "))
+            format!("the CPU of {}{more} is shared with applications that the plan expects to be no better off", names.join(", "))
         }
         Binding::Memory { missing } => format!("another instance lacks {missing} of memory where it comes nearest"),
         Binding::MaxInstances { max } => format!("it may have {max} instances"),

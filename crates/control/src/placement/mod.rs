@@ -12,7 +12,7 @@
 //! | a better placement near the current one | [`search`], which lets [`repair`] and [`pack`] work on a [`layout`] |
 //! | the best loads for a placement, exactly | [`load`] on maximum [`flow`] |
 //! | indices become ordered actions on named instances, standby ones included | [`plan`](mod@plan), `standby` |
-//! | why | `explain` |
+//! | why | `explain`; why not there: [`question`] |
 //! | the older algorithms, for comparison | [`baseline`], [`autoscaler`] |
 //! | random problems for tests and benchmarks | [`generate`] |
 //!
@@ -32,6 +32,7 @@ pub mod mandatory;
 pub mod pack;
 pub mod plan;
 pub mod problem;
+pub mod question;
 pub mod repair;
 pub mod search;
 mod standby;

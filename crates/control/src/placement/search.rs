@@ -98,6 +98,26 @@ pub fn solve_with(problem: &Problem, algorithm: Algorithm, budget: u32) -> Solut
     }
 }
 
+/// What another placement would bring.
+#[derive(Debug)]
+pub(super) struct Trial {
+    /// The utility of each application.
+    pub utilities: Vec<f64>,
+    /// What it would cost more, in utility.
+    pub cost: f64,
+    /// Whether it would be taken.
+    pub taken: bool,
+}
+
+/// Tries `layout` instead of a solution.
+pub(super) fn try_instead(problem: &Problem, solution: &Solution, layout: Layout) -> Trial {
+    let (layout_before, utilities) = (solution.layout.clone(), solution.utilities.clone());
+    let before = Candidate { layout: layout_before, utilities, cost: solution.changes.cost };
+    let tried = Candidate::of(problem, layout, &mut Flow::new(problem));
+    let taken = tried.beats(&before, problem.tolerance);
+    Trial { cost: tried.cost - before.cost, utilities: tried.utilities, taken }
+}
+
 /// A placement for `problem`, with `budget` steps for each pass of the search.
 ///
 /// Postcondition: when the search ends before [`PASSES`] do, searching again from the answer changes nothing.

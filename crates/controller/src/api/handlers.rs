@@ -8,7 +8,8 @@ use axum::response::{Html, IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Deserialize;
 use tokio::sync::oneshot;
-use weal_model::AppName;
+use weal_gateway::api::{REFUSED, RefusedQuery};
+use weal_model::{AppName, NodeName};
 
 use super::answer::{Body, Parameters, refusal};
 use super::routes::ApiState;
@@ -28,11 +29,48 @@ pub(super) async fn status(api: ApiState) -> Response {
     Json(&*api.board.view().status).into_response()
 }
 
-pub(super) async fn why(api: ApiState, Path(app): Path<AppName>) -> Response {
+#[derive(Deserialize)]
+pub(super) struct WhyQuery {
+    node: Option<NodeName>,
+    refused: Option<u32>,
+}
+
+pub(super) async fn why(api: ApiState, Path(app): Path<AppName>, Parameters(query): Parameters<WhyQuery>) -> Response {
     let view = api.board.view();
-    match why::why(&app, &view, api.board.events_of(&app, 20)) {
-        Some(why) => Json(why).into_response(),
-        None => unknown_app(&app, &view.status),
+    let Some(mut why) = why::why(&app, &view, api.board.events_of(&app, 20)) else { return unknown_app(&app, &view.status) };
+    if let Some(node) = query.node {
+        let (reply, answer) = oneshot::channel();
+        if api.orders.send(Order::WhyNode { app: app.clone(), node, reply }).await.is_err() {
+            return refusal(StatusCode::SERVICE_UNAVAILABLE, "the controller is stopping");
+        }
+        match answer.await {
+            Ok(Some(node)) => why.node = Some(why::beside_measured(node, &why.flows)),
+            _ => return refusal(StatusCode::SERVICE_UNAVAILABLE, "nothing has been measured yet: ask again in a moment"),
+        }
+    }
+    if let Some(limit) = query.refused {
+        let query = RefusedQuery { app: Some(app), id: None, limit: limit.min(MOST_EVENTS) };
+        match api.gateway.call(REFUSED, &query).await {
+            Ok(refused) => why.refused = refused,
+            Err(error) => return refusal(StatusCode::BAD_GATEWAY, format!("the gateway does not answer: {error}")),
+        }
+    }
+    Json(why).into_response()
+}
+
+pub(super) async fn why_request(api: ApiState, Path(id): Path<String>) -> Response {
+    let query = RefusedQuery { app: None, id: Some(id.clone()), limit: 1 };
+    match api.gateway.call(REFUSED, &query).await {
+        Ok(refused) => match refused.into_iter().next() {
+            Some(request) => Json(why::why_request(request, &api.board.view())).into_response(),
+            None => refusal(
+                StatusCode::NOT_FOUND,
+                format!(
+                    "request `{id}` is not among those that the gateway refused lately: it was answered by an instance, or is long ago"
+                ),
+            ),
+        },
+        Err(error) => refusal(StatusCode::BAD_GATEWAY, format!("the gateway does not answer: {error}")),
     }
 }
 

@@ -37,4 +37,5 @@ pub(crate) struct Api {
     pub board: Arc<Board>,
     pub orders: mpsc::Sender<Order>,
     pub read_logs: ReadLogs,
+    pub gateway: weal_rpc::Client,
 }

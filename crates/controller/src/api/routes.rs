@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get, put};
 use http::StatusCode;
 use schemars::{Schema, SchemaGenerator};
-use weal_model::{Event, HistorySample, Status, Why};
+use weal_model::{Event, HistorySample, Status, Why, WhyRequest};
 
 use super::access::{Access, Door, guard};
 use super::answer::refusal;
@@ -95,7 +95,17 @@ pub(super) fn routes() -> Vec<Route> {
             json::<Why>(),
             get(handlers::why),
         )
-        .path_parameter("app", "The application."),
+        .path_parameter("app", "The application.")
+        .query("node", "string", "Also say why it is on this node, or why not.")
+        .query("refused", "integer", "Also list so many of its last requests that the gateway refused."),
+        Route::get(
+            "/v1/requests/{id}/why",
+            Read,
+            "Why the gateway refused a request, in plain sentences; it remembers the last few thousand.",
+            json::<WhyRequest>(),
+            get(handlers::why_request),
+        )
+        .path_parameter("id", "Its `x-request-id`."),
         Route::get(
             "/v1/apps/{app}/logs",
             Order,

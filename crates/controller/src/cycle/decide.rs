@@ -7,7 +7,9 @@ use weal_control::flow::controller::{Decision, demand_curves, plan_seats};
 use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::{self, AppCosts, AppDemand, Iterations};
 use weal_control::profile::Profiles;
-use weal_model::{AppName, FlowExplanation, LoadEntry, Plan, PoolSpec, Report, SeatPlan, Snapshot, Time, WorkFactor};
+use weal_model::{
+    AppName, FlowExplanation, LoadEntry, NodeName, Plan, PoolSpec, Report, SeatPlan, Snapshot, Time, WhyNode, WorkFactor,
+};
 use weal_node::api::AgentObservation;
 
 /// Profiles, what starts take, and when each application was last wanted.
@@ -79,6 +81,21 @@ impl Decider {
 
     /// Where instances go; an unsound plan is refused with what is wrong with it.
     pub fn place(&mut self, snapshot: &Snapshot, placing: &Placing<'_>) -> Result<(Plan, Report), String> {
+        let policy = self.policy(snapshot, placing);
+        let (plan, report) = placement::plan(snapshot, &policy, Iterations::default());
+        let findings = check::check(snapshot, placing.pool, &plan);
+        if findings.is_empty() {
+            return Ok((plan, report));
+        }
+        Err(findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    }
+
+    /// Why `app` is on `node`, or not.
+    pub fn why_node(&self, snapshot: &Snapshot, placing: &Placing<'_>, app: &AppName, node: &NodeName) -> WhyNode {
+        placement::question::why_node(snapshot, &self.policy(snapshot, placing), Iterations::default(), app, node)
+    }
+
+    fn policy<'a>(&self, snapshot: &Snapshot, placing: &Placing<'a>) -> placement::Policy<'a> {
         let curves = demand_curves(snapshot, placing.pool, &self.profiles);
         let mut policy = placement::Policy::new(placing.pool);
         policy.demands = curves.into_iter().map(|(app, curve)| (app.clone(), self.demand(app, curve, snapshot.time))).collect();
@@ -87,12 +104,7 @@ impl Decider {
         policy.held.clone_from(placing.held);
         policy.replicas = self.autoscaler.replicas();
         policy.can_park = placing.can_park;
-        let (plan, report) = placement::plan(snapshot, &policy, Iterations::default());
-        let findings = check::check(snapshot, placing.pool, &plan);
-        if findings.is_empty() {
-            return Ok((plan, report));
-        }
-        Err(findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        policy
     }
 
     fn demand(&self, app: AppName, curve: weal_control::utility::Curve, now: Time) -> AppDemand {

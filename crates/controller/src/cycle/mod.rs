@@ -19,10 +19,12 @@
 //! | `operations` | draining, and actions under way |
 //! | `roll` | replacing instances of an old config |
 //! | `gateway` | what the gateway is told |
+//! | `notes` | events about seats and instances |
 //! | `status` | what users are shown |
 
 mod decide;
 mod gateway;
+mod notes;
 mod observe;
 mod operations;
 mod place;
@@ -40,8 +42,8 @@ use weal_control::profile::Profiles;
 use weal_engine::Engine;
 use weal_gateway::api::GatewayCounters;
 use weal_model::{
-    Action, AppName, Cpu, EventKind, FlowExplanation, InstanceId, InstanceState, LoadEntry, Plan, PlanSummary, Report, SeatPlan,
-    Snapshot, Status, Time,
+    Action, AppName, Cpu, EventKind, FlowExplanation, InstanceId, LoadEntry, NodeName, Plan, PlanSummary, Report, SeatPlan,
+    Snapshot, Status, Time, WhyNode,
 };
 use weal_node::api::{AgentObservation, InstanceEvent};
 use weal_rpc::Client;
@@ -75,6 +77,8 @@ const EVENTS_WAIT: Duration = Duration::from_secs(30);
 pub(crate) enum Order {
     /// Take this config.
     Config { update: ConfigUpdate, reply: oneshot::Sender<Result<ConfigTaken, ConfigRefused>> },
+    /// Say why an application is on a node or not.
+    WhyNode { app: AppName, node: NodeName, reply: oneshot::Sender<Option<WhyNode>> },
 }
 
 /// What a loop goes on from.
@@ -191,6 +195,10 @@ impl<E: Engine> Loop<E> {
                         let _ = reply.send(answer);
                         (flow_cycle, placement_cycle) = (timer(self.timing().0), timer(self.timing().1));
                     }
+                    Some(Order::WhyNode { app, node, reply }) => {
+                        // Whoever asked may have gone.
+                        let _ = reply.send(self.why_node(&app, &node));
+                    }
                     None => return,
                 },
                 Some(events) = instance_events.recv() => self.handle_instance_events(&events).await,
@@ -246,20 +254,6 @@ impl<E: Engine> Loop<E> {
         }
     }
 
-    /// A flow whose seats doubled or halved: an event, so that a person sees who gained and who lost. `plan` is the new one.
-    fn note_seats(&self, plan: &SeatPlan) {
-        for now in &plan.flows {
-            let before = self.seats.flows.iter().find(|flow| flow.id == now.id).map_or(0, |flow| flow.seats);
-            let by_much = now.seats.abs_diff(before) > 2 && (now.seats >= before * 2 || now.seats * 2 <= before);
-            if before > 0 && by_much {
-                let verb = if now.seats > before { "gained" } else { "lost" };
-                let text =
-                    format!("{} {verb} seats: {before} -> {}, {} of {} wanted", now.id, now.seats, now.allocation, now.demand);
-                self.board.note(Note::info(EventKind::Seats, text).app(&now.id.app));
-            }
-        }
-    }
-
     fn decide_seats(&mut self, snapshot: &Snapshot) {
         let Some(desired) = &self.desired else { return };
         let Seats { plan, explanations, loads } = self.decider.seats(snapshot, &desired.spec, &self.seats);
@@ -269,7 +263,9 @@ impl<E: Engine> Loop<E> {
         } else {
             self.cpu_limits.clear();
         }
-        self.note_seats(&plan);
+        for (app, text) in notes::seats(&self.seats, &plan, &explanations) {
+            self.board.note(Note::info(EventKind::Seats, text).app(&app));
+        }
         self.seats = plan;
         self.flow_report = explanations;
     }
@@ -364,7 +360,7 @@ impl<E: Engine> Loop<E> {
 
     async fn handle_instance_events(&mut self, events: &[InstanceEvent]) {
         for event in events.iter().filter(|event| event.time > self.noted_until) {
-            self.board.note(instance_note(event));
+            self.board.note(notes::instance(event));
         }
         self.observe_agent().await;
         self.tell_gateway().await;
@@ -521,18 +517,6 @@ fn watch_instances<E: Engine>(engine: Arc<E>) -> mpsc::Receiver<Vec<InstanceEven
         }
     });
     receiver
-}
-
-fn instance_note(event: &InstanceEvent) -> Note {
-    let colon = if event.detail.is_empty() { "" } else { ": " };
-    let word = serde_json::to_value(event.state).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default();
-    let text = format!("{} is {word}{colon}{}", event.instance, event.detail);
-    let note = match event.state {
-        InstanceState::Failed => Note::error(EventKind::Instance, text),
-        InstanceState::Backoff | InstanceState::Unhealthy => Note::warning(EventKind::Instance, text),
-        _ => Note::info(EventKind::Instance, text),
-    };
-    note.app(&event.app).instance(&event.instance).node(&event.node)
 }
 
 fn timer(period: Duration) -> tokio::time::Interval {

@@ -1,13 +1,14 @@
 //! The placement cycle: a plan from the freshest snapshot, judged, and turned into operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use weal_engine::{Engine, embedded};
 use weal_model::{
-    Action, AppName, Bytes, Cpu, EventKind, InstanceId, InstanceState, LoadEntry, NodeName, PlanSummary, PoolSpec, Rung, Snapshot,
+    Action, AppName, Bytes, Cpu, EventKind, InstanceId, InstanceState, LoadEntry, NodeName, PlanSummary, PoolSpec, Rung,
+    Snapshot, WhyNode,
 };
 use weal_node::api::InstanceCounters;
 
@@ -25,7 +26,7 @@ const LONGEST_HOLDOFF: Duration = Duration::from_secs(60);
 const LOAD_CHANGE: f64 = 0.03;
 /// What even an idle instance gets while its node is full, in cores: it must answer health checks, and the first requests
 /// of a burst until the next cycle.
-const LEAST_SHARE: f64 = 0.05;
+pub(super) const LEAST_SHARE: f64 = 0.05;
 
 /// What became of starts: who must wait before the next try, and which names were used.
 #[derive(Debug, Default)]
@@ -186,6 +187,15 @@ impl<E: Engine> Loop<E> {
         self.tell_loads(&desired.spec).await;
         self.tell_gateway().await;
         self.show(false);
+    }
+
+    /// Why `app` is on `node`, or not; `None` before anything was measured, or when there is no such application.
+    pub(super) fn why_node(&self, app: &AppName, node: &NodeName) -> Option<WhyNode> {
+        let (desired, agent, snapshot) = (self.desired.as_ref()?, self.agent.as_ref()?, self.snapshot.as_ref()?);
+        desired.spec.apps.get(app)?;
+        let policy = policy(&desired.spec, &agent.instances);
+        let placing = Placing { pool: &policy, next_instance: &BTreeMap::new(), held: &BTreeSet::new(), can_park: false };
+        Some(self.decider.why_node(&visible(snapshot, &policy), &placing, app, node))
     }
 
     /// Begins one action, or leaves it to a later plan when it cannot be done yet.

@@ -2,6 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use weal_gateway::api::{REFUSED, RefusedQuery};
+use weal_model::Crowd;
+
 use crate::bed::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,6 +51,12 @@ async fn a_full_queue_answers_503_with_retry_after() {
     let answer = bed.get("x", "/").await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
     assert_eq!(answer.text(), "the queue is full: try again later\n");
+    assert_eq!(answer.header("x-weal-reason"), Some("queue-full"));
+    let id = answer.header("x-request-id").map(str::to_owned);
+    let refused = bed.rpc.call(REFUSED, &RefusedQuery { id, limit: 9, ..RefusedQuery::default() }).await.unwrap();
+    let crowd = Crowd { queued: 1, queue_limit: 1, in_service: 1, seats: Some(1), any_open: true };
+    assert_eq!((refused.len(), refused[0].reason.as_str(), refused[0].crowd), (1, "queue-full", Some(crowd)));
+    assert_eq!(refused[0].class.as_ref().map(weal_model::ClassName::as_str), Some("gold"));
     gate.permits.add_permits(2);
     for client in &mut held {
         assert_eq!(client.read_answer().await.status, 200);

@@ -66,8 +66,8 @@ fn reason(pool: &Pool, solution: &Solution, binding: &Binding, planned: &FlowAll
             let others = same_bottleneck(solution, f);
             let beside = match others {
                 0 => String::new(),
-                1 => ", shared with 1 flow that is no better off".to_owned(),
-                _ => format!(", shared with {others} flows that are no better off"),
+                1 => ", shared with 1 flow that is expected to be no better off".to_owned(),
+                _ => format!(", shared with {others} flows that are expected to be no better off"),
             };
             format!(
                 " {} full{beside}: of {} wanted it gets {}, and expects utility {}.",

@@ -1,0 +1,98 @@
+//! What is noted as events: seats that changed by much, instances that changed their state.
+
+use weal_model::{AppName, Binding, EventKind, FlowAllocation, FlowExplanation, FlowId, InstanceState, NodeName, SeatPlan};
+use weal_node::api::InstanceEvent;
+
+use crate::board::Note;
+
+/// Flows whose seats doubled or halved: who gained, who lost meanwhile, and what keeps it from more.
+pub(super) fn seats(before: &SeatPlan, plan: &SeatPlan, why: &[FlowExplanation]) -> Vec<(AppName, String)> {
+    let seats_before = |id: &FlowId| before.flows.iter().find(|flow| flow.id == *id).map_or(0, |flow| flow.seats);
+    let mut notes = Vec::new();
+    for now in &plan.flows {
+        let was = seats_before(&now.id);
+        let by_much = now.seats.abs_diff(was) > 2 && (now.seats >= was * 2 || now.seats * 2 <= was);
+        if was == 0 || !by_much {
+            continue;
+        }
+        let gained = now.seats > was;
+        let other_way = |other: &&FlowAllocation| {
+            let was = seats_before(&other.id);
+            was > 0 && other.id != now.id && if gained { other.seats < was } else { other.seats > was }
+        };
+        let other = |other: &FlowAllocation| {
+            format!("{}/{} {} -> {}", other.id.app, other.id.class, seats_before(&other.id), other.seats)
+        };
+        let others: Vec<String> = plan.flows.iter().filter(other_way).map(other).collect();
+        let others = if others.is_empty() { String::new() } else { format!("; meanwhile {}", others.join(", ")) };
+        let limit = why.iter().find(|flow| flow.id == now.id).map(|flow| limit(&flow.binding)).unwrap_or_default();
+        let (app, class, verb) = (&now.id.app, &now.id.class, if gained { "gained" } else { "lost" });
+        let (seats, allocation, demand) = (now.seats, now.allocation, now.demand);
+        let text = format!("{app}/{class} {verb} seats: {was} -> {seats}, {allocation} of {demand} wanted{limit}{others}");
+        notes.push((app.clone(), text));
+    }
+    notes
+}
+
+/// What keeps a flow from more, in a few words that go on a sentence.
+fn limit(binding: &Binding) -> String {
+    match binding {
+        Binding::Cpu { nodes } => {
+            let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
+            format!(" because the CPU of {} is full", names.join(", "))
+        }
+        Binding::InstanceCpu => " because its instances can use no more".to_owned(),
+        Binding::Satisfied => ", which is all that helps it".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// An instance that changed its state.
+pub(super) fn instance(event: &InstanceEvent) -> Note {
+    let colon = if event.detail.is_empty() { "" } else { ": " };
+    let word = serde_json::to_value(event.state).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default();
+    let text = format!("{} is {word}{colon}{}", event.instance, event.detail);
+    let note = match event.state {
+        InstanceState::Failed => Note::error(EventKind::Instance, text),
+        InstanceState::Backoff | InstanceState::Unhealthy => Note::warning(EventKind::Instance, text),
+        _ => Note::info(EventKind::Instance, text),
+    };
+    note.app(&event.app).instance(&event.instance).node(&event.node)
+}
+
+#[cfg(test)]
+mod tests {
+    use weal_model::{Cpu, Utility};
+
+    use super::*;
+
+    fn plan(seats: [u32; 2]) -> SeatPlan {
+        let flow = |(app, seats): (&str, u32)| FlowAllocation {
+            id: FlowId { gateway: "gw".into(), app: app.into(), class: "gold".into() },
+            seats,
+            weight: 1.0,
+            allocation: Cpu(0.5),
+            demand: Cpu(1.0),
+            predicted: Utility(0.1),
+        };
+        SeatPlan { generation: 1, flows: vec![flow(("search", seats[0])), flow(("shop", seats[1]))] }
+    }
+
+    #[test]
+    fn an_event_says_who_gained_who_lost_and_what_the_limit_is() {
+        let (before, after) = (plan([9, 4]), plan([7, 12]));
+        let why = vec![FlowExplanation {
+            id: after.flows[1].id.clone(),
+            seats_before: 4,
+            seats: 12,
+            binding: Binding::Cpu { nodes: vec!["n1".into()] },
+            text: String::new(),
+        }];
+        let notes = seats(&before, &after, &why);
+        assert_eq!(notes.len(), 1, "9 -> 7 is not much: {notes:?}");
+        assert_eq!(notes[0].0.as_str(), "shop");
+        let expected = "shop/gold gained seats: 4 -> 12, 0.50 CPU of 1.00 CPU wanted because the CPU of n1 is full; meanwhile search/gold 9 -> 7";
+        assert_eq!(notes[0].1, expected);
+        assert_eq!(seats(&plan([0, 0]), &after, &[]), [], "the first seats are no news");
+    }
+}

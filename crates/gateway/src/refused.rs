@@ -1,0 +1,58 @@
+//! The last requests that this gateway answered itself with an error, for whoever asks why.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use http::HeaderValue;
+use weal_model::{ClassName, RefusedRequest};
+
+use crate::answer::Refusal;
+use crate::api::RefusedQuery;
+use crate::clock::Clock;
+use crate::table::Destination;
+
+/// How many are remembered: some seconds of a flow that is rejected a thousand times a second; about a megabyte.
+const REMEMBERED: usize = 4096;
+
+/// What is remembered.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    clock: Clock,
+    /// In order of time.
+    last: Mutex<VecDeque<RefusedRequest>>,
+}
+
+impl Refused {
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, last: Mutex::default() }
+    }
+
+    /// Remembers a refusal, with how crowded it is where the request was to go.
+    pub fn note(&self, id: &HeaderValue, refusal: &Refusal, destination: Option<&Destination>) {
+        let class = destination.and_then(|to| to.flow.split_once('/')).map(|(_, class)| ClassName::from(class));
+        let request = RefusedRequest {
+            id: String::from_utf8_lossy(id.as_bytes()).into_owned(),
+            time: self.clock.now(),
+            app: destination.map(|to| to.cluster.app().clone()),
+            class,
+            status: refusal.status.as_u16(),
+            reason: refusal.word.to_owned(),
+            text: refusal.reason.clone(),
+            crowd: destination.map(|to| to.cluster.crowd(to.class)),
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() >= REMEMBERED {
+            last.pop_front();
+        }
+        last.push_back(request);
+    }
+
+    /// Those that are asked for, newest first.
+    pub fn last(&self, query: &RefusedQuery) -> Vec<RefusedRequest> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = |request: &&RefusedRequest| {
+            (query.app.is_none() || request.app == query.app) && query.id.as_ref().is_none_or(|id| request.id == *id)
+        };
+        last.iter().rev().filter(wanted).take(query.limit as usize).cloned().collect()
+    }
+}
