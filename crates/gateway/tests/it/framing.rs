@@ -53,6 +53,7 @@ async fn ambiguous_and_malformed_requests_are_refused_and_the_connection_closed(
         // To HTTP/2's preface, hyper says nothing: such a client would not understand it.
         let silent = everything.is_empty() && request.starts_with("PRI");
         assert!(silent || (400..=599).contains(&answer.status), "{what}: {:?}", String::from_utf8_lossy(&everything));
+        assert!(silent || (answer.header("x-weal-reason").is_some() && answer.text().len() > 10), "{what}: it is said why");
         let answers = String::from_utf8_lossy(&everything).matches("HTTP/1.1 ").count();
         assert!(answers <= 1, "{what}: nothing after it is answered");
     }
@@ -66,7 +67,8 @@ async fn a_head_that_is_too_large_is_refused() {
     for head in [format!("X-A: {}\r\n", "a".repeat(40 << 10)), "X-A: a\r\n".repeat(200)] {
         let mut client = bed.connect().await;
         client.send(&format!("GET / HTTP/1.1\r\nHost: x\r\n{head}\r\n")).await;
-        assert_eq!(Answer::parse(&client.read_to_end().await).status, 431);
+        let answer = Answer::parse(&client.read_to_end().await);
+        assert_eq!((answer.status, answer.text().as_str()), (431, "the request's head is too large\n"));
     }
 }
 
