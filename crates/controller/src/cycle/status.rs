@@ -10,6 +10,7 @@ use weal_model::{
 use weal_node::api::{AgentObservation, InstanceCounters};
 
 use super::gateway::flow_id;
+use super::place::LEAST_SHARE;
 use super::recent::{Recent, RecentFlow};
 
 /// Everything that a status is made from.
@@ -40,7 +41,8 @@ pub(super) fn fitted(loads: &BTreeMap<InstanceId, Cpu>, agent: Option<&AgentObse
     let mut fitted = BTreeMap::new();
     for node in agent.iter().flat_map(|agent| &agent.nodes) {
         let here = agent.iter().flat_map(|agent| &agent.instances).filter(|instance| instance.spec.node == node.name);
-        let here: Vec<(&InstanceId, Cpu)> = here.filter_map(|i| Some((&i.spec.id, *loads.get(&i.spec.id)?))).collect();
+        let told = |id: &InstanceId| loads.get(id).map(|cpu| Cpu(cpu.0.max(LEAST_SHARE)));
+        let here: Vec<(&InstanceId, Cpu)> = here.filter_map(|i| Some((&i.spec.id, told(&i.spec.id)?))).collect();
         let given: Cpu = here.iter().map(|(_, cpu)| *cpu).sum();
         let scale = if given.0 > node.cpu_capacity.0 { node.cpu_capacity.0 / given.0 } else { 1.0 };
         fitted.extend(here.into_iter().map(|(id, cpu)| (id.clone(), cpu * scale)));
