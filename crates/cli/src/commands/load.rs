@@ -143,7 +143,7 @@ fn source(order: &Load) -> anyhow::Result<Source> {
         let log = access_log::read(BufReader::new(source)).with_context(|| format!("cannot read the log {}", file.display()))?;
         if let Some((line, text)) = &log.first_unreadable {
             eprintln!(
-                "{}: left out {} lines that are not requests, the first is line {line}: {text}",
+                "{}: left out {} lines that are not requests, the first is line {line}: {text:?}",
                 file.display(),
                 log.unreadable
             );

@@ -266,4 +266,83 @@ mod tests {
         assert_eq!(bar(7.0, 4), "████");
         assert_eq!(bar(0.5, 4), "██░░");
     }
+
+    fn status(flows: usize) -> Status {
+        let json = |value: &dyn Fn(usize) -> serde_json::Value, count: usize| (0..count).map(value).collect::<Vec<_>>();
+        let latency = serde_json::to_value(weal_model::LatencySummary::default()).unwrap();
+        let flow = |number: usize| {
+            let id = weal_model::FlowId { gateway: "gw".into(), app: format!("app{number}").into(), class: "gold".into() };
+            serde_json::json!({
+                "id": id, "app": id.app, "class": "gold", "goal": null, "goal_text": "mean < 250ms", "importance": weal_model::Importance::NORMAL,
+                "achieved": null, "utility": Utility(0.5 - number as f64), "predicted_utility": null, "arrival_per_s": 7.0,
+                "throughput_per_s": 7.0, "rejected_per_s": 0.0, "errors_per_s": 0.0, "response": latency, "service": latency,
+                "queue_mean": 3.0, "in_service_mean": 1.0, "seats": 4, "weight": 1.0, "cpu_used": 0.2, "cpu_allocated": 0.5,
+                "work_factors": [], "binding": { "limit": "satisfied" }
+            })
+        };
+        let app = |number: usize| {
+            serde_json::json!({
+                "name": format!("app{number}"), "state": "ready", "detail": "", "min": 1, "max": 4, "cpu_used": 0.2, "cpu_demand": 0.5,
+                "cpu_allocated": 0.5, "utility": null, "instances": []
+            })
+        };
+        let node = |number: usize| {
+            serde_json::json!({
+                "name": format!("n{number}"), "up": number == 0, "cpu_capacity": 1.0, "cpu_used": 0.25, "cpu_allocated": 0.5,
+                "memory_capacity": 1_073_741_824, "memory_used": 1_048_576
+            })
+        };
+        let whole = serde_json::json!({
+            "pool": "demo", "version": "0", "time": 0, "config_generation": 1, "config_error": null, "control": true, "listen": "", "api": "",
+            "limits": [], "problems": [], "nodes": json(&node, 2), "apps": json(&app, flows), "flows": json(&flow, flows), "plan": null
+        });
+        serde_json::from_value(whole).unwrap()
+    }
+
+    fn screen(view: &mut View, width: u16, height: u16) -> String {
+        let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, view)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
+    }
+
+    fn press(view: &mut View, code: KeyCode) -> bool {
+        handle_key(&event::Event::Key(event::KeyEvent::new(code, KeyModifiers::NONE)), view)
+    }
+
+    #[test]
+    fn the_screen_says_who_is_worst_off_and_shows_every_part() {
+        let mut view = View { status: Some(status(2)), ..View::default() };
+        let shown = screen(&mut view, 100, 30);
+        assert!(shown.starts_with("demo "), "{shown}");
+        assert!(shown.lines().next().unwrap().contains("worst off: gw/app1/gold at -0.50"), "{shown}");
+        for part in ["nodes", "applications", "flows", "events", "n1 (down)", "0.25 of 1.00", "mean < 250ms", "0 of 1..4"] {
+            assert!(shown.contains(part), "{part} in\n{shown}");
+        }
+        view.trouble = Some("the controller broke off".into());
+        assert!(screen(&mut view, 100, 30).lines().next().unwrap().contains("the controller broke off"));
+    }
+
+    #[test]
+    fn arrows_scroll_within_the_flows_and_q_ends() {
+        let mut view = View { status: Some(status(30)), ..View::default() };
+        assert!(screen(&mut view, 80, 24).contains("gw/app0/gold "));
+        (0..99).for_each(|_| assert!(!press(&mut view, KeyCode::Down)));
+        let shown = screen(&mut view, 80, 24);
+        let flows = shown.split("flows").nth(1).unwrap();
+        assert!(flows.contains("gw/app29/gold") && !flows.contains("gw/app28/gold"), "{shown}");
+        (0..99).for_each(|_| assert!(!press(&mut view, KeyCode::Up)));
+        assert!(screen(&mut view, 80, 24).split("flows").nth(1).unwrap().contains("gw/app0/gold"));
+        assert!(press(&mut view, KeyCode::Char('q')));
+    }
+
+    #[test]
+    fn the_smallest_screen_and_an_empty_pool_are_drawn_too() {
+        for (width, height) in [(1, 1), (20, 5), (300, 100)] {
+            for flows in [0, 3] {
+                screen(&mut View { status: Some(status(flows)), ..View::default() }, width, height);
+            }
+        }
+    }
 }
