@@ -5,6 +5,7 @@
 mod fidelity;
 mod flash_crowd;
 mod gateway;
+mod profiles;
 mod sim;
 mod sleep;
 
@@ -57,6 +58,8 @@ pub enum Name {
     Fidelity,
     /// A server that is put to sleep and woken: milliseconds, CPU-seconds and memory of each rung
     Sleep,
+    /// Work factors as learnt online, beside the kernel's count
+    Profiles,
 }
 
 /// Runs one; false when `--check` was given and a target is missed.
@@ -67,6 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::Fidelity => vec![fidelity::run(arguments)?],
         Name::FlashCrowd => vec![flash_crowd::run()?],
         Name::Sleep => sleep::run(arguments)?,
+        Name::Profiles => vec![profiles::run(arguments)?],
     };
     for table in &tables {
         table.print(arguments.output == Output::Json);
