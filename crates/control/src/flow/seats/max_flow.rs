@@ -21,6 +21,17 @@ pub(super) struct MaxFlow {
     /// First arc of each cluster's hosts; the arc of host `i` is `hosts[d] + 2 i`.
     hosts: Vec<u32>,
     tiny: f64,
+    /// The number of the last search by [`MaxFlow::try_more`], and the last one that saw each vertex.
+    search: u32,
+    seen_in: Vec<u32>,
+    /// The arc by which it was seen.
+    found_by: Vec<u32>,
+    /// The vertices seen by the last search.
+    queue: Vec<u32>,
+    /// What the attempt under way has let pass.
+    journal: Vec<(u32, f64)>,
+    /// No cluster can be served more than this beyond what it is.
+    room: Vec<f64>,
 }
 
 const UNSEEN: u32 = u32::MAX;
@@ -40,6 +51,12 @@ impl MaxFlow {
             level: vec![UNSEEN; vertices],
             hosts: Vec::with_capacity(hosts.len()),
             tiny: 1e-13 * biggest.max(1e-300),
+            search: 0,
+            seen_in: vec![0; vertices],
+            found_by: vec![0; vertices],
+            queue: Vec::new(),
+            journal: Vec::new(),
+            room: vec![f64::INFINITY; hosts.len()],
         };
         for d in 0..hosts.len() {
             graph.add_arc(0, 1 + d, 0.0);
@@ -60,6 +77,7 @@ impl MaxFlow {
     /// Forgets all demands.
     pub(super) fn restart(&mut self) {
         self.residual.clone_from(&self.empty);
+        self.room.fill(f64::INFINITY);
     }
 
     fn add_arc(&mut self, from: usize, to: usize, amount: f64) {
@@ -110,16 +128,88 @@ impl MaxFlow {
     }
 
     /// True when each (cluster, amount) more can be served, all of them at once; if not, nothing changes.
+    ///
+    /// What cannot be served now cannot be served later, since demand only grows: each failure leaves a bound on what its
+    /// side of the cut can still get, so that most later failures are seen without a search.
     pub(super) fn try_more(&mut self, wanted: &[(usize, f64)]) -> bool {
-        let before = self.residual.clone();
+        if wanted.iter().any(|&(d, amount)| amount > self.room[d]) {
+            return false;
+        }
+        self.journal.clear();
+        let mut total = 0.0;
         for &(d, amount) in wanted {
-            self.demand(d, amount);
+            let lack = self.serve_from(1 + d, amount);
+            total += amount;
+            if lack > 1e-9 * amount.max(self.tiny) {
+                for &reached in self.queue.iter().filter(|&&vertex| (1..=self.clusters).contains(&(vertex as usize))) {
+                    let room = &mut self.room[reached as usize - 1];
+                    *room = room.min((total - lack) * (1.0 + 1e-9));
+                }
+                for (arc, amount) in self.journal.drain(..) {
+                    self.residual[arc as usize] += amount;
+                    self.residual[arc as usize ^ 1] -= amount;
+                }
+                return false;
+            }
         }
-        let enough = self.serve() <= 1e-9 * wanted.iter().map(|&(_, amount)| amount).sum::<f64>().max(self.tiny);
-        if !enough {
-            self.residual = before;
+        for &(d, amount) in wanted {
+            self.residual[2 * d + 1] += amount;
         }
-        enough
+        true
+    }
+
+    /// Lets up to `amount` more pass from a cluster's vertex, path by path; returns what does not.
+    fn serve_from(&mut self, start: usize, amount: f64) -> f64 {
+        let mut lack = amount;
+        while lack > self.tiny && self.find_path(start) {
+            let arcs = self.found_path(start);
+            let passes = arcs.iter().map(|&arc| self.residual[arc as usize]).fold(lack, f64::min);
+            for arc in arcs {
+                self.residual[arc as usize] -= passes;
+                self.residual[arc as usize ^ 1] += passes;
+                self.journal.push((arc, passes));
+            }
+            lack -= passes;
+        }
+        lack
+    }
+
+    fn found_path(&self, start: usize) -> Vec<u32> {
+        let mut vertex = self.leaving.len() - 1;
+        let mut arcs = Vec::with_capacity(4);
+        while vertex != start {
+            let arc = self.found_by[vertex];
+            arcs.push(arc);
+            vertex = self.head[arc as usize ^ 1] as usize;
+        }
+        arcs
+    }
+
+    /// Breadth-first from `start` to the sink, never over the source; leaves what was reached in `queue`.
+    fn find_path(&mut self, start: usize) -> bool {
+        let sink = self.leaving.len() - 1;
+        self.search += 1;
+        self.queue.clear();
+        self.queue.push(start as u32);
+        self.seen_in[0] = self.search;
+        self.seen_in[start] = self.search;
+        let mut at = 0;
+        while let Some(&vertex) = self.queue.get(at) {
+            at += 1;
+            for &arc in &self.leaving[vertex as usize] {
+                let to = self.head[arc as usize] as usize;
+                if self.residual[arc as usize] <= self.tiny || self.seen_in[to] == self.search {
+                    continue;
+                }
+                self.seen_in[to] = self.search;
+                self.found_by[to] = arc;
+                if to == sink {
+                    return true;
+                }
+                self.queue.push(to as u32);
+            }
+        }
+        false
     }
 
     /// Breadth-first levels from the source; true when the sink is among them.
