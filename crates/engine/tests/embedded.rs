@@ -1,39 +1,25 @@
 //! The embedded engine against an agent that only writes down what it is told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use weal_engine::embedded::{Embedded, fingerprint};
 use weal_engine::{Engine, InstanceCounters};
 use weal_model::{
-    Action, AppName, AppSpec, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceRange, InstanceState, LoadEntry,
-    NodeName, NodeSpec, PoolSpec, RestartPolicy, Time, TimingSpec,
+    Action, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, LoadEntry, NodeName, NodeSpec, PoolSpec,
+    Time, TimingSpec,
 };
 use weal_node::api::{self, AgentObservation, Command, CommandOutcome};
 
 fn app(name: &str, needs: &[&str]) -> AppSpec {
     AppSpec {
-        name: AppName::from(name),
         run: vec![format!("./{name}"), "$PORT".into()],
-        health: HealthCheck { probe: HealthProbe::Tcp, interval_s: 1.0, timeout_s: 1.0, start_timeout_s: 10.0, failures: 3 },
-        memory: Bytes::mib(64),
         cpu_limit: Some(Cpu(0.5)),
         instances: InstanceRange { min: 1, max: 2 },
-        per_node: 1,
-        routes: Vec::new(),
         needs: needs.iter().map(|name| AppName::from(*name)).collect(),
-        user: None,
         env: BTreeMap::from([("MODE".to_owned(), "fast".to_owned())]),
         cwd: "/srv".into(),
-        stop_timeout_s: 10.0,
-        nodes: None,
-        together: BTreeSet::new(),
-        apart: BTreeSet::new(),
-        pinned: false,
-        manual: false,
-        restart: RestartPolicy::Always,
-        queue_limit: 10,
-        request_timeout_s: 10.0,
+        ..AppSpec::example(name)
     }
 }
 

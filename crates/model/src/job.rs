@@ -62,4 +62,7 @@ pub struct JobObservation {
     pub done: Work,
     /// Where its tasks run or are suspended; empty when pending. One entry a task.
     pub nodes: Vec<NodeName>,
+    /// CPU per task in force, from the last plan; `None` when it does not run.
+    #[serde(default)]
+    pub cpu: Option<Cpu>,
 }

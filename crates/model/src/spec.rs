@@ -163,6 +163,35 @@ pub struct AppSpec {
     pub request_timeout_s: f64,
 }
 
+impl AppSpec {
+    /// A small application for tests and examples: one instance, no routes, no constraints.
+    pub fn example(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            run: vec!["serve".to_owned()],
+            health: HealthCheck { probe: HealthProbe::Tcp, interval_s: 1.0, timeout_s: 1.0, start_timeout_s: 60.0, failures: 3 },
+            memory: Bytes::mib(64),
+            cpu_limit: None,
+            instances: InstanceRange { min: 1, max: 1 },
+            per_node: 1,
+            routes: Vec::new(),
+            needs: BTreeSet::new(),
+            user: None,
+            env: BTreeMap::new(),
+            cwd: "/".to_owned(),
+            stop_timeout_s: 10.0,
+            nodes: None,
+            together: BTreeSet::new(),
+            apart: BTreeSet::new(),
+            pinned: false,
+            manual: false,
+            restart: RestartPolicy::Always,
+            queue_limit: 100,
+            request_timeout_s: 60.0,
+        }
+    }
+}
+
 /// Bounds on the number of instances. Invariant: min <= max, max >= 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InstanceRange {

@@ -9,10 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
-    Action, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceState, NodeName, NodeObservation, Plan, PoolSpec, Rung, Snapshot,
+    Action, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceState, JobName, JobState, NodeName, NodeObservation, Plan,
+    PoolSpec, Rung, Snapshot,
 };
 
 pub mod dense;
+mod jobs;
+
+use jobs::HeldJob;
 
 /// Something that is wrong with a plan.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -34,6 +38,28 @@ pub enum Finding {
         instance: InstanceId,
         /// Why not.
         why: String,
+    },
+    /// A step about a job that cannot be done.
+    #[error("cannot {action} job `{job}`: {why}")]
+    Job {
+        /// The verb.
+        action: &'static str,
+        /// The job.
+        job: JobName,
+        /// Why not.
+        why: String,
+    },
+    /// A node would hold more memory than it has once a job is there.
+    #[error("node `{node}` would hold {used} of {capacity} memory once job `{job}` is there")]
+    JobMemory {
+        /// The node.
+        node: NodeName,
+        /// The job that is too much.
+        job: JobName,
+        /// What it would hold.
+        used: Bytes,
+        /// What it has.
+        capacity: Bytes,
     },
     /// A node would hold more memory than it has.
     #[error("node `{node}` would hold {used} of {capacity} memory once `{instance}` is there")]
@@ -139,6 +165,7 @@ struct Replay<'a> {
     pool: &'a PoolSpec,
     nodes: BTreeMap<&'a NodeName, &'a NodeObservation>,
     held: BTreeMap<InstanceId, Held>,
+    jobs: BTreeMap<JobName, HeldJob>,
     /// Applications that lost an instance.
     shrunk: BTreeSet<AppName>,
     findings: Vec<Finding>,
@@ -157,6 +184,7 @@ impl<'a> Replay<'a> {
             pool,
             nodes: snapshot.nodes.iter().map(|node| (&node.name, node)).collect(),
             held: held.collect(),
+            jobs: HeldJob::all(snapshot),
             shrunk: BTreeSet::new(),
             findings: Vec::new(),
         }
@@ -168,13 +196,39 @@ impl<'a> Replay<'a> {
             Action::Stop { instance } => self.change("stop", instance, |_| true, None),
             Action::Sleep { instance, rung } => self.sleep(instance, *rung),
             Action::Resume { instance } => self.resume(instance),
-            // Jobs are judged by the scheduler's own checks: they are not in the snapshot's instances.
-            Action::StartJob { .. }
-            | Action::SuspendJob { .. }
-            | Action::ResumeJob { .. }
-            | Action::MigrateJob { .. }
-            | Action::SetJobCpu { .. } => {}
+            Action::StartJob { job, nodes } => self.bring_job("start", job, JobState::Pending, nodes),
+            Action::ResumeJob { job, nodes } => self.bring_job("resume", job, JobState::Suspended, nodes),
+            Action::MigrateJob { job, nodes } => self.bring_job("migrate", job, JobState::Running, nodes),
+            Action::SuspendJob { job } => self.change_job("suspend", job, HeldJob::suspend),
+            Action::SetJobCpu { job, cpu } => self.change_job("set the speed of", job, |held| held.set_cpu(*cpu)),
         }
+    }
+
+    fn change_job(&mut self, action: &'static str, job: &JobName, change: impl FnOnce(&mut HeldJob) -> Result<(), String>) {
+        let done = self.jobs.get_mut(job).map_or_else(|| Err("there is none".to_owned()), change);
+        if let Err(why) = done {
+            self.findings.push(Finding::Job { action, job: job.clone(), why });
+        }
+    }
+
+    fn bring_job(&mut self, action: &'static str, job: &JobName, from: JobState, nodes: &[NodeName]) {
+        let up: BTreeSet<NodeName> = self.nodes.values().filter(|node| node.up).map(|node| node.name.clone()).collect();
+        let before = self.findings.len();
+        self.change_job(action, job, |held| held.bring(from, nodes, |node| up.contains(node)));
+        if self.findings.len() > before {
+            return;
+        }
+        for node in nodes.iter().collect::<BTreeSet<_>>() {
+            let (used, capacity) = (self.memory_used(node), self.nodes.get(node).map_or(Bytes(0), |node| node.memory_capacity));
+            if used > capacity {
+                self.findings.push(Finding::JobMemory { node: node.clone(), job: job.clone(), used, capacity });
+            }
+        }
+    }
+
+    fn memory_used(&self, node: &NodeName) -> Bytes {
+        let instances: Bytes = self.on_node(node).filter(|held| held.state.holds_memory()).map(|held| held.memory).sum();
+        instances + self.jobs.values().map(|job| job.memory_on(node)).sum()
     }
 
     fn impossible(&mut self, action: &'static str, instance: &InstanceId, why: impl Into<String>) {
@@ -259,7 +313,7 @@ impl<'a> Replay<'a> {
     }
 
     fn judge_memory(&mut self, instance: &InstanceId, node: &NodeName) {
-        let used: Bytes = self.on_node(node).filter(|held| held.state.holds_memory()).map(|held| held.memory).sum();
+        let used = self.memory_used(node);
         let capacity = self.nodes.get(node).map_or(Bytes(0), |node| node.memory_capacity);
         if used > capacity {
             self.findings.push(Finding::Memory { node: node.clone(), instance: instance.clone(), used, capacity });
@@ -353,7 +407,7 @@ impl<'a> Replay<'a> {
     }
 
     fn has_place(&self, spec: &AppSpec, node: &NodeObservation) -> bool {
-        let used: Bytes = self.on_node(&node.name).filter(|held| held.state.holds_memory()).map(|held| held.memory).sum();
+        let used = self.memory_used(&node.name);
         let excluded = |held: &Held| {
             spec.apart.contains(&held.app) || self.pool.apps.get(&held.app).is_some_and(|other| other.apart.contains(&spec.name))
         };
@@ -387,7 +441,8 @@ impl<'a> Replay<'a> {
             let Some(node) = self.nodes.get(&spec.name) else { continue };
             let measured = node.cpu_capacity.0;
             let capacity = if measured.is_finite() && measured >= 0.0 { measured } else { spec.cpu.0 };
-            let given = given.get(&spec.name).copied().unwrap_or(0.0);
+            let jobs: f64 = self.jobs.values().map(|job| job.cpu_on(&spec.name)).sum();
+            let given = given.get(&spec.name).copied().unwrap_or(0.0) + jobs;
             if given > capacity * (1.0 + 1e-6) + 1e-9 {
                 self.findings.push(Finding::Cpu { node: spec.name.clone(), given: Cpu(given), capacity: Cpu(capacity) });
             }

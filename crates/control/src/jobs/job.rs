@@ -1,6 +1,8 @@
 //! One job: stages, progress, what a cycle asks for, and the best that it can still reach (Carrera 5.4.2.1-5.4.2.3).
 
-use weal_model::{JobObservation, JobState, NodeName, Stage, Utility};
+use weal_model::{Cpu, JobObservation, JobState, NodeName, Stage, Utility};
+
+use crate::utility::Curve;
 
 /// The lowest utility that is told apart; a job without any CPU has this instead of minus infinity.
 pub(super) const WORST: f64 = -1e6;
@@ -135,6 +137,22 @@ impl Job {
         needs
     }
 
+    /// Its utility as a function of the CPU of all its tasks, if it keeps that for the rest of its life (5.13).
+    pub fn curve(&self, now_s: f64) -> Curve {
+        let (remaining, best_s) = self.left_at(self.done);
+        let start_s = now_s.max(self.start_s);
+        let best = self.utility(start_s + best_s);
+        if remaining <= 0.0 || best_s <= 0.0 {
+            return Curve::constant(Utility(best));
+        }
+        // At a hundredth of full speed a goal is lost; below that, how far makes no difference.
+        let worst = self.utility(start_s + 100.0 * best_s).min(best - 1e-3);
+        let full = remaining / best_s;
+        let cpu = |utility: Utility| Cpu((remaining / (self.finish_for(utility.0) - start_s).max(1e-9)).clamp(0.0, full));
+        let sampled = Curve::from_inverse(Utility(worst), Utility(best), cpu);
+        Curve::through(std::iter::once((Cpu(0.0), Utility(worst))).chain(sampled.points().skip(1)))
+    }
+
     /// Work per task that `seconds` at `speed` (per task) get done; no stage goes faster than it can.
     pub fn progress(&self, speed: f64, seconds: f64) -> f64 {
         let (mut left_s, mut work) = (seconds.max(0.0), 0.0);
@@ -167,7 +185,7 @@ fn sound(mut stage: Stage) -> Stage {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use weal_model::{Bytes, Cpu, Work};
+    use weal_model::{Bytes, Work};
 
     use super::*;
 
@@ -249,7 +267,8 @@ pub(super) mod tests {
             stages: vec![Stage { work: Work(f64::NAN), max_speed: Cpu(f64::NAN), min_speed: Cpu(-1.0), memory: Bytes(1) }],
             tasks: 0,
         };
-        let observation = JobObservation { spec, state: JobState::Running, done: Work(f64::NAN), nodes: vec!["gone".into()] };
+        let observation =
+            JobObservation { spec, state: JobState::Running, done: Work(f64::NAN), nodes: vec!["gone".into()], cpu: None };
         let job = Job::observed(&observation, |_| None);
         assert_eq!(job.state, JobState::Pending);
         assert!(job.max_utility(0.0).is_finite() && job.best_s() == 0.0);

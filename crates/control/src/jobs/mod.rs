@@ -14,6 +14,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `job` | stages, progress, aggregation over a cycle, maximum achievable utility |
+//! | `runs` | the work of a job that does not say it, from earlier runs or its progress |
 //! | `hypothetical` | hypothetical utility by exact bisection |
 //! | `interpolation` | the same by the thesis' sampling and interpolation, kept for the reproduction |
 //! | `situation` | the inner interface: nodes, jobs, applications' curves, costs; assignments; the [`Scheduler`] trait |
@@ -28,6 +29,7 @@ mod divide;
 mod hypothetical;
 mod interpolation;
 mod job;
+mod runs;
 mod situation;
 mod weal;
 
@@ -36,5 +38,6 @@ pub use divide::{Division, divide};
 pub use hypothetical::{Outlook, equalize, evaluate, hypothetical};
 pub use interpolation::{Interpolated, Samples};
 pub use job::{Job, Needs};
+pub use runs::{Estimate, Runs, Source};
 pub use situation::{AppCurve, Assignment, Change, ChangeKind, Costs, Run, Scheduler, Site, Situation};
 pub use weal::WealScheduler;

@@ -72,6 +72,11 @@ impl Steps {
             self.free[n as usize] = self.free[n as usize].saturating_sub(used);
             self.running.insert((m, n), instances.iter().map(|instance| instance.id.clone()).collect());
         }
+        for resident in &problem.apps[translation.apps.len()..] {
+            for &(n, count) in &resident.current {
+                self.take_memory(n, resident.memory.saturating_mul(u64::from(count)));
+            }
+        }
         self.reclaimable = vec![Vec::new(); problem.nodes.len()];
         for (&(m, n), instances) in &translation.standby {
             self.standing_by.insert((m, n), instances.len() as u32);
@@ -259,6 +264,27 @@ impl Steps {
                 self.push(Action::Stop { instance: id }, text);
             }
         }
+    }
+
+    /// A step about a job.
+    pub fn job_step(&mut self, action: Action, text: String) {
+        self.push(action, text);
+    }
+
+    /// Memory of a node that is free or that suspended instances would give back.
+    pub fn available(&self, n: u32) -> u64 {
+        let reclaimable = self.reclaimable[n as usize].iter().map(|entry| entry.memory);
+        reclaimable.fold(self.free[n as usize], u64::saturating_add)
+    }
+
+    /// Memory of a node is free from here on.
+    pub fn free_memory(&mut self, n: u32, bytes: u64) {
+        self.free[n as usize] = self.free[n as usize].saturating_add(bytes);
+    }
+
+    /// Memory of a node is taken from here on.
+    pub fn take_memory(&mut self, n: u32, bytes: u64) {
+        self.free[n as usize] = self.free[n as usize].saturating_sub(bytes);
     }
 
     /// Where everything will be.

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use super::bound::Bound;
 use super::flow::Flow;
 use super::layout::Layout;
-use super::load::{distribute_levels, utilities};
+use super::load::{distribute, utilities};
 use super::mandatory::{add_with_companions, best_node, enforce, may_add_with_companions};
 use super::problem::Problem;
 use super::search::Solution;
@@ -68,7 +68,7 @@ impl Nested<'_> {
     fn evaluate(&mut self, layout: &mut Layout) -> Vec<f64> {
         match self.objective {
             Objective::Utility => {
-                let mut sorted = distribute_levels(self.problem, layout, &mut self.flow, 8);
+                let mut sorted = distribute(self.problem, layout, &mut self.flow);
                 sorted.sort_by(f64::total_cmp);
                 sorted
             }
@@ -138,7 +138,7 @@ impl Nested<'_> {
     }
 
     fn lacks(&self, layout: &Layout, m: u32) -> bool {
-        !self.problem.apps[m as usize].manual && self.cap[m as usize] - layout.given(m) > self.problem.epsilon()
+        !self.problem.apps[m as usize].manual && self.cap[m as usize] - layout.given(m) > layout.epsilon()
     }
 
     fn easiest(&self, layout: &Layout, n: u32) -> Option<u32> {
@@ -162,7 +162,7 @@ impl Nested<'_> {
         }
         let mut cpu = layout.spare(n);
         for m in short {
-            if cpu <= self.problem.epsilon() {
+            if cpu <= layout.epsilon() {
                 return;
             }
             if may_add_with_companions(self.problem, layout, m, n).is_ok() {

@@ -5,6 +5,8 @@
 //!
 //! - *CPU*: the sum of the demands at the common utility `u` is at most the CPU of all nodes;
 //! - *reach*: no application gets more than the CPU that its allowed nodes, its most instances and their limit give;
+//! - *pairs*: when every node is equal, has two places, and there are as many applications as places, each application has one
+//!   instance and shares its node with one other; folding (smallest demand with largest) then decides exactly.
 //! - *slots*: an application that wants `d` needs at least `ceil(d / largest piece)` instances, and those need memory. When
 //!   every node holds at most one instance, this bound is exact.
 
@@ -17,6 +19,8 @@ pub struct Bound {
     pub utility: f64,
     /// The common level up to which CPU lasts: what each application can hope for that is not limited by itself.
     pub level: f64,
+    /// The common level that all can hope for together; at most `level`, above which some can still be lifted alone.
+    pub common: f64,
     /// Per application: CPU that it gets at `level` (Carrera's demand cap).
     pub cpu: Vec<f64>,
     /// Per application: the most CPU that any placement can give it.
@@ -29,13 +33,14 @@ impl Bound {
         let reach = reaches(problem);
         let level = level_by_cpu(problem, &reach).min(level_by_slots(problem, &reach));
         let cpu: Vec<f64> = problem.apps.iter().zip(&reach).map(|(app, &reach)| app.cpu_for(level).min(reach)).collect();
-        let lowest = problem.apps.iter().zip(&reach).map(|(app, &reach)| app.utility(reach).min(level));
-        Self { utility: lowest.fold(level, f64::min), level, cpu, reach }
+        let common = level.min(level_by_pairs(problem, &reach));
+        let lowest = problem.apps.iter().zip(&reach).map(|(app, &reach)| app.utility(reach).min(common));
+        Self { utility: lowest.fold(common, f64::min), level, common, cpu, reach }
     }
 }
 
 /// The highest utility at which `holds` is true, between the worst and the best that any application has.
-fn highest(apps: &[App], holds: impl Fn(f64) -> bool) -> f64 {
+fn highest(apps: &[App], holds: impl FnMut(f64) -> bool) -> f64 {
     let best = apps.iter().map(|app| app.best()).fold(f64::NEG_INFINITY, f64::max);
     let worst = apps.iter().map(|app| app.worst()).fold(f64::INFINITY, f64::min);
     highest_between(worst, best, holds)
@@ -43,7 +48,7 @@ fn highest(apps: &[App], holds: impl Fn(f64) -> bool) -> f64 {
 
 /// The highest utility of `low..=high` at which `holds` is true; it must be true below and false above. To 1e-13; `low`
 /// when it never holds.
-pub fn highest_between(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
+pub fn highest_between(mut low: f64, mut high: f64, mut holds: impl FnMut(f64) -> bool) -> f64 {
     if high <= low || holds(high) {
         return high;
     }
@@ -57,15 +62,39 @@ pub fn highest_between(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool)
     low
 }
 
+/// The highest utility of `low..=high` whose `need`, which does not decrease, is at most `cpu`; `low` when none is.
+///
+/// Needs are piecewise linear: false position finds the crossing exactly once it is in the right piece, and every third step halves,
+/// so that jumps cannot stall it.
+pub fn highest_with(mut low: f64, mut high: f64, cpu: f64, need: impl Fn(f64) -> f64) -> f64 {
+    let mut above = need(high) - cpu;
+    if high <= low || above <= 0.0 {
+        return high;
+    }
+    let mut below = need(low) - cpu;
+    for step in 0..200 {
+        if below >= -1e-12 * cpu || high - low <= 1e-13 * (1.0 + low.abs()) {
+            break;
+        }
+        let share = if step % 3 == 2 { 0.5 } else { (below / (below - above)).clamp(1e-6, 1.0 - 1e-6) };
+        let middle = low + (high - low) * share;
+        let by = need(middle) - cpu;
+        if by > 0.0 {
+            (high, above) = (middle, by);
+            below *= if step % 3 == 0 { 0.5 } else { 1.0 };
+        } else {
+            (low, below) = (middle, by);
+        }
+    }
+    low
+}
+
 fn level_by_cpu(problem: &Problem, reach: &[f64]) -> f64 {
+    let apps = || problem.apps.iter().zip(reach);
+    let best = problem.apps.iter().map(App::best).fold(f64::NEG_INFINITY, f64::max);
+    let worst = problem.apps.iter().map(App::worst).fold(f64::INFINITY, f64::min);
     let cpu = problem.cpu() + problem.epsilon();
-    highest(&problem.apps, |u| {
-        let mut left = cpu;
-        problem.apps.iter().zip(reach).all(|(app, &reach)| {
-            left -= app.cpu_for(u).min(reach);
-            left >= 0.0
-        })
-    })
+    highest_with(worst, best, cpu, |u| apps().map(|(app, &reach)| app.cpu_for(u).min(reach)).sum())
 }
 
 fn level_by_slots(problem: &Problem, reach: &[f64]) -> f64 {
@@ -100,6 +129,31 @@ fn level_by_slots(problem: &Problem, reach: &[f64]) -> f64 {
             used <= slots && taken <= memory
         })
     })
+}
+
+fn level_by_pairs(problem: &Problem, reach: &[f64]) -> f64 {
+    let (Some(node), Some(smallest)) = (problem.nodes.first(), problem.apps.iter().map(|app| app.memory).min()) else {
+        return f64::INFINITY;
+    };
+    let now: u32 = problem.apps.iter().flat_map(|app| &app.current).map(|place| place.1).sum();
+    let places = node.memory.checked_div(smallest).unwrap_or(u64::MAX);
+    let count = problem.apps.len();
+    if places != 2 || count != 2 * problem.nodes.len() || now as usize > count || problem.nodes.iter().any(|other| other != node)
+    {
+        return f64::INFINITY;
+    }
+    // Below this some application is content without any instance.
+    let content = problem.apps.iter().map(App::worst).fold(f64::NEG_INFINITY, f64::max);
+    let mut want = vec![0.0; count];
+    highest(&problem.apps, |u| {
+        for ((want, app), &reach) in want.iter_mut().zip(&problem.apps).zip(reach) {
+            *want = app.cpu_for(u).min(reach);
+        }
+        want.sort_by(f64::total_cmp);
+        let pairs = want.iter().zip(want.iter().rev()).take(count / 2);
+        pairs.into_iter().all(|(small, large)| small + large <= node.cpu * (1.0 + 1e-9))
+    })
+    .max(content)
 }
 
 // The most CPU that each application could get if it were alone.

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use weal_model::{AppExplanation, AppName, Binding, Bytes, Cpu, Report, Snapshot, Utility};
 
 use super::actions::Steps;
+use super::batch::Decided;
 use super::flow::Flow;
 use super::layout::Obstacle;
-use super::load::distribute;
+use super::load::{distribute, level_for};
 use super::mandatory::{best_node, may_add_with_companions};
 use super::plan::Policy;
+use super::problem::Problem;
 use super::search::Solution;
 use super::translate::Translation;
 
@@ -20,6 +22,7 @@ pub(super) fn report(
     policy: &Policy,
     solution: &Solution,
     steps: Steps,
+    jobs: Decided,
 ) -> Report {
     let apps: BTreeMap<AppName, AppExplanation> = (0..translation.apps.len() as u32)
         .map(|m| (translation.apps[m as usize].name.clone(), explain(translation, policy, solution, m)))
@@ -29,10 +32,12 @@ pub(super) fn report(
         let name = &translation.apps[missing.app as usize].name;
         format!("`{name}` lacks {} of its instances: {}", missing.instances, obstacle(translation, missing.app, missing.obstacle))
     }));
+    notes.extend(jobs.notes);
     let (utility_per_core, utility_per_gib) = shadow_prices(translation, solution);
     let asking =
         |m: &usize| policy.demands.contains_key(&translation.apps[*m].name) && translation.problem.apps[*m].demand() > 0.0;
-    let lowest = (0..translation.apps.len()).filter(asking).map(|m| solution.utilities[m]).min_by(f64::total_cmp);
+    let apps_lowest = (0..translation.apps.len()).filter(asking).map(|m| solution.utilities[m]);
+    let lowest = apps_lowest.chain(jobs.lowest.map(|lowest| lowest.0)).min_by(f64::total_cmp);
     Report {
         generation: snapshot.generation,
         lowest_utility: lowest.map(Utility),
@@ -88,8 +93,8 @@ fn binding(translation: &Translation, policy: &Policy, solution: &Solution, m: u
         };
     }
     let edges = layout.of_app(m);
-    let at_limit = !edges.is_empty() && edges.iter().all(|&edge| layout.room(problem, edge) <= problem.epsilon());
-    let full = (0u32..).zip(&problem.nodes).all(|(n, _)| !app.allows(n) || layout.spare(n) <= problem.epsilon());
+    let at_limit = !edges.is_empty() && edges.iter().all(|&edge| layout.room(problem, edge) <= layout.epsilon());
+    let full = (0u32..).zip(&problem.nodes).all(|(n, _)| !app.allows(n) || layout.spare(n) <= layout.epsilon());
     match best_node(problem, layout, m, false) {
         Ok(_) if full => {
             Binding::Cpu { nodes: edges.iter().map(|&edge| translation.nodes[layout.edge(edge).node as usize].clone()).collect() }
@@ -145,36 +150,47 @@ fn obstacle(translation: &Translation, m: u32, obstacle: Obstacle) -> String {
     }
 }
 
-/// What the worst off would gain from one more core, and from one more GiB, on one of its nodes: solved again with it.
+/// What the worst off would gain from one more core, and from one more GiB, where it helps most.
 fn shadow_prices(translation: &Translation, solution: &Solution) -> (f64, f64) {
     let problem = &translation.problem;
-    let worst = (0..problem.apps.len() as u32)
-        .filter(|&m| solution.utilities[m as usize] < problem.apps[m as usize].best() - problem.epsilon())
+    let can_gain = |m: &u32| solution.utilities[*m as usize] < problem.apps[*m as usize].best() - solution.layout.epsilon();
+    let worst = (0..translation.apps.len() as u32)
+        .filter(can_gain)
         .min_by(|&a, &b| solution.utilities[a as usize].total_cmp(&solution.utilities[b as usize]));
     let Some(m) = worst else { return (0.0, 0.0) };
-    let before = solution.utilities[m as usize];
     let mut flow = Flow::new(problem);
-    let mut gain_with = |problem: &super::problem::Problem, layout: &mut super::layout::Layout| {
-        (distribute(problem, layout, &mut flow)[m as usize] - before).max(0.0)
-    };
-    let mut core: f64 = 0.0;
-    for &edge in solution.layout.of_app(m).iter().take(3) {
-        let n = solution.layout.edge(edge).node as usize;
-        let mut richer = problem.clone();
-        richer.nodes[n].cpu += 1.0;
-        let mut layout = solution.layout.clone();
-        layout.spare[n] += 1.0;
-        core = core.max(gain_with(&richer, &mut layout));
+    (per_core(problem, solution, &mut flow, m), per_gib(problem, solution, &mut flow, m))
+}
+
+// The minimum cut around the worst off says who shares its CPU at its level: one more core on any of these nodes lifts all of them to where
+// their needs are one core more.
+fn per_core(problem: &Problem, solution: &Solution, flow: &mut Flow, m: u32) -> f64 {
+    let level = solution.utilities[m as usize];
+    let lifted = level + problem.tolerance.max(1e-6);
+    let all: Vec<u32> = (0..problem.apps.len() as u32).collect();
+    let at_level = |m: u32| solution.utilities[m as usize] <= lifted;
+    let want: Vec<f64> = all
+        .iter()
+        .map(|&other| if at_level(other) { problem.apps[other as usize].cpu_for(lifted) } else { solution.layout.given(other) })
+        .collect();
+    flow.saturate(problem, &mut solution.layout.clone(), &want, &all);
+    if !flow.reached(m) || flow.cut_nodes.is_empty() {
+        return 0.0;
     }
-    let mut gib: f64 = 0.0;
+    let sharing: Vec<u32> = flow.cut_apps.iter().copied().filter(|&other| at_level(other)).collect();
+    let cpu: f64 = sharing.iter().map(|&other| solution.layout.given(other)).sum();
+    (level_for(problem, &sharing, cpu + 1.0) - level).max(0.0)
+}
+
+// One more instance on the node that lacks at most that much and has most CPU to spare.
+fn per_gib(problem: &Problem, solution: &Solution, flow: &mut Flow, m: u32) -> f64 {
+    let layout = &solution.layout;
+    let nearly = |n: &u32| layout.free_memory(*n).saturating_add(Bytes::GIB) >= problem.apps[m as usize].memory;
     let blocked = (0..problem.nodes.len() as u32)
-        .filter(|&n| may_add_with_companions(problem, &solution.layout, m, n) == Err(Obstacle::Memory));
-    let fullest =
-        blocked.filter(|&n| solution.layout.free_memory(n).saturating_add(Bytes::GIB) >= problem.apps[m as usize].memory);
-    if let Some(n) = fullest.max_by(|&a, &b| solution.layout.spare(a).total_cmp(&solution.layout.spare(b)).then(b.cmp(&a))) {
-        let mut layout = solution.layout.clone();
-        layout.add(problem, m, n);
-        gib = gain_with(problem, &mut layout);
-    }
-    (core, gib)
+        .filter(nearly)
+        .filter(|&n| may_add_with_companions(problem, layout, m, n) == Err(Obstacle::Memory));
+    let Some(n) = blocked.max_by(|&a, &b| layout.spare(a).total_cmp(&layout.spare(b)).then(b.cmp(&a))) else { return 0.0 };
+    let mut more = layout.clone();
+    more.add(problem, m, n);
+    (distribute(problem, &mut more, flow)[m as usize] - solution.utilities[m as usize]).max(0.0)
 }

@@ -1,36 +1,12 @@
 //! Small pools and snapshots for tests.
 
-use std::collections::BTreeSet;
-
 use weal_model::{
-    AppSpec, Bytes, Cpu, HealthCheck, HealthProbe, InstanceObservation, InstanceRange, InstanceState, NodeName, NodeObservation,
-    NodeSpec, PoolSpec, RestartPolicy, Snapshot, Time, TimingSpec,
+    AppSpec, Bytes, Cpu, InstanceObservation, InstanceRange, InstanceState, NodeName, NodeObservation, NodeSpec, PoolSpec,
+    Snapshot, Time, TimingSpec,
 };
 
 pub(crate) fn app(name: &str, memory_mib: u64, min: u32, max: u32) -> AppSpec {
-    AppSpec {
-        name: name.into(),
-        run: vec!["serve".to_owned()],
-        health: HealthCheck { probe: HealthProbe::Tcp, interval_s: 1.0, timeout_s: 1.0, start_timeout_s: 60.0, failures: 3 },
-        memory: Bytes::mib(memory_mib),
-        cpu_limit: None,
-        instances: InstanceRange { min, max },
-        per_node: 1,
-        routes: Vec::new(),
-        needs: BTreeSet::new(),
-        user: None,
-        env: Default::default(),
-        cwd: "/".to_owned(),
-        stop_timeout_s: 10.0,
-        nodes: None,
-        together: BTreeSet::new(),
-        apart: BTreeSet::new(),
-        pinned: false,
-        manual: false,
-        restart: RestartPolicy::Always,
-        queue_limit: 100,
-        request_timeout_s: 60.0,
-    }
+    AppSpec { memory: Bytes::mib(memory_mib), instances: InstanceRange { min, max }, ..AppSpec::example(name) }
 }
 
 pub(crate) fn pool(nodes: usize, apps: Vec<AppSpec>) -> PoolSpec {

@@ -22,6 +22,9 @@ pub struct Flow {
     /// Nodes in the cut: all of them full.
     pub cut_nodes: Vec<u32>,
     path: Vec<u32>,
+    /// The last walk over nodes that saw each one.
+    walk: u32,
+    walked: Vec<u32>,
 }
 
 impl Flow {
@@ -35,6 +38,8 @@ impl Flow {
             cut_apps: Vec::new(),
             cut_nodes: Vec::new(),
             path: Vec::new(),
+            walk: 0,
+            walked: vec![0; problem.nodes.len()],
         }
     }
 
@@ -43,7 +48,7 @@ impl Flow {
     ///
     /// Postcondition: [`Flow::cut_apps`] is empty exactly when nothing is lacking.
     pub fn saturate(&mut self, problem: &Problem, layout: &mut Layout, want: &[f64], apps: &[u32]) -> f64 {
-        let eps = problem.epsilon();
+        let eps = layout.epsilon();
         for &m in apps {
             keep_floors(problem, layout, m);
             give_back(problem, layout, m, want[m as usize]);
@@ -57,6 +62,12 @@ impl Flow {
             }
         }
         apps.iter().map(|&m| (want[m as usize] - layout.given(m)).max(0.0)).filter(|&lack| lack > eps).sum()
+    }
+
+    /// Each of `nodes` once.
+    pub(super) fn distinct(&mut self, nodes: impl Iterator<Item = u32>) -> impl Iterator<Item = u32> {
+        self.walk += 1;
+        nodes.filter(move |&n| std::mem::replace(&mut self.walked[n as usize], self.walk) != self.walk)
     }
 
     /// Whether `m` was reached in the last search for spare CPU.

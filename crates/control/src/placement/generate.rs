@@ -1,10 +1,11 @@
 //! Random placement problems from a seed: for property tests and benchmarks.
 //!
 //! Curves are those of closed flows without think time (Carrera eq. 5.6; figure 5.10 shows the shape):
-//! `cpu(u) = (1 - best) * demand / (1 - u)`, where `best` is uniform in 0.4..0.8 and utilities start at -10.
+//! `cpu(u) = (1 - best) * demand / (1 - u)`, from a utility of -10 up to `best`.
 
 use weal_model::{Cpu, Utility};
 
+use super::bound::highest_between;
 use super::problem::{App, ChangeCost, Node, Problem};
 use crate::utility::Curve;
 
@@ -50,6 +51,16 @@ pub fn curve(best: f64, demand: f64) -> Curve {
     Curve::through(std::iter::once((Cpu(0.0), Utility(-10.0))).chain(sampled.points().skip(1)))
 }
 
+/// How demand is spread over the applications of a [`pool`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// Uniform in 0.5..1.5 of its mean.
+    Even,
+    /// Three in five applications are large (1.2..1.45), the others small (0.2..0.6): with two places a node, large ones have to
+    /// share nodes with each other while small ones leave CPU unused, and water-filling cannot see that.
+    Skewed,
+}
+
 /// The pools of the benchmark (Carrera 5.6.1): equal nodes of 4 cores, applications of equal memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
@@ -61,21 +72,55 @@ pub struct Shape {
     pub per_node: u32,
     /// Demand of all applications over the CPU of all nodes.
     pub load: f64,
+    /// How demand is spread.
+    pub spread: Spread,
 }
 
-/// A problem of this shape. Demands are uniform in 0.5..1.5 of their mean. Nothing runs yet.
+impl Shape {
+    /// The hard case of Carrera 5.6.1.3: as many places as applications, and pairs that do not match.
+    pub const HARD: Self = Self { nodes: 100, apps: 200, per_node: 2, load: 1.1, spread: Spread::Skewed };
+    /// The pool of 5.6.1.2 with the largest applications: a node each.
+    pub const WHOLE_NODES: Self = Self { nodes: 100, apps: 20, per_node: 1, load: 1.1, spread: Spread::Even };
+
+    /// A pool of this many nodes, with an application for ten of them and three places a node.
+    pub const fn of_size(nodes: u32) -> Self {
+        Self { nodes, apps: nodes.div_ceil(10), per_node: 3, load: 1.1, spread: Spread::Even }
+    }
+}
+
+/// A problem of this shape. Nothing runs yet. The best that applications can reach is uniform in 0.52..0.58 (figure 5.10a has 0.52),
+/// which is more than there is CPU for, so that no application is at its best and all compete.
 pub fn pool(shape: Shape, seed: u64) -> Problem {
     let mut random = Seeded::new(seed);
-    let weights: Vec<f64> = (0..shape.apps).map(|_| random.between(0.5, 1.5)).collect();
+    let mut weight = || match shape.spread {
+        Spread::Even => random.between(0.5, 1.5),
+        Spread::Skewed if random.chance(0.6) => random.between(1.2, 1.45),
+        Spread::Skewed => random.between(0.2, 0.6),
+    };
+    let weights: Vec<f64> = (0..shape.apps).map(|_| weight()).collect();
     let scale = shape.load * 4.0 * f64::from(shape.nodes) / weights.iter().sum::<f64>();
     let memory = 1 << 30;
     let node = Node { cpu: 4.0, memory: memory * u64::from(shape.per_node) };
     let mut app = |weight: f64| {
-        let mut app = App::new(memory, curve(random.between(0.4, 0.8), weight * scale));
+        let mut app = App::new(memory, curve(random.between(0.52, 0.58), weight * scale));
         app.cost = ChangeCost { start: 1e-4, resume: 1e-5, remove: 1e-5 };
         app
     };
     Problem { nodes: vec![node; shape.nodes as usize], apps: weights.into_iter().map(&mut app).collect(), tolerance: 5e-4 }
+}
+
+/// The best that the worst off of a [`pool`] with two places a node, and as many applications as places, can have: sort and fold.
+///
+/// At a utility `u`, pair the smallest demand with the largest, the second smallest with the second largest and so on. If any
+/// pairing fits, this one does: where it does not, its larger half and all that are larger find too few partners as small.
+pub fn exact_by_folding(problem: &Problem) -> f64 {
+    let best = problem.apps.iter().map(App::best).fold(f64::INFINITY, f64::min);
+    let node = problem.nodes.first().map_or(0.0, |node| node.cpu);
+    highest_between(-10.0, best, |u| {
+        let mut want: Vec<f64> = problem.apps.iter().map(|app| app.cpu_for(u)).collect();
+        want.sort_by(f64::total_cmp);
+        want.iter().zip(want.iter().rev()).take(want.len() / 2).all(|(small, large)| small + large <= node * (1.0 + 1e-12))
+    })
 }
 
 /// The thesis' mixed pool (Carrera Table 5.3 and 5.6.3): 25 nodes of four processors of 3.9 GHz and 16 GB, 20 applications and

@@ -58,6 +58,7 @@ pub struct Layout {
     pub(super) spare: Vec<f64>,
     /// Per application: CPU given.
     pub(super) given: Vec<f64>,
+    epsilon: f64,
 }
 
 impl Layout {
@@ -73,7 +74,13 @@ impl Layout {
             reserved: vec![0.0; problem.nodes.len()],
             spare: problem.nodes.iter().map(|node| node.cpu).collect(),
             given: vec![0.0; problem.apps.len()],
+            epsilon: problem.epsilon(),
         }
+    }
+
+    /// [`Problem::epsilon`], which takes a scan of the pool to know.
+    pub fn epsilon(&self) -> f64 {
+        self.epsilon
     }
 
     /// What runs now, without loads. Instances that do not fit any more (a node lost memory) are there all the same, and
@@ -158,7 +165,7 @@ impl Layout {
             _ => {}
         }
         if app.instance_min_cpu > 0.0
-            && self.reserved[n as usize] + app.instance_min_cpu > problem.nodes[n as usize].cpu + problem.epsilon()
+            && self.reserved[n as usize] + app.instance_min_cpu > problem.nodes[n as usize].cpu + self.epsilon
         {
             return Err(Obstacle::MinCpu);
         }

@@ -8,26 +8,22 @@
 //!
 //! Postcondition: no application can gain without one that is no better off losing.
 
-use super::bound::highest_between;
+use super::bound::highest_with;
 use super::flow::Flow;
 use super::layout::Layout;
-use super::problem::{App, Problem};
+use super::problem::Problem;
 
-/// So many levels are solved exactly in each connected part; what lies above shares spare CPU greedily. In practice only
-/// pools of thousands of nodes have more, where levels differ in the fourth digit.
-const MOST_LEVELS: usize = 256;
+/// With more applications in one part, levels nearer to each other than [`NEARLY`] of the tolerance count as one: there would be
+/// hundreds that differ in the fifth digit.
+const MANY: usize = 64;
+const NEARLY: f64 = 0.5;
 
 /// Distributes load over the instances of `layout` so that utilities are lexicographically as great as can be.
 /// Returns the utility of each application.
 pub fn distribute(problem: &Problem, layout: &mut Layout, flow: &mut Flow) -> Vec<f64> {
-    distribute_levels(problem, layout, flow, MOST_LEVELS)
-}
-
-/// Like [`distribute`], but solves only the lowest `levels` of each connected part exactly.
-pub fn distribute_levels(problem: &Problem, layout: &mut Layout, flow: &mut Flow, levels: usize) -> Vec<f64> {
     let mut want = vec![0.0; problem.apps.len()];
     for part in parts(problem, layout) {
-        distribute_part(problem, layout, flow, &part, &mut want, levels);
+        distribute_part(problem, layout, flow, part, &mut want);
     }
     utilities(problem, layout)
 }
@@ -37,34 +33,55 @@ pub fn utilities(problem: &Problem, layout: &Layout) -> Vec<f64> {
     (0u32..).zip(&problem.apps).map(|(m, app)| app.utility(layout.given(m))).collect()
 }
 
-fn distribute_part(problem: &Problem, layout: &mut Layout, flow: &mut Flow, part: &[u32], want: &mut [f64], levels: usize) {
-    let mut free = part.to_vec();
-    for _ in 0..levels {
-        if free.is_empty() {
-            return;
+// Settled applications keep their loads: all nodes that they could shift load to are full of settled ones.
+fn distribute_part(problem: &Problem, layout: &mut Layout, flow: &mut Flow, part: Vec<u32>, want: &mut [f64]) {
+    let mut free = part;
+    let mut reached = None;
+    let mut nearly = Vec::new();
+    while !free.is_empty() {
+        let level = raise(problem, layout, flow, &free, want, reached);
+        if level.settled.is_empty() {
+            break;
         }
-        let tight = raise(problem, layout, flow, part, &free, want);
-        if tight.is_empty() {
-            return;
+        free.retain(|m| level.settled.binary_search(m).is_err());
+        if level.exact {
+            reached = Some(level.utility);
+        } else {
+            nearly.extend(level.settled);
         }
-        free.retain(|m| tight.binary_search(m).is_err());
     }
-    for &m in &free {
+    // What those who are nearly where they can be leave over goes to whom it comes to.
+    for &m in &nearly {
         want[m as usize] = problem.apps[m as usize].demand();
     }
-    flow.saturate(problem, layout, want, part);
+    if !nearly.is_empty() {
+        flow.saturate(problem, layout, want, &nearly);
+    }
 }
 
-// Lifts the `free` applications to the highest common utility; returns those that cannot go on, sorted.
-fn raise(problem: &Problem, layout: &mut Layout, flow: &mut Flow, part: &[u32], free: &[u32], want: &mut [f64]) -> Vec<u32> {
-    let mut tight = Vec::new();
-    let mut u = free.iter().map(|&m| problem.apps[m as usize].best()).fold(f64::NEG_INFINITY, f64::max);
+/// What one level settles.
+struct Level {
+    utility: f64,
+    /// Applications that cannot go on, sorted.
+    settled: Vec<u32>,
+    /// False when they could still gain a little.
+    exact: bool,
+}
+
+// Lifts the `free` applications, all of which have what `reached` asks for, to the highest common utility.
+fn raise(problem: &Problem, layout: &mut Layout, flow: &mut Flow, free: &[u32], want: &mut [f64], reached: Option<f64>) -> Level {
+    let top = free.iter().map(|&m| problem.apps[m as usize].best()).fold(f64::NEG_INFINITY, f64::max);
+    let nearly = |u: f64| reached.filter(|reached| free.len() > MANY && u - reached <= NEARLY * problem.tolerance);
+    // If all CPU that they can reach were one node's.
+    let mut u = level_for(problem, free, within_reach(layout, flow, free));
+    let mut tight = if u < top { free.to_vec() } else { Vec::new() };
+    if let (Some(reached), false) = (nearly(u), tight.is_empty()) {
+        return Level { utility: reached, settled: tight, exact: false };
+    }
     loop {
-        for &m in free {
-            want[m as usize] = problem.apps[m as usize].cpu_for(u);
-        }
-        if flow.saturate(problem, layout, want, part) <= 0.0 {
-            return tight;
+        ask(problem, free, want, u);
+        if flow.saturate(problem, layout, want, free) <= 0.0 {
+            return Level { utility: u, settled: tight, exact: true };
         }
         let short: Vec<u32> = free.iter().copied().filter(|&m| flow.reached(m)).collect();
         let fixed: f64 = flow.cut_apps.iter().filter(|m| free.binary_search(m).is_err()).map(|&m| want[m as usize]).sum();
@@ -77,18 +94,36 @@ fn raise(problem: &Problem, layout: &mut Layout, flow: &mut Flow, part: &[u32], 
             for &m in free {
                 want[m as usize] = want[m as usize].min(layout.given(m));
             }
-            return tight;
+            return Level { utility: u, settled: tight, exact: true };
+        }
+        if let Some(reached) = nearly(lower) {
+            ask(problem, free, want, reached);
+            flow.saturate(problem, layout, want, free);
+            return Level { utility: reached, settled: tight, exact: false };
         }
         u = lower;
     }
 }
 
-// The highest common utility of `apps` on `cpu` cores in all.
-fn level_for(problem: &Problem, apps: &[u32], cpu: f64) -> f64 {
-    let apps: Vec<&App> = apps.iter().map(|&m| &problem.apps[m as usize]).collect();
-    let worst = apps.iter().map(|app| app.worst()).fold(f64::INFINITY, f64::min);
-    let best = apps.iter().map(|app| app.best()).fold(f64::NEG_INFINITY, f64::max);
-    highest_between(worst, best, |u| apps.iter().map(|app| app.cpu_for(u)).sum::<f64>() <= cpu)
+// CPU that `apps` have or could have: settled ones keep theirs.
+fn within_reach(layout: &Layout, flow: &mut Flow, apps: &[u32]) -> f64 {
+    let given: f64 = apps.iter().map(|&m| layout.given(m)).sum();
+    let nodes = apps.iter().flat_map(|&m| layout.of_app(m)).map(|&edge| layout.edge(edge).node);
+    given + flow.distinct(nodes).map(|n| layout.spare(n)).sum::<f64>()
+}
+
+fn ask(problem: &Problem, apps: &[u32], want: &mut [f64], utility: f64) {
+    for &m in apps {
+        want[m as usize] = problem.apps[m as usize].cpu_for(utility);
+    }
+}
+
+/// The highest common utility of `apps` on `cpu` cores in all.
+pub(super) fn level_for(problem: &Problem, apps: &[u32], cpu: f64) -> f64 {
+    let apps = || apps.iter().map(|&m| &problem.apps[m as usize]);
+    let worst = apps().map(|app| app.worst()).fold(f64::INFINITY, f64::min);
+    let best = apps().map(|app| app.best()).fold(f64::NEG_INFINITY, f64::max);
+    highest_with(worst, best, cpu, |u| apps().map(|app| app.cpu_for(u)).sum())
 }
 
 /// The connected parts of the graph of applications and nodes: each a sorted list of applications.

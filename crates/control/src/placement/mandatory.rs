@@ -28,8 +28,12 @@ pub fn enforce(problem: &Problem, layout: &mut Layout) -> Vec<Missing> {
         let app = &problem.apps[m as usize];
         (app.allowed.as_ref().map_or(usize::MAX, Vec::len), std::cmp::Reverse(app.memory), m)
     });
-    order.into_iter().filter_map(|m| bring_up(problem, layout, m)).collect()
+    let mut start = 0;
+    order.into_iter().filter_map(|m| bring_up(problem, layout, m, &mut start)).collect()
 }
+
+/// So many nodes that could take an instance are compared. More hardly differ, and a large pool has thousands of them.
+const COMPARED: usize = 256;
 
 fn remove_forbidden(problem: &Problem, layout: &mut Layout, m: u32) {
     let app = &problem.apps[m as usize];
@@ -64,13 +68,17 @@ fn relieve(problem: &Problem, layout: &mut Layout, n: u32) {
     }
 }
 
-fn bring_up(problem: &Problem, layout: &mut Layout, m: u32) -> Option<Missing> {
+// In a large pool each search goes on behind the node that the one before has found (`start`).
+fn bring_up(problem: &Problem, layout: &mut Layout, m: u32, start: &mut u32) -> Option<Missing> {
     let app = &problem.apps[m as usize];
     let mut obstacle = None;
     while layout.instances(m) < app.instances.0 || (layout.of_app(m).len() as u32) < app.nodes.0 {
         let new_node = layout.instances(m) >= app.instances.0;
-        match best_node(problem, layout, m, new_node) {
-            Ok(n) => add_with_companions(problem, layout, m, n),
+        match best_node_from(problem, layout, m, new_node, *start) {
+            Ok(n) => {
+                add_with_companions(problem, layout, m, n);
+                *start = if problem.nodes.len() > COMPARED { n + 1 } else { 0 };
+            }
             Err(_) if make_room(problem, layout, m) => {}
             Err(why) => {
                 obstacle = Some(why);
@@ -86,18 +94,24 @@ fn bring_up(problem: &Problem, layout: &mut Layout, m: u32) -> Option<Missing> {
 /// Where one more instance of `m` does best: where one stands by, then where it is not yet, then where CPU is least spoken
 /// for, then where memory is left.
 pub fn best_node(problem: &Problem, layout: &Layout, m: u32, only_new: bool) -> Result<u32, Obstacle> {
+    best_node_from(problem, layout, m, only_new, 0)
+}
+
+fn best_node_from(problem: &Problem, layout: &Layout, m: u32, only_new: bool, start: u32) -> Result<u32, Obstacle> {
     let app = &problem.apps[m as usize];
     let mut nearest = Obstacle::Fixed;
     let mut best: Option<(u32, (bool, u32, f64, u64))> = None;
-    let all = 0..problem.nodes.len() as u32;
+    let count = problem.nodes.len() as u32;
+    let mut compared = 0;
     let mut consider = |n: u32| {
-        if only_new && layout.count(m, n) > 0 {
+        if compared >= COMPARED || only_new && layout.count(m, n) > 0 {
             return;
         }
         if let Err(obstacle) = may_add_with_companions(problem, layout, m, n) {
             nearest = nearest.min(obstacle);
             return;
         }
+        compared += 1;
         let standby = layout.count(m, n) < app.current_on(n) + app.standby_on(n);
         let claim: f64 = layout.on_node(n).len() as f64 / problem.nodes[n as usize].cpu.max(1e-9);
         let key = (standby, u32::MAX - layout.count(m, n), -claim, layout.free_memory(n));
@@ -106,8 +120,12 @@ pub fn best_node(problem: &Problem, layout: &Layout, m: u32, only_new: bool) -> 
         }
     };
     match &app.allowed {
-        Some(nodes) => nodes.iter().copied().filter(|n| all.contains(n)).for_each(&mut consider),
-        None => all.for_each(&mut consider),
+        Some(nodes) => nodes.iter().copied().filter(|&n| n < count).for_each(&mut consider),
+        None => {
+            let known = app.current.iter().chain(&app.standby).map(|place| place.0);
+            let others = (0..count).map(|i| (start + i) % count);
+            known.chain(others).for_each(&mut consider);
+        }
     }
     best.map(|(n, _)| n).ok_or(nearest)
 }

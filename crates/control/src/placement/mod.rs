@@ -10,9 +10,13 @@
 //! | what no placement can exceed | [`bound`] |
 //! | what must be so whatever it gains: fewest instances, nothing where it must not be | [`mandatory`] |
 //! | a better placement near the current one | [`search`], which lets [`repair`] and [`pack`] work on a [`layout`] |
+//! | in small pools, every exchange of a few instances | `polish` |
+//! | the same for pools of more than 12,000 nodes, in parts | [`partition`] |
 //! | the best loads for a placement, exactly | [`load`] on maximum [`flow`] |
 //! | indices become ordered actions on named instances, standby ones included | [`plan`](mod@plan), `standby` |
+//! | which jobs run beside them, and how fast | `batch`, with [`crate::jobs`] |
 //! | why | `explain`; why not there: [`question`] |
+//! | what another goal, node or load would do | [`what_if`](mod@what_if) |
 //! | the older algorithms, for comparison | [`baseline`], [`autoscaler`] |
 //! | random problems for tests and benchmarks | [`generate`] |
 //!
@@ -22,6 +26,7 @@
 mod actions;
 pub mod autoscaler;
 pub mod baseline;
+mod batch;
 pub mod bound;
 mod explain;
 pub mod flow;
@@ -30,21 +35,29 @@ pub mod layout;
 pub mod load;
 pub mod mandatory;
 pub mod pack;
+pub mod partition;
 pub mod plan;
+mod polish;
 pub mod problem;
 pub mod question;
 pub mod repair;
 pub mod search;
 mod standby;
 mod translate;
+pub mod what_if;
 
 #[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]
+mod oracle_tests;
+#[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod robust_tests;
 
 pub use plan::{AppCosts, AppDemand, Iterations, Policy, plan};
 pub use search::solve_with;
 pub use weal_model::Algorithm;
+pub use what_if::{Shift, WhatIf, what_if};

@@ -25,7 +25,7 @@ fn key(cpu: f64, m: u32) -> Key {
 /// Adds instances on `nodes` until each application has what `want` says (indexed by application) or nothing more fits.
 /// Only loads of new instances are set.
 pub fn pack(problem: &Problem, layout: &mut Layout, want: &[f64], nodes: &[u32]) {
-    let eps = problem.epsilon();
+    let eps = layout.epsilon();
     let mut open = Open::of(problem, layout, want, eps);
     let mut order = nodes.to_vec();
     order.sort_by(|&a, &b| layout.spare(b).total_cmp(&layout.spare(a)).then(a.cmp(&b)));

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use weal_model::{Algorithm, AppName, LoadEntry, Plan, PoolSpec, Report, Snapshot, Work};
 
 use super::actions::Steps;
+use super::batch;
 use super::explain;
 use super::problem::ChangeCost;
 use super::search::solve_with;
 use super::translate::Translation;
+use crate::jobs::{Costs, Runs};
 use crate::utility::Curve;
 
 /// What an application wants now.
@@ -79,6 +81,10 @@ pub struct Policy<'a> {
     /// Seconds over which a change must pay for itself: how long demand stays roughly as it is. Too short and nothing is
     /// ever worth a start, too long and each ripple is.
     pub horizon_s: f64,
+    /// What changes to jobs cost.
+    pub job_costs: Costs,
+    /// What earlier runs tell of jobs that do not say how much work they are.
+    pub runs: Runs,
 }
 
 impl<'a> Policy<'a> {
@@ -95,6 +101,8 @@ impl<'a> Policy<'a> {
             can_park: true,
             tolerance: 0.01,
             horizon_s: 600.0,
+            job_costs: Costs::THESIS,
+            runs: Runs::default(),
         }
     }
 }
@@ -119,15 +127,16 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, 
     if translation.nodes.is_empty() {
         return keep(snapshot, "no node answers: everything stays as it is");
     }
-    let solution = solve_with(&translation.problem, policy.algorithm, budget.0);
-    let steps = Steps::of(&translation, snapshot, policy, &solution);
+    let mut solution = solve_with(&translation.problem, policy.algorithm, budget.0);
+    let mut steps = Steps::of(&translation, snapshot, policy, &solution);
+    let jobs = batch::decide(&mut steps, &translation, snapshot, policy, &mut solution);
     let plan = Plan {
         generation: snapshot.generation,
         actions: steps.reasons.iter().map(|reason| reason.action.clone()).collect(),
         placement: steps.placement(&translation, &solution),
         loads: steps.loads(&translation, &solution),
     };
-    let report = explain::report(&translation, snapshot, policy, &solution, steps);
+    let report = explain::report(&translation, snapshot, policy, &solution, steps, jobs);
     (plan, report)
 }
 

@@ -200,3 +200,25 @@ fn no_algorithm_changes_what_its_own_plan_led_to() {
         assert_eq!(actions(&snapshot(&pool, &running), &policy), [""; 0], "{word}");
     }
 }
+
+#[test]
+fn shadow_prices_say_what_more_would_give_the_worst_off() {
+    let one = pool(1, vec![app("a", 600, 1, 2), app("b", 600, 0, 1)]);
+    let mut policy = Policy::new(&one);
+    policy.demands.insert("a".into(), wants(4.0));
+    let ready = snapshot(&one, &[("a-1", 0, Ready)]);
+    let (_plan, report) = plan(&ready, &policy, Iterations::default());
+    // -1 without CPU, +1 with 4 cores: half a unit a core.
+    assert!((report.utility_per_core - 0.5).abs() < 1e-6, "{}", report.utility_per_core);
+    let two = pool(2, vec![app("a", 600, 1, 2), app("b", 600, 1, 1)]);
+    let mut policy = Policy::new(&two);
+    policy.demands.insert("a".into(), wants(4.0));
+    policy.demands.insert("b".into(), wants(0.5));
+    let both = snapshot(&two, &[("a-1", 0, Ready), ("b-1", 1, Ready)]);
+    let (_plan, report) = plan(&both, &policy, Iterations::default());
+    // On the other node 1.5 cores are left, and only memory keeps it from there.
+    assert!(report.utility_per_gib > 0.4, "{}", report.utility_per_gib);
+    policy.demands.insert("a".into(), wants(1.0));
+    let (_plan, report) = plan(&both, &policy, Iterations::default());
+    assert_eq!((report.utility_per_core, report.utility_per_gib), (0.0, 0.0), "nobody lacks anything");
+}

@@ -57,8 +57,6 @@ pub struct App {
     pub pinned: bool,
     /// Nothing about it changes, beyond bringing up the fewest instances.
     pub manual: bool,
-    /// All of its instances or none (a parallel job's tasks).
-    pub gang: bool,
     /// Applications that must be wherever this one is.
     pub together: Vec<u32>,
     /// Applications that must not be where this one is. Invariant: symmetric.
@@ -86,7 +84,6 @@ impl App {
             allowed: None,
             pinned: false,
             manual: false,
-            gang: false,
             together: Vec::new(),
             apart: Vec::new(),
             curve,

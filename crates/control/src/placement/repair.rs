@@ -49,24 +49,36 @@ impl Repair<'_> {
     }
 
     fn by_spare(&self, layout: &Layout) -> Vec<u32> {
-        let eps = self.problem.epsilon();
+        let eps = layout.epsilon();
         let mut nodes: Vec<u32> = (0..self.problem.nodes.len() as u32).filter(|&n| layout.spare(n) > eps).collect();
         nodes.sort_by(|&a, &b| layout.spare(b).total_cmp(&layout.spare(a)).then(a.cmp(&b)));
         nodes
     }
 
     fn add_for_the_short(&mut self, layout: &mut Layout, want: &[f64]) -> bool {
-        let eps = self.problem.epsilon();
+        let eps = layout.epsilon();
         let mut short: Vec<(f64, u32)> =
             self.all.iter().map(|&m| (want[m as usize] - layout.given(m), m)).filter(|&(lack, _)| lack > eps).collect();
         short.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let nodes = self.by_spare(layout);
         let (mut any, mut full) = (false, 0);
+        // No node in sight has the memory for an instance this large.
+        let mut too_large = u64::MAX;
         for (_, m) in short {
             while want[m as usize] - layout.given(m) > eps && *self.budget > 0 {
-                full += nodes[full..].iter().take_while(|&&n| layout.spare(n) <= eps).count();
-                let lack = want[m as usize] - layout.given(m);
-                let Some((n, gain)) = self.best_place(layout, m, lack, &nodes[full..]) else { break };
+                let newly_full = nodes[full..].iter().take_while(|&&n| layout.spare(n) <= eps).count();
+                if newly_full > 0 {
+                    (full, too_large) = (full + newly_full, u64::MAX);
+                }
+                let (lack, memory) = (want[m as usize] - layout.given(m), self.problem.apps[m as usize].memory);
+                let in_sight = if memory < too_large { &nodes[full..] } else { &[] };
+                let Some((n, gain)) = self.best_place(layout, m, lack, in_sight) else {
+                    let lacking = |&&n: &&u32| pack::lacks_only_memory(self.problem, layout, m, n);
+                    if memory < too_large && nodes[full..].iter().take(CANDIDATES).all(|n| lacking(&n)) {
+                        too_large = memory;
+                    }
+                    break;
+                };
                 self.place(layout, m, n, gain);
                 any = true;
             }
@@ -76,7 +88,7 @@ impl Repair<'_> {
 
     // Another application of the cut gets the instance; the flow then shifts load towards who is short.
     fn add_for_the_cut(&mut self, layout: &mut Layout, want: &[f64]) -> bool {
-        let eps = self.problem.epsilon();
+        let eps = layout.epsilon();
         let lack: f64 = self.all.iter().map(|&m| (want[m as usize] - layout.given(m)).max(0.0)).sum();
         let nodes = self.by_spare(layout);
         let mut cut = self.flow.cut_apps.clone();
@@ -97,7 +109,7 @@ impl Repair<'_> {
 
     // The node where one more instance of `m` gets most; the one that is cheaper to have among equals.
     fn best_place(&self, layout: &Layout, m: u32, lack: f64, nodes: &[u32]) -> Option<(u32, f64)> {
-        let (app, eps) = (&self.problem.apps[m as usize], self.problem.epsilon());
+        let (app, eps) = (&self.problem.apps[m as usize], layout.epsilon());
         if app.manual || layout.instances(m) >= app.instances.1 {
             return None;
         }
@@ -135,7 +147,7 @@ impl Repair<'_> {
 
     // Applications with an instance on `n` that carries nothing and that can be spared.
     fn idle_on<'b>(&'b self, layout: &'b Layout, n: u32) -> impl Iterator<Item = u32> + 'b {
-        let eps = self.problem.epsilon();
+        let eps = layout.epsilon();
         let edges = layout.on_node(n).iter().map(|&edge| layout.edge(edge));
         edges
             .filter(move |edge| {

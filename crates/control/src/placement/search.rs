@@ -16,11 +16,16 @@ use super::flow::Flow;
 use super::layout::{Changes, Layout};
 use super::load::distribute;
 use super::mandatory::{self, Missing};
+use super::partition::{self, solve_in_parts};
+use super::polish::polish;
 use super::problem::Problem;
 use super::repair::Repair;
 
 /// Rounds of settling the worst off and lifting the rest. Differences between later levels help nobody who is badly off.
 const ROUNDS: u32 = 4;
+
+/// Steps of the bisection when lifting the rest: a sixty-fourth of the way is near enough for those who are better off anyway.
+const STEPS_FOR_THE_REST: u32 = 6;
 
 /// Searches from the answer of the one before; the second usually finds nothing to change.
 const PASSES: u32 = 6;
@@ -61,21 +66,25 @@ impl Solution {
 
 /// A placement in comparison.
 #[derive(Debug, Clone)]
-struct Candidate {
-    layout: Layout,
-    utilities: Vec<f64>,
+pub(super) struct Candidate {
+    pub layout: Layout,
+    pub utilities: Vec<f64>,
     cost: f64,
 }
 
 impl Candidate {
-    fn of(problem: &Problem, mut layout: Layout, flow: &mut Flow) -> Self {
+    pub fn of(problem: &Problem, mut layout: Layout, flow: &mut Flow) -> Self {
         let utilities = distribute(problem, &mut layout, flow);
         let cost = layout.changes(problem).cost;
         Self { layout, utilities, cost }
     }
 
-    // Whether it is worth having instead of `other`.
-    fn beats(&self, other: &Self, tolerance: f64) -> bool {
+    fn is_below(&self, bound: &Bound, tolerance: f64) -> bool {
+        self.utilities.iter().any(|&utility| utility < bound.utility - tolerance)
+    }
+
+    /// Whether it is worth having instead of `other`.
+    pub fn beats(&self, other: &Self, tolerance: f64) -> bool {
         let (mut mine, mut theirs) = (self.utilities.clone(), other.utilities.clone());
         mine.sort_by(f64::total_cmp);
         theirs.sort_by(f64::total_cmp);
@@ -122,19 +131,22 @@ pub(super) fn try_instead(problem: &Problem, solution: &Solution, layout: Layout
 ///
 /// Postcondition: when the search ends before [`PASSES`] do, searching again from the answer changes nothing.
 pub fn solve(problem: &Problem, budget: u32) -> Solution {
-    let first = pass(problem, budget);
-    if first.changes.count() == 0 {
-        return first;
-    }
-    let mut adopted = problem.clone();
-    let mut solution = first;
-    for _ in 1..PASSES {
-        adopt(&mut adopted, &solution);
-        let next = pass(&adopted, budget);
-        if next.changes.count() == 0 {
-            break;
+    if problem.nodes.len() > partition::WHOLE { solve_in_parts(problem, budget) } else { solve_whole(problem, budget) }
+}
+
+/// The same without dividing large pools.
+pub(super) fn solve_whole(problem: &Problem, budget: u32) -> Solution {
+    let mut solution = pass(problem, budget);
+    if solution.changes.count() > 0 {
+        let mut adopted = problem.clone();
+        for _ in 1..PASSES {
+            adopt(&mut adopted, &solution);
+            let next = pass(&adopted, budget);
+            if next.changes.count() == 0 {
+                break;
+            }
+            solution = next;
         }
-        solution = next;
     }
     solution.changes = solution.layout.changes(problem);
     solution
@@ -157,11 +169,15 @@ fn pass(problem: &Problem, mut budget: u32) -> Solution {
     let base = Candidate::of(problem, layout, &mut flow);
     let mut best = base.clone();
     let mut settled: Vec<Option<f64>> = vec![None; problem.apps.len()];
-    for _ in 0..ROUNDS {
-        if !lift(problem, &bound, &mut flow, &mut budget, &mut best, &settled) || budget == 0 {
+    for round in 0..ROUNDS {
+        let lifted = lift(problem, &bound, &mut flow, &mut budget, &mut best, &settled);
+        if lifted == Lifted::Nobody || (lifted == Lifted::InVain && round > 0) || budget == 0 {
             break;
         }
         settle(problem, &best, &mut settled);
+    }
+    if best.is_below(&bound, problem.tolerance) {
+        polish(problem, &mut flow, &mut best, &mut budget);
     }
     // Each step was better than the one before, within the tolerance; only if the last is better than the first is it a change
     // for the better and not a walk in a circle.
@@ -170,6 +186,17 @@ fn pass(problem: &Problem, mut budget: u32) -> Solution {
     }
     let changes = best.layout.changes(problem);
     Solution { layout: best.layout, utilities: best.utilities, bound, changes, missing }
+}
+
+/// What became of lifting those that are not settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lifted {
+    /// None of them could be better off.
+    Nobody,
+    /// No better placement was found.
+    InVain,
+    /// A better one was found.
+    Some,
 }
 
 // Those that are no better off than the worst that is not settled yet stay at what they have.
@@ -183,7 +210,7 @@ fn settle(problem: &Problem, best: &Candidate, settled: &mut [Option<f64>]) {
     }
 }
 
-// Looks for the highest common utility of those not settled; true when there are any that could be better off.
+// Looks for the highest common utility of those not settled.
 fn lift(
     problem: &Problem,
     bound: &Bound,
@@ -191,20 +218,26 @@ fn lift(
     budget: &mut u32,
     best: &mut Candidate,
     settled: &[Option<f64>],
-) -> bool {
+) -> Lifted {
     let all: Vec<u32> = (0..problem.apps.len() as u32).collect();
     let wants_at = |u: f64| -> Vec<f64> {
         let at = |m: usize| problem.apps[m].cpu_for(settled[m].unwrap_or(u).min(u)).min(bound.reach[m]);
         (0..problem.apps.len()).map(at).collect()
     };
-    let reachable = |m: usize| problem.apps[m].utility(bound.reach[m]).min(bound.level);
+    let first = settled.iter().all(Option::is_none);
+    let level = if first { bound.common } else { bound.level };
+    let reachable = |m: usize| problem.apps[m].utility(bound.reach[m]).min(level);
     let open = || (0..problem.apps.len()).filter(|&m| settled[m].is_none() && !problem.apps[m].manual);
     let missed = open().filter(|&m| best.utilities[m] < reachable(m) - problem.tolerance);
-    let Some(mut low) = missed.map(|m| best.utilities[m]).min_by(f64::total_cmp) else { return false };
+    let Some(mut low) = missed.map(|m| best.utilities[m]).min_by(f64::total_cmp) else {
+        return if first && bound.common < bound.level { Lifted::InVain } else { Lifted::Nobody };
+    };
     let mut high = open().map(reachable).fold(low, f64::max);
     let base = best.layout.clone();
+    let mut lifted = Lifted::InVain;
     let mut u = high - 0.5 * problem.tolerance;
-    while *budget > 0 {
+    let mut steps = if first { u32::MAX } else { STEPS_FOR_THE_REST };
+    while *budget > 0 && steps > 0 {
         let mut layout = base.clone();
         let want = wants_at(u);
         let short = Repair { problem, flow, budget, all: &all }.run(&mut layout, &want);
@@ -213,6 +246,7 @@ fn lift(
         let reached = open().map(|m| candidate.utilities[m]).fold(f64::INFINITY, f64::min);
         if candidate.beats(best, problem.tolerance) {
             *best = candidate;
+            lifted = Lifted::Some;
         }
         if short <= 0.0 {
             low = u
@@ -224,13 +258,14 @@ fn lift(
             break;
         }
         u = 0.5 * (low + high);
+        steps -= 1;
     }
-    true
+    lifted
 }
 
 // New instances that carry nothing and that no bound asks for are not worth their start.
 fn prune(problem: &Problem, layout: &mut Layout) {
-    let eps = problem.epsilon();
+    let eps = layout.epsilon();
     for m in 0..problem.apps.len() as u32 {
         let idle: Vec<u32> = layout
             .of_app(m)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{AppName, AppSpec, Cpu, InstanceObservation, InstanceState, NodeName, NodeObservation, NodeSpec, Snapshot};
 
+use super::batch::Jobs;
 use super::plan::Policy;
 use super::problem::{App, Node, Problem};
 use super::standby;
@@ -25,6 +26,8 @@ pub(super) struct Translation<'a> {
     pub orphans: Vec<&'a InstanceObservation>,
     /// Memory held by standby instances per node, in bytes.
     pub standby_memory: Vec<u64>,
+    /// The unfinished jobs. Those that run are in the problem too, behind the applications.
+    pub jobs: Jobs,
     /// What could not be used of the snapshot.
     pub notes: Vec<String>,
 }
@@ -54,6 +57,7 @@ impl<'a> Translation<'a> {
             active: BTreeMap::new(),
             standby: BTreeMap::new(),
             orphans: Vec::new(),
+            jobs: Jobs::default(),
             notes,
         };
         let ended = translation.sort_instances(snapshot);
@@ -63,6 +67,9 @@ impl<'a> Translation<'a> {
             .map(|(m, spec)| translation.app(policy, m, spec, ended[m as usize], &needed))
             .collect();
         translation.note_unmeasured(policy);
+        translation.jobs = Jobs::of(snapshot, policy, |name| translation.node_index(name));
+        let residents = translation.jobs.residents(snapshot.time.as_secs_f64(), policy.pool.timing.placement_cycle_s.max(1.0));
+        translation.problem.apps.extend(residents);
         translation
     }
 

@@ -26,6 +26,8 @@ mod cluster;
 mod flow;
 mod regression;
 mod smooth;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

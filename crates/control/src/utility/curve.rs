@@ -124,6 +124,14 @@ impl Curve {
         }))
     }
 
+    /// The curve of what comes on top of `given`, which it has anyway.
+    pub fn after(&self, given: f64) -> Self {
+        let given = if given.is_finite() { given.max(0.0) } else { 0.0 };
+        let start = (Cpu(0.0), self.utility_at(Cpu(given)));
+        let beyond = self.points().filter(|(cpu, _)| cpu.0 > given).map(|(cpu, utility)| (Cpu(cpu.0 - given), utility));
+        Self::through(std::iter::once(start).chain(beyond))
+    }
+
     /// The same curve where each unit of CPU counts `factor` times: what a flow needs in another tier, for example.
     pub fn scaled(&self, factor: f64) -> Self {
         let factor = if factor.is_finite() { factor.max(0.0) } else { 1.0 };
@@ -160,6 +168,16 @@ mod tests {
         assert_eq!(Curve::through([]).best(), Utility::AT_GOAL);
         assert_eq!(Curve::constant(Utility(f64::NAN)).best(), Utility::AT_GOAL);
         assert_eq!(Curve::of_group(&[]).demand(), Cpu(0.0));
+    }
+
+    #[test]
+    fn what_is_had_anyway_is_not_needed_again() {
+        let curve = curve(&[(1.0, -1.0), (2.0, 0.0), (4.0, 1.0)]);
+        let rest = curve.after(1.5);
+        for cpu in [0.0, 0.3, 1.0, 2.4, 9.0] {
+            assert!((rest.utility_at(Cpu(cpu)).0 - curve.utility_at(Cpu(cpu + 1.5)).0).abs() < 1e-12, "at {cpu}");
+        }
+        assert_eq!(curve.after(9.0), Curve::constant(Utility(1.0)));
     }
 
     #[test]

@@ -1,0 +1,165 @@
+//! How much work a job is that does not say it, or that has done all it said and still runs: from earlier runs, or from how far it got.
+//!
+//! Jobs whose names differ only in what stands behind their last word (`report-2026-11-20`, `report-7`) are one family. Of a job that has
+//! done `x`, those runs of its family tell something that took longer than `x`: the estimate is their mean, and its range holds all
+//! of them. Without any such run the lifetimes of processes tell something: of those that have used `x`, half use `2x`, and one in
+//! twenty `20x`, whatever `x` is (Harchol-Balter and Downey, "Exploiting process lifetime distributions", 1997, section 3).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use weal_model::{JobName, JobObservation, Stage, Work};
+
+/// Runs remembered of each family. More follow a family that grows too slowly, fewer forget its rare long runs.
+const REMEMBERED: usize = 64;
+
+/// Work of a job about which nothing at all is known, in CPU-seconds: short, so that it starts and shows what it is.
+const UNKNOWN: f64 = 60.0;
+
+/// What was learnt from jobs that are done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Runs {
+    families: BTreeMap<String, VecDeque<f64>>,
+}
+
+/// The work of one task of a job, with what it is known from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The estimate, done and left together. Invariant: positive and finite.
+    pub work: Work,
+    /// Nineteen in twenty lie between these.
+    pub range: (Work, Work),
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Where an [`Estimate`] comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The job says it.
+    Stated,
+    /// So many earlier runs of its family.
+    EarlierRuns(usize),
+    /// How far it got.
+    Progress,
+    /// Nothing yet.
+    Nothing,
+}
+
+impl Runs {
+    /// Takes in the work per task of a job that is done; what is no positive number is skipped.
+    pub fn learn(&mut self, name: &JobName, work: Work) {
+        if !(work.0.is_finite() && work.0 > 0.0) {
+            return;
+        }
+        let runs = self.families.entry(family(name.as_str()).to_owned()).or_default();
+        runs.push_back(work.0);
+        if runs.len() > REMEMBERED {
+            runs.pop_front();
+        }
+    }
+
+    /// The work of one task of a job.
+    pub fn estimate(&self, job: &JobObservation) -> Estimate {
+        let stated: f64 = job.spec.stages.iter().map(|stage| stage.work.0).filter(|work| work.is_finite() && *work > 0.0).sum();
+        let done = if job.done.0.is_finite() { job.done.0.max(0.0) } else { 0.0 };
+        if stated > done {
+            return Estimate { work: Work(stated), range: (Work(stated), Work(stated)), source: Source::Stated };
+        }
+        let longer =
+            || self.families.get(family(job.spec.name.as_str())).into_iter().flatten().copied().filter(|work| *work > done);
+        let count = longer().count();
+        if count > 0 {
+            let (least, most) = longer().fold((f64::INFINITY, 0.0_f64), |(least, most), work| (least.min(work), most.max(work)));
+            // One run tells the size and nothing of how it varies.
+            let range = if count == 1 { (0.5 * least, 2.0 * most) } else { (least, most) };
+            let work = Work(longer().sum::<f64>() / count as f64);
+            return Estimate { work, range: (Work(range.0.max(done)), Work(range.1)), source: Source::EarlierRuns(count) };
+        }
+        if done > 0.0 {
+            return Estimate { work: Work(2.0 * done), range: (Work(done), Work(20.0 * done)), source: Source::Progress };
+        }
+        Estimate { work: Work(UNKNOWN), range: (Work(0.0), Work(f64::INFINITY)), source: Source::Nothing }
+    }
+
+    /// The job with a profile: its own, or one stage of the estimated work with the needs of the stage it is in.
+    pub fn profiled(&self, job: &JobObservation) -> JobObservation {
+        let estimate = self.estimate(job);
+        let mut job = job.clone();
+        if estimate.source != Source::Stated {
+            let states_work = job.spec.stages.iter().any(|stage| stage.work.0 > 0.0);
+            let stage = if states_work { job.spec.stages.last() } else { job.spec.stages.first() }.copied();
+            job.spec.stages = stage.map(|stage| Stage { work: estimate.work, ..stage }).into_iter().collect();
+        }
+        job
+    }
+}
+
+// The name without the number or date at its end.
+fn family(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '.' | ':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use weal_model::{Bytes, Cpu, Importance, JobSpec, JobState, Time};
+
+    use super::*;
+
+    fn job(name: &str, done: f64) -> JobObservation {
+        let stage = Stage { work: Work(0.0), max_speed: Cpu(2.0), min_speed: Cpu(0.0), memory: Bytes::mib(100) };
+        let spec = JobSpec {
+            name: name.into(),
+            submitted: Time::ZERO,
+            desired_start: Time::ZERO,
+            deadline: Time(3_600_000_000_000),
+            importance: Importance::NORMAL,
+            stages: vec![stage],
+            tasks: 1,
+        };
+        JobObservation { spec, state: JobState::Running, done: Work(done), nodes: Vec::new(), cpu: None }
+    }
+
+    #[test]
+    fn earlier_runs_of_the_family_say_how_long_it_takes() {
+        let mut runs = Runs::default();
+        for (name, work) in
+            [("report-2026-11-19", 100.0), ("report-2026-11-20", 140.0), ("report-3", f64::NAN), ("import-1", 7.0)]
+        {
+            runs.learn(&name.into(), Work(work));
+        }
+        let fresh = runs.estimate(&job("report-2026-11-21", 0.0));
+        assert_eq!((fresh.work, fresh.range, fresh.source), (Work(120.0), (Work(100.0), Work(140.0)), Source::EarlierRuns(2)));
+        let late = runs.estimate(&job("report-2026-11-21", 120.0));
+        assert_eq!((late.work, late.source), (Work(140.0), Source::EarlierRuns(1)), "only what took longer counts");
+        assert_eq!(runs.profiled(&job("report-9", 0.0)).spec.stages[0].work, Work(120.0));
+    }
+
+    #[test]
+    fn without_earlier_runs_its_progress_says_something() {
+        let runs = Runs::default();
+        let estimate = runs.estimate(&job("first", 30.0));
+        assert_eq!((estimate.work, estimate.range, estimate.source), (Work(60.0), (Work(30.0), Work(600.0)), Source::Progress));
+        assert_eq!(runs.estimate(&job("first", f64::NAN)).source, Source::Nothing);
+    }
+
+    #[test]
+    fn what_a_job_says_itself_is_believed() {
+        let mut told = job("told", 5.0);
+        told.spec.stages[0].work = Work(50.0);
+        assert_eq!(Runs::default().estimate(&told).source, Source::Stated);
+        assert_eq!(Runs::default().profiled(&told), told);
+        told.done = Work(60.0);
+        let overdue = Runs::default().profiled(&told);
+        assert_eq!(overdue.spec.stages[0].work, Work(120.0), "it runs on, so it is more than it said");
+    }
+
+    #[test]
+    fn only_the_last_runs_are_remembered() {
+        let mut runs = Runs::default();
+        for run in 0..200 {
+            runs.learn(&"job-1".into(), Work(1.0 + f64::from(run)));
+        }
+        assert_eq!(runs.estimate(&job("job-2", 0.0)).range.0, Work(137.0));
+    }
+}

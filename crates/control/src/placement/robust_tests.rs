@@ -1,0 +1,128 @@
+//! Plans come to rest, whatever state instances were in.
+
+use weal_model::{Action, Cpu, InstanceObservation, InstanceState, Plan, PoolSpec, Rung, Snapshot, Time, Utility};
+
+use super::fixtures::{app, node_name, pool, snapshot};
+use super::generate::Seeded;
+use super::{AppDemand, Iterations, Policy, plan};
+use crate::utility::Curve;
+
+fn random_pool(random: &mut Seeded) -> PoolSpec {
+    let nodes = 1 + random.below(4) as usize;
+    let names: Vec<String> = (0..1 + random.below(4)).map(|i| format!("a{i}")).collect();
+    let mut apps = Vec::new();
+    for name in &names {
+        let least = random.below(3) as u32;
+        let mut spec = app(name, 50 + random.below(700), least, least + 1 + random.below(3) as u32);
+        spec.per_node = 1 + random.below(2) as u32;
+        spec.pinned = random.chance(0.05);
+        spec.manual = random.chance(0.05);
+        if random.chance(0.15) {
+            spec.nodes = Some([node_name(random.below(nodes as u64) as usize)].into());
+        }
+        if random.chance(0.15) {
+            spec.apart.insert(names[random.below(names.len() as u64) as usize].as_str().into());
+            spec.apart.remove(&spec.name);
+        }
+        if random.chance(0.1) {
+            spec.cpu_limit = Some(Cpu(random.between(0.1, 2.0)));
+        }
+        apps.push(spec);
+    }
+    pool(nodes, apps)
+}
+
+fn random_snapshot(random: &mut Seeded, pool: &PoolSpec) -> Snapshot {
+    use InstanceState::{Backoff, Draining, Failed, Parked, Ready, Starting, Suspended, Unhealthy};
+    let states = [Ready, Ready, Ready, Ready, Starting, Suspended, Parked, Draining, Backoff, Unhealthy, Failed];
+    let mut seen = snapshot(pool, &[]);
+    for (i, name) in pool.apps.keys().enumerate() {
+        for k in 0..random.below(4) {
+            let mut instance = snapshot(pool, &[("a0-1", 0, Ready)]).instances.remove(0);
+            instance.id = format!("{name}-{}", k + 1).into();
+            instance.app = name.clone();
+            instance.node = node_name(((i as u64 + k) % pool.nodes.len() as u64) as usize);
+            instance.state = states[random.below(states.len() as u64) as usize];
+            seen.instances.push(instance);
+        }
+    }
+    seen.instances.sort_by(|a, b| a.id.cmp(&b.id));
+    seen
+}
+
+fn demand(random: &mut Seeded) -> AppDemand {
+    let worst = if random.chance(0.1) { -1e9 } else { -1.0 };
+    let (cpu, idle_s) = (random.between(0.0, 6.0), if random.chance(0.3) { 1e5 } else { 0.0 });
+    AppDemand { curve: Curve::through([(Cpu(0.0), Utility(worst)), (Cpu(cpu), Utility(random.between(-0.5, 1.0)))]), idle_s }
+}
+
+fn policy<'a>(random: &mut Seeded, pool: &'a PoolSpec) -> Policy<'a> {
+    let mut policy = Policy { can_park: random.chance(0.7), ..Policy::new(pool) };
+    for name in pool.apps.keys() {
+        if random.chance(0.85) {
+            let demand = demand(random);
+            policy.demands.insert(name.clone(), demand);
+        }
+    }
+    policy
+}
+
+/// With demand as it is, a plan and what follows from it end after a few cycles: no oscillation.
+#[test]
+fn plans_come_to_rest() {
+    for seed in 0..2_000 {
+        let mut random = Seeded::new(seed);
+        let pool = random_pool(&mut random);
+        let mut seen = random_snapshot(&mut random, &pool);
+        let policy = policy(&mut random, &pool);
+        let mut told = Vec::new();
+        for _ in 0..8 {
+            let (plan, _report) = plan(&seen, &policy, Iterations::default());
+            told.push(plan.actions.clone());
+            carry_out(&mut seen, &plan);
+        }
+        assert!(told.last().is_some_and(Vec::is_empty), "seed {seed}: {told:#?}");
+    }
+}
+
+// All steps succeed, and what was under way ends.
+fn carry_out(seen: &mut Snapshot, plan: &Plan) {
+    use InstanceState::{Backoff, Draining, Ready, Starting, Stopping, Unhealthy};
+    seen.generation += 1;
+    seen.instances.retain(|instance| !matches!(instance.state, Draining | Stopping));
+    for instance in &mut seen.instances {
+        if matches!(instance.state, Starting | Backoff | Unhealthy) {
+            instance.state = Ready;
+        }
+    }
+    for action in &plan.actions {
+        let at = |seen: &Snapshot, id: &weal_model::InstanceId| seen.instances.iter().position(|instance| instance.id == *id);
+        match action {
+            Action::Start { instance, app, node } => seen.instances.push(InstanceObservation {
+                id: instance.clone(),
+                app: app.clone(),
+                node: node.clone(),
+                state: Ready,
+                cpu_used: None,
+                memory_used: None,
+                disk_bytes_per_s: None,
+                network_bytes_per_s: None,
+                in_flight: 0,
+                since: Time::ZERO,
+            }),
+            Action::Stop { instance } => seen.instances.retain(|other| other.id != *instance),
+            Action::Sleep { instance, rung } => {
+                if let Some(at) = at(seen, instance) {
+                    seen.instances[at].state = Rung::state(*rung);
+                }
+            }
+            Action::Resume { instance } => {
+                if let Some(at) = at(seen, instance) {
+                    seen.instances[at].state = Ready;
+                }
+            }
+            _ => {}
+        }
+    }
+    seen.instances.sort_by(|a, b| a.id.cmp(&b.id));
+}
