@@ -2,12 +2,15 @@
 //!
 //! Each benchmark is a module with `run(&Arguments) -> Result<Table>`; it says what it needs and installs it.
 
+mod control;
 mod fidelity;
 mod flash_crowd;
 mod gateway;
 mod profiles;
 mod sim;
 mod sleep;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -34,6 +37,12 @@ pub struct Arguments {
     /// What `sleep` measures
     #[command(flatten)]
     pub sleep: sleep::Choice,
+    /// Seconds that a solver or an older algorithm may take for one problem (control)
+    #[arg(long, default_value_t = 60)]
+    pub oracle_seconds: u32,
+    /// Write the picture of cost against size to this file (control)
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 /// How results are printed.
@@ -48,6 +57,8 @@ pub enum Output {
 /// The benchmarks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Name {
+    /// The planner on generated problems, the thesis' algorithm, CP-SAT and HiGHS: time and optimality
+    Control,
     /// This gateway, HAProxy and nginx: requests per CPU-second
     Gateway,
     /// The simulator's engine, a bare binary heap, NeXosim and SimPy: events per second
@@ -65,6 +76,7 @@ pub enum Name {
 /// Runs one; false when `--check` was given and a target is missed.
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let tables: Vec<Table> = match arguments.name {
+        Name::Control => control::run(arguments)?,
         Name::Gateway => vec![gateway::run(arguments)?],
         Name::Sim => vec![sim::run(arguments)?],
         Name::Fidelity => vec![fidelity::run(arguments)?],

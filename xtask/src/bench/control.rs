@@ -1,0 +1,339 @@
+//! `cargo xtask bench control`: the planner on generated problems, beside the thesis' algorithm and general solvers.
+//!
+//! Problems come from `weal_control::placement::generate` with a fixed seed. Each is planned in a process of its own, whose peak memory is
+//! read at its end: from nothing (cold), again from the answer (which must change nothing), and after a change: of one application's
+//! demand, or, at the thesis' size, of everybody's, as in its control cycles. Times are medians over some rounds.
+//!
+//! CP-SAT and HiGHS get the same problem without its costs of change, two threads and a time limit, which does not count the making of the
+//! model. They live in a Python environment under `target/`, which this makes. `--case` takes one problem (`thesis`, `hard`, `whole-nodes`,
+//! `10000`, `100000`, `seats`), `instructions` or `growth`.
+
+mod oracles;
+mod plot;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::Arguments;
+use crate::table::Table;
+use oracles::Oracles;
+
+/// Utilities within this of the exact value count as exact.
+const EXACT: f64 = 1e-3;
+
+/// How far the worst off of a large pool may be below the bound.
+const GAP: f64 = 0.005;
+
+/// One answer of the planner.
+#[derive(Deserialize)]
+struct Answer {
+    ms: f64,
+    lowest: f64,
+    bound: f64,
+    changes: u32,
+}
+
+/// What the measuring process prints about a placement problem.
+#[derive(Deserialize)]
+struct Planned {
+    exact: Option<f64>,
+    cold: Answer,
+    stable: Answer,
+    cycle: Answer,
+    peak_mib: f64,
+}
+
+/// What it prints about the seat problem.
+#[derive(Deserialize)]
+struct Seated {
+    solve_ms: f64,
+    whole_ms: f64,
+    lowest: f64,
+    peak_mib: f64,
+}
+
+/// A placement problem and what is asked of the planner there.
+struct Case {
+    name: &'static str,
+    title: &'static str,
+    cycle: &'static str,
+    rounds: u32,
+    cold_ms: f64,
+    cycle_ms: Option<f64>,
+    /// Most that the worst off may be below the exact value, or below the bound where that is not known.
+    gap: Option<f64>,
+    most_mib: f64,
+    thesis: bool,
+    solvers: bool,
+}
+
+const CASES: [Case; 5] = [
+    Case {
+        name: "thesis",
+        title: "25 nodes x 20 applications, 75 jobs",
+        cycle: "every demand changed",
+        rounds: 31,
+        cold_ms: 1.0,
+        cycle_ms: Some(1.0),
+        gap: None,
+        most_mib: f64::INFINITY,
+        thesis: true,
+        solvers: true,
+    },
+    Case {
+        name: "hard",
+        title: "100 x 200, two a node, load 1.1",
+        cycle: "one demand changed",
+        rounds: 21,
+        cold_ms: 10.0,
+        cycle_ms: None,
+        gap: Some(EXACT),
+        most_mib: f64::INFINITY,
+        thesis: true,
+        solvers: true,
+    },
+    Case {
+        name: "whole-nodes",
+        title: "100 x 20, one a node",
+        cycle: "one demand changed",
+        rounds: 31,
+        cold_ms: 10.0,
+        cycle_ms: None,
+        gap: Some(1e-6),
+        most_mib: f64::INFINITY,
+        thesis: true,
+        solvers: true,
+    },
+    Case {
+        name: "10000",
+        title: "10,000 x 1,000, three a node",
+        cycle: "one demand changed",
+        rounds: 5,
+        cold_ms: 500.0,
+        cycle_ms: Some(50.0),
+        gap: Some(GAP),
+        most_mib: f64::INFINITY,
+        thesis: true,
+        solvers: false,
+    },
+    Case {
+        name: "100000",
+        title: "100,000 x 10,000, three a node",
+        cycle: "one demand changed",
+        rounds: 1,
+        cold_ms: 10_000.0,
+        cycle_ms: None,
+        gap: Some(GAP),
+        most_mib: 4096.0,
+        thesis: false,
+        solvers: false,
+    },
+];
+
+const COLUMNS: [&str; 7] = ["problem", "by", "ms", "of weal's", "worst off", "exact or bound", "changes"];
+
+/// Runs the benchmark.
+pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
+    let bench = Bench { binary: build()?, folder: crate::root().join("target/bench-control"), arguments };
+    std::fs::create_dir_all(&bench.folder)?;
+    let oracles =
+        if arguments.quick { Err("--quick leaves the solvers out".to_owned()) } else { Oracles::prepare(&bench.folder) };
+    let asked = |name: &str| arguments.case.as_deref().is_none_or(|case| case == name);
+    let cases = || CASES.iter().filter(|case| asked(case.name) && (!arguments.quick || case.most_mib.is_infinite()));
+    let mut table = Table::new("placement: time to plan, utility of the worst off", &COLUMNS);
+    for case in cases() {
+        bench.placement(case, oracles.as_ref().ok(), &mut table)?;
+    }
+    if asked("seats") {
+        bench.seats(oracles.as_ref().ok(), &mut table)?;
+    }
+    if let Err(why) = &oracles {
+        table.notes.push(format!("CP-SAT and HiGHS are absent: {why}"));
+    }
+    table.notes.push(format!(
+        "Targets: cold and changed within 1 ms (thesis' size), 10 ms, 10 ms, 500 and 50 ms, 10 s and 4 GiB, seats 20 ms; within {EXACT} of the \
+         exact value, or {GAP} of the bound where that is not known; nothing changed, no change. The thesis reports 1.5 s a cycle for \
+         its size (5.6.2). Solvers: {} s, two threads, first level only, no costs of change.",
+        arguments.oracle_seconds
+    ));
+    let mut tables = vec![table];
+    if asked("instructions") {
+        tables.push(bench.instructions()?);
+    }
+    if asked("growth") && !arguments.quick {
+        tables.push(bench.growth()?);
+    }
+    Ok(tables)
+}
+
+struct Bench<'a> {
+    binary: PathBuf,
+    folder: PathBuf,
+    arguments: &'a Arguments,
+}
+
+impl Bench<'_> {
+    fn placement(&self, case: &Case, oracles: Option<&Oracles>, table: &mut Table) -> Result<()> {
+        let file = self.folder.join(format!("{}.json", case.name));
+        let export = file.to_string_lossy();
+        let rounds = if self.arguments.quick { 1 } else { case.rounds };
+        let planned: Planned = self.plan(&[case.name, "--rounds", &rounds.to_string(), "--export", &export])?;
+        let Planned { exact, cold, stable, cycle, peak_mib } = &planned;
+        let optimum = exact.unwrap_or(cold.bound);
+        let near = case.gap.is_none_or(|gap| optimum - cold.lowest <= gap);
+        let cold_met = cold.ms <= case.cold_ms && near && *peak_mib <= case.most_mib;
+        table.row(row(case.title, &format!("weal, cold, {peak_mib:.0} MiB"), cold, 1.0, optimum), Some(cold_met));
+        let title = |what: &str| format!("  {what}");
+        table.row(row(&title("nothing changed"), "weal", stable, 1.0, optimum), Some(stable.changes == 0));
+        let cycle_near = exact.is_some() || case.gap.is_none_or(|gap| cycle.bound - cycle.lowest <= gap);
+        let cycle_met = case.cycle_ms.map(|most| cycle.ms <= most && cycle_near);
+        table.row(row(&title(case.cycle), "weal", cycle, 1.0, cycle.bound), cycle_met);
+        if case.thesis {
+            match self.limited(&[case.name, "--algorithm", "thesis"])? {
+                Some(thesis) => {
+                    table.row(row(&title("cold"), "thesis' algorithm", &thesis.cold, thesis.cold.ms / cold.ms, optimum), None);
+                    let times = thesis.cycle.ms / cycle.ms;
+                    table.row(row(&title(case.cycle), "thesis' algorithm", &thesis.cycle, times, cycle.bound), None);
+                }
+                None => table.row(empty(&title("cold"), "thesis' algorithm", self.arguments.oracle_seconds), None),
+            }
+        }
+        for solver in [oracles::Solver::CpSat, oracles::Solver::Highs] {
+            let Some(oracles) = oracles.filter(|_| case.solvers) else { continue };
+            let answer = oracles.solve(solver, &file, self.arguments.oracle_seconds)?;
+            table.row(answer.row(&title("cold"), solver, cold.ms), None);
+        }
+        Ok(())
+    }
+
+    fn seats(&self, oracles: Option<&Oracles>, table: &mut Table) -> Result<()> {
+        let file = self.folder.join("seats.json");
+        let rounds = if self.arguments.quick { "1" } else { "15" };
+        let seated: Seated = self.plan(&["seats", "--rounds", rounds, "--export", &file.to_string_lossy()])?;
+        let ms = seated.solve_ms + seated.whole_ms;
+        let by = format!("weal, all levels and whole seats, {:.0} MiB", seated.peak_mib);
+        let title = "seats: 1,000 flows x 100 clusters x 1,000 nodes";
+        let cells = [
+            title.to_owned(),
+            by,
+            format!("{ms:.2}"),
+            "1.0".into(),
+            format!("{:.4}", seated.lowest),
+            String::new(),
+            String::new(),
+        ];
+        table.row(cells, Some(ms <= 20.0));
+        if let Some(oracles) = oracles {
+            let answer = oracles.solve(oracles::Solver::Lp, &file, self.arguments.oracle_seconds)?;
+            let agree = answer.lowest.is_some_and(|lowest| (lowest - seated.lowest).abs() <= EXACT);
+            table.row(answer.row("  first level only", oracles::Solver::Lp, ms), Some(agree));
+        }
+        Ok(())
+    }
+
+    /// Instructions of one cold plan, which do not depend on what else the machine does.
+    fn instructions(&self) -> Result<Table> {
+        let mut table = Table::new("instructions of one cold plan, counted by callgrind", &["problem", "millions"]);
+        if Command::new("valgrind").arg("--version").output().is_err() {
+            table.notes.push("valgrind is not installed: run `apt-get install valgrind`".into());
+            return Ok(table);
+        }
+        for case in CASES.iter().filter(|case| case.solvers) {
+            let output = Command::new("valgrind")
+                .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=plan_bench::measured*"])
+                .arg(&self.binary)
+                .args([case.name, "--once"])
+                .output()?;
+            let text = String::from_utf8_lossy(&output.stderr);
+            let count = text
+                .lines()
+                .find_map(|line| line.split("Collected :").nth(1))
+                .with_context(|| format!("no count in:\n{text}"))?;
+            let count: f64 = count.trim().parse()?;
+            ensure!(count > 0.0, "callgrind saw no plan being made:\n{text}");
+            table.row([case.title.to_owned(), format!("{:.2}", count / 1e6)], None);
+        }
+        Ok(table)
+    }
+
+    /// How time and memory grow with the pool, as a table and as a plot.
+    fn growth(&self) -> Result<Table> {
+        let mut table = Table::new(
+            "growth: pools with an application for ten nodes, three places a node",
+            &["nodes", "cold ms", "one demand changed ms", "MiB", "gap"],
+        );
+        let mut points = Vec::new();
+        for nodes in ["100", "300", "1000", "3000", "10000", "30000", "100000"] {
+            let planned: Planned = self.plan(&[nodes, "--rounds", if nodes.len() < 5 { "5" } else { "1" }])?;
+            let point = plot::Point {
+                nodes: nodes.parse()?,
+                cold_ms: planned.cold.ms,
+                cycle_ms: planned.cycle.ms,
+                peak_mib: planned.peak_mib,
+            };
+            let gap = planned.cold.bound - planned.cold.lowest;
+            table.row(
+                [
+                    nodes.to_owned(),
+                    format!("{:.2}", point.cold_ms),
+                    format!("{:.2}", point.cycle_ms),
+                    format!("{:.0}", point.peak_mib),
+                    format!("{gap:.5}"),
+                ],
+                None,
+            );
+            points.push(point);
+        }
+        if let Some(file) = &self.arguments.plot {
+            std::fs::write(file, plot::svg(&points))?;
+        }
+        Ok(table)
+    }
+
+    fn plan<T: for<'de> Deserialize<'de>>(&self, arguments: &[&str]) -> Result<T> {
+        let output = Command::new(&self.binary).args(arguments).output()?;
+        ensure!(output.status.success(), "plan-bench {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// Within the solvers' time limit; `None` when that is over.
+    fn limited(&self, arguments: &[&str]) -> Result<Option<Planned>> {
+        let seconds = self.arguments.oracle_seconds.to_string();
+        let output = Command::new("timeout").arg(&seconds).arg(&self.binary).args(arguments).output()?;
+        if output.status.code() == Some(124) {
+            return Ok(None);
+        }
+        ensure!(output.status.success(), "plan-bench {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(Some(serde_json::from_slice(&output.stdout)?))
+    }
+}
+
+fn row(title: &str, by: &str, answer: &Answer, times: f64, optimum: f64) -> [String; 7] {
+    [
+        title.to_owned(),
+        by.to_owned(),
+        format!("{:.2}", answer.ms),
+        format!("{times:.1}"),
+        format!("{:.4}", answer.lowest),
+        format!("{optimum:.4}"),
+        answer.changes.to_string(),
+    ]
+}
+
+fn empty(title: &str, by: &str, seconds: u32) -> [String; 7] {
+    let none = String::new;
+    [title.to_owned(), by.to_owned(), format!("not done in {seconds} s"), none(), none(), none(), none()]
+}
+
+fn build() -> Result<PathBuf> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--release", "--package", "weal-control", "--example", "plan-bench"])
+        .current_dir(crate::root())
+        .status()?;
+    ensure!(status.success(), "cannot build the measuring program");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    Ok(Path::new(&target).join("release/examples/plan-bench"))
+}
