@@ -72,7 +72,7 @@ fn main() {
     for number in 0..stations {
         let random = |stream: u64| Pcg64::new(u128::from(number), u128::from(stream));
         let station = Station { customers: 0, arrivals: random(2 * number), services: random(2 * number + 1) };
-        bench = bench.add_model(station, Mailbox::new(), format!("station-{number}"));
+        bench = bench.add_model(station, Mailbox::new(), &format!("station-{number}"));
     }
     let mut simulation = bench.init(MonotonicTime::EPOCH).unwrap();
     let before = on_cpu_s();
