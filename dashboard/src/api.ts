@@ -7,6 +7,7 @@ export type InstanceState =
   | "unhealthy"
   | "draining"
   | "suspended"
+  | "warm"
   | "parked"
   | "stopping"
   | "backoff"
@@ -60,6 +61,8 @@ export interface InstanceStatus {
   cpu_used: number;
   cpu_allocated: number;
   memory_used: number;
+  swap_used: number;
+  last_wake_ms: number | null;
   in_flight: number;
   restarts: number;
 }

@@ -82,6 +82,13 @@ export class Mock {
     request.on("close", () => this.open.delete(response));
   }
 
+  /** Brings the only instance of the last application to a state, in the next status and all that follow. */
+  sleep(state, memory_used, swap_used, last_wake_ms) {
+    const instance = { ...this.instance(this.apps.at(-1), this.apps.length - 1, 0), state, memory_used, swap_used, last_wake_ms };
+    this.asleep = { state: state === "ready" ? "ready" : "asleep", min: 0, instances: [instance] };
+    this.push();
+  }
+
   tick() {
     this.step += 1;
     this.now += 2;
@@ -99,6 +106,7 @@ export class Mock {
       utility: flows[index].utility,
       instances: [this.instance(app, index, share)],
     }));
+    Object.assign(apps.at(-1), this.asleep);
     return {
       pool: "demo",
       version: "0.1.0",
@@ -167,6 +175,8 @@ export class Mock {
       cpu_used: share * 0.8,
       cpu_allocated: share,
       memory_used: 2 ** 26,
+      swap_used: 0,
+      last_wake_ms: null,
       in_flight: 2,
       restarts: 0,
       since: this.now * 1e9,

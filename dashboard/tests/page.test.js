@@ -76,6 +76,19 @@ check("nodes, flows, seats and queues are there, with charts that say their valu
   assert.ok(drawn);
 });
 
+check("an application is seen to fall asleep, sink and wake on the ladder", {}, async (page, mock) => {
+  await live(page);
+  assert.equal(await page.locator("#ladder").count(), 0, "nothing sleeps: nothing is said");
+  const rung = (name) => page.locator("section[aria-labelledby=ladder] ol > li").filter({ hasText: name });
+  mock.sleep("suspended", 2 ** 28, 0, null);
+  await rung("frozen, all in memory").getByText("256 MiB in memory, 0 B in swap").waitFor();
+  assert.deepEqual(await violations(page), []);
+  mock.sleep("parked", 2 ** 20, 2 ** 28, null);
+  await rung("frozen and paged out").getByText("1.0 MiB in memory, 256 MiB in swap").waitFor();
+  mock.sleep("ready", 2 ** 25, 2 ** 27, 43.2);
+  await rung("takes requests").getByText("last woken in 43 ms").waitFor();
+});
+
 check("a new status changes the page without a reload", {}, async (page, mock) => {
   await live(page);
   await page.evaluate(() => (globalThis.sameDocument = true));

@@ -76,6 +76,12 @@ pub enum Command {
     Logs(Logs),
     /// Say why an application has what it has, why it is not on a node, or why a request was rejected.
     Why(Why),
+    /// Show instances: state, memory, swap, what their last wake took.
+    Instances(Instances),
+    /// Put an application to sleep until somebody asks for it.
+    Sleep(Sleep),
+    /// Wake an application.
+    Wake(Wake),
     /// Show what happened, with reasons.
     Events(Events),
     /// Check what this machine offers and say what is lost and what to do.
@@ -217,6 +223,69 @@ pub struct Why {
     /// Show again each second until interrupted.
     #[arg(short, long)]
     pub watch: bool,
+}
+
+/// `weal instances`.
+#[derive(Debug, Clone, Args)]
+pub struct Instances {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// Only those of this application.
+    pub app: Option<String>,
+    /// Show again each second until interrupted.
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+/// `weal sleep`.
+#[derive(Debug, Clone, Args)]
+pub struct Sleep {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// The application.
+    pub app: String,
+    /// How deep [default: as deep as pays].
+    #[arg(long, value_enum)]
+    pub rung: Option<RungWord>,
+    /// Seconds to wait until it sleeps.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub timeout: u64,
+}
+
+/// `weal wake`.
+#[derive(Debug, Clone, Args)]
+pub struct Wake {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// The application.
+    pub app: String,
+    /// Seconds to wait until it answers.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub timeout: u64,
+}
+
+/// How deep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RungWord {
+    /// Frozen, all in memory.
+    Suspended,
+    /// Frozen, all but the working set paged out.
+    Warm,
+    /// Frozen and paged out.
+    Parked,
+}
+
+impl From<RungWord> for weal_model::Rung {
+    fn from(word: RungWord) -> Self {
+        match word {
+            RungWord::Suspended => Self::Suspended,
+            RungWord::Warm => Self::Warm,
+            RungWord::Parked => Self::Parked,
+        }
+    }
 }
 
 /// `weal events`.

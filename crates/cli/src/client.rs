@@ -13,7 +13,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use weal_controller::wire::{ConfigTaken, ConfigUpdate, ConfigView};
+use weal_controller::wire::{ConfigTaken, ConfigUpdate, ConfigView, SleepOrder, SleepTaken, WakeTaken};
 use weal_model::{Event, Status, Why, WhyRequest};
 
 use crate::failure::{Exit, Failure};
@@ -143,6 +143,19 @@ impl Client {
     pub async fn put_config(&self, order: &ConfigUpdate) -> Result<ConfigTaken, Error> {
         let body = serde_json::to_vec(order).expect("strings and a flag are JSON");
         self.timed("/v1/config", self.call(Method::PUT, "/v1/config", body)).await
+    }
+
+    /// Lets `app` sleep until somebody asks for it.
+    pub async fn sleep(&self, app: &str, order: &SleepOrder) -> Result<SleepTaken, Error> {
+        let path = format!("/v1/apps/{}/sleep", escape(app));
+        let body = serde_json::to_vec(order).expect("a word is JSON");
+        self.timed(&path, self.call(Method::POST, &path, body)).await
+    }
+
+    /// Wakes `app`.
+    pub async fn wake(&self, app: &str) -> Result<WakeTaken, Error> {
+        let path = format!("/v1/apps/{}/wake", escape(app));
+        self.timed(&path, self.call(Method::POST, &path, Vec::new())).await
     }
 
     /// Asks `path` for JSON.

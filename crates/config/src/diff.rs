@@ -58,6 +58,7 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
         ("control", on_off(before.control).to_owned(), on_off(after.control).to_owned()),
         ("placement", before.placement.word().to_owned(), after.placement.word().to_owned()),
         ("autoscaler-speed", before.autoscaler_speed.to_string(), after.autoscaler_speed.to_string()),
+        ("enactment", before.enactment.as_str().to_owned(), after.enactment.as_str().to_owned()),
         ("flow-cycle", show_span(before.timing.flow_cycle_s), show_span(after.timing.flow_cycle_s)),
         ("placement-cycle", show_span(before.timing.placement_cycle_s), show_span(after.timing.placement_cycle_s)),
     ];
@@ -178,6 +179,8 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(false, "stop-timeout", show_span(was.stop_timeout_s), show_span(is.stop_timeout_s));
     compare(false, "queue-limit", was.queue_limit.to_string(), is.queue_limit.to_string());
     compare(false, "request-timeout", show_span(was.request_timeout_s), show_span(is.request_timeout_s));
+    let show_sleep = |after: Option<f64>| after.map_or_else(|| "when it pays".to_owned(), show_span);
+    compare(false, "sleep-after", show_sleep(was.sleep_after_s), show_sleep(is.sleep_after_s));
     compare(false, "health", show_health(was), show_health(is));
     fields.extend(env_changes(&was.env, &is.env));
     fields.extend(route_changes(&was.routes, &is.routes));

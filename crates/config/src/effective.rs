@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weal_model::{Algorithm, AppSpec, HealthProbe, Importance, NodeSpec, PoolSpec, RouteSpec, ServiceClass};
+use weal_model::{Algorithm, AppSpec, Enactment, HealthProbe, Importance, NodeSpec, PoolSpec, RouteSpec, ServiceClass};
 
 use crate::defaults;
 use crate::diff::show_restart;
@@ -56,6 +56,7 @@ impl Page {
         self.line("placement", &quote(spec.placement.word()), spec.placement == Algorithm::default());
         let speed = spec.autoscaler_speed;
         self.line("autoscaler-speed", &speed.to_string(), speed == defaults::AUTOSCALER_SPEED);
+        self.line("enactment", &quote(spec.enactment.as_str()), spec.enactment == Enactment::default());
         self.span("flow-cycle", spec.timing.flow_cycle_s, defaults::FLOW_CYCLE_S);
         self.span("placement-cycle", spec.timing.placement_cycle_s, defaults::PLACEMENT_CYCLE_S);
     }
@@ -117,6 +118,10 @@ impl Page {
         self.line("restart", &quote(restart), restart == "always");
         self.line("queue-limit", &app.queue_limit.to_string(), app.queue_limit == defaults::QUEUE_LIMIT);
         self.span("request-timeout", app.request_timeout_s, defaults::REQUEST_TIMEOUT_S);
+        match app.sleep_after_s {
+            Some(seconds) => self.line("sleep-after", &quote(&show_span(seconds)), false),
+            None => self.absent("sleep-after", "when it pays"),
+        }
     }
 
     fn health(&mut self, app: &AppSpec) {

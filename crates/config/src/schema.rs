@@ -4,7 +4,7 @@
 //! sizes that must fit) is for [`crate::parse`].
 
 use serde_json::{Map, Value, json};
-use weal_model::{Algorithm, Importance};
+use weal_model::{Algorithm, Enactment, Importance};
 
 use crate::defaults;
 use crate::units::{show_size, show_span};
@@ -71,6 +71,14 @@ fn pool_keys() -> Vec<(&'static str, Value)> {
                 json!({ "type": "number", "minimum": 0.1, "maximum": 1000 }),
                 "How many times as fast as Kubernetes' defaults the `autoscaler` acts, for rehearsals that compress time.",
                 &defaults::AUTOSCALER_SPEED.to_string(),
+            ),
+        ),
+        (
+            "enactment",
+            describe(
+                json!({ "enum": Enactment::ALL }),
+                "What becomes of instances that are not needed now: they sleep on the rung that pays (`ladder`), sleep frozen until memory is wanted, run on, or stop.",
+                &quoted(Enactment::default().as_str()),
             ),
         ),
         ("flow-cycle", span("How often seats and weights are decided.", defaults::FLOW_CYCLE_S)),
@@ -179,6 +187,14 @@ fn app_keys() -> Vec<(&'static str, Value)> {
         (
             "request-timeout",
             span("What a request may take in all, queue included, before it is answered 504.", defaults::REQUEST_TIMEOUT_S),
+        ),
+        (
+            "sleep-after",
+            describe(
+                json!({ "type": "string", "pattern": SPAN }),
+                "Without a request for so long, it sleeps as far as `instances.min` allows.",
+                "when its memory is worth more than the time to wake it",
+            ),
         ),
     ]);
     keys

@@ -1,11 +1,11 @@
 //! What the loop shows and the API reads: the current view, and the events.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, watch};
 use weal_gateway::api::GatewayCounters;
-use weal_model::{AppName, Event, EventKind, InstanceId, NodeName, Severity, Status};
+use weal_model::{AppName, Event, EventKind, InstanceId, InstanceState, NodeName, Severity, Status};
 
 use crate::clock;
 use crate::store::Store;
@@ -26,6 +26,8 @@ pub(crate) struct View {
     pub counters: Option<Arc<GatewayCounters>>,
     /// Placement actions carried out since the controller started.
     pub actions_total: u64,
+    /// Instances that entered each state since then, by application.
+    pub transitions: BTreeMap<(AppName, InstanceState), u64>,
 }
 
 /// A message of `GET /v1/stream`: its event name and its JSON, made once for all readers.

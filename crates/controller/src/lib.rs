@@ -194,6 +194,7 @@ fn first_view(desired: Option<&Desired>) -> View {
         config: Arc::new(config),
         counters: None,
         actions_total: 0,
+        transitions: std::collections::BTreeMap::new(),
     }
 }
 

@@ -12,8 +12,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use weal_gateway::api::{FlowCounters, GatewayCounters};
-use weal_model::{FlowId, FlowStatus, InstanceState, LatencyHistogram, Status};
+use weal_gateway::api::{ClusterCounters, FlowCounters, GatewayCounters};
+use weal_model::{FlowId, FlowStatus, InstanceState, LatencyHistogram, Rung, Status};
 
 use crate::board::View;
 
@@ -41,6 +41,7 @@ impl Collector for Scrape {
         flows(&mut encoder, status)?;
         nodes(&mut encoder, status)?;
         apps(&mut encoder, status)?;
+        sleep(&mut encoder, &self.0)?;
         work_factors(&mut encoder, status)?;
         pool(&mut encoder, &self.0)
     }
@@ -118,6 +119,18 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     ] {
         counters(encoder, name, help, flows.iter().map(|flow| (of_flow(&flow.id), read(flow))))?;
     }
+    let clusters = &counters_now.clusters;
+    for (name, help, read) in [
+        ("weal_wakes", "Instances woken for waiting requests.", (|cluster| cluster.wakes) as fn(&ClusterCounters) -> u64),
+        ("weal_wake_failures", "Questions to the node agent that woke nothing.", |cluster| cluster.wake_failures),
+    ] {
+        counters(encoder, name, help, clusters.iter().map(|one| (vec![("weal_app", one.app.as_str())], read(one))))?;
+    }
+    let help = "From the first request that found no instance open until one was, of those that were woken.";
+    let mut family = encoder.encode_descriptor("weal_wake_wait", help, Some(&Unit::Seconds), MetricType::Histogram)?;
+    for one in clusters {
+        histogram(family.encode_family(&vec![("weal_app", one.app.as_str())])?, &one.wake_wait)?;
+    }
     let active = flows.iter().map(|flow| (of_flow(&flow.id), f64::from(flow.in_service + flow.queued)));
     gauges(encoder, "http_server_active_requests", "Requests in the gateway now, waiting or in service.", None, active)?;
     let one = |value: u64| std::iter::once((Labels::new(), value));
@@ -182,6 +195,37 @@ fn apps(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
     gauge("weal_app_cpu_used_cores", "CPU used by an application.", |app| Some(app.cpu_used.0))?;
     gauge("weal_app_allocation_cores", "CPU given to an application by the last plan.", |app| Some(app.cpu_allocated.0))?;
     gauge("weal_app_demand_cores", "CPU that an application wants for its best utility.", |app| Some(app.cpu_demand.0))
+}
+
+/// Who sleeps how deep, what that holds, and each instance's way from state to state.
+fn sleep(encoder: &mut DescriptorEncoder<'_>, view: &View) -> fmt::Result {
+    let apps = &view.status.apps;
+    let rungs = apps.iter().flat_map(|app| {
+        Rung::ALL.map(|rung| {
+            let count = app.instances.iter().filter(|instance| instance.state == rung.state()).count();
+            (vec![("weal_app", app.name.as_str()), ("weal_rung", rung.as_str())], count as f64)
+        })
+    });
+    gauges(encoder, "weal_app_instances_asleep", "Instances of an application that sleep on a rung.", None, rungs)?;
+    let instances = || apps.iter().flat_map(|app| &app.instances);
+    let labels = || instances().map(|instance| vec![("weal_instance", instance.id.as_str())]);
+    let memory = labels().zip(instances().map(|instance| instance.memory_used.0 as f64));
+    gauges(encoder, "weal_instance_memory", "Memory charged to an instance.", Some(&Unit::Bytes), memory)?;
+    let swap = labels().zip(instances().map(|instance| instance.swap_used.0 as f64));
+    gauges(encoder, "weal_instance_swap", "Memory of an instance that is in swap.", Some(&Unit::Bytes), swap)?;
+    let woke = labels().zip(instances().map(|instance| instance.last_wake_ms));
+    let woke = woke.filter_map(|(labels, ms)| Some((labels, ms? / 1e3)));
+    gauges(encoder, "weal_instance_last_wake", "What an instance's last wake took.", Some(&Unit::Seconds), woke)?;
+    let words: Vec<(&str, String, u64)> = view
+        .transitions
+        .iter()
+        .map(|((app, state), count)| {
+            let word = serde_json::to_value(state).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default();
+            (app.as_str(), word, *count)
+        })
+        .collect();
+    let entered = words.iter().map(|(app, word, count)| (vec![("weal_app", *app), ("weal_state", word.as_str())], *count));
+    counters(encoder, "weal_instance_transitions", "Instances that entered a state.", entered)
 }
 
 fn work_factors(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {

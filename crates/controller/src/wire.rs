@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{Plan, PoolSpec, Report, SeatPlan};
+use weal_model::{AppName, InstanceId, Plan, PoolSpec, Report, Rung, SeatPlan};
 
 /// `PUT /v1/config`: take this config.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,6 +78,35 @@ pub struct PlanView {
     pub report: Report,
     /// Seats and weights.
     pub seats: SeatPlan,
+}
+
+/// `POST /v1/apps/{app}/sleep`: sleep until somebody asks for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SleepOrder {
+    /// How deep; as deep as pays when left out.
+    #[serde(default)]
+    pub rung: Option<Rung>,
+}
+
+/// The application goes to sleep as soon as its requests are done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SleepTaken {
+    /// Which.
+    pub app: AppName,
+    /// Its instances.
+    pub instances: Vec<InstanceId>,
+}
+
+/// The application wakes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeTaken {
+    /// Which.
+    pub app: AppName,
+    /// The instance that is awake or wakes; `None` when there is none and one must be started.
+    pub instance: Option<InstanceId>,
+    /// The rung that it wakes from; `None` when it was awake.
+    pub from: Option<Rung>,
 }
 
 /// Any refusal.

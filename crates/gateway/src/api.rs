@@ -168,7 +168,10 @@ pub struct ClusterCounters {
 pub struct InstanceCounters {
     /// The instance.
     pub instance: InstanceId,
-    /// Requests outstanding now.
+    /// Takes new requests: it is not draining, or was woken since the last config.
+    #[serde(default)]
+    pub open: bool,
+    /// Requests outstanding now, tunnels included.
     pub in_flight: u32,
     /// Requests it answered.
     pub completions: u64,

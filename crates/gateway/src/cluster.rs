@@ -256,6 +256,7 @@ impl Cluster {
         }));
         instances.extend(dispatcher.counts().map(|counts| InstanceCounters {
             instance: counts.instance.clone(),
+            open: counts.open,
             in_flight: counts.outstanding,
             completions: counts.completions,
             failures: counts.failures,

@@ -18,6 +18,8 @@ pub fn status(time_s: f64, arrival_per_s: f64) -> Status {
         address: "127.0.0.1:40000".into(),
         cpu_used: Cpu(0.2),
         cpu_allocated: Cpu(0.5),
+        swap_used: Bytes(0),
+        last_wake_ms: None,
         memory_used: Bytes::mib(10),
         in_flight: 0,
         restarts: 0,

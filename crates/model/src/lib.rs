@@ -22,6 +22,7 @@
 //!
 //! `Spec` is desired, `Status` is what users see of the observed, `Observation` is what was measured in one cycle.
 
+mod enactment;
 mod goal;
 mod histogram;
 mod history;
@@ -35,6 +36,7 @@ mod spec;
 mod status;
 mod units;
 
+pub use enactment::Enactment;
 pub use goal::{Goal, GoalError, Importance, ServiceClass};
 pub use histogram::LatencyHistogram;
 pub use history::{AppSample, FlowSample, HistorySample, NodeSample};

@@ -96,6 +96,9 @@ pub struct Plan {
     pub placement: Placement,
     /// What each instance gets afterwards.
     pub loads: Vec<LoadEntry>,
+    /// Instances that come up only to stand by: they are put to sleep once they are ready. Sorted.
+    #[serde(default)]
+    pub ahead: Vec<InstanceId>,
 }
 
 /// One step. Instances to be started are named by the plan, so that whoever applies it has no choices left.

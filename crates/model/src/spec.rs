@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AppName, Bytes, ClassName, Cpu, NodeName, RouteSpec, ServiceClass};
+use crate::{AppName, Bytes, ClassName, Cpu, Enactment, NodeName, RouteSpec, ServiceClass};
 
 /// A whole pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +29,9 @@ pub struct PoolSpec {
     /// How many times as fast as Kubernetes' defaults the autoscaler acts, for rehearsals that compress a day into minutes.
     #[serde(default = "as_in_life")]
     pub autoscaler_speed: f64,
+    /// How placement is enacted.
+    #[serde(default)]
+    pub enactment: Enactment,
     /// How often things are decided.
     pub timing: TimingSpec,
     /// The nodes. Never empty: without any `[[node]]`, the machine is one node.
@@ -161,6 +164,9 @@ pub struct AppSpec {
     pub queue_limit: u32,
     /// Seconds that a request may take in all, queue included, before it is answered 504.
     pub request_timeout_s: f64,
+    /// Seconds without a request after which it sleeps as far as `instances.min` allows; `None` when that pays.
+    #[serde(default)]
+    pub sleep_after_s: Option<f64>,
 }
 
 impl AppSpec {
@@ -188,6 +194,7 @@ impl AppSpec {
             restart: RestartPolicy::Always,
             queue_limit: 100,
             request_timeout_s: 60.0,
+            sleep_after_s: None,
         }
     }
 }

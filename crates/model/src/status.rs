@@ -71,7 +71,8 @@ pub struct NodeStatus {
 pub struct AppStatus {
     /// Its name.
     pub name: AppName,
-    /// One word: `ready`, `starting`, `waiting` (for what it needs), `degraded` (fewer ready than its minimum), `failed`, `stopped`.
+    /// One word: `ready`, `starting`, `waiting` (for what it needs), `degraded` (fewer ready than its minimum), `asleep` (woken by the
+    /// next request), `failed`, `stopped`.
     pub state: String,
     /// What that word is about, in a sentence; empty when ready.
     pub detail: String,
@@ -110,8 +111,14 @@ pub struct InstanceStatus {
     pub cpu_used: Cpu,
     /// CPU given by the last plan.
     pub cpu_allocated: Cpu,
-    /// Memory used.
+    /// Memory used: what is charged to it, without what is in swap.
     pub memory_used: Bytes,
+    /// Memory of it that is in swap.
+    #[serde(default)]
+    pub swap_used: Bytes,
+    /// Milliseconds from the last order to wake it until it answered; `None` before.
+    #[serde(default)]
+    pub last_wake_ms: Option<f64>,
     /// Requests outstanding.
     pub in_flight: u32,
     /// How often it was started again.

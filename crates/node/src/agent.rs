@@ -40,6 +40,8 @@ pub struct Agent {
     retired_cpu: Mutex<BTreeMap<NodeName, f64>>,
     /// One lock per application that is asked for: its first caller wakes an instance, the others find it awake.
     pub(crate) waking: Mutex<BTreeMap<AppName, Arc<tokio::sync::Mutex<()>>>>,
+    /// When each instance was last named to who asked for its application.
+    pub(crate) asked: Mutex<BTreeMap<InstanceId, Instant>>,
 }
 
 /// Where an instance with this port listens.
@@ -60,6 +62,7 @@ impl Agent {
             ports: Mutex::new(ports),
             retired_cpu: Mutex::default(),
             waking: Mutex::default(),
+            asked: Mutex::default(),
         };
         if let Err(error) = agent.configure(nodes) {
             tracing::warn!(error = error.message, "the nodes of the former agent cannot be set up");
@@ -168,7 +171,7 @@ impl Agent {
         let result = match command {
             Command::Start { spec } => self.start(*spec).await,
             Command::Stop { instance } => self.stop(&instance).await,
-            Command::Sleep { instance, rung } => self.order(&instance, Order::Sleep(rung)).await,
+            Command::Sleep { instance, rung } => self.put_to_sleep(&instance, rung).await,
             Command::Resume { instance } => self.order(&instance, Order::Resume).await,
             Command::SetCpu { instance, share, limit } => self.order(&instance, Order::SetCpu { share, limit }).await,
         };
@@ -239,7 +242,7 @@ impl Agent {
         instances.values().filter(of_app).cloned().collect()
     }
 
-    fn find(&self, instance: &InstanceId) -> Option<Handle> {
+    pub(crate) fn find(&self, instance: &InstanceId) -> Option<Handle> {
         self.instances.lock().expect("nothing panics while it is held").get(instance).cloned()
     }
 

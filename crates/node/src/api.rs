@@ -35,6 +35,9 @@ pub const LOGS: weal_rpc::Method<LogsRequest, LogsChunk> = weal_rpc::Method::new
 /// socket, which the gateway may use; several at once cause one wake. Refused with 404 when there is no instance to wait for.
 pub const WAKE: weal_rpc::Method<WakeRequest, WakeAnswer> = weal_rpc::Method::new("node.v1/wake");
 
+/// How the refusal of a [`Command::Sleep`] begins when the instance was named to somebody by [`WAKE`] just before.
+pub const ASKED_FOR: &str = "it was asked for";
+
 /// What an instance needs to be started. Complete: it is stored beside the instance and suffices to start it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InstanceSpec {

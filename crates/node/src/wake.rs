@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
-use weal_model::{AppName, InstanceState};
+use weal_model::{AppName, InstanceId, InstanceState, Rung};
 use weal_rpc::{Fault, Router};
 
 use crate::agent::{Agent, address};
@@ -15,6 +15,9 @@ use crate::instance::{Handle, Order};
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 /// How often an instance is looked at that starts: its own health checks are no denser.
 const START_POLL: Duration = Duration::from_millis(10);
+/// An instance that was named to somebody is not put to sleep for so long: an order to do so was decided before, by one who had seen
+/// no request. Longer than that order may be under way.
+const JUST_ASKED: Duration = Duration::from_secs(2);
 
 impl Agent {
     /// What the wake socket answers.
@@ -30,12 +33,33 @@ impl Agent {
     async fn wake(self: Arc<Self>, request: WakeRequest) -> Result<WakeAnswer, Fault> {
         let wait = Duration::try_from_secs_f64(request.wait_s.max(0.0)).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
         let deadline = tokio::time::Instant::now() + wait;
-        let turn =
-            Arc::clone(self.waking.lock().expect("nothing panics while it is held").entry(request.app.clone()).or_default());
+        let turn = self.turn(&request.app);
         let late =
             || Fault { status: 504, message: format!("no instance of `{}` answers within {} s", request.app, request.wait_s) };
         let _turn = timeout_at(deadline, turn.lock()).await.map_err(|_| late())?;
-        timeout_at(deadline, self.wake_one(&request.app)).await.map_err(|_| late())?
+        let answer = timeout_at(deadline, self.wake_one(&request.app)).await.map_err(|_| late())??;
+        let mut asked = self.asked.lock().expect("nothing panics while it is held");
+        asked.retain(|_, when| when.elapsed() < JUST_ASKED);
+        asked.insert(answer.instance.clone(), Instant::now());
+        Ok(answer)
+    }
+
+    /// Puts an instance to sleep, unless requests are on their way to it. Who asks for its application meanwhile waits, and then
+    /// finds it asleep: named while it was still awake, it would freeze with the request in it.
+    pub(crate) async fn put_to_sleep(&self, instance: &InstanceId, rung: Rung) -> Result<(), String> {
+        let handle = self.find(instance).ok_or_else(|| format!("there is no instance `{instance}`"))?;
+        let turn = self.turn(&handle.view().record.spec.app);
+        let _turn = turn.lock().await;
+        let asked = self.asked.lock().expect("nothing panics while it is held").get(instance).map(Instant::elapsed);
+        if let Some(ago) = asked.filter(|ago| *ago < JUST_ASKED) {
+            return Err(format!("{} {:.1} s ago", api::ASKED_FOR, ago.as_secs_f64()));
+        }
+        handle.order(Order::Sleep(rung)).await
+    }
+
+    /// One at a time wakes or puts to sleep an instance of `app`.
+    fn turn(&self, app: &AppName) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(self.waking.lock().expect("nothing panics while it is held").entry(app.clone()).or_default())
     }
 
     /// The cheapest that there is: one that is awake, else the lightest sleeper, else the first that gets ready.

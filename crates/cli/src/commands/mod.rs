@@ -6,14 +6,17 @@ pub mod config;
 pub mod doctor;
 pub mod down;
 pub mod events;
+pub mod instances;
 pub mod load;
 pub mod logs;
 pub mod recording;
 pub mod rehearse;
 pub mod reproduce;
 pub mod simulate;
+pub mod sleep;
 pub mod status;
 pub mod top;
+pub mod wake;
 pub mod what_if;
 pub mod why;
 

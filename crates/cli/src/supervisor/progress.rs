@@ -120,7 +120,7 @@ pub fn state_tone(state: &str) -> Tone {
 
 /// `None` while some application is on its way.
 pub fn arrival(status: &Status) -> Option<Arrival> {
-    let settled = |app: &AppStatus| matches!(app.state.as_str(), "ready" | "failed" | "stopped");
+    let settled = |app: &AppStatus| matches!(app.state.as_str(), "ready" | "failed" | "stopped" | "asleep");
     if !status.apps.iter().all(|app| settled(app) || app.min == 0) {
         return None;
     }
@@ -131,7 +131,7 @@ pub fn arrival(status: &Status) -> Option<Arrival> {
 
 /// What is not ready yet, and since when it is waited for.
 pub fn waiting_line(status: &Status, waited: Duration) -> String {
-    let missing = status.apps.iter().filter(|app| !matches!(app.state.as_str(), "ready" | "stopped"));
+    let missing = status.apps.iter().filter(|app| !matches!(app.state.as_str(), "ready" | "stopped" | "asleep"));
     let missing: Vec<String> = missing.map(|app| format!("{} ({})", app.name, describe(app))).collect();
     format!("waiting for {} - {}", missing.join(", "), span(waited.as_secs()))
 }

@@ -10,4 +10,5 @@ mod pool;
 mod real;
 mod rehearsals;
 mod reload;
+mod sleep;
 mod why;

@@ -162,6 +162,16 @@ impl Pool {
         self.eventually(&format!("another {role}"), || (self.pid(role) != old).then_some(()));
     }
 
+    /// Stops a role where it is: it neither answers nor is started anew.
+    pub fn pause(&self, role: &str) {
+        send(self.pid(role), Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self, role: &str) {
+        send(self.pid(role), Signal::CONT);
+    }
+
     /// `kill -9` of the supervisor.
     pub fn kill_supervisor(&mut self) {
         kill(self.pid("supervisor"));

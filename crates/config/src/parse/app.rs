@@ -12,7 +12,7 @@ use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 20] = [
+pub(crate) const KEYS: [&str; 21] = [
     "run",
     "health",
     "memory",
@@ -33,6 +33,7 @@ pub(crate) const KEYS: [&str; 20] = [
     "restart",
     "queue-limit",
     "request-timeout",
+    "sleep-after",
 ];
 /// More instances than this of one application are a slip of the finger.
 const MOST_INSTANCES: u32 = 10_000;
@@ -63,6 +64,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         restart: read_restart(reading, &section),
         queue_limit: section.count(reading, "queue-limit", 0..1_000_001).unwrap_or(defaults::QUEUE_LIMIT),
         request_timeout_s: section.span(reading, "request-timeout", (0.001, 86_400.0)).unwrap_or(defaults::REQUEST_TIMEOUT_S),
+        sleep_after_s: section.span(reading, "sleep-after", (0.1, 31_536_000.0)),
     }
 }
 

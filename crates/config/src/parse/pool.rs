@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use toml::de::DeValue;
-use weal_model::{Algorithm, Bytes, Cpu, Goal, GoalError, Importance, NodeName, NodeSpec, PoolSpec, TimingSpec};
+use weal_model::{Algorithm, Bytes, Cpu, Enactment, Goal, GoalError, Importance, NodeName, NodeSpec, PoolSpec, TimingSpec};
 
 use super::check_name;
 use crate::section::{Reading, Section, within};
@@ -14,7 +14,18 @@ use crate::{Machine, defaults, suggest};
 pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> PoolSpec {
     let empty = toml::de::DeTable::new();
     let table = root.table(reading, "pool").unwrap_or(&empty);
-    let known = ["listen", "api", "name", "user", "control", "placement", "autoscaler-speed", "flow-cycle", "placement-cycle"];
+    let known = [
+        "listen",
+        "api",
+        "name",
+        "user",
+        "control",
+        "placement",
+        "autoscaler-speed",
+        "enactment",
+        "flow-cycle",
+        "placement-cycle",
+    ];
     let section = Section::open(reading, "pool", table, &known);
     let folder_name = || folder.file_name().map_or("pool".to_owned(), |name| name.to_string_lossy().into_owned());
     PoolSpec {
@@ -25,6 +36,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> Pool
         control: read_control(reading, &section),
         placement: read_placement(reading, &section),
         autoscaler_speed: read_speed(reading, &section),
+        enactment: read_enactment(reading, &section),
         timing: TimingSpec {
             flow_cycle_s: section.span(reading, "flow-cycle", (0.1, 60.0)).unwrap_or(defaults::FLOW_CYCLE_S),
             placement_cycle_s: section.span(reading, "placement-cycle", (0.1, 3600.0)).unwrap_or(defaults::PLACEMENT_CYCLE_S),
@@ -107,6 +119,15 @@ fn read_speed(reading: &mut Reading, section: &Section) -> f64 {
         reading.findings.error(reading.places.value("pool.autoscaler-speed"), "`autoscaler-speed` is out of range", help);
     }
     speed
+}
+
+fn read_enactment(reading: &mut Reading, section: &Section) -> Enactment {
+    let Some(word) = section.text(reading, "enactment") else { return Enactment::default() };
+    Enactment::from_word(&word).unwrap_or_else(|| {
+        let help = suggest::help(&word, Enactment::ALL.map(Enactment::as_str), "ways");
+        reading.findings.error(reading.places.value(&section.at("enactment")), format!("`enactment` cannot be `{word}`"), help);
+        Enactment::default()
+    })
 }
 
 /// All `[[node]]`s; the machine itself when there is none.

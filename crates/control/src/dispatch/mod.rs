@@ -77,6 +77,8 @@ pub enum Attempt {
 pub struct InstanceCounts<'a> {
     /// Which.
     pub instance: &'a InstanceId,
+    /// Takes new requests.
+    pub open: bool,
     /// Requests outstanding now.
     pub outstanding: u32,
     /// Requests it answered.
@@ -180,6 +182,7 @@ impl Dispatcher {
     pub fn counts(&self) -> impl Iterator<Item = InstanceCounts<'_>> {
         self.slots.iter().flatten().map(|instance| InstanceCounts {
             instance: &instance.id,
+            open: instance.present && !instance.draining,
             outstanding: instance.outstanding,
             completions: instance.completions,
             failures: instance.failures,

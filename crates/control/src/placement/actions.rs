@@ -14,7 +14,7 @@ use weal_model::{
 
 use super::plan::{Policy, sorted};
 use super::search::Solution;
-use super::standby;
+use super::standby::{self, Place};
 use super::translate::Translation;
 
 /// What is done, and where each instance will be.
@@ -24,10 +24,12 @@ pub(super) struct Steps {
     pub reasons: Vec<Reason>,
     /// Running instances afterwards, by application, then node.
     running: BTreeMap<(u32, u32), Vec<InstanceId>>,
-    /// Standby instances afterwards, by application, then node.
+    /// Standby instances afterwards, by application, then node, those included that only come up to stand by.
     standing_by: BTreeMap<(u32, u32), u32>,
+    /// Instances that come up to stand by and are not asleep yet, by application, then node.
+    rising: BTreeMap<(u32, u32), Vec<InstanceId>>,
     /// Memory that is really free per node as the actions go on, in bytes.
-    free: Vec<u64>,
+    pub free: Vec<u64>,
     /// Suspended instances that may be paged out or stopped for memory, oldest first, per node.
     reclaimable: Vec<Vec<Reclaimable>>,
 }
@@ -57,7 +59,9 @@ impl Steps {
                 steps.grow(translation, policy, solution, &mut names, m, n);
             }
         }
+        standby::descend(&mut steps, translation, policy);
         standby::tidy(&mut steps, translation, policy);
+        standby::start_ahead(&mut steps, translation, policy, solution, &mut names);
         steps
     }
 
@@ -87,6 +91,12 @@ impl Steps {
                 app: m,
                 memory: instance.memory_used.unwrap_or(memory).0,
             }));
+        }
+        for (&(m, n), instances) in &translation.rising {
+            *self.standing_by.entry((m, n)).or_default() += instances.len() as u32;
+            self.rising.insert((m, n), instances.iter().map(|instance| instance.id.clone()).collect());
+            let memory = translation.apps[m as usize].memory.0;
+            self.reclaimable[n as usize].extend(instances.iter().map(|i| Reclaimable { id: i.id.clone(), app: m, memory }));
         }
         let since: BTreeMap<&InstanceId, _> = snapshot.instances.iter().map(|instance| (&instance.id, instance.since)).collect();
         for list in &mut self.reclaimable {
@@ -174,15 +184,18 @@ impl Steps {
     ) {
         let spec = translation.apps[m as usize];
         let standing_by = self.standing_by.get(&(m, n)).copied().unwrap_or(0);
-        let suspend = instance.state == InstanceState::Ready && standby::worth_keeping(translation, policy, m, n, standing_by);
+        let place = match instance.state {
+            InstanceState::Ready => standby::place_for(translation, policy, m, n, standing_by),
+            _ => Place::Ended,
+        };
         let why = if !translation.problem.apps[m as usize].allows(n) {
             format!("`{}` may not be on node `{}`", spec.name, instance.node)
         } else if solution.layout.instances(m) < spec.instances.min.max(1) && solution.layout.given(m) <= 0.0 {
-            format!(
-                "`{}` has had no request for {:.0} s",
-                spec.name,
-                policy.demands.get(&spec.name).map_or(0.0, |demand| demand.idle_s)
-            )
+            match policy.idle_s.get(&spec.name) {
+                _ if policy.resting.contains_key(&spec.name) => format!("`{}` was told to sleep", spec.name),
+                Some(idle_s) => format!("`{}` has had no request for {idle_s:.0} s", spec.name),
+                None => format!("`{}` is asked for nothing", spec.name),
+            }
         } else {
             format!(
                 "`{}` gets {:.2} of the {:.2} CPU that it could use from {} instances elsewhere; its place on `{}` serves others better",
@@ -196,10 +209,10 @@ impl Steps {
         if let Some(running) = self.running.get_mut(&(m, n)) {
             running.retain(|id| *id != instance.id);
         }
-        if suspend {
+        if let Place::Asleep(rung) = place {
             *self.standing_by.entry((m, n)).or_default() += 1;
             self.reclaimable[n as usize].push(Reclaimable { id: instance.id.clone(), app: m, memory: spec.memory.0 });
-            self.push(Action::Sleep { instance: instance.id.clone(), rung: Rung::Suspended }, why);
+            self.push(Action::Sleep { instance: instance.id.clone(), rung }, why);
         } else {
             self.free[n as usize] += spec.memory.0;
             self.push(Action::Stop { instance: instance.id.clone() }, why);
@@ -210,6 +223,13 @@ impl Steps {
         let spec = translation.apps[m as usize];
         let node = &translation.nodes[n as usize];
         let why = why_more(translation, solution, m);
+        if let Some(id) = self.rising.get_mut(&(m, n)).and_then(Vec::pop) {
+            // It is on its way: it stays instead of going to sleep.
+            *self.standing_by.entry((m, n)).or_default() -= 1;
+            self.reclaimable[n as usize].retain(|entry| entry.id != id);
+            self.running.entry((m, n)).or_default().push(id);
+            return;
+        }
         let resumable =
             translation.standby.get(&(m, n)).into_iter().flatten().find(|instance| !self.is_running(m, n, &instance.id));
         let resumable = resumable.filter(|instance| !self.is_gone(&instance.id));
@@ -257,7 +277,8 @@ impl Steps {
             let Reclaimable { id, app, memory } = list.remove(at);
             self.free[n as usize] += memory;
             let text = format!("{} of memory must be free on `{}`", weal_model::Bytes(bytes), translation.nodes[n as usize]);
-            if policy.can_park {
+            let rises = self.forget_rising(app, n, &id);
+            if policy.has(Rung::Parked) && !rises {
                 self.push(Action::Sleep { instance: id, rung: Rung::Parked }, text);
             } else {
                 *self.standing_by.entry((app, n)).or_default() -= 1;
@@ -287,13 +308,83 @@ impl Steps {
         self.free[n as usize] = self.free[n as usize].saturating_sub(bytes);
     }
 
+    /// Puts one that stands by, or was started to, to sleep on `rung`.
+    pub fn put_to_sleep(&mut self, m: u32, n: u32, id: &InstanceId, rung: Rung, why: String) {
+        self.forget_rising(m, n, id);
+        self.push(Action::Sleep { instance: id.clone(), rung }, why);
+    }
+
+    /// Says whether it came up to stand by; it does no more.
+    fn forget_rising(&mut self, m: u32, n: u32, id: &InstanceId) -> bool {
+        let Some(rising) = self.rising.get_mut(&(m, n)) else { return false };
+        let before = rising.len();
+        rising.retain(|other| other != id);
+        rising.len() < before
+    }
+
+    /// Ends one that stands by.
+    pub fn end_standby(&mut self, m: u32, n: u32, id: &InstanceId, why: String) {
+        *self.standing_by.entry((m, n)).or_default() -= 1;
+        self.reclaimable[n as usize].retain(|entry| entry.id != *id);
+        self.push(Action::Stop { instance: id.clone() }, why);
+    }
+
+    /// Starts an instance that will stand by.
+    pub fn start_ahead(&mut self, translation: &Translation, policy: &Policy, names: &mut Names, m: u32, n: u32, why: String) {
+        let (spec, node) = (translation.apps[m as usize], &translation.nodes[n as usize]);
+        let id = names.next(&spec.name);
+        self.push(Action::Start { instance: id.clone(), app: spec.name.clone(), node: node.clone() }, why);
+        self.free[n as usize] = self.free[n as usize].saturating_sub(spec.memory.0);
+        if policy.pool.enactment.sleeps() {
+            *self.standing_by.entry((m, n)).or_default() += 1;
+            self.rising.entry((m, n)).or_default().push(id);
+        } else {
+            self.running.entry((m, n)).or_default().push(id);
+        }
+    }
+
+    /// Whether a sleeper is left asleep on its rung by what is planned so far.
+    pub fn stands_by(&self, m: u32, n: u32, id: &InstanceId) -> bool {
+        let concerns = |reason: &Reason| match &reason.action {
+            Action::Stop { instance } | Action::Sleep { instance, .. } | Action::Resume { instance } => instance == id,
+            _ => false,
+        };
+        !self.is_running(m, n, id) && !self.reasons.iter().any(concerns)
+    }
+
+    /// Whether an instance still comes up only to stand by.
+    pub fn is_ahead(&self, id: &InstanceId) -> bool {
+        self.rising.values().flatten().any(|other| other == id)
+    }
+
+    /// Running and standby instances of an application, afterwards.
+    pub fn instances_of(&self, m: u32) -> (u32, u32) {
+        let running: usize = self.running.range((m, 0)..=(m, u32::MAX)).map(|(_, list)| list.len()).sum();
+        let standing_by: u32 = self.standing_by.range((m, 0)..=(m, u32::MAX)).map(|(_, count)| *count).sum();
+        (running as u32, standing_by)
+    }
+
+    /// Instances of an application on a node, afterwards, asleep or awake.
+    pub fn on(&self, m: u32, n: u32) -> u32 {
+        let running = self.running.get(&(m, n)).map_or(0, |list| list.len() as u32);
+        running + self.standing_by.get(&(m, n)).copied().unwrap_or(0)
+    }
+
+    /// [`Plan::ahead`](weal_model::Plan::ahead).
+    pub fn ahead(&self) -> Vec<InstanceId> {
+        let mut ahead: Vec<InstanceId> = self.rising.values().flatten().cloned().collect();
+        ahead.sort();
+        ahead
+    }
+
     /// Where everything will be.
     pub fn placement(&self, translation: &Translation, solution: &Solution) -> Placement {
         let places: BTreeSet<(u32, u32)> = self.running.keys().chain(self.standing_by.keys()).copied().collect();
         let mut entries = Vec::new();
         for (m, n) in places {
-            let ready = self.running.get(&(m, n)).map_or(0, |list| list.len() as u32);
-            let standby = self.standing_by.get(&(m, n)).copied().unwrap_or(0);
+            let rising = self.rising.get(&(m, n)).map_or(0, |list| list.len() as u32);
+            let ready = self.running.get(&(m, n)).map_or(0, |list| list.len() as u32) + rising;
+            let standby = self.standing_by.get(&(m, n)).copied().unwrap_or(0) - rising;
             if ready == 0 && standby == 0 {
                 continue;
             }
@@ -313,10 +404,15 @@ impl Steps {
     /// neighbours leave it and never less.
     pub fn loads(&self, translation: &Translation, solution: &Solution) -> Vec<LoadEntry> {
         let mut on_node = vec![0u32; translation.nodes.len()];
-        for (&(_, n), running) in &self.running {
+        for (&(_, n), running) in self.running.iter().chain(&self.rising) {
             on_node[n as usize] += running.len() as u32;
         }
         let mut loads = Vec::new();
+        for (&(m, n), rising) in &self.rising {
+            let left = solution.layout.spare(n).max(0.0) / f64::from(on_node[n as usize].max(1));
+            let cpu = left.min(translation.problem.apps[m as usize].instance_cpu);
+            loads.extend(rising.iter().map(|id| LoadEntry { instance: id.clone(), cpu: Cpu(cpu), limit: None }));
+        }
         for (&(m, n), running) in &self.running {
             let load = solution.layout.find(m, n).map_or(0.0, |edge| solution.layout.edge(edge).load);
             let left = solution.layout.spare(n).max(0.0) / f64::from(on_node[n as usize].max(1));
@@ -362,7 +458,7 @@ fn number(id: &InstanceId) -> u64 {
 }
 
 /// Names for new instances: one above all that are known.
-struct Names(BTreeMap<AppName, u64>);
+pub(super) struct Names(BTreeMap<AppName, u64>);
 
 impl Names {
     fn of(snapshot: &Snapshot, policy: &Policy) -> Self {

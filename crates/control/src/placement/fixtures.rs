@@ -19,6 +19,7 @@ pub(crate) fn pool(nodes: usize, apps: Vec<AppSpec>) -> PoolSpec {
         control: true,
         placement: Default::default(),
         autoscaler_speed: 1.0,
+        enactment: weal_model::Enactment::default(),
         timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
         nodes: (0..nodes).map(node).collect(),
         classes: Default::default(),

@@ -57,7 +57,7 @@ mod properties;
 #[cfg(test)]
 mod robust_tests;
 
-pub use plan::{AppCosts, AppDemand, Iterations, Policy, plan};
+pub use plan::{AppCosts, Iterations, Policy, plan};
 pub use search::solve_with;
 pub use weal_model::Algorithm;
 pub use what_if::{Shift, WhatIf, what_if};

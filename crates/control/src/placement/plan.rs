@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{Algorithm, AppName, LoadEntry, Plan, PoolSpec, Report, Snapshot, Work};
+use weal_model::{
+    Algorithm, AppName, Enactment, InstanceId, LoadEntry, Plan, PoolSpec, Report, Rung, SleepCosts, Snapshot, Work,
+};
 
 use super::actions::Steps;
 use super::batch;
@@ -13,15 +15,6 @@ use super::translate::Translation;
 use crate::jobs::{Costs, Runs};
 use crate::utility::Curve;
 
-/// What an application wants now.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AppDemand {
-    /// Its utility with so much CPU: [`Curve::of_group`] of the flows that load it.
-    pub curve: Curve,
-    /// Seconds since it had its last request; 0 when it has one.
-    pub idle_s: f64,
-}
-
 /// What changes to an application were measured to take.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AppCosts {
@@ -31,6 +24,8 @@ pub struct AppCosts {
     pub start_work: Work,
     /// Seconds from resume to the first answer.
     pub resume_s: f64,
+    /// What each rung of sleep costs, as far as it was measured.
+    pub sleep: SleepCosts,
     /// Seconds to drain and suspend or stop.
     pub remove_s: f64,
 }
@@ -39,7 +34,7 @@ impl Default for AppCosts {
     /// Before anything was measured: a start like that of a middling web application, a resume 20 times faster
     /// (Al-Qudah 4.3).
     fn default() -> Self {
-        Self { start_s: 5.0, start_work: Work(2.0), resume_s: 0.25, remove_s: 0.25 }
+        Self { start_s: 5.0, start_work: Work(2.0), resume_s: 0.25, remove_s: 0.25, sleep: SleepCosts::default() }
     }
 }
 
@@ -61,8 +56,12 @@ impl AppCosts {
 pub struct Policy<'a> {
     /// What is desired.
     pub pool: &'a PoolSpec,
-    /// What each application wants; one without an entry is unmeasured and keeps what it has.
-    pub demands: BTreeMap<AppName, AppDemand>,
+    /// What each application wants: its utility with so much CPU ([`Curve::of_group`] of the flows that load it); one without an
+    /// entry is unmeasured and keeps what it has.
+    pub demands: BTreeMap<AppName, Curve>,
+    /// Seconds since each application had its last request: 0 when it has one, infinite when it never had any and nothing of it
+    /// runs. One without an entry is never idle.
+    pub idle_s: BTreeMap<AppName, f64>,
     /// Measured costs of changes; defaults where missing.
     pub costs: BTreeMap<AppName, AppCosts>,
     /// The number for each application's next new instance, if higher than all in the snapshot: ids are never reused.
@@ -74,8 +73,14 @@ pub struct Policy<'a> {
     /// With [`Algorithm::Autoscaler`], what [`Autoscaler`](super::autoscaler::Autoscaler) asks for; one without an entry keeps
     /// what it has.
     pub replicas: BTreeMap<AppName, u32>,
-    /// Whether suspended instances can be paged out here.
-    pub can_park: bool,
+    /// The rungs on which instances can sleep here, from the lightest.
+    pub rungs: Vec<Rung>,
+    /// Rungs that applications could not be brought to lately.
+    pub refused: BTreeSet<(AppName, Rung)>,
+    /// Instances that were started to stand by: [`Plan::ahead`] of the plan before.
+    pub ahead: BTreeSet<InstanceId>,
+    /// Applications that were told to sleep, and how deep at most: they do until somebody asks for them.
+    pub resting: BTreeMap<AppName, Option<Rung>>,
     /// Utilities closer than this are equal. Smaller chases noise; the thesis uses 0.01 (reproductions.md, Experiment One).
     pub tolerance: f64,
     /// Seconds over which a change must pay for itself: how long demand stays roughly as it is. Too short and nothing is
@@ -93,17 +98,38 @@ impl<'a> Policy<'a> {
         Self {
             pool,
             demands: BTreeMap::new(),
+            idle_s: BTreeMap::new(),
             costs: BTreeMap::new(),
             next_instance: BTreeMap::new(),
             held: BTreeSet::new(),
             algorithm: pool.placement,
             replicas: BTreeMap::new(),
-            can_park: true,
+            rungs: Rung::ALL.to_vec(),
+            refused: BTreeSet::new(),
+            ahead: BTreeSet::new(),
+            resting: BTreeMap::new(),
             tolerance: 0.01,
             horizon_s: 600.0,
             job_costs: Costs::THESIS,
             runs: Runs::default(),
         }
+    }
+
+    /// The rungs that this pool's way of enacting uses for `app`, as far as they can be had here.
+    pub(super) fn rungs<'b>(&'b self, app: &'b AppName) -> impl Iterator<Item = Rung> + 'b {
+        let (enactment, knows_goals) = (self.pool.enactment, self.algorithm.knows_goals());
+        let used = move |rung: &Rung| match enactment {
+            _ if !knows_goals => false,
+            Enactment::StartStop | Enactment::RunEverywhere => false,
+            Enactment::SuspendResume => *rung == Rung::Suspended,
+            Enactment::Ladder => true,
+        };
+        self.rungs.iter().copied().filter(used).filter(|rung| !self.refused.contains(&(app.clone(), *rung)))
+    }
+
+    /// Whether instances can sleep on `rung` here.
+    pub(super) fn has(&self, rung: Rung) -> bool {
+        self.rungs.contains(&rung)
     }
 }
 
@@ -133,6 +159,7 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, 
     let plan = Plan {
         generation: snapshot.generation,
         actions: steps.reasons.iter().map(|reason| reason.action.clone()).collect(),
+        ahead: steps.ahead(),
         placement: steps.placement(&translation, &solution),
         loads: steps.loads(&translation, &solution),
     };

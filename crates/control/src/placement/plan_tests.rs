@@ -1,6 +1,6 @@
 //! Plans of small pools, from snapshot to actions.
 
-use weal_model::{Action, AppSpec, Binding, Cpu, Rung, Snapshot, Utility};
+use weal_model::{Action, AppSpec, Binding, Cpu, Enactment, PoolSpec, Rung, Snapshot, Utility};
 
 use super::fixtures::{app, pool, snapshot};
 use super::*;
@@ -8,8 +8,8 @@ use crate::check::check;
 use crate::utility::Curve;
 
 // -1 without CPU, 0 with half of `cpu`, 1 with all of it.
-fn wants(cpu: f64) -> AppDemand {
-    AppDemand { curve: Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(cpu), Utility(1.0))]), idle_s: 0.0 }
+fn wants(cpu: f64) -> Curve {
+    Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(cpu), Utility(1.0))])
 }
 
 fn actions(snapshot: &Snapshot, policy: &Policy) -> Vec<String> {
@@ -29,7 +29,7 @@ fn actions(snapshot: &Snapshot, policy: &Policy) -> Vec<String> {
         .collect()
 }
 
-use weal_model::InstanceState::{Draining, Failed, Ready, Suspended};
+use weal_model::InstanceState::{Draining, Failed, Ready, Starting, Suspended};
 
 #[test]
 fn an_empty_pool_gets_the_fewest_instances_spread_over_the_nodes() {
@@ -72,17 +72,81 @@ fn a_resume_is_preferred_to_a_start() {
 }
 
 #[test]
-fn an_idle_application_is_suspended_and_comes_back_when_asked_for() {
+fn an_idle_application_goes_to_sleep_and_comes_back_when_asked_for() {
     let pool = pool(1, vec![app("a", 300, 0, 1)]);
     let mut policy = Policy::new(&pool);
     let ready = snapshot(&pool, &[("a-1", 0, Ready)]);
-    let idle = AppDemand { curve: Curve::constant(Utility::AT_GOAL), idle_s: 3600.0 };
-    policy.demands.insert("a".into(), AppDemand { idle_s: 5.0, ..idle.clone() });
+    policy.demands.insert("a".into(), Curve::constant(Utility::AT_GOAL));
+    policy.idle_s.insert("a".into(), 5.0);
     assert_eq!(actions(&ready, &policy), [""; 0], "not yet");
-    policy.demands.insert("a".into(), idle);
+    policy.idle_s.insert("a".into(), 3600.0);
+    assert_eq!(actions(&ready, &policy), ["park a-1"]);
+    policy.rungs = vec![Rung::Suspended];
     assert_eq!(actions(&ready, &policy), ["suspend a-1"]);
     policy.demands.insert("a".into(), wants(0.5));
+    policy.idle_s.insert("a".into(), 0.0);
     assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Suspended)]), &policy), ["resume a-1"]);
+}
+
+#[test]
+fn an_application_that_may_be_asleep_is_started_ahead_and_put_to_sleep_once_it_is_ready() {
+    let pool = pool(1, vec![app("a", 300, 0, 1)]);
+    let mut policy = Policy::new(&pool);
+    policy.idle_s.insert("a".into(), f64::INFINITY);
+    assert_eq!(actions(&snapshot(&pool, &[]), &policy), ["start a-1 on n0"]);
+    policy.ahead.insert("a-1".into());
+    let (starting, _) = plan(&snapshot(&pool, &[("a-1", 0, Starting)]), &policy, Iterations::default());
+    assert_eq!((starting.actions, starting.ahead), (vec![], vec!["a-1".into()]));
+    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Ready)]), &policy), ["suspend a-1"]);
+    policy.demands.insert("a".into(), wants(0.5));
+    policy.idle_s.insert("a".into(), 0.0);
+    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Ready)]), &policy), [""; 0], "asked for meanwhile, it stays");
+}
+
+#[test]
+fn each_enactment_does_its_own_with_what_is_not_needed() {
+    let idle = [("a-1", 0, Ready)];
+    let expected = [
+        (Enactment::StartStop, vec!["stop a-1"]),
+        (Enactment::RunEverywhere, vec![]),
+        (Enactment::SuspendResume, vec!["suspend a-1"]),
+        (Enactment::Ladder, vec!["park a-1"]),
+    ];
+    for (enactment, expected) in expected {
+        let pool = PoolSpec { enactment, ..pool(1, vec![app("a", 300, 0, 1)]) };
+        let mut policy = Policy::new(&pool);
+        policy.idle_s.insert("a".into(), 3600.0);
+        assert_eq!(actions(&snapshot(&pool, &idle), &policy), expected, "{enactment:?}");
+    }
+}
+
+#[test]
+fn instances_stand_by_everywhere_one_after_the_other_where_the_paper_says_so() {
+    let pool = PoolSpec { enactment: Enactment::SuspendResume, ..pool(3, vec![app("a", 300, 1, 3)]) };
+    let mut policy = Policy::new(&pool);
+    policy.demands.insert("a".into(), wants(0.5));
+    policy.idle_s.insert("a".into(), 0.0);
+    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Ready)]), &policy), ["start a-2 on n1"]);
+    policy.ahead.insert("a-2".into());
+    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Starting)]), &policy), [""; 0], "one at a time");
+    let two = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Ready)]);
+    assert_eq!(actions(&two, &policy), ["suspend a-2", "start a-3 on n2"]);
+    policy.demands.insert("a".into(), wants(3.9));
+    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Suspended)]), &policy)[0], "resume a-2");
+}
+
+#[test]
+fn who_was_told_to_sleep_does_so_as_deep_as_told() {
+    let mut pool = pool(1, vec![app("a", 300, 1, 1)]);
+    let ready = snapshot(&pool, &[("a-1", 0, Ready)]);
+    pool.apps.get_mut("a").unwrap().instances.min = 0;
+    let mut policy = Policy::new(&pool);
+    policy.idle_s.insert("a".into(), 0.0);
+    policy.resting.insert("a".into(), Some(Rung::Warm));
+    assert_eq!(actions(&ready, &policy), ["warm a-1"]);
+    policy.refused.insert(("a".into(), Rung::Warm));
+    assert_eq!(actions(&ready, &policy), ["suspend a-1"]);
+    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Suspended)]), &policy), [""; 0]);
 }
 
 #[test]
@@ -91,7 +155,7 @@ fn suspended_memory_is_paged_out_before_a_start_takes_it() {
     let policy = Policy::new(&pool);
     let both = snapshot(&pool, &[("a-1", 0, Suspended)]);
     assert_eq!(actions(&both, &policy), ["park a-1", "start b-1 on n0"]);
-    let policy = Policy { can_park: false, ..policy };
+    let policy = Policy { rungs: vec![Rung::Suspended], ..policy };
     assert_eq!(actions(&both, &policy), ["stop a-1", "start b-1 on n0"]);
 }
 
@@ -144,7 +208,8 @@ fn nonsense_in_measurements_still_gives_a_plan() {
     snapshot.nodes[0].cpu_capacity = Cpu(f64::NAN);
     snapshot.instances[0].cpu_used = Some(Cpu(f64::NAN));
     let mut policy = Policy::new(&pool);
-    policy.demands.insert("a".into(), AppDemand { idle_s: f64::NAN, ..wants(f64::NAN) });
+    policy.demands.insert("a".into(), wants(f64::NAN));
+    policy.idle_s.insert("a".into(), f64::NAN);
     let (plan, report) = plan(&snapshot, &policy, Iterations::default());
     assert!(plan.actions.is_empty(), "{:?}", plan.actions);
     assert!(report.notes[0].contains("measured as NaN"), "{:?}", report.notes);

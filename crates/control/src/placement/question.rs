@@ -209,7 +209,6 @@ mod tests {
     use weal_model::{AppSpec, Cpu, PoolSpec, Utility};
 
     use super::super::fixtures::{app, node_name, pool, snapshot};
-    use super::super::plan::AppDemand;
     use super::*;
     use crate::utility::Curve;
 
@@ -221,7 +220,7 @@ mod tests {
     ) -> (NodeVerdict, String) {
         let mut policy = Policy::new(pool);
         let curve = Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(wants), Utility(1.0))]);
-        policy.demands.insert("search".into(), AppDemand { curve, idle_s: 0.0 });
+        policy.demands.insert("search".into(), curve);
         let seen = snapshot(pool, running);
         let why = why_node(&seen, &policy, Iterations::default(), &"search".into(), &node.into());
         (why.verdict, why.sentences.join(" "))

@@ -4,7 +4,7 @@ use weal_model::{Action, Cpu, InstanceObservation, InstanceState, Plan, PoolSpec
 
 use super::fixtures::{app, node_name, pool, snapshot};
 use super::generate::Seeded;
-use super::{AppDemand, Iterations, Policy, plan};
+use super::{Iterations, Policy, plan};
 use crate::utility::Curve;
 
 fn random_pool(random: &mut Seeded) -> PoolSpec {
@@ -50,14 +50,16 @@ fn random_snapshot(random: &mut Seeded, pool: &PoolSpec) -> Snapshot {
     seen
 }
 
-fn demand(random: &mut Seeded) -> AppDemand {
+fn demand(random: &mut Seeded) -> Curve {
     let worst = if random.chance(0.1) { -1e9 } else { -1.0 };
-    let (cpu, idle_s) = (random.between(0.0, 6.0), if random.chance(0.3) { 1e5 } else { 0.0 });
-    AppDemand { curve: Curve::through([(Cpu(0.0), Utility(worst)), (Cpu(cpu), Utility(random.between(-0.5, 1.0)))]), idle_s }
+    let cpu = random.between(0.0, 6.0);
+    Curve::through([(Cpu(0.0), Utility(worst)), (Cpu(cpu), Utility(random.between(-0.5, 1.0)))])
 }
 
 fn policy<'a>(random: &mut Seeded, pool: &'a PoolSpec) -> Policy<'a> {
-    let mut policy = Policy { can_park: random.chance(0.7), ..Policy::new(pool) };
+    let mut policy = Policy::new(pool);
+    policy.rungs = Rung::ALL.into_iter().filter(|_| random.chance(0.7)).collect();
+    policy.idle_s = pool.apps.keys().map(|app| (app.clone(), if random.chance(0.3) { 1e5 } else { 0.0 })).collect();
     for name in pool.apps.keys() {
         if random.chance(0.85) {
             let demand = demand(random);

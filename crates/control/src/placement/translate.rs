@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{AppName, AppSpec, Cpu, InstanceObservation, InstanceState, NodeName, NodeObservation, NodeSpec, Snapshot};
+use weal_model::{
+    AppName, AppSpec, Cpu, InstanceId, InstanceObservation, InstanceState, NodeName, NodeObservation, NodeSpec, Snapshot, Time,
+};
 
 use super::batch::Jobs;
 use super::plan::Policy;
@@ -22,6 +24,14 @@ pub(super) struct Translation<'a> {
     pub active: BTreeMap<(u32, u32), Vec<&'a InstanceObservation>>,
     /// Instances that stand by, by application, then node; suspended before parked.
     pub standby: BTreeMap<(u32, u32), Vec<&'a InstanceObservation>>,
+    /// Instances that were started to stand by and do not yet, by application, then node.
+    pub rising: BTreeMap<(u32, u32), Vec<&'a InstanceObservation>>,
+    /// How many of each application ended by themselves and are left alone.
+    pub ended: Vec<u32>,
+    /// Applications of which some instance is on its way to sleep or to its end.
+    pub leaving: BTreeSet<u32>,
+    /// When the snapshot was taken.
+    pub now: Time,
     /// Instances of applications or on nodes that the pool does not have any more.
     pub orphans: Vec<&'a InstanceObservation>,
     /// Memory held by standby instances per node, in bytes.
@@ -43,6 +53,19 @@ impl<'a> Translation<'a> {
         self.apps.binary_search_by(|app| app.name.cmp(name)).ok().map(|at| at as u32)
     }
 
+    /// The share of a node's memory that is taken, by what runs and by what stands by.
+    pub fn taken(&self, n: u32) -> f64 {
+        let running = self.active.iter().filter(|((_, node), _)| *node == n);
+        let running: u64 = running.map(|((m, _), list)| self.apps[*m as usize].memory.0.saturating_mul(list.len() as u64)).sum();
+        let memory = self.problem.nodes[n as usize].memory.max(1);
+        (running.saturating_add(self.standby_memory[n as usize]) as f64 / memory as f64).min(1.0)
+    }
+
+    /// Every instance that counts for something.
+    pub fn all(&self) -> impl Iterator<Item = &'a InstanceObservation> {
+        self.active.values().chain(self.standby.values()).chain(self.rising.values()).flatten().copied()
+    }
+
     pub fn of(snapshot: &'a Snapshot, policy: &'a Policy<'a>) -> Self {
         let mut notes = Vec::new();
         let mut named: Vec<(NodeName, Node)> =
@@ -56,16 +79,18 @@ impl<'a> Translation<'a> {
             apps: policy.pool.apps.values().collect(),
             active: BTreeMap::new(),
             standby: BTreeMap::new(),
+            rising: BTreeMap::new(),
+            ended: Vec::new(),
+            leaving: BTreeSet::new(),
+            now: snapshot.time,
             orphans: Vec::new(),
             jobs: Jobs::default(),
             notes,
         };
-        let ended = translation.sort_instances(snapshot);
+        translation.ended = translation.sort_instances(snapshot, &policy.ahead);
         let needed = needed(policy);
-        translation.problem.apps = (0u32..)
-            .zip(&translation.apps)
-            .map(|(m, spec)| translation.app(policy, m, spec, ended[m as usize], &needed))
-            .collect();
+        translation.problem.apps =
+            (0u32..).zip(&translation.apps).map(|(m, spec)| translation.app(policy, m, spec, &needed)).collect();
         translation.note_unmeasured(policy);
         translation.jobs = Jobs::of(snapshot, policy, |name| translation.node_index(name));
         let residents = translation.jobs.residents(snapshot.time.as_secs_f64(), policy.pool.timing.placement_cycle_s.max(1.0));
@@ -74,7 +99,7 @@ impl<'a> Translation<'a> {
     }
 
     // Counts each instance as what it is; returns how many of each application ended by themselves and are left alone.
-    fn sort_instances(&mut self, snapshot: &'a Snapshot) -> Vec<u32> {
+    fn sort_instances(&mut self, snapshot: &'a Snapshot, ahead: &BTreeSet<InstanceId>) -> Vec<u32> {
         let mut ended = vec![0; self.apps.len()];
         for instance in &snapshot.instances {
             let (m, n) = (self.app_index(&instance.app), self.node_index(&instance.node));
@@ -87,6 +112,10 @@ impl<'a> Translation<'a> {
             };
             let memory = self.apps[m as usize].memory.0;
             match instance.state {
+                state if state.is_active() && ahead.contains(&instance.id) => {
+                    self.rising.entry((m, n)).or_default().push(instance);
+                    self.standby_memory[n as usize] += memory;
+                }
                 state if state.is_active() => self.active.entry((m, n)).or_default().push(instance),
                 InstanceState::Suspended | InstanceState::Warm => {
                     self.standby.entry((m, n)).or_default().push(instance);
@@ -94,6 +123,7 @@ impl<'a> Translation<'a> {
                 }
                 InstanceState::Parked => self.standby.entry((m, n)).or_default().push(instance),
                 InstanceState::Draining | InstanceState::Stopping => {
+                    self.leaving.insert(m);
                     let node = &mut self.problem.nodes[n as usize];
                     node.memory = node.memory.saturating_sub(memory);
                 }
@@ -107,9 +137,10 @@ impl<'a> Translation<'a> {
         ended
     }
 
-    fn app(&self, policy: &Policy, m: u32, spec: &AppSpec, ended: u32, needed: &BTreeSet<&AppName>) -> App {
+    fn app(&self, policy: &Policy, m: u32, spec: &AppSpec, needed: &BTreeSet<&AppName>) -> App {
+        let ended = self.ended[m as usize];
         let demand = policy.demands.get(&spec.name);
-        let curve = demand.map_or_else(|| Curve::constant(weal_model::Utility::AT_GOAL), |demand| demand.curve.clone());
+        let curve = demand.cloned().unwrap_or_else(|| Curve::constant(weal_model::Utility::AT_GOAL));
         let mut app = App::new(spec.memory.0, curve);
         app.instances = standby::instance_range(self, policy, m, needed.contains(&spec.name));
         app.instances = (app.instances.0.saturating_sub(ended), app.instances.1.saturating_sub(ended));
@@ -122,6 +153,12 @@ impl<'a> Translation<'a> {
         app.apart = self.apart(spec);
         app.current = counts(&self.active, m);
         app.standby = counts(&self.standby, m);
+        for &(n, count) in &counts(&self.rising, m) {
+            match app.standby.binary_search_by_key(&n, |entry| entry.0) {
+                Ok(at) => app.standby[at].1 += count,
+                Err(at) => app.standby.insert(at, (n, count)),
+            }
+        }
         app.cost = policy.costs.get(&spec.name).copied().unwrap_or_default().in_utility(policy.horizon_s);
         app
     }
@@ -154,7 +191,7 @@ fn counts(instances: &BTreeMap<(u32, u32), Vec<&InstanceObservation>>, m: u32) -
 // Applications that some other needs that runs or must run.
 fn needed<'a>(policy: &'a Policy) -> BTreeSet<&'a AppName> {
     let wanted = |spec: &AppSpec| {
-        let demand = policy.demands.get(&spec.name).is_some_and(|demand| demand.curve.demand().0 > 0.0);
+        let demand = policy.demands.get(&spec.name).is_some_and(|demand| demand.demand().0 > 0.0);
         spec.instances.min > 0 || (demand && spec.instances.max > 0)
     };
     let mut open: Vec<&AppSpec> = policy.pool.apps.values().filter(|spec| wanted(spec)).collect();

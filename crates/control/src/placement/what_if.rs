@@ -70,18 +70,16 @@ mod tests {
     use weal_model::{Goal, Importance};
 
     use super::super::fixtures::{app, pool, snapshot};
-    use super::super::plan::AppDemand;
     use super::*;
     use crate::model::FlowModel;
     use crate::utility::Curve;
 
     // 20 clients without think time, 0.2 CPU-seconds a request.
-    fn demand(goal: &str) -> AppDemand {
+    fn demand(goal: &str) -> Curve {
         let goal: Goal = goal.parse().unwrap();
         let model =
             FlowModel { goal: Some(goal), importance: Importance::NORMAL, clients: 20.0, think_s: 0.0, floor_s: 0.2, tail: 1.0 };
-        let curve = Curve::from_inverse(Utility(-10.0), model.best(), |u| Cpu(0.2 * model.rate_for(u)));
-        AppDemand { curve, idle_s: 0.0 }
+        Curve::from_inverse(Utility(-10.0), model.best(), |u| Cpu(0.2 * model.rate_for(u)))
     }
 
     fn policy<'a>(pool: &'a weal_model::PoolSpec, goals: [&str; 2]) -> Policy<'a> {

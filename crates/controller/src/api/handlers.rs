@@ -14,7 +14,7 @@ use weal_model::{AppName, NodeName};
 use super::answer::{Body, Parameters, refusal};
 use super::routes::ApiState;
 use crate::cycle::Order;
-use crate::wire::ConfigUpdate;
+use crate::wire::{ApiError, ConfigUpdate, SleepOrder};
 use crate::{clock, metrics, why};
 
 /// The dashboard: one self-contained page, so that no file is needed beside the binary.
@@ -103,6 +103,36 @@ pub(super) async fn put_config(api: ApiState, Body(update): Body<ConfigUpdate>) 
     match answer.await {
         Ok(Ok(taken)) => Json(taken).into_response(),
         Ok(Err(refused)) => (StatusCode::UNPROCESSABLE_ENTITY, Json(refused)).into_response(),
+        Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "the controller is stopping"),
+    }
+}
+
+pub(super) async fn sleep(api: ApiState, Path(app): Path<AppName>, Body(order): Body<SleepOrder>) -> Response {
+    let (reply, answer) = oneshot::channel();
+    give_order(&api, &app.clone(), Order::Sleep { app, rung: order.rung, reply }, answer).await
+}
+
+pub(super) async fn wake(api: ApiState, Path(app): Path<AppName>) -> Response {
+    let (reply, answer) = oneshot::channel();
+    give_order(&api, &app.clone(), Order::Wake { app, reply }, answer).await
+}
+
+async fn give_order<T: serde::Serialize>(
+    api: &ApiState,
+    app: &AppName,
+    order: Order,
+    answer: oneshot::Receiver<Result<T, ApiError>>,
+) -> Response {
+    let status = api.board.view().status;
+    if !status.apps.iter().any(|known| known.name == *app) {
+        return unknown_app(app, &status);
+    }
+    if api.orders.send(order).await.is_err() {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "the controller is stopping");
+    }
+    match answer.await {
+        Ok(Ok(taken)) => Json(taken).into_response(),
+        Ok(Err(refused)) => (StatusCode::CONFLICT, Json(refused)).into_response(),
         Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "the controller is stopping"),
     }
 }

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{MethodRouter, get, put};
+use axum::routing::{MethodRouter, get, post, put};
 use http::StatusCode;
 use schemars::{Schema, SchemaGenerator};
 use weal_model::{Event, HistorySample, Status, Why, WhyRequest};
@@ -14,7 +14,7 @@ use weal_model::{Event, HistorySample, Status, Why, WhyRequest};
 use super::access::{Access, Door, guard};
 use super::answer::refusal;
 use super::{Api, handlers, logs, stream};
-use crate::wire::{ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, PlanView};
+use crate::wire::{ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, PlanView, SleepOrder, SleepTaken, WakeTaken};
 
 /// The largest request body: a config of thousands of applications.
 pub(super) const BODY_LIMIT: usize = 1 << 20;
@@ -53,6 +53,14 @@ impl Route {
     fn get(path: &'static str, access: Access, summary: &'static str, content: Content, handler: MethodRouter<Api>) -> Self {
         let answers = vec![(200, summary, content)];
         Self { method: "get", path, summary, access, parameters: Vec::new(), body: None, answers, handler }
+    }
+
+    /// An order about one application.
+    fn order(path: &'static str, summary: &'static str, taken: Content, handler: MethodRouter<Api>) -> Self {
+        let answers = vec![(200, "It is begun.", taken), (409, "It cannot be done now, and why.", json::<ApiError>())];
+        let (parameters, body) = (Vec::new(), None);
+        let route = Self { method: "post", path, summary, access: Access::Order, parameters, body, answers, handler };
+        route.path_parameter("app", "The application.")
     }
 
     fn path_parameter(mut self, name: &'static str, text: &'static str) -> Self {
@@ -129,6 +137,16 @@ pub(super) fn routes() -> Vec<Route> {
         ),
         Route::get("/v1/config", Order, "The config in force.", json::<ConfigView>(), get(handlers::config)),
         put_config,
+        Route {
+            body: Some(|generator| generator.subschema_for::<SleepOrder>()),
+            ..Route::order(
+                "/v1/apps/{app}/sleep",
+                "Let an application sleep until somebody asks for it.",
+                json::<SleepTaken>(),
+                post(handlers::sleep),
+            )
+        },
+        Route::order("/v1/apps/{app}/wake", "Wake an application.", json::<WakeTaken>(), post(handlers::wake)),
         Route::get("/v1/plan", Read, "The last decisions and their reasons.", json::<PlanView>(), get(handlers::plan)),
         Route::get(
             "/v1/history",

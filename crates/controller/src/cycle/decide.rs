@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use weal_control::check;
 use weal_control::flow::controller::{Decision, demand_curves, plan_seats};
 use weal_control::placement::autoscaler::Autoscaler;
-use weal_control::placement::{self, AppCosts, AppDemand, Iterations};
+use weal_control::placement::{self, AppCosts, Iterations};
 use weal_control::profile::Profiles;
 use weal_model::{
-    AppName, FlowExplanation, LoadEntry, NodeName, Plan, PoolSpec, Report, SeatPlan, Snapshot, Time, WhyNode, WorkFactor,
+    AppName, FlowExplanation, InstanceId, LoadEntry, NodeName, Plan, PoolSpec, Report, Rung, SeatPlan, SleepCosts, Snapshot,
+    Time, WhyNode, WorkFactor,
 };
 use weal_node::api::AgentObservation;
 
@@ -18,7 +19,10 @@ pub(crate) struct Decider {
     profiles: Profiles,
     work_factors: Vec<WorkFactor>,
     last_request: BTreeMap<AppName, Time>,
+    /// The first look: what came before is not known.
+    begun: Option<Time>,
     start_took_s: BTreeMap<AppName, f64>,
+    sleep_costs: BTreeMap<AppName, SleepCosts>,
     autoscaler: Autoscaler,
 }
 
@@ -35,8 +39,14 @@ pub(crate) struct Placing<'a> {
     pub next_instance: &'a BTreeMap<AppName, u64>,
     /// Applications in the middle of a replacement.
     pub held: &'a BTreeSet<AppName>,
-    /// Whether suspended instances can be paged out here.
-    pub can_park: bool,
+    /// The rungs that instances can sleep on here.
+    pub rungs: Vec<Rung>,
+    /// Rungs that applications could not be brought to lately.
+    pub refused: BTreeSet<(AppName, Rung)>,
+    /// Instances that were started to stand by.
+    pub ahead: &'a BTreeSet<InstanceId>,
+    /// Applications that were told to sleep.
+    pub resting: &'a BTreeMap<AppName, Option<Rung>>,
 }
 
 impl Decider {
@@ -72,7 +82,10 @@ impl Decider {
 
     /// Remembers what starts took.
     pub fn handle_agent(&mut self, agent: &AgentObservation) {
+        self.begun.get_or_insert(agent.time);
         for instance in &agent.instances {
+            let known = self.sleep_costs.entry(instance.spec.app.clone()).or_default();
+            *known = instance.costs.or(known);
             if let Some(took_s) = instance.start_took_s.filter(|took_s| took_s.is_finite()) {
                 self.start_took_s.insert(instance.spec.app.clone(), took_s);
             }
@@ -98,21 +111,49 @@ impl Decider {
     fn policy<'a>(&self, snapshot: &Snapshot, placing: &Placing<'a>) -> placement::Policy<'a> {
         let curves = demand_curves(snapshot, placing.pool, &self.profiles);
         let mut policy = placement::Policy::new(placing.pool);
-        policy.demands = curves.into_iter().map(|(app, curve)| (app.clone(), self.demand(app, curve, snapshot.time))).collect();
-        policy.costs = self.start_took_s.iter().map(|(app, took_s)| (app.clone(), costs(*took_s))).collect();
+        policy.demands = curves;
+        policy.idle_s = self.idle_s(snapshot, placing.pool);
+        policy.costs = placing.pool.apps.keys().map(|app| (app.clone(), self.costs(app))).collect();
         policy.next_instance.clone_from(placing.next_instance);
         policy.held.clone_from(placing.held);
         policy.replicas = self.autoscaler.replicas();
-        policy.can_park = placing.can_park;
+        policy.rungs.clone_from(&placing.rungs);
+        policy.refused.clone_from(&placing.refused);
+        policy.ahead.clone_from(placing.ahead);
+        policy.resting.clone_from(placing.resting);
         policy
     }
 
-    fn demand(&self, app: AppName, curve: weal_control::utility::Curve, now: Time) -> AppDemand {
-        let idle_s = self.last_request.get(&app).map_or(0.0, |last| now.since(*last).as_secs_f64());
-        AppDemand { curve, idle_s }
+    /// Somebody wants an application now.
+    pub fn handle_wanted(&mut self, app: &AppName) {
+        self.last_request.insert(app.clone(), crate::clock::now());
     }
-}
 
-fn costs(start_s: f64) -> AppCosts {
-    AppCosts { start_s, ..AppCosts::default() }
+    /// Seconds since each application with routes was asked for. Being woken or started counts: it was for a reason.
+    pub fn idle_s(&self, snapshot: &Snapshot, pool: &PoolSpec) -> BTreeMap<AppName, f64> {
+        let begun = self.begun.unwrap_or(snapshot.time);
+        let idle_s = |app: &AppName| {
+            let awake = snapshot.instances.iter().filter(|instance| instance.app == *app && instance.state.is_active());
+            let awake = awake.map(|instance| instance.since.max(begun)).max();
+            let last = self.last_request.get(app).copied().max(awake);
+            last.map_or(f64::INFINITY, |last| snapshot.time.since(last).as_secs_f64())
+        };
+        pool.apps.values().filter(|app| !app.routes.is_empty()).map(|app| (app.name.clone(), idle_s(&app.name))).collect()
+    }
+
+    /// What changes to `app` were measured to take.
+    fn costs(&self, app: &AppName) -> AppCosts {
+        let sleep = self.sleep_costs.get(app).copied().unwrap_or_default();
+        let default = AppCosts::default();
+        let slowest = |read: fn(&weal_model::RungCost) -> Option<f64>| {
+            Rung::ALL.iter().filter_map(|rung| read(sleep.of(*rung))).filter(|seconds| seconds.is_finite()).reduce(f64::max)
+        };
+        AppCosts {
+            start_s: self.start_took_s.get(app).copied().unwrap_or(default.start_s),
+            resume_s: slowest(|cost| cost.wake_s).unwrap_or(default.resume_s),
+            remove_s: slowest(|cost| cost.sleep_s).unwrap_or(default.remove_s),
+            sleep,
+            ..default
+        }
+    }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Inputs<'a> {
     pub draining: &'a BTreeSet<InstanceId>,
     pub seats: &'a SeatPlan,
     pub loads: &'a BTreeMap<InstanceId, Cpu>,
+    /// Applications that had a ready instance when the seats were planned.
+    pub seated: &'a BTreeSet<AppName>,
 }
 
 /// The connection to the gateway: what it was told, and whether it knows.
@@ -99,7 +101,9 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
     let all_planned = classes.iter().all(|class| planned(class).is_some());
     let flows: BTreeMap<ClassName, FlowConfig> =
         classes.iter().map(|&class| (class.clone(), flow(app, planned(class)))).collect();
-    // Without a plan for each flow nothing is limited: a wrong limit does more harm than none for a cycle.
+    // Without a plan for each flow, made for instances, nothing is limited: a wrong limit does more harm than none for a cycle,
+    // and those who waited for a wake need more than the one seat that was planned for nobody.
+    let all_planned = all_planned && inputs.seated.contains(&app.name);
     let seats = (inputs.pool.limits_seats() && all_planned).then(|| flows.values().map(|flow| flow.seats).sum());
     ClusterConfig {
         app: app.name.clone(),

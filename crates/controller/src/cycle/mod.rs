@@ -18,6 +18,7 @@
 //! | `place` | from plan to actions |
 //! | `operations` | draining, and actions under way |
 //! | `roll` | replacing instances of an old config |
+//! | `sleep` | who was told to sleep, and who was asked for meanwhile |
 //! | `gateway` | what the gateway is told |
 //! | `notes` | events about seats and instances |
 //! | `status` | what users are shown |
@@ -30,6 +31,7 @@ mod operations;
 mod place;
 mod recent;
 mod roll;
+mod sleep;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,8 +44,8 @@ use weal_control::profile::Profiles;
 use weal_engine::Engine;
 use weal_gateway::api::GatewayCounters;
 use weal_model::{
-    Action, AppName, Cpu, EventKind, FlowExplanation, InstanceId, LoadEntry, NodeName, Plan, PlanSummary, Report, SeatPlan,
-    Snapshot, Status, Time, WhyNode,
+    Action, AppName, Cpu, EventKind, FlowExplanation, InstanceId, InstanceState, LoadEntry, NodeName, Plan, PlanSummary, Report,
+    Rung, SeatPlan, Snapshot, Status, Time, WhyNode,
 };
 use weal_node::api::{AgentObservation, InstanceEvent};
 use weal_rpc::Client;
@@ -51,13 +53,14 @@ use weal_rpc::Client;
 use crate::board::{Board, Note, View};
 use crate::clock;
 use crate::desired::{self, Desired};
-use crate::wire::{ConfigRefused, ConfigTaken, ConfigUpdate, PlanView};
+use crate::wire::{ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, PlanView, SleepTaken, WakeTaken};
 use decide::{Decider, Seats};
 use gateway::GatewayLink;
 use observe::{Known, Observer};
 use operations::Operations;
 use recent::Recent;
 use roll::Roll;
+use sleep::Sleep;
 
 /// The agent reads a few hundred small files at most; longer than this it is stuck or away.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -79,6 +82,10 @@ pub(crate) enum Order {
     Config { update: ConfigUpdate, reply: oneshot::Sender<Result<ConfigTaken, ConfigRefused>> },
     /// Say why an application is on a node or not.
     WhyNode { app: AppName, node: NodeName, reply: oneshot::Sender<Option<WhyNode>> },
+    /// Let this application sleep until somebody asks for it.
+    Sleep { app: AppName, rung: Option<Rung>, reply: oneshot::Sender<Result<SleepTaken, ApiError>> },
+    /// Wake it.
+    Wake { app: AppName, reply: oneshot::Sender<Result<WakeTaken, ApiError>> },
 }
 
 /// What a loop goes on from.
@@ -116,6 +123,11 @@ pub(crate) struct Loop<E> {
     recent: Recent,
     decider: Decider,
     seats: SeatPlan,
+    /// Applications that had a ready instance when the seats were planned.
+    seated: BTreeSet<AppName>,
+    sleep: Sleep,
+    /// Instances that entered each state, by application.
+    transitions: BTreeMap<(AppName, InstanceState), u64>,
     /// Why each flow has its seats.
     flow_report: Vec<FlowExplanation>,
     plan: Plan,
@@ -157,6 +169,9 @@ impl<E: Engine> Loop<E> {
             recent: Recent::default(),
             decider: Decider::with_profiles(start.profiles),
             seats: SeatPlan::default(),
+            seated: BTreeSet::new(),
+            sleep: Sleep::default(),
+            transitions: BTreeMap::new(),
             flow_report: Vec::new(),
             plan: Plan::default(),
             plan_report: Report::default(),
@@ -199,6 +214,12 @@ impl<E: Engine> Loop<E> {
                         // Whoever asked may have gone.
                         let _ = reply.send(self.why_node(&app, &node));
                     }
+                    Some(Order::Sleep { app, rung, reply }) => {
+                        let _ = reply.send(self.take_sleep(&app, rung).await);
+                    }
+                    Some(Order::Wake { app, reply }) => {
+                        let _ = reply.send(self.take_wake(&app).await);
+                    }
                     None => return,
                 },
                 Some(events) = instance_events.recv() => self.handle_instance_events(&events).await,
@@ -234,9 +255,10 @@ impl<E: Engine> Loop<E> {
             }
         }
         self.counters = counters.map(Arc::new);
+        self.heed_requests();
         self.hand_over_drained().await;
         self.tell_gateway().await;
-        if self.somebody_waits_for_an_instance() {
+        if self.somebody_waits_for_an_instance() || self.somebody_may_sleep() {
             self.want_plan();
         }
         if let Some(desired) = self.desired.clone() {
@@ -266,6 +288,8 @@ impl<E: Engine> Loop<E> {
         for (app, text) in notes::seats(&self.seats, &plan, &explanations) {
             self.board.note(Note::info(EventKind::Seats, text).app(&app));
         }
+        let ready = snapshot.instances.iter().filter(|instance| instance.state == InstanceState::Ready);
+        self.seated = ready.map(|instance| instance.app.clone()).collect();
         self.seats = plan;
         self.flow_report = explanations;
     }
@@ -348,6 +372,7 @@ impl<E: Engine> Loop<E> {
             draining: &self.operations.closed(),
             seats: &self.seats,
             loads: &self.loads,
+            seated: &self.seated,
         });
         match self.gateway.tell(clusters).await {
             Ok(version) => {
@@ -361,7 +386,9 @@ impl<E: Engine> Loop<E> {
     async fn handle_instance_events(&mut self, events: &[InstanceEvent]) {
         for event in events.iter().filter(|event| event.time > self.noted_until) {
             self.board.note(notes::instance(event));
+            *self.transitions.entry((event.app.clone(), event.state)).or_default() += 1;
         }
+        self.sleep.handle_events(events);
         self.observe_agent().await;
         self.tell_gateway().await;
         self.want_plan();
@@ -370,6 +397,7 @@ impl<E: Engine> Loop<E> {
 
     async fn poll_drains(&mut self) {
         self.counters = self.observe_gateway().await.map(Arc::new);
+        self.heed_requests();
         self.tell_gateway().await;
         self.hand_over_drained().await;
     }
@@ -493,6 +521,7 @@ impl<E: Engine> Loop<E> {
             config: Arc::new(desired.view()),
             counters: self.counters.clone(),
             actions_total: self.actions_total,
+            transitions: self.transitions.clone(),
         });
     }
 }

@@ -73,6 +73,32 @@ impl Operations {
         self.0.values().any(|operation| matches!(operation.phase, Phase::Draining { .. }))
     }
 
+    /// Draining instances for which the gateway was given back what it had been told to leave: a request came before they slept.
+    /// Their sleep is called off, as is that of those which still have requests (streams, tunnels) when their time is up.
+    pub fn poll_wanted(&mut self, counters: &GatewayCounters) -> Vec<InstanceId> {
+        let now = Instant::now();
+        let wanted = |id: &InstanceId, operation: &Operation| {
+            let Phase::Draining { version: Some(version), deadline } = operation.phase else { return false };
+            let seen = counters.instances.iter().find(|seen| seen.instance == *id);
+            let Some(seen) = seen.filter(|_| counters.version >= version) else { return false };
+            seen.open || (now >= deadline && seen.in_flight > 0)
+        };
+        let wanted: Vec<InstanceId> =
+            self.0.iter().filter(|(id, operation)| wanted(id, operation)).map(|(id, _)| id.clone()).collect();
+        self.call_off(|id| wanted.contains(id))
+    }
+
+    /// Ends the operations of those `which` that drain for their sleep, and says whose.
+    pub fn call_off(&mut self, which: impl Fn(&InstanceId) -> bool) -> Vec<InstanceId> {
+        let drains = |operation: &Operation| {
+            matches!(operation.action, Action::Sleep { .. }) && matches!(operation.phase, Phase::Draining { .. })
+        };
+        let off = self.0.iter().filter(|(id, operation)| drains(operation) && which(id)).map(|(id, _)| id.clone());
+        let off: Vec<InstanceId> = off.collect();
+        self.0.retain(|id, _| !off.contains(id));
+        off
+    }
+
     /// The gateway has the config `version`, made after everything that is draining now began to.
     pub fn handle_told(&mut self, version: u64) {
         for operation in self.0.values_mut() {
@@ -101,4 +127,56 @@ impl Operations {
 fn is_empty(instance: &InstanceId, version: Option<u64>, counters: &GatewayCounters) -> bool {
     let in_flight = counters.instances.iter().find(|seen| seen.instance == *instance).map_or(0, |seen| seen.in_flight);
     version.is_some_and(|version| counters.version >= version) && in_flight == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use weal_gateway::api::InstanceCounters;
+    use weal_model::{Rung, Time};
+
+    use super::*;
+
+    fn counters(open: bool, in_flight: u32) -> GatewayCounters {
+        let shop = InstanceCounters { instance: "shop-1".into(), open, in_flight, completions: 0, failures: 0 };
+        GatewayCounters {
+            gateway: "gw".into(),
+            started: Time::ZERO,
+            time: Time::ZERO,
+            version: 3,
+            flows: Vec::new(),
+            instances: vec![shop],
+            clusters: Vec::new(),
+            connections: 0,
+            unrouted: 0,
+            malformed: 0,
+        }
+    }
+
+    /// `shop-1` drains for its sleep, for at most `most`, and the gateway knows.
+    fn draining(most: Duration) -> Operations {
+        let mut operations = Operations::default();
+        let sleep = Action::Sleep { instance: "shop-1".into(), rung: Rung::Suspended };
+        assert_eq!(operations.begin(&"shop-1".into(), sleep, String::new(), Some(most)), Some(false));
+        operations.handle_told(3);
+        operations
+    }
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_sleep_is_called_off_when_the_gateway_opened_its_instance_again() {
+        let mut operations = draining(LONG);
+        assert_eq!(operations.poll_wanted(&counters(false, 0)), Vec::<InstanceId>::new());
+        assert_eq!(operations.poll_wanted(&counters(true, 0)), ["shop-1".into()]);
+        assert!(!operations.contains(&"shop-1".into()));
+    }
+
+    #[test]
+    fn what_never_ends_keeps_its_instance_awake_and_what_has_ended_does_not() {
+        let mut endless = draining(Duration::ZERO);
+        assert_eq!(endless.poll_wanted(&counters(false, 1)), ["shop-1".into()]);
+        let mut drained = draining(LONG);
+        assert!(drained.poll_drained(Some(&counters(false, 1))).is_empty());
+        assert_eq!(drained.poll_drained(Some(&counters(false, 0))).len(), 1);
+    }
 }

@@ -143,14 +143,18 @@ impl<E: Engine> Loop<E> {
                 id
             },
         );
-        let policy = policy(&desired.spec, &agent.instances);
+        let mut policy = policy(&desired.spec, &agent.instances);
+        self.sleep.relax(&mut policy);
         let visible = visible(&snapshot, &policy);
         let begun = Instant::now();
         let placing = Placing {
             pool: &policy,
             next_instance: &self.starts.next(&taken),
             held: &rolled.rolling,
-            can_park: !agent.limits.iter().any(|limit| limit.contains("page out")),
+            rungs: super::sleep::rungs(&agent),
+            refused: self.sleep.refused(),
+            ahead: &self.sleep.ahead,
+            resting: &self.sleep.resting,
         };
         let planned = self.decider.place(&visible, &placing);
         let planned_in_ms = begun.elapsed().as_secs_f64() * 1e3;
@@ -175,6 +179,7 @@ impl<E: Engine> Loop<E> {
                     self.board.store.save_value("plan", &plan);
                     self.board.store.save_value("report", &report);
                 }
+                self.sleep.ahead = plan.ahead.iter().cloned().collect();
                 self.plan = plan;
                 self.plan_report = report;
                 self.well("plan", "placement plans are sound again");
@@ -193,13 +198,22 @@ impl<E: Engine> Loop<E> {
     pub(super) fn why_node(&self, app: &AppName, node: &NodeName) -> Option<WhyNode> {
         let (desired, agent, snapshot) = (self.desired.as_ref()?, self.agent.as_ref()?, self.snapshot.as_ref()?);
         desired.spec.apps.get(app)?;
-        let policy = policy(&desired.spec, &agent.instances);
-        let placing = Placing { pool: &policy, next_instance: &BTreeMap::new(), held: &BTreeSet::new(), can_park: false };
+        let mut policy = policy(&desired.spec, &agent.instances);
+        self.sleep.relax(&mut policy);
+        let placing = Placing {
+            pool: &policy,
+            next_instance: &BTreeMap::new(),
+            held: &BTreeSet::new(),
+            rungs: super::sleep::rungs(agent),
+            refused: self.sleep.refused(),
+            ahead: &self.sleep.ahead,
+            resting: &self.sleep.resting,
+        };
         Some(self.decider.why_node(&visible(snapshot, &policy), &placing, app, node))
     }
 
     /// Begins one action, or leaves it to a later plan when it cannot be done yet.
-    fn begin(&mut self, pool: &Arc<PoolSpec>, action: Action, reason: String) {
+    pub(super) fn begin(&mut self, pool: &Arc<PoolSpec>, action: Action, reason: String) {
         let Some(instance) = concerned(&action).cloned() else { return };
         let Some(agent) = &self.agent else { return };
         if let Action::Start { app, node, .. } = &action {
@@ -284,6 +298,7 @@ impl<E: Engine> Loop<E> {
             Action::Start { app, .. } => Some(app.clone()),
             _ => seen.map(|seen| seen.spec.app.clone()),
         };
+        let error = self.heed_refusal(&action, app.as_ref(), error);
         if let Some(error) = error {
             let what = verb(&action);
             let mut note = Note::warning(EventKind::Plan, format!("could not {what} {instance}: {error}")).instance(&instance);

@@ -114,9 +114,19 @@ fn app_status(app: &AppSpec, instances: &[InstanceCounters], flows: &[FlowStatus
 fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -> (&'static str, String) {
     let count = |state: InstanceState| instances.iter().filter(|instance| instance.state == state).count() as u32;
     let ready = count(InstanceState::Ready);
+    let at_rest = app.instances.min == 0 && instances.is_empty();
+    if at_rest && inputs.failures.get(&app.name).is_none() {
+        return ("stopped", "no instance is wanted now".into());
+    }
     // Without a wish for instances (min = 0), an application at rest is as it should be.
     if ready >= app.instances.min && (ready > 0 || instances.iter().all(|i| i.state == InstanceState::Stopped)) {
         return if ready > 0 { ("ready", String::new()) } else { ("stopped", "no instance is wanted now".into()) };
+    }
+    if let Some(sleeping) = asleep(instances) {
+        return ("asleep", sleeping);
+    }
+    if ready == 0 && count(InstanceState::Draining) > 0 {
+        return ("ready", "goes to sleep as soon as its requests are done".into());
     }
     let trouble = instances.iter().find(|instance| {
         matches!(instance.state, InstanceState::Failed | InstanceState::Backoff | InstanceState::Unhealthy)
@@ -143,6 +153,20 @@ fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -
     ("starting", reason.unwrap_or_else(|| "not started yet".into()))
 }
 
+/// How an application sleeps of which nothing is awake; `None` when something is or nothing sleeps.
+fn asleep(instances: &[InstanceStatus]) -> Option<String> {
+    let sleeping: Vec<&InstanceStatus> = instances.iter().filter(|instance| instance.state.is_asleep()).collect();
+    if sleeping.is_empty() || instances.iter().any(|i| i.state.is_active() || i.state == InstanceState::Draining) {
+        return None;
+    }
+    let tell = |instance: &&InstanceStatus| {
+        let rung = instance.state.rung().map_or("", weal_model::Rung::as_str);
+        let woke = instance.last_wake_ms.map_or_else(String::new, |ms| format!(", last woken in {ms:.0} ms"));
+        format!("{} is {rung} with {} in memory and {} in swap{woke}", instance.id, instance.memory_used, instance.swap_used)
+    };
+    Some(sleeping.iter().map(tell).collect::<Vec<_>>().join("; "))
+}
+
 /// The first application that `app` needs and that has no ready instance.
 pub(crate) fn unready_need<'a>(app: &'a AppSpec, instances: &[InstanceCounters]) -> Option<&'a AppName> {
     let ready = |name: &AppName| instances.iter().any(|i| i.spec.app == *name && i.state == InstanceState::Ready);
@@ -163,6 +187,8 @@ fn instance_status(instance: &InstanceCounters, inputs: &Inputs<'_>) -> Instance
         cpu_used: seen.and_then(|seen| seen.cpu_used).unwrap_or_default(),
         cpu_allocated: inputs.loads.get(id).copied().unwrap_or_default(),
         memory_used: instance.memory_used.unwrap_or_default(),
+        swap_used: instance.swap_used.unwrap_or_default(),
+        last_wake_ms: instance.last_wake_s.map(|seconds| seconds * 1e3),
         in_flight: seen.map_or(0, |seen| seen.in_flight),
         restarts: instance.restarts,
         since: instance.since,

@@ -61,7 +61,8 @@ async fn a_changed_program_is_replaced_one_by_one_and_drained_first() {
     all_ready(&pool).await;
     pool.until("the gateway has both", |pool| pool.gateway.endpoints("shop").0.len() == 2).await;
     for id in ["shop-1", "shop-2"] {
-        let in_flight = weal_gateway::api::InstanceCounters { instance: id.into(), in_flight: 1, completions: 0, failures: 0 };
+        let in_flight =
+            weal_gateway::api::InstanceCounters { instance: id.into(), open: false, in_flight: 1, completions: 0, failures: 0 };
         pool.gateway.counters().instances.push(in_flight);
     }
     let taken = pool.apply(&with_shop_argument("--new")).await;

@@ -181,6 +181,7 @@ fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, ScenarioError>
         control: file.pool.control,
         placement: file.pool.placement,
         autoscaler_speed: 1.0,
+        enactment: weal_model::Enactment::default(),
         timing: TimingSpec { flow_cycle_s: file.pool.flow_cycle.0, placement_cycle_s: file.pool.placement_cycle.0 },
         nodes,
         classes,
@@ -226,6 +227,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         restart: RestartPolicy::Always,
         queue_limit: QUEUE_LIMIT,
         request_timeout_s: 60.0,
+        sleep_after_s: None,
     })
 }
 

@@ -6,7 +6,7 @@ use weal_control::check;
 use weal_control::flow::controller::{demand_curves, plan_seats};
 use weal_control::flow::pipeline::{ClassLimits, Limits};
 use weal_control::placement::autoscaler::Autoscaler;
-use weal_control::placement::{self, AppCosts, AppDemand, Iterations, Policy};
+use weal_control::placement::{self, AppCosts, Iterations, Policy};
 use weal_control::profile::Profiles;
 use weal_model::{Action, AppName, Cpu, InstanceId, InstanceState, LoadEntry, Plan, PoolSpec, Report, SeatPlan, Snapshot, Time};
 
@@ -133,7 +133,8 @@ impl Controller {
         let mut policy = Policy::new(pool);
         for (app, curve) in demand_curves(snapshot, pool, &self.profiles) {
             let idle_s = self.last_request.get(&app).map_or(0.0, |last| snapshot.time.since(*last).as_secs_f64());
-            policy.demands.insert(app, AppDemand { curve, idle_s });
+            policy.idle_s.insert(app.clone(), idle_s);
+            policy.demands.insert(app, curve);
         }
         let costs = |&start_s: &f64| AppCosts { start_s, ..AppCosts::default() };
         policy.costs = self.start_took_s.iter().map(|(app, took_s)| (app.clone(), costs(took_s))).collect();

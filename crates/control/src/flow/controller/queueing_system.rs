@@ -364,6 +364,7 @@ pub(super) fn spec(nodes: &[(&str, f64)], classes: &[(&str, &str, &str)], apps: 
         control: true,
         placement: Default::default(),
         autoscaler_speed: 1.0,
+        enactment: weal_model::Enactment::default(),
         timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
         nodes: nodes
             .iter()
@@ -399,5 +400,6 @@ fn app(name: &str, classes: &[&str], needs: &[&str]) -> AppSpec {
         restart: RestartPolicy::Always,
         queue_limit: 1000,
         request_timeout_s: 60.0,
+        sleep_after_s: None,
     }
 }

@@ -9,7 +9,7 @@ use crate::check::check;
 use crate::jobs::Costs;
 use crate::placement::fixtures::{app, pool, snapshot};
 use crate::placement::generate::Seeded;
-use crate::placement::{AppDemand, Iterations, Policy, plan};
+use crate::placement::{Iterations, Policy, plan};
 use crate::utility::Curve;
 
 /// `work` CPU-seconds a task at up to `speed` cores, due `due_s` seconds from the start of time.
@@ -113,7 +113,7 @@ fn applications_and_jobs_share_cpu_by_one_objective() {
     let pool = pool(1, vec![app("a", 300, 1, 1)]);
     let mut policy = free_policy(&pool);
     let curve = Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(2.0), Utility(1.0))]);
-    policy.demands.insert("a".into(), AppDemand { curve, idle_s: 0.0 });
+    policy.demands.insert("a".into(), curve);
     let instances = [("a-1", 0, InstanceState::Ready)];
     let alone = judged(&with_jobs(&pool, &instances, vec![]), &policy).0;
     assert_eq!(alone.loads[0].cpu, Cpu(2.0));
@@ -174,7 +174,7 @@ fn plans_with_jobs_are_accepted() {
         let mut policy = Policy { job_costs: if random.chance(0.5) { Costs::FREE } else { Costs::THESIS }, ..Policy::new(&pool) };
         for name in pool.apps.keys() {
             let curve = Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(random.between(0.1, 4.0)), Utility(0.8))]);
-            policy.demands.insert(name.clone(), AppDemand { curve, idle_s: 0.0 });
+            policy.demands.insert(name.clone(), curve);
         }
         let (plan, _report) = plan(&snapshot, &policy, Iterations::default());
         assert_eq!(check(&snapshot, &pool, &plan), [], "seed {seed}: {plan:#?}\n{:#?}", snapshot.jobs);

@@ -1,0 +1,59 @@
+//! `weal sleep APP`: lets an application sleep until somebody asks for it, once its requests are done.
+
+use std::time::{Duration, Instant};
+
+use weal_controller::wire::SleepOrder;
+use weal_model::AppStatus;
+
+use super::json_text;
+use crate::args;
+use crate::client::{Client, block_on};
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::state::StateDir;
+
+/// Between two looks: a request's drain ends within this more often than not.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Runs it.
+pub fn run(order: &args::Sleep, json: bool) -> anyhow::Result<()> {
+    let client = Client::new(&StateDir::find(&order.target)?);
+    let rung = order.rung.map(weal_model::Rung::from);
+    block_on(async {
+        client.sleep(&order.app, &SleepOrder { rung }).await.map_err(|error| error.into_failure())?;
+        let there = |app: &AppStatus| {
+            let deep = |state: weal_model::InstanceState| state.rung().is_some_and(|now| rung.is_none_or(|rung| now >= rung));
+            app.instances.iter().all(|instance| deep(instance.state))
+        };
+        let app = until(&client, &order.app, order.timeout, "sleep", there).await?;
+        output::print(&if json { json_text(&app.instances, false) } else { format!("{} sleeps: {}\n", app.name, app.detail) });
+        Ok(())
+    })
+}
+
+/// The application's status once `there` holds of it.
+///
+/// # Errors
+/// Not within `timeout_s`; says how it is instead.
+pub async fn until(
+    client: &Client,
+    name: &str,
+    timeout_s: u64,
+    what: &str,
+    there: impl Fn(&AppStatus) -> bool,
+) -> Result<AppStatus, Failure> {
+    let deadline = Instant::now() + Duration::from_secs(timeout_s);
+    loop {
+        let status = client.status().await.map_err(|error| error.into_failure())?;
+        let app = status.apps.into_iter().find(|app| app.name.as_str() == name);
+        let Some(app) = app else { return Err(Failure::new(Exit::Failed, format!("`{name}` has left the pool"))) };
+        if there(&app) {
+            return Ok(app);
+        }
+        if Instant::now() >= deadline {
+            let how = if app.detail.is_empty() { app.state } else { format!("{}: {}", app.state, app.detail) };
+            return Err(Failure::new(Exit::TimedOut, format!("{name} does not {what} within {timeout_s} s; it is {how}")));
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}

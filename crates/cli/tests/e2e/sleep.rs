@@ -1,0 +1,202 @@
+//! Applications that sleep, and what becomes of the requests that come then: real processes, real requests.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Barrier};
+
+use crate::load::{Load, get};
+use crate::pool::{Pool, echo_app, is_alive, kill};
+
+/// An application that may sleep after a second without requests.
+fn sleepy(name: &str, more: &str) -> String {
+    echo_app(name, &format!("sleep-after = \"1s\"\n{more}")).replace("min = 1, max = 1", "min = 0, max = 1")
+}
+
+fn state_of(pool: &Pool, app: &str) -> Option<String> {
+    let status = pool.status()?;
+    let found = status["apps"].as_array()?.iter().find(|one| one["name"] == app)?.clone();
+    found["state"].as_str().map(str::to_owned)
+}
+
+fn until_asleep(pool: &Pool, app: &str) {
+    pool.eventually(&format!("{app} asleep"), || (state_of(pool, app)? == "asleep").then_some(()));
+}
+
+/// Starts `apps` and waits until all of them have been put to sleep.
+fn asleep(apps: &[&str], config: &str) -> Pool {
+    let mut pool = Pool::new(config);
+    pool.start();
+    for app in apps {
+        until_asleep(&pool, app);
+    }
+    pool
+}
+
+fn answered(pool: &Pool, app: &str) -> String {
+    let (status, body) = get(pool.listen, &format!("{app}.localhost"), "/").unwrap();
+    assert_eq!(status, 200, "{body}");
+    body
+}
+
+/// How often instances of `app` have become ready since weal runs.
+fn wakes(pool: &Pool, app: &str) -> u64 {
+    let events = pool.json(&["events", "-n", "1000"]);
+    let woken = |event: &&serde_json::Value| {
+        let text = event["text"].as_str().unwrap_or_default();
+        event["app"] == app && text.contains("woken from")
+    };
+    events.as_array().unwrap().iter().filter(woken).count() as u64
+}
+
+#[test]
+fn an_application_sleeps_and_wakes_for_a_request_without_a_controller() {
+    let pool = asleep(&["shop"], &sleepy("shop", ""));
+    let pids = pool.instance_pids();
+    // Killed, it would be back within milliseconds.
+    pool.pause("controller");
+    assert!(answered(&pool, "shop").contains("pid"));
+    pool.resume("controller");
+    pool.eventually("shop ready", || (state_of(&pool, "shop")? == "ready").then_some(()));
+    assert_eq!(pool.instance_pids(), pids, "it is the same process");
+    let instances = pool.json(&["instances", "shop"]);
+    assert!(instances[0]["last_wake_ms"].as_f64().unwrap() > 0.0, "{instances}");
+    until_asleep(&pool, "shop");
+}
+
+#[test]
+fn fifty_requests_at_once_cause_one_wake() {
+    let pool = asleep(&["shop"], &sleepy("shop", ""));
+    let start = Arc::new(Barrier::new(50));
+    let clients: Vec<_> = (0..50)
+        .map(|_| {
+            let (start, listen) = (Arc::clone(&start), pool.listen);
+            std::thread::spawn(move || {
+                start.wait();
+                get(listen, "shop.localhost", "/").unwrap().0
+            })
+        })
+        .collect();
+    assert!(clients.into_iter().all(|client| client.join().unwrap() == 200));
+    pool.eventually("the wake is told", || (wakes(&pool, "shop") > 0).then_some(()));
+    assert_eq!(wakes(&pool, "shop"), 1);
+}
+
+#[test]
+fn many_applications_wake_at_once() {
+    let names: Vec<String> = (0..50).map(|number| format!("app{number}")).collect();
+    let config: String = names.iter().map(|name| sleepy(name, "").replace("64MiB", "16MiB")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let pool = asleep(&all, &config);
+    let start = Arc::new(Barrier::new(names.len()));
+    let clients: Vec<_> = names
+        .into_iter()
+        .map(|name| {
+            let (start, listen) = (Arc::clone(&start), pool.listen);
+            std::thread::spawn(move || {
+                start.wait();
+                get(listen, &format!("{name}.localhost"), "/").unwrap()
+            })
+        })
+        .collect();
+    for client in clients {
+        let (status, body) = client.join().unwrap();
+        assert_eq!(status, 200, "{body}");
+    }
+}
+
+#[test]
+fn going_to_sleep_under_full_load_loses_nothing() {
+    let mut pool = Pool::new(&sleepy("shop", ""));
+    pool.up();
+    let load = Load::start(pool.listen, "shop.localhost", "/", 8);
+    load.wait_for(200);
+    for _ in 0..5 {
+        // It is asked for all the time: sleep is called off, or the next request wakes it.
+        let _ = pool.run(&["sleep", "shop", "--timeout", "1"]);
+        load.wait_for(100);
+    }
+    let tally = load.finish();
+    assert!(tally.lost.is_empty(), "lost {} of {}: {:?}", tally.lost.len(), tally.answered, tally.lost);
+}
+
+#[test]
+fn a_request_in_flight_is_finished_before_its_instance_sleeps() {
+    let mut pool = Pool::new(&sleepy("shop", ""));
+    pool.up();
+    let listen = pool.listen;
+    let slow = std::thread::spawn(move || get(listen, "shop.localhost", "/slow/3000").unwrap().0);
+    pool.eventually("the request is there", || {
+        let status = pool.status()?;
+        (status["apps"][0]["instances"][0]["in_flight"].as_u64()? == 1).then_some(())
+    });
+    let output = pool.run(&["sleep", "shop"]);
+    assert!(output.status.success(), "{}", crate::pool::text(&output.stderr));
+    assert!(slow.is_finished(), "it sleeps although a request is at it");
+    assert_eq!(slow.join().unwrap(), 200);
+}
+
+#[test]
+fn a_sleeper_that_was_killed_is_replaced_for_the_request_that_waits() {
+    let pool = asleep(&["shop"], &sleepy("shop", ""));
+    let old = pool.instance_pids();
+    kill(i32::try_from(old[0]).unwrap());
+    assert!(answered(&pool, "shop").contains("pid"));
+    pool.eventually("another process", || {
+        let pids = pool.instance_pids();
+        (!pids.is_empty() && pids.iter().all(|pid| !old.contains(pid) && is_alive(*pid))).then_some(())
+    });
+}
+
+#[test]
+fn a_clients_connection_outlives_the_sleep_of_its_instance() {
+    let mut pool = Pool::new(&sleepy("shop", ""));
+    pool.up();
+    let mut client = TcpStream::connect(("127.0.0.1", pool.listen)).unwrap();
+    let mut ask = move || {
+        client.write_all(b"POST / HTTP/1.1\r\nhost: shop.localhost\r\ncontent-length: 0\r\n\r\n").unwrap();
+        let mut answer = vec![0; 4096];
+        let length = client.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..length]).into_owned()
+    };
+    assert!(ask().starts_with("HTTP/1.1 200"));
+    until_asleep(&pool, "shop");
+    let again = ask();
+    assert!(again.starts_with("HTTP/1.1 200"), "{again}");
+}
+
+#[test]
+fn an_instance_that_forks_all_the_time_stands_still_as_a_whole() {
+    let echo = crate::pool::echo_program();
+    let forks = format!("while sleep 0.01; do /bin/true & done & exec {} --port $PORT", echo.display());
+    let config = sleepy("forks", "").replace(
+        &format!("run = [\"{}\", \"--port\", \"$PORT\"]", echo.display()),
+        &format!("run = [\"/bin/sh\", \"-c\", \"{forks}\"]"),
+    );
+    let pool = asleep(&["forks"], &config);
+    let cpu = || pool.status()?["apps"][0]["instances"][0]["cpu_used"].as_f64();
+    pool.eventually("no CPU used", || (cpu()? < 0.001).then_some(()));
+    assert!(answered(&pool, "forks").contains("pid"));
+    pool.eventually("it forks again", || (cpu()? > 0.001).then_some(()));
+}
+
+#[test]
+fn sleep_and_wake_say_what_they_did_and_what_they_cannot() {
+    let mut pool = Pool::new(&(echo_app("shop", "") + &echo_app("front", "needs = [\"shop\"]")));
+    pool.up();
+    let said = |args: &[&str]| {
+        let output = pool.run(args);
+        (output.status.code(), crate::pool::text(&output.stdout) + &crate::pool::text(&output.stderr))
+    };
+    let (code, text) = said(&["sleep", "shop"]);
+    assert!(code == Some(1) && text.contains("`front` is awake and needs it"), "{text}");
+    let (code, text) = said(&["sleep", "front", "--rung", "suspended"]);
+    assert!(code == Some(0) && text.starts_with("front sleeps: front-1 is suspended"), "{text}");
+    let (code, text) = said(&["why", "front"]);
+    assert!(code == Some(0) && text.contains("front is asleep"), "{text}");
+    let (code, text) = said(&["instances"]);
+    assert!(code == Some(0) && text.contains("suspended") && text.contains("SWAP"), "{text}");
+    let (code, text) = said(&["wake", "front"]);
+    assert!(code == Some(0) && text.starts_with("front-1 is ready: woken from suspended in "), "{text}");
+    let (code, text) = said(&["sleep", "nothing"]);
+    assert!(code == Some(1) && text.contains("no application `nothing`"), "{text}");
+}

@@ -1,0 +1,152 @@
+//! Which instances stand by, where on the ladder, and how much memory is kept free, so that the next request or flash crowd is one
+//! wake away.
+//!
+//! Al-Qudah section 3: a suspended instance uses no CPU and, paged out, almost no memory, and resumes 20 times faster than a
+//! start; enough memory for an average instance is kept free by paging suspended ones out in bulk, ahead of need.
+//!
+//! | question | answer |
+//! | --- | --- |
+//! | how long may an instance be idle before it sleeps, and how deep does it sleep then | [`ladder`] |
+//! | what is started before anybody asks | [`ahead`] |
+//! | what is paged out for those who may grow | [`tidy`] |
+
+mod ahead;
+mod ladder;
+
+use weal_model::{Algorithm, Enactment, InstanceObservation, Rung};
+
+use super::actions::Steps;
+use super::plan::Policy;
+use super::translate::Translation;
+pub(super) use ahead::start_ahead;
+use ladder::SHORTEST_IDLE_S;
+pub(super) use ladder::{Ladder, Place};
+
+/// Fewest and most instances that may run now. An application that is idle for longer than it pays has no more than its fewest, one
+/// that was told to sleep none; one that is asked for, or that another needs, has at least one.
+pub(super) fn instance_range(translation: &Translation, policy: &Policy, m: u32, needed: bool) -> (u32, u32) {
+    if !policy.algorithm.knows_goals() {
+        return without_goals(translation, policy, m, needed);
+    }
+    let spec = translation.apps[m as usize];
+    let (min, max) = (spec.instances.min, spec.instances.max);
+    if policy.resting.contains_key(&spec.name) && !needed {
+        return (0, 0);
+    }
+    let Some(&idle_s) = policy.idle_s.get(&spec.name) else { return (min.max(u32::from(needed)).min(max), max) };
+    let mut nodes = (0..translation.nodes.len() as u32).filter(|&n| translation.active.contains_key(&(m, n)));
+    let idle = match nodes.next() {
+        Some(n) => Ladder::of(translation, policy, m, n).at(idle_s) != Place::Awake,
+        // By price alone it would come back as soon as its own sleep has made memory cheap.
+        None => idle_s >= spec.sleep_after_s.unwrap_or(f64::INFINITY).min(SHORTEST_IDLE_S),
+    };
+    let least = if needed || !idle { min.max(1) } else { min };
+    if idle && !needed { (least.min(max), least.min(max)) } else { (least.min(max), max) }
+}
+
+/// Those who know no goals never let anything sleep. An autoscaler says how many there are; without its word, all that run.
+fn without_goals(translation: &Translation, policy: &Policy, m: u32, needed: bool) -> (u32, u32) {
+    let spec = translation.apps[m as usize];
+    let (min, max) = (spec.instances.min.max(u32::from(needed || !spec.routes.is_empty())), spec.instances.max);
+    if policy.algorithm == Algorithm::Static {
+        return (min.min(max), max);
+    }
+    let running = translation.active.range((m, 0)..=(m, u32::MAX)).map(|(_, list)| list.len() as u32).sum();
+    let asked = policy.replicas.get(&spec.name).copied().unwrap_or(running).max(min).min(max);
+    (asked, asked)
+}
+
+/// Where an instance goes that is taken off: to sleep on some rung, or away.
+pub(super) fn place_for(translation: &Translation, policy: &Policy, m: u32, n: u32, standing_by: u32) -> Place {
+    let (app, spec) = (&translation.problem.apps[m as usize], translation.apps[m as usize]);
+    let held = policy.held.contains(&spec.name);
+    if held || !policy.algorithm.knows_goals() || spec.instances.max == 0 || !app.allows(n) || standing_by >= app.per_node {
+        return Place::Ended;
+    }
+    if let Some(rung) = told(policy, m, translation) {
+        return Place::Asleep(rung);
+    }
+    let idle_s = policy.idle_s.get(&spec.name).copied().unwrap_or(0.0);
+    Ladder::of(translation, policy, m, n).asleep_at(idle_s).unwrap_or(Place::Ended)
+}
+
+/// Lets what stands by go deeper where that has become cheaper, and ends what may not stand by any more.
+pub(super) fn descend(steps: &mut Steps, translation: &Translation, policy: &Policy) {
+    if !policy.pool.control || !policy.algorithm.knows_goals() {
+        return;
+    }
+    for (&(m, n), sleepers) in &translation.standby {
+        let ladder = Ladder::of(translation, policy, m, n);
+        for instance in sleepers {
+            if !steps.stands_by(m, n, &instance.id) {
+                continue;
+            }
+            match lower_place(translation, policy, &ladder, m, instance) {
+                Some((Place::Asleep(rung), why)) => steps.put_to_sleep(m, n, &instance.id, rung, why),
+                Some((Place::Ended, why)) => steps.end_standby(m, n, &instance.id, why),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Where one that stands by goes from here, and why; `None` when it stays.
+fn lower_place(
+    translation: &Translation,
+    policy: &Policy,
+    ladder: &Ladder,
+    m: u32,
+    instance: &InstanceObservation,
+) -> Option<(Place, String)> {
+    let now = instance.state.rung()?;
+    if policy.pool.enactment == Enactment::StartStop {
+        return Some((Place::Ended, "nothing stands by with `enactment = \"start-stop\"`".to_owned()));
+    }
+    if let Some(rung) = told(policy, m, translation) {
+        let why = format!("`{}` was told to sleep", translation.apps[m as usize].name);
+        return (rung > now).then_some((Place::Asleep(rung), why));
+    }
+    let idle_s = idle_of(translation, policy, ladder, m, instance);
+    let place = ladder.asleep_at(idle_s).filter(|place| *place > Place::Asleep(now))?;
+    Some((place, format!("nobody has needed it for {idle_s:.0} s: its memory is worth more than the time to wake it")))
+}
+
+/// Keeps memory free on every node for an average instance of those that may still grow, by paging out what is suspended.
+pub(super) fn tidy(steps: &mut Steps, translation: &Translation, policy: &Policy) {
+    if !policy.has(Rung::Parked) {
+        return;
+    }
+    for n in 0..translation.nodes.len() as u32 {
+        let bytes = reserve(translation, n);
+        if bytes > 0 {
+            steps.make_memory(translation, policy, n, bytes, None);
+        }
+    }
+}
+
+/// The memory of an average instance of those that may still grow on `n`, in bytes.
+fn reserve(translation: &Translation, n: u32) -> u64 {
+    let may_grow = (0u32..).zip(&translation.problem.apps).filter(|(_, app)| {
+        let running: u32 = app.current.iter().map(|entry| entry.1).sum();
+        !app.manual && app.allows(n) && running < app.instances.1 && app.demand() > 0.0
+    });
+    let (count, bytes) = may_grow.fold((0u64, 0u64), |(count, bytes), (_, app)| (count + 1, bytes.saturating_add(app.memory)));
+    bytes.checked_div(count).unwrap_or(0)
+}
+
+/// The rung that somebody told an application to sleep on, as deep as it goes here.
+fn told(policy: &Policy, m: u32, translation: &Translation) -> Option<Rung> {
+    let name = &translation.apps[m as usize].name;
+    let wanted = (*policy.resting.get(name)?)?;
+    policy.rungs(name).filter(|rung| *rung <= wanted).max()
+}
+
+/// Seconds for which nobody has needed an instance that stands by: those without a request when nothing of its application runs,
+/// and otherwise those that it stands by.
+fn idle_of(translation: &Translation, policy: &Policy, ladder: &Ladder, m: u32, instance: &InstanceObservation) -> f64 {
+    let runs = translation.active.range((m, 0)..=(m, u32::MAX)).next().is_some();
+    let asked = policy.idle_s.get(&translation.apps[m as usize].name).copied().unwrap_or(0.0);
+    let here_s = translation.now.since(instance.since).as_secs_f64();
+    let stood_s = instance.state.rung().map_or(0.0, |rung| ladder.begins(Place::Asleep(rung))) + here_s;
+    if runs { stood_s } else { asked.max(here_s) }
+}

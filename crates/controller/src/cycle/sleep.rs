@@ -1,0 +1,183 @@
+//! Sleep: who was told to, who was asked for meanwhile, and what a machine cannot do.
+//!
+//! That an instance goes to sleep is the plan's word, and that it wakes is the gateway's and the agent's: a request does not wait
+//! for a controller. What is here brings the two together. A request that comes while an instance drains calls the sleep off;
+//! one that gets into a frozen instance all the same has it resumed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weal_engine::Engine;
+use weal_model::{Action, AppName, EventKind, InstanceId, InstanceState, PoolSpec, Rung};
+use weal_node::api::{ASKED_FOR, AgentObservation, InstanceCounters, InstanceEvent};
+
+use super::Loop;
+use crate::board::Note;
+use crate::wire::{ApiError, SleepTaken, WakeTaken};
+
+/// After an agent could not put an application on a rung, it is not asked to for so long: what is missing (a working set, swap) may
+/// come.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// What the loop remembers about sleep.
+#[derive(Debug, Default)]
+pub(super) struct Sleep {
+    /// Told to sleep by a person, and how deep at most, until somebody asks for them.
+    pub resting: BTreeMap<AppName, Option<Rung>>,
+    /// Started to stand by: [`weal_model::Plan::ahead`] of the last plan.
+    pub ahead: BTreeSet<InstanceId>,
+    refused: BTreeMap<(AppName, Rung), Instant>,
+}
+
+impl Sleep {
+    /// Rungs that are not to be tried now.
+    pub fn refused(&self) -> BTreeSet<(AppName, Rung)> {
+        let now = Instant::now();
+        self.refused.iter().filter(|(_, until)| **until > now).map(|(refused, _)| refused.clone()).collect()
+    }
+
+    pub fn refuse(&mut self, app: &AppName, rung: Rung) {
+        self.refused.insert((app.clone(), rung), Instant::now() + REFUSED_FOR);
+    }
+
+    /// Whoever was told to sleep and is ready again was asked for.
+    pub fn handle_events(&mut self, events: &[InstanceEvent]) {
+        for event in events.iter().filter(|event| event.state == InstanceState::Ready) {
+            self.resting.remove(&event.app);
+        }
+    }
+
+    /// What placement may do with those who were told to sleep: all of it.
+    pub fn relax(&self, pool: &mut PoolSpec) {
+        for app in self.resting.keys() {
+            if let Some(spec) = pool.apps.get_mut(app) {
+                (spec.instances.min, spec.manual, spec.pinned) = (0, false, false);
+            }
+        }
+    }
+}
+
+/// The rungs that instances can sleep on here.
+pub(super) fn rungs(agent: &AgentObservation) -> Vec<Rung> {
+    let no_swap = agent.limits.iter().any(|limit| limit.contains("but not parked"));
+    if no_swap { vec![Rung::Suspended] } else { Rung::ALL.to_vec() }
+}
+
+impl<E: Engine> Loop<E> {
+    /// Puts an application to sleep until somebody asks for it.
+    pub(super) async fn take_sleep(&mut self, app: &AppName, rung: Option<Rung>) -> Result<SleepTaken, ApiError> {
+        let refuse = |error: String| Err(ApiError { error });
+        let (Some(desired), Some(agent)) = (&self.desired, &self.agent) else {
+            return refuse("nothing is known of this machine yet".to_owned());
+        };
+        let pool = &desired.spec;
+        if !pool.control || !pool.placement.knows_goals() || !pool.enactment.sleeps() {
+            let enactment = pool.enactment.as_str();
+            return refuse(format!("nothing sleeps in this pool (enactment = \"{enactment}\", control, placement)"));
+        }
+        if let Some(rung) = rung.filter(|rung| !rungs(agent).contains(rung)) {
+            return refuse(format!("no instance can be {} here: see weal doctor", rung.as_str()));
+        }
+        let awake = |app: &AppName| agent.instances.iter().any(|seen| seen.spec.app == *app && seen.state.is_active());
+        if let Some(other) = pool.apps.values().find(|other| other.needs.contains(app) && awake(&other.name)) {
+            return refuse(format!("`{}` is awake and needs it", other.name));
+        }
+        let mine = agent.instances.iter().filter(|seen| seen.spec.app == *app);
+        let instances: Vec<InstanceId> = mine.map(|seen| seen.spec.id.clone()).collect();
+        if instances.is_empty() {
+            return refuse(format!("`{app}` has no instance that could sleep"));
+        }
+        self.sleep.resting.insert(app.clone(), rung);
+        let how = rung.map_or_else(String::new, |rung| format!(", {}", rung.as_str()));
+        self.board.note(Note::info(EventKind::Plan, format!("{app} was told to sleep{how}")).app(app));
+        self.placement_cycle().await;
+        Ok(SleepTaken { app: app.clone(), instances })
+    }
+
+    /// Wakes the cheapest sleeping instance of an application.
+    pub(super) async fn take_wake(&mut self, app: &AppName) -> Result<WakeTaken, ApiError> {
+        self.sleep.resting.remove(app);
+        self.decider.handle_wanted(app);
+        let (Some(desired), true) = (self.desired.clone(), self.observe_agent().await) else {
+            return Err(ApiError { error: "the node agent does not answer".to_owned() });
+        };
+        self.call_off(app, &format!("`{app}` is to be awake"));
+        let instances = self.agent.as_ref().map_or(&[][..], |agent| &agent.instances);
+        let mine = || instances.iter().filter(|seen| seen.spec.app == *app);
+        let wake_s = |seen: &InstanceCounters, rung| seen.costs.of(rung).wake_s.unwrap_or(f64::MAX);
+        let cheapest = mine().filter_map(|seen| Some((seen.state.rung()?, seen)));
+        let cheapest = cheapest.min_by(|a, b| a.0.cmp(&b.0).then(wake_s(a.1, a.0).total_cmp(&wake_s(b.1, b.0))));
+        let awake = mine().find(|seen| seen.state.is_active()).map(|seen| seen.spec.id.clone());
+        let taken = match (awake, cheapest) {
+            (Some(instance), _) => WakeTaken { app: app.clone(), instance: Some(instance), from: None },
+            (None, Some((rung, seen))) => {
+                let instance = seen.spec.id.clone();
+                self.begin(&desired.spec, Action::Resume { instance: instance.clone() }, "somebody said so".to_owned());
+                WakeTaken { app: app.clone(), instance: Some(instance), from: Some(rung) }
+            }
+            (None, None) => WakeTaken { app: app.clone(), instance: None, from: None },
+        };
+        self.tell_gateway().await;
+        self.want_plan();
+        Ok(taken)
+    }
+
+    /// What remains of an error after sleep has learnt from it: that somebody wants an instance is none.
+    pub(super) fn heed_refusal(&mut self, action: &Action, app: Option<&AppName>, error: Option<String>) -> Option<String> {
+        let (Action::Sleep { instance, rung }, Some(app), Some(error)) = (action, app, &error) else { return error };
+        if !error.starts_with(ASKED_FOR) {
+            self.sleep.refuse(app, *rung);
+            return Some(error.clone());
+        }
+        self.sleep.resting.remove(app);
+        self.decider.handle_wanted(app);
+        self.board.note(Note::info(EventKind::Plan, format!("{instance} stays awake: {error}")).app(app).instance(instance));
+        None
+    }
+
+    /// An application has been idle for as long as its config says, and more of it runs than must.
+    pub(super) fn somebody_may_sleep(&self) -> bool {
+        let (Some(desired), Some(snapshot)) = (&self.desired, &self.snapshot) else { return false };
+        let idle_s = self.decider.idle_s(snapshot, &desired.spec);
+        let ready = |app: &AppName| {
+            let mine = snapshot.instances.iter().filter(|seen| seen.app == *app && seen.state == InstanceState::Ready);
+            mine.filter(|seen| !self.operations.contains(&seen.id)).count() as u32
+        };
+        desired.spec.apps.values().any(|app| {
+            let idle = app.sleep_after_s.is_some_and(|after| idle_s.get(&app.name).is_some_and(|idle_s| *idle_s >= after));
+            idle && ready(&app.name) > app.instances.min
+        })
+    }
+
+    /// Lets the instances of an application that drain for their sleep go on.
+    fn call_off(&mut self, app: &AppName, why: &str) {
+        let of_app = |id: &InstanceId| id.as_str().rsplit_once('-').is_some_and(|(name, _)| name == app.as_str());
+        for instance in self.operations.call_off(|id| of_app(id)) {
+            self.board.note(Note::info(EventKind::Plan, format!("{instance} stays awake: {why}")).app(app).instance(&instance));
+        }
+    }
+
+    /// An instance that drains for its sleep and was asked for stays awake; one that sleeps with requests in it is resumed.
+    pub(super) fn heed_requests(&mut self) {
+        let (Some(desired), Some(agent), Some(counters)) = (self.desired.clone(), self.agent.clone(), self.counters.clone())
+        else {
+            return;
+        };
+        for instance in self.operations.poll_wanted(&counters) {
+            let app = agent.instances.iter().find(|seen| seen.spec.id == instance).map(|seen| seen.spec.app.clone());
+            let mut note = Note::info(EventKind::Plan, format!("{instance} stays awake: it was asked for")).instance(&instance);
+            if let Some(app) = &app {
+                self.sleep.resting.remove(app);
+                self.decider.handle_wanted(app);
+                note = note.app(app);
+            }
+            self.board.note(note);
+        }
+        let holds = |id: &InstanceId| counters.instances.iter().any(|seen| seen.instance == *id && seen.in_flight > 0);
+        for seen in agent.instances.iter().filter(|seen| seen.state.is_asleep() && holds(&seen.spec.id)) {
+            let action = Action::Resume { instance: seen.spec.id.clone() };
+            self.begin(&desired.spec, action, "requests are at it".to_owned());
+        }
+    }
+}
