@@ -316,7 +316,7 @@ mod tests {
         let mut view = View { status: Some(status(2)), ..View::default() };
         let shown = screen(&mut view, 100, 30);
         assert!(shown.starts_with("demo "), "{shown}");
-        assert!(shown.lines().next().unwrap().contains("worst off: gw/app1/gold at -0.50"), "{shown}");
+        assert!(shown.lines().next().unwrap().contains("worst off: app1/gold at -0.50"), "{shown}");
         for part in ["nodes", "applications", "flows", "events", "n1 (down)", "0.25 of 1.00", "mean < 250ms", "0 of 1..4"] {
             assert!(shown.contains(part), "{part} in\n{shown}");
         }
@@ -327,13 +327,13 @@ mod tests {
     #[test]
     fn arrows_scroll_within_the_flows_and_q_ends() {
         let mut view = View { status: Some(status(30)), ..View::default() };
-        assert!(screen(&mut view, 80, 24).contains("gw/app0/gold "));
+        assert!(screen(&mut view, 80, 24).contains("app0/gold "));
         (0..99).for_each(|_| assert!(!press(&mut view, KeyCode::Down)));
         let shown = screen(&mut view, 80, 24);
         let flows = shown.split("flows").nth(1).unwrap();
-        assert!(flows.contains("gw/app29/gold") && !flows.contains("gw/app28/gold"), "{shown}");
+        assert!(flows.contains("app29/gold") && !flows.contains("app28/gold"), "{shown}");
         (0..99).for_each(|_| assert!(!press(&mut view, KeyCode::Up)));
-        assert!(screen(&mut view, 80, 24).split("flows").nth(1).unwrap().contains("gw/app0/gold"));
+        assert!(screen(&mut view, 80, 24).split("flows").nth(1).unwrap().contains("app0/gold"));
         assert!(press(&mut view, KeyCode::Char('q')));
     }
 

@@ -126,9 +126,12 @@ impl Bench {
         Client::new(self.state().join("run/wake.sock"), PATIENCE)
     }
 
-    /// Puts it to sleep; what is wrong with that.
+    /// Puts it to sleep; what is wrong with that. One that was woken a moment ago is left awake for a while: that is waited for.
     pub fn sleep(&self, id: &str, rung: Rung) -> Option<String> {
-        self.apply(api::Command::Sleep { instance: InstanceId::from(id), rung }).error
+        wait_for("it to be left alone", || {
+            let error = self.apply(api::Command::Sleep { instance: InstanceId::from(id), rung }).error;
+            (!error.as_ref().is_some_and(|error| error.starts_with(api::ASKED_FOR))).then_some(error)
+        })
     }
 
     pub fn stop(&self, id: &str) {
@@ -136,7 +139,7 @@ impl Bench {
     }
 
     pub fn suspend(&self, id: &str) {
-        assert_eq!(self.apply(api::Command::Sleep { instance: InstanceId::from(id), rung: Rung::Suspended }).error, None);
+        assert_eq!(self.sleep(id, Rung::Suspended), None);
     }
 
     pub fn resume(&self, id: &str) {

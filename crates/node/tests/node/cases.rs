@@ -114,12 +114,13 @@ pub fn one_that_never_gets_healthy_is_said_to(bench: &Bench) {
     let mut spec = bench.spec("web-1", &["deaf"]);
     spec.health.start_timeout_s = 0.5;
     assert_eq!(bench.start(&spec), None);
-    let pid = bench.instance("web-1").unwrap().pid.unwrap();
+    // On a slow machine it may be over before this looks.
+    let pid = bench.instance("web-1").unwrap().pid;
     let instance = bench.wait_state("web-1", InstanceState::Backoff);
     for part in ["not ready within 0.5 s: GET /healthz on 127.0.0.1:", "connection refused", "it last wrote: I hear nothing"] {
         assert!(instance.detail.contains(part), "{}", instance.detail);
     }
-    assert!(!is_alive(pid));
+    assert!(pid.is_none_or(|pid| !is_alive(pid)));
 }
 
 pub fn a_flooded_log_stays_bounded_and_readable(bench: &Bench) {

@@ -89,7 +89,7 @@ fn a_call_to_another_application_uses_that_ones_cpu_and_takes_its_time() {
 fn a_start_takes_longer_on_a_busy_node() {
     let started_at = |load: &str| {
         let scenario = scenario(&format!(
-            "duration = \"60s\"\n[[node]]\nname = \"n1\"\ncpu = 1.0\nmemory = \"1GiB\"\n[class.gold]\ngoal = \"mean < 100ms\"\n\
+            "duration = \"120s\"\n[[node]]\nname = \"n1\"\ncpu = 1.0\nmemory = \"1GiB\"\n[class.gold]\ngoal = \"mean < 100ms\"\n\
              [app.shop]\nmemory = \"100MiB\"\nwork = \"10ms\"\n[app.late]\nmemory = \"100MiB\"\nwork = \"10ms\"\n\
              [[simulate]]\napp = \"late\"\nstart = \"4s\"\nstart-work = \"3s\"\n\
              [[load]]\napp = \"late\"\nclass = \"gold\"\nrate = \"1/s\"\n\

@@ -105,7 +105,13 @@ impl Agent {
 
     /// Puts it to sleep; seconds that it took.
     pub fn sleep(&self, id: &str, rung: Rung) -> Result<f64> {
-        self.apply(api::Command::Sleep { instance: id.into(), rung })
+        // One that was woken a moment ago is left awake for a while.
+        loop {
+            match self.apply(api::Command::Sleep { instance: id.into(), rung }) {
+                Err(error) if error.to_string().contains(api::ASKED_FOR) => std::thread::sleep(Duration::from_millis(100)),
+                other => return other,
+            }
+        }
     }
 
     /// Wakes an instance of `app`.
