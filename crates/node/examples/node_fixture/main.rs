@@ -166,7 +166,7 @@ fn storm(port: &str) -> io::Result<()> {
 fn map(count: usize) -> io::Result<Vec<*mut u64>> {
     let page = rustix::param::page_size();
     let one = |number: usize| {
-        let rights = libc::PROT_READ | libc::PROT_WRITE | if number % 2 == 0 { libc::PROT_EXEC } else { 0 };
+        let rights = libc::PROT_READ | libc::PROT_WRITE | if number.is_multiple_of(2) { libc::PROT_EXEC } else { 0 };
         // SAFETY: a new mapping wherever there is room; nobody else knows of it.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), page, rights, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
         if at == libc::MAP_FAILED {
