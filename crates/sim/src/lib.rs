@@ -11,13 +11,11 @@
 //! | [`engine`] | the virtual clock and its event heap |
 //! | [`world`] | a whole pool in virtual time, under the control code of a running one |
 //! | [`swarm`] | random pools, loads and faults, and what must come of them |
-//! | [`calendar`] | the event heap of [`batch`] |
 //! | [`random`] | one independent stream of random numbers per purpose, from one seed |
 //!
 //! Everything is a function of the scenario and its seed: the same two give the same run, bit by bit.
 
 pub mod batch;
-pub mod calendar;
 pub mod engine;
 pub mod fluid;
 pub mod random;

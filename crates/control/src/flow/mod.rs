@@ -1,5 +1,6 @@
 //! Flows: seats and weights under the current placement.
 
 pub mod controller;
+pub mod loads;
 pub mod pipeline;
 pub mod seats;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use weal_control::flow::loads::Loads;
 use weal_gateway::api::{self, ClusterConfig, Endpoint, FlowConfig, GatewayConfig, GatewayCounters};
 use weal_model::{
-    AppName, AppSpec, ClassName, Cpu, FlowAllocation, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan,
+    AppName, AppSpec, ClassName, FlowAllocation, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan,
 };
 use weal_node::api::InstanceCounters;
 use weal_rpc::Client;
@@ -14,10 +15,6 @@ use weal_rpc::Client;
 pub(crate) const GATEWAY: &str = "gw";
 /// The gateway answers from memory; longer than this it is stuck or away.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The share of the load that an instance without allocation gets, relative to one with a whole core.
-const DEFAULT_WEIGHT: f64 = 1.0;
-/// Below this an endpoint's weight would be rounded away.
-const LEAST_WEIGHT: f64 = 0.01;
 
 /// What a [`GatewayConfig`] is made from.
 pub(crate) struct Inputs<'a> {
@@ -25,7 +22,7 @@ pub(crate) struct Inputs<'a> {
     pub instances: &'a [InstanceCounters],
     pub draining: &'a BTreeSet<InstanceId>,
     pub seats: &'a SeatPlan,
-    pub loads: &'a BTreeMap<InstanceId, Cpu>,
+    pub loads: &'a Loads,
     /// Applications that had a ready instance when the seats were planned.
     pub seated: &'a BTreeSet<AppName>,
 }
@@ -135,14 +132,10 @@ fn endpoints(app: &AppName, inputs: &Inputs<'_>) -> Vec<Endpoint> {
             InstanceState::Unhealthy => !any_ready,
             _ => return None,
         };
-        // Who does not control gives every instance the same: a plan's loads would decide all the same.
-        let planned = inputs.loads.get(&instance.spec.id).filter(|_| inputs.pool.limits_seats());
-        let load = planned.map_or(DEFAULT_WEIGHT, |cpu| cpu.0);
         Some(Endpoint {
             instance: instance.spec.id.clone(),
             address: instance.address,
-            // Two digits, so that noise in a plan is no new config.
-            weight: ((load * 100.0).round() / 100.0).max(LEAST_WEIGHT),
+            weight: inputs.loads.weight(&instance.spec.id, inputs.pool),
             draining: !open || inputs.draining.contains(&instance.spec.id),
         })
     };

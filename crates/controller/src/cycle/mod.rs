@@ -40,12 +40,13 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use weal_control::flow::loads::Loads;
 use weal_control::profile::Profiles;
 use weal_engine::Engine;
 use weal_gateway::api::GatewayCounters;
 use weal_model::{
-    Action, AppName, Cpu, EventKind, FlowExplanation, InstanceId, InstanceState, LoadEntry, NodeName, Plan, PlanSummary, Report,
-    Rung, SeatPlan, Snapshot, Status, Time, WhyNode,
+    Action, AppName, EventKind, FlowExplanation, InstanceId, InstanceState, NodeName, Plan, PlanSummary, Report, Rung, SeatPlan,
+    Snapshot, Status, Time, WhyNode,
 };
 use weal_node::api::{AgentObservation, InstanceEvent};
 use weal_rpc::Client;
@@ -134,10 +135,7 @@ pub(crate) struct Loop<E> {
     plan_report: Report,
     plan_summary: Option<PlanSummary>,
     /// What each instance was given, and what the engine was told of it.
-    loads: BTreeMap<InstanceId, Cpu>,
-    loads_told: BTreeMap<InstanceId, LoadEntry>,
-    /// The most that instances may use which compete for CPU.
-    cpu_limits: BTreeMap<InstanceId, Cpu>,
+    loads: Loads,
     operations: Operations,
     roll: Roll,
     starts: place::Starts,
@@ -176,9 +174,7 @@ impl<E: Engine> Loop<E> {
             plan: Plan::default(),
             plan_report: Report::default(),
             plan_summary: None,
-            loads: BTreeMap::new(),
-            loads_told: BTreeMap::new(),
-            cpu_limits: BTreeMap::new(),
+            loads: Loads::default(),
             operations: Operations::default(),
             roll: Roll::default(),
             starts: place::Starts::default(),
@@ -279,12 +275,7 @@ impl<E: Engine> Loop<E> {
     fn decide_seats(&mut self, snapshot: &Snapshot) {
         let Some(desired) = &self.desired else { return };
         let Seats { plan, explanations, loads } = self.decider.seats(snapshot, &desired.spec, &self.seats);
-        if desired.spec.limits_seats() {
-            self.cpu_limits = loads.iter().filter_map(|load| Some((load.instance.clone(), load.limit?))).collect();
-            self.loads.extend(loads.into_iter().map(|load| (load.instance, load.cpu)));
-        } else {
-            self.cpu_limits.clear();
-        }
+        self.loads.handle_seats(&loads, &desired.spec);
         for (app, text) in notes::seats(&self.seats, &plan, &explanations) {
             self.board.note(Note::info(EventKind::Seats, text).app(&app));
         }
@@ -355,7 +346,7 @@ impl<E: Engine> Loop<E> {
         }
         self.well("nodes", "the nodes are set up");
         if began_again {
-            self.loads_told.clear();
+            self.loads.handle_forgotten();
         }
         if let Ok(agent) = self.engine.observe().await {
             self.agent = Some(agent);

@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weal_engine::{Engine, embedded};
 use weal_model::{
-    Action, AppName, Bytes, Cpu, EventKind, InstanceId, InstanceState, LoadEntry, NodeName, PlanSummary, PoolSpec, Rung,
-    Snapshot, WhyNode,
+    Action, AppName, Bytes, EventKind, InstanceId, InstanceState, NodeName, PlanSummary, PoolSpec, Rung, Snapshot, WhyNode,
 };
 use weal_node::api::InstanceCounters;
 
@@ -22,11 +21,6 @@ use crate::clock;
 /// After a failed start, an application is left alone for this long, doubled with each further failure.
 const FIRST_HOLDOFF: Duration = Duration::from_secs(1);
 const LONGEST_HOLDOFF: Duration = Duration::from_secs(60);
-/// A share that changed by less than this part of it is not worth a call.
-const LOAD_CHANGE: f64 = 0.03;
-/// What even an idle instance gets while its node is full, in cores: it must answer health checks, and the first requests
-/// of a burst until the next cycle.
-pub(super) const LEAST_SHARE: f64 = 0.05;
 
 /// What became of starts: who must wait before the next try, and which names were used.
 #[derive(Debug, Default)]
@@ -89,17 +83,6 @@ impl Starts {
         self.highest.insert(app.clone(), highest);
         InstanceId::from(format!("{prefix}{highest}"))
     }
-}
-
-/// Whether the engine must be told.
-fn differ(told: &LoadEntry, load: &LoadEntry) -> bool {
-    let moved = |told: Cpu, now: Cpu| (told.0 - now.0).abs() > told.0 * LOAD_CHANGE;
-    let limit_moved = match (told.limit, load.limit) {
-        (Some(told), Some(now)) => moved(told, now),
-        (None, None) => false,
-        _ => true,
-    };
-    limit_moved || moved(told.cpu, load.cpu)
 }
 
 /// `APP-NUMBER` in its parts.
@@ -174,7 +157,7 @@ impl<E: Engine> Loop<E> {
                     reason.map(|reason| reason.text.clone()).unwrap_or_default()
                 };
                 actions.extend(plan.actions.iter().map(|action| (action.clone(), reason(action))));
-                self.take_loads(&desired.spec, &plan.loads);
+                self.loads.handle_plan(&plan.loads, &desired.spec);
                 if !plan.actions.is_empty() {
                     self.board.store.save_value("plan", &plan);
                     self.board.store.save_value("report", &report);
@@ -315,34 +298,16 @@ impl<E: Engine> Loop<E> {
         self.show(false);
     }
 
-    /// Of instances that the flow cycle has given CPU to, its word is newer; the plan's counts for those that are new.
-    fn take_loads(&mut self, pool: &PoolSpec, planned: &[LoadEntry]) {
-        let mut before = std::mem::take(&mut self.loads);
-        if !pool.limits_seats() {
-            before.clear();
-        }
-        let cpu = |load: &LoadEntry| before.get(&load.instance).copied().unwrap_or(load.cpu);
-        self.loads = planned.iter().map(|load| (load.instance.clone(), cpu(load))).collect();
-    }
-
     /// Tells the engine the shares that changed, of instances that are there.
     pub(super) async fn tell_loads(&mut self, pool: &PoolSpec) {
         let Some(agent) = self.agent.as_ref().filter(|_| pool.control) else { return };
         let there = |id: &InstanceId| agent.instances.iter().any(|seen| seen.spec.id == *id && seen.pid.is_some());
-        self.loads_told.retain(|id, _| there(id));
-        let at_least = |cpu: &Cpu| Cpu(cpu.0.max(LEAST_SHARE));
-        let wanted = self.loads.iter().filter(|(id, _)| there(id)).map(|(id, cpu)| LoadEntry {
-            instance: id.clone(),
-            cpu: at_least(cpu),
-            limit: self.cpu_limits.get(id).map(at_least),
-        });
-        let changed: Vec<LoadEntry> =
-            wanted.filter(|load| self.loads_told.get(&load.instance).is_none_or(|told| differ(told, load))).collect();
+        let changed = self.loads.poll_changes(there);
         if changed.is_empty() {
             return;
         }
         match self.engine.set_loads(pool, &changed).await {
-            Ok(()) => self.loads_told.extend(changed.into_iter().map(|load| (load.instance.clone(), load))),
+            Ok(()) => self.loads.handle_told(changed),
             Err(error) => tracing::warn!(%error, "the shares of CPU could not be set"),
         }
     }

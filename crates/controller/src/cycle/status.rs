@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use weal_control::flow::loads::Loads;
 use weal_model::{
     AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, Goal,
     HistorySample, InstanceId, InstanceState, InstanceStatus, LatencySummary, NodeName, NodeSample, NodeStatus, PlanSummary,
@@ -10,7 +11,6 @@ use weal_model::{
 use weal_node::api::{AgentObservation, InstanceCounters};
 
 use super::gateway::flow_id;
-use super::place::LEAST_SHARE;
 use super::recent::{Recent, RecentFlow};
 
 /// Everything that a status is made from.
@@ -37,12 +37,11 @@ pub(crate) struct Inputs<'a> {
 
 /// What each instance was given, as CPU of its node. Loads are shares, which may add up to more than a node has where several
 /// instances could each use what is left.
-pub(super) fn fitted(loads: &BTreeMap<InstanceId, Cpu>, agent: Option<&AgentObservation>) -> BTreeMap<InstanceId, Cpu> {
+pub(super) fn fitted(loads: &Loads, agent: Option<&AgentObservation>) -> BTreeMap<InstanceId, Cpu> {
     let mut fitted = BTreeMap::new();
     for node in agent.iter().flat_map(|agent| &agent.nodes) {
         let here = agent.iter().flat_map(|agent| &agent.instances).filter(|instance| instance.spec.node == node.name);
-        let told = |id: &InstanceId| loads.get(id).map(|cpu| Cpu(cpu.0.max(LEAST_SHARE)));
-        let here: Vec<(&InstanceId, Cpu)> = here.filter_map(|i| Some((&i.spec.id, told(&i.spec.id)?))).collect();
+        let here: Vec<(&InstanceId, Cpu)> = here.filter_map(|i| Some((&i.spec.id, loads.given(&i.spec.id)?))).collect();
         let given: Cpu = here.iter().map(|(_, cpu)| *cpu).sum();
         let scale = if given.0 > node.cpu_capacity.0 { node.cpu_capacity.0 / given.0 } else { 1.0 };
         fitted.extend(here.into_iter().map(|(id, cpu)| (id.clone(), cpu * scale)));

@@ -10,7 +10,7 @@ use weal_control::dispatch::locality::{part_of, servers_of};
 
 use super::record::mean;
 use super::{Figure, Record, Reproduction, Setting};
-use crate::calendar::Calendar;
+use crate::engine::Agenda;
 use crate::random::{self, Rng};
 
 const SERVERS: usize = 4;
@@ -112,6 +112,7 @@ struct Request {
     since_s: f64,
 }
 
+#[derive(Clone, Copy)]
 enum Event {
     Read(Request),
     Answered(Request),
@@ -134,7 +135,7 @@ struct Run<'a> {
     turn: usize,
     clock: u64,
     rng: Rng,
-    calendar: Calendar<Event>,
+    agenda: Agenda<Event>,
     reads: usize,
 }
 
@@ -151,7 +152,7 @@ impl<'a> Run<'a> {
             turn: 0,
             clock: 0,
             rng: random::stream(seed, "requests"),
-            calendar: Calendar::default(),
+            agenda: Agenda::default(),
             reads: 0,
         }
     }
@@ -159,28 +160,28 @@ impl<'a> Run<'a> {
     fn play(mut self, clients: usize) -> Outcome {
         (0..clients).for_each(|_| self.issue());
         if matches!(self.policy, Policy::UrlHash(_)) {
-            self.calendar.enter(AGENT_S, Event::Agent);
+            self.agenda.enter(AGENT_S, Event::Agent);
         }
         let (mut done, mut warm_s, mut warm_reads, mut responses) = (0, 0.0, 0, 0.0);
         let warm = self.site.requests / 3;
         while done < self.site.requests {
-            match self.calendar.take().expect("clients keep asking") {
+            match self.agenda.take().expect("clients keep asking") {
                 Event::Read(request) => self.send(request),
                 Event::Agent => self.allocate(),
                 Event::Answered(request) => {
                     self.servers[request.server].outstanding -= 1;
                     done += 1;
                     if done == warm {
-                        (warm_s, warm_reads) = (self.calendar.now_s(), self.reads);
+                        (warm_s, warm_reads) = (self.agenda.now_s(), self.reads);
                     }
-                    responses += if done > warm { self.calendar.now_s() - request.since_s } else { 0.0 };
+                    responses += if done > warm { self.agenda.now_s() - request.since_s } else { 0.0 };
                     self.issue();
                 }
             }
         }
         let counted = (done - warm) as f64;
         Outcome {
-            rate: counted / (self.calendar.now_s() - warm_s),
+            rate: counted / (self.agenda.now_s() - warm_s),
             response_s: responses / counted,
             reads: (self.reads - warm_reads) as f64 / counted,
         }
@@ -189,7 +190,7 @@ impl<'a> Run<'a> {
     fn issue(&mut self) {
         let file = self.site.draw(&mut self.rng);
         let server = self.choose(file);
-        let request = Request { file, server, since_s: self.calendar.now_s() };
+        let request = Request { file, server, since_s: self.agenda.now_s() };
         self.clock += 1;
         self.servers[server].outstanding += 1;
         if self.servers[server].cached[file].is_some() {
@@ -197,10 +198,10 @@ impl<'a> Run<'a> {
             return self.send(request);
         }
         self.reads += 1;
-        let (now_s, read_s) = (self.calendar.now_s(), self.site.seek_s + self.site.sizes[file] / self.site.disk);
+        let (now_s, read_s) = (self.agenda.now_s(), self.site.seek_s + self.site.sizes[file] / self.site.disk);
         let server = &mut self.servers[server];
         server.disk_free_s = server.disk_free_s.max(now_s) + read_s;
-        self.calendar.enter(server.disk_free_s, Event::Read(request));
+        self.agenda.enter(server.disk_free_s, Event::Read(request));
         self.keep(request);
     }
 
@@ -218,11 +219,11 @@ impl<'a> Run<'a> {
     }
 
     fn send(&mut self, request: Request) {
-        let (now_s, size) = (self.calendar.now_s(), self.site.sizes[request.file]);
+        let (now_s, size) = (self.agenda.now_s(), self.site.sizes[request.file]);
         let server = &mut self.servers[request.server];
         server.link_free_s = server.link_free_s.max(now_s) + size / server.link;
         server.sent += size;
-        self.calendar.enter(server.link_free_s, Event::Answered(request));
+        self.agenda.enter(server.link_free_s, Event::Answered(request));
     }
 
     /// Links in proportion to smoothed demand (3.1, 3.2).
@@ -234,7 +235,7 @@ impl<'a> Run<'a> {
         let total: f64 = self.servers.iter().map(|server| server.demand).sum();
         let link = self.site.link;
         self.servers.iter_mut().for_each(|server| server.link = link * (server.demand / total).max(0.01));
-        self.calendar.enter(self.calendar.now_s() + AGENT_S, Event::Agent);
+        self.agenda.enter(self.agenda.now_s() + AGENT_S, Event::Agent);
     }
 
     fn choose(&mut self, file: usize) -> usize {

@@ -4,19 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weal_control::check;
 use weal_control::flow::controller::{demand_curves, plan_seats};
+use weal_control::flow::loads::Loads;
 use weal_control::flow::pipeline::{ClassLimits, Limits};
 use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::{self, AppCosts, Iterations, Policy};
 use weal_control::profile::Profiles;
-use weal_model::{Action, AppName, Cpu, InstanceId, InstanceState, LoadEntry, Plan, PoolSpec, Report, SeatPlan, Snapshot, Time};
+use weal_model::{Action, AppName, InstanceId, InstanceState, Plan, PoolSpec, Report, SeatPlan, Snapshot, Time};
 
 use super::observe::Before;
 use super::{Event, World};
 
-/// The CPU share of an instance that no plan gives any: enough to start and to answer a health check.
-const LEAST_SHARE: f64 = 0.05;
-/// A share that changed by less than this part of it is not told.
-const LOAD_CHANGE: f64 = 0.03;
 /// Events that come together make one plan; between two plans there is a pause, however many events there are.
 const PLAN_DELAY_S: f64 = 0.05;
 const PLAN_PAUSE_S: f64 = 0.5;
@@ -36,9 +33,7 @@ pub(super) struct Controller {
     pub delayed: VecDeque<Snapshot>,
     pub generation: u64,
     pub before: Before,
-    pub loads: BTreeMap<InstanceId, Cpu>,
-    limits: BTreeMap<InstanceId, Cpu>,
-    told: BTreeMap<InstanceId, LoadEntry>,
+    pub loads: Loads,
     last_request: BTreeMap<AppName, Time>,
     start_took_s: BTreeMap<AppName, f64>,
     holdoffs: BTreeMap<AppName, (f64, f64)>,
@@ -60,9 +55,7 @@ impl Controller {
             delayed: VecDeque::new(),
             generation: 0,
             before: Before::default(),
-            loads: BTreeMap::new(),
-            limits: BTreeMap::new(),
-            told: BTreeMap::new(),
+            loads: Loads::default(),
             last_request: BTreeMap::new(),
             start_took_s: BTreeMap::new(),
             holdoffs: BTreeMap::new(),
@@ -80,7 +73,7 @@ impl Controller {
         self.seats = SeatPlan::default();
         self.snapshot = None;
         self.delayed.clear();
-        (self.loads, self.limits, self.told) = Default::default();
+        self.loads = Loads::default();
         (self.last_request, self.start_took_s, self.holdoffs) = Default::default();
         self.autoscaler = Autoscaler::default();
         self.plan_due_s = None;
@@ -118,13 +111,7 @@ impl Controller {
             self.last_request.insert(flow.id.app.clone(), snapshot.time);
         }
         let decision = plan_seats(snapshot, pool, &mut self.profiles, &self.seats);
-        if pool.limits_seats() {
-            let limited = |load: &LoadEntry| Some((load.instance.clone(), load.limit?));
-            self.limits = decision.loads.iter().filter_map(limited).collect();
-            self.loads.extend(decision.loads.into_iter().map(|load| (load.instance, load.cpu)));
-        } else {
-            self.limits.clear();
-        }
+        self.loads.handle_seats(&decision.loads, pool);
         self.seats = decision.plan;
     }
 
@@ -238,23 +225,17 @@ impl World<'_> {
             return;
         }
         let now_s = self.now_s();
-        for index in 0..self.instances.len() {
-            let instance = &self.instances[index];
-            if matches!(instance.state, InstanceState::Stopped | InstanceState::Backoff) {
-                self.controller.told.remove(&instance.id);
-                continue;
-            }
-            let Some(&cpu) = self.controller.loads.get(&instance.id) else { continue };
-            let at_least = |cpu: Cpu| Cpu(cpu.0.max(LEAST_SHARE));
-            let limit = self.controller.limits.get(&instance.id).map(|&limit| at_least(limit));
-            let load = LoadEntry { instance: instance.id.clone(), cpu: at_least(cpu), limit };
-            if self.controller.told.get(&instance.id).is_none_or(|told| differ(told, &load)) {
-                let node = instance.node;
-                self.nodes[node].machine.set_share(now_s, index, load.cpu.0, load.limit.map(|limit| limit.0));
-                self.soil(node);
-                self.controller.told.insert(load.instance.clone(), load);
-            }
+        let gone = |state| matches!(state, InstanceState::Stopped | InstanceState::Backoff);
+        let there: BTreeMap<&InstanceId, usize> =
+            self.instances.iter().enumerate().filter(|(_, i)| !gone(i.state)).map(|(index, i)| (&i.id, index)).collect();
+        let changed = self.controller.loads.poll_changes(|id| there.contains_key(id));
+        let shares: Vec<usize> = changed.iter().map(|load| there[&load.instance]).collect();
+        for (&index, load) in shares.iter().zip(&changed) {
+            let node = self.instances[index].node;
+            self.nodes[node].machine.set_share(now_s, index, load.cpu.0, load.limit.map(|limit| limit.0));
+            self.soil(node);
         }
+        self.controller.loads.handle_told(changed);
     }
 
     /// Soon, and not too often.
@@ -289,12 +270,7 @@ impl World<'_> {
             let texts = findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             return self.oracle.note(self.agenda.now_s(), format!("a plan is unsound: {texts}"));
         }
-        let mut before = std::mem::take(&mut self.controller.loads);
-        if !pool.limits_seats() {
-            before.clear();
-        }
-        let cpu = |load: &LoadEntry| before.get(&load.instance).copied().unwrap_or(load.cpu);
-        self.controller.loads = plan.loads.iter().map(|load| (load.instance.clone(), cpu(load))).collect();
+        self.controller.loads.handle_plan(&plan.loads, pool);
         for action in &plan.actions {
             if self.begin_action(action) {
                 let why = report.reasons.iter().find(|reason| reason.action == *action).map_or("", |reason| reason.text.as_str());
@@ -304,16 +280,6 @@ impl World<'_> {
         self.tell_loads();
         self.tell_gateway();
     }
-}
-
-fn differ(told: &LoadEntry, load: &LoadEntry) -> bool {
-    let moved = |told: Cpu, now: Cpu| (told.0 - now.0).abs() > told.0 * LOAD_CHANGE;
-    let limit_moved = match (told.limit, load.limit) {
-        (Some(told), Some(now)) => moved(told, now),
-        (None, None) => false,
-        _ => true,
-    };
-    limit_moved || moved(told.cpu, load.cpu)
 }
 
 fn told(action: &Action) -> String {

@@ -8,9 +8,6 @@ use super::tasks::{Owner, Task, steps_of_start};
 use super::{Event, TaskId, World};
 use crate::scenario::Spread;
 
-/// The share of the load that an instance without allocation gets, relative to one with a whole core, and the least; as the
-/// controller tells the gateway.
-const WEIGHTS: (f64, f64) = (1.0, 0.01);
 /// Before an instance that ended by itself is started again.
 const BACKOFF_S: f64 = 1.0;
 /// An action that hangs is given up after this.
@@ -322,10 +319,7 @@ impl World<'_> {
         let own = |i: &&Instance| i.app == app && matches!(i.state, InstanceState::Ready | InstanceState::Stopping);
         let candidates: Vec<Candidate> = (self.instances.iter().filter(own))
             .map(|instance| {
-                // Who does not control gives every instance the same.
-                let planned = self.controller.loads.get(&instance.id).filter(|_| self.scenario.pool.limits_seats());
-                let load = planned.map_or(WEIGHTS.0, |cpu| cpu.0);
-                let weight = ((load * 100.0).round() / 100.0).max(WEIGHTS.1);
+                let weight = self.controller.loads.weight(&instance.id, &self.scenario.pool);
                 let draining = instance.is_closed() || instance.state == InstanceState::Stopping;
                 Candidate { instance: instance.id.clone(), weight, draining }
             })

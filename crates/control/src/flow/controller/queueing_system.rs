@@ -379,27 +379,10 @@ fn app(name: &str, classes: &[&str], needs: &[&str]) -> AppSpec {
     let route =
         |class: &&str| RouteSpec { host: Some(format!("{class}.{name}")), path: None, header: None, class: (*class).into() };
     AppSpec {
-        name: name.into(),
-        run: vec!["true".into()],
-        health: HealthCheck { probe: HealthProbe::Tcp, interval_s: 1.0, timeout_s: 1.0, start_timeout_s: 1.0, failures: 3 },
-        memory: Bytes::mib(64),
-        cpu_limit: None,
         instances: InstanceRange { min: 1, max: 4 },
-        per_node: 1,
         routes: classes.iter().map(route).collect(),
         needs: needs.iter().map(|&need| need.into()).collect(),
-        user: None,
-        env: BTreeMap::new(),
-        cwd: "/".into(),
-        stop_timeout_s: 1.0,
-        nodes: None,
-        together: BTreeSet::new(),
-        apart: BTreeSet::new(),
-        pinned: false,
-        manual: false,
-        restart: RestartPolicy::Always,
         queue_limit: 1000,
-        request_timeout_s: 60.0,
-        sleep_after_s: None,
+        ..AppSpec::example(name)
     }
 }
