@@ -106,10 +106,15 @@ impl FlowModel {
         self.floor_s * (1.0 + (OPEN_FLOOR - 1.0) * open)
     }
 
+    /// Think times that are the rounding of an estimate are none: the reserve below would be infinite for `t = S`.
+    fn thinks(&self) -> bool {
+        self.think_s > 1e-6 * self.floor_s
+    }
+
     fn rate_at(&self, response_s: f64) -> f64 {
         let t = response_s.max(self.shortest_s());
         let rate = closed_throughput(self.clients, t, self.think_s);
-        if self.think_s <= 0.0 {
+        if !self.thinks() {
             return rate;
         }
         rate * (t / (t - self.floor_s)).powf(self.think_s / (t + self.think_s))
@@ -123,7 +128,7 @@ impl FlowModel {
         if rate <= 0.0 {
             return f64::INFINITY;
         }
-        if self.think_s <= 0.0 {
+        if !self.thinks() {
             return (self.clients / rate).max(self.floor_s);
         }
         let (mut low, mut high) = (self.shortest_s().ln(), (self.shortest_s() * 1e9).ln());
@@ -165,7 +170,7 @@ mod tests {
     #[test]
     fn rate_and_utility_are_inverse_for_every_kind_of_goal() {
         for goal in ["mean < 350ms", "p95 < 350ms", "throughput > 50/s"] {
-            for think_s in [0.0, 0.2, 30.0] {
+            for think_s in [0.0, 1e-17, 0.2, 30.0] {
                 for tail in [1.0, 2.5] {
                     let flow = FlowModel { tail, ..flow(goal, 20.0 + 60.0 * think_s, think_s) };
                     for utility in [-4.0, -0.9, -0.2, 0.0, 0.3, 0.7] {

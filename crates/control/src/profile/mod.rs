@@ -32,7 +32,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, Cpu, FlowId, NodeName, PoolSpec, SeatPlan, Snapshot, Work, WorkFactor};
+use weal_model::{AppName, Cpu, FlowId, NodeName, NodeObservation, PoolSpec, SeatPlan, Snapshot, Work, WorkFactor};
 
 use cluster::Held;
 pub use cluster::{ClusterProfile, Resource};
@@ -49,7 +49,15 @@ pub struct Profiles {
     flows: Vec<FlowProfile>,
     /// CPU used on each node.
     nodes: BTreeMap<NodeName, Smooth>,
+    /// [`Profiles::slack`] of each node, in cores.
+    #[serde(default)]
+    slack: BTreeMap<NodeName, f64>,
 }
+
+/// How much of what a node leaves unused the limits of its instances grow in a cycle.
+const SLACK_GAIN: f64 = 0.5;
+/// A node that uses this share of what plans may fill leaves nothing.
+const USED_UP: f64 = 0.97;
 
 /// Shorter windows hold too few requests, longer ones come from a clock that jumped or a controller that slept.
 const WINDOW_S: std::ops::RangeInclusive<f64> = 0.05..=600.0;
@@ -67,7 +75,11 @@ impl Profiles {
         self.nodes.retain(|name, _| snapshot.nodes.iter().any(|node| node.name == *name));
         for node in snapshot.nodes.iter().filter(|node| node.up && node.cpu_used.0 >= 0.0) {
             self.nodes.entry(node.name.clone()).or_default().observe(node.cpu_used.0);
+            let slack = self.slack.entry(node.name.clone()).or_default();
+            let left = USED_UP * usable(node, spec) - node.cpu_used.0;
+            *slack = (*slack + SLACK_GAIN * left).clamp(0.0, node.cpu_capacity.0.max(0.0));
         }
+        self.slack.retain(|name, _| self.nodes.contains_key(name));
         let reach = reach(spec);
         for app in spec.apps.keys() {
             let loaders = snapshot.flows.iter().filter(|flow| reach[&flow.id.app].contains(app));
@@ -143,6 +155,12 @@ impl Profiles {
         self.nodes.get(node)?.get().map(Cpu)
     }
 
+    /// How far the limits of competing instances on a node lie beyond their loads, so that they hold back nobody while CPU is left:
+    /// an integral term that grows while the node is not used up, and shrinks to nothing while it is.
+    pub fn slack(&self, node: &NodeName) -> Cpu {
+        Cpu(self.slack.get(node).copied().unwrap_or(0.0))
+    }
+
     /// The resource that `app` runs out of first; `None` while it runs out of nothing that is measured.
     pub fn bottleneck(&self, app: &AppName) -> Option<Resource> {
         self.clusters.get(app)?.bottleneck()
@@ -202,6 +220,12 @@ impl Profiles {
     pub fn stretch(&self, app: &AppName) -> f64 {
         self.clusters.get(app).map_or(1.0, ClusterProfile::stretch)
     }
+}
+
+/// CPU of a node that plans may fill: `rho Omega`.
+pub(crate) fn usable(node: &NodeObservation, spec: &PoolSpec) -> f64 {
+    let limit = spec.nodes.iter().find(|n| n.name == node.name).map_or(1.0, |node| node.utilization_limit);
+    node.cpu_capacity.0 * limit
 }
 
 /// Which clusters a request to each cluster may load: itself and all that it needs, directly or not.

@@ -8,8 +8,7 @@ use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::{self, AppCosts, Iterations};
 use weal_control::profile::Profiles;
 use weal_model::{
-    AppName, FlowExplanation, InstanceId, LoadEntry, NodeName, Plan, PoolSpec, Report, Rung, SeatPlan, SleepCosts, Snapshot,
-    Time, WhyNode, WorkFactor,
+    AppName, InstanceId, NodeName, Plan, PoolSpec, Report, Rung, SeatPlan, SleepCosts, Snapshot, Time, WhyNode, WorkFactor,
 };
 use weal_node::api::AgentObservation;
 
@@ -24,13 +23,6 @@ pub(crate) struct Decider {
     start_took_s: BTreeMap<AppName, f64>,
     sleep_costs: BTreeMap<AppName, SleepCosts>,
     autoscaler: Autoscaler,
-}
-
-/// What the flow cycle decided.
-pub(crate) struct Seats {
-    pub plan: SeatPlan,
-    pub explanations: Vec<FlowExplanation>,
-    pub loads: Vec<LoadEntry>,
 }
 
 /// What the placement must know beside the snapshot.
@@ -66,18 +58,18 @@ impl Decider {
     }
 
     /// Learns from a snapshot, and decides seats and weights for the next flow cycle.
-    pub fn seats(&mut self, snapshot: &Snapshot, pool: &PoolSpec, before: &SeatPlan) -> Seats {
+    pub fn seats(&mut self, snapshot: &Snapshot, pool: &PoolSpec, before: &SeatPlan) -> Decision {
         self.profiles.update(snapshot, pool);
         self.autoscaler.handle_snapshot(snapshot, pool);
         self.work_factors = self.profiles.work_factors();
         for flow in snapshot.flows.iter().filter(|flow| flow.arrivals > 0 || flow.queue_mean + flow.in_service_mean > 0.0) {
             self.last_request.insert(flow.id.app.clone(), snapshot.time);
         }
-        let Decision { plan, explanations, loads, notes } = plan_seats(snapshot, pool, &mut self.profiles, before);
-        for note in notes {
+        let decision = plan_seats(snapshot, pool, &mut self.profiles, before);
+        for note in &decision.notes {
             tracing::debug!(note, "seats");
         }
-        Seats { plan, explanations, loads }
+        decision
     }
 
     /// Remembers what starts took.

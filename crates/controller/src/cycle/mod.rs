@@ -4,7 +4,7 @@
 //!
 //! | what happens | what follows |
 //! | --- | --- |
-//! | the flow cycle's timer | observe, learn, new seats and weights, status, one sample of history |
+//! | the flow cycle's timer | observe, learn, new seats and weights, status, one sample of history; a placement plan when a goal is missed |
 //! | the placement cycle's timer | a placement plan, checked, applied |
 //! | an instance changed its state | endpoints to the gateway at once, then a placement plan |
 //! | a new config | checked, stored, endpoints and routes at once, then a placement plan |
@@ -40,6 +40,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use weal_control::flow::controller::Decision;
 use weal_control::flow::loads::Loads;
 use weal_control::profile::Profiles;
 use weal_engine::Engine;
@@ -55,7 +56,7 @@ use crate::board::{Board, Note, View};
 use crate::clock;
 use crate::desired::{self, Desired};
 use crate::wire::{ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, PlanView, SleepTaken, WakeTaken};
-use decide::{Decider, Seats};
+use decide::Decider;
 use gateway::GatewayLink;
 use observe::{Known, Observer};
 use operations::Operations;
@@ -274,7 +275,7 @@ impl<E: Engine> Loop<E> {
 
     fn decide_seats(&mut self, snapshot: &Snapshot) {
         let Some(desired) = &self.desired else { return };
-        let Seats { plan, explanations, loads } = self.decider.seats(snapshot, &desired.spec, &self.seats);
+        let Decision { plan, explanations, loads, misses, .. } = self.decider.seats(snapshot, &desired.spec, &self.seats);
         self.loads.handle_seats(&loads, &desired.spec);
         for (app, text) in notes::seats(&self.seats, &plan, &explanations) {
             self.board.note(Note::info(EventKind::Seats, text).app(&app));
@@ -283,6 +284,9 @@ impl<E: Engine> Loop<E> {
         self.seated = ready.map(|instance| instance.app.clone()).collect();
         self.seats = plan;
         self.flow_report = explanations;
+        if misses {
+            self.want_plan();
+        }
     }
 
     /// Requests wait for an application that has nothing ready: the next placement cycle may be far.

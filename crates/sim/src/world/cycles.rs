@@ -40,6 +40,8 @@ pub(super) struct Controller {
     /// The highest number among each application's instances so far.
     numbers: BTreeMap<AppName, u64>,
     autoscaler: Autoscaler,
+    /// Instances that were started to stand by.
+    ahead: BTreeSet<InstanceId>,
     plan_due_s: Option<f64>,
     last_plan_s: f64,
 }
@@ -61,6 +63,7 @@ impl Controller {
             holdoffs: BTreeMap::new(),
             numbers: BTreeMap::new(),
             autoscaler: Autoscaler::default(),
+            ahead: BTreeSet::new(),
             plan_due_s: None,
             last_plan_s: f64::NEG_INFINITY,
         }
@@ -76,6 +79,7 @@ impl Controller {
         self.loads = Loads::default();
         (self.last_request, self.start_took_s, self.holdoffs) = Default::default();
         self.autoscaler = Autoscaler::default();
+        self.ahead.clear();
         self.plan_due_s = None;
     }
 
@@ -103,8 +107,8 @@ impl Controller {
         *highest = number.max(*highest);
     }
 
-    /// Learns from a snapshot and decides seats.
-    fn decide(&mut self, snapshot: &Snapshot, pool: &PoolSpec) {
+    /// Learns from a snapshot and decides seats. True when they are not enough for a goal.
+    fn decide(&mut self, snapshot: &Snapshot, pool: &PoolSpec) -> bool {
         self.profiles.update(snapshot, pool);
         self.autoscaler.handle_snapshot(snapshot, pool);
         for flow in snapshot.flows.iter().filter(|flow| flow.arrivals > 0 || flow.population_mean() > 0.0) {
@@ -113,6 +117,7 @@ impl Controller {
         let decision = plan_seats(snapshot, pool, &mut self.profiles, &self.seats);
         self.loads.handle_seats(&decision.loads, pool);
         self.seats = decision.plan;
+        decision.misses
     }
 
     /// A placement plan, not judged yet.
@@ -127,6 +132,7 @@ impl Controller {
         policy.costs = self.start_took_s.iter().map(|(app, took_s)| (app.clone(), costs(took_s))).collect();
         policy.next_instance = self.numbers.iter().map(|(app, highest)| (app.clone(), highest + 1)).collect();
         policy.replicas = self.autoscaler.replicas();
+        policy.ahead.clone_from(&self.ahead);
         placement::plan(snapshot, &policy, Iterations::default())
     }
 }
@@ -168,9 +174,10 @@ impl World<'_> {
         if !self.controller.up {
             return;
         }
+        let mut misses = false;
         if let Some(snapshot) = self.through_faults(snapshot) {
             if !snapshot.flows.is_empty() {
-                self.controller.decide(&snapshot, &self.scenario.pool);
+                misses = self.controller.decide(&snapshot, &self.scenario.pool);
             }
             self.controller.snapshot = Some(snapshot);
         }
@@ -180,7 +187,7 @@ impl World<'_> {
         if now_s - self.controller.stored.0 >= STORE_S {
             self.controller.stored = (now_s, self.controller.profiles.clone());
         }
-        if self.somebody_waits_for_an_instance() {
+        if misses || self.somebody_waits_for_an_instance() {
             self.want_plan();
         }
     }
@@ -271,6 +278,7 @@ impl World<'_> {
             return self.oracle.note(self.agenda.now_s(), format!("a plan is unsound: {texts}"));
         }
         self.controller.loads.handle_plan(&plan.loads, pool);
+        self.controller.ahead = plan.ahead.iter().cloned().collect();
         for action in &plan.actions {
             if self.begin_action(action) {
                 let why = report.reasons.iter().find(|reason| reason.action == *action).map_or("", |reason| reason.text.as_str());

@@ -56,6 +56,8 @@ pub struct Decision {
     pub explanations: Vec<FlowExplanation>,
     /// CPU per ready instance, sorted by instance: the shares that make the plan come true.
     pub loads: Vec<LoadEntry>,
+    /// True when a flow is expected to miss its goal with the instances that there are: placement should not wait for its timer.
+    pub misses: bool,
     /// What could not be used of the snapshot, and what was assumed instead.
     pub notes: Vec<String>,
 }
@@ -77,10 +79,11 @@ pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &mut Profiles,
     let explanations = (0..ids.len())
         .map(|f| explain::flow(&pool, &solution, profiles, &plan.flows[f], f, before.get(&ids[f]).copied().unwrap_or(0)))
         .collect();
+    let misses = (0..ids.len()).any(|f| pool.measured(f) && solution.utilities[f] < Utility::AT_GOAL);
     let (loads, contended) = (pool.loads(&solution, profiles), pool.contended(&solution));
     let notes = pool.notes;
     profiles.hold(&plan, snapshot, &contended);
-    Decision { explanations, loads, notes, plan }
+    Decision { plan, explanations, loads, misses, notes }
 }
 
 /// What each flow could expect of another pool: change a goal in `spec` or the CPU of a node in `snapshot` and compare. Flows

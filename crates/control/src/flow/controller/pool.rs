@@ -8,9 +8,10 @@ use weal_model::{
 
 use super::super::seats::{Appetite, Flow, Host, Problem, Solution};
 use crate::model::FlowModel;
-use crate::profile::Profiles;
+use crate::profile::{FlowProfile, Profiles, usable};
 
-/// What an instance that competes for CPU may use beyond its load. Without any, the rounding of the quota leaves CPU unused; much
+/// What an instance that competes for CPU may use beyond its load, besides what nobody uses there
+/// ([`Profiles::slack`]). Without any, the rounding of the quota leaves CPU unused; much
 /// more, and the crowd of the flow with more requests outstanding takes what was meant for others.
 const LIMIT_SLACK: f64 = 1.02;
 
@@ -59,9 +60,15 @@ pub(super) struct Pool<'a> {
     /// Seats of a flow about which too little is known, else 0.
     pub(super) fallback: Vec<u32>,
     pub(super) node_names: Vec<&'a NodeName>,
+    /// CPU used and usable of each node.
+    use_of: Vec<(f64, f64)>,
+    /// Whether requests of each flow wait in the gateway.
+    waits: Vec<bool>,
     pub(super) notes: Vec<String>,
     /// Own cluster of each flow, if it has ready instances.
     home: Vec<Option<usize>>,
+    /// The utility of each flow that has a model, by what is measured.
+    standing: Vec<Option<f64>>,
     /// Flows in each flow's own cluster.
     siblings: Vec<f64>,
     ready: Vec<&'a InstanceObservation>,
@@ -78,6 +85,8 @@ const FULL: f64 = 0.85;
 /// How much more of a full node is tried than was used: seats for just that would keep it there for ever, whatever it could give. More
 /// promises flows what the node does not have.
 const PROBE: f64 = 1.03;
+/// Utilities that are no further apart are alike.
+const ALIKE: f64 = 0.05;
 /// An instance's share is never below this part of its node, or it could not even answer its health check.
 const LEAST_SHARE: f64 = 0.02;
 
@@ -105,8 +114,11 @@ impl<'a> Pool<'a> {
             node_names: nodes.iter().map(|node| &node.name).collect(),
             notes,
             home: Vec::new(),
+            standing: Vec::new(),
             siblings: Vec::new(),
             idle: spec.apps.keys().map(|app| (app, profiles.idle_cpu(app).0)).collect(),
+            use_of: nodes.iter().map(|node| (used(node, profiles), usable(node, spec))).collect(),
+            waits: ids.iter().map(|id| profiles.flow(id).is_some_and(|flow| waits(flow))).collect(),
             ready,
             grip: ids.iter().map(|id| profiles.grip(&id.app)).collect(),
         };
@@ -134,6 +146,8 @@ impl<'a> Pool<'a> {
         let loads = if measured { loads.into_iter().map(|(d, work)| (d, work / held_s)).collect() } else { Vec::new() };
         let best = usable.best();
         self.problem.flows.push(Flow { appetite: InSeats { model: usable, held_s, best, measured }, loads });
+        let rate = profiles.flow(id).map(|flow| flow.throughput.or_zero());
+        self.standing.push(model.as_ref().zip(rate).map(|(model, rate)| model.utility_of(rate).0));
         self.models.push(model);
     }
 
@@ -189,9 +203,17 @@ impl<'a> Pool<'a> {
         home.map_or(0.0, |home| self.problem.clusters[home].len() as f64)
     }
 
-    /// Applications whose flows wait for CPU on a node where another cluster does too, with the bottleneck that they wait at.
+    /// Applications whose flows wait for CPU on full nodes where another cluster does too, with the bottleneck that they wait at. A
+    /// flow that could use more is not enough: each could, while a request ever waits for another, and a limit slows every request.
     pub(super) fn contended(&self, solution: &Solution) -> BTreeMap<AppName, usize> {
-        let full: BTreeSet<usize> = solution.bottlenecks.iter().flat_map(|bottleneck| bottleneck.nodes.iter().copied()).collect();
+        // A bottleneck as a whole: one of its nodes that is not full for want of requests there does not ease it.
+        let is_full = |number: usize, nodes: &[usize]| {
+            let (used, usable) = nodes.iter().map(|&m| self.use_of[m]).fold((0.0, 0.0), |sum, (a, b)| (sum.0 + a, sum.1 + b));
+            let waits = (0..self.waits.len()).any(|f| self.waits[f] && solution.stuck[f] == Some(number));
+            waits && used >= FULL * usable
+        };
+        let bottlenecks = (0..).zip(&solution.bottlenecks).filter(|(number, bottleneck)| is_full(*number, &bottleneck.nodes));
+        let full: BTreeSet<usize> = bottlenecks.flat_map(|(_, bottleneck)| bottleneck.nodes.iter().copied()).collect();
         let stuck = |d: usize| (0..self.home.len()).filter(|f| self.home[*f] == Some(d)).find_map(|f| solution.stuck[f]);
         let at = |d: usize, m: usize| self.problem.clusters[d].iter().any(|host| host.node == m);
         let others = |d: usize, m: usize| (0..self.problem.clusters.len()).any(|e| e != d && at(e, m) && stuck(e).is_some());
@@ -223,9 +245,25 @@ impl<'a> Pool<'a> {
         loads
     }
 
+    /// Clusters that may use what competitors leave on a node: those that are furthest from their goals.
+    fn worst_off(&self, contended: &BTreeMap<AppName, usize>) -> BTreeSet<(usize, usize)> {
+        let clusters = contended.keys().filter_map(|app| self.clusters.get(app));
+        let standing = |d: usize| {
+            let own = (0..self.home.len()).filter(|f| self.home[*f] == Some(d));
+            own.filter_map(|f| self.standing[f]).fold(f64::INFINITY, f64::min)
+        };
+        let at: Vec<(usize, usize, f64)> = clusters
+            .flat_map(|&d| self.problem.clusters[d].iter().map(move |host| (d, host.node)))
+            .map(|(d, node)| (d, node, standing(d)))
+            .collect();
+        let lowest = |m: usize| at.iter().filter(|entry| entry.1 == m).map(|entry| entry.2).fold(f64::INFINITY, f64::min);
+        at.iter().filter(|entry| entry.2 <= lowest(entry.1) + ALIKE).map(|entry| (entry.0, entry.1)).collect()
+    }
+
     /// CPU per instance: its part of its cluster's load on its node, its idle use, and its part of what is left.
     pub(super) fn loads(&self, solution: &Solution, profiles: &Profiles) -> Vec<LoadEntry> {
         let (left, spread, contended) = (self.left(solution), self.spread(solution), self.contended(solution));
+        let worst_off = self.worst_off(&contended);
         let count = |alike: &dyn Fn(&InstanceObservation) -> bool| self.ready.iter().filter(|i| alike(i)).count() as f64;
         let mut loads: Vec<LoadEntry> = (self.ready.iter())
             .map(|instance| {
@@ -240,8 +278,9 @@ impl<'a> Pool<'a> {
                 let least = LEAST_SHARE * self.problem.nodes[m] / all;
                 let cpu = Cpu(cpu.max(least));
                 // What is as large as the node limits nothing, and the kernel refuses it.
-                let limit =
-                    contended.contains_key(&instance.app).then_some(cpu * LIMIT_SLACK).filter(|l| l.0 < self.problem.nodes[m]);
+                let unused = if worst_off.contains(&(d, m)) { profiles.slack(&instance.node) } else { Cpu(0.0) };
+                let limit = cpu * LIMIT_SLACK + unused;
+                let limit = contended.contains_key(&instance.app).then_some(limit).filter(|l| l.0 < self.problem.nodes[m]);
                 LoadEntry { instance: instance.id.clone(), cpu, limit }
             })
             .collect();
@@ -267,8 +306,7 @@ fn hosts(
 /// What plans may fill of a node with requests: `rho Omega`, less what its instances use anyway and what others use there. Of
 /// a node that is full while requests wait, what is really used is the better measure.
 fn capacity(node: &NodeObservation, snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles, notes: &mut Vec<String>) -> f64 {
-    let limit = spec.nodes.iter().find(|n| n.name == node.name).map_or(1.0, |node| node.utilization_limit);
-    let usable = node.cpu_capacity.0 * limit;
+    let usable = usable(node, spec);
     if !node.up || !usable.is_finite() || usable <= 0.0 {
         notes.push(format!("node {} counts as empty: it is down or its CPU is unknown", node.name));
         return 0.0;
@@ -278,13 +316,26 @@ fn capacity(node: &NodeObservation, snapshot: &Snapshot, spec: &PoolSpec, profil
     let measured: Option<f64> = here().map(|i| i.cpu_used.map(|cpu| cpu.0)).sum();
     let others = measured.map_or(0.0, |own| (node.cpu_used.0 - own).max(0.0));
     let others = if others.is_finite() { others } else { 0.0 };
-    let waits = |i: &InstanceObservation| profiles.flows().iter().any(|flow| flow.id.app == i.app && flow.queue() > 0.5);
-    let used = profiles.cpu_used(&node.name).unwrap_or_default().0.min(node.cpu_capacity.0);
+    let used = used(node, profiles);
     // Not pressure, nor that more seats did not help: the limits of competing instances make both, and what they hold back
     // would be taken for all that there is.
-    let full = here().any(waits) && used >= FULL * usable;
-    let whole = if full { (used * PROBE).min(usable.max(used)) } else { usable };
+    let whole = if is_full(node, snapshot, spec, profiles) { (used * PROBE).min(usable.max(used)) } else { usable };
     (whole - idle - others).max(0.0)
+}
+
+/// Whether requests wait while a node's CPU is used up.
+fn is_full(node: &NodeObservation, snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) -> bool {
+    let mut here = snapshot.instances.iter().filter(|i| i.node == node.name && i.state.is_active());
+    let is_awaited = |i: &InstanceObservation| profiles.flows().iter().any(|flow| flow.id.app == i.app && waits(flow));
+    used(node, profiles) >= FULL * usable(node, spec) && here.any(is_awaited)
+}
+
+fn waits(flow: &FlowProfile) -> bool {
+    flow.queue() > 0.5
+}
+
+fn used(node: &NodeObservation, profiles: &Profiles) -> f64 {
+    profiles.cpu_used(&node.name).unwrap_or_default().0.min(node.cpu_capacity.0)
 }
 
 fn model(id: &FlowId, spec: &PoolSpec, profiles: &Profiles) -> Option<FlowModel> {

@@ -1,11 +1,10 @@
 //! Starting instances ahead of need, so that the next flash crowd or the first request is a wake away instead of a start.
 //!
-//! Al-Qudah section 3 lets every application stand by on every machine. That is what `suspend-resume` does, as far as memory allows,
-//! and `run-everywhere` leaves what it started awake. `ladder` starts only what nothing is there of: an application that may be
-//! asleep is asleep, not gone; what it has taken off stands by anyway. Each start takes CPU and, until it sleeps, all of its memory:
-//! so there is one at a time, where both are to spare.
+//! Al-Qudah section 3 lets every application stand by on every machine, as far as memory allows. What nothing is there of comes first:
+//! an application that may be asleep is asleep, not gone. `run-everywhere` leaves what it started awake, the others put it to sleep.
+//! Each start takes CPU and, until it sleeps, all of its memory: so there is one at a time, where both are to spare.
 
-use weal_model::{Action, Enactment, InstanceState};
+use weal_model::{Action, InstanceState};
 
 use super::super::actions::{Names, Steps};
 use super::super::plan::Policy;
@@ -33,7 +32,7 @@ pub(in super::super) fn start_ahead(
         return;
     }
     let best = (0..translation.apps.len() as u32)
-        .filter_map(|m| Some((wanted(steps, translation, policy, m)?, m)))
+        .filter_map(|m| Some((wanted(steps, translation, m)?, m)))
         .flat_map(|(urgency, m)| (0..translation.nodes.len() as u32).map(move |n| (urgency, m, n)))
         .filter(|&(_, m, n)| has_place(steps, translation, solution, m, n))
         .max_by(|a, b| {
@@ -67,7 +66,7 @@ fn lay_down(steps: &mut Steps, translation: &Translation, policy: &Policy) {
 }
 
 /// How much an application wants an instance that stands by; `None` when it wants none.
-fn wanted(steps: &Steps, translation: &Translation, policy: &Policy, m: u32) -> Option<f64> {
+fn wanted(steps: &Steps, translation: &Translation, m: u32) -> Option<f64> {
     let (app, spec) = (&translation.problem.apps[m as usize], translation.apps[m as usize]);
     let (running, standing_by) = steps.instances_of(m);
     let has_needs = spec.needs.iter().all(|needed| translation.app_index(needed).is_some_and(|m| steps.instances_of(m).0 > 0));
@@ -81,8 +80,7 @@ fn wanted(steps: &Steps, translation: &Translation, policy: &Policy, m: u32) -> 
     if running + standing_by == 0 {
         return Some(f64::INFINITY);
     }
-    let everywhere = policy.pool.enactment != Enactment::Ladder;
-    (app.demand() > 0.0 && everywhere).then(|| app.demand())
+    (app.demand() > 0.0).then(|| app.demand())
 }
 
 fn has_place(steps: &Steps, translation: &Translation, solution: &Solution, m: u32, n: u32) -> bool {
