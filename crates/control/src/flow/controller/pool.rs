@@ -118,7 +118,7 @@ impl<'a> Pool<'a> {
             siblings: Vec::new(),
             idle: spec.apps.keys().map(|app| (app, profiles.idle_cpu(app).0)).collect(),
             use_of: nodes.iter().map(|node| (used(node, profiles), usable(node, spec))).collect(),
-            waits: ids.iter().map(|id| profiles.flow(id).is_some_and(|flow| waits(flow))).collect(),
+            waits: ids.iter().map(|id| profiles.flow(id).is_some_and(waits)).collect(),
             ready,
             grip: ids.iter().map(|id| profiles.grip(&id.app)).collect(),
         };
