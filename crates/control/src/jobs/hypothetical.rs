@@ -165,15 +165,27 @@ impl Group {
         group
     }
 
-    /// The CPU that brings everyone to `level`, or to its own maximum where that is lower.
+    /// The CPU that brings everyone to `level`, or to its own maximum where that is lower. Summed in lanes, without branches: a
+    /// scheduler spends a third of its time here, and one sum would wait for each of its additions.
     fn demand(&self, level: f64) -> f64 {
+        const LANES: usize = 4;
         let unit_s = if level >= 0.0 { &self.above_s } else { &self.below_s };
-        let curves = self.remaining.iter().zip(&self.left_s).zip(unit_s).zip(self.max_utility.iter().zip(&self.most));
-        let asked = curves.map(|(((remaining, left_s), unit_s), (max_utility, most))| {
-            let average = remaining / (left_s - level * unit_s).max(1e-9);
-            if level < *max_utility { average } else { *most }
-        });
-        asked.sum()
+        let asked = |m: usize| {
+            let average = self.remaining[m] / (self.left_s[m] - level * unit_s[m]).max(1e-9);
+            if level < self.max_utility[m] { average } else { self.most[m] }
+        };
+        let count = self.remaining.len();
+        let mut sums = [0.0; LANES];
+        let whole = count - count % LANES;
+        let columns = [&self.remaining, &self.left_s, unit_s, &self.max_utility, &self.most].map(|column| &column[..whole]);
+        for at in (0..whole).step_by(LANES) {
+            let [remaining, left_s, unit_s, max_utility, most] = columns.map(|column| &column[at..at + LANES]);
+            for lane in 0..LANES {
+                let average = remaining[lane] / (left_s[lane] - level * unit_s[lane]).max(1e-9);
+                sums[lane] += if level < max_utility[lane] { average } else { most[lane] };
+            }
+        }
+        sums.iter().sum::<f64>() + (whole..count).map(asked).sum::<f64>()
     }
 }
 

@@ -213,6 +213,27 @@ fn an_open_flow_is_served_beside_a_greedy_one_and_questions_about_it_are_answere
     assert!(what_if(snapshot, &eased, &profiles)[&system.id(1)] > before);
 }
 
+/// Clients that think, and arrivals that nobody waits for, do not send more when they are answered sooner; a controller that has not learnt
+/// that yet sees want everywhere, and must not make it.
+#[test]
+fn a_pool_that_is_not_full_holds_nobody_back() {
+    let classes = [("a", "mean < 150ms", "high"), ("b", "p95 < 600ms", "normal")];
+    let spec =
+        spec(&[("n1", 4.0), ("n2", 4.0)], &classes, &[("shop", &["a"], &[]), ("blog", &["b"], &[]), ("wiki", &["b"], &[])]);
+    let instances = &[("shop", "n1"), ("blog", "n1"), ("blog", "n2"), ("wiki", "n1"), ("wiki", "n2")];
+    let open = |app, class, per_s, work_s| Traffic { clients: Clients::Open { per_s }, ..closed(app, class, 0, work_s) };
+    let thinking = Traffic { clients: Clients::Closed { sessions: 44, think_s: 1.0 }, ..closed("shop", "a", 0, 0.02) };
+    let traffic = vec![open("blog", "b", 38.0, 0.02), thinking, open("wiki", "b", 20.0, 0.05)];
+    let mut system = System::new(spec, instances, traffic, 3);
+    let history = system.run(120, &mut Profiles::default());
+    for (cycle, (_, decision)) in history.iter().enumerate().skip(5) {
+        let limited: Vec<_> = decision.loads.iter().filter(|load| load.limit.is_some()).collect();
+        assert!(limited.is_empty(), "cycle {cycle}: {limited:?}");
+    }
+    let outcome = outcome(&system, &history);
+    assert!(outcome.utilities.iter().all(|utility| *utility > 0.6), "{outcome:#?}");
+}
+
 fn started(id: FlowId, (seats, weight): (u32, f64)) -> FlowAllocation {
     let (allocation, demand) = (Cpu(0.0), Cpu(0.0));
     FlowAllocation { id, seats, weight, allocation, demand, predicted: Utility(0.0) }

@@ -161,13 +161,15 @@ impl<'a> Pool<'a> {
         self.home[f].is_some()
     }
 
-    /// What the solution leaves of a node.
+    /// What the solution leaves of a node, or what nobody uses of it: the solution spends CPU on requests that would only come if
+    /// answers were quicker, and where such clients do not exist the CPU is there for others.
     fn left(&self, solution: &Solution) -> Vec<f64> {
         let mut left = self.problem.nodes.clone();
         for (hosts, loads) in self.problem.clusters.iter().zip(&solution.loads) {
             hosts.iter().zip(loads).for_each(|(host, load)| left[host.node] -= load);
         }
-        left.iter().map(|left| left.max(0.0)).collect()
+        let unused = self.use_of.iter().map(|&(used, usable)| if used < FULL * usable { usable - used } else { 0.0 });
+        left.iter().zip(unused).map(|(left, unused)| left.max(unused)).collect()
     }
 
     fn clusters_at(&self) -> Vec<f64> {
