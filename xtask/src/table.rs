@@ -44,10 +44,14 @@ impl Table {
 
     /// Prints the table as Markdown, which reads well in a terminal too, or as JSON.
     pub fn print(&self, json: bool) {
-        if json {
-            println!("{}", serde_json::to_string_pretty(self).expect("a table is plain data"));
-            return;
+        match json {
+            true => println!("{}", serde_json::to_string_pretty(self).expect("a table is plain data")),
+            false => print!("{}", self.to_markdown()),
         }
+    }
+
+    /// The table as Markdown.
+    pub fn to_markdown(&self) -> String {
         let verdict = |row: &Row| match row.met {
             Some(true) => "met",
             Some(false) => "MISSED",
@@ -61,16 +65,13 @@ impl Table {
         }
         let line = |cells: &[String], last: &str| {
             let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
-            println!("| {} | {last:<6} |", padded.join(" | "));
+            format!("| {} | {last:<6} |\n", padded.join(" | "))
         };
-        println!("{}\n", self.title);
-        line(&self.columns, "target");
-        line(&widths.iter().map(|&width| "-".repeat(width)).collect::<Vec<_>>(), "------");
-        for row in &self.rows {
-            line(&row.cells, verdict(row));
-        }
-        for note in &self.notes {
-            println!("\n{note}");
-        }
+        let mut text = format!("{}\n\n", self.title);
+        text += &line(&self.columns, "target");
+        text += &line(&widths.iter().map(|&width| "-".repeat(width)).collect::<Vec<_>>(), "------");
+        text.extend(self.rows.iter().map(|row| line(&row.cells, verdict(row))));
+        text.extend(self.notes.iter().map(|note| format!("\n{note}\n")));
+        text
     }
 }

@@ -28,6 +28,9 @@ pub struct Batch<'a> {
     pub scheduler: &'a dyn Scheduler,
     /// Seconds from one [`Sample`] to the next at the earliest; 0 samples after each decision, infinity never.
     pub sample_every_s: f64,
+    /// A job that stops running, or goes on elsewhere, keeps what it has done. Without that (nothing is suspended, only stopped) it
+    /// begins anew.
+    pub keeps_work: bool,
 }
 
 /// When a run ends.
@@ -308,6 +311,9 @@ impl State<'_> {
                 let held_s = wait_s + costs.of(change.kind, memory(&self.jobs[change.job]));
                 self.active[change.job].held_until_s = self.now_s + held_s;
             }
+            if !self.batch.keeps_work && change.kind != ChangeKind::Start {
+                self.jobs[change.job].done = 0.0;
+            }
         }
         for ((job, active), run) in self.jobs.iter_mut().zip(&mut self.active).zip(&assignment.runs) {
             match run {
@@ -318,7 +324,7 @@ impl State<'_> {
                 }
                 None => {
                     if job.state == JobState::Running {
-                        job.state = JobState::Suspended;
+                        job.state = if self.batch.keeps_work { JobState::Suspended } else { JobState::Pending };
                     }
                     active.speed = 0.0;
                 }
@@ -400,8 +406,16 @@ mod tests {
     }
 
     fn run_with(scheduler: &dyn Scheduler, nodes: &[Site], arrivals: Vec<JobArrival>) -> Outcome {
-        let batch =
-            Batch { nodes, apps: &[], apps_at: None, costs: Costs::THESIS, cycle_s: 60.0, scheduler, sample_every_s: 0.0 };
+        let batch = Batch {
+            nodes,
+            apps: &[],
+            apps_at: None,
+            costs: Costs::THESIS,
+            cycle_s: 60.0,
+            scheduler,
+            sample_every_s: 0.0,
+            keeps_work: true,
+        };
         let count = arrivals.len();
         run(&batch, arrivals, Until::Submitted(count))
     }

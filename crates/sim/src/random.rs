@@ -3,6 +3,7 @@
 //! Streams are named, so that a new purpose does not shift the numbers that the others draw.
 
 use rand::RngExt;
+use rand_distr::{Binomial, Distribution, Poisson};
 use rand_pcg::Pcg64;
 
 /// The generator that everything here draws from.
@@ -21,6 +22,17 @@ fn fingerprint(name: &str) -> u64 {
 /// An exponential span with this mean; zero for a mean of zero.
 pub fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -mean * (1.0 - rng.random::<f64>()).ln()
+}
+
+/// How many come where `mean` are expected.
+pub fn poisson(rng: &mut Rng, mean: f64) -> f64 {
+    Poisson::new(mean).map_or(0.0, |poisson| poisson.sample(rng))
+}
+
+/// How many of `count` stay when each does with this probability; the part of one that is left over stays by as much.
+pub fn binomial(rng: &mut Rng, count: f64, probability: f64) -> f64 {
+    let whole = Binomial::new(count.max(0.0) as u64, probability.clamp(0.0, 1.0)).map_or(0, |binomial| binomial.sample(rng));
+    whole as f64 + count.max(0.0).fract() * probability
 }
 
 /// The index drawn from these weights. Panics when they are empty: a scenario with an empty mix is refused when read.

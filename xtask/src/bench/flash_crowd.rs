@@ -22,7 +22,7 @@ struct Outcome {
 /// Runs it. Where a start takes as long as starts do in life, waking must miss at most half of what the autoscaler misses.
 pub fn run() -> Result<Table> {
     let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--package", "weal-sim", "--example", "flash-crowd"])
+        .args(["run", "--quiet", "--release", "--package", "weal-sim", "--example", "flash-crowd"])
         .current_dir(crate::root())
         .output()?;
     ensure!(output.status.success(), "the simulation failed: {}", String::from_utf8_lossy(&output.stderr).trim());

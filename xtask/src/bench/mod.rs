@@ -6,13 +6,14 @@ mod control;
 mod fidelity;
 mod flash_crowd;
 mod gateway;
+mod logs;
 mod profiles;
 mod sim;
 mod sleep;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
 use crate::table::Table;
@@ -31,9 +32,15 @@ pub struct Arguments {
     /// Fewer and shorter rounds: shows that it runs, not what is true
     #[arg(long)]
     pub quick: bool,
+    /// Put what is printed into docs/benchmarks/NAME.md, in place of what stands there below the mark
+    #[arg(long)]
+    pub write: bool,
     /// Only one case of a benchmark that has several
     #[arg(long, value_name = "CASE")]
     pub case: Option<String>,
+    /// Show what was measured before under target/ instead of measuring it again, where it was (fidelity)
+    #[arg(long)]
+    pub kept: bool,
     /// What `sleep` measures
     #[command(flatten)]
     pub sleep: sleep::Choice,
@@ -67,6 +74,8 @@ pub enum Name {
     FlashCrowd,
     /// Scenarios with real processes and simulated: how far the two are apart
     Fidelity,
+    /// Recorded job logs beside a recorded web load, policy by policy: goals met and distance of utilities
+    Logs,
     /// A server that is put to sleep and woken: milliseconds, CPU-seconds and memory of each rung
     Sleep,
     /// Work factors as learnt online, beside the kernel's count
@@ -81,11 +90,28 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::Sim => vec![sim::run(arguments)?],
         Name::Fidelity => vec![fidelity::run(arguments)?],
         Name::FlashCrowd => vec![flash_crowd::run()?],
+        Name::Logs => logs::run(arguments)?,
         Name::Sleep => sleep::run(arguments)?,
         Name::Profiles => vec![profiles::run(arguments)?],
     };
     for table in &tables {
         table.print(arguments.output == Output::Json);
     }
+    if arguments.write {
+        write(arguments.name, &tables)?;
+    }
     Ok(!arguments.check || tables.iter().all(Table::all_met))
+}
+
+/// Above it stands what people have written, below it what the command printed last.
+const MARK: &str = "<!-- Below stands what the command printed, as it printed it. -->\n";
+
+fn write(name: Name, tables: &[Table]) -> Result<()> {
+    let name = name.to_possible_value().expect("every benchmark has a name").get_name().to_owned();
+    let file = crate::root().join(format!("docs/benchmarks/{name}.md"));
+    let before = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let head = before.split_once(MARK).with_context(|| format!("{} has no line `{}`", file.display(), MARK.trim()))?.0;
+    let printed: Vec<String> = tables.iter().map(Table::to_markdown).collect();
+    std::fs::write(&file, format!("{head}{MARK}\n{}", printed.join("\n")))?;
+    Ok(())
 }

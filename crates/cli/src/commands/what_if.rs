@@ -11,9 +11,9 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::{Deserialize, Serialize};
 use weal_load::Recording;
 use weal_model::{Cpu, Goal, InstanceState, NodeSpec, PoolSpec};
+use weal_sim::random;
 use weal_sim::report::{FlowSeries, Run};
 use weal_sim::scenario::{Behaviour, Call, Load, RequestCost, Scenario, Size, Span, Spread, Surroundings};
-use weal_sim::workload::Workload;
 
 use crate::args::WhatIf;
 use crate::commands::simulate::{simulate_shown, sound};
@@ -87,7 +87,7 @@ fn scenario_of(recording: &Recording, pool: PoolSpec, seed: u64) -> Scenario {
         config: None,
         loads: loads.collect(),
         behaviours,
-        surroundings: Surroundings { latency: LATENCY, slices_of: config_file::machine().cpus as u32 },
+        surroundings: Surroundings { latency: LATENCY, slices_of: config_file::machine().cpus as u32, ..Surroundings::default() },
         pool,
         faults: Vec::new(),
         expectations: Vec::new(),
@@ -101,7 +101,13 @@ fn cost_of(app: &str, work: &BTreeMap<String, f64>, service_s: Option<f64>, pool
     let calls = others.map(|(name, work_s)| Call { app: name.clone(), count: 1, work_s: Some(*work_s) }).collect();
     let all_s: f64 = work.values().sum();
     let delay_s = service_s.map_or(0.0, |service_s| (service_s - all_s - 2.0 * LATENCY.0).max(0.0));
-    RequestCost { work_s: work.get(app).copied().unwrap_or(0.0), spread: Spread::Constant, delay_s, calls }
+    RequestCost {
+        work_s: work.get(app).copied().unwrap_or(0.0),
+        spread: Spread::Constant,
+        delay_s,
+        calls,
+        ..RequestCost::default()
+    }
 }
 
 fn changed(mut scenario: Scenario, order: &WhatIf) -> anyhow::Result<Scenario> {
@@ -131,9 +137,8 @@ fn changed(mut scenario: Scenario, order: &WhatIf) -> anyhow::Result<Scenario> {
             return Err(missing("application", app).into());
         }
         for load in scenario.loads.iter_mut().filter(|load| app.is_none_or(|app| load.app == app)) {
-            if let Workload::Counts { counts, .. } = &mut load.workload {
-                counts.iter_mut().for_each(|count| *count *= factor);
-            }
+            let mut chance = random::stream(scenario.seed, &format!("{}/more or fewer", load.name));
+            load.workload = load.workload.with_clients(factor, &mut chance);
         }
     }
     Ok(scenario)
@@ -270,15 +275,19 @@ mod tests {
 {"t_s":1.0,"arrivals":{"shop/gold":20},"work":{"shop/gold":{"shop":0.02}},"service":{"shop/gold":0.03},"placement":{"shop@n1":["ready"]}}
 "#;
 
+    /// Twenty minutes of Poisson arrivals on a machine with one core.
     fn scenario() -> Scenario {
         let mut text = RECORDING.to_owned();
-        for second in 2..=120 {
-            text += &format!("{{\"t_s\":{second},\"arrivals\":{{\"shop/gold\":20}}}}\n");
+        let mut chance = random::stream(1, "test");
+        for second in 2..=1200 {
+            text += &format!("{{\"t_s\":{second},\"arrivals\":{{\"shop/gold\":{}}}}}\n", random::poisson(&mut chance, 20.0));
         }
         let config = "[[node]]\nname = \"n1\"\ncpu = 1.0\nmemory = \"1GiB\"\n[class.gold]\ngoal = \"mean < 100ms\"\n\
                       [app.shop]\nrun = [\"/bin/true\"]\nmemory = \"64MiB\"\nroutes = [{ host = \"shop.localhost\", class = \"gold\" }]\n";
         let pool = weal_config::parse(config, "weal.toml", &config_file::machine()).expect("a config").spec;
-        scenario_of(&Recording::read(text.as_bytes()).expect("a recording"), pool, 1)
+        let mut scenario = scenario_of(&Recording::read(text.as_bytes()).expect("a recording"), pool, 1);
+        scenario.surroundings.slices_of = 1;
+        scenario
     }
 
     fn order(arguments: &[&str]) -> WhatIf {
@@ -290,15 +299,35 @@ mod tests {
         }
     }
 
+    /// Requests take 20 ms of CPU, always, and 10 ms of waiting. One core serves them in turn or side by side, as the gateway has it: the
+    /// mean lies between M/D/1 in order of arrival (Pollaczek and Khinchin) and M/D/1 under processor sharing.
     #[test]
-    fn twice_the_load_takes_longer_and_a_larger_node_helps() {
-        let mean = |arguments: &[&str]| {
+    fn more_load_and_larger_nodes_do_what_queueing_theory_says() {
+        let mean_ms = |arguments: &[&str]| {
             let scenario = changed(scenario(), &order(arguments)).unwrap();
             simulate_shown(&scenario).unwrap().run.flows[0].summary.mean_ms
         };
-        let (now, doubled, helped) = (mean(&[]), mean(&["--load", "2"]), mean(&["--load", "2", "--node", "n1=4.0"]));
-        assert!((30.0..45.0).contains(&now), "20 ms of CPU and 10 ms of waiting at 40%: {now}");
-        assert!(doubled > now + 3.0 && helped < doubled - 5.0, "{now}, {doubled}, {helped}");
+        const REST_MS: f64 = 10.0;
+        const WORK_MS: f64 = 20.0;
+        let in_turn = |load: f64| REST_MS + WORK_MS * (1.0 + load / (2.0 * (1.0 - load)));
+        let side_by_side = |load: f64| REST_MS + WORK_MS / (1.0 - load);
+        for (arguments, load) in
+            [(&[][..], 0.4), (&["--load", "0.5"], 0.2), (&["--load", "2"], 0.8), (&["--cost", "shop=1.5"], 0.6)]
+        {
+            let scale = if arguments.contains(&"--cost") { 1.5 } else { 1.0 };
+            let bounds = [in_turn, side_by_side].map(|bound: fn(f64) -> f64| scale * (bound(load) - REST_MS) + REST_MS);
+            let mean_ms = mean_ms(arguments);
+            assert!((0.93 * bounds[0]..1.07 * bounds[1]).contains(&mean_ms), "{arguments:?}: {mean_ms} ms, theory {bounds:?}");
+        }
+    }
+
+    #[test]
+    fn a_larger_node_takes_the_queue_away() {
+        let mut scenario = changed(scenario(), &order(&["--load", "2", "--node", "n1=4.0"])).unwrap();
+        scenario.surroundings.slices_of = 4;
+        let mean_ms = simulate_shown(&scenario).unwrap().run.flows[0].summary.mean_ms;
+        // M/D/4 at a load of 0.2 waits for less than a hundredth of its work.
+        assert!((30.0..31.5).contains(&mean_ms), "{mean_ms}");
     }
 
     #[test]

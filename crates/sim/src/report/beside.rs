@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use super::chart::{Chart, Line, escape};
 use super::html::style;
-use super::{FlowPoint, FlowSeries, Run};
+use super::{FlowPoint, FlowSeries, NodeSeries, Run};
 
 /// How far a simulation is from the real run, flow by flow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BesideSimulation {
     /// One per flow that both have.
     pub flows: Vec<BesideFlow>,
+    /// Share of the fullest node's CPU that was used, from the end of the warm-up on: real, simulated.
+    pub fullest: (f64, f64),
 }
 
 /// One flow, from the end of the warm-up on.
@@ -43,7 +45,7 @@ impl BesideSimulation {
                 mean(simulated, warm_up_s, |point| Some((point.utility?, 1.0))),
             ),
         });
-        Self { flows: flows.collect() }
+        Self { flows: flows.collect(), fullest: (fullest(real, warm_up_s), fullest(simulated, warm_up_s)) }
     }
 
     /// One self-contained page: the differences in numbers, and both runs in the same charts.
@@ -85,6 +87,15 @@ impl BesideSimulation {
 /// How far the second is from the first, relative to the first.
 pub fn difference((real, simulated): (f64, f64)) -> f64 {
     if real == 0.0 { f64::from(simulated != 0.0) } else { (simulated - real) / real }
+}
+
+/// See [`BesideSimulation::fullest`].
+fn fullest(run: &Run, from_s: f64) -> f64 {
+    let used = |node: &NodeSeries| {
+        let late: Vec<f64> = node.points.iter().filter(|point| point.t_s > from_s).map(|point| point.cpu_used).collect();
+        late.iter().sum::<f64>() / late.len().max(1) as f64 / node.cpu_capacity.max(1e-9)
+    };
+    run.nodes.iter().map(used).fold(0.0, f64::max)
 }
 
 /// A value of a point with its weight.

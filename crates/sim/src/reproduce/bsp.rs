@@ -217,6 +217,7 @@ pub(super) fn programs(setting: &Setting) -> Reproduction {
         &format!("16 hosts, programs of 16 tasks, 10-100 ms per iteration and task, share 0.1 each; {seeds} seeds from 1"),
     );
     record.assume("200 iterations; an exchange every 5 s; a migration takes no time; programs that are done leave");
+    record.chose_late("the number of iterations");
     record.assume("the scheduler is an ideal work-conserving one: exchange alone gains little there, the gain comes from migration off fully booked hosts");
     let at = |programs: usize, policy: Policy| setting.seeds(seeds, |seed| slowdown(programs, seed, 0.1, policy));
     record.near_mean("17 programs: response time over the dedicated one", 10.5, &at(17, PLAIN), 0.05 * 10.5);

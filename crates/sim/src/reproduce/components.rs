@@ -26,6 +26,8 @@ pub(super) fn placements(setting: &Setting) -> Reproduction {
     );
     record.assume("a Xeon is as fast as the Pentium 4 of the profile, which the text does not say");
     record.assume("response times: exponential execution times");
+    record
+        .chose_late("the temperature at which annealing starts, raised because it stayed in a local optimum of a small service");
     let service = stock_online();
     let carried = |places: &[&str; 12]| service.saturation(&placement(places));
     let all = replicate_all(&service);

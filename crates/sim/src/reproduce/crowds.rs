@@ -21,6 +21,7 @@ pub(super) fn flash_crowd(_: &Setting) -> Reproduction {
         "the crowd is 1.42 times what one instance can do: the growth of Figure 11a, 40 s in 98 s; the paper gives no rates",
     );
     record.assume("bad service ends when the second instance serves; what waits then is shared by both");
+    record.chose_late("the size of the crowd, from the growth in Figure 11a; the longest responses are not independent of it");
     let crowd = |enactment_s: f64, router_s: f64| Crowd {
         load: [0.5, 1.42],
         at_s: 50.0,

@@ -274,6 +274,7 @@ pub(super) fn caches(setting: &Setting) -> Reproduction {
         &format!("4 servers; 3,008 files in kind the World Cup's and 2,000 videos in kind YouTube's; {seeds} seeds from 1"),
     );
     record.assume("own files: sizes log-normal; 8 hot files that hash alike are most of the World Cup's traffic; links 24 and 80 MB/s in all");
+    record.chose_late("the disks' speeds and how many requests are played");
     record.assume(
         "caches of 12 and 768 MB a server; disks of 30 MB/s with 5 ms, and of 10 MB/s with 10 ms under hundreds of streams",
     );

@@ -82,6 +82,7 @@ fn simulate(scheduler: &dyn Scheduler, seed: u64, jobs: usize) -> Outcome {
         cycle_s: 600.0,
         scheduler,
         sample_every_s: 600.0,
+        keeps_work: true,
     };
     run(&batch, baseline_mix(&[(1.0, 2.7)]).stream(seed, "jobs"), Until::Submitted(jobs))
 }

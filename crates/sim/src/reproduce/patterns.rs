@@ -94,6 +94,7 @@ pub(super) fn competing(_: &Setting) -> Reproduction {
     );
     record.assume("response times once shares have settled, without the network's latency and the exchanges before");
     record.assume("5.2 takes the minimum; a task's upstream is the neighbour that it waits for");
+    record.chose_late("which of the section's claims are compared");
     let change = |share, strategy| 100.0 * (settled_s(share, strategy) / settled_s(share, Strategy::Fixed) - 1.0);
     record.near("share 0.1, bank: change of the response time, %", -39.9, change(0.1, Strategy::Bank), 3.0);
     let (with, without) = (settled_s(0.3, Strategy::Bank), settled_s(0.5, Strategy::Fixed));

@@ -97,6 +97,7 @@ fn assume_workload(record: &mut Record) {
     record.assume("curves as Figure 5.10's: cpu(u) = (1 - best) demand / (1 - u), best utility uniform in 0.4..0.8");
     record.assume("demands are uniform in 0.5..1.5 of their mean and move by up to 15% of it in a cycle");
     record.assume("every application has at least one instance");
+    record.chose_late("that each application has at least one instance");
     record.assume("a change costs 0.01 of utility, and utilities within 0.01 are equal, as in weal up");
 }
 

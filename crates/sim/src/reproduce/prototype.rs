@@ -113,6 +113,7 @@ fn table_5_6() -> Outcome {
         cycle_s: 600.0,
         scheduler: &WealScheduler,
         sample_every_s: 0.0,
+        keeps_work: true,
     };
     run(&batch, arrivals, Until::Submitted(jobs.len()))
 }

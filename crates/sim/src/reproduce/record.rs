@@ -142,6 +142,12 @@ impl Record {
         self.reproduction.assumptions.push(what.to_owned());
     }
 
+    /// An input that the paper leaves open and that was chosen when results with another one had been seen. What holds then is no
+    /// independent evidence, which whoever reads the table must know.
+    pub(super) fn chose_late(&mut self, what: &str) {
+        self.assume(&format!("chosen after results were seen: {what}"));
+    }
+
     pub(super) fn figure(&mut self, figure: Figure) {
         self.reproduction.figures.push(figure);
     }

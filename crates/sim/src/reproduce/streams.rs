@@ -30,7 +30,8 @@ pub(super) fn baseline_mix(factors: &[(f64, f64)]) -> JobMix {
 /// The thesis' pool with nothing but jobs; the first seed is sampled for figures over time.
 pub(super) fn simulate(mix: &JobMix, seed: u64, scheduler: &dyn Scheduler, costs: Costs, until: Until) -> Outcome {
     let sample_every_s = if seed == 1 { SAMPLE_S } else { f64::INFINITY };
-    let batch = Batch { nodes: &nodes(), apps: &[], apps_at: None, costs, cycle_s: CYCLE_S, scheduler, sample_every_s };
+    let batch =
+        Batch { nodes: &nodes(), apps: &[], apps_at: None, costs, cycle_s: CYCLE_S, scheduler, sample_every_s, keeps_work: true };
     run(&batch, mix.stream(seed, "jobs"), until)
 }
 

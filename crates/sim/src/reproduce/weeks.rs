@@ -33,6 +33,7 @@ pub(super) fn weeks(setting: &Setting) -> Reproduction {
         ),
     );
     record.assume("a made log: run times log-uniform from 10 s to 10 h, goals of 1.5, 3 and 10 times the run time plus a minute");
+    record.chose_late("jobs a day and the web load");
     let web_nodes = (WEB * 4.0 / 3.0 * size.nodes as f64).ceil() as usize;
     let partition = StaticPartition { app_nodes: web_nodes, jobs: FirstComeFirstServed };
     let policies: [(&str, &(dyn Scheduler + Sync)); 4] = [
@@ -84,6 +85,7 @@ fn simulate(size: &Size, scheduler: &dyn Scheduler) -> Outcome {
         cycle_s: 600.0,
         scheduler,
         sample_every_s: 3600.0,
+        keeps_work: true,
     };
     let count = jobs.len();
     run(&batch, jobs, Until::Submitted(count))

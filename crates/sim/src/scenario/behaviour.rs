@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Spanned;
+use weal_control::jobs::Costs;
+use weal_model::Bytes;
 
 use super::file::{AppTable, Spread};
-use super::values::Span;
+use super::values::{Bandwidth, Size, Span};
 
 /// CPU time of a request that nothing is said about, in seconds; a simulation that assumes it notes that it does.
 pub const ASSUMED_WORK_S: f64 = 0.01;
@@ -30,6 +32,10 @@ pub struct SimulateTable {
     pub delay: Option<Span>,
     /// Calls to other applications, one after the other, before the request's own work.
     pub calls: Option<Vec<CallTable>>,
+    /// Size of an answer; it takes time where `[simulation]` has a `bandwidth`. Default: nothing.
+    pub response: Option<Size>,
+    /// What changes of an instance take, all at once; what is said below counts more.
+    pub costs: Option<CostPreset>,
     /// Seconds from a start until it is ready, on an idle node.
     pub start: Option<Span>,
     /// CPU time that a start takes, at most one core at a time; part of `start`.
@@ -46,6 +52,17 @@ pub struct SimulateTable {
     pub stop: Option<Span>,
     /// What an instance does beside requests: `{ every = "10s", work = "50ms" }`.
     pub housekeeping: Option<Housekeeping>,
+}
+
+/// Measured costs of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum CostPreset {
+    /// Virtual machines under Xen (Carrera, Table 5.1): a boot takes 3.6 s, suspend and resume grow with the memory.
+    #[serde(rename = "carrera-5.1")]
+    Carrera,
+    /// Processes that are frozen and paged out: the defaults.
+    #[serde(rename = "processes")]
+    Processes,
 }
 
 /// One entry of `calls`.
@@ -105,6 +122,8 @@ pub struct RequestCost {
     pub delay_s: f64,
     /// Calls to other applications, in order.
     pub calls: Vec<Call>,
+    /// Size of the answer.
+    pub response: Bytes,
 }
 
 /// Calls to another application.
@@ -135,18 +154,51 @@ pub struct ChangeTimes {
     pub park_s: f64,
     /// To stop.
     pub stop_s: f64,
+    /// On top, for each MiB of the instance: to suspend or page out, and to resume.
+    pub suspend_s_per_mib: f64,
+    /// See `suspend_s_per_mib`.
+    pub resume_s_per_mib: f64,
 }
 
 impl Default for ChangeTimes {
     /// As measured with middling web applications: a start of seconds, a resume of milliseconds.
     fn default() -> Self {
-        Self { start_s: 5.0, start_work_s: 0.0, resume_s: 0.25, page_in_s: 0.5, suspend_s: 0.05, park_s: 0.5, stop_s: 0.25 }
+        Self {
+            start_s: 5.0,
+            start_work_s: 0.0,
+            resume_s: 0.25,
+            page_in_s: 0.5,
+            suspend_s: 0.05,
+            park_s: 0.5,
+            stop_s: 0.25,
+            suspend_s_per_mib: 0.0,
+            resume_s_per_mib: 0.0,
+        }
+    }
+}
+
+impl CostPreset {
+    fn changes(self) -> ChangeTimes {
+        let costs = Costs::THESIS;
+        match self {
+            Self::Processes => ChangeTimes::default(),
+            Self::Carrera => ChangeTimes {
+                start_s: costs.start_s,
+                resume_s: 0.0,
+                page_in_s: 0.0,
+                suspend_s: 0.0,
+                park_s: 0.0,
+                suspend_s_per_mib: costs.suspend_s_per_mib,
+                resume_s_per_mib: costs.resume_s_per_mib,
+                ..ChangeTimes::default()
+            },
+        }
     }
 }
 
 impl Default for RequestCost {
     fn default() -> Self {
-        Self { work_s: ASSUMED_WORK_S, spread: Spread::default(), delay_s: 0.0, calls: Vec::new() }
+        Self { work_s: ASSUMED_WORK_S, spread: Spread::default(), delay_s: 0.0, calls: Vec::new(), response: Bytes(0) }
     }
 }
 
@@ -176,7 +228,7 @@ impl Behaviour {
     }
 
     pub(super) fn of_app(app: &AppTable) -> Self {
-        let request = RequestCost { work_s: app.work.0, spread: app.spread, delay_s: app.delay.0, calls: Vec::new() };
+        let request = RequestCost { work_s: app.work.0, spread: app.spread, delay_s: app.delay.0, ..RequestCost::default() };
         Self {
             request,
             changes: ChangeTimes { start_s: app.start.0, resume_s: app.resume.0, ..ChangeTimes::default() },
@@ -201,6 +253,8 @@ impl Behaviour {
             let call = |call: &CallTable| Call { app: call.app.clone(), count: call.count, work_s: call.work.map(|work| work.0) };
             request.calls = calls.iter().map(call).collect();
         }
+        request.response = table.response.map_or(request.response, |size| size.0);
+        self.changes = table.costs.map_or(self.changes, CostPreset::changes);
         let changes = &mut self.changes;
         for (seconds, said) in [
             (&mut changes.start_s, table.start),
@@ -228,6 +282,8 @@ fn set(seconds: &mut f64, said: Option<Span>) {
 pub struct Surroundings {
     /// Between any two processes, one way. Default: none.
     pub latency: Span,
+    /// Of each node's link (`1Gbit/s`); the answers on their way share it evenly. Default: answers take no time.
+    pub bandwidth: Option<Bandwidth>,
     /// Nodes are slices of one machine with so many cores, as the kernel makes them: a node uses up to all of these cores at once until
     /// its share of a period of 100 ms is used up, then nothing. Default (0): each node is a machine of its own.
     pub slices_of: u32,

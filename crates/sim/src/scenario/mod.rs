@@ -44,13 +44,15 @@ use std::collections::BTreeMap;
 
 use weal_model::PoolSpec;
 
-pub use behaviour::{Behaviour, Call, CallTable, ChangeTimes, Housekeeping, RequestCost, SimulateTable, Surroundings};
+pub use behaviour::{
+    Behaviour, Call, CallTable, ChangeTimes, CostPreset, Housekeeping, RequestCost, SimulateTable, Surroundings,
+};
 pub use file::{
     AppTable, CostChange, ExpectTable, FaultKind, FaultTable, LoadTable, Measure, NodeTable, ScenarioFile, Spread, StepTable,
     TraceTable,
 };
 pub use read::ScenarioError;
-pub use values::{GoalText, Rate, Size, Span};
+pub use values::{Bandwidth, GoalText, Rate, Size, Span};
 
 use crate::workload::{Page, Workload};
 

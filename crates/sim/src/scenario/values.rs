@@ -47,6 +47,21 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+/// Bytes per second of a link, written `1Gbit/s`, `100Mbit/s` or `12.5MB/s`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Bandwidth(pub f64);
+
+impl<'de> Deserialize<'de> for Bandwidth {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let units = [("Gbit/s", 1e9 / 8.0), ("Mbit/s", 1e6 / 8.0), ("MB/s", 1e6)];
+        let bandwidth = scaled(&text, &units).filter(|&bandwidth| bandwidth > 0.0);
+        bandwidth
+            .map(Self)
+            .ok_or_else(|| D::Error::custom(format!("`{text}` is not a bandwidth: write `1Gbit/s`, `100Mbit/s` or `12.5MB/s`")))
+    }
+}
+
 /// A goal, written as in `weal.toml`: `p95 < 250ms`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GoalText(pub Goal);

@@ -81,6 +81,30 @@ impl Workload {
         Arrivals { rng: random::stream(seed, name), pieces: pieces.into_iter(), recorded, ready: Vec::new() }
     }
 
+    /// The same with `factor` times as many clients. Recorded counts are one outcome of chance: fewer clients leave some of those requests
+    /// out, more add their own, at the rate of the minute around. Counts multiplied would come in volleys that no clients send.
+    pub fn with_clients(&self, factor: f64, rng: &mut Rng) -> Self {
+        let scaled = |phases: &[Phase]| phases.iter().map(|phase| Phase { level: phase.level * factor, ..*phase }).collect();
+        match self {
+            Self::Open { phases } => Self::Open { phases: scaled(phases) },
+            Self::Sessions { phases, think_s } => Self::Sessions { phases: scaled(phases), think_s: *think_s },
+            Self::Bursty { states } => {
+                Self::Bursty { states: states.iter().map(|state| State { rate: state.rate * factor, ..*state }).collect() }
+            }
+            Self::Counts { counts, period_s } => {
+                let around = (30.0 / period_s).ceil() as usize;
+                let more = |at: usize, rng: &mut Rng| {
+                    let minute = &counts[at.saturating_sub(around)..(at + around + 1).min(counts.len())];
+                    let mean = minute.iter().sum::<f64>() / minute.len() as f64;
+                    counts[at] + random::poisson(rng, (factor - 1.0) * mean)
+                };
+                let fewer = |at: usize, rng: &mut Rng| random::binomial(rng, counts[at], factor);
+                let count = |at: usize| if factor > 1.0 { more(at, rng) } else { fewer(at, rng) };
+                Self::Counts { counts: (0..counts.len()).map(count).collect(), period_s: *period_s }
+            }
+        }
+    }
+
     /// How many sessions a closed workload has at `time_s`; 0 for an open one.
     pub fn sessions_at(&self, time_s: f64) -> u32 {
         match self {

@@ -48,9 +48,10 @@ impl World<'_> {
             }
             (FaultKind::InstanceDown, _) if begins => self.crash_one(fault),
             (FaultKind::ControllerDown, _) if begins => self.controller.up = false,
-            (FaultKind::ControllerDown, _) => self.controller_back(),
             (FaultKind::GatewayDown, _) if begins => self.lose_gateway(),
-            (FaultKind::GatewayDown, _) => self.gateway_back(),
+            // Faults of a kind may overlap: the last one to end counts.
+            (FaultKind::ControllerDown, _) if self.lasting(fault.kind).next().is_none() => self.controller_back(),
+            (FaultKind::GatewayDown, _) if self.lasting(fault.kind).next().is_none() => self.gateway_back(),
             _ => {}
         }
         let what = format!("{:?} {}", fault.kind, if begins { "begins" } else { "is over" });
@@ -63,6 +64,8 @@ impl World<'_> {
         if !up {
             let here = (0..self.instances.len()).filter(|&i| self.instances[i].node == node);
             here.collect::<Vec<_>>().into_iter().for_each(|instance| self.lose(instance));
+            self.nodes[node].link = self.nodes[node].link.take().map(|_| super::machine::link());
+            self.soil(node);
         }
         self.want_plan();
     }

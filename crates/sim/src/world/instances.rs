@@ -167,15 +167,19 @@ impl World<'_> {
         let now_s = self.now_s();
         let Some(mut operation) = self.instances[instance].operation else { return };
         operation.draining = false;
-        let changes = self.scenario.behaviours[self.apps[self.instances[instance].app].name.as_str()].changes;
+        let name = &self.apps[self.instances[instance].app].name;
+        let changes = self.scenario.behaviours[name.as_str()].changes;
+        let image_mib = self.scenario.pool.apps[name].memory.0 as f64 / Bytes::MIB as f64;
         let state = self.instances[instance].state;
         let mut takes_s = match operation.change {
             Change::Start => changes.start_s,
             Change::Stop => changes.stop_s,
-            Change::Sleep(Rung::Suspended) => changes.suspend_s,
-            Change::Sleep(_) => changes.park_s,
-            Change::Resume if state == InstanceState::Parked => changes.resume_s + changes.page_in_s,
-            Change::Resume => changes.resume_s,
+            Change::Sleep(Rung::Suspended) => changes.suspend_s + changes.suspend_s_per_mib * image_mib,
+            Change::Sleep(_) => changes.park_s + changes.suspend_s_per_mib * image_mib,
+            Change::Resume if state == InstanceState::Parked => {
+                changes.resume_s + changes.page_in_s + changes.resume_s_per_mib * image_mib
+            }
+            Change::Resume => changes.resume_s + changes.resume_s_per_mib * image_mib,
         };
         let trouble = self.draw_trouble();
         operation.fails = trouble.is_some();

@@ -58,6 +58,16 @@ struct Tenant {
     used: f64,
 }
 
+/// The one tenant of a [`link`].
+pub(super) const EVERYBODY: usize = 0;
+
+/// A network link: what is under way shares it evenly. Work is measured in seconds that it would take alone.
+pub(super) fn link() -> Machine {
+    let mut link = Machine::whole(1.0);
+    link.add(EVERYBODY);
+    link
+}
+
 impl Quota {
     fn new(cores: f64) -> Self {
         Self { whole: cores * PERIOD_S, left: cores * PERIOD_S }

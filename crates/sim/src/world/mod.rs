@@ -153,6 +153,8 @@ enum Event {
 struct Node {
     name: NodeName,
     machine: Machine,
+    /// What answers leave through, if that takes time: its work is seconds at full bandwidth, and its one tenant all that is under way.
+    link: Option<Machine>,
     up: bool,
     /// Counts its [`Event::Node`]s.
     version: u64,
@@ -226,6 +228,7 @@ impl<'a> World<'a> {
         let nodes = pool.nodes.iter().map(|node| Node {
             name: node.name.clone(),
             machine: if slices_of == 0 { Machine::whole(node.cpu.0) } else { Machine::slice(node.cpu.0, slices_of) },
+            link: scenario.surroundings.bandwidth.map(|_| machine::link()),
             up: true,
             version: 0,
             dirty: false,
@@ -328,7 +331,8 @@ impl<'a> World<'a> {
             let entry = &mut self.nodes[node];
             entry.version += 1;
             entry.dirty = false;
-            let (at_s, version) = (entry.machine.next_s(), entry.version);
+            let link_s = entry.link.as_ref().map_or(f64::INFINITY, Machine::next_s);
+            let (at_s, version) = (entry.machine.next_s().min(link_s), entry.version);
             self.agenda.enter(at_s, Event::Node { node, version });
         }
     }

@@ -28,6 +28,8 @@ struct FlowRecord {
     responses: LatencyHistogram,
     /// The last cycles with their lengths.
     recent: VecDeque<(f64, FlowObservation)>,
+    /// The response times of these.
+    recent_responses: LatencyHistogram,
 }
 
 impl Recorder {
@@ -44,7 +46,8 @@ impl Recorder {
                 target_ms: class.goal.and_then(|goal| goal.target_s()).map(|target_s| target_s * 1e3),
                 ..FlowSeries::default()
             };
-            (name, FlowRecord { class, series, responses: LatencyHistogram::default(), recent: VecDeque::new() })
+            let (responses, recent_responses) = Default::default();
+            (name, FlowRecord { class, series, responses, recent: VecDeque::new(), recent_responses })
         });
         let node = |node: &weal_model::NodeSpec| NodeSeries {
             name: node.name.to_string(),
@@ -68,13 +71,17 @@ impl Recorder {
 impl FlowRecord {
     fn take(&mut self, t_s: f64, window_s: f64, flow: &FlowObservation) {
         self.responses.add(&flow.response_time);
+        self.recent_responses.add(&flow.response_time);
         self.recent.push_back((window_s, flow.clone()));
         let mut span_s: f64 = self.recent.iter().map(|(window_s, _)| window_s).sum();
         while self.recent.len() > 1 && span_s - self.recent[0].0 >= SPAN_S {
             span_s -= self.recent[0].0;
-            self.recent.pop_front();
+            let (_, left) = self.recent.pop_front().expect("there is more than one");
+            if left.response_time.count() > 0 {
+                self.recent_responses = self.recent_responses.since(&left.response_time);
+            }
         }
-        self.series.points.push(point(&self.class, &self.recent, t_s, span_s));
+        self.series.points.push(point(&self.class, &self.recent, &self.recent_responses, t_s, span_s));
     }
 }
 
@@ -146,9 +153,13 @@ impl World<'_> {
 }
 
 /// A point over the last cycles; its seats are those of the last.
-fn point(class: &ServiceClass, recent: &VecDeque<(f64, FlowObservation)>, t_s: f64, span_s: f64) -> FlowPoint {
-    let mut response = LatencyHistogram::default();
-    recent.iter().for_each(|(_, flow)| response.add(&flow.response_time));
+fn point(
+    class: &ServiceClass,
+    recent: &VecDeque<(f64, FlowObservation)>,
+    response: &LatencyHistogram,
+    t_s: f64,
+    span_s: f64,
+) -> FlowPoint {
     let per_s = |count: fn(&FlowObservation) -> u64| recent.iter().map(|(_, flow)| count(flow)).sum::<u64>() as f64 / span_s;
     let mean =
         |value: fn(&FlowObservation) -> f64| recent.iter().map(|(window_s, flow)| value(flow) * window_s).sum::<f64>() / span_s;

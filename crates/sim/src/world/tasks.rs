@@ -49,6 +49,8 @@ pub(super) enum Step {
     Wait(f64),
     /// CPU-seconds on the task's own instance; those of requests vary with the load.
     Own { work_s: f64, spread: Spread },
+    /// Seconds at full bandwidth on the link of the task's own node.
+    Send(f64),
     /// CPU-seconds on some instance of another application.
     Other { app: usize, work_s: f64, spread: Spread },
 }
@@ -70,6 +72,9 @@ pub(super) fn steps_of_request(scenario: &Scenario, app: &str, class: &str) -> R
     }
     steps.push(Step::Own { work_s: cost.work_s, spread: cost.spread });
     steps.push(Step::Wait(cost.delay_s));
+    if let Some(bandwidth) = scenario.surroundings.bandwidth {
+        steps.push(Step::Send(cost.response.0 as f64 / bandwidth.0));
+    }
     steps.retain(|step| *step != Step::Wait(0.0));
     steps.into()
 }

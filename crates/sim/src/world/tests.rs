@@ -103,3 +103,70 @@ fn a_start_takes_longer_on_a_busy_node() {
     assert!((15.0..=16.5).contains(&calm_s), "a second of pause and four to start: {calm_s}");
     assert!(busy_s >= calm_s + 1.0, "{busy_s}");
 }
+
+/// One node with one application, and a session that asks now and then.
+fn alone(simulation: &str, simulate: &str, rest: &str) -> Simulated {
+    run(&scenario(&format!(
+        "duration = \"200s\"\n[simulation]\n{simulation}\n[[node]]\nname = \"n1\"\ncpu = 2.0\nmemory = \"4GiB\"\n[class.gold]\ngoal = \"mean < 500ms\"\n\
+         [app.web]\nmemory = \"1024MiB\"\nwork = \"10ms\"\nspread = \"constant\"\n[[simulate]]\napp = \"web\"\n{simulate}\n\
+         [[load]]\napp = \"web\"\nclass = \"gold\"\n{rest}\n"
+    )))
+}
+
+#[test]
+fn answers_share_their_nodes_link() {
+    let mean_ms = |sessions: u32| {
+        let simulated = alone(
+            "bandwidth = \"100Mbit/s\"\nlatency = \"1ms\"",
+            "response = \"1024KiB\"",
+            &format!("sessions = {sessions}\nthink = \"0s\""),
+        );
+        assert!(simulated.findings.is_empty(), "{:?}", simulated.findings);
+        let summary = &simulated.run.flows[0].summary;
+        (summary.mean_ms, summary.answered as f64 / 200.0)
+    };
+    let send_ms = 1024.0 * 1024.0 / 12.5e6 * 1e3;
+    let (one, _) = mean_ms(1);
+    assert!((one - (2.0 + 10.0 + send_ms)).abs() < 0.5, "{one}");
+    // Eight at a time use up the link, whatever the CPU could do; seats leave it idle now and then. Little's law gives the rest.
+    let (eight, per_s) = mean_ms(8);
+    let used = per_s * send_ms / 1e3;
+    assert!((0.9..=1.0).contains(&used) && (eight * per_s / 1e3 - 8.0).abs() < 0.1, "{eight} ms, {per_s}/s");
+}
+
+#[test]
+fn idle_instances_keep_house() {
+    let used = |simulate: &str| {
+        let simulated = alone("", simulate, "rate = \"1/min\"");
+        simulated.run.nodes[0].points.iter().map(|point| point.cpu_used).sum::<f64>() / 200.0
+    };
+    let (quiet, busy) = (used(""), used("housekeeping = { every = \"10s\", work = \"500ms\" }"));
+    assert!((busy - quiet - 0.05).abs() < 0.004, "half a second every ten: {busy} and {quiet}");
+}
+
+/// A crowd comes to one of two applications that have room for one instance, so that instances go to sleep and are woken.
+fn woken(simulate: &str) -> f64 {
+    let text = format!(
+        "duration = \"500s\"\n[[node]]\nname = \"n1\"\ncpu = 2.0\nmemory = \"1100MiB\"\n[class.gold]\ngoal = \"mean < 500ms\"\n\
+         [app.web]\nmemory = \"1024MiB\"\nwork = \"10ms\"\ninstances = \"0..1\"\n\
+         [[simulate]]\napp = \"web\"\n{simulate}\n\
+         [[load]]\napp = \"web\"\nclass = \"gold\"\nrate = \"5/s\"\nsteps = [{{ at = \"50s\", rate = \"0/s\" }}, {{ at = \"450s\", rate = \"5/s\" }}]\n"
+    );
+    let simulated = run(&scenario(&text));
+    assert!(simulated.findings.is_empty(), "{:?}", simulated.findings);
+    let ready = &simulated.run.apps[0].ready;
+    let asleep = ready.iter().any(|&(t_s, ready)| t_s > 60.0 && t_s < 450.0 && ready == 0);
+    assert!(asleep, "it never slept: {:?}", simulated.run.changes);
+    ready.iter().find(|&&(t_s, ready)| t_s > 450.0 && ready == 1).map_or(f64::INFINITY, |found| found.0) - 450.0
+}
+
+#[test]
+fn waking_takes_the_page_in_and_by_table_5_1_the_whole_image() {
+    let quick = woken("resume = \"100ms\"\npage-in = \"0s\"");
+    let paged = woken("resume = \"100ms\"\npage-in = \"9s\"");
+    let virtual_machine = woken("costs = \"carrera-5.1\"");
+    assert!(quick < 3.0, "{quick}");
+    assert!((paged - quick - 9.0).abs() <= 1.0, "{paged} and {quick}");
+    // 1,024 MiB at 33.3 ms each; the time is read once a second.
+    assert!((virtual_machine - quick - 34.1).abs() <= 1.1, "{virtual_machine} and {quick}");
+}

@@ -9,7 +9,7 @@ use weal_model::InstanceState;
 
 use super::clients::Answer;
 use super::tasks::{Owner, Request, Step, Task};
-use super::{Event, TaskId, World};
+use super::{Event, TaskId, World, machine};
 use crate::random;
 use crate::scenario::Spread;
 
@@ -96,6 +96,7 @@ impl World<'_> {
         let (instance, work_s) = match task.steps.get(task.at) {
             None => return self.end_of_steps(id),
             Some(&Step::Wait(seconds)) => return self.agenda.enter(now_s + seconds, Event::Waited { task: id }),
+            Some(&Step::Send(seconds)) => return self.send_answer(id, home, seconds),
             Some(&Step::Own { work_s, spread }) => {
                 let factor = flow.map_or(1.0, |flow| self.flows[flow].factor);
                 (Some(home), self.draw_work(flow, self.instances[home].app, work_s * factor, spread))
@@ -112,6 +113,14 @@ impl World<'_> {
         }
         if let Some(task) = self.tasks.get_mut(id) {
             task.computes_at = instance;
+        }
+    }
+
+    fn send_answer(&mut self, id: TaskId, home: usize, seconds: f64) {
+        let (now_s, node) = (self.now_s(), self.instances[home].node);
+        self.soil(node);
+        if let Some(link) = &mut self.nodes[node].link {
+            link.begin(now_s, machine::EVERYBODY, id, seconds);
         }
     }
 
@@ -139,6 +148,9 @@ impl World<'_> {
         self.soil(node);
         let mut done = std::mem::take(&mut self.done);
         self.nodes[node].machine.take_done(now_s, &mut done);
+        if let Some(link) = &mut self.nodes[node].link {
+            link.take_done(now_s, &mut done);
+        }
         done.drain(..).for_each(|task| self.step(task));
         self.done = done;
     }
