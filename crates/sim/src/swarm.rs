@@ -6,6 +6,7 @@
 //! A [`Draft`] is a scenario in parts that can be left out one by one, which is how [`shrink`] finds the smallest that still fails. It is
 //! written as a scenario file, so that whoever finds a failing seed can keep it and `weal simulate` it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use rand::RngExt;
@@ -210,10 +211,20 @@ fn utility(flow: &crate::report::FlowSeries) -> Option<f64> {
     (!utilities.is_empty()).then(|| utilities.iter().sum::<f64>() / utilities.len() as f64)
 }
 
-/// Instances that still move while nothing happens.
+/// Instances that still move while nothing happens. One that sleeps and goes to sleep deeper does what it should.
 fn restless(run: &Run) -> Vec<String> {
-    let late = run.changes.iter().filter(|change| change.placement && change.t_s > WELL_FROM_S);
-    let texts: Vec<String> = late.map(|change| format!("at {:.0} s {}", change.t_s, change.text)).collect();
+    let mut asleep = BTreeSet::new();
+    let mut texts = Vec::new();
+    for change in run.changes.iter().filter(|change| change.placement) {
+        let instance = change.text.split([' ', ':']).nth(1).unwrap_or_default();
+        let deeper = change.text.contains(" to sleep") && !asleep.insert(instance);
+        if !change.text.contains(" to sleep") {
+            asleep.remove(instance);
+        }
+        if !deeper && change.t_s > WELL_FROM_S {
+            texts.push(format!("at {:.0} s {}", change.t_s, change.text));
+        }
+    }
     if texts.len() > MOST_CHANGES {
         return vec![format!("{} placement changes while nothing happened: {}", texts.len(), texts.join("; "))];
     }

@@ -170,3 +170,18 @@ fn waking_takes_the_page_in_and_by_table_5_1_the_whole_image() {
     // 1,024 MiB at 33.3 ms each; the time is read once a second.
     assert!((virtual_machine - quick - 34.1).abs() <= 1.1, "{virtual_machine} and {quick}");
 }
+
+#[test]
+fn editing_one_application_leaves_the_others_as_they_were() {
+    let shop = |blog: &str| {
+        let simulated = run(&scenario(&format!(
+            "duration = \"60s\"\n[pool]\ncontrol = false\n[[node]]\nname = \"n1\"\ncpu = 1.0\nmemory = \"1GiB\"\n\
+             [[node]]\nname = \"n2\"\ncpu = 1.0\nmemory = \"1GiB\"\n[class.gold]\ngoal = \"mean < 100ms\"\n\
+             [app.shop]\nmemory = \"300MiB\"\nwork = \"10ms\"\ninitially = [\"n1\"]\nnodes = [\"n1\"]\n\
+             [app.blog]\nmemory = \"300MiB\"\nwork = \"20ms\"\ninitially = [\"n2\"]\nnodes = [\"n2\"]\n\
+             [[load]]\napp = \"shop\"\nclass = \"gold\"\nsessions = 5\nthink = \"100ms\"\n[[load]]\napp = \"blog\"\nclass = \"gold\"\n{blog}\n"
+        )));
+        simulated.run.flows.into_iter().find(|flow| flow.name == "shop/gold").unwrap()
+    };
+    assert_eq!(shop("rate = \"5/s\""), shop("sessions = 3\nthink = \"1s\""));
+}

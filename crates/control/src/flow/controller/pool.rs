@@ -64,6 +64,8 @@ pub(super) struct Pool<'a> {
     use_of: Vec<(f64, f64)>,
     /// Whether requests of each flow wait in the gateway.
     waits: Vec<bool>,
+    /// Flows that miss their goals or are about to.
+    short: Vec<bool>,
     pub(super) notes: Vec<String>,
     /// Own cluster of each flow, if it has ready instances.
     home: Vec<Option<usize>>,
@@ -85,6 +87,9 @@ const FULL: f64 = 0.85;
 /// How much more of a full node is tried than was used: seats for just that would keep it there for ever, whatever it could give. More
 /// promises flows what the node does not have.
 const PROBE: f64 = 1.03;
+/// A flow below this utility is about to miss its goal. Above it nobody needs a limit on others, and limits cost: two instances that
+/// share a node wait about twice as long behind limits of half of it as side by side.
+const NEAR_GOAL: f64 = 0.3;
 /// Utilities that are no further apart are alike.
 const ALIKE: f64 = 0.05;
 /// An instance's share is never below this part of its node, or it could not even answer its health check.
@@ -120,6 +125,7 @@ impl<'a> Pool<'a> {
             use_of: nodes.iter().map(|node| (used(node, profiles), usable(node, spec))).collect(),
             waits: ids.iter().map(|id| profiles.flow(id).is_some_and(waits)).collect(),
             ready,
+            short: ids.iter().map(|id| is_short(id, spec, profiles)).collect(),
             grip: ids.iter().map(|id| profiles.grip(&id.app)).collect(),
         };
         for id in ids {
@@ -206,13 +212,14 @@ impl<'a> Pool<'a> {
     }
 
     /// Applications whose flows wait for CPU on full nodes where another cluster does too, with the bottleneck that they wait at. A
-    /// flow that could use more is not enough: each could, while a request ever waits for another, and a limit slows every request.
+    /// flow that could use more is not enough: each could, while a request ever waits for another, and a limit slows every request. Nor
+    /// is a full node, while everybody there is well within its goal.
     pub(super) fn contended(&self, solution: &Solution) -> BTreeMap<AppName, usize> {
         // A bottleneck as a whole: one of its nodes that is not full for want of requests there does not ease it.
         let is_full = |number: usize, nodes: &[usize]| {
             let (used, usable) = nodes.iter().map(|&m| self.use_of[m]).fold((0.0, 0.0), |sum, (a, b)| (sum.0 + a, sum.1 + b));
-            let waits = (0..self.waits.len()).any(|f| self.waits[f] && solution.stuck[f] == Some(number));
-            waits && used >= FULL * usable
+            let any = |flows: &[bool]| (0..flows.len()).any(|f| flows[f] && solution.stuck[f] == Some(number));
+            any(&self.waits) && any(&self.short) && used >= FULL * usable
         };
         let bottlenecks = (0..).zip(&solution.bottlenecks).filter(|(number, bottleneck)| is_full(*number, &bottleneck.nodes));
         let full: BTreeSet<usize> = bottlenecks.flat_map(|(_, bottleneck)| bottleneck.nodes.iter().copied()).collect();
@@ -330,6 +337,13 @@ fn is_full(node: &NodeObservation, snapshot: &Snapshot, spec: &PoolSpec, profile
     let mut here = snapshot.instances.iter().filter(|i| i.node == node.name && i.state.is_active());
     let is_awaited = |i: &InstanceObservation| profiles.flows().iter().any(|flow| flow.id.app == i.app && waits(flow));
     used(node, profiles) >= FULL * usable(node, spec) && here.any(is_awaited)
+}
+
+fn is_short(id: &FlowId, spec: &PoolSpec, profiles: &Profiles) -> bool {
+    let class = spec.classes.get(&id.class);
+    let goal = class.and_then(|class| class.goal).zip(class.map(|class| class.importance));
+    let achieved = profiles.flow(id).and_then(FlowProfile::achieved);
+    goal.zip(achieved).is_some_and(|((goal, importance), achieved)| goal.utility(achieved, importance).0 < NEAR_GOAL)
 }
 
 fn waits(flow: &FlowProfile) -> bool {
