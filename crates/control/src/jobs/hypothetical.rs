@@ -180,9 +180,9 @@ impl Group {
         let columns = [&self.remaining, &self.left_s, unit_s, &self.max_utility, &self.most].map(|column| &column[..whole]);
         for at in (0..whole).step_by(LANES) {
             let [remaining, left_s, unit_s, max_utility, most] = columns.map(|column| &column[at..at + LANES]);
-            for lane in 0..LANES {
+            for (lane, sum) in sums.iter_mut().enumerate() {
                 let average = remaining[lane] / (left_s[lane] - level * unit_s[lane]).max(1e-9);
-                sums[lane] += if level < max_utility[lane] { average } else { most[lane] };
+                *sum += if level < max_utility[lane] { average } else { most[lane] };
             }
         }
         sums.iter().sum::<f64>() + (whole..count).map(asked).sum::<f64>()
