@@ -177,6 +177,7 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(false, "manual", was.manual.to_string(), is.manual.to_string());
     compare(false, "restart", show_restart(was.restart).to_owned(), show_restart(is.restart).to_owned());
     compare(false, "stop-timeout", show_span(was.stop_timeout_s), show_span(is.stop_timeout_s));
+    compare(false, "on-resume", show_argv(&was.on_resume), show_argv(&is.on_resume));
     compare(false, "queue-limit", was.queue_limit.to_string(), is.queue_limit.to_string());
     compare(false, "request-timeout", show_span(was.request_timeout_s), show_span(is.request_timeout_s));
     let show_sleep = |after: Option<f64>| after.map_or_else(|| "when it pays".to_owned(), show_span);

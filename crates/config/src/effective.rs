@@ -106,6 +106,7 @@ impl Page {
         self.line("env", &env, app.env.is_empty());
         self.line("cwd", &quote(&app.cwd), false);
         self.span("stop-timeout", app.stop_timeout_s, defaults::STOP_TIMEOUT_S);
+        self.line("on-resume", &quote_list(&app.on_resume), app.on_resume.is_empty());
         match &app.nodes {
             Some(nodes) => self.line("nodes", &names(nodes.iter().map(|name| name.as_str())), false),
             None => self.absent("nodes", "all"),

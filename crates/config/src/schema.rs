@@ -157,6 +157,7 @@ fn app_keys() -> Vec<(&'static str, Value)> {
     ];
     let env = json!({ "type": "object", "additionalProperties": { "type": "string" } });
     let nodes = json!({ "type": "array", "minItems": 1, "uniqueItems": true, "items": { "type": "string" } });
+    let on_resume = json!({ "type": "array", "items": { "type": "string" } });
     let flag = json!({ "type": "boolean" });
     let restart = json!({ "enum": ["always", "on-failure", "never"] });
     keys.extend([
@@ -170,6 +171,14 @@ fn app_keys() -> Vec<(&'static str, Value)> {
             ),
         ),
         ("stop-timeout", span("From SIGTERM to SIGKILL.", defaults::STOP_TIMEOUT_S)),
+        (
+            "on-resume",
+            describe(
+                on_resume,
+                "Run in an instance that was woken, before its first request; what slept too long is renewed here.",
+                "nothing",
+            ),
+        ),
         ("nodes", describe(nodes, "Nodes that it may run on.", "all")),
         ("together", describe(names(), "Applications that must be on the same node wherever this one is.", "none")),
         ("apart", describe(names(), "Applications that must not share a node with this one.", "none")),

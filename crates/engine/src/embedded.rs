@@ -119,7 +119,7 @@ pub fn instance_spec(
         health: app.health.clone(),
         restart: app.restart,
         stop_timeout_s: app.stop_timeout_s,
-        on_resume: Vec::new(),
+        on_resume: app.on_resume.clone(),
         fingerprint: fingerprint(app),
     }
 }

@@ -148,6 +148,9 @@ pub struct AppSpec {
     pub cwd: String,
     /// Seconds from SIGTERM to SIGKILL.
     pub stop_timeout_s: f64,
+    /// Run in an instance that was woken, before it is asked whether it is ready; empty runs nothing.
+    #[serde(default)]
+    pub on_resume: Vec<String>,
     /// Nodes that it may run on; `None` allows all.
     pub nodes: Option<BTreeSet<NodeName>>,
     /// Applications that must be on the same node wherever this one is.
@@ -186,6 +189,7 @@ impl AppSpec {
             env: BTreeMap::new(),
             cwd: "/".to_owned(),
             stop_timeout_s: 10.0,
+            on_resume: Vec::new(),
             nodes: None,
             together: BTreeSet::new(),
             apart: BTreeSet::new(),

@@ -12,7 +12,7 @@ use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 21] = [
+pub(crate) const KEYS: [&str; 22] = [
     "run",
     "health",
     "memory",
@@ -25,6 +25,7 @@ pub(crate) const KEYS: [&str; 21] = [
     "env",
     "cwd",
     "stop-timeout",
+    "on-resume",
     "nodes",
     "together",
     "apart",
@@ -56,6 +57,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         env: read_env(reading, &section),
         cwd: read_cwd(reading, &section, folder),
         stop_timeout_s: section.span(reading, "stop-timeout", (0.0, 3600.0)).unwrap_or(defaults::STOP_TIMEOUT_S),
+        on_resume: read_on_resume(reading, &section),
         nodes: read_nodes(reading, &section),
         together: apps(section.names(reading, "together")),
         apart: apps(section.names(reading, "apart")),
@@ -66,6 +68,14 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         request_timeout_s: section.span(reading, "request-timeout", (0.001, 86_400.0)).unwrap_or(defaults::REQUEST_TIMEOUT_S),
         sleep_after_s: section.span(reading, "sleep-after", (0.1, 31_536_000.0)),
     }
+}
+
+fn read_on_resume(reading: &mut Reading, section: &Section) -> Vec<String> {
+    let Some(argv) = section.texts(reading, "on-resume") else { return Vec::new() };
+    if !argv.is_empty() {
+        check_argv(reading, &argv, reading.places.value(&section.at("on-resume")));
+    }
+    argv
 }
 
 fn read_run(reading: &mut Reading, section: &Section) -> Vec<String> {

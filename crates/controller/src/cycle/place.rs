@@ -319,7 +319,8 @@ impl<E: Engine> Loop<E> {
             desired.spec.apps.get(&seen.spec.app).is_some_and(|app| {
                 let same = app.health == seen.spec.health
                     && app.restart == seen.spec.restart
-                    && app.stop_timeout_s == seen.spec.stop_timeout_s;
+                    && app.stop_timeout_s == seen.spec.stop_timeout_s
+                    && app.on_resume == seen.spec.on_resume;
                 !same && embedded::fingerprint(app) == seen.spec.fingerprint
             })
         };

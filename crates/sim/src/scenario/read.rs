@@ -219,6 +219,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         env: BTreeMap::new(),
         cwd: "/".to_owned(),
         stop_timeout_s: 10.0,
+        on_resume: Vec::new(),
         nodes: app.nodes.as_ref().map(|nodes| nodes.iter().map(|node| NodeName::from(node.as_str())).collect()),
         together: names(&app.together),
         apart: names(&app.apart),
