@@ -3,7 +3,8 @@
 //! ```text
 //! node_fixture shim --dir DIR [--adopt]
 //! node_fixture agent --state DIR --isolation cgroup-v2|cgroup-hybrid|none|best [--prefetch nothing|working-set|everything]
-//! node_fixture serve PORT               answers 200 on every path; `/hog/MIB` takes memory first, `/touch` reads it, `/spin/MS` burns CPU;
+//! node_fixture serve PORT               answers 200 on every path; `/hog/MIB` takes memory first, `/touch` reads it,
+//!                                       `/dirty` writes to it, `/spin/MS` burns CPU;
 //!                                       `/map/COUNT` makes mappings, `/mapped` looks whether they hold what they did
 //! node_fixture stubborn PORT            serves and ignores SIGTERM
 //! node_fixture forks PORT               serves, with children that detach themselves and ignore SIGTERM
@@ -121,6 +122,9 @@ fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>, mappings: &mut Vec<*m
         if mappings.is_empty() || !mappings.iter().enumerate().all(holds) {
             return Err(io::Error::other("a mapping has lost what it held"));
         }
+    }
+    if path == "/dirty" {
+        hoard.iter_mut().flat_map(|block| block.iter_mut().step_by(4096)).for_each(|byte| *byte = byte.wrapping_add(1));
     }
     if path == "/touch" {
         let sum: usize = hoard.iter().flat_map(|block| block.iter().step_by(4096)).map(|byte| usize::from(*byte)).sum();

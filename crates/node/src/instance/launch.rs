@@ -109,6 +109,11 @@ impl Task {
         if memory.state == InstanceState::Stopping {
             return self.stop(running, None).await;
         }
+        // A former agent may have died while it held the memory limit down for a moment.
+        let limits = self.limits();
+        if let Err(error) = self.isolated(|isolation, member| isolation.limit(member, &limits)) {
+            tracing::warn!(instance = %self.spec().id, %error, "the limits of an adopted instance cannot be set");
+        }
         self.finish_sleep(&mut running).await;
         Phase::Running(Box::new(running))
     }

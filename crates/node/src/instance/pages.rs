@@ -12,7 +12,7 @@ use crate::isolation::Member;
 use crate::paging::swap::{self, Kind};
 use crate::paging::working_set::{Kept, WorkingSet, present};
 use crate::paging::{self, Advice, PIECE, Touch, ranges::Ranges};
-use crate::priority::{self, Priority};
+use crate::priority::{self, Priority, Worker};
 use crate::process::{Identity, Proc};
 use crate::site::{Prefetch, Site};
 
@@ -24,6 +24,8 @@ const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 const MOST_UNDERWAY: u64 = 8 << 20;
 /// The longest pause between two pieces. A purge pauses as long as it works, but not for the time that others had the CPU.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+/// So many reads at once are as many as a disk takes in before it makes them wait.
+const TOUCHING_THREADS: u64 = 8;
 /// Below this, what is in swap costs less to fault in than to ask for.
 const WORTH_PREFETCHING: u64 = 1 << 20;
 
@@ -43,7 +45,8 @@ impl Task {
         let cancelled = Arc::new(AtomicBool::new(false));
         let work = self.work(Arc::clone(&cancelled));
         let set = self.working_set();
-        let mut purge = Box::pin(priority::run(Priority::Low, move || work.page_out(rung, WorkingSet::clone(&set))));
+        let worker = Worker::default();
+        let mut purge = Box::pin(priority::run_as(&worker, Priority::Low, move || work.page_out(rung, WorkingSet::clone(&set))));
         loop {
             tokio::select! {
                 done = &mut purge => {
@@ -53,6 +56,7 @@ impl Task {
                 Some(order) = self.orders.recv() => {
                     if matches!(order.0, Order::Resume | Order::Stop) {
                         cancelled.store(true, Ordering::Relaxed);
+                        worker.hurry();
                     }
                     self.deferred.push_back(order);
                 }
@@ -91,7 +95,7 @@ impl Task {
         // A machine short of memory may have paged out what was only suspended, or kept warm.
         let is_there = match rung {
             Rung::Suspended => self.usage().swap.is_some_and(|swap| swap < WORTH_PREFETCHING),
-            Rung::Warm => self.usage().memory.is_some_and(|memory| memory >= set.private_bytes() / 2),
+            Rung::Warm => self.usage().memory.is_some_and(|memory| memory >= set.bytes_kept(Kept::All) / 2),
             Rung::Parked => false,
         };
         let what = self.site.prefetch.unwrap_or_else(|| policy(swap::next_kind(&swap::of_this_machine())));
@@ -162,35 +166,43 @@ impl Work {
     /// Blocks until it is done.
     fn page_out(&self, rung: Rung, mut set: WorkingSet) -> Result<WorkingSet, String> {
         let _open = OpenSwap::of(self)?;
-        let kept = if rung == Rung::Warm { set.keep_as() } else { Kept::Unmapped };
+        let kept = set.keep_on(rung);
         for process in self.processes() {
-            let all = paging::all_of(process.pid).map_err(|error| format!("{}: {error}", process.pid))?;
-            let needed = if rung == Rung::Warm { set.core_of(process) } else { set.of(process) };
-            if kept == Kept::Unmapped {
+            let memory = paging::memory_of(&self.site.proc, process.pid).map_err(|error| format!("{}: {error}", process.pid))?;
+            let stays = set.kept_of(process, kept);
+            let needed = set.of(process).intersection(&memory.own).minus(&stays);
+            if kept != Kept::All {
                 self.lay_out(process.pid, &needed);
-                self.write_out(process.pid, &all.intersection(&needed))?;
+                self.write_out(process.pid, &needed)?;
             }
-            self.write_out(process.pid, &all.minus(&needed))?;
+            self.write_out(process.pid, &memory.own.minus(&needed).minus(&stays))?;
+            // Files' pages are the page cache's. A kernel that cannot be told so drops them a little later.
+            let _ = paging::advise(process.pid, &memory.files.minus(&memory.own), Advice::Cold, || true);
         }
         self.settle();
-        let keep = if rung == Rung::Warm { set.private_bytes() } else { 0 };
-        self.reclaim(keep)?;
+        self.reclaim(set.bytes_kept(kept))?;
         if self.is_cancelled() {
             return Err("it was woken while it was paged out".to_owned());
         }
+        // Reclaim has no eye for single pages: what was to stay and is gone is read in again. After a sleep without anything mapped
+        // the set is in memory all the same on the warm rung.
+        let in_memory = if rung == Rung::Warm { Kept::All } else { kept };
+        for process in self.processes().into_iter().filter(|_| kept != Kept::Nothing) {
+            self.read_back(process.pid, &set.kept_of(process, kept))?;
+        }
         set.handle_asleep(&self.site.proc, &self.pids(), kept);
         self.is_out()?;
-        if rung == Rung::Warm {
-            for process in self.processes() {
-                let needed = set.core_of(process);
-                paging::advise(process.pid, &needed, Advice::WillNeed, || !self.is_cancelled())
-                    .map_err(|error| error.to_string())?;
-                if kept == Kept::Mapped {
-                    paging::touch(process.pid, &needed, Touch::Map);
-                }
-            }
+        for process in self.processes().into_iter().filter(|_| kept != in_memory) {
+            paging::advise(process.pid, &set.kept_of(process, in_memory), Advice::WillNeed, || !self.is_cancelled())
+                .map_err(|error| error.to_string())?;
         }
         Ok(set)
+    }
+
+    fn read_back(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
+        paging::advise(pid, ranges, Advice::WillNeed, || !self.is_cancelled()).map_err(|error| error.to_string())?;
+        paging::touch(pid, ranges, Touch::Map);
+        Ok(())
     }
 
     /// Others may have filled the swap meanwhile: what does not fit stays in memory, and that is said.
@@ -263,12 +275,24 @@ impl Work {
             let wanted = match what {
                 Prefetch::Nothing => continue,
                 Prefetch::WorkingSet => set.of(process),
-                Prefetch::Everything => paging::all_of(process.pid).unwrap_or_default(),
+                Prefetch::Everything => {
+                    paging::memory_of(&self.site.proc, process.pid).map(|all| all.own.union(&all.files)).unwrap_or_default()
+                }
             };
             bytes += wanted.bytes();
-            if let Err(error) = paging::advise(process.pid, &wanted, Advice::WillNeed, || true) {
-                tracing::debug!(%error, process.pid, "cannot prefetch");
-            }
+            let changed = if what == Prefetch::WorkingSet { set.changed_of(process) } else { Ranges::default() };
+            std::thread::scope(|scope| {
+                // These are read by being touched, one after the other, so several threads do.
+                for some in changed.pieces(changed.bytes().div_ceil(TOUCHING_THREADS).next_multiple_of(4096).max(4096)) {
+                    scope.spawn(move || {
+                        priority::take(Priority::High);
+                        paging::touch(process.pid, &some.into(), Touch::Map);
+                    });
+                }
+                if let Err(error) = paging::advise(process.pid, &wanted, Advice::WillNeed, || true) {
+                    tracing::debug!(%error, process.pid, "cannot prefetch");
+                }
+            });
         }
         Bytes(bytes)
     }

@@ -20,8 +20,8 @@ pub(super) const WAKING_FILE: &str = "waking";
 /// How long freezing may take. A process in the middle of a slow system call freezes when that returns.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long after a wake its working set is recorded: the request that woke it has been answered by then, and housekeeping has not
-/// touched much yet. After 2 s the set of an idle WildFly is twice as large.
-const RECORD_AFTER: Duration = Duration::from_millis(300);
+/// touched much yet. After 300 ms the set of a WildFly is half as large again, after 2 s twice as large.
+const RECORD_AFTER: Duration = Duration::from_millis(20);
 /// The pause before the second question to an instance that wakes; the next ones grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause between two questions to an instance that wakes.

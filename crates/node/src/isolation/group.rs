@@ -96,6 +96,12 @@ impl Group {
         })
     }
 
+    /// Bytes of files that it has in memory; v1 prefixes what counts the groups below, too.
+    pub fn file_pages(&self) -> u64 {
+        let of = |list: &str| self.keyed("memory.stat", &format!("total_{list}")).or_else(|| self.keyed("memory.stat", list));
+        ["inactive_file", "active_file"].into_iter().filter_map(of).sum()
+    }
+
     /// The processes in it and in the groups below it.
     pub fn processes(&self) -> Vec<u32> {
         let own = self.read("cgroup.procs").unwrap_or_default();

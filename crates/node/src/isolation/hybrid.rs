@@ -10,6 +10,11 @@ use super::group::{Group, weight};
 use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage};
 use crate::process::{Proc, signal};
 
+/// What is left above what is to be kept: kernel memory that cannot be reclaimed, and some room for the counters, which are kept per CPU.
+const RECLAIM_SLACK: u64 = 1 << 20;
+/// How often the kernel is asked to.
+const RECLAIM_ATTEMPTS: usize = 8;
+
 /// Where the hierarchies are: our base in each. Two of them may be the same directory (`cpu,cpuacct`).
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Bases {
@@ -183,7 +188,7 @@ impl Isolation for Hybrid {
     }
 
     fn can_reclaim(&self, member: Member<'_>) -> bool {
-        place(&self.memory, member).file("memory.force_empty").exists()
+        place(&self.memory, member).file("memory.swappiness").exists()
     }
 
     /// v1 has one limit for memory and one for memory with swap: the second is what a leak runs into.
@@ -195,14 +200,25 @@ impl Isolation for Hybrid {
         place(&self.memory, member).keyed("memory.stat", "total_writeback")
     }
 
-    /// v1 empties a group as a whole: what is to be kept is read in again afterwards.
-    fn reclaim(&self, member: Member<'_>, _: u64) -> io::Result<bool> {
+    /// v1 cannot be asked for so many bytes, but a lower limit for a moment has the same effect. Files' pages stay: without them each wake
+    /// would read libraries and classes from the disk again, and they cost nothing to drop when somebody wants the memory.
+    fn reclaim(&self, member: Member<'_>, keep: u64) -> io::Result<bool> {
         let group = place(&self.memory, member);
-        if !self.can_reclaim(member) {
-            return Ok(false);
+        let (Some(limit), true) = (group.number("memory.limit_in_bytes"), self.can_reclaim(member)) else { return Ok(false) };
+        let swappiness = group.read("memory.swappiness");
+        // Anonymous pages first, as far as v1 goes. A kernel without it takes both alike.
+        let _ = group.write("memory.swappiness", "200");
+        let wanted = (keep + group.file_pages() + RECLAIM_SLACK).to_string();
+        // The kernel gives up when it finds nothing to reclaim at once.
+        let mut attempts = (0..RECLAIM_ATTEMPTS).map(|_| group.write("memory.limit_in_bytes", &wanted));
+        let shrunk = attempts.find(Result::is_ok).unwrap_or_else(|| group.write("memory.limit_in_bytes", &wanted));
+        let restored = group.write("memory.limit_in_bytes", &limit.to_string());
+        if let Ok(before) = swappiness {
+            group.write("memory.swappiness", before.trim())?;
         }
-        // It reclaims as much as it can and fails while processes hold the rest, which they do here.
-        match group.write("memory.force_empty", "0") {
+        restored?;
+        match shrunk {
+            // Less than that could be paged out: what was possible is done.
             Err(error) if error.kind() != io::ErrorKind::ResourceBusy => Err(error),
             _ => Ok(true),
         }

@@ -182,8 +182,15 @@ impl Isolation for Unified {
         if !self.can_reclaim(member) {
             return Ok(false);
         }
-        let all = group.number("memory.current").unwrap_or(0).saturating_sub(keep);
-        match group.write("memory.reclaim", &all.to_string()) {
+        // Files' pages stay: without them each wake would read libraries and classes from the disk again.
+        let all = group.number("memory.current").unwrap_or(0).saturating_sub(keep + group.file_pages());
+        let anonymous_first = group.write("memory.reclaim", &format!("{all} swappiness=200"));
+        let reclaimed = match anonymous_first {
+            // Kernels before 6.9 know no swappiness here.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => group.write("memory.reclaim", &all.to_string()),
+            other => other,
+        };
+        match reclaimed {
             // Less than everything could be paged out: what was possible is done.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
             Err(error) => Err(error),

@@ -26,6 +26,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use maps::Backing;
 use ranges::Ranges;
 
+use crate::process::Proc;
+
 /// The kernel takes at most so many ranges at once (`UIO_MAXIOV`).
 const RANGES_AT_ONCE: usize = 1024;
 /// Bytes between two looks at whether to go on: 4 MiB take 2 to 5 ms, which is the longest that a wake waits for a purge to let go.
@@ -38,6 +40,8 @@ pub enum Advice {
     PageOut,
     /// Read it from swap or from its file.
     WillNeed,
+    /// Leave it in memory, as the first to go when somebody wants some.
+    Cold,
 }
 
 impl Advice {
@@ -45,19 +49,34 @@ impl Advice {
         match self {
             Self::PageOut => libc::MADV_PAGEOUT,
             Self::WillNeed => libc::MADV_WILLNEED,
+            Self::Cold => libc::MADV_COLD,
         }
     }
 }
 
+/// The memory of a process, by what is behind each page.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Memory {
+    /// What swap backs, whatever is mapped there: also what the process has changed of a private file.
+    pub own: Ranges,
+    /// Mappings of files: page cache, but for what is in `own`.
+    pub files: Ranges,
+}
+
 /// All memory of `pid` that can be paged; nothing when it is gone.
-pub fn all_of(pid: u32) -> io::Result<Ranges> {
-    match fs::read_to_string(format!("/proc/{pid}/maps")) {
-        Ok(maps) => Ok(maps::addresses(&maps::regions(&maps), &[Backing::Anonymous, Backing::Shared, Backing::File])),
+pub fn memory_of(proc: &Proc, pid: u32) -> io::Result<Memory> {
+    let maps = match fs::read_to_string(proc.path(pid, "maps")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => {
-            Ok(Ranges::default())
+            return Ok(Memory::default());
         }
-        Err(error) => Err(error),
-    }
+        other => other?,
+    };
+    let mut regions = maps::regions(&maps);
+    let swap_backed = maps::addresses(&regions, &[Backing::Anonymous, Backing::Shared]);
+    regions.retain(|region| region.backing == Backing::File);
+    // Who may not read the page map leaves the little that was changed of files in memory.
+    let changed = pagemap::read(proc.root(), pid, &regions).map(|pages| pages.private).unwrap_or_default();
+    Ok(Memory { own: swap_backed.union(&changed), files: maps::addresses(&regions, &[Backing::File]) })
 }
 
 /// Memory of `pid` that only its own threads write to, so that its pages can be written again while those stand still. Nothing where

@@ -10,6 +10,8 @@ use super::ranges::Ranges;
 
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
+/// A page of a file, or of memory that several processes share.
+const OF_FILE: u64 = 1 << 61;
 /// Where a swapped page is: the device in bits 0 to 4, the slot in bits 5 to 54. Zero for who may not know.
 const PLACE: u64 = (1 << 55) - 1;
 /// Mappings beyond this are reservations that nobody fills (sanitizers map terabytes); reading their page maps takes minutes.
@@ -22,6 +24,8 @@ const BATCH: usize = 1 << 15;
 pub struct Pages {
     /// Mapped and in memory. What was only read ahead into the swap cache is not.
     pub present: Ranges,
+    /// Those of `present` that are nobody else's and no file's.
+    pub private: Ranges,
     /// In swap, or in the swap cache.
     pub swapped: Ranges,
     /// How many contiguous areas of swap the swapped pages take; 0 when that may not be known.
@@ -45,6 +49,9 @@ pub fn read(proc: &Path, pid: u32, regions: &[Region]) -> io::Result<Pages> {
             for entry in buffer[..got * 8].chunks_exact(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap_or_default())) {
                 if entry & PRESENT != 0 {
                     pages.present.push(at * page, (at + 1) * page);
+                    if entry & OF_FILE == 0 {
+                        pages.private.push(at * page, (at + 1) * page);
+                    }
                 } else if entry & SWAPPED != 0 {
                     pages.swapped.push(at * page, (at + 1) * page);
                     places.push(entry & PLACE);
@@ -80,12 +87,13 @@ mod tests {
         std::fs::create_dir(folder.path().join("7")).unwrap();
         let page = rustix::param::page_size() as u64;
         let slot = |device: u64, slot: u64| SWAPPED | slot << 5 | device;
-        let entries = [0, PRESENT | 5, PRESENT, slot(1, 8), slot(1, 9), 0, slot(1, 20), slot(0, 21)];
+        let entries = [0, PRESENT | 5, PRESENT | OF_FILE, slot(1, 8), slot(1, 9), 0, slot(1, 20), slot(0, 21)];
         let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_ne_bytes()).collect();
         std::fs::write(folder.path().join("7/pagemap"), bytes).unwrap();
         let region = Region { start: page, end: 8 * page, backing: Backing::Anonymous, is_writable: true };
         let pages = read(folder.path(), 7, &[region]).unwrap();
         assert_eq!(pages.present.iter().collect::<Vec<_>>(), [(page, 3 * page)]);
+        assert_eq!(pages.private.iter().collect::<Vec<_>>(), [(page, 2 * page)]);
         assert_eq!(pages.swapped.iter().collect::<Vec<_>>(), [(3 * page, 5 * page), (6 * page, 8 * page)]);
         assert_eq!(pages.areas, 3);
     }
