@@ -1,7 +1,7 @@
 //! A node agent of its own for the measurement, and instances on it.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -154,4 +154,23 @@ pub fn first_byte_s(address: SocketAddr, path: &str) -> Result<f64> {
     ensure!(head.ends_with(b"200"), "{path}: {}", String::from_utf8_lossy(&head));
     std::io::copy(&mut stream, &mut std::io::sink())?;
     Ok(took_s)
+}
+
+/// Lets `address` answer `count` requests over one connection, one after the other.
+pub fn serve_requests(address: SocketAddr, count: usize) -> Result<()> {
+    let mut stream = BufReader::new(TcpStream::connect(address)?);
+    stream.get_ref().set_read_timeout(Some(Duration::from_secs(60)))?;
+    for _ in 0..count {
+        write!(stream.get_mut(), "GET / HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
+        let (mut line, mut length) = (String::new(), 0u64);
+        while line != "\r\n" {
+            line.clear();
+            ensure!(stream.read_line(&mut line)? > 0, "{address} has closed the connection");
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse()?;
+            }
+        }
+        std::io::copy(&mut stream.by_ref().take(length), &mut std::io::sink())?;
+    }
+    Ok(())
 }

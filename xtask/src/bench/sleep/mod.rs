@@ -4,7 +4,9 @@
 //! it: the agent's readiness probe is in it. Every ratio is of one run. The server's own start is measured in the same run.
 
 mod agent;
+mod gateway;
 mod machine;
+mod neighbour;
 mod server;
 
 use std::path::PathBuf;
@@ -17,7 +19,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use weal_model::Rung;
 
-use self::agent::{Agent, first_byte_s};
+use self::agent::{Agent, first_byte_s, serve_requests};
+use self::gateway::Pool;
 use self::machine::{Swap, SwapOn};
 use self::server::{Server, spec};
 use super::Arguments;
@@ -36,6 +39,9 @@ pub struct Choice {
     #[arg(long)]
     many: Option<u32>,
 }
+
+/// Requests that a server has answered before it sleeps, so that it runs compiled code as one that was in use does.
+const SERVED: usize = 5000;
 
 /// One way to sleep and to wake.
 struct Way {
@@ -88,7 +94,7 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
         let bench = Bench { arguments, program, home, folder: folder.clone() };
         match choice.many {
             Some(count) => Ok(vec![bench.many(count)?]),
-            None => Ok(vec![bench.ladder()?, bench.large_set()?]),
+            None => bench.all(),
         }
     });
     std::fs::remove_dir_all(&folder)?;
@@ -99,7 +105,7 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
 fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "-p", "weal-node", "--example", "node_fixture"])
+        .args(["build", "--quiet", "--release", "-p", "weal", "-p", "weal-node", "--bin", "weal", "--example", "node_fixture"])
         .current_dir(crate::root())
         .status()?;
     anyhow::ensure!(status.success(), "the agent cannot be built");
@@ -124,12 +130,27 @@ impl Bench<'_> {
         if self.arguments.quick { 2 } else { 10 }
     }
 
+    fn all(&self) -> Result<Vec<Table>> {
+        let cases: [(&str, fn(&Self) -> Result<Table>); 4] = [
+            ("ladder", Self::ladder),
+            ("large-set", Self::large_set),
+            ("gateway", Self::through_the_gateway),
+            ("neighbour", Self::neighbours),
+        ];
+        let wanted = self.arguments.case.as_deref();
+        if let Some(case) = wanted.filter(|case| cases.iter().all(|(name, _)| name != case)) {
+            anyhow::bail!("there is no case {case}: the cases are ladder, large-set, gateway and neighbour");
+        }
+        cases.iter().filter(|(name, _)| wanted.is_none_or(|case| case == *name)).map(|(_, run)| run(self)).collect()
+    }
+
     /// Every rung, with each way to wake from it, beside a regular start.
     fn ladder(&self) -> Result<Table> {
         let choice = &self.arguments.sleep;
         let spec = choice.server.spec("server-1", &self.home, &self.folder)?;
         let mut agent = self.agent("")?;
         let (start_s, start_cpu_s) = self.starts(&agent, &spec)?;
+        serve_requests(agent.instance("server-1")?.address, SERVED)?;
         let isolation = agent.isolation()?;
         let title =
             format!("{} on {:?} swap, {isolation}: from the order until the first byte", choice.server.title(), choice.swap);
@@ -179,7 +200,8 @@ impl Bench<'_> {
         table.notes.push(format!(
             "{} rounds each (p99 is the worst of them). Targets on disk swap with files warm: parked p50 30 ms, p99 120, at most \
              1/150 of the start and 1/500 of its CPU; warm p50 6 ms, p99 20, at most 25 MB held; with both cores taken at most 1.3 \
-             times the idle time.",
+             times the idle time. Before, it has served {SERVED} requests: what sleeps is not fresh. Held is what its cgroup is charged \
+             with, without files' pages that nobody used lately.",
             self.rounds()
         ));
         Ok(table)
@@ -201,7 +223,6 @@ impl Bench<'_> {
     }
 
     fn measure(&self, agent: &Agent, way: &Way) -> Result<Outcome> {
-        let _load = Competitors::start(way.competitors);
         let mut outcome = Outcome { wake_ms: vec![], cpu_s: vec![], sleep_ms: vec![], memory_mb: 0.0, swap_mb: 0.0 };
         // The first rounds teach the agent what is needed.
         for round in 0..self.rounds() + 2 {
@@ -209,6 +230,8 @@ impl Bench<'_> {
             if way.cold_files {
                 machine::drop_file_cache()?;
             }
+            // They begin now: paging out waits for a CPU that nobody wants.
+            let _load = Competitors::start(way.competitors);
             std::thread::sleep(Duration::from_millis(300));
             let asleep = agent.instance("server-1")?;
             let began = Instant::now();
@@ -260,6 +283,66 @@ impl Bench<'_> {
         }
         agent.stop("large-1")?;
         table.notes.push(format!("Target: {TARGET_MS} ms from parked."));
+        Ok(table)
+    }
+
+    /// A request to a parked application, through the gateway and directly.
+    fn through_the_gateway(&self) -> Result<Table> {
+        const TARGET_MS: f64 = 10.0;
+        let choice = &self.arguments.sleep;
+        let spec = choice.server.spec("server-1", &self.home, &self.folder)?;
+        let weal = self.program.parent().and_then(|examples| examples.parent()).context("the target folder")?.join("weal");
+        let pool = Pool::start(&weal, &self.folder.join("pool"), &spec)?;
+        pool.warm_up(SERVED)?;
+        let (mut direct, mut through) = (Vec::new(), Vec::new());
+        for round in 0..self.rounds() + 2 {
+            for (way, ask) in [(&mut direct, Pool::wake_and_ask as fn(&Pool) -> Result<f64>), (&mut through, Pool::ask)] {
+                pool.park()?;
+                let took_s = ask(&pool)?;
+                if round >= 2 {
+                    way.push(took_s * 1e3);
+                }
+            }
+        }
+        let mut table = Table::new(
+            format!("{}, parked: a request until its first byte", choice.server.title()),
+            &["way", "p50 ms", "p99 ms"],
+        );
+        let cells = |name: &str, times: &[f64]| {
+            [name.to_owned(), format!("{:.1}", median(times)), format!("{:.1}", quantile(times, 0.99))]
+        };
+        table.row(cells("the agent is asked, then the instance", &direct), None);
+        table.row(cells("the gateway is asked", &through), None);
+        let added = median(&through) - median(&direct);
+        table.row(["the gateway adds".into(), format!("{added:.1}"), String::new()], Some(added <= TARGET_MS));
+        table.notes.push(format!("{} rounds each, in turns. Target: it adds at most {TARGET_MS} ms.", self.rounds()));
+        Ok(table)
+    }
+
+    /// An instance that answers while another is paged out.
+    fn neighbours(&self) -> Result<Table> {
+        const MIB: u32 = 300;
+        const MOST: f64 = 1.05;
+        let agent = self.agent("")?;
+        let serve = vec![self.program.display().to_string(), "serve".into(), "$PORT".into()];
+        let neighbour = agent.start_ready(&spec("neighbour-1", serve.clone()))?.address;
+        let large = agent.start_ready(&spec("large-1", serve))?.address;
+        first_byte_s(large, &format!("/hog/{MIB}"))?;
+        let times = neighbour::purges(&agent, neighbour, ("large-1", "large", large), 2 * self.rounds())?;
+        let mut table = Table::new(
+            format!("an instance that is asked every millisecond, while {MIB} MiB of another are paged out"),
+            &["", "requests", "p50 ms", "p99 ms", "lasts ms"],
+        );
+        let cells = |name: &str, times: &[f64], lasts: String| {
+            let count = times.len().to_string();
+            [name.to_owned(), count, format!("{:.3}", median(times)), format!("{:.3}", quantile(times, 0.99)), lasts]
+        };
+        table.row(cells("before and after", &times.quiet_ms, String::new()), None);
+        table.row(cells("during a purge", &times.purge_ms, format!("{:.0}", median(&times.lasted_ms))), None);
+        let ratio = quantile(&times.purge_ms, 0.99) / quantile(&times.quiet_ms, 0.99);
+        let cells = ["ratio".into(), String::new(), String::new(), format!("{ratio:.2}"), String::new()];
+        table.row(cells, Some(ratio <= MOST));
+        table.notes.push(format!("All of it was written to since the last purge. Target: p99 grows at most to {MOST} times."));
         Ok(table)
     }
 
