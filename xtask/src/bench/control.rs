@@ -5,8 +5,10 @@
 //! demand, or, at the thesis' size, of everybody's, as in its control cycles. Times are medians over some rounds.
 //!
 //! CP-SAT and HiGHS get the same problem without its costs of change, two threads and a time limit, which does not count the making of the
-//! model. They live in a Python environment under `target/`, which this makes. `--case` takes one problem (`thesis`, `hard`, `whole-nodes`,
-//! `10000`, `100000`, `seats`), `instructions` or `growth`.
+//! model. They live in a Python environment under `target/`, which this makes. Whatever needs a quiet machine is measured first, in about a
+//! minute; the solvers come last, since most of them use up their time anyway. `--case` takes one problem (`thesis`, `hard`, `whole-nodes`,
+//! `10000`, `100000`, `seats`), `instructions` or `growth`. The measuring program is built first; `PLAN_BENCH` names one that is built
+//! already, for machines on which nothing may be compiled beside a measurement.
 
 mod oracles;
 mod plot;
@@ -61,7 +63,8 @@ struct Case {
     title: &'static str,
     cycle: &'static str,
     rounds: u32,
-    cold_ms: f64,
+    /// Most milliseconds from an empty pool, and in a cycle.
+    cold_ms: Option<f64>,
     cycle_ms: Option<f64>,
     /// Most that the worst off may be below the exact value, or below the bound where that is not known.
     gap: Option<f64>,
@@ -76,7 +79,7 @@ const CASES: [Case; 5] = [
         title: "25 nodes x 20 applications, 75 jobs",
         cycle: "every demand changed",
         rounds: 31,
-        cold_ms: 1.0,
+        cold_ms: None,
         cycle_ms: Some(1.0),
         gap: None,
         most_mib: f64::INFINITY,
@@ -88,7 +91,7 @@ const CASES: [Case; 5] = [
         title: "100 x 200, two a node, load 1.1",
         cycle: "one demand changed",
         rounds: 21,
-        cold_ms: 10.0,
+        cold_ms: Some(10.0),
         cycle_ms: None,
         gap: Some(EXACT),
         most_mib: f64::INFINITY,
@@ -100,7 +103,7 @@ const CASES: [Case; 5] = [
         title: "100 x 20, one a node",
         cycle: "one demand changed",
         rounds: 31,
-        cold_ms: 10.0,
+        cold_ms: Some(10.0),
         cycle_ms: None,
         gap: Some(1e-6),
         most_mib: f64::INFINITY,
@@ -112,7 +115,7 @@ const CASES: [Case; 5] = [
         title: "10,000 x 1,000, three a node",
         cycle: "one demand changed",
         rounds: 5,
-        cold_ms: 500.0,
+        cold_ms: Some(500.0),
         cycle_ms: Some(50.0),
         gap: Some(GAP),
         most_mib: f64::INFINITY,
@@ -124,7 +127,7 @@ const CASES: [Case; 5] = [
         title: "100,000 x 10,000, three a node",
         cycle: "one demand changed",
         rounds: 1,
-        cold_ms: 10_000.0,
+        cold_ms: Some(10_000.0),
         cycle_ms: None,
         gap: Some(GAP),
         most_mib: 4096.0,
@@ -133,7 +136,10 @@ const CASES: [Case; 5] = [
     },
 ];
 
-const COLUMNS: [&str; 7] = ["problem", "by", "ms", "of weal's", "worst off", "exact or bound", "changes"];
+const COLUMNS: [&str; 8] = ["problem", "by", "ms", "of weal's", "worst off", "exact or bound", "changes", "asked"];
+
+/// Most for the seats of 1,000 flows, in milliseconds.
+const SEATS_MS: f64 = 20.0;
 
 /// Runs the benchmark.
 pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
@@ -142,31 +148,29 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
     let oracles =
         if arguments.quick { Err("--quick leaves the solvers out".to_owned()) } else { Oracles::prepare(&bench.folder) };
     let asked = |name: &str| arguments.case.as_deref().is_none_or(|case| case == name);
-    let cases = || CASES.iter().filter(|case| asked(case.name) && (!arguments.quick || case.most_mib.is_infinite()));
+    let cases = CASES.iter().filter(|case| asked(case.name) && (!arguments.quick || case.most_mib.is_infinite()));
+    let measured = cases.map(|case| bench.measure(case)).collect::<Result<Vec<_>>>()?;
+    let seated = asked("seats").then(|| bench.seats()).transpose()?;
+    let instructions = asked("instructions").then(|| bench.instructions()).transpose()?;
+    let growth = (asked("growth") && !arguments.quick).then(|| bench.growth()).transpose()?;
+    eprintln!("the planner is measured; the older algorithm and the solvers take up to {} s each", arguments.oracle_seconds);
+
     let mut table = Table::new("placement: time to plan, utility of the worst off", &COLUMNS);
-    for case in cases() {
-        bench.placement(case, oracles.as_ref().ok(), &mut table)?;
+    for measured in &measured {
+        measured.rows(&mut table);
+        bench.compare(measured, oracles.as_ref().ok(), &mut table)?;
     }
-    if asked("seats") {
-        bench.seats(oracles.as_ref().ok(), &mut table)?;
+    if let Some(seated) = &seated {
+        bench.seat_rows(seated, oracles.as_ref().ok(), &mut table)?;
     }
     if let Err(why) = &oracles {
         table.notes.push(format!("CP-SAT and HiGHS are absent: {why}"));
     }
     table.notes.push(format!(
-        "Targets: cold and changed within 1 ms (thesis' size), 10 ms, 10 ms, 500 and 50 ms, 10 s and 4 GiB, seats 20 ms; within {EXACT} of the \
-         exact value, or {GAP} of the bound where that is not known; nothing changed, no change. The thesis reports 1.5 s a cycle for \
-         its size (5.6.2). Solvers: {} s, two threads, first level only, no costs of change.",
+        "The thesis reports 1.5 s a cycle for its size (5.6.2). Solvers: {} s, two threads, first level only, no costs of change.",
         arguments.oracle_seconds
     ));
-    let mut tables = vec![table];
-    if asked("instructions") {
-        tables.push(bench.instructions()?);
-    }
-    if asked("growth") && !arguments.quick {
-        tables.push(bench.growth()?);
-    }
-    Ok(tables)
+    Ok([Some(table), instructions, growth].into_iter().flatten().collect())
 }
 
 struct Bench<'a> {
@@ -175,61 +179,121 @@ struct Bench<'a> {
     arguments: &'a Arguments,
 }
 
+/// What was measured of one problem.
+struct Measured {
+    case: &'static Case,
+    planned: Planned,
+    /// By the thesis' algorithm, where that is quick.
+    thesis: Option<Planned>,
+}
+
+impl Measured {
+    /// What nobody can exceed: the exact value, or the bound.
+    fn optimum(&self) -> f64 {
+        self.planned.exact.unwrap_or(self.planned.cold.bound)
+    }
+
+    fn rows(&self, table: &mut Table) {
+        let (case, Planned { exact, cold, stable, cycle, peak_mib }) = (self.case, &self.planned);
+        let below = match (case.gap, exact) {
+            (Some(gap), Some(_)) => format!(", {gap} below the exact value"),
+            (Some(gap), None) => format!(", {gap} below the bound"),
+            (None, _) => String::new(),
+        };
+        let memory = if case.most_mib.is_finite() { format!(", {} MiB", case.most_mib) } else { String::new() };
+        let near = |answer: &Answer, optimum: f64| case.gap.is_none_or(|gap| optimum - answer.lowest <= gap);
+        let cold_met = case.cold_ms.map(|most| cold.ms <= most && near(cold, self.optimum()) && *peak_mib <= case.most_mib);
+        let cold_asked = case.cold_ms.map_or_else(String::new, |most| format!("{most} ms{below}{memory}"));
+        table.row(row(case.title, &format!("weal, cold, {peak_mib:.0} MiB"), cold, 1.0, self.optimum(), cold_asked), cold_met);
+        let no_change = "no change".to_owned();
+        table.row(row("  nothing changed", "weal", stable, 1.0, self.optimum(), no_change), Some(stable.changes == 0));
+        let cycle_met = case.cycle_ms.map(|most| cycle.ms <= most && near(cycle, cycle.bound));
+        let cycle_asked = case.cycle_ms.map_or_else(String::new, |most| format!("{most} ms{below}"));
+        table.row(row(&self.cycle(), "weal", cycle, 1.0, cycle.bound, cycle_asked), cycle_met);
+    }
+
+    fn cycle(&self) -> String {
+        format!("  {}", self.case.cycle)
+    }
+}
+
 impl Bench<'_> {
-    fn placement(&self, case: &Case, oracles: Option<&Oracles>, table: &mut Table) -> Result<()> {
-        let file = self.folder.join(format!("{}.json", case.name));
-        let export = file.to_string_lossy();
+    fn problem_file(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.json"))
+    }
+
+    fn measure(&self, case: &'static Case) -> Result<Measured> {
+        let export = self.problem_file(case.name);
         let rounds = if self.arguments.quick { 1 } else { case.rounds };
-        let planned: Planned = self.plan(&[case.name, "--rounds", &rounds.to_string(), "--export", &export])?;
-        let Planned { exact, cold, stable, cycle, peak_mib } = &planned;
-        let optimum = exact.unwrap_or(cold.bound);
-        let near = case.gap.is_none_or(|gap| optimum - cold.lowest <= gap);
-        let cold_met = cold.ms <= case.cold_ms && near && *peak_mib <= case.most_mib;
-        table.row(row(case.title, &format!("weal, cold, {peak_mib:.0} MiB"), cold, 1.0, optimum), Some(cold_met));
-        let title = |what: &str| format!("  {what}");
-        table.row(row(&title("nothing changed"), "weal", stable, 1.0, optimum), Some(stable.changes == 0));
-        let cycle_near = exact.is_some() || case.gap.is_none_or(|gap| cycle.bound - cycle.lowest <= gap);
-        let cycle_met = case.cycle_ms.map(|most| cycle.ms <= most && cycle_near);
-        table.row(row(&title(case.cycle), "weal", cycle, 1.0, cycle.bound), cycle_met);
-        if case.thesis {
-            match self.limited(&[case.name, "--algorithm", "thesis"])? {
-                Some(thesis) => {
-                    table.row(row(&title("cold"), "thesis' algorithm", &thesis.cold, thesis.cold.ms / cold.ms, optimum), None);
-                    let times = thesis.cycle.ms / cycle.ms;
-                    table.row(row(&title(case.cycle), "thesis' algorithm", &thesis.cycle, times, cycle.bound), None);
-                }
-                None => table.row(empty(&title("cold"), "thesis' algorithm", self.arguments.oracle_seconds), None),
+        let planned = self.plan(&[case.name, "--rounds", &rounds.to_string(), "--export", &export.to_string_lossy()])?;
+        let thesis = if case.solvers { self.thesis(case)? } else { None };
+        Ok(Measured { case, planned, thesis })
+    }
+
+    /// Within the solvers' time limit; `None` when that is over.
+    fn thesis(&self, case: &Case) -> Result<Option<Planned>> {
+        let seconds = self.arguments.oracle_seconds.to_string();
+        let arguments = [case.name, "--algorithm", "thesis"];
+        let output = Command::new("timeout").arg(&seconds).arg(&self.binary).args(arguments).output()?;
+        if output.status.code() == Some(124) {
+            return Ok(None);
+        }
+        ensure!(output.status.success(), "plan-bench {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(Some(serde_json::from_slice(&output.stdout)?))
+    }
+
+    /// What others make of the same problem.
+    fn compare(&self, measured: &Measured, oracles: Option<&Oracles>, table: &mut Table) -> Result<()> {
+        let (case, planned) = (measured.case, &measured.planned);
+        let late;
+        let thesis = match &measured.thesis {
+            None if case.thesis => {
+                late = self.thesis(case)?;
+                &late
             }
+            known => known,
+        };
+        if let Some(thesis) = thesis {
+            let times = [thesis.cold.ms / planned.cold.ms, thesis.cycle.ms / planned.cycle.ms];
+            let none = String::new;
+            table.row(row("  cold", "thesis' algorithm", &thesis.cold, times[0], measured.optimum(), none()), None);
+            table.row(row(&measured.cycle(), "thesis' algorithm", &thesis.cycle, times[1], planned.cycle.bound, none()), None);
+        } else if case.thesis {
+            let mut cells = [const { String::new() }; 8];
+            (cells[0], cells[1]) = ("  cold".to_owned(), "thesis' algorithm".to_owned());
+            cells[2] = format!("not done in {} s", self.arguments.oracle_seconds);
+            table.row(cells, None);
         }
         for solver in [oracles::Solver::CpSat, oracles::Solver::Highs] {
             let Some(oracles) = oracles.filter(|_| case.solvers) else { continue };
-            let answer = oracles.solve(solver, &file, self.arguments.oracle_seconds)?;
-            table.row(answer.row(&title("cold"), solver, cold.ms), None);
+            let answer = oracles.solve(solver, &self.problem_file(case.name), self.arguments.oracle_seconds)?;
+            table.row(answer.row("  cold", solver, planned.cold.ms, ""), None);
         }
         Ok(())
     }
 
-    fn seats(&self, oracles: Option<&Oracles>, table: &mut Table) -> Result<()> {
-        let file = self.folder.join("seats.json");
+    fn seats(&self) -> Result<Seated> {
         let rounds = if self.arguments.quick { "1" } else { "15" };
-        let seated: Seated = self.plan(&["seats", "--rounds", rounds, "--export", &file.to_string_lossy()])?;
+        self.plan(&["seats", "--rounds", rounds, "--export", &self.problem_file("seats").to_string_lossy()])
+    }
+
+    fn seat_rows(&self, seated: &Seated, oracles: Option<&Oracles>, table: &mut Table) -> Result<()> {
         let ms = seated.solve_ms + seated.whole_ms;
-        let by = format!("weal, all levels and whole seats, {:.0} MiB", seated.peak_mib);
-        let title = "seats: 1,000 flows x 100 clusters x 1,000 nodes";
         let cells = [
-            title.to_owned(),
-            by,
+            "seats: 1,000 flows x 100 clusters x 1,000 nodes".to_owned(),
+            format!("weal, all levels and whole seats, {:.0} MiB", seated.peak_mib),
             format!("{ms:.2}"),
-            "1.0".into(),
+            "1.0".to_owned(),
             format!("{:.4}", seated.lowest),
             String::new(),
             String::new(),
+            format!("{SEATS_MS} ms"),
         ];
-        table.row(cells, Some(ms <= 20.0));
+        table.row(cells, Some(ms <= SEATS_MS));
         if let Some(oracles) = oracles {
-            let answer = oracles.solve(oracles::Solver::Lp, &file, self.arguments.oracle_seconds)?;
+            let answer = oracles.solve(oracles::Solver::Lp, &self.problem_file("seats"), self.arguments.oracle_seconds)?;
             let agree = answer.lowest.is_some_and(|lowest| (lowest - seated.lowest).abs() <= EXACT);
-            table.row(answer.row("  first level only", oracles::Solver::Lp, ms), Some(agree));
+            table.row(answer.row("  first level only", oracles::Solver::Lp, ms, "the same worst off"), Some(agree));
         }
         Ok(())
     }
@@ -298,20 +362,9 @@ impl Bench<'_> {
         ensure!(output.status.success(), "plan-bench {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(serde_json::from_slice(&output.stdout)?)
     }
-
-    /// Within the solvers' time limit; `None` when that is over.
-    fn limited(&self, arguments: &[&str]) -> Result<Option<Planned>> {
-        let seconds = self.arguments.oracle_seconds.to_string();
-        let output = Command::new("timeout").arg(&seconds).arg(&self.binary).args(arguments).output()?;
-        if output.status.code() == Some(124) {
-            return Ok(None);
-        }
-        ensure!(output.status.success(), "plan-bench {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(Some(serde_json::from_slice(&output.stdout)?))
-    }
 }
 
-fn row(title: &str, by: &str, answer: &Answer, times: f64, optimum: f64) -> [String; 7] {
+fn row(title: &str, by: &str, answer: &Answer, times: f64, optimum: f64, asked: String) -> [String; 8] {
     [
         title.to_owned(),
         by.to_owned(),
@@ -320,15 +373,14 @@ fn row(title: &str, by: &str, answer: &Answer, times: f64, optimum: f64) -> [Str
         format!("{:.4}", answer.lowest),
         format!("{optimum:.4}"),
         answer.changes.to_string(),
+        asked,
     ]
 }
 
-fn empty(title: &str, by: &str, seconds: u32) -> [String; 7] {
-    let none = String::new;
-    [title.to_owned(), by.to_owned(), format!("not done in {seconds} s"), none(), none(), none(), none()]
-}
-
 fn build() -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os("PLAN_BENCH") {
+        return Ok(program.into());
+    }
     let status = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--package", "weal-control", "--example", "plan-bench"])
         .current_dir(crate::root())

@@ -94,7 +94,10 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::Sleep => sleep::run(arguments)?,
         Name::Profiles => vec![profiles::run(arguments)?],
     };
-    for table in &tables {
+    for (at, table) in tables.iter().enumerate() {
+        if at > 0 && arguments.output == Output::Table {
+            println!();
+        }
         table.print(arguments.output == Output::Json);
     }
     if arguments.write {

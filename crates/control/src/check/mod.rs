@@ -176,7 +176,10 @@ impl<'a> Replay<'a> {
         let held = snapshot.instances.iter().map(|instance| {
             let spec = pool.apps.get(&instance.app).map_or(Bytes(0), |spec| spec.memory);
             let asleep = instance.state.is_asleep();
-            let memory = if asleep { instance.memory_used.unwrap_or(spec) } else { spec };
+            let node = snapshot.nodes.iter().find(|node| node.name == instance.node);
+            // More than the node has is no measurement.
+            let measured = instance.memory_used.filter(|used| node.is_none_or(|node| *used <= node.memory_capacity));
+            let memory = if asleep { measured.unwrap_or(spec) } else { spec };
             let held = Held { app: instance.app.clone(), node: instance.node.clone(), state: instance.state, memory, new: false };
             (instance.id.clone(), held)
         });
@@ -227,7 +230,9 @@ impl<'a> Replay<'a> {
     }
 
     fn memory_used(&self, node: &NodeName) -> Bytes {
-        let instances: Bytes = self.on_node(node).filter(|held| held.state.holds_memory()).map(|held| held.memory).sum();
+        // One that waits to be started again will want its memory back.
+        let holds = |state: InstanceState| state.holds_memory() || state.is_active();
+        let instances: Bytes = self.on_node(node).filter(|held| holds(held.state)).map(|held| held.memory).sum();
         instances + self.jobs.values().map(|job| job.memory_on(node)).sum()
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Steps {
     rising: BTreeMap<(u32, u32), Vec<InstanceId>>,
     /// Memory that is really free per node as the actions go on, in bytes.
     pub free: Vec<u64>,
+    /// Memory per node that is held beyond what the node has, in bytes: it must be given back before anything is free.
+    owed: Vec<u64>,
     /// Suspended instances that may be paged out or stopped for memory, oldest first, per node.
     reclaimable: Vec<Vec<Reclaimable>>,
 }
@@ -67,13 +69,14 @@ impl Steps {
 
     fn count_memory(&mut self, translation: &Translation, snapshot: &Snapshot) {
         let problem = &translation.problem;
-        self.free = (0u32..)
-            .zip(&problem.nodes)
-            .map(|(n, node)| node.memory.saturating_sub(translation.standby_memory[n as usize]))
-            .collect();
+        self.free = problem.nodes.iter().map(|node| node.memory).collect();
+        self.owed = vec![0; problem.nodes.len()];
+        for (n, &held) in (0u32..).zip(&translation.standby_memory) {
+            self.take_memory(n, held);
+        }
         for (&(m, n), instances) in &translation.active {
             let used = translation.apps[m as usize].memory.0.saturating_mul(instances.len() as u64);
-            self.free[n as usize] = self.free[n as usize].saturating_sub(used);
+            self.take_memory(n, used);
             self.running.insert((m, n), instances.iter().map(|instance| instance.id.clone()).collect());
         }
         for resident in &problem.apps[translation.apps.len()..] {
@@ -89,7 +92,7 @@ impl Steps {
             self.reclaimable[n as usize].extend(suspended.map(|instance| Reclaimable {
                 id: instance.id.clone(),
                 app: m,
-                memory: instance.memory_used.unwrap_or(memory).0,
+                memory: translation.asleep_memory(n, instance, memory.0),
             }));
         }
         for (&(m, n), instances) in &translation.rising {
@@ -211,10 +214,14 @@ impl Steps {
         }
         if let Place::Asleep(rung) = place {
             *self.standing_by.entry((m, n)).or_default() += 1;
-            self.reclaimable[n as usize].push(Reclaimable { id: instance.id.clone(), app: m, memory: spec.memory.0 });
+            if rung == Rung::Parked {
+                self.free_memory(n, spec.memory.0);
+            } else {
+                self.reclaimable[n as usize].push(Reclaimable { id: instance.id.clone(), app: m, memory: spec.memory.0 });
+            }
             self.push(Action::Sleep { instance: instance.id.clone(), rung }, why);
         } else {
-            self.free[n as usize] += spec.memory.0;
+            self.free_memory(n, spec.memory.0);
             self.push(Action::Stop { instance: instance.id.clone() }, why);
         }
     }
@@ -257,7 +264,7 @@ impl Steps {
                 id
             }
         };
-        self.free[n as usize] = self.free[n as usize].saturating_sub(needs);
+        self.take_memory(n, needs);
         self.running.entry((m, n)).or_default().push(id);
     }
 
@@ -275,7 +282,7 @@ impl Steps {
             let list = &mut self.reclaimable[n as usize];
             let Some(at) = list.iter().position(|entry| Some(&entry.id) != keep) else { return };
             let Reclaimable { id, app, memory } = list.remove(at);
-            self.free[n as usize] += memory;
+            self.free_memory(n, memory);
             let text = format!("{} of memory must be free on `{}`", weal_model::Bytes(bytes), translation.nodes[n as usize]);
             let rises = self.forget_rising(app, n, &id);
             if policy.has(Rung::Parked) && !rises {
@@ -300,17 +307,26 @@ impl Steps {
 
     /// Memory of a node is free from here on.
     pub fn free_memory(&mut self, n: u32, bytes: u64) {
-        self.free[n as usize] = self.free[n as usize].saturating_add(bytes);
+        let paid = bytes.min(self.owed[n as usize]);
+        self.owed[n as usize] -= paid;
+        self.free[n as usize] = self.free[n as usize].saturating_add(bytes - paid);
     }
 
     /// Memory of a node is taken from here on.
     pub fn take_memory(&mut self, n: u32, bytes: u64) {
-        self.free[n as usize] = self.free[n as usize].saturating_sub(bytes);
+        let there = bytes.min(self.free[n as usize]);
+        self.free[n as usize] -= there;
+        self.owed[n as usize] = self.owed[n as usize].saturating_add(bytes - there);
     }
 
     /// Puts one that stands by, or was started to, to sleep on `rung`.
     pub fn put_to_sleep(&mut self, m: u32, n: u32, id: &InstanceId, rung: Rung, why: String) {
         self.forget_rising(m, n, id);
+        let list = &mut self.reclaimable[n as usize];
+        if let Some(at) = list.iter().position(|entry| entry.id == *id && rung == Rung::Parked) {
+            let memory = list.remove(at).memory;
+            self.free_memory(n, memory);
+        }
         self.push(Action::Sleep { instance: id.clone(), rung }, why);
     }
 
@@ -334,7 +350,7 @@ impl Steps {
         let (spec, node) = (translation.apps[m as usize], &translation.nodes[n as usize]);
         let id = names.next(&spec.name);
         self.push(Action::Start { instance: id.clone(), app: spec.name.clone(), node: node.clone() }, why);
-        self.free[n as usize] = self.free[n as usize].saturating_sub(spec.memory.0);
+        self.take_memory(n, spec.memory.0);
         if policy.pool.enactment.sleeps() {
             *self.standing_by.entry((m, n)).or_default() += 1;
             self.rising.entry((m, n)).or_default().push(id);
@@ -362,6 +378,18 @@ impl Steps {
         let running: usize = self.running.range((m, 0)..=(m, u32::MAX)).map(|(_, list)| list.len()).sum();
         let standing_by: u32 = self.standing_by.range((m, 0)..=(m, u32::MAX)).map(|(_, count)| *count).sum();
         (running as u32, standing_by)
+    }
+
+    /// Applications that lose an instance and are left with less than their fewest.
+    pub fn bereft(&self, translation: &Translation) -> Vec<AppName> {
+        let loses = |m: u32| {
+            let mut active = translation.active.range((m, 0)..=(m, u32::MAX));
+            active.any(|(&(_, n), list)| list.iter().any(|instance| !self.is_running(m, n, &instance.id)))
+        };
+        let apps = (0u32..).zip(&translation.apps);
+        apps.filter(|&(m, spec)| self.instances_of(m).0 < spec.instances.min && loses(m))
+            .map(|(_, spec)| spec.name.clone())
+            .collect()
     }
 
     /// Instances of an application on a node, afterwards, asleep or awake.
@@ -464,8 +492,12 @@ impl Names {
     fn of(snapshot: &Snapshot, policy: &Policy) -> Self {
         let mut next = policy.next_instance.clone();
         for instance in &snapshot.instances {
-            let entry = next.entry(instance.app.clone()).or_insert(1);
-            *entry = (*entry).max(number(&instance.id) + 1);
+            // By its name, too: another application may have had the one that it would get.
+            let named = instance.id.as_str().rsplit_once('-').map(|(app, _)| AppName::from(app));
+            for app in named.into_iter().chain([instance.app.clone()]) {
+                let entry = next.entry(app).or_insert(1);
+                *entry = (*entry).max(number(&instance.id) + 1);
+            }
         }
         Self(next)
     }

@@ -37,6 +37,12 @@ impl Bound {
         let lowest = problem.apps.iter().zip(&reach).map(|(app, &reach)| app.utility(reach).min(common));
         Self { utility: lowest.fold(common, f64::min), level, common, cpu, reach }
     }
+
+    /// No placement brings all to `utility`: so it was found by a search that tried everything.
+    pub(super) fn tighten(&mut self, utility: f64) {
+        self.common = self.common.min(utility);
+        self.utility = self.utility.min(utility);
+    }
 }
 
 /// The highest utility at which `holds` is true, between the worst and the best that any application has.
@@ -180,5 +186,5 @@ fn reach(problem: &Problem, app: &App, sorted: &[f64], total: f64) -> f64 {
     // What runs against its own bounds (pinned, or in manual mode) may stay.
     let now = app.current.iter().map(|&(n, count)| problem.nodes[n as usize].cpu.min(f64::from(count) * app.instance_cpu));
     let astray = app.current.iter().any(|&(n, count)| !app.allows(n) || count > app.per_node);
-    if astray && (app.pinned || app.manual) { most + now.sum::<f64>() } else { most.max(now.sum()) }
+    if astray { most + now.sum::<f64>() } else { most.max(now.sum()) }
 }

@@ -61,7 +61,16 @@ fn remove_forbidden(problem: &Problem, layout: &mut Layout, m: u32) {
 fn relieve(problem: &Problem, layout: &mut Layout, n: u32) {
     while layout.memory_used(problem, n) > problem.nodes[n as usize].memory {
         let on_node: Vec<u32> = layout.on_node(n).iter().map(|&edge| layout.edge(edge).app).collect();
-        let removable = on_node.iter().copied().filter(|&m| layout.may_remove(problem, m, n, true).is_ok());
+        // One at its fewest stays where it is too much rather than nowhere at all.
+        let has_another_place = |m: u32| {
+            let mut without = layout.clone();
+            without.remove(problem, m, n);
+            best_node(problem, &without, m, false).is_ok()
+        };
+        let removable = on_node.iter().copied().filter(|&m| {
+            let may = |moving| layout.may_remove(problem, m, n, moving).is_ok();
+            may(false) || (may(true) && has_another_place(m))
+        });
         let spared = |m: &u32| (layout.may_remove(problem, *m, n, false).is_err(), problem.apps[*m as usize].memory, *m);
         let Some(m) = removable.min_by_key(spared) else { return };
         layout.remove(problem, m, n);
@@ -80,6 +89,7 @@ fn bring_up(problem: &Problem, layout: &mut Layout, m: u32, start: &mut u32) -> 
                 *start = if problem.nodes.len() > COMPARED { n + 1 } else { 0 };
             }
             Err(_) if make_room(problem, layout, m) => {}
+            Err(_) if put_back(problem, layout, m) => {}
             Err(why) => {
                 obstacle = Some(why);
                 break;
@@ -89,6 +99,27 @@ fn bring_up(problem: &Problem, layout: &mut Layout, m: u32, start: &mut u32) -> 
     let lacking =
         app.instances.0.saturating_sub(layout.instances(m)).max(app.nodes.0.saturating_sub(layout.of_app(m).len() as u32));
     obstacle.map(|obstacle| Missing { app: m, instances: lacking, obstacle })
+}
+
+// One that has no better place stays where it should not be, rather than nowhere at all; unless something new is there already that must
+// not meet it or takes its memory. True when it did.
+fn put_back(problem: &Problem, layout: &mut Layout, m: u32) -> bool {
+    let app = &problem.apps[m as usize];
+    if layout.instances(m) >= app.instances.0 {
+        return false;
+    }
+    let is_new = |other: u32, n: u32| layout.count(other, n) > problem.apps[other as usize].current_on(n);
+    let may_stay = |n: u32| {
+        let used = layout.memory_used(problem, n).saturating_add(app.memory);
+        let anything_new = layout.on_node(n).iter().any(|&edge| is_new(layout.edge(edge).app, n));
+        let meets = app.apart.iter().any(|&other| is_new(other, n));
+        let beside = used <= problem.nodes[n as usize].memory && layout.count(m, n) < app.per_node;
+        let fits = layout.count(m, n) > 0 || (layout.of_app(m).len() as u32) < app.nodes.1;
+        layout.count(m, n) < app.current_on(n) && fits && !meets && (!anything_new || beside)
+    };
+    let Some(&(n, _)) = app.current.iter().find(|&&(n, _)| may_stay(n)) else { return false };
+    layout.add(problem, m, n);
+    true
 }
 
 /// Where one more instance of `m` does best: where one stands by, then where it is not yet, then where CPU is least spoken

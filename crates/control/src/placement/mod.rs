@@ -10,7 +10,7 @@
 //! | what no placement can exceed | [`bound`] |
 //! | what must be so whatever it gains: fewest instances, nothing where it must not be | [`mandatory`] |
 //! | a better placement near the current one | [`search`], which lets [`repair`] and [`pack`] work on a [`layout`] |
-//! | in small pools, every exchange of a few instances | `polish` |
+//! | in small pools, every exchange of a few instances, then the best for the worst off by branch and bound | `polish`, `exact` |
 //! | the same for pools of more than 12,000 nodes, in parts | [`partition`] |
 //! | the best loads for a placement, exactly | [`load`] on maximum [`flow`] |
 //! | indices become ordered actions on named instances, standby ones included | [`plan`](mod@plan), `standby` |
@@ -28,6 +28,7 @@ pub mod autoscaler;
 pub mod baseline;
 mod batch;
 pub mod bound;
+mod exact;
 mod explain;
 pub mod flow;
 pub mod generate;
@@ -48,6 +49,8 @@ pub mod what_if;
 
 #[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(test)]
+mod noise_tests;
 #[cfg(test)]
 mod oracle_tests;
 #[cfg(test)]

@@ -65,21 +65,22 @@ fn small(seed: u64) -> Problem {
     problem
 }
 
-/// With the next seed the worst off is 0.11 below the optimum.
 #[test]
 fn small_placements_are_as_good_as_those_of_an_exact_solver() {
-    let mut compared = 0;
-    for seed in 0..27 {
+    let (mut compared, mut below) = (0, Vec::new());
+    for seed in 0..150 {
         let problem = small(seed);
         let Some(exact) = milp(&problem) else { continue };
         let solution = solve(&problem, 100_000);
         let lowest = solution.lowest().unwrap();
-        assert!(lowest >= exact - 2e-3 * (1.0 + exact.abs()), "seed {seed}: {lowest} of {exact}");
         assert!(lowest <= exact + 1e-5 * (1.0 + exact.abs()), "seed {seed}: {lowest} is better than {exact}");
         assert!(solution.bound.utility >= exact - 1e-6, "seed {seed}: the bound {} is below {exact}", solution.bound.utility);
+        if lowest < exact - 1.5 * problem.tolerance {
+            below.push((seed, lowest, exact));
+        }
         compared += 1;
     }
-    assert!(compared > 5, "{compared}");
+    assert!(compared > 40 && below.is_empty(), "{} of {compared} below the optimum: {below:?}", below.len());
 }
 
 /// Carrera 5.6.1.3, the hard case: within a thousandth of sort and fold, with a bound that says so, and at rest.

@@ -149,9 +149,23 @@ impl Default for Iterations {
 /// The plan belongs to this snapshot: its actions are ordered such that what frees memory comes before what takes it. A plan
 /// of a stable snapshot has no actions. Nothing is planned, and a note says why, when no node answers.
 pub fn plan(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, Report) {
+    let (plan, report, bereft) = attempt(snapshot, policy, budget);
+    if bereft.is_empty() {
+        return (plan, report);
+    }
+    // Whose place is not free before others have gone waits for the next plan with all that it has.
+    let mut patient = policy.clone();
+    patient.held.extend(bereft);
+    let (plan, report, _) = attempt(snapshot, &patient, budget);
+    (plan, report)
+}
+
+// A plan, and which applications it would leave with less than their fewest instances although they have more now.
+fn attempt(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, Report, Vec<AppName>) {
     let translation = Translation::of(snapshot, policy);
     if translation.nodes.is_empty() {
-        return keep(snapshot, "no node answers: everything stays as it is");
+        let (plan, report) = keep(snapshot, "no node answers: everything stays as it is");
+        return (plan, report, Vec::new());
     }
     let mut solution = solve_with(&translation.problem, policy.algorithm, budget.0);
     let mut steps = Steps::of(&translation, snapshot, policy, &solution);
@@ -163,8 +177,9 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, 
         placement: steps.placement(&translation, &solution),
         loads: steps.loads(&translation, &solution),
     };
+    let bereft = steps.bereft(&translation);
     let report = explain::report(&translation, snapshot, policy, &solution, steps, jobs);
-    (plan, report)
+    (plan, report, bereft)
 }
 
 fn keep(snapshot: &Snapshot, why: &str) -> (Plan, Report) {

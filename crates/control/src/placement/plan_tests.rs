@@ -1,6 +1,6 @@
 //! Plans of small pools, from snapshot to actions.
 
-use weal_model::{Action, AppSpec, Binding, Cpu, Enactment, PoolSpec, Rung, Snapshot, Utility};
+use weal_model::{Action, AppSpec, Binding, Cpu, Enactment, PoolSpec, Rung, Snapshot, Utility, Work};
 
 use super::fixtures::{app, pool, snapshot};
 use super::*;
@@ -69,6 +69,41 @@ fn a_resume_is_preferred_to_a_start() {
     policy.demands.insert("a".into(), wants(4.0));
     let snapshot = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 2, Suspended)]);
     assert_eq!(actions(&snapshot, &policy), ["resume a-2"]);
+}
+
+/// There is no cooldown: what a change takes, over the time in which it pays, is what it must gain.
+#[test]
+fn a_change_is_made_only_when_it_gains_more_than_it_costs() {
+    let pool = pool(2, vec![app("a", 600, 1, 2)]);
+    let ready = snapshot(&pool, &[("a-1", 0, Ready)]);
+    let mut policy = Policy::new(&pool);
+    policy.demands.insert("a".into(), wants(4.0));
+    assert_eq!(actions(&ready, &policy), ["start a-2 on n1"], "it gains 1 and costs 0.012");
+    policy.costs.insert("a".into(), AppCosts { start_s: 400.0, start_work: Work(400.0), ..AppCosts::default() });
+    assert_eq!(actions(&ready, &policy), [""; 0], "it would cost 1.33");
+    policy.horizon_s = 6_000.0;
+    assert_eq!(actions(&ready, &policy), ["start a-2 on n1"], "over a longer time it pays");
+}
+
+/// Al-Qudah section 3: enough memory for an average instance of those that may grow is kept free, ahead of need.
+#[test]
+fn memory_is_kept_free_for_the_next_instance_by_paging_out_what_is_suspended() {
+    let pool = pool(1, vec![app("a", 600, 0, 1), AppSpec { per_node: 2, ..app("b", 300, 1, 2) }]);
+    let mut policy = Policy::new(&pool);
+    policy.idle_s.insert("b".into(), 0.0);
+    let ready = snapshot(&pool, &[("a-1", 0, Suspended), ("b-1", 0, Ready)]);
+    assert_eq!(actions(&ready, &policy), [""; 0], "b wants nothing more");
+    policy.demands.insert("b".into(), wants(1.0));
+    assert_eq!(actions(&ready, &policy), ["park a-1"]);
+}
+
+/// An instance that is parked for one reason is not parked for another as well.
+#[test]
+fn what_goes_to_sleep_is_paged_out_once() {
+    let pool = pool(1, vec![app("a", 600, 0, 1), app("b", 600, 1, 1)]);
+    let mut policy = Policy::new(&pool);
+    policy.idle_s.insert("a".into(), 3600.0);
+    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Ready)]), &policy), ["park a-1", "start b-1 on n0"]);
 }
 
 #[test]

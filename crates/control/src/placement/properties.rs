@@ -2,12 +2,12 @@
 
 use super::bound::Bound;
 use super::flow::Flow;
-use super::generate::{Seeded, constrained};
+use super::generate::{Seeded, Shape, constrained, pool};
 use super::layout::Layout;
 use super::load::{distribute, utilities};
-use super::mandatory::enforce;
-use super::problem::Problem;
-use super::search::{Solution, solve};
+use super::mandatory::{enforce, may_add_with_companions};
+use super::problem::{ChangeCost, Problem};
+use super::search::{Solution, solve, try_instead};
 use crate::check::dense;
 
 const BUDGET: u32 = 2_000;
@@ -122,10 +122,69 @@ fn hardly_anything_moves_for_a_ripple() {
     assert!(moved * 100 <= total, "{moved} of {total} placements changed for 0.2% of demand");
 }
 
+/// Carrera 5.6.1.3: with as many places as applications and demands that all move by 15%, many change places; but hardly any for nothing.
+/// Of twenty changes no more than one could be taken back, by itself or with another, without somebody being worse off by more than that
+/// saves.
+#[test]
+fn hardly_any_change_is_needless() {
+    let (mut made, mut needless) = (0, 0);
+    for seed in 0..12 {
+        let mut problem = pool(Shape { nodes: 30, apps: 60, ..Shape::HARD }, seed);
+        problem.tolerance = 0.01;
+        problem.apps.iter_mut().for_each(|app| app.cost = ChangeCost { start: 0.01, resume: 0.001, remove: 0.001 });
+        let first = solve(&problem, BUDGET);
+        adopt(&mut problem, &first);
+        let mut random = Seeded::new(seed ^ 0x3C);
+        for app in &mut problem.apps {
+            app.curve = app.curve.scaled(random.between(0.85, 1.15));
+        }
+        let solution = solve(&problem, BUDGET);
+        made += solution.changes.count();
+        let taken_back = with_less_changed(&problem, &solution.layout);
+        let taken_back = taken_back.into_iter().filter(|layout| try_instead(&problem, &solution, layout.clone()).taken);
+        needless += taken_back.map(|layout| solution.changes.count() - layout.changes(&problem).count()).sum::<u32>();
+    }
+    println!("{needless} of {made} changes are needless");
+    assert!(made > 200 && needless * 20 <= made, "{needless} of {made} changes are needless");
+}
+
+// All layouts with one change taken back, or one move, or two moves between the same nodes.
+fn with_less_changed(problem: &Problem, layout: &Layout) -> Vec<Layout> {
+    let apps = || 0..problem.apps.len() as u32;
+    let nodes = || 0..problem.nodes.len() as u32;
+    let pairs = || apps().flat_map(|m| nodes().map(move |n| (m, n)));
+    let now = |m: u32, n: u32| problem.apps[m as usize].current_on(n);
+    let added: Vec<(u32, u32)> = pairs().filter(|&(m, n)| layout.count(m, n) > now(m, n)).collect();
+    let removed: Vec<(u32, u32)> = pairs().filter(|&(m, n)| layout.count(m, n) < now(m, n)).collect();
+    let moves: Vec<(u32, u32, u32)> = removed
+        .iter()
+        .flat_map(|&(m, from)| added.iter().filter(move |added| added.0 == m).map(move |&(_, to)| (m, from, to)))
+        .collect();
+    let with = |off: &[(u32, u32)], on: &[(u32, u32)]| {
+        let mut layout = layout.clone();
+        for &(m, n) in off {
+            layout.may_remove(problem, m, n, !on.is_empty()).ok()?;
+            layout.remove(problem, m, n);
+        }
+        for &(m, n) in on {
+            may_add_with_companions(problem, &layout, m, n).ok()?;
+            layout.add(problem, m, n);
+        }
+        Some(layout)
+    };
+    let mut fewer: Vec<Layout> = added.iter().filter_map(|&place| with(&[place], &[])).collect();
+    fewer.extend(removed.iter().filter_map(|&place| with(&[], &[place])));
+    fewer.extend(moves.iter().filter_map(|&(m, from, to)| with(&[(m, to)], &[(m, from)])));
+    for (at, &(a, from, to)) in moves.iter().enumerate() {
+        let back = moves[at + 1..].iter().filter(|other| (other.1, other.2) == (to, from));
+        fewer.extend(back.filter_map(|&(b, ..)| with(&[(a, to), (b, from)], &[(a, from), (b, to)])));
+    }
+    fewer
+}
+
 /// Every placement of one-instance-a-node problems with at most 4 nodes and 3 applications, tried.
 #[test]
-fn tiny_problems_come_close_to_brute_force() {
-    let (mut total, mut worse, mut most) = (0, 0, 0.0f64);
+fn tiny_problems_are_solved_as_brute_force_does() {
     for seed in 0..3_000 {
         let mut random = Seeded::new(seed);
         let mut problem = constrained(&mut random);
@@ -135,18 +194,15 @@ fn tiny_problems_come_close_to_brute_force() {
             (app.current, app.standby, app.together, app.apart) = (vec![], vec![], vec![], vec![]);
             (app.nodes, app.per_node, app.instances.0) = ((0, u32::MAX), 1, 0);
             (app.manual, app.pinned, app.allowed) = (false, false, None);
-            app.cost = super::problem::ChangeCost { start: 0.0, resume: 0.0, remove: 0.0 };
+            app.cost = ChangeCost { start: 0.0, resume: 0.0, remove: 0.0 };
         }
         let solution = solve(&problem, 100_000);
-        let exact = brute_force(&problem);
-        let gap = exact - lowest(&solution.utilities);
-        assert!(gap > -1e-6, "seed {seed}: better than all placements");
-        total += 1;
-        worse += u32::from(gap > 2e-3);
-        most = most.max(gap / (1.0 + exact.abs()));
+        let (exact, mine) = (brute_force(&problem), lowest(&solution.utilities));
+        assert!(mine <= exact + 1e-6, "seed {seed}: {mine} is better than all placements, {exact}");
+        assert!(mine >= exact - 1.5 * problem.tolerance, "seed {seed}: {mine} of {exact}");
+        let bound = solution.bound.utility;
+        assert!(bound >= exact - 1e-6 && bound <= exact + 1.5 * problem.tolerance, "seed {seed}: bound {bound} of {exact}");
     }
-    println!("{worse} of {total} below the optimum, by at most {most:.3} of it");
-    assert!(worse * 50 <= total, "{worse} of {total} below the optimum, by at most {most:.3} of it");
 }
 
 fn brute_force(problem: &Problem) -> f64 {

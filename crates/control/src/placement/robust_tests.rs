@@ -1,11 +1,20 @@
-//! Plans come to rest, whatever state instances were in.
+//! Whatever a snapshot says, a plan comes out that `check` accepts, or the old placement stays with a reason; and plans come to rest.
 
-use weal_model::{Action, Cpu, InstanceObservation, InstanceState, Plan, PoolSpec, Rung, Snapshot, Time, Utility};
+use weal_model::{
+    Action, Bytes, Cpu, InstanceObservation, InstanceState, NodeName, Plan, PoolSpec, Rung, Snapshot, Time, Utility,
+};
 
 use super::fixtures::{app, node_name, pool, snapshot};
 use super::generate::Seeded;
 use super::{Iterations, Policy, plan};
+use crate::check::check;
 use crate::utility::Curve;
+
+const NONSENSE: [f64; 6] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 1e300];
+
+fn nonsense(random: &mut Seeded) -> f64 {
+    NONSENSE[random.below(NONSENSE.len() as u64) as usize]
+}
 
 fn random_pool(random: &mut Seeded) -> PoolSpec {
     let nodes = 1 + random.below(4) as usize;
@@ -69,6 +78,98 @@ fn policy<'a>(random: &mut Seeded, pool: &'a PoolSpec) -> Policy<'a> {
     policy
 }
 
+// Breaks some of the numbers, loses nodes, and lets clocks jump.
+fn spoil(random: &mut Seeded, seen: &mut Snapshot) {
+    for node in &mut seen.nodes {
+        if random.chance(0.15) {
+            node.cpu_capacity = Cpu(nonsense(random));
+        }
+        if random.chance(0.1) {
+            node.cpu_used = Cpu(nonsense(random));
+        }
+        if random.chance(0.1) {
+            node.memory_capacity = Bytes(if random.chance(0.5) { 0 } else { u64::MAX });
+        }
+        if random.chance(0.1) {
+            node.memory_used = Bytes(u64::MAX);
+        }
+        node.up = !random.chance(0.1);
+    }
+    for instance in &mut seen.instances {
+        if random.chance(0.1) {
+            instance.cpu_used = Some(Cpu(nonsense(random)));
+        }
+        if random.chance(0.1) {
+            instance.memory_used = Some(Bytes(if random.chance(0.5) { 0 } else { u64::MAX / 2 }));
+        }
+        if random.chance(0.05) {
+            instance.node = NodeName::from("gone");
+        }
+        if random.chance(0.05) {
+            instance.app = "unknown".into();
+        }
+        instance.since = Time(if random.chance(0.1) { u64::MAX } else { 0 });
+    }
+    if random.chance(0.1) {
+        let gone = random.below(seen.nodes.len() as u64) as usize;
+        seen.nodes.remove(gone);
+    }
+    if random.chance(0.02) {
+        seen.nodes.clear();
+    }
+    seen.time = Time([0, 1, u64::MAX][random.below(3) as usize]);
+    seen.window_s = nonsense(random);
+}
+
+// Demands that no sound measurement gives.
+fn distort(random: &mut Seeded, policy: &mut Policy) {
+    for (_, demand) in &mut policy.demands {
+        if random.chance(0.3) {
+            *demand = Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(nonsense(random)), Utility(nonsense(random)))]);
+        }
+    }
+    for (_, idle_s) in &mut policy.idle_s {
+        if random.chance(0.3) {
+            *idle_s = nonsense(random);
+        }
+    }
+    for name in policy.pool.apps.keys() {
+        if random.chance(0.8) {
+            continue;
+        }
+        let costs = policy.costs.entry(name.clone()).or_default();
+        (costs.start_s, costs.resume_s, costs.remove_s) = (nonsense(random), nonsense(random), nonsense(random));
+    }
+}
+
+/// A plan that `check` refuses is not carried out: the old placement stays, with what was found as the reason. On nonsense that may
+/// happen; once in a hundred is often enough.
+#[test]
+fn plans_are_accepted_or_nothing_changes_whatever_was_measured() {
+    let (mut refused, mut planned) = (Vec::new(), 0);
+    for seed in 0..10_000 {
+        let mut random = Seeded::new(seed);
+        let pool = random_pool(&mut random);
+        let mut seen = random_snapshot(&mut random, &pool);
+        spoil(&mut random, &mut seen);
+        let mut policy = policy(&mut random, &pool);
+        distort(&mut random, &mut policy);
+        let (plan, report) = plan(&seen, &policy, Iterations::default());
+        if seen.nodes.iter().all(|node| !node.up) {
+            assert!(plan.actions.is_empty() && !report.notes.is_empty(), "seed {seed}");
+            continue;
+        }
+        planned += u32::from(!plan.actions.is_empty());
+        let findings = check(&seen, &pool, &plan);
+        refused.extend(findings.first().map(|finding| format!("seed {seed}: {finding}")));
+        assert!(report.lowest_utility.is_none_or(|lowest| lowest.0.is_finite()), "seed {seed}: {report:?}");
+        assert!(plan.loads.iter().all(|load| load.cpu.0.is_finite()), "seed {seed}: {:?}", plan.loads);
+    }
+    assert!(planned > 5_000, "only {planned} plans have any action");
+    println!("{} of 10000 plans are refused", refused.len());
+    assert!(refused.len() <= 100, "{} plans are refused: {:#?}", refused.len(), &refused[..refused.len().min(60)]);
+}
+
 /// With demand as it is, a plan and what follows from it end after a few cycles: no oscillation.
 #[test]
 fn plans_come_to_rest() {
@@ -88,7 +189,7 @@ fn plans_come_to_rest() {
 }
 
 // All steps succeed, and what was under way ends.
-fn carry_out(seen: &mut Snapshot, plan: &Plan) {
+pub(super) fn carry_out(seen: &mut Snapshot, plan: &Plan) {
     use InstanceState::{Backoff, Draining, Ready, Starting, Stopping, Unhealthy};
     seen.generation += 1;
     seen.instances.retain(|instance| !matches!(instance.state, Draining | Stopping));

@@ -12,6 +12,7 @@ use weal_model::Algorithm;
 
 use super::baseline::{Objective, equal_shares, nested_loops};
 use super::bound::Bound;
+use super::exact;
 use super::flow::Flow;
 use super::layout::{Changes, Layout};
 use super::load::distribute;
@@ -165,7 +166,7 @@ fn pass(problem: &Problem, mut budget: u32) -> Solution {
     let mut flow = Flow::new(problem);
     let mut layout = Layout::current(problem);
     let missing = mandatory::enforce(problem, &mut layout);
-    let bound = Bound::of(problem);
+    let mut bound = Bound::of(problem);
     let base = Candidate::of(problem, layout, &mut flow);
     let mut best = base.clone();
     let mut settled: Vec<Option<f64>> = vec![None; problem.apps.len()];
@@ -178,6 +179,9 @@ fn pass(problem: &Problem, mut budget: u32) -> Solution {
     }
     if best.is_below(&bound, problem.tolerance) {
         polish(problem, &mut flow, &mut best, &mut budget);
+        if exact::raise_the_worst_off(problem, &mut bound, &mut flow, &mut best, &mut budget) {
+            polish(problem, &mut flow, &mut best, &mut budget);
+        }
     }
     // Each step was better than the one before, within the tolerance; only if the last is better than the first is it a change
     // for the better and not a walk in a circle.

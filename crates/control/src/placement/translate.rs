@@ -61,6 +61,12 @@ impl<'a> Translation<'a> {
         (running.saturating_add(self.standby_memory[n as usize]) as f64 / memory as f64).min(1.0)
     }
 
+    /// The memory that one that stands by holds, in bytes: as measured, unless that is more than its node has.
+    pub fn asleep_memory(&self, n: u32, instance: &InstanceObservation, memory: u64) -> u64 {
+        let node = self.problem.nodes[n as usize].memory;
+        instance.memory_used.map(|used| used.0).filter(|used| *used <= node).unwrap_or(memory)
+    }
+
     /// Every instance that counts for something.
     pub fn all(&self) -> impl Iterator<Item = &'a InstanceObservation> {
         self.active.values().chain(self.standby.values()).chain(self.rising.values()).flatten().copied()
@@ -119,7 +125,8 @@ impl<'a> Translation<'a> {
                 state if state.is_active() => self.active.entry((m, n)).or_default().push(instance),
                 InstanceState::Suspended | InstanceState::Warm => {
                     self.standby.entry((m, n)).or_default().push(instance);
-                    self.standby_memory[n as usize] += instance.memory_used.map_or(memory, |used| used.0);
+                    let held = self.asleep_memory(n, instance, memory);
+                    self.standby_memory[n as usize] = self.standby_memory[n as usize].saturating_add(held);
                 }
                 InstanceState::Parked => self.standby.entry((m, n)).or_default().push(instance),
                 InstanceState::Draining | InstanceState::Stopping => {

@@ -18,7 +18,7 @@ pub enum Resource {
     /// Bytes received and sent.
     Network,
     /// Its stand-in: CPU time per request that grows with what the neighbours do, as it does when caches and memory buses
-    /// are contended. Measured as the work factor over its lowest known value.
+    /// are contended. Measured as the CPU that requests used over what they would have used at the lowest work factors known.
     MemoryBandwidth,
     /// None of the others: locks, a pool of threads, a remote service.
     Concurrency,
@@ -34,8 +34,12 @@ pub struct ClusterProfile {
     peaks: BTreeMap<Resource, f64>,
     /// The rate at which each was used last.
     rates: BTreeMap<Resource, f64>,
-    /// The lowest CPU cost of a mean request, slowly forgotten.
-    cheapest: Option<f64>,
+    /// The lowest CPU cost of a request of each flow that was known for sure, slowly forgotten.
+    #[serde(default)]
+    lowest: Vec<Option<f64>>,
+    /// CPU used last, over what the same requests would have used at their lowest costs.
+    #[serde(default = "one")]
+    dearness: f64,
     bottleneck: Option<Resource>,
     stretch: f64,
     grip: f64,
@@ -58,7 +62,8 @@ impl Default for ClusterProfile {
             costs: BTreeMap::new(),
             peaks: BTreeMap::new(),
             rates: BTreeMap::new(),
-            cheapest: None,
+            lowest: Vec::new(),
+            dearness: 1.0,
             bottleneck: None,
             stretch: 1.0,
             grip: 1.0,
@@ -70,8 +75,13 @@ impl Default for ClusterProfile {
 const NEAR_PEAK: f64 = 0.9;
 /// A CPU this busy is used up: the rest is lost between requests.
 const BUSY: f64 = 0.9;
-/// Requests that take so many times their time in an idle instance are held up by something.
+/// Requests that take so many times the shortest time that they ever took are held up by something.
 const SLOWED: f64 = 1.5;
+/// A cost whose 95% interval is narrower than this share of it is known for sure.
+const SURE: f64 = 0.2;
+/// Requests that cost so many times their lowest, beside neighbours who use this share of their nodes' CPU, wait for memory.
+const DEARER: f64 = 2.0;
+const CROWDED: f64 = 0.2;
 /// Each cycle in which requests wait while CPU idles adds as large a part to the seats as idles, at most a tenth; more
 /// overshoots before it shows.
 const STRETCH_UP: f64 = 0.1;
@@ -130,11 +140,20 @@ impl ClusterProfile {
     }
 
     fn watch_cost(&mut self, done: &[f64], cpu: Option<f64>) {
-        let requests: f64 = done[1..].iter().sum();
-        if let Some(cpu) = cpu.filter(|_| requests >= 5.0) {
-            let cost = cpu / requests;
-            self.cheapest = Some(self.cheapest.map_or(cost, |cheapest| (cheapest * 1.001).min(cost)));
-            self.rates.insert(Resource::MemoryBandwidth, cost);
+        let (Some(cpu), Some(costs)) = (cpu, self.costs.get(&Resource::Cpu)) else { return };
+        self.lowest.resize(self.flows.len(), None);
+        for (lowest, cost) in self.lowest.iter_mut().zip(costs.coefficients().iter().skip(1)) {
+            let is_sure = cost.plus_minus.is_some_and(|interval| interval <= SURE * cost.value) && cost.tied_with.is_empty();
+            if is_sure && cost.value > 0.0 {
+                *lowest = Some(lowest.map_or(cost.value, |lowest| (lowest * 1.001).min(cost.value)));
+            }
+        }
+        let at_lowest = done[1..].iter().zip(&self.lowest).map(|(done, lowest)| match lowest {
+            Some(lowest) => Some(done * lowest),
+            None => (*done == 0.0).then_some(0.0),
+        });
+        if let Some(at_lowest) = at_lowest.sum::<Option<f64>>().filter(|_| done[1..].iter().sum::<f64>() > 0.0) {
+            self.dearness = cpu / at_lowest.max(1e-12);
         }
     }
 
@@ -142,16 +161,16 @@ impl ClusterProfile {
     pub(super) fn follow(&mut self, flows: &[&FlowProfile], place: &Place) {
         let waiting: f64 = flows.iter().map(|flow| flow.queue()).sum();
         let outstanding: f64 = flows.iter().map(|flow| flow.in_service()).sum();
-        let slowed = flows.iter().map(|flow| flow.slowdown() * flow.in_service()).sum::<f64>() / outstanding.max(1e-9);
+        let slowed = flows.iter().map(|flow| flow.held_up() * flow.in_service()).sum::<f64>() / outstanding.max(1e-9);
         let near_peak = |resource| {
             let rate = self.rates.get(&resource).copied().unwrap_or(0.0);
             rate > 1e6 && rate >= NEAR_PEAK * self.peaks.get(&resource).copied().unwrap_or(f64::INFINITY)
         };
-        let dearer =
-            (self.rates.get(&Resource::MemoryBandwidth).copied().zip(self.cheapest)).is_some_and(|(now, best)| now > 2.0 * best);
         self.bottleneck = match () {
             () if outstanding < 0.1 => None,
-            () if place.busy_together >= BUSY && dearer && flows.len() == 1 => Some(Resource::MemoryBandwidth),
+            () if place.busy_together >= BUSY && self.dearness > DEARER && place.neighbours >= CROWDED => {
+                Some(Resource::MemoryBandwidth)
+            }
             () if place.busy_together >= BUSY => Some(Resource::Cpu),
             () if slowed < SLOWED => None,
             () if near_peak(Resource::Disk) => Some(Resource::Disk),
@@ -223,6 +242,10 @@ impl ClusterProfile {
             })
             .collect()
     }
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// The sum, if every part of it is known and makes sense.

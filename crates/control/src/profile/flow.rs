@@ -42,6 +42,9 @@ pub struct FlowProfile {
     /// Response times of the block of cycles before this one, and of this one: the tail is read from both together.
     former: LatencyHistogram,
     latest: LatencyHistogram,
+    /// The shortest mean time in a seat, slowly forgotten, in seconds.
+    #[serde(default)]
+    shortest: Option<f64>,
     /// Cycles in `latest`.
     cycles: u32,
     /// The goal that `tail` is about.
@@ -67,6 +70,7 @@ impl FlowProfile {
             queue: Smooth::default(),
             in_service: Smooth::default(),
             elasticity: Elasticity::default(),
+            shortest: None,
             former: LatencyHistogram::default(),
             latest: LatencyHistogram::default(),
             cycles: 0,
@@ -93,6 +97,9 @@ impl FlowProfile {
         }
         if let Some(service) = seen.service_time.mean_s() {
             self.service.observe(service);
+            if seen.completions >= 5 {
+                self.shortest = Some(self.shortest.map_or(service, |shortest| (shortest * 1.001).min(service)));
+            }
             let before = self.idle_service.get();
             self.idle_service.observe(idle_service_s(service, before, work.unwrap_or_default(), place));
         }
@@ -163,6 +170,15 @@ impl FlowProfile {
     /// Requests outstanding.
     pub fn in_service(&self) -> f64 {
         self.in_service.or_zero().max(0.0)
+    }
+
+    /// The mean time in a seat over the shortest it ever was, slowly forgotten; at least 1. Unlike [`FlowProfile::slowdown`], it sees
+    /// what waits for other things than CPU.
+    pub fn held_up(&self) -> f64 {
+        match (self.service.get(), self.shortest) {
+            (Some(service), Some(shortest)) if shortest > 0.0 => (service / shortest).max(1.0),
+            _ => 1.0,
+        }
     }
 
     /// `S / S_0`, at least 1.

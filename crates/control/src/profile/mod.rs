@@ -253,6 +253,8 @@ pub(crate) struct Place {
     pub busy: f64,
     /// Share of its nodes' usable CPU that is used, all of them together.
     pub busy_together: f64,
+    /// The same of others only.
+    pub neighbours: f64,
 }
 
 impl Place {
@@ -270,6 +272,8 @@ impl Place {
         let nodes = || snapshot.nodes.iter().filter(|node| hosts.contains(node.name.as_str()) && node.cpu_capacity.0 > 0.0);
         let cores: f64 = nodes().map(|node| node.cpu_capacity.0).sum();
         let used: f64 = nodes().map(|node| node.cpu_used.0).filter(|used| used.is_finite()).sum();
+        let own = snapshot.instances.iter().filter(|i| i.app == *app).filter_map(|i| i.cpu_used).map(|cpu| cpu.0);
+        let own: f64 = own.filter(|used| used.is_finite()).sum();
         let limit = spec.apps.get(app).and_then(|app| app.cpu_limit).map_or(1.0, |limit| limit.0);
         let slowest = nodes().map(|node| node.cpu_capacity.0).fold(1.0, f64::min);
         let busy = nodes().map(|node| node.cpu_used.0 / node.cpu_capacity.0).filter(|busy| busy.is_finite());
@@ -278,6 +282,7 @@ impl Place {
             crowd: if cores > 0.0 { hosts.iter().filter_map(|host| outstanding.get(host)).sum::<f64>() / cores } else { 0.0 },
             busy: busy.fold(0.0, f64::max),
             busy_together: if cores > 0.0 { used / cores } else { 0.0 },
+            neighbours: if cores > 0.0 { ((used - own) / cores).max(0.0) } else { 0.0 },
         }
     }
 }

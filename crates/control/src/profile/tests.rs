@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use weal_model::{
-    AppName, AppSpec, Bytes, Cpu, FlowId, FlowObservation, InstanceObservation, InstanceState, LatencyHistogram, NodeObservation,
-    PoolSpec, Snapshot, Time, Work,
+    AppName, AppSpec, Bytes, Cpu, FlowId, FlowObservation, Importance, InstanceObservation, InstanceState, LatencyHistogram,
+    NodeObservation, PoolSpec, SeatPlan, ServiceClass, Snapshot, Time, Work,
 };
 
 use super::*;
+use crate::flow::controller::plan_seats;
 use crate::placement::fixtures;
 use crate::placement::generate::Seeded;
 
@@ -120,12 +121,12 @@ fn a_cost_that_doubles_is_learnt_within_five_cycles() {
     for _ in 0..5 {
         profiles.update(&world.cycle(), &world.spec);
     }
-    // What both use together is right at once; their split is as sure as its intervals say.
+    // What both use together is right at once, and so is each.
     let cost = |id: &FlowId| profiles.work(id, &"shop".into()).unwrap().0;
     let together = 40.0 * cost(&gold) + 20.0 * cost(&basic);
     assert!((together - 2.0).abs() < 0.1, "{:?}", profiles.work_factors());
     for (factor, truth) in profiles.work_factors().iter().zip([0.060, 0.020]) {
-        assert!((factor.work.0 - truth).abs() <= factor.plus_minus.0, "{factor:?} is {truth}");
+        assert!((factor.work.0 - truth).abs() <= factor.plus_minus.0.min(0.2 * truth), "{factor:?} is {truth}");
     }
 }
 
@@ -188,6 +189,33 @@ fn several_gateways_share_a_cluster_and_each_flow_has_its_cost() {
     }
 }
 
+/// Pacifici section 3: a flow is (gateway, cluster, class), and seats are a matter of the pool and not of a gateway.
+#[test]
+fn gateways_that_share_a_pool_are_given_seats_for_equal_utility() {
+    let gold = ServiceClass { name: "gold".into(), goal: "mean < 100ms".parse().ok(), importance: Importance::NORMAL };
+    let (here, there) = (flow("here", "shop", "gold"), flow("there", "shop", "gold"));
+    let mut world = World::new(&[("shop", &[])]).with_flow(here.clone(), 150.0, &[("shop", 0.010)]).with_flow(
+        there.clone(),
+        50.0,
+        &[("shop", 0.010)],
+    );
+    world.spec.classes.insert(gold.name.clone(), gold);
+    let (mut profiles, mut plan) = (Profiles::default(), SeatPlan::default());
+    for _ in 0..40 {
+        let mut snapshot = world.cycle();
+        // Of 60 requests that are outstanding on two cores, three in four came in here.
+        for (flow, outstanding) in snapshot.flows.iter_mut().zip([45.0, 15.0]) {
+            (flow.in_service_mean, flow.queue_mean) = (0.2 * outstanding, 0.8 * outstanding);
+        }
+        profiles.update(&snapshot, &world.spec);
+        plan = plan_seats(&snapshot, &world.spec, &mut profiles, &plan).plan;
+    }
+    let [a, b] = &plan.flows[..] else { panic!("{plan:#?}") };
+    assert_eq!((&a.id, &b.id), (&here, &there));
+    assert!((a.predicted.0 - b.predicted.0).abs() < 0.05, "{plan:#?}");
+    assert!(a.allocation.0 + b.allocation.0 <= 2.0 + 1e-6 && a.allocation > b.allocation, "{plan:#?}");
+}
+
 #[test]
 fn nonsense_and_jumping_clocks_change_nothing() {
     let gold = flow("g", "shop", "gold");
@@ -218,22 +246,83 @@ fn nonsense_and_jumping_clocks_change_nothing() {
     assert_eq!(profiles, once, "a snapshot counts once");
 }
 
+/// Requests take four times as long as before, and some wait.
+fn hold_up(snapshot: &mut Snapshot) {
+    for flow in &mut snapshot.flows {
+        let mut slow = LatencyHistogram::default();
+        slow.record_n(Duration::from_millis(400), flow.completions);
+        (flow.service_time, flow.response_time) = (slow.clone(), slow);
+        (flow.in_service_mean, flow.queue_mean) = (76.0, 3.0);
+    }
+}
+
 #[test]
-fn a_cluster_that_runs_out_of_cpu_is_said_to() {
-    let gold = flow("g", "shop", "gold");
-    let mut world = World::new(&[("shop", &[])]).with_flow(gold, 190.0, &[("shop", 0.010)]);
-    let mut profiles = Profiles::default();
-    for cycle in 0..30 {
-        let mut snapshot = world.cycle_with(&[if cycle < 15 { 38.0 } else { 190.0 }]);
-        if cycle >= 15 {
-            // Held up: requests take four times as long as before, and some wait.
-            let flow = &mut snapshot.flows[0];
-            let mut slow = LatencyHistogram::default();
-            slow.record_n(Duration::from_millis(400), flow.completions);
-            (flow.service_time, flow.response_time) = (slow.clone(), slow);
-            (flow.in_service_mean, flow.queue_mean) = (76.0, 3.0);
+fn what_a_cluster_runs_out_of_is_named() {
+    let bytes_per_s = 80e6;
+    let strains: [(Resource, &dyn Fn(&mut Snapshot)); 4] = [
+        (Resource::Cpu, &|seen| seen.nodes[0].cpu_used = Cpu(1.95)),
+        (Resource::Disk, &|seen| seen.instances[0].disk_bytes_per_s = Some(bytes_per_s)),
+        (Resource::Network, &|seen| seen.instances[0].network_bytes_per_s = Some(bytes_per_s)),
+        (Resource::Concurrency, &|_| {}),
+    ];
+    for (resource, strain) in strains {
+        let mut world = World::new(&[("shop", &[])]).with_flow(flow("g", "shop", "gold"), 38.0, &[("shop", 0.010)]);
+        let mut profiles = Profiles::default();
+        for _ in 0..15 {
+            profiles.update(&world.cycle(), &world.spec);
         }
+        assert_eq!(profiles.bottleneck(&"shop".into()), None, "before {resource}");
+        for _ in 0..5 {
+            let mut snapshot = world.cycle();
+            hold_up(&mut snapshot);
+            strain(&mut snapshot);
+            profiles.update(&snapshot, &world.spec);
+        }
+        assert_eq!(profiles.bottleneck(&"shop".into()), Some(resource));
+    }
+}
+
+/// The stand-in for memory bandwidth: the same requests cost more CPU-seconds beside busy neighbours. Without neighbours it is a
+/// matter of the application itself.
+#[test]
+fn requests_that_grow_dear_beside_neighbours_run_out_of_memory_bandwidth() {
+    for (neighbour, expected) in [(20.0, Resource::MemoryBandwidth), (1.0, Resource::Cpu)] {
+        let mut world = World::new(&[("shop", &[]), ("batch", &[])])
+            .with_flow(flow("g", "shop", "gold"), 20.0, &[("shop", 0.010)])
+            .with_flow(flow("g", "shop", "basic"), 10.0, &[("shop", 0.020)])
+            .with_flow(flow("g", "batch", "basic"), 2.0, &[("batch", 0.050)]);
+        let mut profiles = Profiles::default();
+        for _ in 0..25 {
+            profiles.update(&world.cycle(), &world.spec);
+        }
+        let dearer = if neighbour > 10.0 { 2.8 } else { 5.0 };
+        world.flows[..2].iter_mut().for_each(|(_, _, costs)| costs[0].1 *= dearer);
+        world.flows[2].1 = neighbour;
+        for _ in 0..10 {
+            let rates: Vec<f64> = world.flows.iter().map(|(_, rate, _)| *rate).collect();
+            let mut snapshot = world.cycle_with(&rates);
+            hold_up(&mut snapshot);
+            profiles.update(&snapshot, &world.spec);
+        }
+        assert_eq!(profiles.bottleneck(&"shop".into()), Some(expected), "{:?}", profiles.cluster(&"shop".into()));
+    }
+}
+
+/// What a request reads, writes, receives and sends is learnt like its CPU.
+#[test]
+fn requests_have_a_cost_in_every_resource_that_is_measured() {
+    let gold = flow("g", "shop", "gold");
+    let mut world = World::new(&[("shop", &[])]).with_flow(gold.clone(), 40.0, &[("shop", 0.010)]);
+    let mut profiles = Profiles::default();
+    for _ in 0..20 {
+        let mut snapshot = world.cycle();
+        let rate = snapshot.flows[0].completions as f64 / snapshot.window_s;
+        snapshot.instances[0].disk_bytes_per_s = Some(rate * 30e3);
+        snapshot.instances[0].network_bytes_per_s = Some(rate * 70e3);
         profiles.update(&snapshot, &world.spec);
     }
-    assert_eq!(profiles.bottleneck(&"shop".into()), Some(Resource::Cpu));
+    let cost = |resource| profiles.cluster(&"shop".into()).unwrap().cost(resource, &gold).unwrap().value;
+    for (resource, truth) in [(Resource::Cpu, 0.010), (Resource::Disk, 30e3), (Resource::Network, 70e3)] {
+        assert!((cost(resource) / truth - 1.0).abs() < 0.05, "{resource}: {} of {truth}", cost(resource));
+    }
 }

@@ -52,7 +52,7 @@ pub struct Answer {
 
 impl Answer {
     /// A row of the placement table.
-    pub fn row(&self, title: &str, solver: Solver, weal_ms: f64) -> [String; 7] {
+    pub fn row(&self, title: &str, solver: Solver, weal_ms: f64, asked: &str) -> [String; 8] {
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
         [
             title.to_owned(),
@@ -62,6 +62,7 @@ impl Answer {
             self.lowest.map_or_else(|| "none".to_owned(), |lowest| format!("{lowest:.4}")),
             number(self.bound),
             String::new(),
+            asked.to_owned(),
         ]
     }
 }
