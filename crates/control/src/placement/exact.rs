@@ -53,7 +53,7 @@ pub(super) fn raise_the_worst_off(
         match found {
             Verdict::Found(layout) => {
                 low = u;
-                let candidate = Candidate::of(problem, layout, flow);
+                let candidate = Candidate::of(problem, *layout, flow);
                 if candidate.beats(best, problem.tolerance) {
                     (*best, raised) = (candidate, true);
                 }
@@ -71,7 +71,7 @@ pub(super) fn raise_the_worst_off(
 /// What a search came to.
 enum Verdict {
     /// A placement in which everybody has what they want.
-    Found(Layout),
+    Found(Box<Layout>),
     /// There is none.
     None,
     /// Its steps were used up.
@@ -234,7 +234,7 @@ impl Search<'_> {
         let open = |&&(m, n): &&(u32, u32)| range.least.at(m, n) < range.most.at(m, n);
         let load = |m: u32, n: u32| relaxed.find(m, n).map_or(0.0, |edge| relaxed.edge(edge).load);
         match counts.broken_rule(self.problem) {
-            None => Verdict::Found(self.filled(&counts)),
+            None => Verdict::Found(Box::new(self.filled(&counts))),
             Some(Broken::TooMany(places)) => {
                 // What carries least is the easiest to do without.
                 let open = places.iter().filter(open).filter(|&&(m, n)| counts.at(m, n) > range.least.at(m, n));

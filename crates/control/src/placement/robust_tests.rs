@@ -123,12 +123,12 @@ fn spoil(random: &mut Seeded, seen: &mut Snapshot) {
 
 // Demands that no sound measurement gives.
 fn distort(random: &mut Seeded, policy: &mut Policy) {
-    for (_, demand) in &mut policy.demands {
+    for demand in policy.demands.values_mut() {
         if random.chance(0.3) {
             *demand = Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(nonsense(random)), Utility(nonsense(random)))]);
         }
     }
-    for (_, idle_s) in &mut policy.idle_s {
+    for idle_s in policy.idle_s.values_mut() {
         if random.chance(0.3) {
             *idle_s = nonsense(random);
         }

@@ -259,7 +259,8 @@ fn hold_up(snapshot: &mut Snapshot) {
 #[test]
 fn what_a_cluster_runs_out_of_is_named() {
     let bytes_per_s = 80e6;
-    let strains: [(Resource, &dyn Fn(&mut Snapshot)); 4] = [
+    type Strain<'a> = &'a dyn Fn(&mut Snapshot);
+    let strains: [(Resource, Strain<'_>); 4] = [
         (Resource::Cpu, &|seen| seen.nodes[0].cpu_used = Cpu(1.95)),
         (Resource::Disk, &|seen| seen.instances[0].disk_bytes_per_s = Some(bytes_per_s)),
         (Resource::Network, &|seen| seen.instances[0].network_bytes_per_s = Some(bytes_per_s)),

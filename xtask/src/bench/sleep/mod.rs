@@ -131,7 +131,8 @@ impl Bench<'_> {
     }
 
     fn all(&self) -> Result<Vec<Table>> {
-        let cases: [(&str, fn(&Self) -> Result<Table>); 4] = [
+        type Case<'a> = fn(&Bench<'a>) -> Result<Table>;
+        let cases: [(&str, Case<'_>); 4] = [
             ("ladder", Self::ladder),
             ("large-set", Self::large_set),
             ("gateway", Self::through_the_gateway),
