@@ -94,7 +94,7 @@ fn memory_is_kept_free_for_the_next_instance_by_paging_out_what_is_suspended() {
     let ready = snapshot(&pool, &[("a-1", 0, Suspended), ("b-1", 0, Ready)]);
     assert_eq!(actions(&ready, &policy), [""; 0], "b wants nothing more");
     policy.demands.insert("b".into(), wants(1.0));
-    assert_eq!(actions(&ready, &policy), ["park a-1"]);
+    assert_eq!(actions(&ready, &policy), ["park a-1", "start b-2 on n0"], "room for what stands by, too");
 }
 
 /// An instance that is parked for one reason is not parked for another as well.

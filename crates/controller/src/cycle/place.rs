@@ -214,6 +214,13 @@ impl<E: Engine> Loop<E> {
                 None => return,
             },
         };
+        // Who makes room for a parked one may not be done yet.
+        if let (Action::Resume { .. }, Some(seen)) = (&action, seen)
+            && !seen.state.holds_memory()
+            && self.room(pool, &seen.spec.node) < seen.spec.memory
+        {
+            return;
+        }
         let closes = matches!(action, Action::Stop { .. } | Action::Sleep { .. });
         let serves = seen.is_some_and(|seen| matches!(seen.state, InstanceState::Ready | InstanceState::Unhealthy));
         // As long as a request may take: whoever is still there afterwards is a stream without end.

@@ -117,6 +117,11 @@ impl World<'_> {
         let Some(index) = found.filter(|&index| self.instances[index].operation.is_none()) else { return false };
         let closes = matches!(change, Change::Stop | Change::Sleep(_));
         let entry = &self.instances[index];
+        // Who makes room for it may not be done yet.
+        let needs_room = matches!(change, Change::Resume) && !entry.state.holds_memory();
+        if needs_room && self.room(entry.node) < self.scenario.pool.apps[&self.apps[entry.app].name].memory {
+            return false;
+        }
         let routed = !self.scenario.pool.apps[&self.apps[entry.app].name].routes.is_empty();
         let drains = closes && entry.state == InstanceState::Ready && routed;
         self.operate(index, change, drains);
@@ -129,8 +134,11 @@ impl World<'_> {
             let is_ready = |i: &Instance| self.apps[i.app].name == *name && i.state == InstanceState::Ready;
             self.instances.iter().any(is_ready)
         };
-        let room = self.scenario.pool.nodes[node].memory - self.memory_held(node);
-        self.controller.may_start(&spec.name, self.now_s()) && spec.needs.iter().all(ready) && room >= spec.memory
+        self.controller.may_start(&spec.name, self.now_s()) && spec.needs.iter().all(ready) && self.room(node) >= spec.memory
+    }
+
+    fn room(&self, node: usize) -> Bytes {
+        self.scenario.pool.nodes[node].memory - self.memory_held(node)
     }
 
     /// Memory that the instances of a node hold, by what each may use.
