@@ -1,6 +1,7 @@
 //! The project's own chores: `cargo xtask tidy`, `cargo xtask bench NAME`, `cargo xtask swarm`.
 
 mod bench;
+mod programs;
 mod swarm;
 mod table;
 mod tidy;

@@ -2,8 +2,10 @@
 
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
+
+use crate::programs::release;
 
 /// What it takes.
 #[derive(Args)]
@@ -21,13 +23,7 @@ pub struct Arguments {
 
 /// Runs it; false when a seed fails. A failing seed is printed with the smallest scenario that fails like it.
 pub fn run(arguments: &Arguments) -> Result<bool> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "weal-sim", "--example", "swarm"])
-        .current_dir(crate::root())
-        .status()?;
-    ensure!(status.success(), "cannot build the simulator");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), Into::into);
-    let program = target.join("release/examples/swarm");
+    let program = release(&["--package", "weal-sim", "--example", "swarm"])?.join("examples/swarm");
     let (from, to) = arguments.seed.map_or((arguments.from, arguments.from + arguments.seeds), |seed| (seed, seed + 1));
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let part = |part: u64| {

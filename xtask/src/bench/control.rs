@@ -13,13 +13,14 @@
 mod oracles;
 mod plot;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::Arguments;
+use crate::programs::release;
 use crate::table::Table;
 use oracles::Oracles;
 
@@ -381,11 +382,5 @@ fn build() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os("PLAN_BENCH") {
         return Ok(program.into());
     }
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "weal-control", "--example", "plan-bench"])
-        .current_dir(crate::root())
-        .status()?;
-    ensure!(status.success(), "cannot build the measuring program");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
-    Ok(Path::new(&target).join("release/examples/plan-bench"))
+    Ok(release(&["--package", "weal-control", "--example", "plan-bench"])?.join("examples/plan-bench"))
 }

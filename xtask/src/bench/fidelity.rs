@@ -1,12 +1,12 @@
 //! `cargo xtask bench fidelity`: the scenarios of `scenarios/fidelity/` with real processes and simulated, and how far the two are apart.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::Arguments;
+use crate::programs::target;
 use crate::table::Table;
 
 /// In the order in which they get harder to imitate.
@@ -82,8 +82,4 @@ fn measure(case: &str, page: &std::path::Path) -> Result<Vec<u8>> {
         .output()?;
     ensure!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(output.stdout)
-}
-
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }

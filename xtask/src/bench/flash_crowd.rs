@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
+use crate::programs::release;
 use crate::table::Table;
 
 /// What one run of `crates/sim/examples/flash-crowd.rs` prints.
@@ -21,10 +22,8 @@ struct Outcome {
 
 /// Runs it. Where a start takes as long as starts do in life, waking must miss at most half of what the autoscaler misses.
 pub fn run() -> Result<Table> {
-    let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--release", "--package", "weal-sim", "--example", "flash-crowd"])
-        .current_dir(crate::root())
-        .output()?;
+    let program = release(&["--package", "weal-sim", "--example", "flash-crowd"])?.join("examples/flash-crowd");
+    let output = Command::new(program).output()?;
     ensure!(output.status.success(), "the simulation failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
     let outcomes: Vec<Outcome> =

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Arguments;
+use crate::programs::release;
 use crate::table::Table;
 
 /// Requests per CPU-second relative to HAProxy's that the gateway has to reach.
@@ -174,13 +175,7 @@ fn versions() -> Result<String> {
 }
 
 fn build() -> Result<PathBuf> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "weal-gateway", "--example", "gateway-bench"])
-        .current_dir(crate::root())
-        .status()?;
-    ensure!(status.success(), "cannot build the gateway");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
-    Ok(target.join("release/examples/gateway-bench"))
+    Ok(release(&["--package", "weal-gateway", "--example", "gateway-bench"])?.join("examples/gateway-bench"))
 }
 
 fn start_instance(folder: &Path) -> Result<Proxy> {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::Arguments;
+use crate::programs::{release, target};
 use crate::table::Table;
 
 /// A log on a pool.
@@ -64,11 +65,7 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
     let data = crate::root().join("../shared/data");
     let folder = target().join("bench-logs");
     std::fs::create_dir_all(&folder)?;
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "weal-sim", "--example", "logs"])
-        .current_dir(crate::root())
-        .status()?;
-    ensure!(status.success(), "cannot build the simulator");
+    release(&["--package", "weal-sim", "--example", "logs"])?;
     let mut tables = Vec::new();
     for case in CASES.iter().filter(|case| arguments.case.as_deref().is_none_or(|only| only == case.name)) {
         let (log, trace) = (data.join(case.log), data.join(TRACE));
@@ -147,8 +144,4 @@ fn unpacked(packed: &Path, folder: &Path) -> Result<PathBuf> {
         std::fs::write(&file, output.stdout)?;
     }
     Ok(file)
-}
-
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Arguments;
+use crate::programs::release;
 use crate::table::Table;
 
 /// How far an estimate may be off after [`CYCLES`], and while the mix changes.
@@ -245,11 +246,5 @@ fn wait(loads: &mut [Child]) -> Result<()> {
 
 /// The programs, as released; beside each other.
 fn build() -> Result<PathBuf> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "weal", "--package", "weal-demo"])
-        .current_dir(crate::root())
-        .status()?;
-    ensure!(status.success(), "cannot build weal");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
-    Ok(target.join("release/weal"))
+    Ok(release(&["--package", "weal", "--package", "weal-demo"])?.join("weal"))
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::Arguments;
+use crate::programs::{release, target};
 use crate::table::Table;
 
 /// The project that holds NeXosim's model.
@@ -138,17 +139,8 @@ fn engines(quick: bool) -> Result<Vec<Engine>> {
     ])
 }
 
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
-}
-
 fn build_own() -> Result<PathBuf> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "weal-sim", "--example", "sim-bench"])
-        .current_dir(crate::root())
-        .status()?;
-    ensure!(status.success(), "cannot build the simulator");
-    Ok(target().join("release/examples/sim-bench"))
+    Ok(release(&["--package", "weal-sim", "--example", "sim-bench"])?.join("examples/sim-bench"))
 }
 
 fn build_nexosim(folder: &Path) -> Result<PathBuf> {

@@ -10,7 +10,6 @@ mod neighbour;
 mod server;
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,6 +23,7 @@ use self::gateway::Pool;
 use self::machine::{Swap, SwapOn};
 use self::server::{Server, spec};
 use super::Arguments;
+use crate::programs::release;
 use crate::table::Table;
 
 /// What is measured.
@@ -103,14 +103,8 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
 
 /// The agent, in release form: a debug one would be measured too.
 fn build() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "-p", "weal", "-p", "weal-node", "--bin", "weal", "--example", "node_fixture"])
-        .current_dir(crate::root())
-        .status()?;
-    anyhow::ensure!(status.success(), "the agent cannot be built");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
-    Ok(target.join("release/examples/node_fixture"))
+    let selection = ["--package", "weal", "--package", "weal-node", "--bin", "weal", "--example", "node_fixture"];
+    Ok(release(&selection)?.join("examples/node_fixture"))
 }
 
 struct Bench<'a> {

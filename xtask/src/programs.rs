@@ -1,0 +1,20 @@
+//! The workspace's own programs, built before they are measured.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+/// Builds what cargo's `selection` names (`--package weal-sim --example swarm`) in release form and returns the folder with the
+/// programs; examples are in `examples` below it.
+pub fn release(selection: &[&str]) -> Result<PathBuf> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--release"]).args(selection).current_dir(crate::root());
+    ensure!(cargo.status()?.success(), "cannot build {}", selection.join(" "));
+    Ok(target().join("release"))
+}
+
+/// The folder that cargo builds in.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
+}
