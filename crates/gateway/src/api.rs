@@ -11,7 +11,9 @@
 
 use std::collections::BTreeMap;
 
-pub use crate::wake::{WAKE, WakeAnswer, WakeRequest};
+pub use weal_model::{WakeAnswer, WakeRequest};
+
+pub use crate::wake::WAKE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{AppName, ClassName, FlowId, GatewayName, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec, Time};

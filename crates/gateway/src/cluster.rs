@@ -11,12 +11,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weal_control::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
 use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Outcome, Pipeline, Rejection, Ticket};
-use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, LatencyHistogram, Time};
+use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, LatencyHistogram, Time, WakeAnswer};
 
 use crate::api::{ClusterConfig, ClusterCounters, FlowCounters, InstanceCounters};
 use crate::clock::Clock;
 use crate::upstream::Upstream;
-use crate::wake::{WakeAnswer, Wakes};
+use crate::wake::Wakes;
 
 /// One cluster. Lives as long as any request of it does.
 #[derive(Debug)]

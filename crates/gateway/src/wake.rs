@@ -9,35 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
-use weal_model::{AppName, InstanceId};
+use weal_model::{WakeAnswer, WakeRequest};
 
 use crate::cluster::Cluster;
 
 /// What the gateway asks of the node agent: the agent's own `node.v1/wake`, as far as a gateway needs it.
 pub const WAKE: weal_rpc::Method<WakeRequest, WakeAnswer> = weal_rpc::Method::new("node.v1/wake");
-
-/// An application is asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WakeRequest {
-    /// Which.
-    pub app: AppName,
-    /// Seconds that the gateway waits for an instance.
-    pub wait_s: f64,
-}
-
-/// An instance that answers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WakeAnswer {
-    /// Which.
-    pub instance: InstanceId,
-    /// Where it listens.
-    pub address: std::net::SocketAddr,
-    /// Seconds from the order to wake it until it answered; 0 when it was awake.
-    pub took_s: f64,
-}
 
 /// How long one call waits. A start may take longer; then the call is repeated, and meanwhile something else may have helped.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -35,6 +35,7 @@ mod snapshot;
 mod spec;
 mod status;
 mod units;
+mod wake;
 
 pub use enactment::Enactment;
 pub use goal::{Goal, GoalError, Importance, ServiceClass};
@@ -55,3 +56,4 @@ pub use status::{
     RefusedRequest, Severity, Status, Why, WhyNode, WhyRequest,
 };
 pub use units::{Bytes, Cpu, Time, Utility, Work};
+pub use wake::{WakeAnswer, WakeRequest};

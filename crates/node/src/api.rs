@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use weal_model::{
     AppName, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung, SleepCosts, Time,
 };
+pub use weal_model::{WakeAnswer, WakeRequest};
 
 /// These are your nodes.
 pub const CONFIGURE: weal_rpc::Method<Vec<NodeSpec>, ()> = weal_rpc::Method::new("node.v1/configure");
@@ -189,26 +190,6 @@ pub struct InstanceCounters {
     /// What sleeping has cost it, or its application's other instances.
     #[serde(default)]
     pub costs: SleepCosts,
-}
-
-/// An application is asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WakeRequest {
-    /// Which.
-    pub app: AppName,
-    /// Seconds that the caller waits for an instance that answers; at most 600.
-    pub wait_s: f64,
-}
-
-/// An instance that answers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WakeAnswer {
-    /// Which.
-    pub instance: InstanceId,
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Seconds from the order to wake it until it answered its health check; 0 when it was awake.
-    pub took_s: f64,
 }
 
 /// Which events are wanted.

@@ -1,8 +1,8 @@
 //! Small pools and snapshots for tests.
 
 use weal_model::{
-    AppSpec, Bytes, Cpu, InstanceObservation, InstanceRange, InstanceState, NodeName, NodeObservation, NodeSpec, PoolSpec,
-    Snapshot, Time, TimingSpec,
+    AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceObservation, InstanceRange, InstanceState, NodeName, NodeObservation,
+    NodeSpec, PoolSpec, Snapshot, Time, TimingSpec,
 };
 
 pub(crate) fn app(name: &str, memory_mib: u64, min: u32, max: u32) -> AppSpec {
@@ -31,6 +31,22 @@ pub(crate) fn node_name(i: usize) -> NodeName {
     format!("n{i}").into()
 }
 
+/// An instance of which nothing is measured.
+pub(crate) fn instance(id: &InstanceId, app: &AppName, node: &NodeName, state: InstanceState) -> InstanceObservation {
+    InstanceObservation {
+        id: id.clone(),
+        app: app.clone(),
+        node: node.clone(),
+        state,
+        cpu_used: None,
+        memory_used: None,
+        disk_bytes_per_s: None,
+        network_bytes_per_s: None,
+        in_flight: 0,
+        since: Time::ZERO,
+    }
+}
+
 pub(crate) fn snapshot(pool: &PoolSpec, instances: &[(&str, usize, InstanceState)]) -> Snapshot {
     let node = |spec: &NodeSpec| NodeObservation {
         name: spec.name.clone(),
@@ -41,22 +57,13 @@ pub(crate) fn snapshot(pool: &PoolSpec, instances: &[(&str, usize, InstanceState
         memory_used: Bytes(0),
         cpu_pressure: None,
     };
-    let instance = |&(id, node, state): &(&str, usize, InstanceState)| InstanceObservation {
-        id: id.into(),
-        app: id.rsplit_once('-').unwrap().0.into(),
-        node: node_name(node),
-        state,
-        cpu_used: None,
-        memory_used: None,
-        disk_bytes_per_s: None,
-        network_bytes_per_s: None,
-        in_flight: 0,
-        since: Time::ZERO,
+    let observed = |&(id, node, state): &(&str, usize, InstanceState)| {
+        instance(&id.into(), &id.rsplit_once('-').unwrap().0.into(), &node_name(node), state)
     };
     Snapshot {
         generation: 7,
         nodes: pool.nodes.iter().map(node).collect(),
-        instances: instances.iter().map(instance).collect(),
+        instances: instances.iter().map(observed).collect(),
         ..Snapshot::default()
     }
 }

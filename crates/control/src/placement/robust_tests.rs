@@ -1,10 +1,8 @@
 //! Whatever a snapshot says, a plan comes out that `check` accepts, or the old placement stays with a reason; and plans come to rest.
 
-use weal_model::{
-    Action, Bytes, Cpu, InstanceObservation, InstanceState, NodeName, Plan, PoolSpec, Rung, Snapshot, Time, Utility,
-};
+use weal_model::{Action, Bytes, Cpu, InstanceState, NodeName, Plan, PoolSpec, Rung, Snapshot, Time, Utility};
 
-use super::fixtures::{app, node_name, pool, snapshot};
+use super::fixtures::{app, instance as observed, node_name, pool, snapshot};
 use super::generate::Seeded;
 use super::{Iterations, Policy, plan};
 use crate::check::check;
@@ -201,18 +199,7 @@ pub(super) fn carry_out(seen: &mut Snapshot, plan: &Plan) {
     for action in &plan.actions {
         let at = |seen: &Snapshot, id: &weal_model::InstanceId| seen.instances.iter().position(|instance| instance.id == *id);
         match action {
-            Action::Start { instance, app, node } => seen.instances.push(InstanceObservation {
-                id: instance.clone(),
-                app: app.clone(),
-                node: node.clone(),
-                state: Ready,
-                cpu_used: None,
-                memory_used: None,
-                disk_bytes_per_s: None,
-                network_bytes_per_s: None,
-                in_flight: 0,
-                since: Time::ZERO,
-            }),
+            Action::Start { instance, app, node } => seen.instances.push(observed(instance, app, node, Ready)),
             Action::Stop { instance } => seen.instances.retain(|other| other.id != *instance),
             Action::Sleep { instance, rung } => {
                 if let Some(at) = at(seen, instance) {

@@ -73,10 +73,11 @@ impl Profiles {
         self.clusters.retain(|app, _| spec.apps.contains_key(app));
         self.flows.retain(|flow| spec.apps.contains_key(&flow.id.app));
         self.nodes.retain(|name, _| snapshot.nodes.iter().any(|node| node.name == *name));
+        let usable = Usable::of(spec);
         for node in snapshot.nodes.iter().filter(|node| node.up && node.cpu_used.0 >= 0.0) {
             self.nodes.entry(node.name.clone()).or_default().observe(node.cpu_used.0);
             let slack = self.slack.entry(node.name.clone()).or_default();
-            let left = USED_UP * usable(node, spec) - node.cpu_used.0;
+            let left = USED_UP * usable.on(node) - node.cpu_used.0;
             *slack = (*slack + SLACK_GAIN * left).clamp(0.0, node.cpu_capacity.0.max(0.0));
         }
         self.slack.retain(|name, _| self.nodes.contains_key(name));
@@ -222,10 +223,18 @@ impl Profiles {
     }
 }
 
-/// CPU of a node that plans may fill: `rho Omega`.
-pub(crate) fn usable(node: &NodeObservation, spec: &PoolSpec) -> f64 {
-    let limit = spec.nodes.iter().find(|n| n.name == node.name).map_or(1.0, |node| node.utilization_limit);
-    node.cpu_capacity.0 * limit
+/// CPU of each node that plans may fill: `rho Omega`.
+pub(crate) struct Usable<'a>(BTreeMap<&'a NodeName, f64>);
+
+impl<'a> Usable<'a> {
+    pub(crate) fn of(spec: &'a PoolSpec) -> Self {
+        // Of nodes with the same name the first counts.
+        Self(spec.nodes.iter().rev().map(|node| (&node.name, node.utilization_limit)).collect())
+    }
+
+    pub(crate) fn on(&self, node: &NodeObservation) -> f64 {
+        node.cpu_capacity.0 * self.0.get(&node.name).copied().unwrap_or(1.0)
+    }
 }
 
 /// Which clusters a request to each cluster may load: itself and all that it needs, directly or not.

@@ -102,14 +102,20 @@ fn near(got: Option<Work>, truth: f64, share: f64) -> bool {
     got.is_some_and(|got| (got.0 - truth).abs() <= share * truth)
 }
 
-#[test]
-fn a_cost_that_doubles_is_learnt_within_five_cycles() {
+/// A shop with a cheap and a dear class of requests.
+fn shop_of_two_classes() -> (World, FlowId, FlowId) {
     let (gold, basic) = (flow("g", "shop", "gold"), flow("g", "shop", "basic"));
-    let mut world = World::new(&[("shop", &[])]).with_flow(gold.clone(), 40.0, &[("shop", 0.010)]).with_flow(
+    let world = World::new(&[("shop", &[])]).with_flow(gold.clone(), 40.0, &[("shop", 0.010)]).with_flow(
         basic.clone(),
         20.0,
         &[("shop", 0.030)],
     );
+    (world, gold, basic)
+}
+
+#[test]
+fn a_cost_that_doubles_is_learnt_within_five_cycles() {
+    let (mut world, gold, basic) = shop_of_two_classes();
     let mut profiles = Profiles::default();
     for _ in 0..20 {
         profiles.update(&world.cycle(), &world.spec);
@@ -132,12 +138,7 @@ fn a_cost_that_doubles_is_learnt_within_five_cycles() {
 
 #[test]
 fn flows_that_always_move_together_are_reported_as_such() {
-    let (gold, basic) = (flow("g", "shop", "gold"), flow("g", "shop", "basic"));
-    let mut world = World::new(&[("shop", &[])]).with_flow(gold.clone(), 40.0, &[("shop", 0.010)]).with_flow(
-        basic.clone(),
-        20.0,
-        &[("shop", 0.030)],
-    );
+    let (mut world, gold, basic) = shop_of_two_classes();
     let mut profiles = Profiles::default();
     for _ in 0..20 {
         let rate = world.random.between(20.0, 40.0);

@@ -149,14 +149,20 @@ pub fn a_hook_renews_what_slept_too_long(bench: &Bench) {
     assert!(error.contains("its on-resume failed") && error.contains("no database"), "{error}");
 }
 
-pub fn what_it_needs_is_remembered_over_the_agent(bench: &Bench) {
-    if !has_swap() {
-        return no_swap(bench);
-    }
+/// A server that holds 40 MiB of its own.
+fn web_with_memory(bench: &Bench) -> api::InstanceCounters {
     let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
     spec.memory = Bytes::mib(200);
     let web = bench.start_ready(&spec);
     get(web.address, "/hog/40", PATIENCE).unwrap();
+    web
+}
+
+pub fn what_it_needs_is_remembered_over_the_agent(bench: &Bench) {
+    if !has_swap() {
+        return no_swap(bench);
+    }
+    let web = web_with_memory(bench);
     assert_eq!(bench.sleep("web-1", Rung::Parked), None);
     let parked = bench.instance("web-1").unwrap();
     assert!(parked.swap_used.unwrap() > Bytes::mib(30), "{parked:?}");
@@ -177,10 +183,7 @@ pub fn a_warm_sleeper_keeps_what_it_needs(bench: &Bench) {
     if !has_swap() {
         return no_swap(bench);
     }
-    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
-    spec.memory = Bytes::mib(200);
-    let web = bench.start_ready(&spec);
-    get(web.address, "/hog/40", PATIENCE).unwrap();
+    let web = web_with_memory(bench);
     // Nothing is known of it yet: it is woken once to learn what it needs.
     assert_eq!(bench.sleep("web-1", Rung::Warm), None);
     let warm = bench.instance("web-1").unwrap();

@@ -80,7 +80,8 @@ pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &mut Profiles,
         .map(|f| explain::flow(&pool, &solution, profiles, &plan.flows[f], f, before.get(&ids[f]).copied().unwrap_or(0)))
         .collect();
     let misses = (0..ids.len()).any(|f| pool.measured(f) && solution.utilities[f] < Utility::AT_GOAL);
-    let (loads, contended) = (pool.loads(&solution, profiles), pool.contended(&solution));
+    let contended = pool.contended(&solution);
+    let loads = pool.loads(&solution, &contended, profiles);
     let notes = pool.notes;
     profiles.hold(&plan, snapshot, &contended);
     Decision { plan, explanations, loads, misses, notes }

@@ -8,7 +8,7 @@ use weal_model::{
 
 use super::super::seats::{Appetite, Flow, Host, Problem, Solution};
 use crate::model::FlowModel;
-use crate::profile::{FlowProfile, Profiles, usable};
+use crate::profile::{FlowProfile, Profiles, Usable};
 
 /// What an instance that competes for CPU may use beyond its load, besides what nobody uses there
 /// ([`Profiles::slack`]). Without any, the rounding of the quota leaves CPU unused; much
@@ -105,12 +105,22 @@ impl<'a> Pool<'a> {
             .collect();
         let apps: BTreeSet<&AppName> = ready.iter().map(|i| &i.app).collect();
         let clusters: BTreeMap<&AppName, usize> = apps.into_iter().enumerate().map(|(d, app)| (app, d)).collect();
+        let usable = Usable::of(spec);
+        let use_of: Vec<(f64, f64)> = nodes.iter().map(|node| (used(node, profiles), usable.on(node))).collect();
+        let awaited: BTreeSet<&AppName> = profiles.flows().iter().filter(|flow| waits(flow)).map(|flow| &flow.id.app).collect();
+        let mut here: BTreeMap<&NodeName, Vec<&InstanceObservation>> = BTreeMap::new();
+        for instance in snapshot.instances.iter().filter(|i| i.state.is_active()) {
+            here.entry(&instance.node).or_default().push(instance);
+        }
+        let here = |node: &NodeObservation| here.get(&node.name).map_or(&[][..], Vec::as_slice);
         let mut notes = Vec::new();
         let mut pool = Self {
             problem: Problem {
                 flows: Vec::new(),
                 clusters: hosts(&ready, &clusters, &place, spec),
-                nodes: nodes.iter().map(|node| capacity(node, snapshot, spec, profiles, &mut notes)).collect(),
+                nodes: (nodes.iter().zip(&use_of))
+                    .map(|(node, use_of)| capacity(node, *use_of, here(node), &awaited, profiles, &mut notes))
+                    .collect(),
             },
             clusters,
             models: Vec::new(),
@@ -122,7 +132,7 @@ impl<'a> Pool<'a> {
             standing: Vec::new(),
             siblings: Vec::new(),
             idle: spec.apps.keys().map(|app| (app, profiles.idle_cpu(app).0)).collect(),
-            use_of: nodes.iter().map(|node| (used(node, profiles), usable(node, spec))).collect(),
+            use_of,
             waits: ids.iter().map(|id| profiles.flow(id).is_some_and(waits)).collect(),
             ready,
             short: ids.iter().map(|id| is_short(id, spec, profiles)).collect(),
@@ -270,9 +280,8 @@ impl<'a> Pool<'a> {
     }
 
     /// CPU per instance: its part of its cluster's load on its node, its idle use, and its part of what is left.
-    pub(super) fn loads(&self, solution: &Solution, profiles: &Profiles) -> Vec<LoadEntry> {
-        let (left, spread, contended) = (self.left(solution), self.spread(solution), self.contended(solution));
-        let worst_off = self.worst_off(&contended);
+    pub(super) fn loads(&self, solution: &Solution, contended: &BTreeMap<AppName, usize>, profiles: &Profiles) -> Vec<LoadEntry> {
+        let (left, spread, worst_off) = (self.left(solution), self.spread(solution), self.worst_off(contended));
         let count = |alike: &dyn Fn(&InstanceObservation) -> bool| self.ready.iter().filter(|i| alike(i)).count() as f64;
         let mut loads: Vec<LoadEntry> = (self.ready.iter())
             .map(|instance| {
@@ -314,29 +323,27 @@ fn hosts(
 
 /// What plans may fill of a node with requests: `rho Omega`, less what its instances use anyway and what others use there. Of
 /// a node that is full while requests wait, what is really used is the better measure.
-fn capacity(node: &NodeObservation, snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles, notes: &mut Vec<String>) -> f64 {
-    let usable = usable(node, spec);
+fn capacity(
+    node: &NodeObservation,
+    (used, usable): (f64, f64),
+    here: &[&InstanceObservation],
+    awaited: &BTreeSet<&AppName>,
+    profiles: &Profiles,
+    notes: &mut Vec<String>,
+) -> f64 {
     if !node.up || !usable.is_finite() || usable <= 0.0 {
         notes.push(format!("node {} counts as empty: it is down or its CPU is unknown", node.name));
         return 0.0;
     }
-    let here = || snapshot.instances.iter().filter(|i| i.node == node.name && i.state.is_active());
-    let idle: f64 = here().map(|i| profiles.idle_cpu(&i.app).0).sum();
-    let measured: Option<f64> = here().map(|i| i.cpu_used.map(|cpu| cpu.0)).sum();
+    let idle: f64 = here.iter().map(|i| profiles.idle_cpu(&i.app).0).sum();
+    let measured: Option<f64> = here.iter().map(|i| i.cpu_used.map(|cpu| cpu.0)).sum();
     let others = measured.map_or(0.0, |own| (node.cpu_used.0 - own).max(0.0));
     let others = if others.is_finite() { others } else { 0.0 };
-    let used = used(node, profiles);
     // Not pressure, nor that more seats did not help: the limits of competing instances make both, and what they hold back
     // would be taken for all that there is.
-    let whole = if is_full(node, snapshot, spec, profiles) { (used * PROBE).min(usable.max(used)) } else { usable };
+    let is_full = used >= FULL * usable && here.iter().any(|i| awaited.contains(&i.app));
+    let whole = if is_full { (used * PROBE).min(usable.max(used)) } else { usable };
     (whole - idle - others).max(0.0)
-}
-
-/// Whether requests wait while a node's CPU is used up.
-fn is_full(node: &NodeObservation, snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) -> bool {
-    let mut here = snapshot.instances.iter().filter(|i| i.node == node.name && i.state.is_active());
-    let is_awaited = |i: &InstanceObservation| profiles.flows().iter().any(|flow| flow.id.app == i.app && waits(flow));
-    used(node, profiles) >= FULL * usable(node, spec) && here.any(is_awaited)
 }
 
 fn is_short(id: &FlowId, spec: &PoolSpec, profiles: &Profiles) -> bool {
