@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 #[derive(Debug, Clone)]
 pub(super) struct MaxFlow {
     clusters: usize,
-    /// Arcs that leave each vertex. Vertices: source, clusters, nodes, sink.
-    leaving: Vec<Vec<u32>>,
+    /// The arcs that leave vertex `v` are `leaving[first[v]..first[v + 1]]`. Vertices: source, clusters, nodes, sink.
+    leaving: Vec<u32>,
+    first: Vec<u32>,
     head: Vec<u32>,
     residual: Vec<f64>,
     /// `residual` before anything was asked for.
@@ -43,7 +44,8 @@ impl MaxFlow {
         let biggest = capacity.iter().copied().fold(0.0, f64::max);
         let mut graph = Self {
             clusters: hosts.len(),
-            leaving: vec![Vec::new(); vertices],
+            leaving: Vec::new(),
+            first: Vec::new(),
             head: Vec::new(),
             residual: Vec::new(),
             empty: Vec::new(),
@@ -71,7 +73,41 @@ impl MaxFlow {
             }
         }
         graph.empty = graph.residual.clone();
+        graph.sort_arcs(vertices);
         graph
+    }
+
+    /// Lists the arcs by the vertex that they leave, in the order in which they were added.
+    fn sort_arcs(&mut self, vertices: usize) {
+        self.first = vec![0; vertices + 1];
+        let tails = || (0..self.head.len()).map(|arc| self.head[arc ^ 1] as usize);
+        for tail in tails() {
+            self.first[tail + 1] += 1;
+        }
+        for vertex in 0..vertices {
+            self.first[vertex + 1] += self.first[vertex];
+        }
+        let mut next = self.first.clone();
+        let mut leaving = vec![0; self.head.len()];
+        for (arc, tail) in tails().enumerate() {
+            leaving[next[tail] as usize] = arc as u32;
+            next[tail] += 1;
+        }
+        self.leaving = leaving;
+    }
+
+    /// The positions in `leaving` of a vertex' arcs.
+    fn arcs_of(&self, vertex: usize) -> std::ops::Range<usize> {
+        self.first[vertex] as usize..self.first[vertex + 1] as usize
+    }
+
+    fn sink(&self) -> usize {
+        self.first.len() - 2
+    }
+
+    /// The arc from a node's vertex to the sink.
+    fn to_sink(&self, node: usize) -> usize {
+        2 * (node - 1)
     }
 
     /// Forgets all demands.
@@ -81,8 +117,7 @@ impl MaxFlow {
     }
 
     fn add_arc(&mut self, from: usize, to: usize, amount: f64) {
-        for (vertex, other, amount) in [(from, to, amount), (to, from, 0.0)] {
-            self.leaving[vertex].push(self.head.len() as u32);
+        for (other, amount) in [(to, amount), (from, 0.0)] {
             self.head.push(other as u32);
             self.residual.push(amount);
         }
@@ -91,6 +126,18 @@ impl MaxFlow {
     /// Asks for `demand` more in cluster `d`.
     pub(super) fn demand(&mut self, d: usize, demand: f64) {
         self.residual[2 * d] += demand;
+    }
+
+    /// Lets `amount` of demand that was not asked for yet pass from cluster `d` to its host number `host`. The caller knows that
+    /// it fits.
+    pub(super) fn carry(&mut self, d: usize, host: usize, amount: f64) {
+        let towards = self.hosts[d] as usize + 2 * host;
+        let onwards = self.to_sink(self.head[towards] as usize);
+        for arc in [towards, onwards] {
+            self.residual[arc] = (self.residual[arc] - amount).max(0.0);
+            self.residual[arc ^ 1] += amount;
+        }
+        self.residual[2 * d + 1] += amount;
     }
 
     /// Lets pass what can pass; returns how much of the demand stays unserved.
@@ -123,7 +170,7 @@ impl MaxFlow {
     /// cluster and per node. These clusters ask for more than these nodes and the limits towards other nodes allow.
     pub(super) fn short(&self) -> (Vec<bool>, Vec<bool>) {
         let reached = |vertex: usize| self.level[vertex] != UNSEEN;
-        let nodes = self.leaving.len() - 2 - self.clusters;
+        let nodes = self.sink() - 1 - self.clusters;
         ((0..self.clusters).map(|d| reached(1 + d)).collect(), (0..nodes).map(|m| reached(1 + self.clusters + m)).collect())
     }
 
@@ -175,7 +222,7 @@ impl MaxFlow {
     }
 
     fn found_path(&self, start: usize) -> Vec<u32> {
-        let mut vertex = self.leaving.len() - 1;
+        let mut vertex = self.sink();
         let mut arcs = Vec::with_capacity(4);
         while vertex != start {
             let arc = self.found_by[vertex];
@@ -185,9 +232,10 @@ impl MaxFlow {
         arcs
     }
 
-    /// Breadth-first from `start` to the sink, never over the source; leaves what was reached in `queue`.
+    /// Breadth-first from `start` to the sink, never over the source; leaves what was reached in `queue`. A node that has
+    /// something left ends the search when it is seen, not when its turn comes.
     fn find_path(&mut self, start: usize) -> bool {
-        let sink = self.leaving.len() - 1;
+        let sink = self.sink();
         self.search += 1;
         self.queue.clear();
         self.queue.push(start as u32);
@@ -196,14 +244,16 @@ impl MaxFlow {
         let mut at = 0;
         while let Some(&vertex) = self.queue.get(at) {
             at += 1;
-            for &arc in &self.leaving[vertex as usize] {
+            for position in self.arcs_of(vertex as usize) {
+                let arc = self.leaving[position];
                 let to = self.head[arc as usize] as usize;
-                if self.residual[arc as usize] <= self.tiny || self.seen_in[to] == self.search {
+                if self.seen_in[to] == self.search || self.residual[arc as usize] <= self.tiny {
                     continue;
                 }
                 self.seen_in[to] = self.search;
                 self.found_by[to] = arc;
-                if to == sink {
+                if to > self.clusters && self.residual[self.to_sink(to)] > self.tiny {
+                    self.found_by[sink] = self.to_sink(to) as u32;
                     return true;
                 }
                 self.queue.push(to as u32);
@@ -218,26 +268,28 @@ impl MaxFlow {
         self.level[0] = 0;
         let mut queue = VecDeque::from([0usize]);
         while let Some(vertex) = queue.pop_front() {
-            for &arc in &self.leaving[vertex] {
-                let to = self.head[arc as usize] as usize;
-                if self.residual[arc as usize] > self.tiny && self.level[to] == UNSEEN {
+            for position in self.arcs_of(vertex) {
+                let arc = self.leaving[position] as usize;
+                let to = self.head[arc] as usize;
+                if self.residual[arc] > self.tiny && self.level[to] == UNSEEN {
                     self.level[to] = self.level[vertex] + 1;
                     queue.push_back(to);
                 }
             }
         }
-        self.level[self.leaving.len() - 1] != UNSEEN
+        self.level[self.sink()] != UNSEEN
     }
 
     /// Pushes up to `most` from `vertex` along one level at a time (the graph is at most a few levels deep per detour, so
     /// the recursion is bounded by the number of vertices on a shortest path).
     fn push(&mut self, vertex: usize, most: f64) -> f64 {
-        if vertex == self.leaving.len() - 1 {
+        if vertex == self.sink() {
             return most;
         }
         let mut pushed = 0.0;
-        while (self.cursor[vertex] as usize) < self.leaving[vertex].len() {
-            let arc = self.leaving[vertex][self.cursor[vertex] as usize] as usize;
+        let arcs = self.arcs_of(vertex);
+        while arcs.start + (self.cursor[vertex] as usize) < arcs.end {
+            let arc = self.leaving[arcs.start + self.cursor[vertex] as usize] as usize;
             let to = self.head[arc] as usize;
             if self.residual[arc] > self.tiny && self.level[to] == self.level[vertex] + 1 {
                 let got = self.push(to, (most - pushed).min(self.residual[arc]));

@@ -18,11 +18,7 @@ pub fn whole<A: Appetite>(problem: &Problem<A>, solution: &Solution, fewest: &[u
         problem.clusters.iter().map(|hosts| hosts.iter().map(|host| (host.node, host.limit)).collect()).collect();
     let mut graph = MaxFlow::new(&hosts, &problem.nodes);
     let mut seats: Vec<u32> = solution.seats.iter().zip(fewest).map(|(&seats, &least)| least.max(rounded_down(seats))).collect();
-    for (flow, &seats) in problem.flows.iter().zip(&seats) {
-        for &(d, factor) in &flow.loads {
-            graph.demand(d, factor * f64::from(seats));
-        }
-    }
+    begin(problem, solution, &seats, &mut graph);
     if graph.serve() > 1e-6 * problem.nodes.iter().sum::<f64>() {
         trim(problem, &hosts, &mut graph, &mut seats, fewest);
     }
@@ -41,6 +37,24 @@ pub fn whole<A: Appetite>(problem: &Problem<A>, solution: &Solution, fewest: &[u
         }
     }
     seats
+}
+
+/// Asks for these seats: first where the fractional solution has its load, because there it fits; the rest is left to be served.
+fn begin<A: Appetite>(problem: &Problem<A>, solution: &Solution, seats: &[u32], graph: &mut MaxFlow) {
+    let mut demands = vec![0.0; problem.clusters.len()];
+    for (flow, &seats) in problem.flows.iter().zip(seats) {
+        for &(d, factor) in &flow.loads {
+            demands[d] += factor * f64::from(seats);
+        }
+    }
+    for (d, (&demand, loads)) in demands.iter().zip(&solution.loads).enumerate() {
+        let loaded: f64 = loads.iter().sum();
+        let share = if loaded > demand { demand / loaded } else { 1.0 };
+        for (host, &load) in loads.iter().enumerate() {
+            graph.carry(d, host, load * share);
+        }
+        graph.demand(d, (demand - loaded * share).max(0.0));
+    }
 }
 
 /// A flow with few seats starts one lower: what rounding takes from one flow may be worth more to another.
