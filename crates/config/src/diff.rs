@@ -59,6 +59,7 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
         ("placement", before.placement.word().to_owned(), after.placement.word().to_owned()),
         ("autoscaler-speed", before.autoscaler_speed.to_string(), after.autoscaler_speed.to_string()),
         ("enactment", before.enactment.as_str().to_owned(), after.enactment.as_str().to_owned()),
+        ("overload-limit", before.overload_limit.as_str().to_owned(), after.overload_limit.as_str().to_owned()),
         ("flow-cycle", show_span(before.timing.flow_cycle_s), show_span(after.timing.flow_cycle_s)),
         ("placement-cycle", show_span(before.timing.placement_cycle_s), show_span(after.timing.placement_cycle_s)),
     ];

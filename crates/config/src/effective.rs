@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use weal_model::{Algorithm, AppSpec, Enactment, HealthProbe, Importance, NodeSpec, PoolSpec, RouteSpec, ServiceClass};
+use weal_model::{
+    Algorithm, AppSpec, Enactment, HealthProbe, Importance, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, ServiceClass,
+};
 
 use crate::defaults;
 use crate::diff::show_restart;
@@ -57,6 +59,8 @@ impl Page {
         let speed = spec.autoscaler_speed;
         self.line("autoscaler-speed", &speed.to_string(), speed == defaults::AUTOSCALER_SPEED);
         self.line("enactment", &quote(spec.enactment.as_str()), spec.enactment == Enactment::default());
+        let limit = spec.overload_limit;
+        self.line("overload-limit", &quote(limit.as_str()), limit == OverloadLimit::default());
         self.span("flow-cycle", spec.timing.flow_cycle_s, defaults::FLOW_CYCLE_S);
         self.span("placement-cycle", spec.timing.placement_cycle_s, defaults::PLACEMENT_CYCLE_S);
     }

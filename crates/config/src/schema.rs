@@ -4,7 +4,7 @@
 //! sizes that must fit) is for [`crate::parse`].
 
 use serde_json::{Map, Value, json};
-use weal_model::{Algorithm, Enactment, Importance};
+use weal_model::{Algorithm, Enactment, Importance, OverloadLimit};
 
 use crate::defaults;
 use crate::units::{show_size, show_span};
@@ -79,6 +79,14 @@ fn pool_keys() -> Vec<(&'static str, Value)> {
                 json!({ "enum": Enactment::ALL }),
                 "What becomes of instances that are not needed now: they sleep on the rung that pays (`ladder`), sleep frozen until memory is wanted, run on, or stop.",
                 &quoted(Enactment::default().as_str()),
+            ),
+        ),
+        (
+            "overload-limit",
+            describe(
+                json!({ "enum": OverloadLimit::ALL }),
+                "What a request takes of an application's limit on outstanding requests: one of its `seats`, or as many as the `power` that it uses is worth.",
+                &quoted(OverloadLimit::default().as_str()),
             ),
         ),
         ("flow-cycle", span("How often seats and weights are decided.", defaults::FLOW_CYCLE_S)),

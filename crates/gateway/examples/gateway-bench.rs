@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         app: "bench".into(),
         routes: vec![RouteSpec { host: None, path: None, header: None, class: "all".into() }],
         seats: (seats > 0).then_some(seats),
-        flows: [("all".into(), FlowConfig { weight: 1.0, seats, queue_limit: 10_000 })].into(),
+        flows: [("all".into(), FlowConfig { weight: 1.0, seats, size: 1.0, queue_limit: 10_000 })].into(),
         endpoints: vec![Endpoint { instance: "bench-1".into(), address: instance.parse()?, weight: 1.0, draining: false }],
         request_timeout_s: 30.0,
     };

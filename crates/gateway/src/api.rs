@@ -71,6 +71,8 @@ pub struct FlowConfig {
     pub weight: f64,
     /// Seats planned for it; their sum is the cluster's. A flow may borrow what others leave.
     pub seats: u32,
+    /// Seats that one request of it takes; 1 unless they are counted by power.
+    pub size: f64,
     /// Requests that may wait.
     pub queue_limit: u32,
 }

@@ -110,7 +110,7 @@ impl Cluster {
     pub fn configure(self: &Arc<Self>, config: &ClusterConfig) {
         let mut core = self.lock();
         let class_limits = |(name, flow): (&ClassName, &crate::api::FlowConfig)| {
-            (name.clone(), ClassLimits { weight: flow.weight, queue_limit: flow.queue_limit })
+            (name.clone(), ClassLimits { weight: flow.weight, size: flow.size, queue_limit: flow.queue_limit })
         };
         let limits = pipeline::Limits { seats: config.seats, classes: config.flows.iter().map(class_limits).collect() };
         core.pipeline.configure(self.clock.now(), &limits);

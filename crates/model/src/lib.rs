@@ -50,7 +50,9 @@ pub use plan::{
 pub use route::{HeaderMatch, RouteSpec};
 pub use rung::{Rung, RungCost, SleepCosts};
 pub use snapshot::{FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot};
-pub use spec::{Algorithm, AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, PoolSpec, RestartPolicy, TimingSpec};
+pub use spec::{
+    Algorithm, AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, OverloadLimit, PoolSpec, RestartPolicy, TimingSpec,
+};
 pub use status::{
     AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict, PlanSummary,
     RefusedRequest, Severity, Status, Why, WhyNode, WhyRequest,

@@ -40,6 +40,9 @@ pub struct FlowAllocation {
     pub id: FlowId,
     /// Requests that may be outstanding. Invariant: at least 1 when the flow has a goal.
     pub seats: u32,
+    /// CPU that one of them uses while it is outstanding, over all clusters: `kappa` (Pacifici (3)); 0 while nothing is known.
+    #[serde(default = "nothing_known")]
+    pub seat_power: Cpu,
     /// Weighted round robin weight `w = seats / service time` (Pacifici section 3), requests per second.
     pub weight: f64,
     /// CPU that this amounts to over all clusters that it loads.
@@ -48,6 +51,10 @@ pub struct FlowAllocation {
     pub demand: Cpu,
     /// The utility that the model expects from this.
     pub predicted: Utility,
+}
+
+fn nothing_known() -> Cpu {
+    Cpu(0.0)
 }
 
 /// How many instances of each application are where.

@@ -32,6 +32,9 @@ pub struct PoolSpec {
     /// How placement is enacted.
     #[serde(default)]
     pub enactment: Enactment,
+    /// What a gateway counts against a cluster's limit.
+    #[serde(default)]
+    pub overload_limit: OverloadLimit,
     /// How often things are decided.
     pub timing: TimingSpec,
     /// The nodes. Never empty: without any `[[node]]`, the machine is one node.
@@ -46,6 +49,36 @@ impl PoolSpec {
     /// Whether flows have seats, and instances CPU, by their goals. Otherwise requests pass unlimited, and CPU is shared equally.
     pub fn limits_seats(&self) -> bool {
         self.control && self.placement.knows_goals()
+    }
+}
+
+/// What a gateway counts of the requests that are outstanding in a cluster (Pacifici sections 2 and 6).
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverloadLimit {
+    /// Each takes one seat, whatever it costs.
+    #[default]
+    Seats,
+    /// Each takes as much as it uses of the nodes while it is outstanding (`kappa`), so that a class that borrows from another
+    /// brings no more load than was planned.
+    Power,
+}
+
+impl OverloadLimit {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Seats, Self::Power];
+
+    /// As it is written in a config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Seats => "seats",
+            Self::Power => "power",
+        }
+    }
+
+    /// The one that is written so.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.as_str() == word)
     }
 }
 

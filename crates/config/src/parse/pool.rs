@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use toml::de::DeValue;
-use weal_model::{Algorithm, Bytes, Cpu, Enactment, Goal, GoalError, Importance, NodeName, NodeSpec, PoolSpec, TimingSpec};
+use weal_model::{
+    Algorithm, Bytes, Cpu, Enactment, Goal, GoalError, Importance, NodeName, NodeSpec, OverloadLimit, PoolSpec, TimingSpec,
+};
 
 use super::check_name;
 use crate::section::{Reading, Section, within};
@@ -23,6 +25,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> Pool
         "placement",
         "autoscaler-speed",
         "enactment",
+        "overload-limit",
         "flow-cycle",
         "placement-cycle",
     ];
@@ -37,6 +40,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> Pool
         placement: read_placement(reading, &section),
         autoscaler_speed: read_speed(reading, &section),
         enactment: read_enactment(reading, &section),
+        overload_limit: read_overload_limit(reading, &section),
         timing: TimingSpec {
             flow_cycle_s: section.span(reading, "flow-cycle", (0.1, 60.0)).unwrap_or(defaults::FLOW_CYCLE_S),
             placement_cycle_s: section.span(reading, "placement-cycle", (0.1, 3600.0)).unwrap_or(defaults::PLACEMENT_CYCLE_S),
@@ -127,6 +131,16 @@ fn read_enactment(reading: &mut Reading, section: &Section) -> Enactment {
         let help = suggest::help(&word, Enactment::ALL.map(Enactment::as_str), "ways");
         reading.findings.error(reading.places.value(&section.at("enactment")), format!("`enactment` cannot be `{word}`"), help);
         Enactment::default()
+    })
+}
+
+fn read_overload_limit(reading: &mut Reading, section: &Section) -> OverloadLimit {
+    let Some(word) = section.text(reading, "overload-limit") else { return OverloadLimit::default() };
+    OverloadLimit::from_word(&word).unwrap_or_else(|| {
+        let help = suggest::help(&word, OverloadLimit::ALL.map(OverloadLimit::as_str), "limits");
+        let place = reading.places.value(&section.at("overload-limit"));
+        reading.findings.error(place, format!("`overload-limit` cannot be `{word}`"), help);
+        OverloadLimit::default()
     })
 }
 

@@ -39,13 +39,16 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use weal_model::{ClassName, LatencyHistogram, Time};
+use weal_model::{ClassName, FlowAllocation, LatencyHistogram, OverloadLimit, Time};
 
 pub use tickets::Ticket;
 use tickets::{Phase, Request, Tickets};
 
 /// Weights are kept within this range: below it a pass would jump further than an f64 counts single requests.
 const WEIGHTS: (f64, f64) = (1e-6, 1e9);
+
+/// Sizes are kept within this range, so that a wrong one neither lets everything pass nor blocks everything.
+const SIZES: (f64, f64) = (0.01, 100.0);
 
 /// Passes are counted from zero again beyond this, long before an f64 loses sight of `1 / w`.
 const REBASE_AT: f64 = (1u64 << 20) as f64;
@@ -64,6 +67,8 @@ pub struct Limits {
 pub struct ClassLimits {
     /// Its share of releases while all queues have requests, relative to the others.
     pub weight: f64,
+    /// Seats that one request of it takes: 1, or more or less than that where seats are counted by their power.
+    pub size: f64,
     /// Requests that may wait.
     pub queue_limit: u32,
 }
@@ -71,6 +76,18 @@ pub struct ClassLimits {
 /// A class of one pipeline: where its name was found once, so that requests need no look-up. Valid for the pipeline's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassIndex(u32);
+
+/// What one request of each flow of a cluster takes of their seats, in the order of `planned`: by power, `kappa` over its mean,
+/// so that the seats of all together come to the same number.
+pub fn sizes(limit: OverloadLimit, planned: &[&FlowAllocation]) -> Vec<f64> {
+    let seats: f64 = planned.iter().map(|flow| f64::from(flow.seats)).sum();
+    let power: f64 = planned.iter().map(|flow| f64::from(flow.seats) * flow.seat_power.0).sum();
+    let mean = power / seats;
+    // A flow of which nothing is known makes a mean of the others too low to go by.
+    let known = planned.iter().all(|flow| flow.seat_power.0 > 0.0);
+    let by_power = limit == OverloadLimit::Power && known && mean.is_finite() && mean > 0.0;
+    planned.iter().map(|flow| if by_power { flow.seat_power.0 / mean } else { 1.0 }).collect()
+}
 
 /// Why a request was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -145,6 +162,8 @@ struct Class {
     name: ClassName,
     /// Invariant: within [`WEIGHTS`].
     weight: f64,
+    /// Invariant: within [`SIZES`].
+    size: f64,
     queue_limit: u32,
     /// `p` above.
     pass: f64,
@@ -183,8 +202,9 @@ impl Pipeline {
                     let ahead = (class.pass - self.virtual_time).max(0.0);
                     class.pass = self.virtual_time + ahead * class.weight / weight;
                     (class.weight, class.queue_limit) = (weight, class_limits.queue_limit);
+                    class.size = sane_size(class_limits.size);
                 }
-                None => self.classes.push(Class::new(name.clone(), weight, class_limits.queue_limit, self.now)),
+                None => self.classes.push(Class::new(name.clone(), class_limits, self.now)),
             }
         }
     }
@@ -198,7 +218,7 @@ impl Pipeline {
     /// `deadline`, it expires.
     pub fn handle_arrival(&mut self, now: Time, class: ClassIndex, deadline: Time) -> Result<Ticket, Rejection> {
         self.advance(now);
-        let passes_straight = self.queued == 0 && self.has_seat();
+        let passes_straight = self.queued == 0 && self.has_seat(class);
         let entry = &mut self.classes[class.0 as usize];
         entry.counters.arrivals += 1;
         if entry.queued >= entry.queue_limit && !passes_straight {
@@ -221,10 +241,7 @@ impl Pipeline {
     /// waits. Call it only when some instance can take a request.
     pub fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         self.advance(now);
-        if self.queued == 0 || !self.has_seat() {
-            return None;
-        }
-        let class = self.next_class()?;
+        let class = self.next_class().filter(|&class| self.has_seat(class))?;
         self.take_turn(class);
         let ticket = self.classes[class.0 as usize].queue.pop_front().expect("a queue with waiting requests has a front");
         let request = self.tickets.get_mut(ticket).expect("the front of a queue waits");
@@ -345,11 +362,22 @@ impl Pipeline {
         self.now = self.now.max(now);
     }
 
-    /// True when fewer requests are outstanding than may.
-    pub fn has_seat(&self) -> bool {
-        self.seats.is_none_or(|seats| self.in_service < seats)
+    /// True when one more request of `class` may be outstanding beside those that are. One that is larger than all the seats
+    /// goes alone.
+    fn has_seat(&self, class: ClassIndex) -> bool {
+        let Some(seats) = self.seats else { return true };
+        let occupied: f64 = self.classes.iter().map(|class| class.size * f64::from(class.in_service)).sum();
+        let size = self.classes[class.0 as usize].size;
+        occupied + size <= f64::from(seats) * (1.0 + 1e-9) || self.in_service == 0 && seats > 0
     }
 
+    /// True when something waits and the seats allow it.
+    pub fn can_dispatch(&self) -> bool {
+        self.next_class().is_some_and(|class| self.has_seat(class))
+    }
+
+    /// The class whose turn it is. When its request is too large for the seats that are free, nobody passes it: a small one that
+    /// did would keep it waiting for ever.
     fn next_class(&self) -> Option<ClassIndex> {
         let mut best: Option<(f64, u32)> = None;
         for (index, class) in self.classes.iter().enumerate() {
@@ -417,11 +445,12 @@ pub struct ClassObservation<'a> {
 }
 
 impl Class {
-    fn new(name: ClassName, weight: f64, queue_limit: u32, now: Time) -> Self {
+    fn new(name: ClassName, limits: &ClassLimits, now: Time) -> Self {
         Self {
             name,
-            weight,
-            queue_limit,
+            weight: sane_weight(limits.weight),
+            size: sane_size(limits.size),
+            queue_limit: limits.queue_limit,
             pass: 0.0,
             queue: VecDeque::new(),
             queued: 0,
@@ -438,6 +467,11 @@ impl Class {
         self.counters.in_service_integral_s += span_s * f64::from(self.in_service);
         self.integrated = now;
     }
+}
+
+/// NaN counts as one seat.
+fn sane_size(size: f64) -> f64 {
+    if size.is_nan() { 1.0 } else { size.clamp(SIZES.0, SIZES.1) }
 }
 
 /// NaN and anything below the range count as the least weight: such a class is served last, never not at all.

@@ -20,6 +20,7 @@ pub(crate) fn pool(nodes: usize, apps: Vec<AppSpec>) -> PoolSpec {
         placement: Default::default(),
         autoscaler_speed: 1.0,
         enactment: weal_model::Enactment::default(),
+        overload_limit: weal_model::OverloadLimit::default(),
         timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
         nodes: (0..nodes).map(node).collect(),
         classes: Default::default(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use weal_control::flow::loads::Loads;
+use weal_control::flow::{loads::Loads, pipeline};
 use weal_gateway::api::{self, ClusterConfig, Endpoint, FlowConfig, GatewayConfig, GatewayCounters};
 use weal_model::{
     AppName, AppSpec, ClassName, FlowAllocation, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan,
@@ -96,8 +96,13 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
         inputs.seats.flows.iter().find(|flow| flow.id == id)
     };
     let all_planned = classes.iter().all(|class| planned(class).is_some());
-    let flows: BTreeMap<ClassName, FlowConfig> =
+    let mut flows: BTreeMap<ClassName, FlowConfig> =
         classes.iter().map(|&class| (class.clone(), flow(app, planned(class)))).collect();
+    if all_planned {
+        let planned: Vec<&FlowAllocation> = classes.iter().filter_map(|class| planned(class)).collect();
+        let sizes = pipeline::sizes(inputs.pool.overload_limit, &planned);
+        flows.values_mut().zip(sizes).for_each(|(flow, size)| flow.size = size);
+    }
     // Without a plan for each flow, made for instances, nothing is limited: a wrong limit does more harm than none for a cycle,
     // and those who waited for a wake need more than the one seat that was planned for nobody.
     let all_planned = all_planned && inputs.seated.contains(&app.name);
@@ -115,8 +120,8 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
 fn flow(app: &AppSpec, planned: Option<&FlowAllocation>) -> FlowConfig {
     let queue_limit = app.queue_limit;
     match planned {
-        Some(planned) => FlowConfig { weight: planned.weight.max(1e-6), seats: planned.seats.max(1), queue_limit },
-        None => FlowConfig { weight: 1.0, seats: 1, queue_limit },
+        Some(planned) => FlowConfig { weight: planned.weight.max(1e-6), seats: planned.seats.max(1), size: 1.0, queue_limit },
+        None => FlowConfig { weight: 1.0, seats: 1, size: 1.0, queue_limit },
     }
 }
 

@@ -70,6 +70,7 @@ mod tests {
         let flow = |(app, seats): (&str, u32)| FlowAllocation {
             id: FlowId { gateway: "gw".into(), app: app.into(), class: "gold".into() },
             seats,
+            seat_power: Cpu(0.1),
             weight: 1.0,
             allocation: Cpu(0.5),
             demand: Cpu(1.0),

@@ -182,6 +182,7 @@ fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, ScenarioError>
         placement: file.pool.placement,
         autoscaler_speed: 1.0,
         enactment: weal_model::Enactment::default(),
+        overload_limit: weal_model::OverloadLimit::default(),
         timing: TimingSpec { flow_cycle_s: file.pool.flow_cycle.0, placement_cycle_s: file.pool.placement_cycle.0 },
         nodes,
         classes,

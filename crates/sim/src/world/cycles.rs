@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weal_control::check;
 use weal_control::flow::controller::{demand_curves, plan_seats};
 use weal_control::flow::loads::Loads;
-use weal_control::flow::pipeline::{ClassLimits, Limits};
+use weal_control::flow::pipeline::{ClassLimits, Limits, sizes};
 use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::{self, AppCosts, Iterations, Policy};
 use weal_control::profile::Profiles;
@@ -215,11 +215,17 @@ impl World<'_> {
             };
             let all_planned = classes.iter().all(|class| planned(class).is_some());
             let weight = |class: &&weal_model::ClassName| planned(class).map_or(1.0, |flow| flow.weight.max(1e-6));
-            let limit = |class| ClassLimits { weight: weight(&class), queue_limit: spec.queue_limit };
+            let sizes = if all_planned {
+                let planned: Vec<_> = classes.iter().filter_map(planned).collect();
+                sizes(self.scenario.pool.overload_limit, &planned)
+            } else {
+                vec![1.0; classes.len()]
+            };
+            let limit = |class, size| ClassLimits { weight: weight(&class), size, queue_limit: spec.queue_limit };
             let seats = classes.iter().map(|class| planned(class).map_or(1, |flow| flow.seats.max(1))).sum();
             let limits = Limits {
                 seats: (self.scenario.pool.limits_seats() && all_planned).then_some(seats),
-                classes: classes.iter().map(|&class| (class.clone(), limit(class))).collect(),
+                classes: classes.iter().zip(sizes).map(|(&class, size)| (class.clone(), limit(class, size))).collect(),
             };
             app.pipeline.configure(now, &limits);
         }

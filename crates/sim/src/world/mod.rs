@@ -383,7 +383,7 @@ impl App {
     /// The pipeline of a gateway that nobody has told anything: every class of the application, no limit.
     fn fresh_pipeline(scenario: &Scenario, name: &AppName) -> Pipeline {
         let spec = &scenario.pool.apps[name];
-        let limit = ClassLimits { weight: 1.0, queue_limit: spec.queue_limit };
+        let limit = ClassLimits { weight: 1.0, size: 1.0, queue_limit: spec.queue_limit };
         let routed = spec.routes.iter().map(|route| route.class.clone());
         let own = scenario.loads.iter().filter(|load| load.app == name.as_str());
         let asked = own.flat_map(|load| load.classes()).map(ClassName::from);

@@ -67,7 +67,7 @@ impl World<'_> {
     fn examine_queues(&mut self, index: usize) {
         let now_s = self.now_s();
         let app = &self.apps[index];
-        let free = app.pipeline.has_seat();
+        let free = app.pipeline.can_dispatch();
         if self.gateway_up && free && app.pipeline.queued() > 0 && app.dispatcher.has_candidate() {
             let text = format!("{} requests for {} wait beside a free seat", app.pipeline.queued(), app.name);
             self.oracle.note(now_s, text);

@@ -235,6 +235,6 @@ fn a_pool_that_is_not_full_holds_nobody_back() {
 }
 
 fn started(id: FlowId, (seats, weight): (u32, f64)) -> FlowAllocation {
-    let (allocation, demand) = (Cpu(0.0), Cpu(0.0));
-    FlowAllocation { id, seats, weight, allocation, demand, predicted: Utility(0.0) }
+    let (allocation, demand, seat_power) = (Cpu(0.0), Cpu(0.0), Cpu(0.0));
+    FlowAllocation { id, seats, seat_power, weight, allocation, demand, predicted: Utility(0.0) }
 }

@@ -192,6 +192,7 @@ fn allocation(pool: &Pool, solution: &Solution, ids: &[FlowId], f: usize, seats:
     FlowAllocation {
         id: ids[f].clone(),
         seats,
+        seat_power: Cpu(flow.loads.iter().map(|load| load.1).sum()),
         weight: pool.weight(f, rate, solution.utilities[f]),
         allocation: Cpu(rate * pool.work[f]),
         demand: Cpu(flow.appetite.model.most() * pool.work[f]),

@@ -365,6 +365,7 @@ pub(super) fn spec(nodes: &[(&str, f64)], classes: &[(&str, &str, &str)], apps: 
         placement: Default::default(),
         autoscaler_speed: 1.0,
         enactment: weal_model::Enactment::default(),
+        overload_limit: weal_model::OverloadLimit::default(),
         timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
         nodes: nodes
             .iter()

@@ -5,7 +5,8 @@ use super::*;
 const FAR: Time = Time(u64::MAX);
 
 fn limits(seats: Option<u32>, classes: &[(&str, f64, u32)]) -> Limits {
-    let classes = classes.iter().map(|&(name, weight, queue_limit)| (name.into(), ClassLimits { weight, queue_limit })).collect();
+    let limits = |weight, queue_limit| ClassLimits { weight, size: 1.0, queue_limit };
+    let classes = classes.iter().map(|&(name, weight, queue_limit)| (name.into(), limits(weight, queue_limit))).collect();
     Limits { seats, classes }
 }
 
@@ -22,6 +23,52 @@ fn a_class_borrows_the_seats_that_others_leave() {
     }
     let dispatched = std::iter::from_fn(|| pipeline.poll_dispatch(at(0))).count();
     assert_eq!((dispatched, pipeline.in_service(), pipeline.queued()), (4, 4, 2));
+}
+
+/// Pacifici section 6: "it would surely be an improvement to reckon with power rather than seats".
+#[test]
+fn by_power_a_borrower_brings_no_more_load_than_was_planned() {
+    let flow = |class: &str, seats, seat_power| FlowAllocation {
+        id: weal_model::FlowId { gateway: "gw".into(), app: "shop".into(), class: class.into() },
+        seats,
+        seat_power: weal_model::Cpu(seat_power),
+        weight: 1.0,
+        allocation: weal_model::Cpu(0.0),
+        demand: weal_model::Cpu(0.0),
+        predicted: weal_model::Utility::AT_GOAL,
+    };
+    // Six seats for light requests and two for heavy ones: 6 x 0.1 + 2 x 0.7 = 2 cores.
+    let (light, heavy) = (flow("light", 6, 0.1), flow("heavy", 2, 0.7));
+    let most_heavy = |limit| {
+        let sizes = sizes(limit, &[&heavy, &light]);
+        let mut limits = limits(Some(8), &[("heavy", 1.0, 20), ("light", 1.0, 20)]);
+        limits.classes.values_mut().zip(sizes).for_each(|(class, size)| class.size = size);
+        let mut pipeline = Pipeline::new(&limits);
+        let class = pipeline.class(&"heavy".into()).unwrap();
+        for _ in 0..20 {
+            pipeline.handle_arrival(at(0), class, FAR).unwrap();
+        }
+        std::iter::from_fn(|| pipeline.poll_dispatch(at(0))).count()
+    };
+    // 8 x 0.7 = 5.6 cores with seats; 2 x 0.7 = 1.4 of 2 cores by power, since a third would make it 2.1.
+    assert_eq!((most_heavy(OverloadLimit::Seats), most_heavy(OverloadLimit::Power)), (8, 2));
+    assert_eq!(sizes(OverloadLimit::Power, &[&flow("new", 3, 0.0), &light]), [1.0, 1.0]);
+}
+
+#[test]
+fn a_request_larger_than_all_seats_goes_alone() {
+    let mut limits = limits(Some(2), &[("heavy", 1.0, 20), ("light", 1.0, 20)]);
+    limits.classes.get_mut("heavy").unwrap().size = 5.0;
+    let mut pipeline = Pipeline::new(&limits);
+    let [heavy, light] = ["heavy", "light"].map(|name| pipeline.class(&name.into()).unwrap());
+    pipeline.handle_arrival(at(0), light, FAR).unwrap();
+    let first = pipeline.poll_dispatch(at(0)).unwrap();
+    pipeline.handle_arrival(at(0), heavy, FAR).unwrap();
+    pipeline.handle_arrival(at(1), light, FAR).unwrap();
+    assert_eq!(pipeline.poll_dispatch(at(1)), None, "nobody passes it while it waits for the others");
+    pipeline.handle_completion(at(2), first.ticket, Outcome::Served);
+    assert_eq!(pipeline.poll_dispatch(at(2)).unwrap().class, heavy);
+    assert_eq!(pipeline.poll_dispatch(at(2)), None);
 }
 
 #[test]
