@@ -94,9 +94,14 @@ export function headline(status: Status): Headline {
     const count = measured.length === 1 ? "The goal is met." : `All ${measured.length} goals are met.`;
     return { tone: "good", lead: count, app: worst.app, text: `Nearest to its limit is ${name}: ${numbers}.` };
   }
-  const queue = worst.queue_mean >= 0.5 ? ` ${worst.queue_mean.toFixed(0)} requests wait for ${worst.seats} seats.` : "";
+  const queue = worst.queue_mean >= 0.5 ? ` ${counted(worst.queue_mean, "request waits", "requests wait")} for ${counted(worst.seats, "seat", "seats")}.` : "";
   const why = `${sentence(limitedBy(worst.binding))}.`;
   return { tone: "bad", lead: `${name} is worst off.`, app: worst.app, text: `${sentence(numbers)}. ${why}${queue}` };
+}
+
+function counted(number: number, one: string, many: string): string {
+  const whole = number.toFixed(0);
+  return `${whole} ${whole === "1" ? one : many}`;
 }
 
 function brokenApp(app: AppStatus): Headline {

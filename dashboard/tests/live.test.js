@@ -67,13 +67,14 @@ test("a living pool is shown under load, and the page survives the death of the 
     await page.locator("section[aria-labelledby=nodes] .grid > li", { hasText: "shop-1" }).first().waitFor();
     await page.locator("section[aria-labelledby=events] li", { hasText: "start shop-1 on" }).waitFor();
     await saysWhoIsWorstOff(page, pool);
-    if (process.env.WEAL_IMAGES) await somebodyMisses(page);
     await page.getByRole("button", { name: "Why?" }).click();
     await page.locator(".why li").first().waitFor();
     await page.getByRole("button", { name: "Close" }).click();
 
     const phone = await visit(browser, pool.api, { width: 390, dark: true });
     await live(phone.page);
+    // Opening a page takes so much CPU that all response times jump: the pictures come well after it.
+    if (process.env.WEAL_IMAGES) await somebodyMisses(page);
     await pool.atOneMoment(async () => {
       await keepPictures(page, 1280, "nodes");
       await keepPictures(phone.page, 390, "overview");
