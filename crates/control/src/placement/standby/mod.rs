@@ -108,7 +108,16 @@ fn lower_place(
     }
     let idle_s = idle_of(translation, policy, ladder, m, instance);
     let place = ladder.asleep_at(idle_s).filter(|place| *place > Place::Asleep(now))?;
-    Some((place, format!("nobody has needed it for {idle_s:.0} s: its memory is worth more than the time to wake it")))
+    Some((place, format!("{}: its memory is worth more than the time to wake it", idle(idle_s))))
+}
+
+/// How long nobody has asked; infinite when nobody ever did.
+fn idle(seconds: f64) -> String {
+    if seconds.is_finite() {
+        format!("nobody has needed it for {seconds:.0} s")
+    } else {
+        "nobody has asked for it yet".to_owned()
+    }
 }
 
 /// Keeps memory free on every node for an average instance of those that may still grow, by paging out what is suspended.
