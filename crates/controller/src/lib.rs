@@ -116,6 +116,7 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let (desired, refused) = desired_from(&saved);
     // Profiles of another version are learnt anew, within a few cycles.
     let profiles = saved.values.get("profiles").and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+    let resting = saved.values.get(cycle::RESTING).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
     let noted_until = saved.events.last().map_or(Time::ZERO, |event| event.time);
     let board = Arc::new(Board::new(store, saved.events, first_view(desired.as_ref())));
     for note in notes.into_iter().chain(refused) {
@@ -126,7 +127,7 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let engine = Arc::new(engine);
     let gateway = Client::new(options.state_dir.join("run/gateway.sock"), CALL_TIMEOUT);
     let (orders, queue) = mpsc::channel::<Order>(ORDERS);
-    let loop_ = Loop::new(Arc::clone(&board), Arc::clone(&engine), &gateway, Start { desired, profiles, noted_until });
+    let loop_ = Loop::new(Arc::clone(&board), Arc::clone(&engine), &gateway, Start { desired, profiles, resting, noted_until });
     let api = Api { board: Arc::clone(&board), orders, read_logs: read_logs(engine), gateway };
     let by_tcp = router(api.clone(), &Door::tcp(address, token));
     let by_socket = router(api, &Door::Local);

@@ -200,3 +200,21 @@ fn sleep_and_wake_say_what_they_did_and_what_they_cannot() {
     let (code, text) = said(&["sleep", "nothing"]);
     assert!(code == Some(1) && text.contains("no application `nothing`"), "{text}");
 }
+
+#[test]
+fn who_was_told_to_sleep_sleeps_on_when_the_controller_is_replaced() {
+    let mut pool = Pool::new(&echo_app("shop", ""));
+    pool.up();
+    let output = pool.run(&["sleep", "shop", "--rung", "suspended"]);
+    assert!(output.status.success(), "{}", crate::pool::text(&output.stderr));
+    pool.kill_role("controller");
+    let plan =
+        pool.eventually("a plan of the new controller", || Some(pool.status()?["plan"].clone()).filter(|plan| plan.is_object()));
+    assert_eq!(plan["actions"], 0, "although one instance is to run, nothing is woken: {plan}");
+    assert_eq!(state_of(&pool, "shop").as_deref(), Some("asleep"));
+    assert!(answered(&pool, "shop").contains("pid"));
+    pool.eventually("shop ready", || (state_of(&pool, "shop")? == "ready").then_some(()));
+    pool.kill_role("controller");
+    pool.eventually("a plan of the third", || pool.status()?["plan"].is_object().then_some(()));
+    assert_eq!(state_of(&pool, "shop").as_deref(), Some("ready"), "it was asked for since");
+}

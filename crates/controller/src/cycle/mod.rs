@@ -62,6 +62,7 @@ use observe::{Known, Observer};
 use operations::Operations;
 use recent::Recent;
 use roll::Roll;
+pub(crate) use sleep::RESTING;
 use sleep::Sleep;
 
 /// The agent reads a few hundred small files at most; longer than this it is stuck or away.
@@ -97,6 +98,8 @@ pub(crate) struct Start {
     pub desired: Option<Desired>,
     /// What an earlier controller had learnt.
     pub profiles: Profiles,
+    /// Applications that were told to sleep, and how deep at most.
+    pub resting: BTreeMap<AppName, Option<Rung>>,
     /// Instance events up to here were noted by an earlier controller.
     pub noted_until: Time,
 }
@@ -169,7 +172,7 @@ impl<E: Engine> Loop<E> {
             decider: Decider::with_profiles(start.profiles),
             seats: SeatPlan::default(),
             seated: BTreeSet::new(),
-            sleep: Sleep::default(),
+            sleep: Sleep::with_resting(start.resting),
             transitions: BTreeMap::new(),
             flow_report: Vec::new(),
             plan: Plan::default(),
@@ -261,6 +264,7 @@ impl<E: Engine> Loop<E> {
         if let Some(desired) = self.desired.clone() {
             self.tell_loads(&desired.spec).await;
         }
+        self.keep_resting();
         self.keep_profiles();
         self.note_store();
         self.show(true);
@@ -379,11 +383,14 @@ impl<E: Engine> Loop<E> {
     }
 
     async fn handle_instance_events(&mut self, events: &[InstanceEvent]) {
-        for event in events.iter().filter(|event| event.time > self.noted_until) {
+        // A new controller is told once more what an earlier one has heeded.
+        let new = || events.iter().filter(|event| event.time > self.noted_until);
+        for event in new() {
             self.board.note(notes::instance(event));
             *self.transitions.entry((event.app.clone(), event.state)).or_default() += 1;
         }
-        self.sleep.handle_events(events);
+        self.sleep.handle_events(new());
+        self.keep_resting();
         self.observe_agent().await;
         self.tell_gateway().await;
         self.want_plan();

@@ -20,6 +20,9 @@ use crate::wire::{ApiError, SleepTaken, WakeTaken};
 /// come.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
+/// Under which key the store has who was told to sleep.
+pub(crate) const RESTING: &str = "resting";
+
 /// What the loop remembers about sleep.
 #[derive(Debug, Default)]
 pub(super) struct Sleep {
@@ -28,9 +31,16 @@ pub(super) struct Sleep {
     /// Started to stand by: [`weal_model::Plan::ahead`] of the last plan.
     pub ahead: BTreeSet<InstanceId>,
     refused: BTreeMap<(AppName, Rung), Instant>,
+    /// [`Self::resting`] as it is stored.
+    kept: BTreeMap<AppName, Option<Rung>>,
 }
 
 impl Sleep {
+    /// Goes on with who was told to sleep while an earlier controller ran.
+    pub fn with_resting(resting: BTreeMap<AppName, Option<Rung>>) -> Self {
+        Self { kept: resting.clone(), resting, ..Self::default() }
+    }
+
     /// Rungs that are not to be tried now.
     pub fn refused(&self) -> BTreeSet<(AppName, Rung)> {
         let now = Instant::now();
@@ -42,8 +52,8 @@ impl Sleep {
     }
 
     /// Whoever was told to sleep and is ready again was asked for.
-    pub fn handle_events(&mut self, events: &[InstanceEvent]) {
-        for event in events.iter().filter(|event| event.state == InstanceState::Ready) {
+    pub fn handle_events<'a>(&mut self, events: impl Iterator<Item = &'a InstanceEvent>) {
+        for event in events.filter(|event| event.state == InstanceState::Ready) {
             self.resting.remove(&event.app);
         }
     }
@@ -89,15 +99,25 @@ impl<E: Engine> Loop<E> {
             return refuse(format!("`{app}` has no instance that could sleep"));
         }
         self.sleep.resting.insert(app.clone(), rung);
+        self.keep_resting();
         let how = rung.map_or_else(String::new, |rung| format!(", {}", rung.as_str()));
         self.board.note(Note::info(EventKind::Plan, format!("{app} was told to sleep{how}")).app(app));
         self.placement_cycle().await;
         Ok(SleepTaken { app: app.clone(), instances })
     }
 
+    /// Who was told to sleep is not woken because a controller ends.
+    pub(super) fn keep_resting(&mut self) {
+        if self.sleep.kept != self.sleep.resting {
+            self.board.store.save_value(RESTING, &self.sleep.resting);
+            self.sleep.kept.clone_from(&self.sleep.resting);
+        }
+    }
+
     /// Wakes the cheapest sleeping instance of an application.
     pub(super) async fn take_wake(&mut self, app: &AppName) -> Result<WakeTaken, ApiError> {
         self.sleep.resting.remove(app);
+        self.keep_resting();
         self.decider.handle_wanted(app);
         let (Some(desired), true) = (self.desired.clone(), self.observe_agent().await) else {
             return Err(ApiError { error: "the node agent does not answer".to_owned() });

@@ -9,7 +9,7 @@
 //! | `config` | the last [`CONFIGS_KEPT`] generations |
 //! | `event` | the last [`EVENTS_KEPT`] |
 //! | `sample` | one per cycle for [`RAW_KEPT_S`], then one per minute for [`MINUTES_KEPT_S`] |
-//! | `value` | profiles, last plan and report: one row each |
+//! | `value` | profiles, last plan and report, who was told to sleep: one row each |
 
 mod database;
 mod worker;
