@@ -2,12 +2,14 @@
 //!
 //! Each benchmark is a module with `run(&Arguments) -> Result<Table>`; it says what it needs and installs it.
 
+mod al_qudah;
 mod control;
 mod fidelity;
 mod flash_crowd;
 mod gateway;
 mod logs;
 mod profiles;
+mod real;
 mod sim;
 mod sleep;
 
@@ -38,7 +40,7 @@ pub struct Arguments {
     /// Only one case of a benchmark that has several
     #[arg(long, value_name = "CASE")]
     pub case: Option<String>,
-    /// Show what was measured before under target/ instead of measuring it again, where it was (fidelity)
+    /// Show what was measured before under target/ or docs/ instead of measuring it again, where it was (fidelity, al-qudah)
     #[arg(long)]
     pub kept: bool,
     /// What `sleep` measures
@@ -64,6 +66,8 @@ pub enum Output {
 /// The benchmarks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Name {
+    /// The experiments of Al-Qudah et al. with real servers: starts and resumes under load, idle servers, a flash crowd
+    AlQudah,
     /// The planner on generated problems, the thesis' algorithm, CP-SAT and HiGHS: time and optimality
     Control,
     /// This gateway, HAProxy and nginx: requests per CPU-second
@@ -85,6 +89,7 @@ pub enum Name {
 /// Runs one; false when `--check` was given and a target is missed.
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let tables: Vec<Table> = match arguments.name {
+        Name::AlQudah => al_qudah::run(arguments)?,
         Name::Control => control::run(arguments)?,
         Name::Gateway => vec![gateway::run(arguments)?],
         Name::Sim => vec![sim::run(arguments)?],

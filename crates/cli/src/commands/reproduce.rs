@@ -10,6 +10,9 @@ use crate::args::Reproduce;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Table, Tone, cell, paint, toned};
 
+/// Cases with real servers begin so. They are measured, not computed, and live with the benchmarks.
+const REAL: &str = "al-qudah-";
+
 /// Runs it. Named cases are printed as soon as they are done, all of them as one table at the end.
 ///
 /// # Errors
@@ -77,6 +80,10 @@ fn wanted(names: &[String]) -> Result<Vec<Case>, Failure> {
     let find = |name: &String| {
         let found = all.iter().find(|case| case.name.eq_ignore_ascii_case(name)).copied();
         found.ok_or_else(|| {
+            if let Some(figure) = name.to_lowercase().strip_prefix(REAL) {
+                let text = format!("{name} needs root, swap and real servers: in weal's repository, run `cargo xtask bench al-qudah --case {figure}`");
+                return Failure::new(Exit::Usage, text);
+            }
             let known: Vec<_> = all.iter().map(|case| case.name).collect();
             Failure::new(Exit::Usage, format!("there is no case {name}: the cases are {}", known.join(", ")))
         })

@@ -25,11 +25,11 @@ mod streams;
 mod trade;
 mod weeks;
 
-pub use page::{files, page, verdict};
-pub use record::{Figure, Measure, Reproduction};
+pub use page::{files, page, page_of, verdict};
+pub use record::{Figure, Measure, Record, Reproduction};
 pub use setting::{Effort, InTurn, Setting, Workers};
 
-use record::{Record, mean};
+use record::mean;
 
 /// A case that can be run.
 #[derive(Clone, Copy)]

@@ -27,15 +27,16 @@ pub fn verdict(measure: &Measure) -> &'static str {
 
 /// One page with a table of all numbers, and each case with its assumptions and figures.
 pub fn page(cases: &[Reproduction]) -> String {
-    let mut body = "<h1>The papers' cases, run again</h1>".to_owned();
+    let told = "Means over seeds stand with the half width of their 95% confidence interval.";
+    page_of("The papers' cases, run again", told, cases)
+}
+
+/// The same with another heading, and with what a reader must know of how the numbers came about.
+pub fn page_of(title: &str, told: &str, cases: &[Reproduction]) -> String {
+    let mut body = format!("<h1>{}</h1>", escape(title));
     let judged = cases.iter().flat_map(|case| &case.measures).filter(|measure| measure.is_judged());
     let (holds, differs): (Vec<&Measure>, Vec<&Measure>) = judged.partition(|measure| measure.pass);
-    let _ = write!(
-        body,
-        "<p>{} numbers hold, {} differ. Means over seeds stand with the half width of their 95% confidence interval.</p>",
-        holds.len(),
-        differs.len()
-    );
+    let _ = write!(body, "<p>{} numbers hold, {} differ. {}</p>", holds.len(), differs.len(), escape(told));
     let rows =
         cases.iter().flat_map(|case| case.measures.iter().filter(|measure| measure.is_judged()).map(|one| (&case.case, one)));
     table(rows.map(|(case, measure)| (Some(case.as_str()), measure)), &mut body);

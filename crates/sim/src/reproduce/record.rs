@@ -113,14 +113,16 @@ impl Reproduction {
 }
 
 /// Collects what one case gives.
-pub(super) struct Record {
+#[derive(Debug)]
+pub struct Record {
     reproduction: Reproduction,
     /// The paper's number and weal's, where both are one.
     pairs: Vec<[f64; 2]>,
 }
 
 impl Record {
-    pub(super) fn new(case: &str, source: &str, claim: &str, inputs: &str) -> Self {
+    /// A case without numbers: its name, where the claim stands, the claim, what goes in.
+    pub fn new(case: &str, source: &str, claim: &str, inputs: &str) -> Self {
         let text = str::to_owned;
         Self {
             reproduction: Reproduction {
@@ -138,22 +140,23 @@ impl Record {
     }
 
     /// Something that the paper does not say and the outcome depends on.
-    pub(super) fn assume(&mut self, what: &str) {
+    pub fn assume(&mut self, what: &str) {
         self.reproduction.assumptions.push(what.to_owned());
     }
 
     /// An input that the paper leaves open and that was chosen when results with another one had been seen. What holds then is no
     /// independent evidence, which whoever reads the table must know.
-    pub(super) fn chose_late(&mut self, what: &str) {
+    pub fn chose_late(&mut self, what: &str) {
         self.assume(&format!("chosen after results were seen: {what}"));
     }
 
-    pub(super) fn figure(&mut self, figure: Figure) {
+    /// Curves.
+    pub fn figure(&mut self, figure: Figure) {
         self.reproduction.figures.push(figure);
     }
 
     /// A number that has to be within `tolerance` of the expected one.
-    pub(super) fn near(&mut self, what: &str, expected: f64, got: f64, tolerance: f64) {
+    pub fn near(&mut self, what: &str, expected: f64, got: f64, tolerance: f64) {
         let pass = (got - expected).abs() <= tolerance;
         self.pairs.push([expected, got]);
         self.push(what, number(expected), number(got), margin(tolerance), pass);
@@ -161,14 +164,14 @@ impl Record {
 
     /// The mean over seeds, which has to be within `tolerance` of the expected one. Chance gets no room: the interval is told,
     /// the mean is judged.
-    pub(super) fn near_mean(&mut self, what: &str, expected: f64, values: &[f64], tolerance: f64) {
+    pub fn near_mean(&mut self, what: &str, expected: f64, values: &[f64], tolerance: f64) {
         let pass = (mean(values) - expected).abs() <= tolerance;
         self.pairs.push([expected, mean(values)]);
         self.push(what, number(expected), interval(values), margin(tolerance), pass);
     }
 
     /// A number that has to lie in a range.
-    pub(super) fn within(&mut self, what: &str, expected: std::ops::RangeInclusive<f64>, got: f64) {
+    pub fn within(&mut self, what: &str, expected: std::ops::RangeInclusive<f64>, got: f64) {
         let (low, high) = (*expected.start(), *expected.end());
         let range = match (low.is_finite(), high.is_finite()) {
             (true, true) => format!("{}..={}", number(low), number(high)),
@@ -179,31 +182,31 @@ impl Record {
     }
 
     /// Pairs of the same seeds: the first of each has to be at least the second on average, `slack` aside.
-    pub(super) fn at_least(&mut self, what: &str, values: &[f64], other: &str, others: &[f64], slack: f64) {
+    pub fn at_least(&mut self, what: &str, values: &[f64], other: &str, others: &[f64], slack: f64) {
         let pass = mean(values) >= mean(others) - slack;
         let tolerance = if slack > 0.0 { number(slack) } else { "order".to_owned() };
         self.push(what, format!(">= {} ({other})", interval(others)), interval(values), tolerance, pass);
     }
 
     /// Something that has to be just so.
-    pub(super) fn same<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, expected: T, got: T) {
+    pub fn same<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, expected: T, got: T) {
         let pass = expected == got;
         self.push(what, format!("{expected:?}"), format!("{got:?}"), "exact".to_owned(), pass);
     }
 
     /// A claim in words.
-    pub(super) fn claim(&mut self, what: &str, holds: bool) {
+    pub fn claim(&mut self, what: &str, holds: bool) {
         let word = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
         self.push(what, word(true), word(holds), "exact".to_owned(), holds);
     }
 
     /// A number to be told, not judged.
-    pub(super) fn tell(&mut self, what: &str, got: f64) {
+    pub fn tell(&mut self, what: &str, got: f64) {
         self.push(what, "-".to_owned(), number(got), "told only".to_owned(), true);
     }
 
     /// A mean over seeds to be told, not judged.
-    pub(super) fn tell_mean(&mut self, what: &str, values: &[f64]) {
+    pub fn tell_mean(&mut self, what: &str, values: &[f64]) {
         self.push(what, "-".to_owned(), interval(values), "told only".to_owned(), true);
     }
 
@@ -213,7 +216,7 @@ impl Record {
     }
 
     /// The case. One without curves gets a figure of its numbers beside the paper's.
-    pub(super) fn done(mut self) -> Reproduction {
+    pub fn done(mut self) -> Reproduction {
         if self.reproduction.figures.is_empty() && !self.pairs.is_empty() {
             let mut figure = Figure::new("pairs", "numbers, in the order of the table", ["number", "value"], &["paper", "weal"]);
             self.pairs.iter().enumerate().for_each(|(i, pair)| figure.row(i as f64 + 1.0, pair));

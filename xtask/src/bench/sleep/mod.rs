@@ -3,26 +3,22 @@
 //! What is measured is the time from the order to wake it until the first byte of a request's answer, as the gateway would see
 //! it: the agent's readiness probe is in it. Every ratio is of one run. The server's own start is measured in the same run.
 
-mod agent;
 mod gateway;
-mod machine;
 mod neighbour;
-mod server;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use weal_model::Rung;
 
-use self::agent::{Agent, first_byte_s, serve_requests};
-use self::gateway::Pool;
-use self::machine::{Swap, SwapOn};
-use self::server::{Server, spec};
+use self::gateway::Sleeper;
 use super::Arguments;
+use super::real::agent::{Agent, first_byte_s, serve_requests};
+use super::real::machine::{self, Competitors, Swap, SwapOn};
+use super::real::server::{Server, spec};
+use super::real::{median, quantile};
 use crate::programs::release;
 use crate::table::Table;
 
@@ -287,11 +283,11 @@ impl Bench<'_> {
         let choice = &self.arguments.sleep;
         let spec = choice.server.spec("server-1", &self.home, &self.folder)?;
         let weal = self.program.parent().and_then(|examples| examples.parent()).context("the target folder")?.join("weal");
-        let pool = Pool::start(&weal, &self.folder.join("pool"), &spec)?;
-        pool.warm_up(SERVED)?;
+        let pool = Sleeper::start(&weal, &self.folder.join("pool"), &spec, SERVED)?;
         let (mut direct, mut through) = (Vec::new(), Vec::new());
         for round in 0..self.rounds() + 2 {
-            for (way, ask) in [(&mut direct, Pool::wake_and_ask as fn(&Pool) -> Result<f64>), (&mut through, Pool::ask)] {
+            for (way, ask) in [(&mut direct, Sleeper::wake_and_ask as fn(&Sleeper) -> Result<f64>), (&mut through, Sleeper::ask)]
+            {
                 pool.park()?;
                 let took_s = ask(&pool)?;
                 if round >= 2 {
@@ -397,53 +393,9 @@ fn met(choice: &Choice, way: &Way, outcome: &Outcome, ratios: (f64, f64), of_idl
     Some(fast && small && ratios.0 >= 150.0 && ratios.1 >= 500.0)
 }
 
-/// Threads that spin.
-struct Competitors {
-    stop: Arc<AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-}
-
-impl Competitors {
-    fn start(count: usize) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let spin = |stop: Arc<AtomicBool>| move || while !stop.load(Ordering::Relaxed) {};
-        let threads = (0..count).map(|_| std::thread::spawn(spin(Arc::clone(&stop)))).collect();
-        Self { stop, threads }
-    }
-}
-
-impl Drop for Competitors {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // A thread that spins cannot panic.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn median(values: &[f64]) -> f64 {
-    quantile(values, 0.5)
-}
-
-/// The value below which `part` of them lie, the greater one where it falls between two.
-fn quantile(values: &[f64], part: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = (part * sorted.len() as f64) as usize;
-    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantiles_are_values_that_were_measured() {
-        let values = [5.0, 1.0, 3.0, 2.0, 4.0];
-        assert_eq!((median(&values), quantile(&values, 0.99), quantile(&values, 0.0)), (3.0, 5.0, 1.0));
-        assert!(quantile(&[], 0.5).is_nan());
-    }
 
     #[test]
     fn a_server_that_is_missing_is_named() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use weal_model::Rung;
 
-use super::agent::{Agent, first_byte_s};
+use crate::bench::real::agent::{Agent, first_byte_s};
 
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(1);

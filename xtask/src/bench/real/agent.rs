@@ -22,7 +22,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the fixture's agent in `state`, in release form, with `more` arguments.
+    /// Starts the fixture's agent in `state`, in release form, with `more` arguments; its node is the machine.
     pub fn start(program: &Path, state: &Path, more: &[&str]) -> Result<Self> {
         fs::create_dir_all(state)?;
         let child = Self::spawn(program, state, more)?;

@@ -1,0 +1,260 @@
+//! Figure 11: a flash crowd on a pool of a base node and a support node, with each way to bring an instance up.
+//!
+//! The whole of weal is in it: its gateway is the router, its controller notices and decides, its agent enacts.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use weal_model::{Enactment, InstanceState, Rung};
+use weal_node::api::{Command, InstanceCounters};
+use weal_sim::reproduce::{Figure, Record, Reproduction};
+
+use super::site::Site;
+use crate::bench::real::load::{Answer, Phase, Question, drive};
+use crate::bench::real::machine::MemoryGroup;
+use crate::bench::real::pool::Pool;
+
+/// Cores of each node. The rest of the machine is the gateway's, the controller's and the clients'.
+const CORES: f64 = 0.7;
+/// CPU that each request asks for, beside what the server takes for it.
+const WORK_MS: u32 = 18;
+/// Requests a second before the crowd, and with it: 0.3 and 1.4 times what a node can do with 20 ms each.
+const BEFORE_PER_S: f64 = 10.0;
+const CROWD_PER_S: f64 = 49.0;
+/// When it comes, and how long it is watched.
+const CROWD_AT_S: f64 = 50.0;
+const CROWD_LASTS_S: f64 = 60.0;
+/// What the pool is to keep, and what counts as degraded: the paper's base server answers "in less than 200 msec" before the crowd.
+const GOAL_MS: f64 = 200.0;
+const IDLE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Instances that the pool may name: each has its own folder.
+const INSTANCES: usize = 6;
+
+/// How instances are brought up; what the paper says: seconds degraded, the worst response in seconds.
+struct Way {
+    name: &'static str,
+    enactment: Enactment,
+    paper: Option<(f64, f64)>,
+}
+
+const WAYS: [Way; 4] = [
+    Way { name: "regular start", enactment: Enactment::StartStop, paper: Some((100.0, 40.0)) },
+    Way { name: "suspend/resume, evicted", enactment: Enactment::SuspendResume, paper: Some((25.0, 12.0)) },
+    Way { name: "ladder, parked", enactment: Enactment::Ladder, paper: Some((11.0, 5.0)) },
+    Way { name: "run-everywhere", enactment: Enactment::RunEverywhere, paper: None },
+];
+
+/// What the clients saw of one way.
+struct Seen {
+    answers: Vec<Answer>,
+    /// Seconds from the crowd until the second instance was ready; `None` when it was all the time.
+    ready_s: Option<f64>,
+}
+
+impl Seen {
+    fn after_crowd(&self) -> impl Iterator<Item = &Answer> {
+        self.answers.iter().filter(|answer| answer.due_s >= CROWD_AT_S)
+    }
+
+    /// Seconds with the crowd whose mean response is over the goal.
+    fn degraded_s(&self) -> f64 {
+        let over = |second: &usize| self.mean_s(*second, 1.0).is_some_and(|mean| mean * 1e3 > GOAL_MS);
+        (CROWD_AT_S as usize..(CROWD_AT_S + CROWD_LASTS_S) as usize).filter(over).count() as f64
+    }
+
+    /// Seconds from the crowd to when the last request was due that took longer than the goal, of those in one go: until there were
+    /// two seconds without any.
+    fn until_all_within_s(&self) -> f64 {
+        let mut last = CROWD_AT_S;
+        for answer in self.after_crowd().filter(|answer| answer.took_s * 1e3 > GOAL_MS) {
+            if answer.due_s - last > 2.0 {
+                break;
+            }
+            last = answer.due_s;
+        }
+        last - CROWD_AT_S
+    }
+
+    fn worst_s(&self) -> f64 {
+        self.after_crowd().map(|answer| answer.took_s).fold(0.0, f64::max)
+    }
+
+    /// The mean response of what was due in the bin of this number.
+    fn mean_s(&self, bin: usize, width_s: f64) -> Option<f64> {
+        let within = |answer: &&Answer| (answer.due_s / width_s) as usize == bin;
+        let took: Vec<f64> = self.answers.iter().filter(within).map(|answer| answer.took_s).collect();
+        (!took.is_empty()).then(|| took.iter().sum::<f64>() / took.len() as f64)
+    }
+}
+
+/// Runs each way.
+pub fn run(site: &Site) -> Result<Reproduction> {
+    let ways: Vec<&Way> = WAYS.iter().filter(|way| !site.quick || way.enactment != Enactment::RunEverywhere).collect();
+    let mut seen = Vec::new();
+    for way in &ways {
+        seen.push(play(site, way).with_context(|| way.name.to_owned())?);
+    }
+    let mut record = Record::new(
+        "figure-11",
+        "Al-Qudah et al. 5, Figure 11",
+        "a flash crowd is served within the goal again about 100 s after it came when an instance is started, 25 s when one is resumed, 11 s when it is prefetched and resumed",
+        &format!(
+            "WildFly 35; a base node and a support node of {CORES} cores each; a page that takes {WORK_MS} ms of CPU, 256 KiB of memory and a \
+             file of 16 KiB; {BEFORE_PER_S} requests a second at random, from second {CROWD_AT_S} on {CROWD_PER_S}; goal: mean < {GOAL_MS} ms, which is also what \
+             degraded means, second by second; on {}",
+            site.machine
+        ),
+    );
+    record.assume("the paper gives no rates: the crowd is 1.4 times what one node can do");
+    judge(&mut record, &ways, &seen);
+    record.figure(figure(
+        "figure-11",
+        "mean response of what was due, second by second",
+        &ways,
+        &seen,
+        0.0..=CROWD_AT_S + CROWD_LASTS_S,
+        1.0,
+    ));
+    let near = CROWD_AT_S - 1.0..=CROWD_AT_S + 9.0;
+    record.figure(figure("figure-11-near", "the same around the crowd, in fifths of a second", &ways, &seen, near, 0.2));
+    Ok(record.done())
+}
+
+fn judge(record: &mut Record, ways: &[&Way], seen: &[Seen]) {
+    for (way, seen) in ways.iter().zip(seen) {
+        let name = way.name;
+        if let Some((degraded_s, worst_s)) = way.paper {
+            record.within(&format!("{name}: seconds degraded"), 0.0..=degraded_s, seen.degraded_s());
+            record.within(&format!("{name}: worst response, s"), 0.0..=worst_s, seen.worst_s());
+        } else {
+            record.tell(&format!("{name}: seconds degraded"), seen.degraded_s());
+            record.tell(&format!("{name}: worst response, s"), seen.worst_s());
+        }
+        record.tell(&format!("{name}: seconds until the second instance was ready"), seen.ready_s.unwrap_or(0.0));
+    }
+    let of = |enactment| ways.iter().zip(seen).find(|(way, _)| way.enactment == enactment).map(|(_, seen)| seen);
+    if let (Some(start), Some(ladder)) = (of(Enactment::StartStop), of(Enactment::Ladder)) {
+        record.within(
+            "ladder, parked: seconds until all requests are within the goal again",
+            0.0..=1.0,
+            ladder.until_all_within_s(),
+        );
+        record.tell("regular start: seconds until all requests are within the goal again", start.until_all_within_s());
+        let ratio = start.until_all_within_s() / ladder.until_all_within_s().max(0.02);
+        record.within(
+            "degraded time, from the first request to the last: regular start over ladder",
+            20.0..=f64::INFINITY,
+            ratio,
+        );
+    }
+}
+
+fn figure(name: &str, title: &str, ways: &[&Way], seen: &[Seen], span: std::ops::RangeInclusive<f64>, width_s: f64) -> Figure {
+    let names: Vec<&str> = ways.iter().map(|way| way.name).collect();
+    let mut figure = Figure::new(name, title, ["time, s", "response, s"], &names);
+    for bin in (span.start() / width_s).round() as usize..(span.end() / width_s).round() as usize {
+        let values: Vec<f64> = seen.iter().map(|seen| seen.mean_s(bin, width_s).unwrap_or(f64::NAN)).collect();
+        figure.row((bin as f64 + 0.5) * width_s, &values);
+    }
+    figure
+}
+
+/// One run with a pool of its own.
+fn play(site: &Site, way: &Way) -> Result<Seen> {
+    let folder = site.folder.join(way.enactment.as_str());
+    let pool = Pool::start(&site.weal(), &folder, &config(site, way.enactment)?)?;
+    let page = format!("/bench/work.jsp?cpu_ms={WORK_MS}");
+    let question = Question { address: pool.listen(), path: page.clone() };
+    pool.wait_for_answer(&page)?;
+    // A while without requests shows the pool what the server uses by itself; what its start used is more than that.
+    std::thread::sleep(IDLE);
+    // Compiled code, as a server has that was in use; and the pool learns what a request costs.
+    drive(&question, &[1.5, 0.5, 1.0].map(|times| Phase { rate: times * BEFORE_PER_S, lasts_s: 8.0 }))?;
+    if way.enactment.starts_ahead() {
+        wait_for_standby(&pool, way.enactment, &question)?;
+    }
+    let began = Instant::now();
+    let asked = question.clone();
+    let phases = [Phase { rate: BEFORE_PER_S, lasts_s: CROWD_AT_S }, Phase { rate: CROWD_PER_S, lasts_s: CROWD_LASTS_S }];
+    let clients = std::thread::spawn(move || drive(&asked, &phases));
+    std::thread::sleep(Duration::from_secs_f64(CROWD_AT_S - 8.0));
+    if way.enactment.sleeps() {
+        deepen(&pool, way.enactment)?;
+    }
+    let ready_s = watch(&pool, began)?;
+    let answers = clients.join().expect("it does not panic")?;
+    Ok(Seen { answers, ready_s })
+}
+
+fn config(site: &Site, enactment: Enactment) -> Result<String> {
+    // Each instance has a folder of its own, which is made before it is known which there will be.
+    for number in 1..=INSTANCES {
+        let folder = site.folder.join(format!("bench-{number}"));
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        site.server(&format!("bench-{number}"), "/")?;
+    }
+    let run = site.server("bench-1", "/")?.run;
+    let run: Vec<String> = run.iter().map(|word| format!("{:?}", word.replace("bench-1", "$INSTANCE"))).collect();
+    let node = |name: &str| format!("[[node]]\nname = \"{name}\"\ncpu = {CORES}\nmemory = \"3GiB\"\n");
+    Ok(format!(
+        "enactment = \"{enactment}\"\n\n{}\n{}\n[class.gold]\ngoal = \"mean < {GOAL_MS}ms\"\n\n[app.bench]\nrun = [{}]\n\
+         health = {{ http = \"/bench/work.jsp?cpu_ms=1\", start-timeout = \"180s\" }}\nmemory = \"1GiB\"\ninstances = {{ min = 1, max = 2 }}\n\
+         per-node = 1\nroutes = [{{ class = \"gold\" }}]\n",
+        node("base"),
+        node("support"),
+        run.join(", "),
+        enactment = enactment.as_str(),
+    ))
+}
+
+/// Waits until a second instance stands by, which takes requests: for who has none, one is enough.
+fn wait_for_standby(pool: &Pool, enactment: Enactment, question: &Question) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let stands_by = |instance: &InstanceCounters| match enactment.sleeps() {
+        true => instance.state.is_asleep(),
+        false => instance.state == InstanceState::Ready,
+    };
+    loop {
+        let instances = pool.observe()?.instances;
+        if instances.len() > 1 && instances.iter().filter(|one| stands_by(one)).count() >= if enactment.sleeps() { 1 } else { 2 }
+        {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "nothing stands by: {:?}", instances.iter().map(|one| one.state).collect::<Vec<_>>());
+        drive(question, &[Phase { rate: BEFORE_PER_S, lasts_s: 2.0 }])?;
+    }
+}
+
+/// Brings the one that stands by to where the paper has it: evicted by memory pressure while it is only suspended, or paged out.
+fn deepen(pool: &Pool, enactment: Enactment) -> Result<()> {
+    let instances = pool.observe()?.instances;
+    let asleep = instances.iter().find(|one| one.state.is_asleep()).context("nothing stands by")?;
+    if enactment == Enactment::Ladder {
+        return pool.command(Command::Sleep { instance: asleep.spec.id.clone(), rung: Rung::Parked });
+    }
+    let group = MemoryGroup::of(asleep.pid.context("it has a process")?)?;
+    // As far as it goes: the kernel says so when there is no more.
+    for mib in [200, 100, 50, 20, 8] {
+        let _ = group.limit(mib << 20);
+    }
+    group.limit(asleep.spec.memory.0)
+}
+
+/// Looks on until the crowd has been there for a while: seconds from its coming until a second instance was ready.
+fn watch(pool: &Pool, began: Instant) -> Result<Option<f64>> {
+    let end = began + Duration::from_secs_f64(CROWD_AT_S + CROWD_LASTS_S);
+    let mut was_waiting = false;
+    while Instant::now() < end {
+        let ready = pool.observe()?.instances.iter().filter(|one| one.state == InstanceState::Ready).count();
+        if ready >= 2 {
+            return Ok(was_waiting.then(|| began.elapsed().as_secs_f64() - CROWD_AT_S));
+        }
+        was_waiting = true;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(Some(f64::INFINITY))
+}

@@ -1,0 +1,100 @@
+//! A whole pool for the measurement: `weal up` with a config of its own, stopped when it is dropped.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use weal_node::api::{self, AgentObservation, WakeAnswer, WakeRequest};
+use weal_rpc::{Client, Method};
+
+use super::agent::first_byte_s;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A pool that runs.
+pub struct Pool {
+    program: PathBuf,
+    config: PathBuf,
+    state: PathBuf,
+    listen: SocketAddr,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Pool {
+    /// Starts `program`, weal's own, in `folder`. `config` is its file but for `listen` and `api`, which its `[pool]` begins with.
+    pub fn start(program: &Path, folder: &Path, config: &str) -> Result<Self> {
+        fs::create_dir_all(folder)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o711))?;
+        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+        let (listen, api) = (free()?, free()?);
+        let file = folder.join("weal.toml");
+        fs::write(&file, format!("[pool]\nlisten = \"{listen}\"\napi = \"{api}\"\n{config}"))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let pool = Self { program: program.to_owned(), config: file, state: folder.join("state"), listen, runtime };
+        let started = pool.weal(&["up", "--detach"])?;
+        ensure!(started.status.success(), "the pool does not come up: {}", String::from_utf8_lossy(&started.stderr));
+        Ok(pool)
+    }
+
+    /// Where its gateway listens.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// Runs a command against it.
+    pub fn weal(&self, words: &[&str]) -> Result<Output> {
+        let mut command = Command::new(&self.program);
+        command.args(words).arg("--file").arg(&self.config).arg("--state").arg(&self.state);
+        command.output().context("cannot run weal")
+    }
+
+    /// Waits until a request for `path` is answered.
+    pub fn wait_for_answer(&self, path: &str) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while first_byte_s(self.listen, path).is_err() {
+            ensure!(Instant::now() < deadline, "the pool does not answer");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
+    /// What its node agent says.
+    pub fn observe(&self) -> Result<AgentObservation> {
+        self.call("node.sock", api::OBSERVE, &())
+    }
+
+    /// Orders its node agent about, behind its controller's back.
+    pub fn command(&self, command: api::Command) -> Result<()> {
+        let outcome = self.call("node.sock", api::APPLY, &vec![command])?.remove(0);
+        ensure!(outcome.error.is_none(), "{}: {}", outcome.instance, outcome.error.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Asks its node agent to wake an instance of `app`.
+    pub fn wake(&self, app: &str) -> Result<WakeAnswer> {
+        self.call("wake.sock", api::WAKE, &WakeRequest { app: app.into(), wait_s: 60.0 })
+    }
+
+    fn call<Q: serde::Serialize, A: serde::de::DeserializeOwned>(
+        &self,
+        socket: &str,
+        method: Method<Q, A>,
+        asked: &Q,
+    ) -> Result<A> {
+        let client = Client::new(self.state.join("run").join(socket), PATIENCE);
+        Ok(self.runtime.block_on(client.call(method, asked))?)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        match self.weal(&["down"]) {
+            Ok(output) if output.status.success() => {}
+            other => eprintln!("error: the pool is not stopped: {other:?}"),
+        }
+    }
+}
