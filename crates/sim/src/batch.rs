@@ -40,6 +40,8 @@ pub enum Until {
     Submitted(usize),
     /// Jobs go on coming in until so many are done.
     Completed(usize),
+    /// It ends at this time in seconds, whatever is done: a policy may never run some jobs.
+    Time(u64),
 }
 
 /// What became of a job.
@@ -176,6 +178,7 @@ pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until:
         let arrival_s = arrivals.peek().map_or(f64::INFINITY, |arrival| arrival.at_s);
         let next_s = arrival_s.min(next_cycle_s).min(state.next_completion_s());
         if (state.jobs.is_empty() && arrival_s.is_infinite())
+            || matches!(until, Until::Time(end_s) if next_s > end_s as f64)
             || matches!(until, Until::Completed(n) if state.outcome.completions.len() >= n)
         {
             state.outcome.end_s = state.now_s;

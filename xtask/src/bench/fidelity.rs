@@ -34,8 +34,6 @@ struct Flow {
 pub fn run(arguments: &Arguments) -> Result<Table> {
     let pages = target().join("fidelity");
     std::fs::create_dir_all(&pages)?;
-    let status = Command::new(env!("CARGO")).args(["build", "--quiet", "--bins"]).current_dir(crate::root()).status()?;
-    ensure!(status.success(), "cannot build weal");
     let mut table = Table::new(
         "mean response time and throughput with real processes and simulated, after the warm-up",
         &["scenario", "fullest node", "simulated", "flow", "real, ms", "simulated", "apart", "real, 1/s", "simulated", "apart"],
@@ -74,6 +72,8 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
 }
 
 fn measure(case: &str, page: &std::path::Path) -> Result<Vec<u8>> {
+    let status = Command::new(env!("CARGO")).args(["build", "--quiet", "--bins"]).current_dir(crate::root()).status()?;
+    ensure!(status.success(), "cannot build weal");
     let output = Command::new(target().join("debug/weal"))
         .args(["rehearse", "-o", "json", "--beside-simulation", "--report"])
         .arg(page)

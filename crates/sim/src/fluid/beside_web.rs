@@ -52,7 +52,7 @@ pub struct Case {
 pub struct Course {
     /// The policy.
     pub policy: &'static str,
-    /// Jobs whose goals were met, of 1.
+    /// Jobs whose goals were met, of those that were due by the end, of 1.
     pub jobs_met: f64,
     /// Mean utility of jobs at completion, and its standard deviation.
     pub job_utility: (f64, f64),
@@ -142,7 +142,7 @@ impl Case {
             sample_every_s: CYCLE_S,
             keeps_work: policy != "autoscaler",
         };
-        course(policy, &run(&batch, self.jobs.iter().copied(), Until::Submitted(self.jobs.len())), until_s)
+        course(policy, &run(&batch, self.jobs.iter().copied(), Until::Time(until_s as u64)), until_s)
     }
 }
 
@@ -164,7 +164,7 @@ fn course(policy: &'static str, outcome: &Outcome, until_s: f64) -> Course {
     let variance = mean(&mut outcome.completions.iter().map(|job| (job.utility - job_mean).powi(2)));
     Course {
         policy,
-        jobs_met: outcome.met(),
+        jobs_met: outcome.met_of_due(),
         job_utility: (job_mean, variance.sqrt()),
         web_met: mean(&mut samples.iter().map(|(web, _)| f64::from(u8::from(*web >= -1e-9)))),
         web_utility: mean(&mut samples.iter().map(|(web, _)| web.max(-4.0))),
