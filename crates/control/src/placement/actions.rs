@@ -237,6 +237,7 @@ impl Steps {
             self.running.entry((m, n)).or_default().push(id);
             return;
         }
+        self.make_way(translation, m, n);
         let resumable =
             translation.standby.get(&(m, n)).into_iter().flatten().find(|instance| !self.is_running(m, n, &instance.id));
         let resumable = resumable.filter(|instance| !self.is_gone(&instance.id));
@@ -266,6 +267,24 @@ impl Steps {
         };
         self.take_memory(n, needs);
         self.running.entry((m, n)).or_default().push(id);
+    }
+
+    // What came up only to stand by is awake until it sleeps: it ends where the rules would not have it awake beside one more instance of
+    // `m` on `n`.
+    fn make_way(&mut self, translation: &Translation, m: u32, n: u32) {
+        let (app, spec) = (&translation.problem.apps[m as usize], translation.apps[m as usize]);
+        loop {
+            let rises = |place: &(u32, u32)| self.rising.get(place).is_some_and(|rising| !rising.is_empty());
+            let own: Vec<(u32, u32)> = self.rising.range((m, 0)..=(m, u32::MAX)).map(|(&place, _)| place).filter(rises).collect();
+            let awake: usize = own.iter().map(|place| self.rising[place].len()).sum();
+            let too_many = self.instances_of(m).0 + awake as u32 >= spec.instances.max;
+            let mut apart = app.apart.iter().map(|&other| (other, n)).filter(rises);
+            let Some(place) = own.first().copied().filter(|_| too_many).or_else(|| apart.next()) else { return };
+            let Some(id) = self.rising.get_mut(&place).and_then(Vec::pop) else { return };
+            self.free_memory(place.1, translation.apps[place.0 as usize].memory.0);
+            let why = format!("it came up to stand by, and `{}` needs one on `{}` now", spec.name, translation.nodes[n as usize]);
+            self.end_standby(place.0, place.1, &id, why);
+        }
     }
 
     fn is_running(&self, m: u32, n: u32, id: &InstanceId) -> bool {

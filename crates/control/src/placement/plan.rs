@@ -59,6 +59,9 @@ pub struct Policy<'a> {
     /// What each application wants: its utility with so much CPU ([`Curve::of_group`] of the flows that load it); one without an
     /// entry is unmeasured and keeps what it has.
     pub demands: BTreeMap<AppName, Curve>,
+    /// By how large a part each of these may be wrong ([`demand_doubts`](crate::flow::controller::demand_doubts)); one without an entry is
+    /// exact.
+    pub doubts: BTreeMap<AppName, f64>,
     /// Seconds since each application had its last request: 0 when it has one, infinite when it never had any and nothing of it
     /// runs. One without an entry is never idle.
     pub idle_s: BTreeMap<AppName, f64>,
@@ -98,6 +101,7 @@ impl<'a> Policy<'a> {
         Self {
             pool,
             demands: BTreeMap::new(),
+            doubts: BTreeMap::new(),
             idle_s: BTreeMap::new(),
             costs: BTreeMap::new(),
             next_instance: BTreeMap::new(),

@@ -85,6 +85,51 @@ fn a_change_is_made_only_when_it_gains_more_than_it_costs() {
     assert_eq!(actions(&ready, &policy), ["start a-2 on n1"], "over a longer time it pays");
 }
 
+/// It is awake until it sleeps, and counts as one of the most that may be.
+#[test]
+fn what_comes_up_to_stand_by_ends_when_the_application_needs_its_last_instance_elsewhere() {
+    let mut crowd = app("b", 300, 1, 1);
+    crowd.nodes = Some([super::fixtures::node_name(1)].into());
+    let pool = pool(3, vec![app("a", 300, 1, 2), crowd]);
+    let mut policy = Policy::new(&pool);
+    policy.ahead.insert("a-2".into());
+    policy.demands.insert("a".into(), wants(3.5));
+    policy.demands.insert("b".into(), wants(2.0));
+    let rising = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Starting), ("b-1", 1, Ready)]);
+    assert_eq!(actions(&rising, &policy), ["stop a-2", "start a-3 on n2"]);
+}
+
+/// Who may not be beside it neither meets it on its way to sleep.
+#[test]
+fn what_comes_up_to_stand_by_ends_when_one_needs_its_node_that_must_be_apart() {
+    let mut alone = app("a", 300, 1, 2);
+    alone.apart.insert("b".into());
+    let pool = pool(2, vec![alone, app("b", 300, 0, 1)]);
+    let mut policy = Policy::new(&pool);
+    policy.ahead.insert("b-1".into());
+    policy.demands.insert("a".into(), wants(3.5));
+    let rising = snapshot(&pool, &[("a-1", 0, Ready), ("b-1", 1, Starting)]);
+    assert_eq!(actions(&rising, &policy), ["stop b-1", "start a-2 on n1"]);
+}
+
+/// What is noise in the measurements moves nothing; what misses a goal does.
+#[test]
+fn a_gain_above_the_goal_must_be_larger_than_the_error_of_the_demand() {
+    let mut small = pool(2, vec![app("a", 300, 1, 1), app("b", 300, 1, 1)]);
+    small.nodes[0].cpu = Cpu(1.0);
+    let here = snapshot(&small, &[("a-1", 0, Ready), ("b-1", 1, Ready)]);
+    let mut policy = Policy::new(&small);
+    let steady = Curve::constant(Utility::AT_GOAL);
+    for (name, curve) in [("a", wants(1.1)), ("b", steady)] {
+        policy.demands.insert(name.into(), curve);
+    }
+    assert_eq!(actions(&here, &policy).len(), 2, "a moves to the larger node for the rest that it wants");
+    policy.doubts.insert("a".into(), 0.2);
+    assert_eq!(actions(&here, &policy), [""; 0]);
+    policy.demands.insert("a".into(), wants(2.2));
+    assert_ne!(actions(&here, &policy), [""; 0], "below its goal it is helped on suspicion");
+}
+
 /// Al-Qudah section 3: enough memory for an average instance of those that may grow is kept free, ahead of need.
 #[test]
 fn memory_is_kept_free_for_the_next_instance_by_paging_out_what_is_suspended() {

@@ -63,6 +63,9 @@ pub struct App {
     pub apart: Vec<u32>,
     /// How well it fares with so much CPU.
     pub curve: Curve,
+    /// By how large a part its demand may be more or less than `curve` says, as far as it was measured; usually 0. Invariant: finite, not
+    /// negative.
+    pub doubt: f64,
     /// Where it runs now: (node, instances), sorted by node. Invariant: one entry a node, no zero.
     pub current: Vec<(u32, u32)>,
     /// Where instances stand by: (node, instances), sorted by node.
@@ -87,6 +90,7 @@ impl App {
             together: Vec::new(),
             apart: Vec::new(),
             curve,
+            doubt: 0.0,
             current: Vec::new(),
             standby: Vec::new(),
             cost: ChangeCost::default(),
@@ -96,6 +100,15 @@ impl App {
     /// Its utility with `cpu` cores.
     pub fn utility(&self, cpu: f64) -> f64 {
         self.curve.utility_at(Cpu(cpu)).0
+    }
+
+    /// By how much its utility with `cpu` cores may be wrong, for its demand may be larger or smaller than it seems.
+    pub fn doubt_at(&self, cpu: f64) -> f64 {
+        if self.doubt <= 0.0 {
+            return 0.0;
+        }
+        let utility = self.utility(cpu);
+        (self.utility(cpu * (1.0 + self.doubt)) - utility).max(utility - self.utility(cpu / (1.0 + self.doubt)))
     }
 
     /// The least CPU for `utility`, in cores; its demand when that is out of reach.

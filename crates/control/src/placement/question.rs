@@ -197,7 +197,7 @@ impl Question<'_> {
                 tried.cost, self.policy.horizon_s
             )
         } else {
-            "What it gains does not go to who is worst off.".to_owned()
+            "What it gains does not go to who is worst off, or is less than measurements can tell.".to_owned()
         };
         (verdict, vec![expected, because])
     }

@@ -6,7 +6,9 @@
 //! rest is lifted further, round by round: lexicographic max-min.
 //!
 //! A placement is taken instead of another only if the first utility (from the worst) that differs by more than the
-//! tolerance is better, and those who gain do so by more than what the changes cost.
+//! tolerance is better, and those who gain do so by more than what the changes cost. A gain above the goal must be larger than what
+//! the error of the demand ([`App::doubt`](super::problem::App::doubt)) makes of it, or instances would change places with each ripple of
+//! what is measured; losses count without that, so that nobody slides down in small steps.
 
 use weal_model::Algorithm;
 
@@ -70,14 +72,21 @@ impl Solution {
 pub(super) struct Candidate {
     pub layout: Layout,
     pub utilities: Vec<f64>,
+    /// By how much each utility may be wrong, because the demand is not known better.
+    doubts: Vec<f64>,
     cost: f64,
 }
 
 impl Candidate {
     pub fn of(problem: &Problem, mut layout: Layout, flow: &mut Flow) -> Self {
         let utilities = distribute(problem, &mut layout, flow);
+        Self::with(problem, layout, utilities)
+    }
+
+    fn with(problem: &Problem, layout: Layout, utilities: Vec<f64>) -> Self {
         let cost = layout.changes(problem).cost;
-        Self { layout, utilities, cost }
+        let doubts = (0u32..).zip(&problem.apps).map(|(m, app)| app.doubt_at(layout.given(m))).collect();
+        Self { layout, utilities, doubts, cost }
     }
 
     fn is_below(&self, bound: &Bound, tolerance: f64) -> bool {
@@ -86,14 +95,25 @@ impl Candidate {
 
     /// Whether it is worth having instead of `other`.
     pub fn beats(&self, other: &Self, tolerance: f64) -> bool {
-        let (mut mine, mut theirs) = (self.utilities.clone(), other.utilities.clone());
-        mine.sort_by(f64::total_cmp);
-        theirs.sort_by(f64::total_cmp);
         let gained: f64 = self.utilities.iter().zip(&other.utilities).map(|(mine, theirs)| (mine - theirs).max(0.0)).sum();
-        match mine.iter().zip(&theirs).find(|(mine, theirs)| (*mine - *theirs).abs() > tolerance) {
-            Some((mine, theirs)) => mine > theirs && gained > self.cost - other.cost,
-            None => self.cost < other.cost - 1e-12,
+        for ((mine, doubt), (theirs, other_doubt)) in self.worst_first().into_iter().zip(other.worst_first()) {
+            if mine < theirs - tolerance {
+                return false;
+            }
+            // Who misses a goal is helped on suspicion.
+            let noise = if theirs < 0.0 { 0.0 } else { doubt.max(other_doubt) };
+            if mine > theirs + tolerance + noise {
+                return gained > self.cost - other.cost;
+            }
         }
+        self.cost < other.cost - 1e-12
+    }
+
+    // Utilities with their doubts.
+    fn worst_first(&self) -> Vec<(f64, f64)> {
+        let mut sorted: Vec<(f64, f64)> = self.utilities.iter().copied().zip(self.doubts.iter().copied()).collect();
+        sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+        sorted
     }
 }
 
@@ -121,8 +141,7 @@ pub(super) struct Trial {
 
 /// Tries `layout` instead of a solution.
 pub(super) fn try_instead(problem: &Problem, solution: &Solution, layout: Layout) -> Trial {
-    let (layout_before, utilities) = (solution.layout.clone(), solution.utilities.clone());
-    let before = Candidate { layout: layout_before, utilities, cost: solution.changes.cost };
+    let before = Candidate::with(problem, solution.layout.clone(), solution.utilities.clone());
     let tried = Candidate::of(problem, layout, &mut Flow::new(problem));
     let taken = tried.beats(&before, problem.tolerance);
     Trial { cost: tried.cost - before.cost, utilities: tried.utilities, taken }

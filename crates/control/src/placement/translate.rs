@@ -149,6 +149,7 @@ impl<'a> Translation<'a> {
         let demand = policy.demands.get(&spec.name);
         let curve = demand.cloned().unwrap_or_else(|| Curve::constant(weal_model::Utility::AT_GOAL));
         let mut app = App::new(spec.memory.0, curve);
+        app.doubt = policy.doubts.get(&spec.name).copied().filter(|doubt| doubt.is_finite()).unwrap_or(0.0).max(0.0);
         app.instances = standby::instance_range(self, policy, m, needed.contains(&spec.name));
         app.instances = (app.instances.0.saturating_sub(ended), app.instances.1.saturating_sub(ended));
         app.per_node = spec.per_node.max(1);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_control::check;
-use weal_control::flow::controller::{Decision, demand_curves, plan_seats};
+use weal_control::flow::controller::{Decision, demand_curves, demand_doubts, plan_seats};
 use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::{self, AppCosts, Iterations};
 use weal_control::profile::Profiles;
@@ -104,6 +104,7 @@ impl Decider {
         let curves = demand_curves(snapshot, placing.pool, &self.profiles);
         let mut policy = placement::Policy::new(placing.pool);
         policy.demands = curves;
+        policy.doubts = demand_doubts(snapshot, placing.pool, &self.profiles);
         policy.idle_s = self.idle_s(snapshot, placing.pool);
         policy.costs = placing.pool.apps.keys().map(|app| (app.clone(), self.costs(app))).collect();
         policy.next_instance.clone_from(placing.next_instance);

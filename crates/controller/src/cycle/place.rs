@@ -169,9 +169,7 @@ impl<E: Engine> Loop<E> {
             }
             Err(findings) => self.trouble("plan", format!("a placement plan was not applied: {findings}")),
         }
-        for (action, reason) in actions {
-            self.begin(&desired.spec, action, reason);
-        }
+        self.begin_all(&desired.spec, actions);
         self.tell_loads(&desired.spec).await;
         self.tell_gateway().await;
         self.show(false);
@@ -193,6 +191,34 @@ impl<E: Engine> Loop<E> {
             resting: &self.sleep.resting,
         };
         Some(self.decider.why_node(&visible(snapshot, &policy), &placing, app, node))
+    }
+
+    /// Begins a plan's actions. Who is to go and stays for now, since something else is being done to it, still has its place: what was to
+    /// come in its stead, of its application or on its node, is left to a later plan.
+    fn begin_all(&mut self, pool: &Arc<PoolSpec>, actions: Vec<(Action, String)>) {
+        let mut kept: Vec<(AppName, NodeName)> = Vec::new();
+        for (action, reason) in actions {
+            let place = self.place_of(&action);
+            let taken = |place: &(AppName, NodeName)| kept.iter().any(|(app, node)| *app == place.0 || *node == place.1);
+            match &action {
+                Action::Start { .. } | Action::Resume { .. } if place.as_ref().is_some_and(taken) => continue,
+                Action::Stop { instance } | Action::Sleep { instance, .. } if self.operations.contains(instance) => {
+                    kept.extend(place);
+                }
+                _ => {}
+            }
+            self.begin(pool, action, reason);
+        }
+    }
+
+    /// The application and the node that an action on an instance is about.
+    fn place_of(&self, action: &Action) -> Option<(AppName, NodeName)> {
+        if let Action::Start { app, node, .. } = action {
+            return Some((app.clone(), node.clone()));
+        }
+        let (instance, agent) = (concerned(action)?, self.agent.as_ref()?);
+        let seen = agent.instances.iter().find(|seen| seen.spec.id == *instance)?;
+        Some((seen.spec.app.clone(), seen.spec.node.clone()))
     }
 
     /// Begins one action, or leaves it to a later plan when it cannot be done yet.

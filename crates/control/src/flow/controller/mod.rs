@@ -7,6 +7,7 @@
 //! // decision.loads:        CPU per instance, to be enforced as shares between placement cycles
 //! // decision.explanations: why each flow has what it has
 //! let curves = demand_curves(&snapshot, &spec, &profiles);              // utility(CPU) per application, for the placement
+//! let doubts = demand_doubts(&snapshot, &spec, &profiles);              // and how sure it is
 //! ```
 //!
 //! # Why the loop settles
@@ -128,6 +129,22 @@ pub fn demand_curves(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) 
         }
     }
     members.into_iter().map(|(app, curves)| (app.clone(), Curve::of_group(&curves))).collect()
+}
+
+/// By how large a part each of the [`demand_curves`] may be wrong: the errors of its flows, which are independent of each other, by what they
+/// weigh.
+pub fn demand_doubts(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) -> BTreeMap<AppName, f64> {
+    let ids = flows(snapshot, spec, &SeatPlan::default());
+    let doubt = |app: &AppName| {
+        let weighed = ids.iter().filter_map(|id| {
+            let (profile, work) = (profiles.flow(id)?, profiles.work(id, app)?);
+            let used = work.0 * profile.throughput.or_zero().max(0.0);
+            Some((used, used * profile.doubt()))
+        });
+        let (used, squares) = weighed.fold((0.0, 0.0), |(used, squares), (one, wrong)| (used + one, squares + wrong * wrong));
+        (used > 0.0).then(|| squares.sqrt() / used)
+    };
+    spec.apps.keys().filter_map(|app| Some((app.clone(), doubt(app)?))).collect()
 }
 
 /// The flows to plan for, sorted.
