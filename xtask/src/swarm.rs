@@ -19,6 +19,9 @@ pub struct Arguments {
     /// Only this one, again
     #[arg(long, conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
+    /// Do not look for the smallest scenario that fails like a failing seed
+    #[arg(long)]
+    whole: bool,
 }
 
 /// Runs it; false when a seed fails. A failing seed is printed with the smallest scenario that fails like it.
@@ -28,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let part = |part: u64| {
         let numbers = [from, to, part, cores].map(|number| number.to_string());
-        Command::new(&program).args(numbers).stdout(Stdio::piped()).spawn()
+        Command::new(&program).args(arguments.whole.then_some("--whole")).args(numbers).stdout(Stdio::piped()).spawn()
     };
     let parts = (0..cores).map(part).collect::<Result<Vec<_>, _>>()?;
     let (mut all_well, mut failed) = (true, 0);

@@ -1,4 +1,5 @@
-//! Simulates random pools under faults: `swarm FROM TO [PART OF]`, or `swarm SEED`. Prints what fails, shrunk, and ends with 1 then.
+//! Simulates random pools under faults: `swarm [--whole] FROM TO [PART OF]`, or `swarm SEED`. Prints what fails, shrunk unless `--whole`, and
+//! ends with 1 then.
 //! `cargo xtask swarm` runs it on every core.
 
 use std::process::ExitCode;
@@ -6,12 +7,15 @@ use std::process::ExitCode;
 use weal_sim::swarm::{Draft, judge, shrink};
 
 fn main() -> ExitCode {
-    let numbers: Vec<u64> = std::env::args().skip(1).map(|argument| argument.parse().expect("a number")).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let whole = arguments.iter().any(|argument| argument == "--whole");
+    arguments.retain(|argument| argument != "--whole");
+    let numbers: Vec<u64> = arguments.iter().map(|argument| argument.parse().expect("a number")).collect();
     let (from, to, part, of) = match *numbers.as_slice() {
         [seed] => (seed, seed + 1, 0, 1),
         [from, to] => (from, to, 0, 1),
         [from, to, part, of] => (from, to, part, of),
-        _ => panic!("usage: swarm FROM TO [PART OF]"),
+        _ => panic!("usage: swarm [--whole] FROM TO [PART OF]"),
     };
     let (mut failed, mut done) = (0, 0);
     for seed in (from..to).filter(|seed| seed % of == part) {
@@ -23,6 +27,9 @@ fn main() -> ExitCode {
         }
         failed += 1;
         println!("seed {seed}:\n  {}", findings.join("\n  "));
+        if whole {
+            continue;
+        }
         // The same kind of finding, or shrinking would wander off to another fault.
         let kind = kind_of(&findings[0]);
         let smallest = shrink(draft, &mut |less| judge(less).iter().any(|finding| kind_of(finding) == kind));

@@ -211,17 +211,23 @@ fn utility(flow: &crate::report::FlowSeries) -> Option<f64> {
     (!utilities.is_empty()).then(|| utilities.iter().sum::<f64>() / utilities.len() as f64)
 }
 
-/// Instances that still move while nothing happens. One that sleeps and goes to sleep deeper does what it should.
+/// Instances that still move while nothing happens. One that sleeps and goes to sleep deeper does what it should, and so does one that is
+/// started to stand by, one after the other as long as there is room: only its end would be a step back.
 fn restless(run: &Run) -> Vec<String> {
     let mut asleep = BTreeSet::new();
     let mut texts = Vec::new();
     for change in run.changes.iter().filter(|change| change.placement) {
         let instance = change.text.split([' ', ':']).nth(1).unwrap_or_default();
-        let deeper = change.text.contains(" to sleep") && !asleep.insert(instance);
-        if !change.text.contains(" to sleep") {
+        let sleeps = change.text.contains(" to sleep");
+        let ahead = change.text.contains("shall be a wake away") || change.text.contains("is here to be woken");
+        let deeper = sleeps && !asleep.insert(instance);
+        if !sleeps && !ahead {
             asleep.remove(instance);
         }
-        if !deeper && change.t_s > WELL_FROM_S {
+        if ahead {
+            asleep.insert(instance);
+        }
+        if !deeper && !ahead && change.t_s > WELL_FROM_S {
             texts.push(format!("at {:.0} s {}", change.t_s, change.text));
         }
     }

@@ -32,7 +32,9 @@ pub struct SimulateTable {
     pub delay: Option<Span>,
     /// Calls to other applications, one after the other, before the request's own work.
     pub calls: Option<Vec<CallTable>>,
-    /// Size of an answer; it takes time where `[simulation]` has a `bandwidth`. Default: nothing.
+    /// Size of a request, to it or a call; it takes time where `[simulation]` has a `bandwidth`. Default: nothing.
+    pub request: Option<Size>,
+    /// Size of an answer, to it or a call; it takes time where `[simulation]` has a `bandwidth`. Default: nothing.
     pub response: Option<Size>,
     /// What changes of an instance take, all at once; what is said below counts more.
     pub costs: Option<CostPreset>,
@@ -122,6 +124,8 @@ pub struct RequestCost {
     pub delay_s: f64,
     /// Calls to other applications, in order.
     pub calls: Vec<Call>,
+    /// Size of the request.
+    pub request: Bytes,
     /// Size of the answer.
     pub response: Bytes,
 }
@@ -198,7 +202,8 @@ impl CostPreset {
 
 impl Default for RequestCost {
     fn default() -> Self {
-        Self { work_s: ASSUMED_WORK_S, spread: Spread::default(), delay_s: 0.0, calls: Vec::new(), response: Bytes(0) }
+        let (spread, calls, nothing) = (Spread::default(), Vec::new(), Bytes(0));
+        Self { work_s: ASSUMED_WORK_S, spread, delay_s: 0.0, calls, request: nothing, response: nothing }
     }
 }
 
@@ -253,6 +258,7 @@ impl Behaviour {
             let call = |call: &CallTable| Call { app: call.app.clone(), count: call.count, work_s: call.work.map(|work| work.0) };
             request.calls = calls.iter().map(call).collect();
         }
+        request.request = table.request.map_or(request.request, |size| size.0);
         request.response = table.response.map_or(request.response, |size| size.0);
         self.changes = table.costs.map_or(self.changes, CostPreset::changes);
         let changes = &mut self.changes;
@@ -282,7 +288,7 @@ fn set(seconds: &mut f64, said: Option<Span>) {
 pub struct Surroundings {
     /// Between any two processes, one way. Default: none.
     pub latency: Span,
-    /// Of each node's link (`1Gbit/s`); the answers on their way share it evenly. Default: answers take no time.
+    /// Of the links of the nodes and of the gateway (`1Gbit/s`): what leaves one of them shares its link evenly. Default: no size takes time.
     pub bandwidth: Option<Bandwidth>,
     /// Nodes are slices of one machine with so many cores, as the kernel makes them: a node uses up to all of these cores at once until
     /// its share of a period of 100 ms is used up, then nothing. Default (0): each node is a machine of its own.

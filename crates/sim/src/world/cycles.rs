@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weal_control::check;
-use weal_control::flow::controller::{demand_curves, plan_seats};
+use weal_control::flow::controller::{demand_curves, demand_doubts, plan_seats};
 use weal_control::flow::loads::Loads;
 use weal_control::flow::pipeline::{ClassLimits, Limits, sizes};
 use weal_control::placement::autoscaler::Autoscaler;
@@ -128,6 +128,7 @@ impl Controller {
             policy.idle_s.insert(app.clone(), idle_s);
             policy.demands.insert(app, curve);
         }
+        policy.doubts = demand_doubts(snapshot, pool, &self.profiles);
         let costs = |&start_s: &f64| AppCosts { start_s, ..AppCosts::default() };
         policy.costs = self.start_took_s.iter().map(|(app, took_s)| (app.clone(), costs(took_s))).collect();
         policy.next_instance = self.numbers.iter().map(|(app, highest)| (app.clone(), highest + 1)).collect();
@@ -285,10 +286,19 @@ impl World<'_> {
         }
         self.controller.loads.handle_plan(&plan.loads, pool);
         self.controller.ahead = plan.ahead.iter().cloned().collect();
+        let mut kept = Vec::new();
         for action in &plan.actions {
+            let place = self.place_of(action);
+            let adds = matches!(action, Action::Start { .. } | Action::Resume { .. });
+            if adds && place.is_some_and(|place| kept.iter().any(|&(app, node)| app == place.0 || node == place.1)) {
+                continue;
+            }
             if self.begin_action(action) {
                 let why = report.reasons.iter().find(|reason| reason.action == *action).map_or("", |reason| reason.text.as_str());
                 self.recorder.note(self.agenda.now_s(), true, format!("{}: {why}", told(action)));
+            } else if !adds {
+                // Who was to go stays for now, since something else is being done to it: what was to come in its stead waits.
+                kept.extend(place);
             }
         }
         self.tell_loads();

@@ -64,7 +64,7 @@ impl World<'_> {
         if !up {
             let here = (0..self.instances.len()).filter(|&i| self.instances[i].node == node);
             here.collect::<Vec<_>>().into_iter().for_each(|instance| self.lose(instance));
-            self.nodes[node].link = self.nodes[node].link.take().map(|_| super::machine::link());
+            self.cut(node);
             self.soil(node);
         }
         self.want_plan();
@@ -97,10 +97,10 @@ impl World<'_> {
                 continue;
             }
             let request = *request;
-            if request.served_by.is_none() {
-                self.tasks.remove(id);
-            } else {
+            if request.served_by.is_some() {
                 self.instances[home].in_flight -= 1;
+            } else {
+                self.tasks.remove(id);
             }
             self.tell_client(request.flow, request.session, super::clients::Answer::Failed);
         }
@@ -109,6 +109,7 @@ impl World<'_> {
             app.behind.clear();
             app.deadlines.clear();
         }
+        self.cut(self.gateway_link());
         (0..self.instances.len()).for_each(|instance| self.drained(instance));
     }
 

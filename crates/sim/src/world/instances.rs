@@ -128,6 +128,20 @@ impl World<'_> {
         true
     }
 
+    /// The application and the node that an action is about.
+    pub(super) fn place_of(&self, action: &Action) -> Option<(usize, usize)> {
+        match action {
+            Action::Start { app, node, .. } => Some((
+                self.apps.iter().position(|entry| entry.name == *app)?,
+                self.nodes.iter().position(|entry| entry.name == *node)?,
+            )),
+            Action::Stop { instance } | Action::Sleep { instance, .. } | Action::Resume { instance } => {
+                self.instances.iter().rev().find(|entry| entry.id == *instance).map(|entry| (entry.app, entry.node))
+            }
+            _ => None,
+        }
+    }
+
     fn may_start(&self, app: usize, node: usize) -> bool {
         let spec = &self.scenario.pool.apps[&self.apps[app].name];
         let ready = |name: &AppName| {
@@ -216,7 +230,7 @@ impl World<'_> {
         let entry = &mut self.instances[instance];
         entry.started_s = now_s;
         let steps = steps_of_start(&self.scenario.behaviours[self.apps[entry.app].name.as_str()]);
-        let task = self.tasks.insert(Task { owner: Owner::Start, steps, at: 0, home: instance, computes_at: None });
+        let task = self.tasks.insert(Task::new(Owner::Start, steps, instance));
         self.begin_step(task);
     }
 
@@ -318,7 +332,7 @@ impl World<'_> {
         let app = self.instances[instance].app;
         let Some(house) = self.scenario.behaviours[self.apps[app].name.as_str()].housekeeping else { return };
         let steps = [super::Step::Own { work_s: house.work.0, spread: Spread::Constant }].into();
-        let task = self.tasks.insert(Task { owner: Owner::Housekeeping, steps, at: 0, home: instance, computes_at: None });
+        let task = self.tasks.insert(Task::new(Owner::Housekeeping, steps, instance));
         self.begin_step(task);
         self.watch_housekeeping(instance);
     }

@@ -121,6 +121,11 @@ enum Event {
         node: usize,
         version: u64,
     },
+    /// Something may have gone through a link; only the latest of these per link counts.
+    Link {
+        link: usize,
+        version: u64,
+    },
     /// What an action does to an instance is done.
     Changed {
         instance: usize,
@@ -153,13 +158,19 @@ enum Event {
 struct Node {
     name: NodeName,
     machine: Machine,
-    /// What answers leave through, if that takes time: its work is seconds at full bandwidth, and its one tenant all that is under way.
-    link: Option<Machine>,
     up: bool,
     /// Counts its [`Event::Node`]s.
     version: u64,
     /// Its next change was not entered yet.
     dirty: bool,
+}
+
+/// What requests, calls and answers leave a machine through, if that takes time: its work is seconds at full bandwidth, and its one tenant
+/// all that is under way.
+struct Link {
+    machine: Machine,
+    /// Counts its [`Event::Link`]s.
+    version: u64,
 }
 
 /// An application's place in the gateway.
@@ -200,6 +211,8 @@ struct World<'a> {
     scenario: &'a Scenario,
     agenda: Agenda<Event>,
     nodes: Vec<Node>,
+    /// One per node, and the gateway's behind them.
+    links: Vec<Link>,
     /// Nodes whose next change must be entered anew.
     dirty: Vec<usize>,
     /// Never shrinks; ended ones are in state `Stopped`.
@@ -228,7 +241,6 @@ impl<'a> World<'a> {
         let nodes = pool.nodes.iter().map(|node| Node {
             name: node.name.clone(),
             machine: if slices_of == 0 { Machine::whole(node.cpu.0) } else { Machine::slice(node.cpu.0, slices_of) },
-            link: scenario.surroundings.bandwidth.map(|_| machine::link()),
             up: true,
             version: 0,
             dirty: false,
@@ -243,6 +255,7 @@ impl<'a> World<'a> {
             scenario,
             agenda: Agenda::default(),
             nodes: nodes.collect(),
+            links: (0..=pool.nodes.len()).map(|_| Link { machine: machine::link(), version: 0 }).collect(),
             dirty: Vec::new(),
             instances: Vec::new(),
             flows,
@@ -290,10 +303,15 @@ impl<'a> World<'a> {
             Event::Sessions { load } => self.adjust_sessions(load),
             Event::Waited { task } => self.step(task),
             Event::Node { node, version } if self.nodes[node].version == version => self.collect(node),
+            Event::Link { link, version } if self.links[link].version == version => self.deliver(link),
             Event::Changed { instance, version } if self.instances[instance].version == version => self.changed(instance),
             Event::DrainedLong { instance, version } if self.instances[instance].version == version => self.act(instance),
             Event::Housekeeping { instance, version } if self.instances[instance].version == version => self.keep_house(instance),
-            Event::Node { .. } | Event::Changed { .. } | Event::DrainedLong { .. } | Event::Housekeeping { .. } => {}
+            Event::Node { .. }
+            | Event::Link { .. }
+            | Event::Changed { .. }
+            | Event::DrainedLong { .. }
+            | Event::Housekeeping { .. } => {}
             Event::Deadline { app } => self.expire(app),
             Event::FlowCycle => {
                 self.flow_cycle();
@@ -318,6 +336,11 @@ impl<'a> World<'a> {
         Time::from_secs_f64(self.now_s())
     }
 
+    /// The link of the gateway.
+    fn gateway_link(&self) -> usize {
+        self.nodes.len()
+    }
+
     fn soil(&mut self, node: usize) {
         if !self.nodes[node].dirty {
             self.nodes[node].dirty = true;
@@ -331,8 +354,7 @@ impl<'a> World<'a> {
             let entry = &mut self.nodes[node];
             entry.version += 1;
             entry.dirty = false;
-            let link_s = entry.link.as_ref().map_or(f64::INFINITY, Machine::next_s);
-            let (at_s, version) = (entry.machine.next_s().min(link_s), entry.version);
+            let (at_s, version) = (entry.machine.next_s(), entry.version);
             self.agenda.enter(at_s, Event::Node { node, version });
         }
     }

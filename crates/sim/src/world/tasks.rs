@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use weal_control::dispatch::InstanceIndex;
 use weal_control::flow::pipeline;
+use weal_model::Bytes;
 
 use super::TaskId;
 use crate::scenario::{Behaviour, RequestCost, Scenario, Spread};
@@ -19,6 +20,17 @@ pub(super) struct Task {
     pub home: usize,
     /// The instance that computes for it now.
     pub computes_at: Option<usize>,
+    /// The link that it leaves through now.
+    pub leaves_by: Option<usize>,
+    /// The instance of another application that it calls or called last.
+    pub callee: Option<usize>,
+}
+
+impl Task {
+    /// At the first of its steps.
+    pub fn new(owner: Owner, steps: Rc<[Step]>, home: usize) -> Self {
+        Self { owner, steps, at: 0, home, computes_at: None, leaves_by: None, callee: None }
+    }
 }
 
 /// What a task is for.
@@ -49,33 +61,50 @@ pub(super) enum Step {
     Wait(f64),
     /// CPU-seconds on the task's own instance; those of requests vary with the load.
     Own { work_s: f64, spread: Spread },
-    /// Seconds at full bandwidth on the link of the task's own node.
-    Send(f64),
+    /// Seconds at full bandwidth on a link.
+    Send { from: Sender, seconds: f64 },
     /// CPU-seconds on some instance of another application.
     Other { app: usize, work_s: f64, spread: Spread },
+}
+
+/// Whose link something leaves through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// The gateway's: the request.
+    Gateway,
+    /// That of the task's own node: a call to this application, unless who is called is on the same node.
+    Caller { app: usize },
+    /// That of the node of who was called: what it answers, unless that is the caller's own.
+    Callee,
+    /// That of the task's own node: the answer.
+    Home,
 }
 
 /// The steps of a request to `app` of `class`: the way there and back, calls, own work, own waiting.
 pub(super) fn steps_of_request(scenario: &Scenario, app: &str, class: &str) -> Rc<[Step]> {
     let latency_s = scenario.surroundings.latency.0;
     let cost = scenario.behaviours[app].request(class);
-    let mut steps = vec![Step::Wait(2.0 * latency_s)];
+    let send = |from: Sender, size: Bytes| {
+        let seconds = scenario.surroundings.bandwidth.map_or(0.0, |bandwidth| size.0 as f64 / bandwidth.0);
+        Step::Send { from, seconds }
+    };
+    let mut steps = vec![Step::Wait(2.0 * latency_s), send(Sender::Gateway, cost.request)];
     for call in &cost.calls {
         let index = scenario.pool.apps.keys().position(|name| name.as_str() == call.app).expect("calls are checked when read");
         let called: &RequestCost = &scenario.behaviours[&call.app].request;
         for _ in 0..call.count {
             let work_s = call.work_s.unwrap_or(called.work_s);
             steps.push(Step::Wait(2.0 * latency_s));
+            steps.push(send(Sender::Caller { app: index }, called.request));
             steps.push(Step::Other { app: index, work_s, spread: called.spread });
             steps.push(Step::Wait(called.delay_s));
+            steps.push(send(Sender::Callee, called.response));
         }
     }
     steps.push(Step::Own { work_s: cost.work_s, spread: cost.spread });
     steps.push(Step::Wait(cost.delay_s));
-    if let Some(bandwidth) = scenario.surroundings.bandwidth {
-        steps.push(Step::Send(cost.response.0 as f64 / bandwidth.0));
-    }
-    steps.retain(|step| *step != Step::Wait(0.0));
+    steps.push(send(Sender::Home, cost.response));
+    steps.retain(|step| !matches!(step, Step::Wait(0.0) | Step::Send { seconds: 0.0, .. }));
     steps.into()
 }
 

@@ -135,6 +135,29 @@ fn answers_share_their_nodes_link() {
 }
 
 #[test]
+fn requests_calls_and_their_answers_leave_through_the_links_of_who_sends_them() {
+    let mean_ms = |db_on: &str| {
+        let scenario = scenario(&format!(
+            "duration = \"100s\"\n[simulation]\nlatency = \"1ms\"\nbandwidth = \"8Mbit/s\"\n[[node]]\nname = \"n1\"\ncpu = 2.0\nmemory = \"1GiB\"\n\
+             [[node]]\nname = \"n2\"\ncpu = 2.0\nmemory = \"1GiB\"\n[class.gold]\ngoal = \"mean < 500ms\"\n\
+             [app.web]\nmemory = \"300MiB\"\nwork = \"4ms\"\nspread = \"constant\"\nneeds = [\"db\"]\nnodes = [\"n1\"]\n\
+             [app.db]\nmemory = \"300MiB\"\nwork = \"3ms\"\nspread = \"constant\"\nnodes = [\"{db_on}\"]\n\
+             [[simulate]]\napp = \"web\"\ncalls = [{{ app = \"db\", count = 2 }}]\nrequest = \"10KiB\"\nresponse = \"40KiB\"\n\
+             [[simulate]]\napp = \"db\"\nrequest = \"2KiB\"\nresponse = \"20KiB\"\n\
+             [[load]]\napp = \"web\"\nclass = \"gold\"\nsessions = 1\nthink = \"100ms\"\n"
+        ));
+        let simulated = run(&scenario);
+        assert!(simulated.findings.is_empty(), "{:?}", simulated.findings);
+        simulated.run.flows[0].summary.mean_ms
+    };
+    let kib_ms = 1.024;
+    // The way, the request, the work, the answer, and two calls with theirs.
+    let own_ms = 2.0 + 10.0 * kib_ms + 4.0 + 40.0 * kib_ms + 2.0 * (2.0 + 3.0);
+    assert!((mean_ms("n2") - (own_ms + 2.0 * (2.0 + 20.0) * kib_ms)).abs() < 1.0, "{}", mean_ms("n2"));
+    assert!((mean_ms("n1") - own_ms).abs() < 1.0, "what stays on a node passes no link: {}", mean_ms("n1"));
+}
+
+#[test]
 fn idle_instances_keep_house() {
     let used = |simulate: &str| {
         let simulated = alone("", simulate, "rate = \"1/min\"");

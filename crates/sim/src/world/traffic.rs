@@ -8,7 +8,7 @@ use weal_control::flow::pipeline::Outcome;
 use weal_model::InstanceState;
 
 use super::clients::Answer;
-use super::tasks::{Owner, Request, Step, Task};
+use super::tasks::{Owner, Request, Sender, Step, Task};
 use super::{Event, TaskId, World, machine};
 use crate::random;
 use crate::scenario::Spread;
@@ -30,8 +30,7 @@ impl World<'_> {
             return self.tell_client(number, session, Answer::Rejected);
         };
         let request = Request { flow: number, session, app: index, place: Some(place), served_by: None };
-        let task = Task { owner: Owner::Request(request), steps, at: 0, home: usize::MAX, computes_at: None };
-        let id = self.tasks.insert(task);
+        let id = self.tasks.insert(Task::new(Owner::Request(request), steps, usize::MAX));
         app.waiting.insert(place, id);
         while app.deadlines.front().is_some_and(|&(_, task)| self.tasks.get(task).is_none()) {
             app.deadlines.pop_front();
@@ -84,7 +83,7 @@ impl World<'_> {
     pub(super) fn step(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.at += 1;
-        task.computes_at = None;
+        (task.computes_at, task.leaves_by) = (None, None);
         self.begin_step(id);
     }
 
@@ -92,16 +91,20 @@ impl World<'_> {
     pub(super) fn begin_step(&mut self, id: TaskId) {
         let now_s = self.now_s();
         let Some(task) = self.tasks.get(id) else { return };
-        let (home, flow) = (task.home, if let Owner::Request(request) = task.owner { Some(request.flow) } else { None });
+        let (home, callee, flow) =
+            (task.home, task.callee, if let Owner::Request(request) = task.owner { Some(request.flow) } else { None });
         let (instance, work_s) = match task.steps.get(task.at) {
             None => return self.end_of_steps(id),
             Some(&Step::Wait(seconds)) => return self.agenda.enter(now_s + seconds, Event::Waited { task: id }),
-            Some(&Step::Send(seconds)) => return self.send_answer(id, home, seconds),
+            Some(&Step::Send { from, seconds }) => return self.begin_sending(id, from, seconds),
             Some(&Step::Own { work_s, spread }) => {
                 let factor = flow.map_or(1.0, |flow| self.flows[flow].factor);
                 (Some(home), self.draw_work(flow, self.instances[home].app, work_s * factor, spread))
             }
-            Some(&Step::Other { app, work_s, spread }) => (self.callee(app), self.draw_work(flow, app, work_s, spread)),
+            Some(&Step::Other { app, work_s, spread }) => {
+                let chosen = callee.filter(|&callee| self.is_callee(callee, app)).or_else(|| self.next_callee(app));
+                (chosen, self.draw_work(flow, app, work_s, spread))
+            }
         };
         let begun = instance.is_some_and(|instance| {
             let node = self.instances[instance].node;
@@ -113,15 +116,58 @@ impl World<'_> {
         }
         if let Some(task) = self.tasks.get_mut(id) {
             task.computes_at = instance;
+            task.callee = instance;
         }
     }
 
-    fn send_answer(&mut self, id: TaskId, home: usize, seconds: f64) {
-        let (now_s, node) = (self.now_s(), self.instances[home].node);
-        self.soil(node);
-        if let Some(link) = &mut self.nodes[node].link {
-            link.begin(now_s, machine::EVERYBODY, id, seconds);
+    /// Something leaves through a link. What stays on its node passes none.
+    fn begin_sending(&mut self, id: TaskId, from: Sender, seconds: f64) {
+        let now_s = self.now_s();
+        let Some(task) = self.tasks.get(id) else { return };
+        let (home, called) = (task.home, task.callee);
+        let callee = if let Sender::Caller { app } = from { self.next_callee(app) } else { called };
+        let node_of = |instance: usize| self.instances[instance].node;
+        let link = match from {
+            Sender::Gateway => self.gateway_link(),
+            Sender::Callee => callee.map_or(node_of(home), node_of),
+            Sender::Caller { .. } | Sender::Home => node_of(home),
+        };
+        let is_call = matches!(from, Sender::Caller { .. } | Sender::Callee);
+        let stays = is_call && callee.is_some_and(|callee| node_of(callee) == node_of(home));
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.callee = callee;
+        if stays {
+            return self.step(id);
         }
+        task.leaves_by = Some(link);
+        self.links[link].machine.begin(now_s, machine::EVERYBODY, id, seconds);
+        self.enter_link(link);
+    }
+
+    fn enter_link(&mut self, link: usize) {
+        let entry = &mut self.links[link];
+        entry.version += 1;
+        let (at_s, version) = (entry.machine.next_s(), entry.version);
+        self.agenda.enter(at_s, Event::Link { link, version });
+    }
+
+    /// Goes on with what has left through a link.
+    pub(super) fn deliver(&mut self, link: usize) {
+        let now_s = self.now_s();
+        let mut done = std::mem::take(&mut self.done);
+        self.links[link].machine.take_done(now_s, &mut done);
+        self.enter_link(link);
+        done.drain(..).for_each(|task| self.step(task));
+        self.done = done;
+    }
+
+    /// What is on its way through a link is lost.
+    pub(super) fn cut(&mut self, link: usize) {
+        let lost = self.tasks.iter().filter(|(_, task)| task.leaves_by == Some(link)).map(|(id, _)| id);
+        let lost: Vec<TaskId> = lost.collect();
+        self.links[link].machine = machine::link();
+        self.enter_link(link);
+        lost.into_iter().for_each(|id| self.end(id, Outcome::Failed, Attempt::Broken));
     }
 
     fn draw_work(&mut self, flow: Option<usize>, app: usize, mean_s: f64, spread: Spread) -> f64 {
@@ -133,10 +179,13 @@ impl World<'_> {
         }
     }
 
+    fn is_callee(&self, instance: usize, app: usize) -> bool {
+        self.instances[instance].app == app && self.instances[instance].state == InstanceState::Ready
+    }
+
     /// The instance of `app` whose turn it is to be called by others.
-    fn callee(&mut self, app: usize) -> Option<usize> {
-        let ready = |instance: &super::Instance| instance.app == app && instance.state == InstanceState::Ready;
-        let ready: Vec<usize> = (0..self.instances.len()).filter(|&i| ready(&self.instances[i])).collect();
+    fn next_callee(&mut self, app: usize) -> Option<usize> {
+        let ready: Vec<usize> = (0..self.instances.len()).filter(|&i| self.is_callee(i, app)).collect();
         let turn = self.apps[app].next_callee;
         self.apps[app].next_callee = turn.wrapping_add(1);
         (!ready.is_empty()).then(|| ready[turn % ready.len()])
@@ -148,9 +197,6 @@ impl World<'_> {
         self.soil(node);
         let mut done = std::mem::take(&mut self.done);
         self.nodes[node].machine.take_done(now_s, &mut done);
-        if let Some(link) = &mut self.nodes[node].link {
-            link.take_done(now_s, &mut done);
-        }
         done.drain(..).for_each(|task| self.step(task));
         self.done = done;
     }
