@@ -39,27 +39,31 @@ pub fn equalize(demand: impl Fn(usize, f64) -> f64, max_utility: &[f64], cpu: f6
 /// The highest common level at which a group asks for no more than `cpu`, looked for around `near` first.
 fn level_of(demand: impl Fn(f64) -> f64, max_utility: &[f64], cpu: f64, near: Option<f64>) -> f64 {
     let top = max_utility.iter().copied().fold(WORST, f64::max);
-    let enough = |level: f64| demand(level) <= cpu;
-    if demand(top) <= cpu * (1.0 + 1e-12) {
-        return top;
-    }
-    let (mut high, mut width) = match near {
-        Some(near) if near < top - NEARBY && !enough(near + NEARBY) => (near + NEARBY, 2.0 * NEARBY),
-        _ => (top, 1.0),
+    // Each look at the group's demand is a pass over all members, so none is taken twice.
+    let beyond = |level: f64| (level, demand(level) - cpu);
+    let nearby = near.filter(|near| *near < top - NEARBY).map(|near| beyond(near + NEARBY)).filter(|high| high.1 > 0.0);
+    let (mut high, mut width) = match nearby {
+        Some(high) => (high, 2.0 * NEARBY),
+        None => {
+            let most = demand(top);
+            if most <= cpu * (1.0 + 1e-12) {
+                return top;
+            }
+            ((top, most - cpu), 1.0)
+        }
     };
-    let mut low = high - width;
-    while !enough(low) && low > WORST {
+    let mut low = beyond(high.0 - width);
+    while low.1 > 0.0 && low.0 > WORST {
         high = low;
         width *= 4.0;
-        low = (low - width).max(WORST);
+        low = beyond((low.0 - width).max(WORST));
     }
-    root(low, high, |level| demand(level) - cpu)
+    root(low, high, |level| beyond(level).1)
 }
 
-/// Where an increasing function crosses zero between `low` (not above zero) and `high` (above zero): false position, with
-/// bisection as soon as that shrinks the bracket by less than half. Never ends above the crossing.
-fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
-    let (mut at_low, mut at_high) = (f(low), f(high));
+/// Where an increasing function crosses zero between `low` (not above zero) and `high` (above zero), each with its value there: false
+/// position, with bisection as soon as that shrinks the bracket by less than half. Never ends above the crossing.
+fn root((mut low, mut at_low): (f64, f64), (mut high, mut at_high): (f64, f64), f: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..STEPS {
         let width = high - low;
         if width < PRECISION * high.abs().max(1.0) {

@@ -6,9 +6,9 @@
 //! rest is lifted further, round by round: lexicographic max-min.
 //!
 //! A placement is taken instead of another only if the first utility (from the worst) that differs by more than the
-//! tolerance is better, and those who gain do so by more than what the changes cost. A gain above the goal must be larger than what
-//! the error of the demand ([`App::doubt`](super::problem::App::doubt)) makes of it, or instances would change places with each ripple of
-//! what is measured; losses count without that, so that nobody slides down in small steps.
+//! tolerance is better, and those who gain do so by more than what the changes cost. What is gained well above a goal must be
+//! more than the error of the demand ([`App::doubt`](super::problem::App::doubt)) makes of it, or instances would change places
+//! with each ripple of what is measured; losses count without that, so that nobody slides down in small steps.
 
 use weal_model::Algorithm;
 
@@ -32,6 +32,12 @@ const STEPS_FOR_THE_REST: u32 = 6;
 
 /// Searches from the answer of the one before; the second usually finds nothing to change.
 const PASSES: u32 = 6;
+
+/// Below this utility somebody is about to miss a goal. Higher, and what helps nobody is done for noise; lower, and a crowd that grows over
+/// some cycles is met only when it is there.
+const NEAR_GOAL: f64 = 0.3;
+/// A gain of so much is tried however doubtful it is: being wrong costs two moves, which are worth hundredths.
+const MOST_NOISE: f64 = 0.25;
 
 /// A placement with its loads, and how good it is.
 #[derive(Debug, Clone)]
@@ -100,8 +106,8 @@ impl Candidate {
             if mine < theirs - tolerance {
                 return false;
             }
-            // Who misses a goal is helped on suspicion.
-            let noise = if theirs < 0.0 { 0.0 } else { doubt.max(other_doubt) };
+            // Who misses a goal, or is about to, is helped on suspicion.
+            let noise = if theirs < NEAR_GOAL { 0.0 } else { doubt.max(other_doubt).min(MOST_NOISE) };
             if mine > theirs + tolerance + noise {
                 return gained > self.cost - other.cost;
             }

@@ -141,11 +141,12 @@ impl FlowProfile {
         self.population.or_zero().max(0.0) + self.throughput.or_zero().max(0.0) * self.think_s()
     }
 
-    /// By how large a part `C` may be wrong (95%), for its parts were measured over a few cycles; 1 before that is known.
+    /// By how large a part `C` may be wrong (95%), for its parts were measured over a few cycles; at most 1. Nothing in the first cycle
+    /// after a jump: what changed that much is no noise, and a crowd does not wait.
     pub fn doubt(&self) -> f64 {
-        let wide = |part: &Smooth| part.plus_minus().unwrap_or(f64::INFINITY);
-        let wrong = wide(&self.population) + wide(&self.throughput) * self.think_s();
-        if wrong.is_finite() { (wrong / self.clients().max(1e-9)).min(1.0) } else { 1.0 }
+        let wide = |part: &Smooth| part.plus_minus().unwrap_or(0.0);
+        let wrong = wide(&self.population).hypot(wide(&self.throughput) * self.think_s());
+        (wrong / self.clients().max(1e-9)).clamp(0.0, 1.0)
     }
 
     /// `d ln lambda / d ln R`, from -1 (closed, no think time) to 0 (open), with the half-width of its 95% interval.

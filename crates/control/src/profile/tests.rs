@@ -8,7 +8,7 @@ use weal_model::{
 };
 
 use super::*;
-use crate::flow::controller::plan_seats;
+use crate::flow::controller::{demand_doubts, plan_seats};
 use crate::placement::fixtures;
 use crate::placement::generate::Seeded;
 
@@ -215,6 +215,27 @@ fn gateways_that_share_a_pool_are_given_seats_for_equal_utility() {
     assert_eq!((&a.id, &b.id), (&here, &there));
     assert!((a.predicted.0 - b.predicted.0).abs() < 0.05, "{plan:#?}");
     assert!(a.allocation.0 + b.allocation.0 <= 2.0 + 1e-6 && a.allocation > b.allocation, "{plan:#?}");
+}
+
+/// What a placement may take for noise: the flows' errors are independent, so that an application with several is known better.
+#[test]
+fn demand_is_doubted_by_as_much_as_its_flows_waver() {
+    let doubt = |wavers: bool| {
+        let (mut world, gold, basic) = shop_of_two_classes();
+        let mut profiles = Profiles::default();
+        let mut last = Snapshot::default();
+        for _ in 0..30 {
+            last = if wavers { world.cycle() } else { world.cycle_with(&[20.0, 10.0]) };
+            profiles.update(&last, &world.spec);
+        }
+        let of_flows = [&gold, &basic].map(|id| profiles.flow(id).unwrap().doubt());
+        let of_app = demand_doubts(&last, &world.spec, &profiles)[&gold.app];
+        (of_flows, of_app)
+    };
+    let ((steady, calm), (wavering, doubtful)) = (doubt(false), doubt(true));
+    assert!(steady.iter().all(|doubt| *doubt < 1e-6) && calm < 1e-6, "{steady:?} {calm}");
+    assert!(wavering.iter().all(|doubt| (0.03..0.6).contains(doubt)), "{wavering:?}");
+    assert!(doubtful > 0.02 && doubtful < wavering[0].max(wavering[1]), "{wavering:?} {doubtful}");
 }
 
 #[test]
