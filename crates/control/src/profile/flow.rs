@@ -145,7 +145,7 @@ impl FlowProfile {
     /// after a jump: what changed that much is no noise, and a crowd does not wait.
     pub fn doubt(&self) -> f64 {
         let wide = |part: &Smooth| part.plus_minus().unwrap_or(0.0);
-        let wrong = wide(&self.population).hypot(wide(&self.throughput) * self.think_s());
+        let wrong = wide(&self.population) + wide(&self.throughput) * self.think_s();
         (wrong / self.clients().max(1e-9)).clamp(0.0, 1.0)
     }
 
