@@ -61,6 +61,11 @@ impl Site {
         self.programs.join("examples/node_fixture")
     }
 
+    /// What runs the server named `id`, whose folder is there.
+    pub fn command(&self, id: &str) -> Result<Vec<String>> {
+        Ok(Server::Wildfly.spec(id, &self.home, &self.folder)?.run)
+    }
+
     /// A WildFly named `id` with the paper's applications, asked for its health at `health`.
     pub fn server(&self, id: &str, health: &str) -> Result<InstanceSpec> {
         let mut spec = Server::Wildfly.spec(id, &self.home, &self.folder)?;

@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Pool {
     program: PathBuf,
     config: PathBuf,
+    head: String,
     state: PathBuf,
     listen: SocketAddr,
     runtime: tokio::runtime::Runtime,
@@ -32,12 +33,21 @@ impl Pool {
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let (listen, api) = (free()?, free()?);
         let file = folder.join("weal.toml");
-        fs::write(&file, format!("[pool]\nlisten = \"{listen}\"\napi = \"{api}\"\n{config}"))?;
+        let head = format!("[pool]\nlisten = \"{listen}\"\napi = \"{api}\"\n");
+        fs::write(&file, format!("{head}{config}"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let pool = Self { program: program.to_owned(), config: file, state: folder.join("state"), listen, runtime };
+        let pool = Self { program: program.to_owned(), config: file, head, state: folder.join("state"), listen, runtime };
         let started = pool.weal(&["up", "--detach"])?;
         ensure!(started.status.success(), "the pool does not come up: {}", String::from_utf8_lossy(&started.stderr));
         Ok(pool)
+    }
+
+    /// Gives it another config, as `config` was.
+    pub fn apply(&self, config: &str) -> Result<()> {
+        fs::write(&self.config, format!("{}{config}", self.head))?;
+        let output = self.weal(&["apply"])?;
+        ensure!(output.status.success(), "the config is not taken: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
     }
 
     /// Where its gateway listens.
