@@ -234,6 +234,19 @@ fn a_pool_that_is_not_full_holds_nobody_back() {
     assert!(outcome.utilities.iter().all(|utility| *utility > 0.6), "{outcome:#?}");
 }
 
+/// What is left of the nodes is worth any number of seats to requests that only wait for somebody else.
+#[test]
+fn the_seats_of_requests_that_cost_next_to_nothing_can_be_added_up() {
+    let classes = [("a", "mean < 150ms", "high"), ("b", "mean < 600ms", "normal")];
+    let waiting = |class| Traffic { io_s: 0.05, spread: 0.0, ..closed("shop", class, 5, 1e-12) };
+    let spec = spec(NODES, &classes, &[("shop", &["a", "b"], &[])]);
+    let mut system = System::new(spec, &[("shop", "n1"), ("shop", "n2")], vec![waiting("a"), waiting("b")], 3);
+    for (_, decision) in system.run(20, &mut Profiles::default()) {
+        let seats: u64 = decision.plan.flows.iter().map(|flow| u64::from(flow.seats)).sum();
+        assert!(u32::try_from(seats).is_ok(), "{:#?}", decision.plan);
+    }
+}
+
 fn started(id: FlowId, (seats, weight): (u32, f64)) -> FlowAllocation {
     let (allocation, demand, seat_power) = (Cpu(0.0), Cpu(0.0), Cpu(0.0));
     FlowAllocation { id, seats, seat_power, weight, allocation, demand, predicted: Utility(0.0) }

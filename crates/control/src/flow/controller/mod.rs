@@ -47,6 +47,10 @@ use crate::profile::Profiles;
 use crate::utility::Curve;
 use pool::Pool;
 
+/// More seats than any gateway has connections for. Requests that use next to no CPU could have any number of them, and a gateway adds
+/// up those of its flows.
+const MOST_SEATS: u32 = 1 << 20;
+
 /// What a flow cycle decides.
 #[must_use = "seats that no gateway gets change nothing"]
 #[derive(Debug, Clone, PartialEq)]
@@ -198,7 +202,8 @@ fn settle(pool: &Pool, solution: &Solution, ids: &[FlowId], before: &BTreeMap<&F
                 kept.max(1)
             }
             _ => planned,
-        };
+        }
+        .min(MOST_SEATS);
     }
     seats
 }
