@@ -256,7 +256,7 @@ pub fn shrink(draft: Draft, fails: &mut dyn FnMut(&Draft) -> bool) -> Draft {
 mod tests {
     use super::*;
 
-    const SEEDS: std::ops::Range<u64> = 0..12;
+    const SEEDS: std::ops::Range<u64> = 0..24;
 
     #[test]
     fn a_fixed_set_of_random_pools_is_sound_under_faults_and_well_again_afterwards() {
