@@ -20,7 +20,7 @@ impl Sleeper {
         let run: Vec<String> = spec.run.iter().map(|word| format!("{word:?}")).collect();
         let config = format!(
             "\n[app.server]\nrun = [{}]\nhealth = \"/\"\nmemory = \"1GiB\"\ninstances = {{ min = 0, max = 1 }}\nsleep-after = \"1h\"\n\
-             routes = [\"127.0.0.1\"]\n",
+             routes = [{{ host = \"127.0.0.1\" }}]\n",
             run.join(", ")
         );
         let pool = Pool::start(program, folder, &config)?;
