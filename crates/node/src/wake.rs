@@ -44,17 +44,19 @@ impl Agent {
         Ok(answer)
     }
 
-    /// Puts an instance to sleep, unless requests are on their way to it. Who asks for its application meanwhile waits, and then
-    /// finds it asleep: named while it was still awake, it would freeze with the request in it.
+    /// Puts an instance to sleep, unless requests are on their way to it. From the order on it counts as asleep: named while it is
+    /// still awake, it would freeze with the request in it. Who asks for its application meanwhile calls it back.
     pub(crate) async fn put_to_sleep(&self, instance: &InstanceId, rung: Rung) -> Result<(), String> {
         let handle = self.find(instance).ok_or_else(|| format!("there is no instance `{instance}`"))?;
         let turn = self.turn(&handle.view().record.spec.app);
-        let _turn = turn.lock().await;
+        let turn = turn.lock().await;
         let asked = self.asked.lock().expect("nothing panics while it is held").get(instance).map(Instant::elapsed);
         if let Some(ago) = asked.filter(|ago| *ago < JUST_ASKED) {
             return Err(format!("{} {:.1} s ago", api::ASKED_FOR, ago.as_secs_f64()));
         }
-        handle.order(Order::Sleep(rung)).await
+        let ordered = handle.begin(Order::Sleep(rung)).await;
+        drop(turn);
+        ordered.outcome().await
     }
 
     /// One at a time wakes or puts to sleep an instance of `app`.
@@ -74,9 +76,9 @@ impl Agent {
             let answer =
                 |took_s| WakeAnswer { instance: view.record.spec.id.clone(), address: address(view.record.port), took_s };
             match view.memory.state {
-                InstanceState::Ready if view.memory.wish.is_none() => return Ok(answer(0.0)),
-                // One that is falling asleep is woken when it does sleep.
-                state if state.is_asleep() || view.memory.wish.is_some() => {
+                InstanceState::Ready if view.stays_awake() => return Ok(answer(0.0)),
+                // One that is falling asleep is woken as soon as it stands still, before all of it is paged out.
+                state if state.is_asleep() || view.memory.wish.is_some() || view.bedtimes > 0 => {
                     let began = Instant::now();
                     match handle.order(Order::Resume).await {
                         Ok(()) => return Ok(answer(began.elapsed().as_secs_f64())),
@@ -96,7 +98,7 @@ impl Agent {
 fn price(view: &crate::instance::View) -> (u8, f64) {
     let state = view.memory.state;
     let class = match (state, state.rung()) {
-        (InstanceState::Ready, _) if view.memory.wish.is_none() => 0,
+        (InstanceState::Ready, _) if view.stays_awake() => 0,
         (InstanceState::Ready, _) => 1,
         (_, Some(rung)) => 1 + rung as u8,
         (InstanceState::Starting | InstanceState::Unhealthy, _) => 10,

@@ -4,7 +4,7 @@
 //! node_fixture shim --dir DIR [--adopt]
 //! node_fixture agent --state DIR --isolation cgroup-v2|cgroup-hybrid|none|best [--prefetch nothing|working-set|everything]
 //! node_fixture serve PORT               answers 200 on every path; `/hog/MIB` takes memory first, `/touch` reads it,
-//!                                       `/dirty` writes to it, `/spin/MS` burns CPU;
+//!                                       `/dirty` writes to it, `/sum` answers with a checksum of it, `/spin/MS` burns CPU;
 //!                                       `/map/COUNT` makes mappings, `/mapped` looks whether they hold what they did
 //! node_fixture stubborn PORT            serves and ignores SIGTERM
 //! node_fixture forks PORT               serves, with children that detach themselves and ignore SIGTERM
@@ -22,6 +22,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+
+/// Bytes of memory that one number marks: sixteen to a page.
+const PIECE: usize = 256;
 
 fn main() -> ExitCode {
     if std::process::id() == 1 && std::env::args().next().as_deref() == Some("/init") {
@@ -110,8 +113,9 @@ fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>, mappings: &mut Vec<*m
     }
     let path = line.split_whitespace().nth(1).unwrap_or("/");
     if let Some(mib) = path.strip_prefix("/hog/").and_then(|text| text.parse::<usize>().ok()) {
-        // Every page is written to, so that it is really there.
-        hoard.extend((0..mib).map(|_| vec![1; 1 << 20]));
+        // Every page is written to, so that it is really there, and none is like another.
+        let first = hoard.len();
+        hoard.extend((first..first + mib).map(block));
     }
     if let Some(count) = path.strip_prefix("/map/").and_then(|text| text.parse().ok()) {
         *mappings = map(count)?;
@@ -137,12 +141,29 @@ fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>, mappings: &mut Vec<*m
     if let Some(text) = path.strip_prefix("/say/") {
         println!("{text}");
     }
-    let body = format!("{}\n", std::process::id());
+    let body = if path == "/sum" { sum(hoard) } else { u64::from(std::process::id()) };
+    let body = format!("{body}\n");
     write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())?;
     stream.flush()?;
     stream.shutdown(std::net::Shutdown::Write)?;
     io::copy(&mut stream.take(1 << 16), &mut io::sink())?;
     Ok(())
+}
+
+/// A MiB that holds in each of its pieces how many such come before it.
+fn block(number: usize) -> Vec<u8> {
+    let mut block = vec![1; 1 << 20];
+    let first = number * (block.len() / PIECE);
+    for (position, piece) in (first as u64..).zip(block.chunks_exact_mut(PIECE)) {
+        piece[1..9].copy_from_slice(&position.to_le_bytes());
+    }
+    block
+}
+
+/// FNV-1a over each piece's first bytes: another value in one of them, or another order, gives another number.
+fn sum(hoard: &[Vec<u8>]) -> u64 {
+    let bytes = hoard.iter().flat_map(|block| block.chunks_exact(PIECE)).flat_map(|piece| &piece[..9]);
+    bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 fn fork_and_serve(port: &str) -> io::Result<()> {

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, WaitOptions};
 
-/// Swap enough for what the tests park.
-const SWAP_BYTES: u64 = 256 << 20;
+/// The RAM disk, and its size: swap enough for what the tests park.
+const RAM_DISK: (&str, u64) = ("/dev/ram0", 256 << 20);
 
 /// Never returns: the machine is switched off.
 pub fn run() -> ! {
@@ -42,7 +42,7 @@ fn set_up_and_test() -> io::Result<()> {
         _ => put("cgroup2", "/sys/fs/cgroup", "cgroup2", "")?,
     }
     loopback_up()?;
-    if let Err(error) = swap_on() {
+    if let Err(error) = swap_on(&word("weal.swap=")) {
         println!("WEAL-VM has no swap: {error}");
     }
     let filters = word("weal.tests=");
@@ -93,21 +93,24 @@ fn loopback_up() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Swaps to a RAM disk: what matters is what the node agent does, not how fast the disk is.
-fn swap_on() -> io::Result<()> {
-    let module = File::open("/weal/brd.ko")?;
-    let parameters = CString::new(format!("rd_nr=1 rd_size={}", SWAP_BYTES / 1024))?;
-    rustix::system::finit_module(&module, &parameters, 0)?;
-    let mut disk = OpenOptions::new().write(true).open("/dev/ram0")?;
+/// Swaps to `device`.
+fn swap_on(device: &str) -> io::Result<()> {
+    if device == RAM_DISK.0 {
+        let module = File::open("/weal/brd.ko")?;
+        let parameters = CString::new(format!("rd_nr=1 rd_size={}", RAM_DISK.1 / 1024))?;
+        rustix::system::finit_module(&module, &parameters, 0)?;
+    }
+    let mut disk = OpenOptions::new().write(true).open(device)?;
+    let bytes = disk.seek(SeekFrom::End(0))?;
     // What mkswap(8) writes: version 1 and the last page's number at 1024, the signature at the end of the first page.
-    let last_page = u32::try_from(SWAP_BYTES / 4096 - 1).map_err(io::Error::other)?;
+    let last_page = u32::try_from(bytes / 4096 - 1).map_err(io::Error::other)?;
     disk.seek(SeekFrom::Start(1024))?;
     disk.write_all(&1u32.to_le_bytes())?;
     disk.write_all(&last_page.to_le_bytes())?;
     disk.seek(SeekFrom::Start(4096 - 10))?;
     disk.write_all(b"SWAPSPACE2")?;
     disk.sync_all()?;
-    let path = CString::new("/dev/ram0")?;
+    let path = CString::new(device)?;
     // SAFETY: the path is a string that ends in zero and lives during the call.
     if unsafe { libc::swapon(path.as_ptr(), 0) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

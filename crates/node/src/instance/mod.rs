@@ -86,6 +86,15 @@ pub struct View {
     pub memory: Memory,
     /// Its main process.
     pub pid: Option<u32>,
+    /// Orders to sleep that it has not answered yet: it is as good as asleep.
+    pub bedtimes: u32,
+}
+
+impl View {
+    /// True when who is sent to it finds it awake.
+    pub fn stays_awake(&self) -> bool {
+        self.memory.state == InstanceState::Ready && self.memory.wish.is_none() && self.bedtimes == 0
+    }
 }
 
 /// What an instance is told.
@@ -126,21 +135,56 @@ impl Handle {
 
     /// Tells it something and waits until that is done.
     pub async fn order(&self, order: Order) -> Result<(), String> {
+        self.begin(order).await.outcome().await
+    }
+
+    /// Tells it something: what it is told later comes after that.
+    pub async fn begin(&self, order: Order) -> Ordered {
         let is_stop = matches!(order, Order::Stop);
+        let bedtime = matches!(order, Order::Sleep(_)).then(|| Bedtime::of(&self.view));
         let (reply, answer) = oneshot::channel();
-        if self.orders.send((order, reply)).await.is_err() {
-            return if is_stop { Ok(()) } else { Err("it has just been stopped".to_owned()) };
-        }
-        match answer.await {
-            Ok(result) => result,
-            Err(_) if is_stop => Ok(()),
-            Err(_) => Err("it has just been stopped".to_owned()),
-        }
+        // One that is gone drops the other end, as one does that goes before it answers.
+        let _ = self.orders.send((order, reply)).await;
+        Ordered { is_stop, answer, _bedtime: bedtime }
     }
 
     /// True when its task has ended, so that nothing of it is left.
     pub fn is_gone(&self) -> bool {
         self.orders.is_closed()
+    }
+}
+
+/// Something that an instance was told.
+pub struct Ordered {
+    is_stop: bool,
+    answer: oneshot::Receiver<Result<(), String>>,
+    _bedtime: Option<Bedtime>,
+}
+
+impl Ordered {
+    /// Waits until it is done.
+    pub async fn outcome(self) -> Result<(), String> {
+        match self.answer.await {
+            Ok(result) => result,
+            Err(_) if self.is_stop => Ok(()),
+            Err(_) => Err("it has just been stopped".to_owned()),
+        }
+    }
+}
+
+/// Counts as one of an instance's `bedtimes` until it is dropped.
+struct Bedtime(Arc<Mutex<View>>);
+
+impl Bedtime {
+    fn of(view: &Arc<Mutex<View>>) -> Self {
+        view.lock().expect("nothing panics while it is held").bedtimes += 1;
+        Self(Arc::clone(view))
+    }
+}
+
+impl Drop for Bedtime {
+    fn drop(&mut self) {
+        self.0.lock().expect("nothing panics while it is held").bedtimes -= 1;
     }
 }
 
@@ -196,7 +240,7 @@ impl Task {
     fn spawn(site: Arc<Site>, record: Record, memory: Memory, first: Phase) -> Handle {
         let (sender, orders) = mpsc::channel(64);
         let dir = site.dir(record.spec.id.as_str());
-        let view = Arc::new(Mutex::new(View { record, memory, pid: None }));
+        let view = Arc::new(Mutex::new(View { record, memory, pid: None, bedtimes: 0 }));
         let task = Self { site, dir, view: Arc::clone(&view), orders, deferred: VecDeque::new(), working_set: None };
         tokio::spawn(task.run(first));
         Handle { view, orders: sender }

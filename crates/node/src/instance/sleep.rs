@@ -49,6 +49,9 @@ impl Task {
         self.remember(|memory| memory.wish = Some(Wish::Sleep(rung)));
         let result = self.sleep_down(state, rung, running, began).await;
         self.remember(|memory| memory.wish = None);
+        if let Err(reason) = &result {
+            self.enter(self.memory().state, reason.clone());
+        }
         result
     }
 

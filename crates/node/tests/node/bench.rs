@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
 use weal_model::{
     AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung,
 };
@@ -76,6 +77,21 @@ impl Bench {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+    }
+
+    /// Holds the agent where it is.
+    pub fn stop_agent(&self) {
+        self.signal_agent(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn continue_agent(&self) {
+        self.signal_agent(Signal::CONT);
+    }
+
+    fn signal_agent(&self, signal: Signal) {
+        let pid = self.agent.lock().unwrap().as_ref().map(Pid::from_child).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
     }
 
     fn client(&self) -> Client {
@@ -230,8 +246,8 @@ pub fn is_alive(pid: u32) -> bool {
 }
 
 pub fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let pid = Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
 }
 
 /// Polls until there is something.

@@ -2,10 +2,12 @@
 //!
 //! Each case is a function over a [`Bench`]: an agent in a process of its own with a fresh state directory. It runs under
 //! plain processes, and under the hybrid layout and cgroup v2 where they can be used; where cgroup v2 cannot, `vm.rs`
-//! boots a kernel that has it and runs the same cases inside.
+//! boots a kernel that has it and runs the same cases inside. Those that fill the machine's swap or use up its memory have a
+//! machine each.
 
 mod bench;
 mod cases;
+mod faults;
 mod sleep;
 mod vm;
 
@@ -59,6 +61,20 @@ under_every_isolation!(
     sleep::a_warm_sleeper_keeps_what_it_needs,
     sleep::more_than_the_swap_is_never_begun,
     sleep::fifty_applications_wake_at_once,
+);
+
+macro_rules! alone {
+    ($($case:ident on $machine:expr),* $(,)?) => {
+        mod alone {
+            $(#[test] fn $case() { crate::vm::alone(concat!("alone::", stringify!($case)), &$machine, crate::faults::$case); })*
+        }
+    };
+}
+
+alone!(
+    a_swap_that_fills_up_in_the_middle_of_a_purge_leaves_it_suspended_and_whole on crate::faults::SMALL_SWAP,
+    it_sleeps_and_wakes_whole_while_the_machine_is_short_of_memory on crate::faults::LITTLE_MEMORY,
+    a_slow_disk_under_the_swap_makes_it_slow_and_nothing_else on crate::faults::SLOW_DISK,
 );
 
 /// Runs `case`, unless this machine cannot have that isolation.

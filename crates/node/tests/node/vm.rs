@@ -1,7 +1,8 @@
-//! The same cases on a kernel with cgroup v2 and swap, in a virtual machine, where this machine has them not.
+//! The same cases on a kernel with cgroup v2 and swap, in a virtual machine, where this machine has them not; and those that
+//! need a machine for themselves, because they fill its swap or use up its memory.
 //!
-//! Debian's cloud kernel is downloaded once into `target/vm` and booted by qemu without any disk: the initial RAM disk
-//! holds the fixture as `init`, this test program, a shell, and the libraries that they need.
+//! Debian's cloud kernel is downloaded once into `target/vm` and booted by qemu. There is no disk but for swap: the initial RAM
+//! disk holds the fixture as `init`, this test program, a shell, and the libraries that they need.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,21 +15,54 @@ use crate::bench::{Bench, fixture};
 /// Usually a boot with all cases takes a minute; emulated processors on a busy machine are slow.
 const PATIENCE: Duration = Duration::from_secs(480);
 
+/// Where such a machine swaps to.
+pub enum Swap {
+    /// A RAM disk: what matters is what the node agent does, not how fast the disk is.
+    Memory,
+    /// A disk of so many bytes, which takes and gives at most so many in a second; `None` is as many as this machine's.
+    Disk {
+        /// Its size in bytes.
+        bytes: u64,
+        /// Bytes in a second, in both directions together.
+        bytes_per_second: Option<u64>,
+    },
+}
+
+/// A machine to boot.
+pub struct Machine {
+    /// How its control groups are laid out: `unified` or `hybrid`.
+    pub layout: &'static str,
+    /// Its memory in MiB. The initial disk takes about a hundred of it.
+    pub memory_mib: u64,
+    /// Its swap.
+    pub swap: Swap,
+}
+
+/// Runs `case`, which is the test called `name`, on a machine of its own.
+pub fn alone(name: &str, machine: &Machine, case: fn(&Bench)) {
+    if std::env::var_os("WEAL_VM").is_none() {
+        return boot(machine, name);
+    }
+    let bench = Bench::new("cgroup-v2").or_else(|| Bench::new("cgroup-hybrid"));
+    case(&bench.expect("one of them is what it was booted for"));
+}
+
 #[test]
 fn all_cases_hold_on_a_kernel_with_cgroup_v2() {
     if Bench::new("cgroup-v2").is_some() {
         return say("cgroup v2 works here: the v2 cases ran natively");
     }
-    boot("unified", "v2::");
+    boot(&Machine { layout: "unified", memory_mib: 1536, swap: Swap::Memory }, "v2::");
 }
 
 #[test]
 fn parking_works_on_the_hybrid_layout_and_without_cgroups_where_there_is_swap() {
-    boot("hybrid", "hybrid::parking,none::parking,hybrid::one_that_leaks");
+    let machine = Machine { layout: "hybrid", memory_mib: 1536, swap: Swap::Memory };
+    boot(&machine, "hybrid::parking,none::parking,hybrid::one_that_leaks");
 }
 
-/// Boots a machine with that layout of cgroups and runs the cases that match `tests` in it.
-fn boot(layout: &str, tests: &str) {
+/// Boots `machine` and runs the cases that match `tests` in it.
+fn boot(machine: &Machine, tests: &str) {
     if std::env::var_os("WEAL_VM").is_some() {
         return;
     }
@@ -42,9 +76,15 @@ fn boot(layout: &str, tests: &str) {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("initrd");
     fs::write(&image, initial_disk(&kernel)).unwrap();
-    let (output, seconds) = run(&qemu, &kernel.join("vmlinuz"), &image, layout, tests);
+    let mut command = Command::new(qemu);
+    command.args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio"]);
+    command.args(["-m", &machine.memory_mib.to_string()]);
+    command.arg("-kernel").arg(kernel.join("vmlinuz")).arg("-initrd").arg(image);
+    let swap = attach_swap(&mut command, &machine.swap, folder.path());
+    let words = format!("console=ttyS0 quiet panic=-1 weal.layout={} weal.swap={swap} weal.tests={tests}", machine.layout);
+    let (output, seconds) = run(command.args(["-append", &words]));
     let summary = output.lines().find(|line| line.starts_with("test result:")).unwrap_or("no summary");
-    say(&format!("{layout} in a virtual machine: {summary} ({seconds:.0} s with boot)"));
+    say(&format!("{} in a virtual machine: {summary} ({seconds:.0} s with boot)", machine.layout));
     assert!(output.contains("WEAL-VM result 0") && !summary.contains(" 0 passed"), "{output}");
     assert!(!output.contains("skipped:") && !output.contains("has no swap"), "a case was skipped there:\n{output}");
 }
@@ -54,11 +94,18 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-fn run(qemu: &Path, kernel: &Path, image: &Path, layout: &str, tests: &str) -> (String, f64) {
-    let words = format!("console=ttyS0 quiet panic=-1 weal.layout={layout} weal.tests={tests}");
-    let mut command = Command::new(qemu);
-    command.args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1536", "-nographic", "-no-reboot", "-nodefaults"]);
-    command.args(["-serial", "stdio", "-append", &words]).arg("-kernel").arg(kernel).arg("-initrd").arg(image);
+/// Gives the machine a disk to swap to; the device that `swap` will be there.
+fn attach_swap(command: &mut Command, swap: &Swap, folder: &Path) -> &'static str {
+    let Swap::Disk { bytes, bytes_per_second } = swap else { return "/dev/ram0" };
+    let file = folder.join("swap");
+    fs::File::create(&file).unwrap().set_len(*bytes).unwrap();
+    let limit = bytes_per_second.map(|rate| format!(",throttling.bps-total={rate}")).unwrap_or_default();
+    command.arg("-drive").arg(format!("if=none,id=swap,format=raw,cache=unsafe,file={}{limit}", file.display()));
+    command.args(["-device", "nvme,drive=swap,serial=weal"]);
+    "/dev/nvme0n1"
+}
+
+fn run(command: &mut Command) -> (String, f64) {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let began = Instant::now();
     let mut stdout = child.stdout.take().unwrap();
