@@ -192,7 +192,7 @@ impl Bench {
             health: HealthCheck {
                 probe: HealthProbe::Http { path: "/healthz".into() },
                 interval_s: 0.2,
-                timeout_s: 5.0,
+                timeout_s: 20.0,
                 start_timeout_s: 30.0,
                 failures: 3,
             },
