@@ -6,6 +6,7 @@
 
 use super::Situation;
 use super::hypothetical::Member;
+use super::job::Needs;
 
 /// Halvings of the level in each round: 2^-40 of the bracket is far below what is told apart.
 const HALVINGS: u32 = 40;
@@ -27,23 +28,29 @@ pub struct Division {
 ///
 /// Every running job gets at least its minimum speed; where even that does not fit, the caller must not place it.
 pub fn divide(situation: &Situation, runs: &[Vec<usize>]) -> Division {
-    if let Some(division) = at_full_speed(situation, runs) {
+    let needs: Vec<Needs> = situation.jobs.iter().map(|job| job.needs(situation.cycle_s)).collect();
+    divide_needs(situation, &needs, runs)
+}
+
+/// The same for who knows what each job needs in the cycle.
+pub(super) fn divide_needs(situation: &Situation, needs: &[Needs], runs: &[Vec<usize>]) -> Division {
+    if let Some(division) = at_full_speed(situation, needs, runs) {
         return division;
     }
-    let filling = Filling::new(situation, runs);
+    let filling = Filling::new(situation, needs, runs);
     let levels = filling.fill();
     filling.division(&levels)
 }
 
 /// Everyone at full speed, where that fits and no application wants what is left.
-fn at_full_speed(situation: &Situation, runs: &[Vec<usize>]) -> Option<Division> {
+fn at_full_speed(situation: &Situation, needs: &[Needs], runs: &[Vec<usize>]) -> Option<Division> {
     if !situation.apps.is_empty() {
         return None;
     }
     let mut free: Vec<f64> = situation.nodes.iter().map(|node| node.cpu * (1.0 + ROUNDING)).collect();
     let mut speeds = vec![0.0; runs.len()];
     for (m, nodes) in runs.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
-        speeds[m] = situation.jobs[m].needs(situation.cycle_s).max_speed;
+        speeds[m] = needs[m].max_speed;
         nodes.iter().for_each(|&node| free[node] -= speeds[m]);
     }
     free.iter().all(|&free| free >= 0.0).then(|| Division { speeds, apps: Vec::new() })
@@ -51,7 +58,7 @@ fn at_full_speed(situation: &Situation, runs: &[Vec<usize>]) -> Option<Division>
 
 /// What asks for CPU: a running job or an application.
 enum Entry<'a> {
-    Job { index: usize, member: Member<'a>, nodes: &'a [usize], min: f64, max: f64 },
+    Job { index: usize, member: Member, nodes: &'a [usize], min: f64, max: f64 },
     App { index: usize },
 }
 
@@ -65,11 +72,11 @@ struct Filling<'a> {
     situation: &'a Situation<'a>,
     runs: usize,
     entries: Vec<Entry<'a>>,
-    waiting: Vec<Member<'a>>,
+    waiting: Vec<Member>,
 }
 
 impl<'a> Filling<'a> {
-    fn new(situation: &'a Situation<'a>, runs: &'a [Vec<usize>]) -> Self {
+    fn new(situation: &'a Situation<'a>, needs: &[Needs], runs: &'a [Vec<usize>]) -> Self {
         let (mut entries, mut waiting) = (Vec::new(), Vec::new());
         for (index, (job, nodes)) in situation.jobs.iter().zip(runs).enumerate() {
             let member = Member::new(job, job.done, situation.now_s);
@@ -77,8 +84,7 @@ impl<'a> Filling<'a> {
                 waiting.push(member);
                 continue;
             }
-            let needs = job.needs(situation.cycle_s);
-            entries.push(Entry::Job { index, member, nodes, min: needs.min_speed, max: needs.max_speed });
+            entries.push(Entry::Job { index, member, nodes, min: needs[index].min_speed, max: needs[index].max_speed });
         }
         entries.extend((0..situation.apps.len()).map(|index| Entry::App { index }));
         Self { situation, runs: runs.len(), entries, waiting }
@@ -91,7 +97,7 @@ impl<'a> Filling<'a> {
                 if level >= member.max_utility {
                     return *max;
                 }
-                let speed = member.average_speed(self.situation.now_s, level) / nodes.len() as f64;
+                let speed = member.demand(level) / nodes.len() as f64;
                 (speed * pressure).clamp(*min, *max)
             }
             Entry::App { index } => {
@@ -106,7 +112,7 @@ impl<'a> Filling<'a> {
         if self.waiting.is_empty() || !level.is_finite() {
             return 1.0;
         }
-        let speed = |member: &Member| member.average_speed(self.situation.now_s, level.min(member.max_utility));
+        let speed = |member: &Member| member.demand(level);
         let waiting: f64 = self.waiting.iter().map(speed).sum();
         let running: f64 =
             self.entries.iter().map(|entry| if let Entry::Job { member, .. } = entry { speed(member) } else { 0.0 }).sum();

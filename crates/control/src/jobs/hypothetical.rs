@@ -90,62 +90,135 @@ fn root((mut low, mut at_low): (f64, f64), (mut high, mut at_high): (f64, f64), 
 /// The hypothetical utility of `jobs` (unfinished ones) at `now_s` if the group keeps `cpu`.
 pub fn hypothetical(jobs: &[Job], now_s: f64, cpu: f64) -> Outlook {
     let members: Vec<Member> = jobs.iter().map(|job| Member::new(job, job.done, now_s)).collect();
-    outlook_of(&members, now_s, cpu)
+    outlook_of(&members, cpu)
+}
+
+/// The level alone.
+pub(super) fn level(jobs: &[Job], now_s: f64, cpu: f64) -> f64 {
+    Group::of(jobs.iter().map(|job| Member::new(job, job.done, now_s))).level(cpu, None)
 }
 
 /// What each job is headed for if it runs at `speeds[m]` (over all tasks) for a cycle, after being held up for `held_s[m]`
 /// seconds, and the group keeps its total from then on (Carrera 5.4.2.4, "Evaluating placement decisions").
 pub fn evaluate(jobs: &[Job], speeds: &[f64], held_s: &[f64], now_s: f64, cycle_s: f64) -> Vec<f64> {
-    evaluate_near(jobs, speeds, held_s, now_s, cycle_s, None).0
+    Ahead { now_s, cycle_s }.forecast(jobs, speeds, held_s, None).utilities
 }
 
-/// The same, and the common level, which is found sooner when one nearby is known.
-pub(super) fn evaluate_near(
-    jobs: &[Job],
-    speeds: &[f64],
-    held_s: &[f64],
-    now_s: f64,
-    cycle_s: f64,
-    level: Option<f64>,
-) -> (Vec<f64>, f64) {
-    let mut utilities = vec![0.0; jobs.len()];
-    let (mut later, mut index) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
-    for (m, job) in jobs.iter().enumerate() {
-        let speed = speeds[m] / f64::from(job.tasks);
-        let finish_s = if speed > 0.0 { held_s[m] + job.duration_at(speed) } else { f64::INFINITY };
-        if finish_s <= cycle_s {
-            utilities[m] = job.utility(now_s + finish_s);
-            continue;
+/// A look one cycle ahead.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ahead {
+    pub now_s: f64,
+    pub cycle_s: f64,
+}
+
+/// What a job brings along to the end of the cycle.
+pub(super) enum Prospect {
+    /// It is done by then, which is worth this.
+    Done(f64),
+    /// It shares the group's CPU from then on.
+    Open(Member),
+}
+
+/// What all jobs are headed for.
+#[derive(Debug, Clone)]
+pub(super) struct Forecast {
+    pub utilities: Vec<f64>,
+    /// The common level of those that are not done within the cycle.
+    pub level: f64,
+    /// True when everyone is headed for its best, so that no CPU can lift the level.
+    at_best: bool,
+    /// What the group asks for at [`Forecast::above`], and what it has.
+    demand_above: f64,
+    cpu: f64,
+}
+
+impl Ahead {
+    /// What `job` comes to at `speed` (over all tasks) after being held up for `held_s` seconds.
+    pub fn prospect(&self, job: &Job, speed: f64, held_s: f64) -> Prospect {
+        let speed = speed / f64::from(job.tasks);
+        let finish_s = if speed > 0.0 { held_s + job.duration_at(speed) } else { f64::INFINITY };
+        if finish_s <= self.cycle_s {
+            return Prospect::Done(job.utility(self.now_s + finish_s));
         }
         // What a hold-up leaves for later cycles still delays it then, whether it runs now or not.
-        let pace = if speed > 0.0 { speed } else { job.needs(cycle_s).max_speed };
-        let owed = if speed > 0.0 { (held_s[m] - cycle_s).max(0.0) } else { held_s[m] };
-        let done = job.done + job.progress(speed, cycle_s - held_s[m]) - pace * owed;
-        later.push(Member::new(job, done, now_s + cycle_s));
-        index.push(m);
+        let owed_s = if speed > 0.0 { (held_s - self.cycle_s).max(0.0) } else { held_s };
+        let pace = if speed > 0.0 || owed_s <= 0.0 { speed } else { job.needs(self.cycle_s).max_speed };
+        let done = job.done + job.progress(speed, self.cycle_s - held_s) - pace * owed_s;
+        Prospect::Open(Member::new(job, done, self.now_s + self.cycle_s))
     }
-    let group = Group::of(&later, now_s + cycle_s);
-    let level = level_of(|level| group.demand(level), &group.max_utility, speeds.iter().sum(), level);
-    for (&m, &max) in index.iter().zip(&group.max_utility) {
-        utilities[m] = level.min(max);
+
+    /// What all `jobs` come to, and the level of those that go on, which is found sooner when one nearby is known.
+    pub fn forecast(&self, jobs: &[Job], speeds: &[f64], held_s: &[f64], near: Option<f64>) -> Forecast {
+        let mut utilities = vec![0.0; jobs.len()];
+        let (mut group, mut open) = (Group::default(), Vec::with_capacity(jobs.len()));
+        for (m, job) in jobs.iter().enumerate() {
+            match self.prospect(job, speeds[m], held_s[m]) {
+                Prospect::Done(utility) => utilities[m] = utility,
+                Prospect::Open(member) => {
+                    group.push(&member);
+                    open.push(m);
+                }
+            }
+        }
+        let cpu = speeds.iter().sum();
+        let level = group.level(cpu, near);
+        for (&m, &max) in open.iter().zip(&group.max_utility) {
+            utilities[m] = level.min(max);
+        }
+        let at_best = group.max_utility.iter().all(|max| *max <= level);
+        Forecast { utilities, level, at_best, demand_above: group.demand(level + NEARBY), cpu }
     }
-    (utilities, level)
 }
 
-fn outlook_of(members: &[Member], now_s: f64, cpu: f64) -> Outlook {
-    let group = Group::of(members, now_s);
-    let level = level_of(|level| group.demand(level), &group.max_utility, cpu, None);
-    let utilities: Vec<f64> = group.max_utility.iter().map(|&max| level.min(max)).collect();
-    let speeds = members.iter().zip(&utilities).map(|(member, &utility)| member.average_speed(now_s, utility)).collect();
+impl Forecast {
+    /// A little more than the level.
+    fn above(&self) -> f64 {
+        self.level + NEARBY
+    }
+
+    /// What the group's level does not exceed when some of its jobs change from `before` to `after` and it gets `more` CPU, all else being
+    /// the same, and how much the others may gain at most. Asks nobody but those. `None` when that does not tell.
+    pub fn ceiling(&self, before: &[Prospect], after: &[Prospect], more: f64) -> Option<(f64, f64)> {
+        if self.at_best {
+            return Some((f64::INFINITY, 0.0));
+        }
+        let level = self.above();
+        let asked = |prospects: &[Prospect]| prospects.iter().map(|prospect| prospect.demand(level)).sum::<f64>();
+        let demand = self.demand_above - asked(before) + asked(after);
+        let rounding = 1e-9 * self.demand_above.max(self.cpu);
+        (demand > self.cpu + more + rounding).then_some((level, NEARBY))
+    }
+}
+
+impl Prospect {
+    /// What it is worth when the group reaches `level`.
+    pub fn utility(&self, level: f64) -> f64 {
+        match self {
+            Self::Done(utility) => *utility,
+            Self::Open(member) => level.min(member.max_utility),
+        }
+    }
+
+    fn demand(&self, level: f64) -> f64 {
+        match self {
+            Self::Done(_) => 0.0,
+            Self::Open(member) => member.demand(level),
+        }
+    }
+}
+
+fn outlook_of(members: &[Member], cpu: f64) -> Outlook {
+    let level = Group::of(members.iter().copied()).level(cpu, None);
+    let utilities = members.iter().map(|member| level.min(member.max_utility)).collect();
+    let speeds = members.iter().map(|member| member.demand(level)).collect();
     Outlook { level, utilities, speeds }
 }
 
 /// The members' demand curves side by side: summing them is where a scheduler's time goes, and it is one pass over arrays.
+#[derive(Default)]
 struct Group {
     remaining: Vec<f64>,
-    /// Seconds to the goal.
     left_s: Vec<f64>,
-    /// The goal's length: seconds that a unit of utility is worth above the goal, and below it.
     above_s: Vec<f64>,
     below_s: Vec<f64>,
     max_utility: Vec<f64>,
@@ -153,20 +226,24 @@ struct Group {
 }
 
 impl Group {
-    fn of(members: &[Member], now_s: f64) -> Self {
-        let room = || Vec::with_capacity(members.len());
-        let mut group =
-            Self { remaining: room(), left_s: room(), above_s: room(), below_s: room(), max_utility: room(), most: room() };
-        for member in members {
-            let goal_s = member.job.relative_goal_s();
-            group.remaining.push(member.remaining.max(0.0));
-            group.left_s.push(member.job.deadline_s - now_s.max(member.job.start_s));
-            group.above_s.push(goal_s);
-            group.below_s.push(goal_s / member.job.weight);
-            group.max_utility.push(member.max_utility);
-            group.most.push(member.average_speed(now_s, member.max_utility));
-        }
+    fn of(members: impl Iterator<Item = Member>) -> Self {
+        let mut group = Self::default();
+        members.for_each(|member| group.push(&member));
         group
+    }
+
+    fn push(&mut self, member: &Member) {
+        self.remaining.push(member.remaining);
+        self.left_s.push(member.left_s);
+        self.above_s.push(member.above_s);
+        self.below_s.push(member.below_s);
+        self.max_utility.push(member.max_utility);
+        self.most.push(member.most);
+    }
+
+    /// The level at which `cpu` is used up, looked for around `near` first.
+    fn level(&self, cpu: f64, near: Option<f64>) -> f64 {
+        level_of(|level| self.demand(level), &self.max_utility, cpu, near)
     }
 
     /// The CPU that brings everyone to `level`, or to its own maximum where that is lower. Summed in lanes, without branches: a
@@ -194,26 +271,46 @@ impl Group {
 }
 
 /// A job as the group sees it.
-pub(super) struct Member<'a> {
-    job: &'a Job,
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member {
+    /// Work left over all tasks.
     remaining: f64,
-    /// The best that it can still reach.
+    /// Seconds to the goal.
+    left_s: f64,
+    /// The goal's length: seconds that a unit of utility is worth above the goal, and below it.
+    above_s: f64,
+    below_s: f64,
+    /// The best that it can still reach, and the average speed for that.
     pub max_utility: f64,
+    most: f64,
 }
 
-impl<'a> Member<'a> {
+impl Member {
     /// `job` at `now_s`, had it done `done` per task.
-    pub fn new(job: &'a Job, done: f64, now_s: f64) -> Self {
+    pub fn new(job: &Job, done: f64, now_s: f64) -> Self {
         let (remaining, best_s) = job.left_at(done);
-        Self { job, remaining, max_utility: job.utility(now_s.max(job.start_s) + best_s) }
+        let (start_s, goal_s) = (now_s.max(job.start_s), job.relative_goal_s());
+        let mut member = Self {
+            remaining: remaining.max(0.0),
+            left_s: job.deadline_s - start_s,
+            above_s: goal_s,
+            below_s: goal_s / job.weight,
+            max_utility: job.utility(start_s + best_s),
+            most: 0.0,
+        };
+        member.most = member.average_speed(member.max_utility);
+        member
     }
 
     /// The speed over the rest of its life, all tasks together, that leads to `utility` (5.13).
-    pub fn average_speed(&self, now_s: f64, utility: f64) -> f64 {
-        if self.remaining <= 0.0 {
-            return 0.0;
-        }
-        self.remaining / (self.job.finish_for(utility) - now_s.max(self.job.start_s)).max(1e-9)
+    fn average_speed(&self, utility: f64) -> f64 {
+        let unit_s = if utility >= 0.0 { self.above_s } else { self.below_s };
+        self.remaining / (self.left_s - utility * unit_s).max(1e-9)
+    }
+
+    /// The same up to the best that it can still reach.
+    pub fn demand(&self, level: f64) -> f64 {
+        if level < self.max_utility { self.average_speed(level) } else { self.most }
     }
 }
 

@@ -6,11 +6,13 @@
 //! compared: run beside others, move one away, suspend one. What wins must beat leaving things as they are by
 //! [`TOLERANCE`], after the hold-ups that the changes cause have been counted: hysteresis comes from the costs.
 
+use std::cell::OnceCell;
+
 use weal_model::JobState;
 
-use super::divide::{Division, divide};
-use super::hypothetical::{evaluate_near, hypothetical};
-use super::job::Needs;
+use super::divide::{Division, divide_needs};
+use super::hypothetical::{Ahead, Forecast, level};
+use super::job::{Job, Needs};
 use super::situation::change_of;
 use super::{Assignment, ChangeKind, Run, Scheduler, Situation};
 
@@ -24,6 +26,8 @@ const ASKING: usize = 8;
 const VICTIMS: usize = 4;
 /// How many of these alternatives are evaluated. The first one gives up least; a second one may stand on a better node.
 const YIELDING: usize = 2;
+/// What rounding may make of a utility: a bound that is closer than this to what it excludes does not exclude it.
+const ROUNDING: f64 = 1e-9;
 
 /// See the module.
 #[derive(Debug, Default, Clone, Copy)]
@@ -54,14 +58,19 @@ impl Scheduler for WealScheduler {
 /// The nodes of each job's tasks; empty: does not run.
 type Layout = Vec<Vec<usize>>;
 
+/// What an alternative changes in a layout: jobs with their new nodes.
+type Changes = Vec<(usize, Vec<usize>)>;
+
 /// A layout with what it leads to.
 #[derive(Clone)]
 struct Scored {
     layout: Layout,
+    /// CPU and memory left on each node at full speed.
+    free: Vec<(f64, u64)>,
     division: Division,
-    /// What each job is headed for, and the group's common level.
-    utilities: Vec<f64>,
-    level: f64,
+    /// Seconds that changes hold up each job.
+    held_s: Vec<f64>,
+    forecast: Forecast,
     /// All predicted utilities, jobs' and applications', ascending.
     sorted: Vec<f64>,
 }
@@ -72,6 +81,13 @@ impl Scored {
         let pairs = self.sorted.iter().zip(&other.sorted);
         pairs.map(|(mine, theirs)| mine - theirs).find(|gain| gain.abs() > TOLERANCE).is_some_and(|gain| gain > 0.0)
     }
+
+    /// The layout with some changes.
+    fn with(&self, changes: Changes) -> Layout {
+        let mut layout = self.layout.clone();
+        changes.into_iter().for_each(|(m, nodes)| layout[m] = nodes);
+        layout
+    }
 }
 
 struct Search<'a> {
@@ -79,13 +95,15 @@ struct Search<'a> {
     needs: Vec<Needs>,
     /// The best that each job can still reach.
     best: Vec<f64>,
+    /// See [`Search::by_patience`]; most decisions do not ask.
+    patient: OnceCell<Vec<(f64, usize)>>,
 }
 
 impl<'a> Search<'a> {
     fn new(situation: &'a Situation<'a>) -> Self {
         let needs = situation.jobs.iter().map(|job| job.needs(situation.cycle_s)).collect();
         let best = situation.jobs.iter().map(|job| job.max_utility(situation.now_s)).collect();
-        Self { situation, needs, best }
+        Self { situation, needs, best, patient: OnceCell::new() }
     }
 
     /// The present runs, as far as they still fit: a node may have shrunk, or a stage may need more memory.
@@ -146,20 +164,23 @@ impl<'a> Search<'a> {
     /// Nodes for the tasks of `m` with `speed` for each: where it is suspended if possible, else those with the most CPU.
     fn find(&self, free: &[(f64, u64)], m: usize, speed: f64) -> Option<Vec<usize>> {
         let (job, memory) = (&self.situation.jobs[m], self.needs[m].memory);
-        if !free.iter().any(|free| free.0 > 1e-9 && free.0 >= speed - 1e-9 && free.1 >= memory) {
-            return None;
+        let fits = |&(cpu, left): &(f64, u64)| cpu > 1e-9 && cpu >= speed - 1e-9 && left >= memory;
+        let fitting = (0..free.len()).filter(|&node| fits(&free[node]));
+        let first = |a: &usize, b: &usize| {
+            let home = |node: &usize| job.nodes.contains(node);
+            home(b).cmp(&home(a)).then(free[*b].0.total_cmp(&free[*a].0)).then(a.cmp(b))
+        };
+        if job.tasks == 1 {
+            return fitting.min_by(first).map(|node| vec![node]);
         }
-        let mut order: Vec<usize> = (0..free.len()).collect();
-        order.sort_by(|&a, &b| {
-            let home = |node: usize| job.nodes.contains(&node);
-            home(b).cmp(&home(a)).then(free[b].0.total_cmp(&free[a].0)).then(a.cmp(&b))
-        });
+        let mut order: Vec<usize> = fitting.collect();
+        order.sort_unstable_by(first);
         let tasks = job.tasks as usize;
         let mut nodes = Vec::with_capacity(tasks);
         for node in order {
-            let (mut cpu, mut left) = free[node];
-            while nodes.len() < tasks && cpu > 1e-9 && cpu >= speed - 1e-9 && left >= memory {
-                (cpu, left) = (cpu - speed, left - memory);
+            let mut left = free[node];
+            while nodes.len() < tasks && fits(&left) {
+                left = (left.0 - speed, left.1 - memory);
                 nodes.push(node);
             }
         }
@@ -173,11 +194,16 @@ impl<'a> Search<'a> {
         let mut waiting = self.waiting(&layout);
         let mut free = self.free(&layout, |needs| needs.max_speed);
         let mut scored = (!self.situation.apps.is_empty() && !waiting.is_empty()).then(|| self.score(layout.clone(), None));
+        let mut most = most_of(&free);
         waiting.retain(|&m| {
+            // In a long queue most ask for what no node has.
+            if self.needs[m].max_speed - 1e-9 > most.0 || self.needs[m].memory > most.1 {
+                return true;
+            }
             let Some(nodes) = self.find(&free, m, self.needs[m].max_speed) else { return true };
             layout[m].clone_from(&nodes);
             if let Some(before) = &scored {
-                let with_it = self.score(layout.clone(), Some(before.level));
+                let with_it = self.score(layout.clone(), Some(before.forecast.level));
                 if before.better_than(&with_it) {
                     layout[m].clear();
                     return true;
@@ -185,6 +211,7 @@ impl<'a> Search<'a> {
                 scored = Some(with_it);
             }
             self.take(&mut free, &nodes, m);
+            most = most_of(&free);
             false
         });
         (layout, waiting)
@@ -198,6 +225,12 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Gives back what [`Search::take`] took.
+    fn give_back(&self, free: &mut [(f64, u64)], nodes: &[usize], m: usize) {
+        let needs = &self.needs[m];
+        nodes.iter().for_each(|&node| free[node] = (free[node].0 + needs.max_speed, free[node].1 + needs.memory));
+    }
+
     /// Leaves those to whom a start now, rather than a cycle later, can make a difference that counts. Nobody gets more than
     /// its own best, nor more than the level that the group would reach had it all that `m` can use on top. Beside
     /// applications the group's CPU is not given, and only its own best bounds a job.
@@ -208,10 +241,10 @@ impl<'a> Search<'a> {
         let speeds = best.division.speeds.iter().zip(self.situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks));
         let cpu = speeds.sum::<f64>() + waiting.iter().map(|&m| self.whole_speed(m)).fold(0.0, f64::max);
         let reachable = match self.situation.apps {
-            [] => hypothetical(self.situation.jobs, self.situation.now_s, cpu).level,
+            [] => level(self.situation.jobs, self.situation.now_s, cpu),
             _ => f64::INFINITY,
         };
-        waiting.retain(|&m| self.best[m].min(reachable) > best.utilities[m] + TOLERANCE);
+        waiting.retain(|&m| self.best[m].min(reachable) > best.forecast.utilities[m] + TOLERANCE);
     }
 
     fn whole_speed(&self, m: usize) -> f64 {
@@ -220,59 +253,62 @@ impl<'a> Search<'a> {
 
     /// The best of: leaving `m` out, running it beside others, moving one away for it, suspending some for it.
     fn place_somehow(&self, base: Scored, m: usize) -> Scored {
-        let mut alternatives = Vec::new();
-        if let Some(nodes) = self.find_fastest(&base.layout, m) {
-            let mut layout = base.layout.clone();
-            layout[m] = nodes;
-            alternatives.push(layout);
-        }
+        let mut alternatives: Vec<Changes> = self.find_fastest(&base, m).map(|nodes| vec![(m, nodes)]).into_iter().collect();
         alternatives.extend(self.with_one_moved(&base, m));
         alternatives.extend(self.with_some_suspended(&base, m));
-        let mut best = base;
-        for layout in alternatives {
-            let scored = self.score(layout, Some(best.level));
-            if scored.better_than(&best) {
-                best = scored;
+        let mut better: Option<Scored> = None;
+        for changes in alternatives {
+            if better.is_none() && self.cannot_beat(&base, &changes) {
+                continue;
+            }
+            let best = better.as_ref().unwrap_or(&base);
+            let scored = self.score(base.with(changes), Some(best.forecast.level));
+            if scored.better_than(best) {
+                better = Some(scored);
             }
         }
-        best
+        better.unwrap_or(base)
     }
 
     /// Nodes for `m`: at full speed if that is free somewhere, else at least at minimum speeds.
-    fn find_fastest(&self, layout: &Layout, m: usize) -> Option<Vec<usize>> {
-        let full = self.free(layout, |needs| needs.max_speed);
-        let found = self.find(&full, m, self.needs[m].max_speed);
+    fn find_fastest(&self, base: &Scored, m: usize) -> Option<Vec<usize>> {
+        let full = &base.free;
+        if most_of(full).1 < self.needs[m].memory {
+            return None;
+        }
+        let found = self.find(full, m, self.needs[m].max_speed);
         found.or_else(|| {
             // Among the nodes that allow it, the one with the most CPU per head at full speed is the least crowded.
-            let tight = self.free(layout, |needs| needs.min_speed);
+            let tight = self.free(&base.layout, |needs| needs.min_speed);
             let room: Vec<(f64, u64)> =
-                tight.iter().zip(&full).map(|(tight, full)| (tight.0.min(full.0.max(tight.0 * 1e-3)), tight.1)).collect();
+                tight.iter().zip(full).map(|(tight, full)| (tight.0.min(full.0.max(tight.0 * 1e-3)), tight.1)).collect();
             let nodes = self.find(&room, m, self.needs[m].min_speed.min(1e-6))?;
             self.take_least(&mut tight.clone(), &nodes, m).then_some(nodes)
         })
     }
 
-    /// Layouts in which one running sequential job moves to another node, at full speed there, and `m` gets full speed.
-    fn with_one_moved(&self, base: &Scored, m: usize) -> Vec<Layout> {
-        let free = self.free(&base.layout, |needs| needs.max_speed);
-        let mut layouts: Vec<(u64, Layout)> = Vec::new();
+    /// Changes in which one running sequential job moves to another node, at full speed there, and `m` gets full speed.
+    fn with_one_moved(&self, base: &Scored, m: usize) -> Vec<Changes> {
+        let most = most_of(&base.free);
+        let mut moves: Vec<(u64, Changes)> = Vec::new();
         for r in self.running_sequential(&base.layout) {
             let (from, needs) = (base.layout[r][0], &self.needs[r]);
-            let mut elsewhere = free.clone();
+            if needs.memory > most.1 || needs.max_speed - 1e-9 > most.0 {
+                continue;
+            }
+            let mut elsewhere = base.free.clone();
             elsewhere[from] = (0.0, 0);
             let Some(target) = roomiest(&elsewhere, needs.max_speed, needs.memory) else { continue };
-            elsewhere[from] = (free[from].0 + needs.max_speed, free[from].1 + needs.memory);
+            elsewhere[from] = base.free[from];
+            self.give_back(&mut elsewhere, &[from], r);
             self.take(&mut elsewhere, &[target], r);
             if let Some(nodes) = self.find(&elsewhere, m, self.needs[m].max_speed) {
-                let mut layout = base.layout.clone();
-                layout[r] = vec![target];
-                layout[m] = nodes;
-                layouts.push((needs.memory, layout));
+                moves.push((needs.memory, vec![(r, vec![target]), (m, nodes)]));
             }
         }
         // The cheapest moves first: of equal outcomes the first wins.
-        layouts.sort_by_key(|(memory, _)| *memory);
-        layouts.into_iter().map(|(_, layout)| layout).collect()
+        moves.sort_by_key(|(memory, _)| *memory);
+        moves.into_iter().map(|(_, changes)| changes).collect()
     }
 
     fn running_sequential(&self, layout: &Layout) -> Vec<usize> {
@@ -280,30 +316,83 @@ impl<'a> Search<'a> {
         (0..layout.len()).filter(running).collect()
     }
 
-    /// Layouts in which jobs are suspended for `m`, as many as it takes: those that can still reach the most when they go on a
+    /// Changes in which jobs are suspended for `m`, as many as it takes: those that can still reach the most when they go on a
     /// cycle later, and more than `m` is headed for if nothing changes.
-    fn with_some_suspended(&self, base: &Scored, m: usize) -> Vec<Layout> {
+    fn with_some_suspended(&self, base: &Scored, m: usize) -> Vec<Changes> {
         // By the best that each can still reach: hypothetical utility puts everyone on one level and tells nothing about slack.
-        let after: Vec<f64> = (0..base.layout.len()).map(|r| self.best_after_a_cycle(&base.layout, r)).collect();
-        let mut victims: Vec<usize> = (0..after.len()).filter(|&r| r != m && after[r] > base.utilities[m] + TOLERANCE).collect();
-        victims.sort_by(|&a, &b| after[b].total_cmp(&after[a]).then(a.cmp(&b)));
-        let mut layouts = Vec::new();
-        for first in 0..victims.len().min(VICTIMS) {
-            let mut layout = base.layout.clone();
-            for &r in victims[first..].iter().take(self.situation.jobs[m].tasks as usize) {
-                layout[r].clear();
-                let free = self.free(&layout, |needs| needs.max_speed);
+        let patient = self.patient.get_or_init(|| self.by_patience()).iter();
+        let tasks = self.situation.jobs[m].tasks as usize;
+        let victims: Vec<usize> = patient
+            .take_while(|(after, _)| *after > base.forecast.utilities[m] + TOLERANCE)
+            .map(|(_, r)| *r)
+            .filter(|&r| r != m && !base.layout[r].is_empty())
+            .take(VICTIMS - 1 + tasks)
+            .collect();
+        let suspended = |first: usize| {
+            let (mut free, mut changes) = (base.free.clone(), Changes::new());
+            for &r in victims[first..].iter().take(tasks) {
+                self.give_back(&mut free, &base.layout[r], r);
+                changes.push((r, Vec::new()));
                 if let Some(nodes) = self.find(&free, m, self.needs[m].max_speed) {
-                    layout[m] = nodes;
-                    layouts.push(layout);
-                    break;
+                    changes.push((m, nodes));
+                    return Some(changes);
                 }
             }
-            if layouts.len() == YIELDING {
-                break;
-            }
+            None
+        };
+        (0..victims.len().min(VICTIMS)).filter_map(suspended).take(YIELDING).collect()
+    }
+
+    /// Each job with the best that it can reach if it is suspended now and resumed when the cycle ends, the most first.
+    fn by_patience(&self) -> Vec<(f64, usize)> {
+        let situation = self.situation;
+        let after = |(r, job): (usize, &Job)| {
+            let resume_s = situation.costs.of(ChangeKind::Resume, self.needs[r].memory);
+            (job.utility(situation.now_s + situation.cycle_s + resume_s + job.best_s()), r)
+        };
+        let mut patient: Vec<(f64, usize)> = situation.jobs.iter().enumerate().map(after).collect();
+        patient.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        patient
+    }
+
+    /// True when `changes` cannot lead to anything better than `base`, even if they held up nobody but the jobs that change. It looks at
+    /// those only, and most alternatives end here.
+    fn cannot_beat(&self, base: &Scored, changes: &Changes) -> bool {
+        let jobs = self.situation.jobs;
+        // Nobody is held up less than in the base, unless one that it suspends goes on.
+        let goes_on = |(m, nodes): &(usize, Vec<usize>)| {
+            jobs[*m].state == JobState::Running && base.layout[*m].is_empty() && !nodes.is_empty()
+        };
+        if changes.iter().any(goes_on) || !self.full_speed_remains(base, changes) {
+            return false;
         }
-        layouts
+        let speed = |m: usize, nodes: &[usize]| if nodes.is_empty() { 0.0 } else { self.whole_speed(m) };
+        let (ahead, mut more) = (self.ahead(), 0.0);
+        let (mut before, mut after) = (Vec::with_capacity(changes.len()), Vec::with_capacity(changes.len()));
+        for (m, nodes) in changes {
+            let (m, speeds) = (*m, [speed(*m, &base.layout[*m]), speed(*m, nodes)]);
+            before.push(ahead.prospect(&jobs[m], speeds[0], base.held_s[m]));
+            after.push(ahead.prospect(&jobs[m], speeds[1], self.held_alone_s(m, nodes)));
+            more += speeds[1] - speeds[0];
+        }
+        let Some((level, raise)) = base.forecast.ceiling(&before, &after, more) else { return false };
+        let lost = changes.iter().map(|(m, _)| base.forecast.utilities[*m]).collect();
+        let gained = after.iter().map(|prospect| prospect.utility(level)).collect();
+        !may_beat(&base.sorted, lost, gained, raise)
+    }
+
+    /// True when everyone has full speed in `base` and with the changes too.
+    fn full_speed_remains(&self, base: &Scored, changes: &Changes) -> bool {
+        let mut free = base.free.clone();
+        let room = |free: &[(f64, u64)]| free.iter().zip(self.situation.nodes).all(|(free, node)| free.0 >= -1e-9 * node.cpu);
+        if !self.situation.apps.is_empty() || !room(&free) {
+            return false;
+        }
+        for (m, nodes) in changes {
+            self.give_back(&mut free, &base.layout[*m], *m);
+            self.take(&mut free, nodes, *m);
+        }
+        room(&free)
     }
 
     /// Moves jobs that are slowed down to nodes with room, where that is worth it.
@@ -320,7 +409,7 @@ impl<'a> Search<'a> {
                 roomiest(&free, best.division.speeds[r] * 1.01, self.needs[r].memory).filter(|&n| n != best.layout[r][0])
             {
                 layout[r] = vec![target];
-                let scored = self.score(layout, Some(best.level));
+                let scored = self.score(layout, Some(best.forecast.level));
                 if scored.better_than(&best) {
                     best = scored;
                 }
@@ -336,56 +425,50 @@ impl<'a> Search<'a> {
         let used = tasks.sum::<f64>() + best.division.apps.iter().sum::<f64>();
         let idle = self.situation.nodes.iter().map(|node| node.cpu).sum::<f64>() - used;
         let mut apps = self.situation.apps.iter().zip(&best.division.apps);
-        let better_off = |utility: f64| utility > best.utilities[r] + TOLERANCE;
+        let better_off = |utility: f64| utility > best.forecast.utilities[r] + TOLERANCE;
         idle < 0.01 * self.needs[r].max_speed && !apps.any(|(app, &cpu)| better_off(app.curve.utility_at(weal_model::Cpu(cpu)).0))
     }
 
-    /// The best that a running job can reach if it is suspended now and resumed when the cycle ends.
-    fn best_after_a_cycle(&self, layout: &Layout, r: usize) -> f64 {
-        if layout[r].is_empty() {
-            return f64::NEG_INFINITY;
-        }
-        let (situation, job) = (self.situation, &self.situation.jobs[r]);
-        let resume_s = situation.costs.of(ChangeKind::Resume, self.needs[r].memory);
-        job.utility(situation.now_s + situation.cycle_s + resume_s + job.best_s())
+    fn ahead(&self) -> Ahead {
+        Ahead { now_s: self.situation.now_s, cycle_s: self.situation.cycle_s }
     }
 
     /// What a layout leads to; a `level` near its own makes that quick to find.
     fn score(&self, layout: Layout, level: Option<f64>) -> Scored {
         let situation = self.situation;
-        let division = divide(situation, &layout);
+        let division = divide_needs(situation, &self.needs, &layout);
         let speeds: Vec<f64> =
             division.speeds.iter().zip(situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks)).collect();
         let held_s = self.held_s(&layout);
-        let (utilities, level) = evaluate_near(situation.jobs, &speeds, &held_s, situation.now_s, situation.cycle_s, level);
+        let forecast = self.ahead().forecast(situation.jobs, &speeds, &held_s, level);
         let apps = situation.apps.iter().zip(&division.apps).map(|(app, &cpu)| app.curve.utility_at(weal_model::Cpu(cpu)).0);
-        let mut sorted: Vec<f64> = utilities.iter().copied().chain(apps).collect();
+        let mut sorted: Vec<f64> = forecast.utilities.iter().copied().chain(apps).collect();
         sorted.sort_unstable_by(f64::total_cmp);
-        Scored { layout, division, utilities, level, sorted }
+        Scored { free: self.free(&layout, |needs| needs.max_speed), layout, division, held_s, forecast, sorted }
     }
 
-    /// Seconds that the changes hold up each job. Who follows a suspended one on a node waits until its memory is free; who
-    /// is suspended has to be resumed some day.
+    /// Seconds that its own change holds up `m` on these nodes.
+    fn held_alone_s(&self, m: usize, nodes: &[usize]) -> f64 {
+        let kind = change_of(&self.situation.jobs[m], (!nodes.is_empty()).then_some(nodes));
+        // Who is suspended has to be resumed some day.
+        let kind = if kind == Some(ChangeKind::Suspend) { Some(ChangeKind::Resume) } else { kind };
+        kind.map_or(0.0, |kind| self.situation.costs.of(kind, self.needs[m].memory))
+    }
+
+    /// Seconds that the changes hold up each job. Who follows a suspended one on a node waits until its memory is free.
     fn held_s(&self, layout: &Layout) -> Vec<f64> {
         let (jobs, costs) = (self.situation.jobs, &self.situation.costs);
         let mut clearing_s = vec![0.0f64; self.situation.nodes.len()];
-        let kinds: Vec<Option<ChangeKind>> =
-            jobs.iter().zip(layout).map(|(job, nodes)| change_of(job, (!nodes.is_empty()).then_some(nodes.as_slice()))).collect();
-        for (m, kind) in kinds.iter().enumerate() {
-            if *kind == Some(ChangeKind::Suspend) {
-                let seconds = costs.of(ChangeKind::Suspend, self.needs[m].memory);
-                jobs[m].nodes.iter().for_each(|&node| clearing_s[node] = clearing_s[node].max(seconds));
-            }
+        for (m, job) in jobs.iter().enumerate().filter(|(m, job)| job.state == JobState::Running && layout[*m].is_empty()) {
+            let seconds = costs.of(ChangeKind::Suspend, self.needs[m].memory);
+            job.nodes.iter().for_each(|&node| clearing_s[node] = clearing_s[node].max(seconds));
         }
-        let held = |(m, kind): (usize, &Option<ChangeKind>)| match kind {
-            None => 0.0,
-            Some(ChangeKind::Suspend) => costs.of(ChangeKind::Resume, self.needs[m].memory),
-            Some(kind) => {
-                let wait_s = layout[m].iter().map(|&node| clearing_s[node]).fold(0.0, f64::max);
-                wait_s + costs.of(*kind, self.needs[m].memory)
-            }
+        let held = |(m, nodes): (usize, &Vec<usize>)| {
+            let changes = change_of(&jobs[m], (!nodes.is_empty()).then_some(nodes)).is_some();
+            let wait_s = if changes { nodes.iter().map(|&node| clearing_s[node]).fold(0.0, f64::max) } else { 0.0 };
+            wait_s + self.held_alone_s(m, nodes)
         };
-        kinds.iter().enumerate().map(held).collect()
+        layout.iter().enumerate().map(held).collect()
     }
 }
 
@@ -398,4 +481,83 @@ fn assignment(layout: Layout, division: Division) -> Assignment {
 fn roomiest(free: &[(f64, u64)], cpu: f64, memory: u64) -> Option<usize> {
     let fits = |node: &usize| free[*node].0 > 0.0 && free[*node].0 >= cpu - 1e-9 && free[*node].1 >= memory;
     (0..free.len()).filter(fits).max_by(|&a, &b| free[a].0.total_cmp(&free[b].0).then(b.cmp(&a)))
+}
+
+/// The most CPU and the most memory left on any node.
+fn most_of(free: &[(f64, u64)]) -> (f64, u64) {
+    free.iter().fold((0.0, 0), |most, free| (most.0.max(free.0), most.1.max(free.1)))
+}
+
+/// True unless it is certain that utilities are not better than `sorted` (ascending, [`Scored::better_than`]) when the values `lost`
+/// become at most `gained` and the others rise by at most `raise`, which is less than [`TOLERANCE`].
+fn may_beat(sorted: &[f64], mut lost: Vec<f64>, mut gained: Vec<f64>, raise: f64) -> bool {
+    lost.sort_unstable_by(f64::total_cmp);
+    gained.sort_unstable_by(f64::total_cmp);
+    // Further down nobody is worse off than before, nor better by what counts.
+    let lowest = [&lost, &gained].into_iter().filter_map(|values| values.first()).copied().fold(f64::INFINITY, f64::min);
+    let from = &sorted[sorted.partition_point(|utility| *utility < lowest)..];
+    let (mut lost, mut gained) = (lost.into_iter().peekable(), gained.into_iter().peekable());
+    let mut kept = from.iter().filter(|&utility| lost.next_if_eq(utility).is_none()).map(|utility| utility + raise).peekable();
+    let highest = std::iter::from_fn(|| match (kept.peek(), gained.peek()) {
+        (Some(own), Some(new)) if new < own => gained.next(),
+        (None, _) => gained.next(),
+        _ => kept.next(),
+    });
+    let gains = highest.zip(from).map(|(mine, theirs)| mine - theirs);
+    gains
+        .map(|gain| (gain, gain.abs() - TOLERANCE))
+        .find(|(gain, beyond)| *beyond > ROUNDING * -gain.signum())
+        .is_some_and(|(gain, _)| gain > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job::tests::job;
+    use super::super::{Costs, Site};
+    use super::*;
+    use crate::placement::generate::Seeded;
+
+    /// A few nodes with room for some of the jobs, which wait, run or are suspended.
+    fn crowd(random: &mut Seeded) -> (Vec<Site>, Vec<Job>) {
+        let nodes: Vec<Site> = (0..1 + random.below(4)).map(|_| Site { cpu: 4.0, memory: 400 << 20 }).collect();
+        let jobs = (0..1 + random.below(16)).map(|_| {
+            let goal_s = random.between(20.0, 400.0);
+            let mut job = job(0.0, goal_s, random.between(1.0, 1.5 * goal_s), 1.0, 100 + 50 * random.below(3));
+            job.tasks = 1 + random.below(8) as u32 / 7;
+            job.done = random.between(0.0, job.stages[0].work.0);
+            job.state = [JobState::Pending, JobState::Running, JobState::Suspended][random.below(3) as usize];
+            if job.state != JobState::Pending {
+                job.nodes = (0..job.tasks).map(|_| random.below(nodes.len() as u64) as usize).collect();
+                job.nodes.sort_unstable();
+            }
+            job
+        });
+        let jobs = jobs.collect();
+        (nodes, jobs)
+    }
+
+    #[test]
+    fn no_alternative_is_passed_over_that_would_have_been_better() {
+        let mut random = Seeded::new(1);
+        let (mut passed_over, mut better) = (0, 0);
+        for round in 0..4000 {
+            let (nodes, jobs) = crowd(&mut random);
+            let costs = if round % 2 == 0 { Costs::FREE } else { Costs::THESIS };
+            let situation = Situation { now_s: 5.0, cycle_s: 20.0, nodes: &nodes, jobs: &jobs, apps: &[], costs };
+            let search = Search::new(&situation);
+            let (layout, waiting) = search.place_freely(search.present());
+            let base = search.score(layout, None);
+            for m in waiting {
+                let mut alternatives = search.with_one_moved(&base, m);
+                alternatives.extend(search.with_some_suspended(&base, m));
+                for changes in alternatives {
+                    let hopeless = search.cannot_beat(&base, &changes);
+                    let wins = search.score(base.with(changes), None).better_than(&base);
+                    assert!(!(hopeless && wins), "round {round}, job {m}: {situation:?}");
+                    (passed_over, better) = (passed_over + usize::from(hopeless), better + usize::from(wins));
+                }
+            }
+        }
+        assert!(passed_over > 1000 && better > 100, "{passed_over} passed over, {better} better: nothing was tried");
+    }
 }
