@@ -2,7 +2,9 @@
 
 use weal_model::JobState;
 
+use super::divide::divide_needs;
 use super::job::Needs;
+use super::situation::most_of;
 use super::{AppCurve, Assignment, Division, Run, Scheduler, Site, Situation, divide};
 
 /// First come, first served: nobody who runs is ever touched; who waits is placed first-fit in order of submission.
@@ -37,19 +39,21 @@ impl Scheduler for EarliestDeadlineFirst {
     fn schedule(&self, situation: &Situation) -> Assignment {
         let jobs = situation.jobs;
         let mut slots = Slots::with_running(situation);
-        let mut someone_can_yield = true;
-        for m in in_order(situation, |m| jobs[m].deadline_s) {
-            if slots.place(m) || !someone_can_yield {
+        // Who is placed below never yields: deadlines only get later from there on.
+        let mut yielding: Vec<usize> = in_order(situation, |m| jobs[m].deadline_s);
+        let order = yielding.clone();
+        yielding.retain(|&r| !slots.runs[r].is_empty());
+        for m in order {
+            let on_time = yielding.partition_point(|&r| jobs[r].deadline_s <= jobs[m].deadline_s);
+            if slots.place(m) || on_time == yielding.len() {
                 continue;
             }
-            let later = |slots: &Slots| slots.latest_running().filter(|&r| jobs[r].deadline_s > jobs[m].deadline_s);
-            // Deadlines only get later from here on.
-            someone_can_yield = later(&slots).is_some();
-            let mut trial = slots.clone();
-            while let Some(latest) = later(&trial) {
-                trial.release(latest);
-                if trial.place(m) {
-                    slots = trial;
+            let mut trial = slots.free.clone();
+            for latest in (on_time..yielding.len()).rev() {
+                slots.give_back(&mut trial, yielding[latest]);
+                if let Some(nodes) = slots.first_fit(&mut trial, m) {
+                    yielding.drain(latest..).for_each(|r| slots.runs[r].clear());
+                    slots.settle(m, nodes, trial);
                     break;
                 }
             }
@@ -98,13 +102,17 @@ fn in_order(situation: &Situation, key: impl Fn(usize) -> f64) -> Vec<usize> {
     order
 }
 
+/// CPU and memory left on each node.
+type Free = Vec<(f64, u64)>;
+
 /// What is placed and what is left, everyone at full speed.
-#[derive(Clone)]
 struct Slots<'a> {
     situation: &'a Situation<'a>,
     needs: Vec<Needs>,
     runs: Vec<Vec<usize>>,
-    free: Vec<(f64, u64)>,
+    free: Free,
+    /// The most CPU and the most memory left on any node.
+    most: (f64, u64),
 }
 
 impl<'a> Slots<'a> {
@@ -116,14 +124,16 @@ impl<'a> Slots<'a> {
             needs: jobs.iter().map(|job| job.needs(situation.cycle_s)).collect(),
             runs: vec![Vec::new(); jobs.len()],
             free: situation.nodes.iter().map(|node| (node.cpu, node.memory)).collect(),
+            most: (0.0, 0),
         };
         for (m, job) in jobs.iter().enumerate().filter(|(_, job)| job.state == JobState::Running) {
-            let mut trial = slots.free.clone();
-            if job.nodes.len() == job.tasks as usize && job.nodes.iter().all(|&node| slots.take(&mut trial, node, m)) {
-                slots.free = trial;
+            let mut free = std::mem::take(&mut slots.free);
+            if job.nodes.len() == job.tasks as usize && slots.take_all(&mut free, &job.nodes, m) {
                 slots.runs[m].clone_from(&job.nodes);
             }
+            slots.free = free;
         }
+        slots.most = most_of(&slots.free);
         slots
     }
 
@@ -141,43 +151,64 @@ impl<'a> Slots<'a> {
         fits
     }
 
+    /// Takes what the tasks of `m` need on `nodes` out of `free`; false, and nothing taken, where that is not free.
+    fn take_all(&self, free: &mut Free, nodes: &[usize], m: usize) -> bool {
+        if let [node] = nodes {
+            return self.take(free, *node, m);
+        }
+        let mut trial = free.clone();
+        let fits = nodes.iter().all(|&node| self.take(&mut trial, node, m));
+        if fits {
+            *free = trial;
+        }
+        fits
+    }
+
+    /// The first nodes on which all tasks of `m` fit, taken out of `free`; nothing is taken where they do not.
+    fn first_fit(&self, free: &mut Free, m: usize) -> Option<Vec<usize>> {
+        let tasks = self.situation.jobs[m].tasks as usize;
+        if tasks == 1 {
+            return (0..free.len()).find(|&node| self.take(free, node, m)).map(|node| vec![node]);
+        }
+        let (mut trial, mut nodes) = (free.clone(), Vec::with_capacity(tasks));
+        for node in 0..trial.len() {
+            while nodes.len() < tasks && self.take(&mut trial, node, m) {
+                nodes.push(node);
+            }
+        }
+        (nodes.len() == tasks).then(|| {
+            *free = trial;
+            nodes
+        })
+    }
+
     /// Places all tasks of `m` first-fit, or none; true when it runs.
     fn place(&mut self, m: usize) -> bool {
-        let tasks = self.situation.jobs[m].tasks as usize;
-        if self.runs[m].is_empty() && tasks == 1 {
-            if let Some(node) = (0..self.free.len()).find(|&node| self.fits(&self.free[node], m)) {
-                let needs = &self.needs[m];
-                self.free[node] = (self.free[node].0 - needs.max_speed, self.free[node].1 - needs.memory);
-                self.runs[m] = vec![node];
-            }
-        } else if self.runs[m].is_empty() {
-            let (mut trial, mut nodes) = (self.free.clone(), Vec::with_capacity(tasks));
-            for node in 0..trial.len() {
-                while nodes.len() < tasks && self.take(&mut trial, node, m) {
-                    nodes.push(node);
-                }
-            }
-            if nodes.len() == tasks {
-                (self.free, self.runs[m]) = (trial, nodes);
+        // In a long queue most ask for what no node has.
+        if self.runs[m].is_empty() && self.fits(&self.most, m) {
+            let mut free = std::mem::take(&mut self.free);
+            match self.first_fit(&mut free, m) {
+                Some(nodes) => self.settle(m, nodes, free),
+                None => self.free = free,
             }
         }
         !self.runs[m].is_empty()
     }
 
-    fn release(&mut self, m: usize) {
-        for node in std::mem::take(&mut self.runs[m]) {
-            self.free[node] = (self.free[node].0 + self.needs[m].max_speed, self.free[node].1 + self.needs[m].memory);
-        }
+    /// `m` runs on these nodes, and this is left.
+    fn settle(&mut self, m: usize, nodes: Vec<usize>, free: Free) {
+        (self.runs[m], self.free) = (nodes, free);
+        self.most = most_of(&self.free);
     }
 
-    /// The job with the latest deadline of those that run.
-    fn latest_running(&self) -> Option<usize> {
-        let deadline = |m: usize| self.situation.jobs[m].deadline_s;
-        (0..self.runs.len()).filter(|&m| !self.runs[m].is_empty()).max_by(|&a, &b| deadline(a).total_cmp(&deadline(b)))
+    /// What `m` uses, back into `free`.
+    fn give_back(&self, free: &mut Free, m: usize) {
+        let needs = &self.needs[m];
+        self.runs[m].iter().for_each(|&node| free[node] = (free[node].0 + needs.max_speed, free[node].1 + needs.memory));
     }
 
     fn assignment(self) -> Assignment {
-        let Division { speeds, apps } = divide(self.situation, &self.runs);
+        let Division { speeds, apps } = divide_needs(self.situation, &self.needs, &self.runs);
         let run = |(nodes, speed): (Vec<usize>, f64)| (!nodes.is_empty()).then_some(Run { nodes, speed });
         Assignment { runs: self.runs.into_iter().zip(speeds).map(run).collect(), apps }
     }

@@ -93,9 +93,9 @@ pub fn hypothetical(jobs: &[Job], now_s: f64, cpu: f64) -> Outlook {
     outlook_of(&members, cpu)
 }
 
-/// The level alone.
-pub(super) fn level(jobs: &[Job], now_s: f64, cpu: f64) -> f64 {
-    Group::of(jobs.iter().map(|job| Member::new(job, job.done, now_s))).level(cpu, None)
+/// The level alone, looked for around `near` first.
+pub(super) fn level(jobs: &[Job], now_s: f64, cpu: f64, near: f64) -> f64 {
+    Group::of(jobs.iter().map(|job| Member::new(job, job.done, now_s))).level(cpu, Some(near))
 }
 
 /// What each job is headed for if it runs at `speeds[m]` (over all tasks) for a cycle, after being held up for `held_s[m]`
@@ -251,22 +251,26 @@ impl Group {
     fn demand(&self, level: f64) -> f64 {
         const LANES: usize = 4;
         let unit_s = if level >= 0.0 { &self.above_s } else { &self.below_s };
-        let asked = |m: usize| {
-            let average = self.remaining[m] / (self.left_s[m] - level * unit_s[m]).max(1e-9);
-            if level < self.max_utility[m] { average } else { self.most[m] }
+        let asked = |remaining: f64, left_s: f64, unit_s: f64, max_utility: f64, most: f64| {
+            let average = remaining / (left_s - level * unit_s).max(1e-9);
+            if level < max_utility { average } else { most }
         };
-        let count = self.remaining.len();
+        let (remaining, remaining_tail) = self.remaining.as_chunks::<LANES>();
+        let (left_s, left_tail) = self.left_s.as_chunks::<LANES>();
+        let (unit_s, unit_tail) = unit_s.as_chunks::<LANES>();
+        let (max_utility, max_tail) = self.max_utility.as_chunks::<LANES>();
+        let (most, most_tail) = self.most.as_chunks::<LANES>();
         let mut sums = [0.0; LANES];
-        let whole = count - count % LANES;
-        let columns = [&self.remaining, &self.left_s, unit_s, &self.max_utility, &self.most].map(|column| &column[..whole]);
-        for at in (0..whole).step_by(LANES) {
-            let [remaining, left_s, unit_s, max_utility, most] = columns.map(|column| &column[at..at + LANES]);
-            for (lane, sum) in sums.iter_mut().enumerate() {
-                let average = remaining[lane] / (left_s[lane] - level * unit_s[lane]).max(1e-9);
-                *sum += if level < max_utility[lane] { average } else { most[lane] };
+        for ((((remaining, left_s), unit_s), max_utility), most) in
+            remaining.iter().zip(left_s).zip(unit_s).zip(max_utility).zip(most)
+        {
+            for lane in 0..LANES {
+                sums[lane] += asked(remaining[lane], left_s[lane], unit_s[lane], max_utility[lane], most[lane]);
             }
         }
-        sums.iter().sum::<f64>() + (whole..count).map(asked).sum::<f64>()
+        let tail =
+            (0..remaining_tail.len()).map(|m| asked(remaining_tail[m], left_tail[m], unit_tail[m], max_tail[m], most_tail[m]));
+        sums.iter().sum::<f64>() + tail.sum::<f64>()
     }
 }
 

@@ -148,3 +148,8 @@ pub(super) fn change_of(job: &Job, nodes: Option<&[usize]>) -> Option<ChangeKind
         _ => None,
     }
 }
+
+/// The most CPU and the most memory left on any node, of `free` by node.
+pub(super) fn most_of(free: &[(f64, u64)]) -> (f64, u64) {
+    free.iter().fold((0.0, 0), |most, free| (most.0.max(free.0), most.1.max(free.1)))
+}

@@ -13,7 +13,7 @@ use weal_model::JobState;
 use super::divide::{Division, divide_needs};
 use super::hypothetical::{Ahead, Forecast, level};
 use super::job::{Job, Needs};
-use super::situation::change_of;
+use super::situation::{change_of, most_of};
 use super::{Assignment, ChangeKind, Run, Scheduler, Situation};
 
 /// Utilities closer than this count as equal. The thesis' example needs it ("no change" at 0.6875 against 0.6958); smaller
@@ -241,7 +241,7 @@ impl<'a> Search<'a> {
         let speeds = best.division.speeds.iter().zip(self.situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks));
         let cpu = speeds.sum::<f64>() + waiting.iter().map(|&m| self.whole_speed(m)).fold(0.0, f64::max);
         let reachable = match self.situation.apps {
-            [] => level(self.situation.jobs, self.situation.now_s, cpu),
+            [] => level(self.situation.jobs, self.situation.now_s, cpu, best.forecast.level),
             _ => f64::INFINITY,
         };
         waiting.retain(|&m| self.best[m].min(reachable) > best.forecast.utilities[m] + TOLERANCE);
@@ -481,11 +481,6 @@ fn assignment(layout: Layout, division: Division) -> Assignment {
 fn roomiest(free: &[(f64, u64)], cpu: f64, memory: u64) -> Option<usize> {
     let fits = |node: &usize| free[*node].0 > 0.0 && free[*node].0 >= cpu - 1e-9 && free[*node].1 >= memory;
     (0..free.len()).filter(fits).max_by(|&a, &b| free[a].0.total_cmp(&free[b].0).then(b.cmp(&a)))
-}
-
-/// The most CPU and the most memory left on any node.
-fn most_of(free: &[(f64, u64)]) -> (f64, u64) {
-    free.iter().fold((0.0, 0), |most, free| (most.0.max(free.0), most.1.max(free.1)))
 }
 
 /// True unless it is certain that utilities are not better than `sorted` (ascending, [`Scored::better_than`]) when the values `lost`
