@@ -34,6 +34,8 @@ pub(super) struct Steps {
     owed: Vec<u64>,
     /// Suspended instances that may be paged out or stopped for memory, oldest first, per node.
     reclaimable: Vec<Vec<Reclaimable>>,
+    /// Applications that wait until one is gone from where they go that must not be beside them.
+    put_off: BTreeSet<u32>,
 }
 
 /// A suspended instance whose memory can be had.
@@ -145,6 +147,9 @@ impl Steps {
         let taken =
             |n: u32| app.apart.iter().any(|other| translation.active.get(&(*other, n)).is_some_and(|list| !list.is_empty()));
         let put_off: u32 = adds.iter().filter(|add| taken(add.1)).map(|add| add.2).sum();
+        if put_off > 0 {
+            self.put_off.insert(m);
+        }
         adds.retain(|add| !taken(add.1));
         leaving.truncate(leaving.len().saturating_sub(put_off as usize));
         let ready = translation
@@ -167,7 +172,8 @@ impl Steps {
             let last = leaving.iter().rposition(|(instance, _)| instance.state == InstanceState::Ready);
             if let Some(last) = last.filter(|_| leaving.len() > 1) {
                 leaving.remove(last);
-                adds = first(adds, leaving.len() as u32);
+                // More than may run, as when a lost node is back, leave more than come.
+                adds = first(adds, app.instances.1.saturating_sub(running - leaving.len() as u32));
             }
         }
         for (instance, n) in leaving {
@@ -409,6 +415,18 @@ impl Steps {
         apps.filter(|&(m, spec)| self.instances_of(m).0 < spec.instances.min && loses(m))
             .map(|(_, spec)| spec.name.clone())
             .collect()
+    }
+
+    /// Applications that have nothing running, and do not get anything although they must have it.
+    pub fn without_any(&self, translation: &Translation) -> usize {
+        let none = |&m: &u32| translation.problem.apps[m as usize].instances.0 > 0 && self.instances_of(m).0 == 0;
+        (0..translation.apps.len() as u32).filter(none).count()
+    }
+
+    /// Applications that run and wait for another one to go.
+    pub fn in_the_way(&self, translation: &Translation) -> Vec<AppName> {
+        let waiting = self.put_off.iter().filter(|&&m| self.instances_of(m).0 > 0);
+        waiting.map(|&m| translation.apps[m as usize].name.clone()).collect()
     }
 
     /// Instances of an application on a node, afterwards, asleep or awake.

@@ -153,23 +153,44 @@ impl Default for Iterations {
 /// The plan belongs to this snapshot: its actions are ordered such that what frees memory comes before what takes it. A plan
 /// of a stable snapshot has no actions. Nothing is planned, and a note says why, when no node answers.
 pub fn plan(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, Report) {
-    let (plan, report, bereft) = attempt(snapshot, policy, budget);
-    if bereft.is_empty() {
-        return (plan, report);
-    }
+    let first = attempt(snapshot, policy, budget);
+    let again = |held: &[AppName]| {
+        let mut patient = policy.clone();
+        patient.held.extend(held.iter().cloned());
+        attempt(snapshot, &patient, budget)
+    };
     // Whose place is not free before others have gone waits for the next plan with all that it has.
-    let mut patient = policy.clone();
-    patient.held.extend(bereft);
-    let (plan, report, _) = attempt(snapshot, &patient, budget);
-    (plan, report)
+    if !first.bereft.is_empty() {
+        let second = again(&first.bereft);
+        return (second.plan, second.report);
+    }
+    // Two that wait for each other never go: nobody else may be left without anything because of them.
+    if first.without_any > 0 && !first.in_the_way.is_empty() {
+        let second = again(&first.in_the_way);
+        if second.without_any < first.without_any {
+            return (second.plan, second.report);
+        }
+    }
+    (first.plan, first.report)
 }
 
-// A plan, and which applications it would leave with less than their fewest instances although they have more now.
-fn attempt(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, Report, Vec<AppName>) {
+/// A plan, and what is wrong with it.
+struct Attempt {
+    plan: Plan,
+    report: Report,
+    /// Applications with less than their fewest instances although they have more now.
+    bereft: Vec<AppName>,
+    /// How many have nothing at all.
+    without_any: usize,
+    /// Who runs and waits for others to go.
+    in_the_way: Vec<AppName>,
+}
+
+fn attempt(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> Attempt {
     let translation = Translation::of(snapshot, policy);
     if translation.nodes.is_empty() {
         let (plan, report) = keep(snapshot, "no node answers: everything stays as it is");
-        return (plan, report, Vec::new());
+        return Attempt { plan, report, bereft: Vec::new(), without_any: 0, in_the_way: Vec::new() };
     }
     let mut solution = solve_with(&translation.problem, policy.algorithm, budget.0);
     let mut steps = Steps::of(&translation, snapshot, policy, &solution);
@@ -181,9 +202,10 @@ fn attempt(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, R
         placement: steps.placement(&translation, &solution),
         loads: steps.loads(&translation, &solution),
     };
-    let bereft = steps.bereft(&translation);
+    let (bereft, without_any) = (steps.bereft(&translation), steps.without_any(&translation));
+    let in_the_way = steps.in_the_way(&translation);
     let report = explain::report(&translation, snapshot, policy, &solution, steps, jobs);
-    (plan, report, bereft)
+    Attempt { plan, report, bereft, without_any, in_the_way }
 }
 
 fn keep(snapshot: &Snapshot, why: &str) -> (Plan, Report) {

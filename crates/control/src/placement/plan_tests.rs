@@ -99,6 +99,38 @@ fn what_comes_up_to_stand_by_ends_when_the_application_needs_its_last_instance_e
     assert_eq!(actions(&rising, &policy), ["stop a-2", "start a-3 on n2"]);
 }
 
+/// A node that comes back brings its instances along, besides those that took their place.
+#[test]
+fn of_more_instances_than_may_run_one_answers_until_they_are_few_enough_to_be_replaced() {
+    let mut alone = app("a", 300, 1, 1);
+    alone.nodes = Some([super::fixtures::node_name(2)].into());
+    let pool = pool(3, vec![alone]);
+    let policy = Policy::new(&pool);
+    let two = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Starting)]);
+    assert_eq!(actions(&two, &policy), ["stop a-2"]);
+    let one = snapshot(&pool, &[("a-1", 0, Ready)]);
+    assert_eq!(actions(&one, &policy), ["stop a-1", "start a-2 on n2"]);
+}
+
+/// `a` and `b` would change places, and neither can before the other.
+#[test]
+fn two_that_wait_for_each_other_leave_nobody_without_anything() {
+    let (mut a, mut b) = (app("a", 700, 2, 2), app("b", 100, 1, 2));
+    a.apart.insert("b".into());
+    b.apart.insert("c".into());
+    let mut pool = pool(3, vec![a, b, app("c", 200, 1, 2)]);
+    for (node, cpu) in pool.nodes.iter_mut().zip([2.0, 1.0, 4.0]) {
+        node.cpu = Cpu(cpu);
+    }
+    let mut policy = Policy::new(&pool);
+    for (name, cpu) in [("a", 1.2), ("b", 1.6), ("c", 3.6)] {
+        policy.demands.insert(name.into(), wants(cpu));
+    }
+    let seen = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Ready), ("b-1", 2, Ready)]);
+    let begun = actions(&seen, &policy);
+    assert!(begun.iter().any(|action| action.starts_with("start c-1")), "{begun:?}");
+}
+
 /// Who may not be beside it neither meets it on its way to sleep.
 #[test]
 fn what_comes_up_to_stand_by_ends_when_one_needs_its_node_that_must_be_apart() {
