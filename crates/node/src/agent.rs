@@ -12,6 +12,7 @@ use weal_rpc::{Fault, Router};
 
 use crate::api::{
     self, AgentObservation, Command, CommandOutcome, InstanceCounters, InstanceSpec, LogsChunk, LogsRequest, NodeCounters,
+    NodeReserve,
 };
 use crate::events::Events;
 use crate::files::{read_json, write_json};
@@ -19,6 +20,7 @@ use crate::instance::{self, Handle, MEMORY_FILE, Memory, Order};
 use crate::isolation::{Kind, Member};
 use crate::paging::swap;
 use crate::ports::Ports;
+use crate::reserve::{RESERVES_FILE, Reserve};
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
 use crate::site::{Site, now};
 
@@ -32,12 +34,14 @@ pub struct Agent {
     pub(crate) site: Arc<Site>,
     started: Time,
     /// `node` in the state directory.
-    dir: PathBuf,
+    pub(crate) dir: PathBuf,
     instances: Mutex<BTreeMap<InstanceId, Handle>>,
     nodes: Mutex<BTreeMap<NodeName, NodeSpec>>,
     ports: Mutex<Ports>,
     /// CPU-seconds of stopped instances per node, where no group keeps them.
     retired_cpu: Mutex<BTreeMap<NodeName, f64>>,
+    /// What each node keeps free.
+    pub(crate) reserves: Mutex<BTreeMap<NodeName, Reserve>>,
     /// One lock per application that is asked for: its first caller wakes an instance, the others find it awake.
     pub(crate) waking: Mutex<BTreeMap<AppName, Arc<tokio::sync::Mutex<()>>>>,
     /// When each instance was last named to who asked for its application.
@@ -61,11 +65,16 @@ impl Agent {
             nodes: Mutex::default(),
             ports: Mutex::new(ports),
             retired_cpu: Mutex::default(),
+            reserves: Mutex::default(),
             waking: Mutex::default(),
             asked: Mutex::default(),
         };
         if let Err(error) = agent.configure(nodes) {
             tracing::warn!(error = error.message, "the nodes of the former agent cannot be set up");
+        }
+        let reserves: Vec<NodeReserve> = read_json(&agent.dir.join(RESERVES_FILE)).ok().flatten().unwrap_or_default();
+        if let Err(error) = agent.set_reserves(&reserves) {
+            tracing::warn!(%error, "the reserves of the former agent cannot be written down again");
         }
         agent.adopt_all();
         Arc::new(agent)
@@ -74,11 +83,15 @@ impl Agent {
     /// The calls it answers.
     pub fn router(self: &Arc<Self>) -> Router {
         let call = || Arc::clone(self);
-        let (configure, apply, observe, events, logs) = (call(), call(), call(), call(), call());
+        let (configure, reserve, apply, observe, events, logs) = (call(), call(), call(), call(), call(), call());
         Router::default()
             .on(api::CONFIGURE, move |nodes| {
                 let agent = Arc::clone(&configure);
                 async move { agent.configure(nodes) }
+            })
+            .on(api::RESERVE, move |reserves: Vec<NodeReserve>| {
+                let agent = Arc::clone(&reserve);
+                async move { agent.set_reserves(&reserves).map_err(|error| Fault::internal(error.to_string())) }
             })
             .on(api::APPLY, move |commands| {
                 let agent = Arc::clone(&apply);
@@ -253,10 +266,14 @@ impl Agent {
         Some(self.site.isolation.usage(member).cpu_seconds? + view.memory.cpu_before_s)
     }
 
+    /// All instances that are not gone.
+    pub(crate) fn handles(&self) -> Vec<Handle> {
+        let instances = self.instances.lock().expect("nothing panics while it is held");
+        instances.values().filter(|handle| !handle.is_gone()).cloned().collect()
+    }
+
     fn observe(&self) -> AgentObservation {
-        let handles: Vec<Handle> =
-            self.instances.lock().expect("nothing panics while it is held").values().filter(|h| !h.is_gone()).cloned().collect();
-        let instances: Vec<InstanceCounters> = handles.iter().map(|handle| self.observe_instance(handle)).collect();
+        let instances: Vec<InstanceCounters> = self.handles().iter().map(|handle| self.observe_instance(handle)).collect();
         let nodes = self.nodes.lock().expect("nothing panics while it is held");
         AgentObservation {
             started: self.started,
@@ -298,6 +315,7 @@ impl Agent {
         let retired = self.retired_cpu.lock().expect("nothing panics while it is held").get(&node.name).copied().unwrap_or(0.0);
         let summed_cpu = || own().filter_map(|instance| instance.cpu_seconds).sum::<f64>() + retired;
         let summed_memory = || own().filter_map(|instance| instance.memory_used).sum::<Bytes>();
+        let reserve = self.reserves.lock().expect("nothing panics while it is held").get(&node.name).copied().unwrap_or_default();
         NodeCounters {
             name: node.name.clone(),
             cpu_capacity: node.cpu,
@@ -305,7 +323,25 @@ impl Agent {
             cpu_seconds: usage.cpu_seconds.unwrap_or_else(summed_cpu),
             memory_used: usage.memory.map_or_else(summed_memory, Bytes),
             cpu_pressure_seconds: usage.cpu_pressure_seconds,
+            memory_reserve: reserve.memory,
+            parked_for_reserve: reserve.parked,
         }
+    }
+
+    /// What instances leave of a node's memory; `None` when there is no such node.
+    pub(crate) fn unused(&self, node: &NodeName) -> Option<Bytes> {
+        let capacity = self.nodes.lock().expect("nothing panics while it is held").get(node)?.memory;
+        let used = self.site.isolation.node_usage(node.as_str()).memory.unwrap_or_else(|| {
+            let on_node = self.handles().into_iter().map(|handle| handle.view().record.spec).filter(|spec| spec.node == *node);
+            on_node.filter_map(|spec| self.memory_used(&spec)).sum()
+        });
+        Some(capacity - Bytes(used))
+    }
+
+    fn memory_used(&self, spec: &InstanceSpec) -> Option<u64> {
+        let dir = self.site.dir(spec.id.as_str());
+        let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir };
+        self.site.isolation.usage(member).memory
     }
 
     fn limits(&self) -> Vec<String> {

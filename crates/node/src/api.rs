@@ -3,6 +3,7 @@
 //! | call | meaning |
 //! | --- | --- |
 //! | `configure` | these are your nodes (slices of this machine) |
+//! | `reserve` | so much memory is to be free on them |
 //! | `apply` | carry out these commands; answers when each is done or has failed |
 //! | `observe` | what runs, with counters since each instance started; the caller takes differences |
 //! | `events` | waits for what happened after a given event |
@@ -23,6 +24,8 @@ pub use weal_model::{WakeAnswer, WakeRequest};
 
 /// These are your nodes.
 pub const CONFIGURE: weal_rpc::Method<Vec<NodeSpec>, ()> = weal_rpc::Method::new("node.v1/configure");
+/// So much memory is to be free on your nodes, until told otherwise; one that is not named keeps none free.
+pub const RESERVE: weal_rpc::Method<Vec<NodeReserve>, ()> = weal_rpc::Method::new("node.v1/reserve");
 /// Do these.
 pub const APPLY: weal_rpc::Method<Vec<Command>, Vec<CommandOutcome>> = weal_rpc::Method::new("node.v1/apply");
 /// What runs?
@@ -72,6 +75,15 @@ pub struct InstanceSpec {
     pub on_resume: Vec<String>,
     /// A fingerprint of the part of the app's spec that an instance is started from: another one means that it must be replaced.
     pub fingerprint: String,
+}
+
+/// Memory that is to be free on a node for the next instance that starts, wakes or grows there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeReserve {
+    /// The node.
+    pub node: NodeName,
+    /// How much; while less is free, instances that sleep with their memory are parked, those first that have slept the longest.
+    pub memory: Bytes,
 }
 
 /// One thing to do to one instance.
@@ -154,6 +166,12 @@ pub struct NodeCounters {
     pub memory_used: Bytes,
     /// Seconds in which some process of it waited for CPU (PSI `some` total); `None` if the kernel does not tell.
     pub cpu_pressure_seconds: Option<f64>,
+    /// Memory that is to be free on it.
+    #[serde(default)]
+    pub memory_reserve: Bytes,
+    /// Instances that were parked since the agent started because less was free.
+    #[serde(default)]
+    pub parked_for_reserve: u64,
 }
 
 /// One instance.

@@ -22,6 +22,7 @@ mod priority;
 mod privileges;
 mod probe;
 mod process;
+mod reserve;
 pub mod shim;
 mod site;
 mod variables;
@@ -126,6 +127,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     tokio::select! {
         () = weal_rpc::serve(listener, agent.router()) => {}
         () = serve_wakes(wake, agent.wake_router()) => {}
+        () = Arc::clone(&agent).keep_reserves() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }

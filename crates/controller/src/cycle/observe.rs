@@ -230,6 +230,8 @@ mod tests {
             cpu_seconds,
             memory_used: Bytes(0),
             cpu_pressure_seconds: None,
+            memory_reserve: Bytes(0),
+            parked_for_reserve: 0,
         };
         AgentObservation {
             started: Time::from_secs_f64(0.0),

@@ -163,6 +163,8 @@ impl Engine for FakeEngine {
             cpu_seconds: 0.0,
             memory_used: weal_model::Bytes(0),
             cpu_pressure_seconds: None,
+            memory_reserve: Bytes(0),
+            parked_for_reserve: 0,
         };
         self.up()?.agent.nodes = nodes.iter().map(counters).collect();
         Ok(())

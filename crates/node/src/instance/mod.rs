@@ -106,6 +106,8 @@ pub enum Order {
     Stop,
     /// Sleep that deep.
     Sleep(Rung),
+    /// Give up the memory that it sleeps with; the reason.
+    Park(String),
     /// Go on.
     Resume,
     /// Use that much.

@@ -104,7 +104,9 @@ impl Task {
         let result = match order {
             Order::Start(spec) => self.update(&spec),
             Order::SetCpu { share, limit } => self.set_cpu(share, limit),
-            Order::Sleep(rung) => self.sleep(rung, running).await,
+            Order::Sleep(rung) => self.sleep(rung, "", running).await,
+            Order::Park(_) if !self.memory().state.is_asleep() => Err("it has been woken".to_owned()),
+            Order::Park(why) => self.sleep(weal_model::Rung::Parked, &why, running).await,
             Order::Resume => return self.wake(running, reply).await,
             Order::Stop => Err("a stop is not carried out here".to_owned()),
         };

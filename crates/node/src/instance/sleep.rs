@@ -34,8 +34,8 @@ struct Woken {
 }
 
 impl Task {
-    /// Sleeps on `rung`: freezes, and pages in or out what differs.
-    pub(super) async fn sleep(&mut self, rung: Rung, running: &mut Running) -> Result<(), String> {
+    /// Sleeps on `rung`: freezes, and pages in or out what differs. Who is told of it is told `why`, unless that is empty.
+    pub(super) async fn sleep(&mut self, rung: Rung, why: &str, running: &mut Running) -> Result<(), String> {
         let state = self.memory().state;
         match state {
             InstanceState::Ready | InstanceState::Unhealthy => {}
@@ -47,7 +47,7 @@ impl Task {
         }
         let began = Instant::now();
         self.remember(|memory| memory.wish = Some(Wish::Sleep(rung)));
-        let result = self.sleep_down(state, rung, running, began).await;
+        let result = self.sleep_down(state, rung, why, running, began).await;
         self.remember(|memory| memory.wish = None);
         if let Err(reason) = &result {
             self.enter(self.memory().state, reason.clone());
@@ -59,6 +59,7 @@ impl Task {
         &mut self,
         state: InstanceState,
         rung: Rung,
+        why: &str,
         running: &mut Running,
         began: Instant,
     ) -> Result<(), String> {
@@ -80,17 +81,20 @@ impl Task {
                 self.enter(InstanceState::Suspended, "");
                 Ok(())
             }
-            Rung::Warm | Rung::Parked => self.sleep_paged_out(rung, running, began).await,
+            Rung::Warm | Rung::Parked => self.sleep_paged_out(rung, why, running, began).await,
         }
     }
 
-    async fn sleep_paged_out(&mut self, rung: Rung, running: &Running, began: Instant) -> Result<(), String> {
+    async fn sleep_paged_out(&mut self, rung: Rung, why: &str, running: &Running, began: Instant) -> Result<(), String> {
         if rung == Rung::Warm && self.working_set().is_empty() {
             self.rehearse(running).await?;
         }
         let before = self.used();
         self.page_out(rung).await?;
-        let detail = format!("paged out in {:.0} ms, {before} in memory before, {} now", milliseconds(began), self.used());
+        let mut detail = format!("paged out in {:.0} ms, {before} in memory before, {} now", milliseconds(began), self.used());
+        if !why.is_empty() {
+            detail = format!("{detail}: {why}");
+        }
         self.enter(rung.state(), detail);
         self.learn(rung, &self.measured(began));
         Ok(())
@@ -230,7 +234,7 @@ impl Task {
                 self.wake(running, reply).await;
                 answer.await.unwrap_or(Ok(()))
             }
-            (Some(Wish::Sleep(rung)), _) => self.sleep(rung, running).await,
+            (Some(Wish::Sleep(rung)), _) => self.sleep(rung, "", running).await,
             (None, Some(_)) => self.freeze().await,
             (None, None) => self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string()),
         };

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weal_model::{Bytes, InstanceState, Rung};
-use weal_node::api::{Command, InstanceCounters, InstanceEvent};
+use weal_model::{Bytes, Cpu, InstanceState, NodeName, NodeSpec, Rung};
+use weal_node::api::{self, Command, InstanceCounters, InstanceEvent, NodeReserve};
 
-use crate::bench::{Bench, PATIENCE, get};
+use crate::bench::{Bench, PATIENCE, get, wait_for};
 use crate::vm::{Machine, Swap};
 
 const MIB: u64 = 1 << 20;
@@ -25,6 +25,10 @@ pub const LITTLE_MEMORY: Machine =
 /// An instance takes seconds to be written there or to be read.
 pub const SLOW_DISK: Machine =
     Machine { layout: "unified", memory_mib: 1024, swap: Swap::Disk { bytes: 256 * MIB, bytes_per_second: Some(12 * MIB) } };
+
+/// Enough for three instances, and for little more.
+pub const SOME_MEMORY: Machine =
+    Machine { layout: "unified", memory_mib: 1024, swap: Swap::Disk { bytes: 512 * MIB, bytes_per_second: None } };
 
 /// A server that holds `mib` MiB of its own, and their checksum.
 fn server(bench: &Bench, id: &str, mib: u64) -> (InstanceCounters, String) {
@@ -131,6 +135,37 @@ pub fn a_slow_disk_under_the_swap_makes_it_slow_and_nothing_else(bench: &Bench) 
     bench.wait_state("web-1", InstanceState::Parked);
     assert!(sleeps_on(bench, &server, Rung::Parked).memory_used.unwrap() < Bytes::mib(30));
     wakes_whole(bench, &server, &sum);
+}
+
+pub fn a_reserve_is_kept_free_by_parking_who_has_slept_longest(bench: &Bench) {
+    let name = NodeName::from("n1");
+    let capacity = Bytes::mib(400);
+    bench.call(api::CONFIGURE, &vec![NodeSpec { name: name.clone(), cpu: Cpu(2.0), memory: capacity, utilization_limit: 0.9 }]);
+    let [first, second, awake] = ["a-1", "b-1", "c-1"].map(|id| server(bench, id, 40));
+    bench.suspend("b-1");
+    bench.suspend("a-1");
+    let node = || bench.observe().nodes.remove(0);
+    let reserve = capacity - node().memory_used + Bytes::mib(20);
+    bench.call(api::RESERVE, &vec![NodeReserve { node: name, memory: reserve }]);
+    // One is enough: it frees more than is missing.
+    let parked = bench.wait_state("b-1", InstanceState::Parked);
+    let why = format!(": `n1` is to have {reserve} free and had ");
+    assert!(parked.detail.starts_with("paged out in ") && parked.detail.contains(&why), "{parked:?}");
+    assert_eq!(last_event(bench).detail, parked.detail);
+    wait_for("it to be counted", || (node().parked_for_reserve == 1).then_some(()));
+    assert!(node().memory_reserve == reserve && node().memory_used + reserve <= capacity, "{:?}", node());
+
+    // The next agent goes on, and what others on this machine take is missing too.
+    bench.kill_agent();
+    bench.start_agent();
+    assert_eq!(bench.instance("a-1").unwrap().state, InstanceState::Suspended);
+    let _others = Others::take(memory("MemAvailable") - reserve.0 + 20 * MIB);
+    let parked = bench.wait_state("a-1", InstanceState::Parked);
+    assert!(parked.detail.contains(&why), "{parked:?}");
+    assert_eq!(bench.instance("c-1").unwrap().state, InstanceState::Ready, "who is awake stays awake");
+    for (server, sum) in [first, second, awake] {
+        wakes_whole(bench, &server, &sum);
+    }
 }
 
 /// Does `act` while `order`, which pages an instance out, is in the middle of that.

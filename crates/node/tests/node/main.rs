@@ -75,6 +75,7 @@ alone!(
     a_swap_that_fills_up_in_the_middle_of_a_purge_leaves_it_suspended_and_whole on crate::faults::SMALL_SWAP,
     it_sleeps_and_wakes_whole_while_the_machine_is_short_of_memory on crate::faults::LITTLE_MEMORY,
     a_slow_disk_under_the_swap_makes_it_slow_and_nothing_else on crate::faults::SLOW_DISK,
+    a_reserve_is_kept_free_by_parking_who_has_slept_longest on crate::faults::SOME_MEMORY,
 );
 
 /// Runs `case`, unless this machine cannot have that isolation.
