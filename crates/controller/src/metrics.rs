@@ -179,7 +179,13 @@ fn nodes(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
     gauge("weal_node_memory_capacity", "Memory of a node for instances.", Some(&Unit::Bytes), |node| {
         node.memory_capacity.0 as f64
     })?;
-    gauge("weal_node_memory_used", "Memory used by a node's instances.", Some(&Unit::Bytes), |node| node.memory_used.0 as f64)
+    gauge("weal_node_memory_used", "Memory used by a node's instances.", Some(&Unit::Bytes), |node| node.memory_used.0 as f64)?;
+    gauge("weal_node_memory_reserve", "Memory of a node that is to be free.", Some(&Unit::Bytes), |node| {
+        node.memory_reserve.0 as f64
+    })?;
+    gauge("weal_node_parked_for_reserve", "Instances parked since the agent started because less was free.", None, |node| {
+        node.parked_for_reserve as f64
+    })
 }
 
 fn apps(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {

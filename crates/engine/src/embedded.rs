@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weal_model::{Action, ActionOutcome, AppName, AppSpec, InstanceId, InstanceState, LoadEntry, NodeName, NodeSpec, PoolSpec};
+use weal_model::{
+    Action, ActionOutcome, AppName, AppSpec, InstanceId, InstanceState, LoadEntry, NodeName, NodeReserve, NodeSpec, PoolSpec,
+};
 use weal_node::api::{self, AgentObservation, Command, CommandOutcome, EventsAfter, InstanceEvent, InstanceSpec};
 use weal_node::api::{LogsChunk, LogsRequest};
 use weal_rpc::Client;
@@ -73,6 +75,10 @@ impl Engine for Embedded {
             self.client.call(api::APPLY, &commands).await?;
         }
         Ok(())
+    }
+
+    async fn set_reserves(&self, reserves: &[NodeReserve]) -> Result<(), Error> {
+        Ok(self.client.call(api::RESERVE, &reserves.to_vec()).await?)
     }
 
     async fn observe(&self) -> Result<AgentObservation, Error> {

@@ -12,7 +12,7 @@ pub mod embedded;
 use std::future::Future;
 use std::time::Duration;
 
-use weal_model::{Action, ActionOutcome, LoadEntry, NodeSpec, PoolSpec};
+use weal_model::{Action, ActionOutcome, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
 pub use weal_node::api::{AgentObservation, InstanceCounters, InstanceEvent, InstanceSpec, LogsChunk, LogsRequest, NodeCounters};
 
 /// Why an engine could not be asked at all. What fails for a single action stands in its [`ActionOutcome`].
@@ -37,6 +37,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Gives each instance this share of its node's CPU. Shares bind only while the node is full; an instance that is
     /// gone meanwhile is passed over.
     fn set_loads(&self, pool: &PoolSpec, loads: &[LoadEntry]) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Keeps so much memory free on its nodes until told otherwise, at the cost of who sleeps with its memory.
+    fn set_reserves(&self, reserves: &[NodeReserve]) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// What runs now, with counters since each instance started.
     fn observe(&self) -> impl Future<Output = Result<AgentObservation, Error>> + Send;

@@ -73,6 +73,8 @@ pub fn status(time_s: f64, arrival_per_s: f64) -> Status {
         cpu_allocated: Cpu(0.5),
         memory_capacity: Bytes::gib(1),
         memory_used: Bytes::mib(10),
+        memory_reserve: Bytes(0),
+        parked_for_reserve: 0,
     };
     Status {
         pool: "demo".into(),

@@ -44,8 +44,8 @@ pub use history::{AppSample, FlowSample, HistorySample, NodeSample};
 pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};
 pub use job::{JobObservation, JobSpec, JobState, Stage};
 pub use plan::{
-    Action, ActionOutcome, AppExplanation, Binding, FlowAllocation, FlowExplanation, LoadEntry, Placement, PlacementEntry, Plan,
-    Reason, Report, SeatPlan, WorkFactor,
+    Action, ActionOutcome, AppExplanation, Binding, FlowAllocation, FlowExplanation, LoadEntry, NodeReserve, Placement,
+    PlacementEntry, Plan, Reason, Report, SeatPlan, WorkFactor,
 };
 pub use route::{HeaderMatch, RouteSpec};
 pub use rung::{Rung, RungCost, SleepCosts};

@@ -106,6 +106,18 @@ pub struct Plan {
     /// Instances that come up only to stand by: they are put to sleep once they are ready. Sorted.
     #[serde(default)]
     pub ahead: Vec<InstanceId>,
+    /// Memory that its node's agent keeps free until the next plan, for the next instance that starts, wakes or grows.
+    #[serde(default)]
+    pub reserves: Vec<NodeReserve>,
+}
+
+/// Memory that is to be free on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeReserve {
+    /// The node.
+    pub node: NodeName,
+    /// How much. While less is free, instances that sleep with their memory are parked, those first that have slept the longest.
+    pub memory: Bytes,
 }
 
 /// One step. Instances to be started are named by the plan, so that whoever applies it has no choices left.

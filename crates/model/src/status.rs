@@ -64,6 +64,12 @@ pub struct NodeStatus {
     pub memory_capacity: Bytes,
     /// Memory used by them.
     pub memory_used: Bytes,
+    /// Memory that is to be free for the next of them.
+    #[serde(default)]
+    pub memory_reserve: Bytes,
+    /// Instances that were parked since the node's agent started because less was free.
+    #[serde(default)]
+    pub parked_for_reserve: u64,
 }
 
 /// One application, now.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use weal_model::{
     AppName, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung, SleepCosts, Time,
 };
-pub use weal_model::{WakeAnswer, WakeRequest};
+pub use weal_model::{NodeReserve, WakeAnswer, WakeRequest};
 
 /// These are your nodes.
 pub const CONFIGURE: weal_rpc::Method<Vec<NodeSpec>, ()> = weal_rpc::Method::new("node.v1/configure");
@@ -75,15 +75,6 @@ pub struct InstanceSpec {
     pub on_resume: Vec<String>,
     /// A fingerprint of the part of the app's spec that an instance is started from: another one means that it must be replaced.
     pub fingerprint: String,
-}
-
-/// Memory that is to be free on a node for the next instance that starts, wakes or grows there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct NodeReserve {
-    /// The node.
-    pub node: NodeName,
-    /// How much; while less is free, instances that sleep with their memory are parked, those first that have slept the longest.
-    pub memory: Bytes,
 }
 
 /// One thing to do to one instance.

@@ -11,6 +11,7 @@ use super::batch;
 use super::explain;
 use super::problem::ChangeCost;
 use super::search::solve_with;
+use super::standby;
 use super::translate::Translation;
 use crate::jobs::{Costs, Runs};
 use crate::utility::Curve;
@@ -201,6 +202,7 @@ fn attempt(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> Attempt 
         ahead: steps.ahead(),
         placement: steps.placement(&translation, &solution),
         loads: steps.loads(&translation, &solution),
+        reserves: standby::reserves(&translation, policy),
     };
     let (bereft, without_any) = (steps.bereft(&translation), steps.without_any(&translation));
     let in_the_way = steps.in_the_way(&translation);

@@ -1,6 +1,6 @@
 //! Plans of small pools, from snapshot to actions.
 
-use weal_model::{Action, AppSpec, Binding, Cpu, Enactment, PoolSpec, Rung, Snapshot, Utility, Work};
+use weal_model::{Action, AppSpec, Binding, Bytes, Cpu, Enactment, NodeReserve, PoolSpec, Rung, Snapshot, Utility, Work};
 
 use super::fixtures::{app, pool, snapshot};
 use super::*;
@@ -172,6 +172,10 @@ fn memory_is_kept_free_for_the_next_instance_by_paging_out_what_is_suspended() {
     assert_eq!(actions(&ready, &policy), [""; 0], "b wants nothing more");
     policy.demands.insert("b".into(), wants(1.0));
     assert_eq!(actions(&ready, &policy), ["park a-1", "start b-2 on n0"], "room for what stands by, too");
+    let reserves = |policy: &Policy| plan(&ready, policy, Iterations::default()).0.reserves;
+    assert_eq!(reserves(&policy), [NodeReserve { node: "n0".into(), memory: Bytes::mib(300) }], "its agent goes on keeping it");
+    policy.rungs = vec![Rung::Suspended];
+    assert_eq!(reserves(&policy), [], "nobody could be paged out for it");
 }
 
 /// An instance that is parked for one reason is not parked for another as well.

@@ -9,7 +9,7 @@ use weal_engine::{Engine, embedded};
 use weal_model::{
     Action, AppName, Bytes, EventKind, InstanceId, InstanceState, NodeName, PlanSummary, PoolSpec, Rung, Snapshot, WhyNode,
 };
-use weal_node::api::InstanceCounters;
+use weal_node::api::{InstanceCounters, NodeCounters};
 
 use super::decide::Placing;
 use super::observe::Known;
@@ -171,6 +171,7 @@ impl<E: Engine> Loop<E> {
         }
         self.begin_all(&desired.spec, actions);
         self.tell_loads(&desired.spec).await;
+        self.tell_reserves(&desired.spec).await;
         self.tell_gateway().await;
         self.show(false);
     }
@@ -342,6 +343,21 @@ impl<E: Engine> Loop<E> {
         match self.engine.set_loads(pool, &changed).await {
             Ok(()) => self.loads.handle_told(changed),
             Err(error) => tracing::warn!(%error, "the shares of CPU could not be set"),
+        }
+    }
+
+    /// Tells the engine what memory is to be free until the next plan, where that is not what it keeps.
+    async fn tell_reserves(&self, pool: &PoolSpec) {
+        let Some(agent) = self.agent.as_ref().filter(|_| pool.control) else { return };
+        let wanted = |node: &NodeCounters| {
+            let reserve = self.plan.reserves.iter().find(|reserve| reserve.node == node.name);
+            reserve.map_or(Bytes(0), |reserve| reserve.memory)
+        };
+        if agent.nodes.iter().all(|node| node.memory_reserve == wanted(node)) {
+            return;
+        }
+        if let Err(error) = self.engine.set_reserves(&self.plan.reserves).await {
+            tracing::warn!(%error, "what memory is to be free could not be told");
         }
     }
 

@@ -76,6 +76,7 @@ pub(crate) fn status(inputs: &Inputs<'_>) -> Status {
 fn node_status(name: &NodeName, inputs: &Inputs<'_>) -> NodeStatus {
     let spec = inputs.pool.nodes.iter().find(|node| node.name == *name);
     let seen = inputs.snapshot.and_then(|snapshot| snapshot.nodes.iter().find(|node| node.name == *name));
+    let counters = inputs.agent.and_then(|agent| agent.nodes.iter().find(|node| node.name == *name));
     let instances = inputs.agent.map_or(&[][..], |agent| &agent.instances);
     let here = instances.iter().filter(|instance| instance.spec.node == *name);
     NodeStatus {
@@ -86,6 +87,8 @@ fn node_status(name: &NodeName, inputs: &Inputs<'_>) -> NodeStatus {
         cpu_allocated: here.filter_map(|instance| inputs.loads.get(&instance.spec.id).copied()).sum(),
         memory_capacity: seen.map_or_else(|| spec.map_or(Bytes(0), |spec| spec.memory), |node| node.memory_capacity),
         memory_used: seen.map_or(Bytes(0), |node| node.memory_used),
+        memory_reserve: counters.map_or(Bytes(0), |node| node.memory_reserve),
+        parked_for_reserve: counters.map_or(0, |node| node.parked_for_reserve),
     }
 }
 

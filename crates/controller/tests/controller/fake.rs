@@ -19,8 +19,8 @@ use weal_controller::{Error, Options};
 use weal_engine::{Engine, embedded};
 use weal_gateway::api::{ConfigAck, FlowCounters, GatewayConfig, GatewayCounters};
 use weal_model::{
-    Action, ActionOutcome, AppName, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeSpec,
-    PoolSpec, SleepCosts, Status, Time,
+    Action, ActionOutcome, AppName, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeReserve,
+    NodeSpec, PoolSpec, SleepCosts, Status, Time,
 };
 use weal_node::api::{AgentObservation, InstanceCounters, InstanceEvent, InstanceSpec, LogsChunk, LogsRequest, NodeCounters};
 
@@ -163,7 +163,7 @@ impl Engine for FakeEngine {
             cpu_seconds: 0.0,
             memory_used: weal_model::Bytes(0),
             cpu_pressure_seconds: None,
-            memory_reserve: Bytes(0),
+            memory_reserve: weal_model::Bytes(0),
             parked_for_reserve: 0,
         };
         self.up()?.agent.nodes = nodes.iter().map(counters).collect();
@@ -190,6 +190,14 @@ impl Engine for FakeEngine {
 
     async fn set_loads(&self, _: &PoolSpec, loads: &[LoadEntry]) -> Result<(), weal_engine::Error> {
         self.up()?.loads.extend(loads.iter().map(|load| (load.instance.clone(), load.cpu.0)));
+        Ok(())
+    }
+
+    async fn set_reserves(&self, reserves: &[NodeReserve]) -> Result<(), weal_engine::Error> {
+        for node in &mut self.up()?.agent.nodes {
+            let kept = reserves.iter().find(|reserve| reserve.node == node.name);
+            node.memory_reserve = kept.map_or(weal_model::Bytes(0), |reserve| reserve.memory);
+        }
         Ok(())
     }
 

@@ -13,7 +13,7 @@
 mod ahead;
 mod ladder;
 
-use weal_model::{Algorithm, Enactment, InstanceObservation, Rung};
+use weal_model::{Algorithm, Bytes, Enactment, InstanceObservation, NodeReserve, Rung};
 
 use super::actions::Steps;
 use super::plan::Policy;
@@ -122,15 +122,21 @@ fn idle(seconds: f64) -> String {
 
 /// Keeps memory free on every node for an average instance of those that may still grow, by paging out what is suspended.
 pub(super) fn tidy(steps: &mut Steps, translation: &Translation, policy: &Policy) {
-    if !policy.has(Rung::Parked) {
-        return;
+    for (n, bytes) in kept_free(translation, policy) {
+        steps.make_memory(translation, policy, n, bytes, None);
     }
-    for n in 0..translation.nodes.len() as u32 {
-        let bytes = reserve(translation, n);
-        if bytes > 0 {
-            steps.make_memory(translation, policy, n, bytes, None);
-        }
-    }
+}
+
+/// The same for the time until the next plan: what each node's agent is to keep free of what is really used.
+pub(super) fn reserves(translation: &Translation, policy: &Policy) -> Vec<NodeReserve> {
+    let of = |(n, bytes): (u32, u64)| NodeReserve { node: translation.nodes[n as usize].clone(), memory: Bytes(bytes) };
+    kept_free(translation, policy).map(of).collect()
+}
+
+/// The nodes on which memory is kept free, and how many bytes.
+fn kept_free(translation: &Translation, policy: &Policy) -> impl Iterator<Item = (u32, u64)> {
+    let nodes = if policy.has(Rung::Parked) { translation.nodes.len() as u32 } else { 0 };
+    (0..nodes).map(|n| (n, reserve(translation, n))).filter(|(_, bytes)| *bytes > 0)
 }
 
 /// The memory of an average instance of those that may still grow on `n`, in bytes.
