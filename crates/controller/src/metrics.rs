@@ -122,6 +122,7 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     let clusters = &counters_now.clusters;
     for (name, help, read) in [
         ("weal_wakes", "Instances woken for waiting requests.", (|cluster| cluster.wakes) as fn(&ClusterCounters) -> u64),
+        ("weal_crowd_wakes", "Those of them that were woken because of a crowd.", |cluster| cluster.crowd_wakes),
         ("weal_wake_failures", "Questions to the node agent that woke nothing.", |cluster| cluster.wake_failures),
     ] {
         counters(encoder, name, help, clusters.iter().map(|one| (vec![("weal_app", one.app.as_str())], read(one))))?;

@@ -33,6 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         flows: [("all".into(), FlowConfig { weight: 1.0, seats, size: 1.0, queue_limit: 10_000 })].into(),
         endpoints: vec![Endpoint { instance: "bench-1".into(), address: instance.parse()?, weight: 1.0, draining: false }],
         request_timeout_s: 30.0,
+        standby: None,
     };
     let limits = Limits { workers: workers.parse()?, ..Limits::default() };
     let serving = tokio::spawn(run_until(options, limits, async {

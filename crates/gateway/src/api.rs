@@ -7,7 +7,8 @@
 //! | `refused` | the last requests that it answered itself with an error |
 //!
 //! A gateway keeps the last [`GatewayConfig`] on disk and starts with it, so it serves without a controller. While requests wait and
-//! nothing is open, it asks the node agent to wake an instance ([`WAKE`]), without a controller too.
+//! nothing is open, or they wait for longer than its config says, it asks the node agent to wake an instance ([`WAKE`]), without a
+//! controller too.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,9 @@ pub use weal_model::{WakeAnswer, WakeRequest};
 pub use crate::wake::WAKE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, ClassName, FlowId, GatewayName, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec, Time};
+use weal_model::{
+    AppName, ClassName, FlowId, GatewayName, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec, Standby, Time,
+};
 
 /// Take these parameters.
 pub const CONFIGURE: weal_rpc::Method<GatewayConfig, ConfigAck> = weal_rpc::Method::new("gateway.v1/configure");
@@ -62,6 +65,9 @@ pub struct ClusterConfig {
     pub endpoints: Vec<Endpoint>,
     /// Seconds that a request may take in all, queue included.
     pub request_timeout_s: f64,
+    /// Whom to have woken when requests wait although an instance is open: there is a crowd.
+    #[serde(default)]
+    pub standby: Option<Standby>,
 }
 
 /// One flow, as a gateway sees it.
@@ -161,6 +167,9 @@ pub struct ClusterCounters {
     pub app: AppName,
     /// Instances that the node agent woke for waiting requests.
     pub wakes: u64,
+    /// Those of them that were woken because of a crowd, while others were open.
+    #[serde(default)]
+    pub crowd_wakes: u64,
     /// Calls to the node agent that brought none.
     pub wake_failures: u64,
     /// From the first request that found no instance open until one was, of those that were woken.

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use weal_control::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
-use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Outcome, Pipeline, Rejection, Ticket};
-use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, LatencyHistogram, Time, WakeAnswer};
+use weal_control::flow::crowd;
+use weal_control::flow::pipeline::{ClassIndex, ClassLimits, Limits, Outcome, Pipeline, Rejection, Ticket};
+use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, InstanceId, LatencyHistogram, Time, WakeAnswer};
 
 use crate::api::{ClusterConfig, ClusterCounters, FlowCounters, InstanceCounters};
 use crate::clock::Clock;
@@ -32,7 +33,10 @@ pub(crate) struct Cluster {
 
 #[derive(Debug)]
 struct Core {
+    /// What the pipeline works by.
+    limits: Limits,
     pipeline: Pipeline,
+    crowd: crowd::Watch,
     dispatcher: Dispatcher,
     /// Those of the last config, and those woken since.
     candidates: Vec<Candidate>,
@@ -46,15 +50,25 @@ struct Core {
     waking: Waking,
 }
 
-/// What is being done about waiting requests while no instance is open.
+/// What is being done about requests that wait for an instance.
 #[derive(Debug, Default)]
 struct Waking {
-    /// Since when somebody asks for an instance, which several requests need only once.
+    /// Since when somebody asks for one, which several requests need only once.
     since: Option<Time>,
     wakes: u64,
+    crowd_wakes: u64,
     failures: u64,
     /// From the first request that found nothing open until something was.
     waits: LatencyHistogram,
+}
+
+/// Which instances would help those who wait.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Need {
+    /// Any: none is open.
+    Any,
+    /// One of these, beside those that are open.
+    OneMore(Vec<InstanceId>),
 }
 
 /// What is known of a request beside its ticket.
@@ -91,7 +105,9 @@ pub(crate) struct Seat {
 impl Cluster {
     pub fn new(config: &ClusterConfig, clock: Clock, workers: usize, wakes: Wakes) -> Arc<Self> {
         let core = Core {
+            limits: Limits::default(),
             pipeline: Pipeline::default(),
+            crowd: crowd::Watch::default(),
             dispatcher: Dispatcher::new(clock.now().0),
             candidates: Vec::new(),
             upstreams: Vec::new(),
@@ -112,8 +128,9 @@ impl Cluster {
         let class_limits = |(name, flow): (&ClassName, &crate::api::FlowConfig)| {
             (name.clone(), ClassLimits { weight: flow.weight, size: flow.size, queue_limit: flow.queue_limit })
         };
-        let limits = pipeline::Limits { seats: config.seats, classes: config.flows.iter().map(class_limits).collect() };
-        core.pipeline.configure(self.clock.now(), &limits);
+        core.limits = Limits { seats: config.seats, classes: config.flows.iter().map(class_limits).collect() };
+        core.put_limits_in_force(self.clock.now());
+        core.crowd.configure(config.standby.as_ref());
         core.request_timeout = Duration::try_from_secs_f64(config.request_timeout_s).unwrap_or(Duration::MAX);
         core.candidates = config
             .endpoints
@@ -134,25 +151,31 @@ impl Cluster {
         self.changed.notify_one();
     }
 
-    /// What tells of a change, while requests wait and no instance is open; `None` ends the search for one.
-    pub fn wants_instance(&self) -> Option<Arc<Notify>> {
+    /// What those who wait need, and what tells of a change; `None` ends the search for an instance.
+    pub fn wants_instance(&self) -> Option<(Need, Arc<Notify>)> {
         let mut core = self.lock();
-        if core.pipeline.queued() > 0 && !core.dispatcher.has_candidate() {
-            return Some(Arc::clone(&self.changed));
+        let need = core.need(self.clock.now());
+        if need.is_none() {
+            core.waking.since = None;
         }
-        core.waking.since = None;
-        None
+        Some((need?, Arc::clone(&self.changed)))
     }
 
     /// An instance was woken: it takes what waits, and all that comes until a config says otherwise. Its former connections are
     /// not used again: they are as old as its sleep, and it may close them just now.
-    pub fn handle_woken(self: &Arc<Self>, answer: &WakeAnswer) {
+    pub fn handle_woken(self: &Arc<Self>, need: &Need, answer: &WakeAnswer) {
         let mut core = self.lock();
         let now = self.clock.now();
-        if let Some(since) = core.waking.since {
-            core.waking.waits.record(now.since(since));
-        }
         core.waking.wakes += 1;
+        match (need, core.waking.since) {
+            (Need::Any, Some(since)) => core.waking.waits.record(now.since(since)),
+            (Need::Any, None) => {}
+            (Need::OneMore(_), _) => {
+                core.waking.crowd_wakes += 1;
+                core.crowd.handle_woken(now, &answer.instance);
+                core.add_seats(now);
+            }
+        }
         core.candidates.retain(|candidate| candidate.instance != answer.instance);
         core.candidates.push(Candidate { instance: answer.instance.clone(), weight: WOKEN_WEIGHT, draining: false });
         core.put_candidates_in_force();
@@ -162,8 +185,12 @@ impl Cluster {
         self.pump(core, now);
     }
 
-    pub fn handle_wake_failure(&self) {
-        self.lock().waking.failures += 1;
+    pub fn handle_wake_failure(&self, need: &Need) {
+        let mut core = self.lock();
+        core.waking.failures += 1;
+        if *need != Need::Any {
+            core.crowd.handle_failure(self.clock.now());
+        }
     }
 
     /// Where `class` is among this cluster's classes.
@@ -261,8 +288,14 @@ impl Cluster {
             completions: counts.completions,
             failures: counts.failures,
         }));
-        let Waking { wakes, failures, waits, .. } = &core.waking;
-        ClusterCounters { app: self.app.clone(), wakes: *wakes, wake_failures: *failures, wake_wait: waits.clone() }
+        let Waking { wakes, crowd_wakes, failures, waits, .. } = &core.waking;
+        ClusterCounters {
+            app: self.app.clone(),
+            wakes: *wakes,
+            crowd_wakes: *crowd_wakes,
+            wake_failures: *failures,
+            wake_wait: waits.clone(),
+        }
     }
 
     /// A panic elsewhere leaves the numbers as they are after one step of pure code: usable.
@@ -297,13 +330,34 @@ impl Core {
         wake
     }
 
-    /// True once for whoever must ask for an instance: requests wait, nothing is open, and nobody asks yet.
+    /// True once for whoever must ask for an instance: those who wait need one, and nobody asks yet.
     fn needs_wake(&mut self, now: Time) -> bool {
-        let needed = self.waking.since.is_none() && self.pipeline.queued() > 0 && !self.dispatcher.has_candidate();
+        let needed = self.waking.since.is_none() && self.need(now).is_some();
         if needed {
             self.waking.since = Some(now);
         }
         needed
+    }
+
+    fn need(&self, now: Time) -> Option<Need> {
+        if self.pipeline.queued() == 0 {
+            return None;
+        }
+        if !self.dispatcher.has_candidate() {
+            return Some(Need::Any);
+        }
+        Some(Need::OneMore(self.crowd.poll(now, self.pipeline.oldest_wait(now))?.to_vec()))
+    }
+
+    /// As many seats for one more instance as each that is open has, until a config says better.
+    fn add_seats(&mut self, now: Time) {
+        let open = self.candidates.iter().filter(|candidate| !candidate.draining).count().max(1) as u32;
+        self.limits.seats = self.limits.seats.map(|seats| seats.saturating_add(seats.div_ceil(open)));
+        self.put_limits_in_force(now);
+    }
+
+    fn put_limits_in_force(&mut self, now: Time) {
+        self.pipeline.configure(now, &self.limits);
     }
 
     fn put_candidates_in_force(&mut self) {

@@ -1,4 +1,5 @@
-//! Waking instances: requests wait in their queues, none of the cluster's instances is open, and one may be asleep.
+//! Waking instances: requests wait in their queues because none of the cluster's instances is open, or for too long although some are,
+//! and one is asleep.
 //!
 //! The gateway asks the node agent itself, so that neither the controller's cycle nor its life is between a request and an
 //! instance. However many requests wait, one call is under way per cluster: whoever notices that something waits hands the cluster
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weal_model::{WakeAnswer, WakeRequest};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Need};
 
 /// What the gateway asks of the node agent: the agent's own `node.v1/wake`, as far as a gateway needs it.
 pub const WAKE: weal_rpc::Method<WakeRequest, WakeAnswer> = weal_rpc::Method::new("node.v1/wake");
@@ -55,17 +56,19 @@ pub(crate) async fn serve(socket: &Path, mut asked: mpsc::UnboundedReceiver<Arc<
 
 async fn wake(cluster: Arc<Cluster>, agent: weal_rpc::Client) {
     let mut pause = FIRST_PAUSE;
-    while let Some(changed) = cluster.wants_instance() {
-        let request = WakeRequest { app: cluster.app().clone(), wait_s: PATIENCE.as_secs_f64() };
+    while let Some((need, changed)) = cluster.wants_instance() {
+        let instances = if let Need::OneMore(instances) = &need { instances.clone() } else { Vec::new() };
+        let request = WakeRequest { app: cluster.app().clone(), wait_s: PATIENCE.as_secs_f64(), instances };
         match agent.call(WAKE, &request).await {
             Ok(answer) => {
-                tracing::info!(app = %request.app, instance = %answer.instance, took_s = answer.took_s, "woken for a request");
-                cluster.handle_woken(&answer);
+                let why = if need == Need::Any { "a request" } else { "a crowd" };
+                tracing::info!(app = %request.app, instance = %answer.instance, took_s = answer.took_s, "woken for {why}");
+                cluster.handle_woken(&need, &answer);
                 pause = FIRST_PAUSE;
             }
             Err(error) => {
                 tracing::debug!(app = %request.app, %error, "nothing could be woken");
-                cluster.handle_wake_failure();
+                cluster.handle_wake_failure(&need);
                 // A config may bring an instance meanwhile.
                 let _ = tokio::time::timeout(pause, changed.notified()).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);

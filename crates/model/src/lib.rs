@@ -58,4 +58,4 @@ pub use status::{
     RefusedRequest, Severity, Status, Why, WhyNode, WhyRequest,
 };
 pub use units::{Bytes, Cpu, Time, Utility, Work};
-pub use wake::{WakeAnswer, WakeRequest};
+pub use wake::{Standby, WakeAnswer, WakeRequest};

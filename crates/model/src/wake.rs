@@ -14,6 +14,9 @@ pub struct WakeRequest {
     pub app: AppName,
     /// Seconds that the caller waits for an instance that answers; at most 600.
     pub wait_s: f64,
+    /// One of these, and no other; any when empty.
+    #[serde(default)]
+    pub instances: Vec<InstanceId>,
 }
 
 /// An instance that answers.
@@ -25,4 +28,13 @@ pub struct WakeAnswer {
     pub address: SocketAddr,
     /// Seconds from the order to wake it until it answered its health check; 0 when it was awake.
     pub took_s: f64,
+}
+
+/// Whom a gateway may have woken by itself when a crowd comes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Standby {
+    /// Seconds that a request waits in the queue before one of them is woken. Invariant: finite and positive.
+    pub after_s: f64,
+    /// Instances that sleep where there is CPU and memory for them.
+    pub instances: Vec<InstanceId>,
 }

@@ -37,7 +37,7 @@ impl Agent {
         let late =
             || Fault { status: 504, message: format!("no instance of `{}` answers within {} s", request.app, request.wait_s) };
         let _turn = timeout_at(deadline, turn.lock()).await.map_err(|_| late())?;
-        let answer = timeout_at(deadline, self.wake_one(&request.app)).await.map_err(|_| late())??;
+        let answer = timeout_at(deadline, self.wake_one(&request.app, &request.instances)).await.map_err(|_| late())??;
         let mut asked = self.asked.lock().expect("nothing panics while it is held");
         asked.retain(|_, when| when.elapsed() < JUST_ASKED);
         asked.insert(answer.instance.clone(), Instant::now());
@@ -64,13 +64,16 @@ impl Agent {
         Arc::clone(self.waking.lock().expect("nothing panics while it is held").entry(app.clone()).or_default())
     }
 
-    /// The cheapest that there is: one that is awake, else the lightest sleeper, else the first that gets ready.
-    async fn wake_one(&self, app: &AppName) -> Result<WakeAnswer, Fault> {
+    /// The cheapest that there is, or of `only` these: one that is awake, else the lightest sleeper, else the first that gets ready.
+    async fn wake_one(&self, app: &AppName, only: &[InstanceId]) -> Result<WakeAnswer, Fault> {
         let mut failures = Vec::new();
         loop {
             let mut candidates: Vec<(Handle, crate::instance::View)> =
                 self.instances_of(app).into_iter().map(|handle| (handle.clone(), handle.view())).collect();
-            candidates.retain(|(_, view)| !failures.iter().any(|(id, _)| *id == view.record.spec.id));
+            candidates.retain(|(_, view)| {
+                let id = &view.record.spec.id;
+                (only.is_empty() || only.contains(id)) && !failures.iter().any(|(failed, _)| failed == id)
+            });
             candidates.sort_by(|(_, a), (_, b)| (price(a)).partial_cmp(&price(b)).unwrap_or(std::cmp::Ordering::Equal));
             let Some((handle, view)) = candidates.into_iter().next() else { return Err(nobody(app, &failures)) };
             let answer =

@@ -1,6 +1,7 @@
 //! Flows: seats and weights under the current placement.
 
 pub mod controller;
+pub mod crowd;
 pub mod loads;
 pub mod pipeline;
 pub mod seats;

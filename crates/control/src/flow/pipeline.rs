@@ -39,7 +39,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use weal_model::{ClassName, FlowAllocation, LatencyHistogram, OverloadLimit, Time};
+use weal_model::{AppSpec, ClassName, FlowAllocation, LatencyHistogram, OverloadLimit, PoolSpec, Time};
 
 pub use tickets::Ticket;
 use tickets::{Phase, Request, Tickets};
@@ -77,9 +77,30 @@ pub struct ClassLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassIndex(u32);
 
+impl Limits {
+    /// What `planned`, made for some gateway, says for its cluster of `app`. Without a plan for each of its flows nothing is limited: a
+    /// wrong limit does more harm than none for a cycle.
+    pub fn planned<'a>(pool: &PoolSpec, app: &AppSpec, planned: impl Fn(&ClassName) -> Option<&'a FlowAllocation>) -> Self {
+        let classes: BTreeSet<&ClassName> = app.routes.iter().map(|route| &route.class).collect();
+        let flows: Vec<Option<&FlowAllocation>> = classes.iter().map(|class| planned(class)).collect();
+        let all: Option<Vec<&FlowAllocation>> = flows.iter().copied().collect();
+        let sizes = all.as_ref().map_or_else(|| vec![1.0; flows.len()], |all| sizes(pool.overload_limit, all));
+        let weight = |flow: &FlowAllocation| flow.weight.max(WEIGHTS.0);
+        let limits = |(flow, size): (&Option<&FlowAllocation>, f64)| ClassLimits {
+            weight: flow.map_or(1.0, weight),
+            size,
+            queue_limit: app.queue_limit,
+        };
+        Self {
+            seats: all.filter(|_| pool.limits_seats()).map(|all| all.iter().map(|flow| flow.seats.max(1)).sum()),
+            classes: classes.into_iter().cloned().zip(flows.iter().zip(sizes).map(limits)).collect(),
+        }
+    }
+}
+
 /// What one request of each flow of a cluster takes of their seats, in the order of `planned`: by power, `kappa` over its mean,
 /// so that the seats of all together come to the same number.
-pub fn sizes(limit: OverloadLimit, planned: &[&FlowAllocation]) -> Vec<f64> {
+fn sizes(limit: OverloadLimit, planned: &[&FlowAllocation]) -> Vec<f64> {
     let seats: f64 = planned.iter().map(|flow| f64::from(flow.seats)).sum();
     let power: f64 = planned.iter().map(|flow| f64::from(flow.seats) * flow.seat_power.0).sum();
     let mean = power / seats;
@@ -330,6 +351,12 @@ impl Pipeline {
     /// Requests outstanding, over all classes.
     pub fn in_service(&self) -> u32 {
         self.in_service
+    }
+
+    /// How long the oldest of the waiting has waited; zero when nothing waits.
+    pub fn oldest_wait(&self, now: Time) -> Duration {
+        let fronts = self.classes.iter().filter_map(|class| self.tickets.get(*class.queue.front()?));
+        fronts.map(|request| now.since(request.arrived)).max().unwrap_or_default()
     }
 
     /// Requests of a class that wait, how many may, and seats over all classes.

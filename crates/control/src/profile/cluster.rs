@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, Cpu, FlowId, FlowObservation, Snapshot, Work, WorkFactor};
+use weal_model::{AppName, Cpu, FlowId, FlowObservation, InstanceObservation, InstanceState, Snapshot, Work, WorkFactor};
 
 use super::{Coefficient, FlowProfile, Place, Regression};
 
@@ -115,7 +115,13 @@ impl ClusterProfile {
             });
             done[at + 1] = flow.completions as f64 / snapshot.window_s;
         }
-        let instances = || snapshot.instances.iter().filter(|i| i.app == *app && i.state.is_active());
+        // What a start uses is neither for requests nor what an idle instance uses, also when it ended within the window.
+        let begun_ns = snapshot.time.0.saturating_sub((snapshot.window_s * 1e9) as u64);
+        let was_up = |i: &&InstanceObservation| {
+            let is_up = matches!(i.state, InstanceState::Ready | InstanceState::Unhealthy | InstanceState::Draining);
+            i.app == *app && is_up && i.since.0 <= begun_ns
+        };
+        let instances = || snapshot.instances.iter().filter(was_up);
         done[0] = instances().count() as f64;
         let power: f64 = snapshot.nodes.iter().map(|node| node.cpu_capacity.0).filter(|c| c.is_finite()).sum();
         let cpu = total(instances().map(|i| i.cpu_used.map(|cpu| cpu.0))).filter(|cpu| *cpu <= 2.0 * power.max(1.0));

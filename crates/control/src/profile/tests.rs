@@ -349,3 +349,25 @@ fn requests_have_a_cost_in_every_resource_that_is_measured() {
         assert!((cost(resource) / truth - 1.0).abs() < 0.05, "{resource}: {} of {truth}", cost(resource));
     }
 }
+
+#[test]
+fn what_a_start_uses_is_neither_for_requests_nor_for_an_idle_instance() {
+    let (mut world, gold, basic) = shop_of_two_classes();
+    let mut profiles = Profiles::default();
+    for cycle in 0..20 {
+        let mut snapshot = world.cycle();
+        snapshot.time = Time::from_secs_f64(1000.0 + 10.0 * f64::from(cycle));
+        // One starts all the time, and another got ready in the middle of the window.
+        for (id, state, ago_s) in [("shop-2", InstanceState::Starting, 5.0), ("shop-3", InstanceState::Ready, 4.0)] {
+            let mut beside = snapshot.instances[0].clone();
+            (beside.id, beside.state, beside.cpu_used) = (id.into(), state, Some(Cpu(1.5)));
+            beside.since = Time::from_secs_f64(snapshot.time.as_secs_f64() - ago_s);
+            snapshot.instances.push(beside);
+        }
+        profiles.update(&snapshot, &world.spec);
+    }
+    let shop = AppName::from("shop");
+    assert!(near(profiles.work(&gold, &shop), 0.010, 0.1), "{:?}", profiles.work(&gold, &shop));
+    assert!(near(profiles.work(&basic, &shop), 0.030, 0.1), "{:?}", profiles.work(&basic, &shop));
+    assert!(profiles.idle_cpu(&shop).0 < 0.05, "{:?}", profiles.idle_cpu(&shop));
+}

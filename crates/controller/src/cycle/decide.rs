@@ -72,6 +72,11 @@ impl Decider {
         decision
     }
 
+    /// Seats and weights for those that run now, by what was learnt before.
+    pub fn reseat(&mut self, snapshot: &Snapshot, pool: &PoolSpec, before: &SeatPlan) -> Decision {
+        plan_seats(snapshot, pool, &mut self.profiles, before)
+    }
+
     /// Remembers what starts took.
     pub fn handle_agent(&mut self, agent: &AgentObservation) {
         self.begun.get_or_insert(agent.time);

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use weal_control::flow::{loads::Loads, pipeline};
+use weal_control::flow::loads::Loads;
+use weal_control::flow::pipeline::{ClassLimits, Limits};
 use weal_gateway::api::{self, ClusterConfig, Endpoint, FlowConfig, GatewayConfig, GatewayCounters};
-use weal_model::{
-    AppName, AppSpec, ClassName, FlowAllocation, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan,
-};
+use weal_model::{AppName, AppSpec, ClassName, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan, Standby};
 use weal_node::api::InstanceCounters;
 use weal_rpc::Client;
 
@@ -25,6 +24,8 @@ pub(crate) struct Inputs<'a> {
     pub loads: &'a Loads,
     /// Applications that had a ready instance when the seats were planned.
     pub seated: &'a BTreeSet<AppName>,
+    /// Whom the gateway may have woken for a crowd.
+    pub standbys: &'a BTreeMap<AppName, Standby>,
 }
 
 /// The connection to the gateway: what it was told, and whether it knows.
@@ -47,6 +48,12 @@ impl GatewayLink {
         let counters = self.client.call(api::OBSERVE, &()).await?;
         self.in_force = counters.version;
         Ok(counters)
+    }
+
+    /// Whether it was told that it may have this instance woken.
+    pub fn may_have_woken(&self, instance: &InstanceId) -> bool {
+        let clusters = self.told.iter().flat_map(|told| &told.clusters);
+        clusters.filter_map(|cluster| cluster.standby.as_ref()).any(|standby| standby.instances.contains(instance))
     }
 
     /// Tells it what differs from what it knows, and says which version has it.
@@ -83,6 +90,7 @@ pub(crate) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {
                 flows: BTreeMap::new(),
                 endpoints,
                 request_timeout_s: 60.0,
+                standby: None,
             });
         }
     }
@@ -90,38 +98,25 @@ pub(crate) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {
 }
 
 fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
-    let classes: BTreeSet<&ClassName> = app.routes.iter().map(|route| &route.class).collect();
     let planned = |class: &ClassName| {
         let id = flow_id(&app.name, class);
         inputs.seats.flows.iter().find(|flow| flow.id == id)
     };
-    let all_planned = classes.iter().all(|class| planned(class).is_some());
-    let mut flows: BTreeMap<ClassName, FlowConfig> =
-        classes.iter().map(|&class| (class.clone(), flow(app, planned(class)))).collect();
-    if all_planned {
-        let planned: Vec<&FlowAllocation> = classes.iter().filter_map(|class| planned(class)).collect();
-        let sizes = pipeline::sizes(inputs.pool.overload_limit, &planned);
-        flows.values_mut().zip(sizes).for_each(|(flow, size)| flow.size = size);
-    }
-    // Without a plan for each flow, made for instances, nothing is limited: a wrong limit does more harm than none for a cycle,
-    // and those who waited for a wake need more than the one seat that was planned for nobody.
-    let all_planned = all_planned && inputs.seated.contains(&app.name);
-    let seats = (inputs.pool.limits_seats() && all_planned).then(|| flows.values().map(|flow| flow.seats).sum());
+    let Limits { seats, classes } = Limits::planned(inputs.pool, app, planned);
+    let flow = |(class, limits): (ClassName, ClassLimits)| {
+        let ClassLimits { weight, size, queue_limit } = limits;
+        let seats = planned(&class).map_or(1, |planned| planned.seats.max(1));
+        (class, FlowConfig { weight, seats, size, queue_limit })
+    };
     ClusterConfig {
         app: app.name.clone(),
         routes: app.routes.clone(),
-        seats,
-        flows,
+        // Those who waited for a wake need more than the one seat that was planned for nobody.
+        seats: seats.filter(|_| inputs.seated.contains(&app.name)),
+        flows: classes.into_iter().map(flow).collect(),
         endpoints: endpoints(&app.name, inputs),
         request_timeout_s: app.request_timeout_s,
-    }
-}
-
-fn flow(app: &AppSpec, planned: Option<&FlowAllocation>) -> FlowConfig {
-    let queue_limit = app.queue_limit;
-    match planned {
-        Some(planned) => FlowConfig { weight: planned.weight.max(1e-6), seats: planned.seats.max(1), size: 1.0, queue_limit },
-        None => FlowConfig { weight: 1.0, seats: 1, size: 1.0, queue_limit },
+        standby: inputs.standbys.get(&app.name).cloned(),
     }
 }
 

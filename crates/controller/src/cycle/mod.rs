@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | the flow cycle's timer | observe, learn, new seats and weights, status, one sample of history; a placement plan when a goal is missed |
 //! | the placement cycle's timer | a placement plan, checked, applied |
-//! | an instance changed its state | endpoints to the gateway at once, then a placement plan |
+//! | an instance changed its state | seats for one that got ready, endpoints to the gateway at once, then a placement plan |
 //! | a new config | checked, stored, endpoints and routes at once, then a placement plan |
 //! | an action is done | its outcome is an event, then a placement plan |
 //!
@@ -46,8 +46,8 @@ use weal_control::profile::Profiles;
 use weal_engine::Engine;
 use weal_gateway::api::GatewayCounters;
 use weal_model::{
-    Action, AppName, EventKind, FlowExplanation, InstanceId, InstanceState, NodeName, Plan, PlanSummary, Report, Rung, SeatPlan,
-    Snapshot, Status, Time, WhyNode,
+    Action, AppName, EventKind, FlowExplanation, InstanceId, InstanceState, NodeName, Plan, PlanSummary, PoolSpec, Report, Rung,
+    SeatPlan, Snapshot, Status, Time, WhyNode,
 };
 use weal_node::api::{AgentObservation, InstanceEvent};
 use weal_rpc::Client;
@@ -277,10 +277,28 @@ impl<E: Engine> Loop<E> {
         }
     }
 
+    /// Seats and CPU for those that run now, by what was measured last: who has just got ready is not to wait for a flow cycle.
+    async fn reseat(&mut self) {
+        let (Some(desired), Some(agent), Some(snapshot)) = (self.desired.clone(), &self.agent, &self.snapshot) else { return };
+        let closed = self.operations.closed();
+        let snapshot = self.observer.refresh(snapshot, agent, &Known { closed: &closed, seats: &self.seats });
+        if !snapshot.flows.is_empty() {
+            let decision = self.decider.reseat(&snapshot, &desired.spec, &self.seats);
+            self.take_seats(&snapshot, decision, &desired.spec);
+            self.tell_loads(&desired.spec).await;
+        }
+        self.snapshot = Some(snapshot);
+    }
+
     fn decide_seats(&mut self, snapshot: &Snapshot) {
-        let Some(desired) = &self.desired else { return };
-        let Decision { plan, explanations, loads, misses, .. } = self.decider.seats(snapshot, &desired.spec, &self.seats);
-        self.loads.handle_seats(&loads, &desired.spec);
+        let Some(desired) = self.desired.clone() else { return };
+        let decision = self.decider.seats(snapshot, &desired.spec, &self.seats);
+        self.take_seats(snapshot, decision, &desired.spec);
+    }
+
+    fn take_seats(&mut self, snapshot: &Snapshot, decision: Decision, pool: &PoolSpec) {
+        let Decision { plan, explanations, loads, misses, .. } = decision;
+        self.loads.handle_seats(&loads, pool);
         for (app, text) in notes::seats(&self.seats, &plan, &explanations) {
             self.board.note(Note::info(EventKind::Seats, text).app(&app));
         }
@@ -372,6 +390,7 @@ impl<E: Engine> Loop<E> {
             seats: &self.seats,
             loads: &self.loads,
             seated: &self.seated,
+            standbys: &self.standbys(),
         });
         match self.gateway.tell(clusters).await {
             Ok(version) => {
@@ -384,14 +403,19 @@ impl<E: Engine> Loop<E> {
 
     async fn handle_instance_events(&mut self, events: &[InstanceEvent]) {
         // A new controller is told once more what an earlier one has heeded.
-        let new = || events.iter().filter(|event| event.time > self.noted_until);
-        for event in new() {
+        let new: Vec<&InstanceEvent> = events.iter().filter(|event| event.time > self.noted_until).collect();
+        for event in &new {
             self.board.note(notes::instance(event));
             *self.transitions.entry((event.app.clone(), event.state)).or_default() += 1;
         }
-        self.sleep.handle_events(new());
+        self.sleep.handle_events(new.iter().copied());
         self.keep_resting();
         self.observe_agent().await;
+        let ready: Vec<&InstanceEvent> = new.into_iter().filter(|event| event.state == InstanceState::Ready).collect();
+        if !ready.is_empty() {
+            self.heed_crowds(&ready);
+            self.reseat().await;
+        }
         self.tell_gateway().await;
         self.want_plan();
         self.show(false);

@@ -68,25 +68,31 @@ impl Observer {
         Some(snapshot)
     }
 
-    /// `snapshot` with what runs according to `agent`, a later observation too close for new rates.
+    /// `snapshot` with what runs according to `agent`, a later observation too close for new rates. It covers no time of its own, so
+    /// that nothing is learnt from its rates twice.
     pub fn refresh(&mut self, snapshot: &Snapshot, agent: &AgentObservation, known: &Known<'_>) -> Snapshot {
         self.generation += 1;
-        let before = |id: &InstanceId| snapshot.instances.iter().find(|seen| seen.id == *id);
-        let instances = instances(agent, None, known, |now| {
-            before(&now.spec.id).map_or_else(
-                || measured(now, None, 0.0),
-                |before| InstanceObservation { state: now.state, since: now.since, ..before.clone() },
-            )
-        });
-        // A new config may have brought nodes since.
-        let mut nodes = nodes(agent, None, 0.0);
-        for node in &mut nodes {
-            if let Some(before) = snapshot.nodes.iter().find(|before| before.name == node.name) {
-                (node.cpu_used, node.cpu_pressure) = (before.cpu_used, before.cpu_pressure);
-            }
-        }
-        Snapshot { generation: self.generation, time: agent.time, nodes, instances, ..snapshot.clone() }
+        Snapshot { generation: self.generation, ..present(snapshot, agent, known) }
     }
+}
+
+/// As [`Observer::refresh`], only to look at.
+pub(crate) fn present(snapshot: &Snapshot, agent: &AgentObservation, known: &Known<'_>) -> Snapshot {
+    let before = |id: &InstanceId| snapshot.instances.iter().find(|seen| seen.id == *id);
+    let instances = instances(agent, None, known, |now| {
+        before(&now.spec.id).map_or_else(
+            || measured(now, None, 0.0),
+            |before| InstanceObservation { state: now.state, since: now.since, ..before.clone() },
+        )
+    });
+    // A new config may have brought nodes since.
+    let mut nodes = nodes(agent, None, 0.0);
+    for node in &mut nodes {
+        if let Some(before) = snapshot.nodes.iter().find(|before| before.name == node.name) {
+            (node.cpu_used, node.cpu_pressure) = (before.cpu_used, before.cpu_pressure);
+        }
+    }
+    Snapshot { time: agent.time, window_s: 0.0, nodes, instances, ..snapshot.clone() }
 }
 
 fn instances(

@@ -249,6 +249,10 @@ impl<E: Engine> Loop<E> {
             return;
         }
         let closes = matches!(action, Action::Stop { .. } | Action::Sleep { .. });
+        let is_told = self.sleep.resting.contains_key(&app);
+        if closes && !is_told && self.sleep.was_just_woken(&instance, self.timing().0) {
+            return;
+        }
         let serves = seen.is_some_and(|seen| matches!(seen.state, InstanceState::Ready | InstanceState::Unhealthy));
         // As long as a request may take: whoever is still there afterwards is a stream without end.
         let longest_s = pool.apps.get(&app).map_or(30.0, |app| app.request_timeout_s);

@@ -8,17 +8,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use weal_control::flow::crowd;
 use weal_engine::Engine;
-use weal_model::{Action, AppName, EventKind, InstanceId, InstanceState, PoolSpec, Rung};
+use weal_model::{Action, AppName, EventKind, InstanceId, InstanceObservation, InstanceState, PoolSpec, Rung, Standby};
 use weal_node::api::{ASKED_FOR, AgentObservation, InstanceCounters, InstanceEvent};
 
 use super::Loop;
+use super::observe::{self, Known};
 use crate::board::Note;
 use crate::wire::{ApiError, SleepTaken, WakeTaken};
 
 /// After an agent could not put an application on a rung, it is not asked to for so long: what is missing (a working set, swap) may
 /// come.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// What was woken for a crowd stays awake for so many flow cycles: the second one tells a jump from an outlier, the third is whole.
+const CYCLES_AWAKE: u32 = 3;
 
 /// Under which key the store has who was told to sleep.
 pub(crate) const RESTING: &str = "resting";
@@ -31,6 +36,8 @@ pub(super) struct Sleep {
     /// Started to stand by: [`weal_model::Plan::ahead`] of the last plan.
     pub ahead: BTreeSet<InstanceId>,
     refused: BTreeMap<(AppName, Rung), Instant>,
+    /// Woken by the gateway because of a crowd, and when.
+    woken: BTreeMap<InstanceId, Instant>,
     /// [`Self::resting`] as it is stored.
     kept: BTreeMap<AppName, Option<Rung>>,
 }
@@ -56,6 +63,11 @@ impl Sleep {
         for event in events.filter(|event| event.state == InstanceState::Ready) {
             self.resting.remove(&event.app);
         }
+    }
+
+    /// Whether the gateway had it woken so short a time ago that no cycle has measured the crowd yet.
+    pub fn was_just_woken(&self, instance: &InstanceId, flow_cycle: Duration) -> bool {
+        self.woken.get(instance).is_some_and(|when| when.elapsed() < flow_cycle * CYCLES_AWAKE)
     }
 
     /// What placement may do with those who were told to sleep: all of it.
@@ -111,6 +123,28 @@ impl<E: Engine> Loop<E> {
         if self.sleep.kept != self.sleep.resting {
             self.board.store.save_value(RESTING, &self.sleep.resting);
             self.sleep.kept.clone_from(&self.sleep.resting);
+        }
+    }
+
+    /// Whom a gateway may have woken when a crowd comes.
+    pub(super) fn standbys(&self) -> BTreeMap<AppName, Standby> {
+        let (Some(desired), Some(agent), Some(snapshot)) = (&self.desired, &self.agent, &self.snapshot) else {
+            return BTreeMap::new();
+        };
+        let known = Known { closed: &self.operations.closed(), seats: &self.seats };
+        let present = observe::present(snapshot, agent, &known);
+        let is_free =
+            |seen: &InstanceObservation| !self.operations.contains(&seen.id) && !self.sleep.resting.contains_key(&seen.app);
+        crowd::standbys(&present, &desired.spec, is_free)
+    }
+
+    /// Takes note of those who got ready without a plan's word: a crowd waited at the gateway.
+    pub(super) fn heed_crowds(&mut self, ready: &[&InstanceEvent]) {
+        for event in ready.iter().filter(|event| self.gateway.may_have_woken(&event.instance)) {
+            self.sleep.woken.retain(|_, when| when.elapsed() < REFUSED_FOR);
+            self.sleep.woken.insert(event.instance.clone(), Instant::now());
+            let text = format!("{} was woken by the gateway: a crowd waits for {}", event.instance, event.app);
+            self.board.note(Note::info(EventKind::Plan, text).app(&event.app).instance(&event.instance));
         }
     }
 

@@ -127,6 +127,7 @@ pub fn cluster(addresses: &[SocketAddr]) -> ClusterConfig {
         flows: [("gold".into(), flow(1.0, 100))].into(),
         endpoints: addresses.iter().enumerate().map(endpoint).collect(),
         request_timeout_s: 20.0,
+        standby: None,
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 use weal_gateway::api::{WAKE, WakeAnswer, WakeRequest};
+use weal_model::Standby;
 use weal_rpc::Fault;
 
 use crate::bed::*;
@@ -26,6 +27,7 @@ fn agent(bed: &Bed, address: std::net::SocketAddr, nth: u32) -> Agent {
         async move {
             let call = calls.fetch_add(1, Ordering::SeqCst) + 1;
             assert!(request.app.as_str() == "shop" && request.wait_s > 0.0);
+            assert!(request.instances.is_empty() || request.instances == ["shop-7".into()], "{request:?}");
             permits.acquire().await.unwrap().forget();
             if call < nth {
                 return Err(Fault { status: 404, message: "nothing of it sleeps".into() });
@@ -146,4 +148,52 @@ async fn connections_to_an_instance_are_closed_before_it_sleeps_while_the_client
     agent.permits.add_permits(1);
     client.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").await;
     assert_eq!(client.read_answer().await.text(), "ok", "over the client's old connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_that_waits_wakes_one_that_stands_by_and_is_served_by_both() {
+    let (enter, leave) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (entered, left) = (Arc::clone(&enter), Arc::clone(&leave));
+    let busy = raw_instance(move |mut stream| {
+        let (entered, left) = (Arc::clone(&entered), Arc::clone(&left));
+        async move {
+            let mut buffer = [0; 4096];
+            while matches!(stream.read(&mut buffer).await, Ok(read) if read > 0) {
+                entered.add_permits(1);
+                left.acquire().await.unwrap().forget();
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbusy";
+                tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let crowded = |after_s| {
+        let mut crowded = cluster(&[busy]);
+        crowded.seats = Some(1);
+        crowded.standby = Some(Standby { after_s, instances: vec!["shop-7".into()] });
+        crowded
+    };
+    let bed = Bed::start(vec![crowded(3600.0)]).await;
+    let agent = agent(&bed, named("awake").await, 1);
+    agent.permits.add_permits(9);
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let mut client = bed.connect().await;
+        client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        clients.push(client);
+    }
+    enter.acquire().await.unwrap().forget();
+    bed.until("two wait", |counters| counters.flows[0].queued == 2).await;
+    assert_eq!(agent.calls.load(Ordering::SeqCst), 0, "nobody has waited for too long yet");
+    bed.configure(vec![crowded(1e-6)]).await.unwrap();
+    let counters = bed.until("both are answered", |counters| counters.flows[0].completions == 2).await;
+    assert_eq!((agent.calls.load(Ordering::SeqCst), counters.flows[0].in_service), (1, 1), "beside the one that is still busy");
+    assert_eq!((counters.clusters[0].wakes, counters.clusters[0].crowd_wakes, counters.clusters[0].wake_wait.count()), (1, 1, 0));
+    leave.add_permits(1);
+    let mut answers = Vec::new();
+    for client in &mut clients {
+        answers.push(client.read_answer().await.text());
+    }
+    answers.sort();
+    assert_eq!(answers, ["awake", "awake", "busy"]);
 }

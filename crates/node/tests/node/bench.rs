@@ -132,8 +132,14 @@ impl Bench {
 
     /// Wakes an instance of `app` over the socket that the gateway has.
     pub fn wake(&self, app: &str) -> Result<api::WakeAnswer, weal_rpc::Error> {
+        self.wake_one_of(app, &[])
+    }
+
+    /// As [`Bench::wake`], one of these only.
+    pub fn wake_one_of(&self, app: &str, only: &[&str]) -> Result<api::WakeAnswer, weal_rpc::Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let request = api::WakeRequest { app: AppName::from(app), wait_s: PATIENCE.as_secs_f64() };
+        let instances = only.iter().map(|id| (*id).into()).collect();
+        let request = api::WakeRequest { app: AppName::from(app), wait_s: PATIENCE.as_secs_f64(), instances };
         runtime.block_on(self.wake_client().call(api::WAKE, &request))
     }
 

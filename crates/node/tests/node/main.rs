@@ -51,6 +51,7 @@ under_every_isolation!(
     cases::cpu_limits_hold_where_they_can,
     cases::instances_run_as_their_user,
     sleep::fifty_callers_wake_one_instance_once,
+    sleep::one_that_is_named_is_woken_although_another_is_awake,
     sleep::the_wake_socket_answers_nothing_else,
     sleep::a_sleeper_that_is_killed_is_started_again_for_who_asks,
     sleep::an_agent_killed_in_any_transition_leaves_it_awake_or_asleep,

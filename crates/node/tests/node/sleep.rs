@@ -36,6 +36,18 @@ pub fn fifty_callers_wake_one_instance_once(bench: &Bench) {
     assert!(asleep.costs.suspended.wake_s.is_some(), "what one of them has learnt the other knows");
 }
 
+pub fn one_that_is_named_is_woken_although_another_is_awake(bench: &Bench) {
+    for id in ["web-1", "web-2", "web-3"] {
+        bench.start_ready(&bench.spec(id, &["serve", "$PORT"]));
+    }
+    bench.suspend("web-2");
+    bench.suspend("web-3");
+    assert_eq!(bench.wake_one_of("web", &["web-3"]).unwrap().instance.as_str(), "web-3");
+    assert_eq!(bench.instance("web-2").unwrap().state, InstanceState::Suspended);
+    let error = bench.wake_one_of("web", &["shop-1"]).unwrap_err();
+    assert!(error.to_string().contains("no instance of `web` is here"), "{error}");
+}
+
 pub fn the_wake_socket_answers_nothing_else(bench: &Bench) {
     let refused = |error: weal_rpc::Error| match error {
         weal_rpc::Error::Refused { fault, .. } => fault.status,

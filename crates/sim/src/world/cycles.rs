@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weal_control::check;
 use weal_control::flow::controller::{demand_curves, demand_doubts, plan_seats};
+use weal_control::flow::crowd;
 use weal_control::flow::loads::Loads;
-use weal_control::flow::pipeline::{ClassLimits, Limits, sizes};
+use weal_control::flow::pipeline::Limits;
 use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::{self, AppCosts, Iterations, Policy};
 use weal_control::profile::Profiles;
-use weal_model::{Action, AppName, InstanceId, InstanceState, Plan, PoolSpec, Report, SeatPlan, Snapshot, Time};
+use weal_model::{
+    Action, AppName, ClassName, InstanceId, InstanceState, Plan, PoolSpec, Report, SeatPlan, Snapshot, Standby, Time,
+};
 
 use super::observe::Before;
 use super::{Event, World};
@@ -17,6 +20,8 @@ use super::{Event, World};
 /// Events that come together make one plan; between two plans there is a pause, however many events there are.
 const PLAN_DELAY_S: f64 = 0.05;
 const PLAN_PAUSE_S: f64 = 0.5;
+/// What was woken for a crowd stays awake for so many flow cycles, as `weal up` has it.
+const CYCLES_AWAKE: f64 = 3.0;
 /// What was learnt is stored so often; a new controller goes on from there.
 const STORE_S: f64 = 30.0;
 /// After a failed start an application is left alone for this long, doubled with each further failure.
@@ -42,6 +47,8 @@ pub(super) struct Controller {
     autoscaler: Autoscaler,
     /// Instances that were started to stand by.
     ahead: BTreeSet<InstanceId>,
+    /// When the gateway had instances woken for a crowd.
+    woken: BTreeMap<InstanceId, f64>,
     plan_due_s: Option<f64>,
     last_plan_s: f64,
 }
@@ -64,6 +71,7 @@ impl Controller {
             numbers: BTreeMap::new(),
             autoscaler: Autoscaler::default(),
             ahead: BTreeSet::new(),
+            woken: BTreeMap::new(),
             plan_due_s: None,
             last_plan_s: f64::NEG_INFINITY,
         }
@@ -80,6 +88,7 @@ impl Controller {
         (self.last_request, self.start_took_s, self.holdoffs) = Default::default();
         self.autoscaler = Autoscaler::default();
         self.ahead.clear();
+        self.woken.clear();
         self.plan_due_s = None;
     }
 
@@ -95,6 +104,15 @@ impl Controller {
     pub fn start_failed(&mut self, app: &AppName, now_s: f64) {
         let pause_s = self.holdoffs.get(app).map_or(HOLDOFF_S.0, |&(_, pause_s)| (2.0 * pause_s).min(HOLDOFF_S.1));
         self.holdoffs.insert(app.clone(), (now_s + pause_s, pause_s));
+    }
+
+    pub fn handle_woken(&mut self, id: &InstanceId, now_s: f64) {
+        self.woken.insert(id.clone(), now_s);
+    }
+
+    /// Whether the gateway had it woken so short a time ago that no cycle has measured the crowd yet.
+    pub fn was_just_woken(&self, id: &InstanceId, now_s: f64, flow_cycle_s: f64) -> bool {
+        self.woken.get(id).is_some_and(|woken_s| now_s - woken_s < CYCLES_AWAKE * flow_cycle_s)
     }
 
     pub fn next_id(&self, app: &AppName) -> InstanceId {
@@ -114,6 +132,11 @@ impl Controller {
         for flow in snapshot.flows.iter().filter(|flow| flow.arrivals > 0 || flow.population_mean() > 0.0) {
             self.last_request.insert(flow.id.app.clone(), snapshot.time);
         }
+        self.seat(snapshot, pool)
+    }
+
+    /// Decides seats by what was learnt.
+    fn seat(&mut self, snapshot: &Snapshot, pool: &PoolSpec) -> bool {
         let decision = plan_seats(snapshot, pool, &mut self.profiles, &self.seats);
         self.loads.handle_seats(&decision.loads, pool);
         self.seats = decision.plan;
@@ -193,6 +216,28 @@ impl World<'_> {
         }
     }
 
+    /// Seats and CPU for those that run now, by what was measured last: who has just got ready is not to wait for a flow cycle.
+    pub(super) fn reseat(&mut self) {
+        let Some(mut snapshot) = self.controller.snapshot.clone().filter(|_| self.controller.up) else { return };
+        self.refresh(&mut snapshot);
+        snapshot.window_s = 0.0;
+        if !snapshot.flows.is_empty() {
+            self.controller.seat(&snapshot, &self.scenario.pool);
+            self.tell_loads();
+        }
+        self.tell_gateway();
+    }
+
+    /// Whom the gateway may have woken when a crowd comes.
+    fn standbys(&self) -> BTreeMap<AppName, Standby> {
+        let Some(Snapshot { nodes, instances, .. }) = &self.controller.snapshot else { return BTreeMap::new() };
+        let mut snapshot = Snapshot { nodes: nodes.clone(), instances: instances.clone(), ..Snapshot::default() };
+        self.refresh(&mut snapshot);
+        let busy: BTreeSet<&InstanceId> =
+            self.instances.iter().filter(|instance| instance.operation.is_some()).map(|instance| &instance.id).collect();
+        crowd::standbys(&snapshot, &self.scenario.pool, |seen| !busy.contains(&seen.id))
+    }
+
     /// Requests wait for an application that has nothing running.
     fn somebody_waits_for_an_instance(&self) -> bool {
         let live = |app: usize| self.instances.iter().any(|i| i.app == app && i.state.is_active());
@@ -205,30 +250,18 @@ impl World<'_> {
             return;
         }
         let now = self.now();
+        let standbys = self.standbys();
         for app in &mut self.apps {
             let spec = &self.scenario.pool.apps[&app.name];
-            let classes: BTreeSet<_> = spec.routes.iter().map(|route| &route.class).collect();
-            if classes.is_empty() {
+            if spec.routes.is_empty() {
                 continue;
             }
-            let planned = |class: &&weal_model::ClassName| {
-                self.controller.seats.flows.iter().find(|flow| flow.id.app == app.name && flow.id.class == **class)
+            let planned = |class: &ClassName| {
+                self.controller.seats.flows.iter().find(|flow| flow.id.app == app.name && flow.id.class == *class)
             };
-            let all_planned = classes.iter().all(|class| planned(class).is_some());
-            let weight = |class: &&weal_model::ClassName| planned(class).map_or(1.0, |flow| flow.weight.max(1e-6));
-            let sizes = if all_planned {
-                let planned: Vec<_> = classes.iter().filter_map(planned).collect();
-                sizes(self.scenario.pool.overload_limit, &planned)
-            } else {
-                vec![1.0; classes.len()]
-            };
-            let limit = |class, size| ClassLimits { weight: weight(&class), size, queue_limit: spec.queue_limit };
-            let seats = classes.iter().map(|class| planned(class).map_or(1, |flow| flow.seats.max(1))).sum();
-            let limits = Limits {
-                seats: (self.scenario.pool.limits_seats() && all_planned).then_some(seats),
-                classes: classes.iter().zip(sizes).map(|(&class, size)| (class.clone(), limit(class, size))).collect(),
-            };
-            app.pipeline.configure(now, &limits);
+            app.limits = Limits::planned(&self.scenario.pool, spec, planned);
+            app.pipeline.configure(now, &app.limits);
+            app.crowd.configure(standbys.get(&app.name));
         }
         (0..self.apps.len()).for_each(|app| self.tell_dispatcher(app));
     }

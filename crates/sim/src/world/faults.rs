@@ -120,6 +120,7 @@ impl World<'_> {
             let app = &mut self.apps[index];
             app.pipeline = App::fresh_pipeline(self.scenario, &app.name);
             app.dispatcher = Dispatcher::new(self.scenario.seed ^ index as u64);
+            (app.crowd, app.waking) = Default::default();
         }
         self.forget_counters();
         self.tell_gateway();

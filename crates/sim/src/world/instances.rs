@@ -116,6 +116,10 @@ impl World<'_> {
         let found = self.instances.iter().rposition(|entry| entry.id == *instance && entry.state != InstanceState::Stopped);
         let Some(index) = found.filter(|&index| self.instances[index].operation.is_none()) else { return false };
         let closes = matches!(change, Change::Stop | Change::Sleep(_));
+        let flow_cycle_s = self.scenario.pool.timing.flow_cycle_s;
+        if closes && self.controller.was_just_woken(instance, self.now_s(), flow_cycle_s) {
+            return false;
+        }
         let entry = &self.instances[index];
         // Who makes room for it may not be done yet.
         let needs_room = matches!(change, Change::Resume) && !entry.state.holds_memory();
@@ -277,6 +281,12 @@ impl World<'_> {
                 self.tell_dispatcher(app);
             }
         }
+        if self.apps[self.instances[instance].app].waking == Some(instance) {
+            self.handle_woken(instance, fails);
+        }
+        if self.instances[instance].state == InstanceState::Ready {
+            self.reseat();
+        }
         self.want_plan();
     }
 
@@ -339,9 +349,13 @@ impl World<'_> {
 
     /// Tells the gateway's dispatcher who takes requests of an application, as the controller knows it.
     pub(super) fn tell_dispatcher(&mut self, app: usize) {
-        if !self.controller.up || !self.gateway_up {
-            return;
+        if self.controller.up && self.gateway_up {
+            self.open(app);
         }
+    }
+
+    /// Whoever takes requests of an application gets them.
+    pub(super) fn open(&mut self, app: usize) {
         let own = |i: &&Instance| i.app == app && matches!(i.state, InstanceState::Ready | InstanceState::Stopping);
         let candidates: Vec<Candidate> = (self.instances.iter().filter(own))
             .map(|instance| {

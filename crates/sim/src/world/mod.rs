@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use weal_control::dispatch::Dispatcher;
+use weal_control::flow::crowd;
 use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Limits, Pipeline};
 use weal_model::{AppName, ClassName, NodeName, Time};
 
@@ -176,7 +177,12 @@ struct Link {
 /// An application's place in the gateway.
 struct App {
     name: AppName,
+    /// What the pipeline works by.
+    limits: Limits,
     pipeline: Pipeline,
+    crowd: crowd::Watch,
+    /// The instance that is being woken for a crowd.
+    waking: Option<usize>,
     dispatcher: Dispatcher,
     timeout_s: f64,
     /// The instance at each of the dispatcher's indices.
@@ -392,6 +398,9 @@ impl App {
         Self {
             name: name.clone(),
             pipeline: Self::fresh_pipeline(scenario, name),
+            limits: Limits::default(),
+            crowd: crowd::Watch::default(),
+            waking: None,
             dispatcher: Dispatcher::new(scenario.seed ^ index as u64),
             timeout_s: scenario.pool.apps[name].request_timeout_s,
             behind: BTreeMap::new(),

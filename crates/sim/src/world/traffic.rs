@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Outcome;
-use weal_model::InstanceState;
+use weal_model::{Action, InstanceState};
 
 use super::clients::Answer;
+use super::instances::Instance;
 use super::tasks::{Owner, Request, Sender, Step, Task};
 use super::{Event, TaskId, World, machine};
 use crate::random;
@@ -46,10 +47,49 @@ impl World<'_> {
         self.oracle.touch(app);
         while self.apps[app].dispatcher.has_candidate() {
             let entry = &mut self.apps[app];
-            let Some(next) = entry.pipeline.poll_dispatch(now) else { return };
+            let Some(next) = entry.pipeline.poll_dispatch(now) else { return self.watch_crowd(app) };
             let id = entry.waiting.remove(&next.ticket).expect("the pipeline hands out what it was given");
             self.send(app, id);
         }
+    }
+
+    /// Has an instance woken when requests wait for too long, as the gateway does, which asks the node agent.
+    fn watch_crowd(&mut self, app: usize) {
+        let now = self.now();
+        let entry = &self.apps[app];
+        let is_asked = entry.waking.is_some_and(|instance| self.instances[instance].operation.is_some());
+        if !self.gateway_up || is_asked || entry.pipeline.queued() == 0 {
+            return;
+        }
+        let Some(sleepers) = entry.crowd.poll(now, entry.pipeline.oldest_wait(now)).map(<[_]>::to_vec) else { return };
+        for id in sleepers {
+            self.apps[app].waking = self.instances.iter().position(|i| i.id == id && i.state.is_asleep());
+            if self.apps[app].waking.is_some() && self.begin_action(&Action::Resume { instance: id }) {
+                return;
+            }
+        }
+        self.apps[app].waking = None;
+        self.apps[app].crowd.handle_failure(now);
+    }
+
+    /// What was woken for a crowd takes requests before the controller knows of it.
+    pub(super) fn handle_woken(&mut self, instance: usize, fails: bool) {
+        let (now, now_s) = (self.now(), self.now_s());
+        let Instance { id, app, .. } = &self.instances[instance];
+        let (id, app) = (id.clone(), *app);
+        let awake = self.instances.iter().filter(|i| i.app == app && i.state == InstanceState::Ready).count();
+        let entry = &mut self.apps[app];
+        entry.waking = None;
+        if fails {
+            return entry.crowd.handle_failure(now);
+        }
+        entry.crowd.handle_woken(now, &id);
+        let share = |seats: u32| seats.div_ceil((awake.saturating_sub(1)).max(1) as u32);
+        entry.limits.seats = entry.limits.seats.map(|seats| seats.saturating_add(share(seats)));
+        entry.pipeline.configure(now, &entry.limits);
+        self.recorder.note(now_s, false, format!("{id} was woken by the gateway: a crowd waits"));
+        self.controller.handle_woken(&id, now_s);
+        self.open(app);
     }
 
     /// Sends one request to an instance, or to another when that one refuses.

@@ -116,7 +116,7 @@ impl Agent {
 
     /// Wakes an instance of `app`.
     pub fn wake(&self, app: &str) -> Result<WakeAnswer> {
-        self.call("wake.sock", api::WAKE, &WakeRequest { app: app.into(), wait_s: 60.0 })
+        self.call("wake.sock", api::WAKE, &WakeRequest { app: app.into(), wait_s: 60.0, instances: Vec::new() })
     }
 
     /// How it is.

@@ -86,7 +86,7 @@ impl Pool {
 
     /// Asks its node agent to wake an instance of `app`.
     pub fn wake(&self, app: &str) -> Result<WakeAnswer> {
-        self.call("wake.sock", api::WAKE, &WakeRequest { app: app.into(), wait_s: 60.0 })
+        self.call("wake.sock", api::WAKE, &WakeRequest { app: app.into(), wait_s: 60.0, instances: Vec::new() })
     }
 
     fn call<Q: serde::Serialize, A: serde::de::DeserializeOwned>(

@@ -295,10 +295,12 @@ impl<'a> Pool<'a> {
                 let cpu = spread[d][host] * profiles.grip(&instance.app) / same + self.idle[&instance.app] + left[m] / all;
                 let least = LEAST_SHARE * self.problem.nodes[m] / all;
                 let cpu = Cpu(cpu.max(least));
-                // What is as large as the node limits nothing, and the kernel refuses it.
+                // Held back alone on its node, it would leave CPU to nobody. What is as large as the node limits nothing, and the kernel
+                // refuses it.
+                let competes = contended.contains_key(&instance.app) && all > same;
                 let unused = if worst_off.contains(&(d, m)) { profiles.slack(&instance.node) } else { Cpu(0.0) };
                 let limit = cpu * LIMIT_SLACK + unused;
-                let limit = contended.contains_key(&instance.app).then_some(limit).filter(|l| l.0 < self.problem.nodes[m]);
+                let limit = competes.then_some(limit).filter(|limit| limit.0 < self.problem.nodes[m]);
                 LoadEntry { instance: instance.id.clone(), cpu, limit }
             })
             .collect();
