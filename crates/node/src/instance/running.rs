@@ -11,6 +11,7 @@ use weal_model::InstanceState;
 
 use super::ending::End;
 use super::launch::start_shim;
+use super::sleep::Recording;
 use super::{Order, Phase, Reply, Task};
 use crate::probe;
 use crate::process::Identity;
@@ -36,8 +37,8 @@ pub struct Running {
     pub(super) failures: u32,
     pub(super) oom_kills_told: u64,
     pub(super) pause: Duration,
-    /// When to record what it has touched since it woke.
-    pub(super) record_at: Option<tokio::time::Instant>,
+    /// What it touches since it woke shall be recorded.
+    pub(super) recording: Option<Recording>,
 }
 
 type Question = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -59,7 +60,7 @@ impl Task {
             failures: 0,
             oom_kills_told: 0,
             pause: FIRST_PAUSE,
-            record_at: None,
+            recording: None,
         })
     }
 
@@ -87,10 +88,7 @@ impl Task {
                     }
                     question = self.next_question(&running);
                 }
-                () = due(running.record_at) => {
-                    running.record_at = None;
-                    self.note_working_set().await;
-                }
+                () = due(running.recording.map(|recording| recording.at)) => self.go_on_recording(&mut running).await,
                 _ = tick.tick() => {
                     if let Some(end) = self.check_memory(&mut running) {
                         return self.kill_and_end(end).await;

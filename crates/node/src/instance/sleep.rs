@@ -22,10 +22,26 @@ const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long after a wake its working set is recorded: the request that woke it has been answered by then, and housekeeping has not
 /// touched much yet. After 300 ms the set of a WildFly is half as large again, after 2 s twice as large.
 const RECORD_AFTER: Duration = Duration::from_millis(20);
+/// Who maps more than this in that time is still at it, and the recording waits as long again: 50 MiB in a second are less than what is
+/// read from a disk by faults alone, and more than housekeeping takes.
+const STILL_AT_IT: u64 = 1 << 20;
+/// The recording waits no longer than this: who takes new memory all the time would never be recorded.
+const RECORD_WITHIN: Duration = Duration::from_secs(2);
 /// The pause before the second question to an instance that wakes; the next ones grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause between two questions to an instance that wakes.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A working set that is to be recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Recording {
+    /// When it is looked whether that can be done.
+    pub(super) at: tokio::time::Instant,
+    /// When it is done whatever is seen.
+    until: tokio::time::Instant,
+    /// Bytes that the instance had mapped when that was looked at last.
+    mapped: u64,
+}
 
 /// How a wake went.
 struct Woken {
@@ -70,7 +86,7 @@ impl Task {
         if !state.is_asleep() {
             self.enter(InstanceState::Suspended, format!("frozen in {:.1} ms", milliseconds(began)));
             self.learn(Rung::Suspended, &self.measured(began));
-            if running.record_at.take().is_some() {
+            if running.recording.take().is_some() {
                 self.note_working_set().await;
             }
         }
@@ -152,7 +168,13 @@ impl Task {
         // Whoever waits for it goes on now. What was learnt is written down afterwards: a busy disk must not keep a request waiting.
         let _ = reply.send(result.as_ref().map(drop).map_err(Clone::clone));
         match result {
-            Ok(woken) => self.note_wake(rung, &woken),
+            Ok(woken) => {
+                running.recording = (rung != Rung::Suspended).then(|| {
+                    let now = tokio::time::Instant::now();
+                    Recording { at: now + RECORD_AFTER, until: now + RECORD_WITHIN, mapped: self.mapped() }
+                });
+                self.note_wake(rung, &woken);
+            }
             Err(reason) => self.enter(InstanceState::Unhealthy, reason),
         }
         let _ = fs::remove_file(&marker);
@@ -168,7 +190,6 @@ impl Task {
         let took_s = began.elapsed().as_secs_f64();
         running.ready_since = Some(Instant::now());
         running.failures = 0;
-        running.record_at = (rung != Rung::Suspended).then(|| tokio::time::Instant::now() + RECORD_AFTER);
         let read = prefetched.map(|bytes| format!(", {bytes} prefetched")).unwrap_or_default();
         let detail = format!("woken from {} in {:.1} ms, thawed after {thawed:.1}{read}", rung.as_str(), took_s * 1e3);
         self.view.lock().expect("nothing panics while it is held").memory.state = InstanceState::Ready;
@@ -216,6 +237,24 @@ impl Task {
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// Records what it has touched since it woke, once it has come to an end with that.
+    pub(super) async fn go_on_recording(&mut self, running: &mut Running) {
+        let Some(recording) = running.recording.take() else { return };
+        let (now, mapped) = (tokio::time::Instant::now(), self.mapped());
+        if now < recording.until && mapped.saturating_sub(recording.mapped) > STILL_AT_IT {
+            running.recording = Some(Recording { at: now + RECORD_AFTER, mapped, ..recording });
+            return;
+        }
+        self.note_working_set().await;
+    }
+
+    /// Bytes that its processes have mapped and in memory.
+    fn mapped(&self) -> u64 {
+        let pids = self.isolated(|isolation, member| isolation.processes(member));
+        let pages: u64 = pids.into_iter().filter_map(|pid| Some(self.site.proc.stat(pid)?.resident_pages)).sum();
+        pages * rustix::param::page_size() as u64
     }
 
     /// A working set that is not recorded costs a slower wake, no more.
