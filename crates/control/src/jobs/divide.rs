@@ -4,14 +4,18 @@
 //! A job's need at level `u` is its average speed for `u` (5.13). Jobs that wait press on those that run: the running ones
 //! ask for the waiting ones' needs too, in proportion, because the sooner they are done the sooner the others start.
 
+use weal_model::Utility;
+
 use super::Situation;
-use super::hypothetical::Member;
+use super::hypothetical::{Member, root};
 use super::job::Needs;
 
-/// Halvings of the level in each round: 2^-40 of the bracket is far below what is told apart.
-const HALVINGS: u32 = 40;
+/// How exactly a level is found. What is told apart is far larger, but decisions between equals turn on it: with 1e-10 the case C10 gives
+/// other numbers in the third digit.
+const PRECISION: f64 = 1e-13;
 /// Levels are looked for between these; a job that is further from its goal than its goal is long a thousand times is lost.
 const LOWEST: f64 = -1000.0;
+const BEST: f64 = Utility::BEST.0;
 /// What counts as full, relative to a node's CPU.
 const ROUNDING: f64 = 1e-9;
 
@@ -37,9 +41,7 @@ pub(super) fn divide_needs(situation: &Situation, needs: &[Needs], runs: &[Vec<u
     if let Some(division) = at_full_speed(situation, needs, runs) {
         return division;
     }
-    let filling = Filling::new(situation, needs, runs);
-    let levels = filling.fill();
-    filling.division(&levels)
+    Filling::new(situation, needs, runs).fill()
 }
 
 /// Everyone at full speed, where that fits and no application wants what is left.
@@ -63,9 +65,12 @@ enum Entry<'a> {
 }
 
 /// CPU by node that jobs leave, and what applications want of it.
+#[derive(Clone)]
 struct Usage {
     free: Vec<f64>,
     wanted: Vec<f64>,
+    /// CPU that jobs leave on the nodes of an application that is the only one.
+    room: f64,
 }
 
 struct Filling<'a> {
@@ -73,6 +78,8 @@ struct Filling<'a> {
     runs: usize,
     entries: Vec<Entry<'a>>,
     waiting: Vec<Member>,
+    /// The nodes of an application that is the only one.
+    beside: Vec<bool>,
 }
 
 impl<'a> Filling<'a> {
@@ -87,7 +94,11 @@ impl<'a> Filling<'a> {
             entries.push(Entry::Job { index, member, nodes, min: needs[index].min_speed, max: needs[index].max_speed });
         }
         entries.extend((0..situation.apps.len()).map(|index| Entry::App { index }));
-        Self { situation, runs: runs.len(), entries, waiting }
+        let mut beside = vec![false; situation.nodes.len()];
+        if let [app] = situation.apps {
+            app.nodes.iter().for_each(|&node| beside[node] = true);
+        }
+        Self { situation, runs: runs.len(), entries, waiting, beside }
     }
 
     /// CPU of an entry (per task for a job) at `level`; `pressure` multiplies a job's need.
@@ -102,7 +113,7 @@ impl<'a> Filling<'a> {
             }
             Entry::App { index } => {
                 let curve = &self.situation.apps[*index].curve;
-                curve.cpu_for(weal_model::Utility(level)).unwrap_or_else(|| curve.demand()).0
+                curve.cpu_for(Utility(level)).unwrap_or_else(|| curve.demand()).0
             }
         }
     }
@@ -119,28 +130,36 @@ impl<'a> Filling<'a> {
         if running > 0.0 { 1.0 + waiting / running } else { 1.0 }
     }
 
-    /// True when everyone can have what its level asks for.
-    fn fits(&self, levels: &[f64]) -> bool {
-        self.usage(levels).is_some_and(|usage| self.apps_fit(&usage.wanted, &usage.free))
+    /// What is left beside `settled`, who has what it gets, when the `active` entries are at `level`.
+    fn usage(&self, settled: &Usage, active: &[usize], level: f64) -> Usage {
+        let mut usage = settled.clone();
+        let pressure = self.pressure(level);
+        for &i in active {
+            self.settle(&mut usage, i, self.need(&self.entries[i], level, pressure));
+        }
+        let beside = usage.free.iter().zip(&self.beside).filter(|(_, beside)| **beside);
+        usage.room = beside.map(|(free, _)| free.max(0.0)).sum();
+        usage
     }
 
-    /// What is left and what applications want at these levels; `None` when jobs alone ask for too much.
-    fn usage(&self, levels: &[f64]) -> Option<Usage> {
-        let mut free: Vec<f64> = self.situation.nodes.iter().map(|node| node.cpu).collect();
-        let mut wanted = vec![0.0; self.situation.apps.len()];
-        let mut pressure = (f64::NAN, 1.0);
-        for (entry, &level) in self.entries.iter().zip(levels) {
-            if pressure.0 != level {
-                pressure = (level, self.pressure(level));
-            }
-            let cpu = self.need(entry, level, pressure.1);
-            match entry {
-                Entry::Job { nodes, .. } => nodes.iter().for_each(|&node| free[node] -= cpu),
-                Entry::App { index } => wanted[*index] = cpu,
-            }
+    /// Entry `i` has `cpu`.
+    fn settle(&self, usage: &mut Usage, i: usize, cpu: f64) {
+        match &self.entries[i] {
+            Entry::Job { nodes, .. } => nodes.iter().for_each(|&node| usage.free[node] -= cpu),
+            Entry::App { index } => usage.wanted[*index] = cpu,
         }
-        let held = free.iter().zip(self.situation.nodes).all(|(free, node)| *free >= -ROUNDING * node.cpu.max(1.0));
-        held.then_some(Usage { free, wanted })
+    }
+
+    /// By how much jobs alone ask for too much where they do most; not above zero where everything fits.
+    fn overfull(&self, usage: &Usage) -> f64 {
+        let nodes = usage.free.iter().zip(self.situation.nodes);
+        nodes.map(|(free, node)| -free - ROUNDING * node.cpu.max(1.0)).fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// The same for jobs and applications.
+    fn excess(&self, usage: &Usage) -> f64 {
+        let overfull = self.overfull(usage);
+        if overfull > 0.0 { overfull } else { overfull.max(self.missing(usage)) }
     }
 
     /// True when entry `i` alone can go from `level` to `raised` beside that usage.
@@ -149,28 +168,37 @@ impl<'a> Filling<'a> {
         let more = self.need(entry, raised, pressures[1]) - self.need(entry, level, pressures[0]);
         match entry {
             Entry::Job { nodes, .. } => {
-                nodes.iter().for_each(|&node| usage.free[node] -= more);
+                let room = usage.room;
+                for &node in *nodes {
+                    let before = usage.free[node];
+                    usage.free[node] -= more;
+                    if self.beside[node] {
+                        usage.room += usage.free[node].max(0.0) - before.max(0.0);
+                    }
+                }
                 let held = nodes.iter().all(|&node| usage.free[node] >= -ROUNDING * self.situation.nodes[node].cpu.max(1.0));
-                let rises = held && self.apps_fit(&usage.wanted, &usage.free);
+                let rises = held && self.missing(usage) <= 0.0;
                 nodes.iter().for_each(|&node| usage.free[node] += more);
+                usage.room = room;
                 rises
             }
             Entry::App { index } => {
                 usage.wanted[*index] += more;
-                let rises = self.apps_fit(&usage.wanted, &usage.free);
+                let rises = self.missing(usage) <= 0.0;
                 usage.wanted[*index] -= more;
                 rises
             }
         }
     }
 
-    /// True when the applications' wishes can be spread over their nodes' free CPU (a bipartite flow).
-    fn apps_fit(&self, wanted: &[f64], free: &[f64]) -> bool {
-        let apps = self.situation.apps;
+    /// CPU that the applications lack when their wishes are spread over their nodes' free CPU (a bipartite flow); not above zero where all
+    /// fit.
+    fn missing(&self, usage: &Usage) -> f64 {
+        let (apps, Usage { free, wanted, room }) = (self.situation.apps, usage);
         let total: f64 = wanted.iter().sum();
         let slack = ROUNDING * total.max(1.0);
-        if let [app] = apps {
-            return app.nodes.iter().map(|&node| free[node].max(0.0)).sum::<f64>() + slack >= total;
+        if apps.len() < 2 {
+            return total - room - slack;
         }
         let mut flow = Spread { given: vec![vec![0.0; free.len()]; apps.len()], free: free.to_vec() };
         for (a, &want) in wanted.iter().enumerate() {
@@ -179,45 +207,50 @@ impl<'a> Filling<'a> {
                 let mut seen = vec![false; apps.len()];
                 let pushed = flow.push(apps, a, missing, &mut seen);
                 if pushed <= 0.0 {
-                    return false;
+                    return missing;
                 }
                 missing -= pushed;
             }
         }
-        true
+        -flow.free.iter().map(|free| free.max(0.0)).sum::<f64>()
     }
 
-    /// Raises the common level; freezes whoever cannot be raised alone; goes on with the rest.
-    fn fill(&self) -> Vec<f64> {
-        let count = self.entries.len();
-        let mut levels = vec![LOWEST; count];
-        let mut active = vec![true; count];
-        while active.contains(&true) {
-            let at = |level: f64, levels: &[f64]| -> Vec<f64> {
-                levels.iter().zip(&active).map(|(&own, &active)| if active { level } else { own }).collect()
-            };
-            let current = levels.iter().zip(&active).filter(|(_, active)| **active).map(|(&own, _)| own).fold(LOWEST, f64::max);
-            let holds = |level: f64| self.fits(&at(level, &levels));
-            // Most levels are found between 1 missed goal's length and the best; those further down take longer.
-            let low = [0.0, -1.0, -10.0].into_iter().find(|&low| low > current && holds(low)).unwrap_or(current);
-            let level = highest(low, 1.0, holds);
-            levels = at(level, &levels);
-            if level >= 1.0 {
-                break;
-            }
-            let before = active.iter().filter(|active| **active).count();
+    /// Raises the common level; settles whoever cannot be raised alone; goes on with the rest.
+    fn fill(&self) -> Division {
+        let mut settled = Usage {
+            free: self.situation.nodes.iter().map(|node| node.cpu).collect(),
+            wanted: vec![0.0; self.situation.apps.len()],
+            room: 0.0,
+        };
+        let mut division = Division { speeds: vec![0.0; self.runs], apps: vec![0.0; self.situation.apps.len()] };
+        let mut active: Vec<usize> = (0..self.entries.len()).collect();
+        let mut level = LOWEST;
+        while !active.is_empty() {
+            let excess = |level: f64| self.excess(&self.usage(&settled, &active, level));
+            level = highest(level, excess);
             let raised = (level + 1e-6).max(level + 1e-6 * level.abs());
             let pressures = [self.pressure(level), self.pressure(raised)];
-            let mut usage = self.usage(&levels);
-            for (i, active) in active.iter_mut().enumerate().filter(|(_, active)| **active) {
-                let rises = usage.as_mut().is_some_and(|usage| self.rises(usage, i, level, raised, pressures));
-                *active = rises && !self.satisfied(i, level, pressures[0]);
+            let mut usage = self.usage(&settled, &active, level);
+            let stuck = level >= BEST || self.overfull(&usage) > 0.0;
+            let mut rises = |i: usize| {
+                !stuck && self.rises(&mut usage, i, level, raised, pressures) && !self.satisfied(i, level, pressures[0])
+            };
+            let (mut rising, mut held): (Vec<usize>, Vec<usize>) = active.iter().partition(|i| rises(**i));
+            // Where all could rise alone, but not together, all stay.
+            if held.is_empty() {
+                std::mem::swap(&mut rising, &mut held);
             }
-            if active.iter().filter(|active| **active).count() == before {
-                break;
+            for i in held {
+                let cpu = self.need(&self.entries[i], level, pressures[0]);
+                self.settle(&mut settled, i, cpu);
+                match &self.entries[i] {
+                    Entry::Job { index, .. } => division.speeds[*index] = cpu,
+                    Entry::App { index } => division.apps[*index] = cpu,
+                }
             }
+            active = rising;
         }
-        levels
+        division
     }
 
     /// True when a higher level asks for nothing more.
@@ -227,34 +260,24 @@ impl<'a> Filling<'a> {
             Entry::App { index } => level >= self.situation.apps[*index].curve.best().0,
         }
     }
-
-    fn division(&self, levels: &[f64]) -> Division {
-        let mut pressure = (f64::NAN, 1.0);
-        let mut division = Division { speeds: vec![0.0; self.runs], apps: vec![0.0; self.situation.apps.len()] };
-        for (entry, &level) in self.entries.iter().zip(levels) {
-            if pressure.0 != level {
-                pressure = (level, self.pressure(level));
-            }
-            let cpu = self.need(entry, level, pressure.1);
-            match entry {
-                Entry::Job { index, .. } => division.speeds[*index] = cpu,
-                Entry::App { index } => division.apps[*index] = cpu,
-            }
-        }
-        division
-    }
 }
 
-/// The highest level in `low..=high` that holds; `low` is taken to hold.
-fn highest(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
-    if holds(high) {
-        return high;
+/// The highest level from `current` on, which is taken to hold, at which nothing is exceeded.
+fn highest(current: f64, excess: impl Fn(f64) -> f64) -> f64 {
+    let beyond = |level: f64| (level, excess(level));
+    let mut high = beyond(BEST);
+    if high.1 <= 0.0 {
+        return BEST;
     }
-    for _ in 0..HALVINGS {
-        let middle = 0.5 * (low + high);
-        if holds(middle) { low = middle } else { high = middle }
+    // Most levels are found between one missed goal's length and the best; those further down take longer.
+    for level in [0.0, -1.0, -10.0].into_iter().filter(|level| *level > current) {
+        let looked = beyond(level);
+        if looked.1 <= 0.0 {
+            return root(looked, high, PRECISION, excess);
+        }
+        high = looked;
     }
-    low
+    root(beyond(current), high, PRECISION, excess)
 }
 
 /// Applications' CPU by node, found by augmenting paths.

@@ -58,15 +58,21 @@ fn level_of(demand: impl Fn(f64) -> f64, max_utility: &[f64], cpu: f64, near: Op
         width *= 4.0;
         low = beyond((low.0 - width).max(WORST));
     }
-    root(low, high, |level| beyond(level).1)
+    root(low, high, PRECISION, |level| beyond(level).1)
 }
 
 /// Where an increasing function crosses zero between `low` (not above zero) and `high` (above zero), each with its value there: false
-/// position, with bisection as soon as that shrinks the bracket by less than half. Never ends above the crossing.
-fn root((mut low, mut at_low): (f64, f64), (mut high, mut at_high): (f64, f64), f: impl Fn(f64) -> f64) -> f64 {
+/// position, with bisection as soon as that shrinks the bracket by less than half, until that is as narrow as `precision`, relative to its
+/// upper end or 1. Never ends above the crossing.
+pub(super) fn root(
+    (mut low, mut at_low): (f64, f64),
+    (mut high, mut at_high): (f64, f64),
+    precision: f64,
+    f: impl Fn(f64) -> f64,
+) -> f64 {
     for _ in 0..STEPS {
         let width = high - low;
-        if width < PRECISION * high.abs().max(1.0) {
+        if width < precision * high.abs().max(1.0) {
             break;
         }
         // The Illinois rule keeps both ends moving: an end that stays counts half next time.

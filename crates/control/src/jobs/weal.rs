@@ -40,12 +40,12 @@ impl Scheduler for WealScheduler {
 
     fn schedule(&self, situation: &Situation) -> Assignment {
         let search = Search::new(situation);
-        let (layout, mut waiting) = search.place_freely(search.present());
+        let (layout, mut waiting, scored) = search.place_freely(search.present());
         if waiting.is_empty() && situation.apps.is_empty() && search.all_fit_at_full_speed(&layout) {
             let speeds = (0..layout.len()).map(|m| if layout[m].is_empty() { 0.0 } else { search.needs[m].max_speed }).collect();
             return assignment(layout, Division { speeds, apps: Vec::new() });
         }
-        let mut best = search.score(layout, None);
+        let mut best = scored.unwrap_or_else(|| search.score(layout, None));
         search.keep_who_can_gain(&best, &mut waiting);
         for m in waiting.into_iter().take(ASKING) {
             best = search.place_somehow(best, m);
@@ -188,9 +188,9 @@ impl<'a> Search<'a> {
         (nodes.len() == tasks).then_some(nodes)
     }
 
-    /// Places who waits where that slows no other job down; returns who is left over. Applications beside a newcomer lose CPU
+    /// Places who waits where that slows no other job down; returns who is left over, and what that leads to where it had to be known. Applications beside a newcomer lose CPU
     /// to it, so with them it must not make things worse; without them there is nothing to compare.
-    fn place_freely(&self, mut layout: Layout) -> (Layout, Vec<usize>) {
+    fn place_freely(&self, mut layout: Layout) -> (Layout, Vec<usize>, Option<Scored>) {
         let mut waiting = self.waiting(&layout);
         let mut free = self.free(&layout, |needs| needs.max_speed);
         let mut scored = (!self.situation.apps.is_empty() && !waiting.is_empty()).then(|| self.score(layout.clone(), None));
@@ -214,7 +214,7 @@ impl<'a> Search<'a> {
             most = most_of(&free);
             false
         });
-        (layout, waiting)
+        (layout, waiting, scored)
     }
 
     /// Takes full speed and memory for the tasks of `m` out of `free`.
@@ -253,8 +253,14 @@ impl<'a> Search<'a> {
 
     /// The best of: leaving `m` out, running it beside others, moving one away for it, suspending some for it.
     fn place_somehow(&self, base: Scored, m: usize) -> Scored {
-        let mut alternatives: Vec<Changes> = self.find_fastest(&base, m).map(|nodes| vec![(m, nodes)]).into_iter().collect();
-        alternatives.extend(self.with_one_moved(&base, m));
+        let mut alternatives: Vec<Changes> = match self.find(&base.free, m, self.needs[m].max_speed) {
+            // Nobody has to move for it, and a move holds somebody up.
+            Some(nodes) => vec![vec![(m, nodes)]],
+            None => {
+                let squeezed_in = self.find_beside(&base, m).map(|nodes| vec![(m, nodes)]);
+                squeezed_in.into_iter().chain(self.with_one_moved(&base, m)).collect()
+            }
+        };
         alternatives.extend(self.with_some_suspended(&base, m));
         let mut better: Option<Scored> = None;
         for changes in alternatives {
@@ -270,21 +276,16 @@ impl<'a> Search<'a> {
         better.unwrap_or(base)
     }
 
-    /// Nodes for `m`: at full speed if that is free somewhere, else at least at minimum speeds.
-    fn find_fastest(&self, base: &Scored, m: usize) -> Option<Vec<usize>> {
-        let full = &base.free;
-        if most_of(full).1 < self.needs[m].memory {
+    /// Nodes for `m` at least at minimum speeds.
+    fn find_beside(&self, base: &Scored, m: usize) -> Option<Vec<usize>> {
+        if most_of(&base.free).1 < self.needs[m].memory {
             return None;
         }
-        let found = self.find(full, m, self.needs[m].max_speed);
-        found.or_else(|| {
-            // Among the nodes that allow it, the one with the most CPU per head at full speed is the least crowded.
-            let tight = self.free(&base.layout, |needs| needs.min_speed);
-            let room: Vec<(f64, u64)> =
-                tight.iter().zip(full).map(|(tight, full)| (tight.0.min(full.0.max(tight.0 * 1e-3)), tight.1)).collect();
-            let nodes = self.find(&room, m, self.needs[m].min_speed.min(1e-6))?;
-            self.take_least(&mut tight.clone(), &nodes, m).then_some(nodes)
-        })
+        // Among the nodes that allow it, the one with the most CPU per head at full speed is the least crowded.
+        let tight = self.free(&base.layout, |needs| needs.min_speed);
+        let room = tight.iter().zip(&base.free).map(|(tight, full)| (tight.0.min(full.0.max(tight.0 * 1e-3)), tight.1));
+        let nodes = self.find(&room.collect::<Vec<_>>(), m, self.needs[m].min_speed.min(1e-6))?;
+        self.take_least(&mut tight.clone(), &nodes, m).then_some(nodes)
     }
 
     /// Changes in which one running sequential job moves to another node, at full speed there, and `m` gets full speed.
@@ -397,36 +398,41 @@ impl<'a> Search<'a> {
 
     /// Moves jobs that are slowed down to nodes with room, where that is worth it.
     fn spread_out(&self, mut best: Scored) -> Scored {
+        let mut to_give = self.to_give(&best);
         for r in self.running_sequential(&best.layout) {
             let slowed = best.division.speeds[r] < self.needs[r].max_speed * (1.0 - 1e-6);
-            if !slowed || self.nobody_has_more_to_give(&best, r) {
+            if !slowed || !self.has_more_for(&best, to_give, r) {
                 continue;
             }
-            let mut layout = best.layout.clone();
-            layout[r].clear();
-            let free = self.free(&layout, |needs| needs.max_speed);
+            let mut free = best.free.clone();
+            self.give_back(&mut free, &best.layout[r], r);
             if let Some(target) =
                 roomiest(&free, best.division.speeds[r] * 1.01, self.needs[r].memory).filter(|&n| n != best.layout[r][0])
             {
-                layout[r] = vec![target];
-                let scored = self.score(layout, Some(best.forecast.level));
+                let scored = self.score(best.with(vec![(r, vec![target])]), Some(best.forecast.level));
                 if scored.better_than(&best) {
                     best = scored;
+                    to_give = self.to_give(&best);
                 }
             }
         }
         best
     }
 
-    /// True when all CPU is used and no application is better off than `r`: no other node can do more for it. (Jobs are at one
-    /// level, or below it for good.)
-    fn nobody_has_more_to_give(&self, best: &Scored, r: usize) -> bool {
+    /// CPU that nobody uses, and the highest utility of an application.
+    fn to_give(&self, best: &Scored) -> (f64, f64) {
         let tasks = best.division.speeds.iter().zip(self.situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks));
         let used = tasks.sum::<f64>() + best.division.apps.iter().sum::<f64>();
         let idle = self.situation.nodes.iter().map(|node| node.cpu).sum::<f64>() - used;
-        let mut apps = self.situation.apps.iter().zip(&best.division.apps);
-        let better_off = |utility: f64| utility > best.forecast.utilities[r] + TOLERANCE;
-        idle < 0.01 * self.needs[r].max_speed && !apps.any(|(app, &cpu)| better_off(app.curve.utility_at(weal_model::Cpu(cpu)).0))
+        let apps = self.situation.apps.iter().zip(&best.division.apps);
+        let utilities = apps.map(|(app, &cpu)| app.curve.utility_at(weal_model::Cpu(cpu)).0);
+        (idle, utilities.fold(f64::NEG_INFINITY, f64::max))
+    }
+
+    /// False when all CPU is used and no application is better off than `r`: no other node can do more for it. (Jobs are at one
+    /// level, or below it for good.)
+    fn has_more_for(&self, best: &Scored, (idle, utility): (f64, f64), r: usize) -> bool {
+        idle >= 0.01 * self.needs[r].max_speed || utility > best.forecast.utilities[r] + TOLERANCE
     }
 
     fn ahead(&self) -> Ahead {
@@ -540,7 +546,7 @@ mod tests {
             let costs = if round % 2 == 0 { Costs::FREE } else { Costs::THESIS };
             let situation = Situation { now_s: 5.0, cycle_s: 20.0, nodes: &nodes, jobs: &jobs, apps: &[], costs };
             let search = Search::new(&situation);
-            let (layout, waiting) = search.place_freely(search.present());
+            let (layout, waiting, _) = search.place_freely(search.present());
             let base = search.score(layout, None);
             for m in waiting {
                 let mut alternatives = search.with_one_moved(&base, m);
