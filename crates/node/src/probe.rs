@@ -14,7 +14,7 @@ use crate::variables::fill_in;
 
 /// The longest head of a response that is waited for; a health check that answers more is broken.
 const LONGEST_HEAD: usize = 16 << 10;
-/// How long the rest of a response is taken in, so that the instance does not log a broken connection.
+/// How long the rest of a response is taken in, so that the instance does not log a broken connection. Nobody waits for that.
 const REST: Duration = Duration::from_millis(20);
 
 /// Asks once. An error says what was asked and what came back.
@@ -53,8 +53,10 @@ async fn http(path: &str, address: SocketAddr) -> Result<(), String> {
             length => head.extend_from_slice(&buffer[..length]),
         }
     }
-    let rest = async { while stream.read(&mut buffer).await.is_ok_and(|length| length > 0) {} };
-    let _ = tokio::time::timeout(REST, rest).await;
+    tokio::spawn(async move {
+        let rest = async { while stream.read(&mut buffer).await.is_ok_and(|length| length > 0) {} };
+        let _ = tokio::time::timeout(REST, rest).await;
+    });
     let status = status(&head).ok_or("the answer is not HTTP")?;
     if (200..400).contains(&status) { Ok(()) } else { Err(format!("status {status}")) }
 }

@@ -26,6 +26,8 @@ const MOST_UNDERWAY: u64 = 8 << 20;
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 /// So many reads at once are as many as a disk takes in before it makes them wait.
 const TOUCHING_THREADS: u64 = 8;
+/// To ask for a page takes the kernel a microsecond of CPU, which several cores share.
+const ASKING_THREADS: u64 = 4;
 /// Below this, what is in swap costs less to fault in than to ask for.
 const WORTH_PREFETCHING: u64 = 1 << 20;
 
@@ -98,7 +100,7 @@ impl Task {
             Rung::Warm => self.usage().memory.is_some_and(|memory| memory >= set.bytes_kept(Kept::All) / 2),
             Rung::Parked => false,
         };
-        let what = self.site.prefetch.unwrap_or_else(|| policy(swap::next_kind(&swap::of_this_machine())));
+        let what = self.what_is_read_ahead();
         if is_there {
             return None;
         }
@@ -108,6 +110,15 @@ impl Task {
         let work = self.work(Arc::default());
         let read = priority::run(Priority::High, move || work.page_in(what, &set)).await;
         read.inspect_err(|error| tracing::warn!(%error, "nothing was prefetched")).ok()
+    }
+
+    fn what_is_read_ahead(&self) -> Prefetch {
+        self.site.prefetch.unwrap_or_else(|| policy(swap::next_kind(&swap::of_this_machine())))
+    }
+
+    /// Whether a wake is quicker when it is known what the instance needs.
+    pub(super) fn reads_ahead(&self) -> bool {
+        self.what_is_read_ahead() == Prefetch::WorkingSet
     }
 
     /// After a wake: records what was touched. False when there was nothing to learn.
@@ -289,8 +300,13 @@ impl Work {
                         paging::touch(process.pid, &some.into(), Touch::Map);
                     });
                 }
-                if let Err(error) = paging::advise(process.pid, &wanted, Advice::WillNeed, || true) {
-                    tracing::debug!(%error, process.pid, "cannot prefetch");
+                for some in wanted.pieces(wanted.bytes().div_ceil(ASKING_THREADS).next_multiple_of(4096).max(WORTH_PREFETCHING)) {
+                    scope.spawn(move || {
+                        priority::take(Priority::High);
+                        if let Err(error) = paging::advise(process.pid, &some.into(), Advice::WillNeed, || true) {
+                            tracing::debug!(%error, process.pid, "cannot prefetch");
+                        }
+                    });
                 }
             });
         }

@@ -102,8 +102,17 @@ impl Task {
     }
 
     async fn sleep_paged_out(&mut self, rung: Rung, why: &str, running: &Running, began: Instant) -> Result<(), String> {
-        if rung == Rung::Warm && self.working_set().is_empty() {
-            self.rehearse(running).await?;
+        let needs_set = rung == Rung::Warm;
+        if self.working_set().is_empty()
+            && (needs_set || self.reads_ahead())
+            && let Err(reason) = self.rehearse(running).await
+        {
+            // Parked, it only wakes slower for not being known. Who asks for it meanwhile comes first.
+            if needs_set || !self.deferred.is_empty() {
+                return Err(reason);
+            }
+            tracing::debug!(instance = %self.spec().id, reason, "what it needs is not known");
+            self.freeze().await?;
         }
         let before = self.used();
         self.page_out(rung).await?;
