@@ -99,6 +99,23 @@ fn what_comes_up_to_stand_by_ends_when_the_application_needs_its_last_instance_e
     assert_eq!(actions(&rising, &policy), ["stop a-2", "start a-3 on n2"]);
 }
 
+/// While it moves nobody answers, since it may not run twice.
+#[test]
+fn what_may_run_only_once_moves_for_its_goal_and_not_for_a_little_more() {
+    let mut pool = pool(2, vec![app("a", 300, 1, 1)]);
+    pool.nodes[1].cpu = Cpu(4.0);
+    let mut seen = snapshot(&pool, &[("a-1", 0, Ready)]);
+    let mut policy = Policy::new(&pool);
+    policy.demands.insert("a".into(), wants(2.3));
+    policy.costs.insert("a".into(), AppCosts { start_s: 20.0, ..AppCosts::default() });
+    assert_eq!(actions(&seen, &policy), [""; 0], "it would gain 0.26");
+    seen.nodes[0].cpu_capacity = Cpu(0.3);
+    assert_eq!(actions(&seen, &policy).last().map(String::as_str), Some("start a-2 on n1"), "it gains 1.7");
+    let mut standby = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Suspended)]);
+    standby.nodes[0].cpu_capacity = Cpu(2.0);
+    assert!(actions(&standby, &policy).contains(&"resume a-2".to_owned()), "one that stands by answers at once");
+}
+
 /// A node that comes back brings its instances along, besides those that took their place.
 #[test]
 fn of_more_instances_than_may_run_one_answers_until_they_are_few_enough_to_be_replaced() {

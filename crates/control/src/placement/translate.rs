@@ -12,6 +12,11 @@ use super::problem::{App, Node, Problem};
 use super::standby;
 use crate::utility::Curve;
 
+/// What a start costs, besides what it costs others and in proportion to that, where an application may run only once and does: nobody
+/// answers until it is ready elsewhere, and who waits that long misses the goal many times over. Less lets it move for what a good response
+/// time could still gain, much more leaves it where it misses its goal.
+const OUTAGE: f64 = 10.0;
+
 /// A problem with the names behind its indices.
 #[derive(Debug)]
 pub(super) struct Translation<'a> {
@@ -167,7 +172,11 @@ impl<'a> Translation<'a> {
                 Err(at) => app.standby.insert(at, (n, count)),
             }
         }
-        app.cost = policy.costs.get(&spec.name).copied().unwrap_or_default().in_utility(policy.horizon_s);
+        let costs = policy.costs.get(&spec.name).copied().unwrap_or_default();
+        app.cost = costs.in_utility(policy.horizon_s);
+        if app.instances.1 == 1 && !app.current.is_empty() {
+            app.cost.start = (app.cost.start + OUTAGE * costs.in_utility(policy.horizon_s).start).min(1.0);
+        }
         app
     }
 
