@@ -102,17 +102,14 @@ impl Task {
     }
 
     async fn sleep_paged_out(&mut self, rung: Rung, why: &str, running: &Running, began: Instant) -> Result<(), String> {
-        let needs_set = rung == Rung::Warm;
-        if self.working_set().is_empty()
-            && (needs_set || self.reads_ahead())
-            && let Err(reason) = self.rehearse(running).await
-        {
-            // Parked, it only wakes slower for not being known. Who asks for it meanwhile comes first.
-            if needs_set || !self.deferred.is_empty() {
-                return Err(reason);
+        let learns = self.working_set().is_empty() && (rung == Rung::Warm || self.reads_ahead());
+        if learns && let Some(silence) = self.rehearse(running).await? {
+            let reason = format!("woken to learn what it needs, it did not answer: {silence}");
+            // Parked, it only wakes slower for not being known.
+            if rung == Rung::Warm {
+                return Err(format!("it stays suspended: {reason}"));
             }
-            tracing::debug!(instance = %self.spec().id, reason, "what it needs is not known");
-            self.freeze().await?;
+            tracing::debug!(instance = %self.spec().id, reason, "parked all the same");
         }
         let before = self.used();
         self.page_out(rung).await?;
@@ -125,14 +122,17 @@ impl Task {
         Ok(())
     }
 
-    /// Finds out what it needs to answer, without a request: pages it out, lets it answer its health check, freezes it again.
-    async fn rehearse(&mut self, running: &Running) -> Result<(), String> {
+    /// Finds out what it needs to answer, without a request: pages it out, lets it answer its health check, freezes it again. Gives why it
+    /// did not answer, if so.
+    async fn rehearse(&mut self, running: &Running) -> Result<Option<String>, String> {
         self.page_out(Rung::Parked).await?;
         self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string())?;
         let answered = self.answers(running).await;
         self.freeze().await?;
-        answered.map_err(|reason| format!("it stays suspended: woken to learn what it needs, it did not answer: {reason}"))?;
-        self.record_working_set().await
+        match answered {
+            Ok(()) => self.record_working_set().await.map(|()| None),
+            Err(silence) => Ok(Some(silence)),
+        }
     }
 
     async fn freeze(&self) -> Result<(), String> {
