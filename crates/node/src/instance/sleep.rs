@@ -27,6 +27,8 @@ const RECORD_AFTER: Duration = Duration::from_millis(20);
 const STILL_AT_IT: u64 = 1 << 20;
 /// The recording waits no longer than this: who takes new memory all the time would never be recorded.
 const RECORD_WITHIN: Duration = Duration::from_secs(2);
+/// How long one that is to be parked may take to answer when it is learnt what it needs.
+const REHEARSAL_PATIENCE: Duration = Duration::from_secs(2);
 /// The pause before the second question to an instance that wakes; the next ones grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause between two questions to an instance that wakes.
@@ -103,7 +105,7 @@ impl Task {
 
     async fn sleep_paged_out(&mut self, rung: Rung, why: &str, running: &Running, began: Instant) -> Result<(), String> {
         let learns = self.working_set().is_empty() && (rung == Rung::Warm || self.reads_ahead());
-        if learns && let Some(silence) = self.rehearse(running).await? {
+        if learns && let Some(silence) = self.rehearse(rung, running).await? {
             let reason = format!("woken to learn what it needs, it did not answer: {silence}");
             // Parked, it only wakes slower for not being known.
             if rung == Rung::Warm {
@@ -124,10 +126,16 @@ impl Task {
 
     /// Finds out what it needs to answer, without a request: pages it out, lets it answer its health check, freezes it again. Gives why it
     /// did not answer, if so.
-    async fn rehearse(&mut self, running: &Running) -> Result<Option<String>, String> {
+    async fn rehearse(&mut self, rung: Rung, running: &Running) -> Result<Option<String>, String> {
         self.page_out(Rung::Parked).await?;
         self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string())?;
-        let answered = self.answers(running).await;
+        // Kept warm, it must be known; parked, it is not worth a long time.
+        let answered = match rung {
+            Rung::Warm => self.answers(running).await,
+            _ => tokio::time::timeout(REHEARSAL_PATIENCE, self.answers(running))
+                .await
+                .unwrap_or_else(|_| Err(format!("no answer within {} s", REHEARSAL_PATIENCE.as_secs()))),
+        };
         self.freeze().await?;
         match answered {
             Ok(()) => self.record_working_set().await.map(|()| None),
