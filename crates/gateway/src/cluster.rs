@@ -346,13 +346,12 @@ impl Core {
         if !self.dispatcher.has_candidate() {
             return Some(Need::Any);
         }
-        Some(Need::OneMore(self.crowd.poll(now, self.pipeline.oldest_wait(now))?.to_vec()))
+        Some(Need::OneMore(self.crowd.poll(now, || self.pipeline.oldest_wait(now))?.to_vec()))
     }
 
     /// As many seats for one more instance as each that is open has, until a config says better.
     fn add_seats(&mut self, now: Time) {
-        let open = self.candidates.iter().filter(|candidate| !candidate.draining).count().max(1) as u32;
-        self.limits.seats = self.limits.seats.map(|seats| seats.saturating_add(seats.div_ceil(open)));
+        self.limits.add_instance(self.candidates.iter().filter(|candidate| !candidate.draining).count());
         self.put_limits_in_force(now);
     }
 

@@ -5,7 +5,7 @@
 //! instances are where there is CPU and memory for them, and how long a request may wait before one of them is needed. The gateway
 //! watches its queues ([`Watch`]) and has the node agent wake one, in milliseconds. The next plan says whether it stays awake.
 //!
-//! A wake for nothing costs little: what is woken had its CPU to spare, and goes back to sleep with the next plan but one. So the sign
+//! A wake for nothing costs little: what is woken had its CPU to spare, and may go back to sleep after [`CYCLES_AWAKE`]. So the sign
 //! for a crowd is a plain one: a request has waited for half of the time in which its goal wants it answered.
 
 use std::collections::BTreeMap;
@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use weal_model::{AppName, AppSpec, InstanceId, InstanceObservation, NodeObservation, PoolSpec, Snapshot, Standby, Time};
 
+use crate::placement::SPARE_CPU;
+
 /// A request that has waited for this part of its goal's time is a sign that it will miss it.
 const PART_OF_GOAL: f64 = 0.5;
 /// A shorter wait says nothing: a pause of a garbage collector is as long.
 const SHORTEST_WAIT_S: f64 = 0.02;
-/// The part of a node's CPU that must be to spare, as for what is started to stand by.
-const SPARE_CPU: f64 = 0.25;
+/// What was woken for a crowd stays awake for so many flow cycles: the second one tells a jump from an outlier, the third is whole.
+pub const CYCLES_AWAKE: u32 = 3;
 /// After a wake that failed: what stands in its way may take the controller to clear.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -28,7 +30,8 @@ pub fn standbys(
     pool: &PoolSpec,
     may_wake: impl Fn(&InstanceObservation) -> bool,
 ) -> BTreeMap<AppName, Standby> {
-    if !pool.limits_seats() || !pool.enactment.sleeps() {
+    let nobody_sleeps = !snapshot.instances.iter().any(|instance| instance.state.is_asleep());
+    if nobody_sleeps || !pool.limits_seats() || !pool.enactment.sleeps() {
         return BTreeMap::new();
     }
     let spare: Vec<&NodeObservation> = snapshot.nodes.iter().filter(|node| has_spare_cpu(node, pool)).collect();
@@ -89,11 +92,11 @@ impl Watch {
         self.standby = standby.cloned();
     }
 
-    /// Those of whom one is needed now, when the oldest request has waited for so long.
-    pub fn poll(&self, now: Time, oldest_wait: Duration) -> Option<&[InstanceId]> {
+    /// Those of whom one is needed now, by how long the oldest request has waited, which is asked only when somebody stands by.
+    pub fn poll(&self, now: Time, oldest_wait: impl FnOnce() -> Duration) -> Option<&[InstanceId]> {
         let standby = self.standby.as_ref().filter(|standby| !standby.instances.is_empty())?;
-        let is_late = oldest_wait.as_secs_f64() >= standby.after_s;
-        (is_late && now >= self.not_before).then_some(&standby.instances)
+        let is_late = now >= self.not_before && oldest_wait().as_secs_f64() >= standby.after_s;
+        is_late.then_some(&standby.instances)
     }
 
     /// It is awake. The next one has to wait until it has had time to show what it can do.
@@ -121,8 +124,8 @@ mod tests {
         Time(ms * 1_000_000)
     }
 
-    fn waits(ms: u64) -> Duration {
-        Duration::from_millis(ms)
+    fn waits(ms: u64) -> impl FnOnce() -> Duration {
+        move || Duration::from_millis(ms)
     }
 
     #[test]

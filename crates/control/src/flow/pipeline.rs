@@ -96,6 +96,12 @@ impl Limits {
             classes: classes.into_iter().cloned().zip(flows.iter().zip(sizes).map(limits)).collect(),
         }
     }
+
+    /// As many seats for one more instance as each of the `open` ones has, until a plan says better.
+    pub fn add_instance(&mut self, open: usize) {
+        let share = |seats: u32| seats.div_ceil(u32::try_from(open.max(1)).unwrap_or(u32::MAX));
+        self.seats = self.seats.map(|seats| seats.saturating_add(share(seats)));
+    }
 }
 
 /// What one request of each flow of a cluster takes of their seats, in the order of `planned`: by power, `kappa` over its mean,

@@ -62,5 +62,6 @@ mod robust_tests;
 
 pub use plan::{AppCosts, Iterations, Policy, plan};
 pub use search::solve_with;
+pub(crate) use standby::SPARE_CPU;
 pub use weal_model::Algorithm;
 pub use what_if::{Shift, WhatIf, what_if};

@@ -175,7 +175,7 @@ impl<'a> Translation<'a> {
         let costs = policy.costs.get(&spec.name).copied().unwrap_or_default();
         app.cost = costs.in_utility(policy.horizon_s);
         if app.instances.1 == 1 && !app.current.is_empty() {
-            app.cost.start = (app.cost.start + OUTAGE * costs.in_utility(policy.horizon_s).start).min(1.0);
+            app.cost.start = (app.cost.start + OUTAGE * app.cost.start).min(1.0);
         }
         app
     }

@@ -1,9 +1,11 @@
 //! What requests use in one cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, Cpu, FlowId, FlowObservation, InstanceObservation, InstanceState, Snapshot, Work, WorkFactor};
+use weal_model::{
+    AppName, Cpu, FlowId, FlowObservation, InstanceId, InstanceObservation, InstanceState, Snapshot, Work, WorkFactor,
+};
 
 use super::{Coefficient, FlowProfile, Place, Regression};
 
@@ -43,6 +45,9 @@ pub struct ClusterProfile {
     bottleneck: Option<Resource>,
     stretch: f64,
     grip: f64,
+    /// Instances that had started when it was last updated.
+    #[serde(default)]
+    started: BTreeSet<InstanceId>,
 }
 
 /// What a cluster's flows were to get and what they got in a cycle.
@@ -67,10 +72,13 @@ impl Default for ClusterProfile {
             bottleneck: None,
             stretch: 1.0,
             grip: 1.0,
+            started: BTreeSet::new(),
         }
     }
 }
 
+/// With more instances that have just started than this part of the others, a window says nothing of what requests use.
+const MOST_STARTERS: f64 = 0.34;
 /// Disk or network within this share of its highest rate ever counts as used up.
 const NEAR_PEAK: f64 = 0.9;
 /// A CPU this busy is used up: the rest is lost between requests.
@@ -115,13 +123,12 @@ impl ClusterProfile {
             });
             done[at + 1] = flow.completions as f64 / snapshot.window_s;
         }
-        // What a start uses is neither for requests nor what an idle instance uses, also when it ended within the window.
-        let begun_ns = snapshot.time.0.saturating_sub((snapshot.window_s * 1e9) as u64);
-        let was_up = |i: &&InstanceObservation| {
-            let is_up = matches!(i.state, InstanceState::Ready | InstanceState::Unhealthy | InstanceState::Draining);
-            i.app == *app && is_up && i.since.0 <= begun_ns
-        };
-        let instances = || snapshot.instances.iter().filter(was_up);
+        let (up, starters) = self.tell_starters(app, snapshot);
+        // Of the requests nobody knows how many those answered that got ready just now.
+        if starters > MOST_STARTERS * up.len() as f64 && done[1..].iter().any(|done| *done > 0.0) {
+            return;
+        }
+        let instances = || up.iter();
         done[0] = instances().count() as f64;
         let power: f64 = snapshot.nodes.iter().map(|node| node.cpu_capacity.0).filter(|c| c.is_finite()).sum();
         let cpu = total(instances().map(|i| i.cpu_used.map(|cpu| cpu.0))).filter(|cpu| *cpu <= 2.0 * power.max(1.0));
@@ -134,6 +141,20 @@ impl ClusterProfile {
             }
         }
         self.watch_cost(&done, cpu);
+    }
+
+    /// The instances that were up for the whole window, and the number of those that ended a start within it. What a start uses is
+    /// neither for requests nor what an idle instance uses; that one became unhealthy, or woke, is no start.
+    fn tell_starters<'a>(&mut self, app: &AppName, snapshot: &'a Snapshot) -> (Vec<&'a InstanceObservation>, f64) {
+        let begun_ns = snapshot.time.0.saturating_sub((snapshot.window_s * 1e9) as u64);
+        let is_up = |state| matches!(state, InstanceState::Ready | InstanceState::Unhealthy | InstanceState::Draining);
+        let mine = || snapshot.instances.iter().filter(|instance| instance.app == *app);
+        let (up, starters): (Vec<_>, Vec<_>) = mine()
+            .filter(|instance| is_up(instance.state))
+            .partition(|instance| instance.since.0 <= begun_ns || self.started.contains(&instance.id));
+        let has_started = |instance: &&InstanceObservation| is_up(instance.state) || instance.state.is_asleep();
+        self.started = mine().filter(has_started).map(|instance| instance.id.clone()).collect();
+        (up, starters.len() as f64)
     }
 
     /// `None` is a measurement that is missing: nothing is learnt, nothing is lost.

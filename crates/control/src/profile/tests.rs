@@ -357,10 +357,12 @@ fn what_a_start_uses_is_neither_for_requests_nor_for_an_idle_instance() {
     for cycle in 0..20 {
         let mut snapshot = world.cycle();
         snapshot.time = Time::from_secs_f64(1000.0 + 10.0 * f64::from(cycle));
-        // One starts all the time, and another got ready in the middle of the window.
-        for (id, state, ago_s) in [("shop-2", InstanceState::Starting, 5.0), ("shop-3", InstanceState::Ready, 4.0)] {
+        // One starts all the time, and every third time another got ready in the middle of the window.
+        let ready = (InstanceState::Ready, 4.0);
+        for (state, ago_s) in [(InstanceState::Starting, 5.0)].into_iter().chain((cycle % 3 == 0).then_some(ready)) {
             let mut beside = snapshot.instances[0].clone();
-            (beside.id, beside.state, beside.cpu_used) = (id.into(), state, Some(Cpu(1.5)));
+            let id = format!("shop-{}", 100 + cycle);
+            (beside.id, beside.state, beside.cpu_used) = (id.as_str().into(), state, Some(Cpu(1.5)));
             beside.since = Time::from_secs_f64(snapshot.time.as_secs_f64() - ago_s);
             snapshot.instances.push(beside);
         }
@@ -370,4 +372,22 @@ fn what_a_start_uses_is_neither_for_requests_nor_for_an_idle_instance() {
     assert!(near(profiles.work(&gold, &shop), 0.010, 0.1), "{:?}", profiles.work(&gold, &shop));
     assert!(near(profiles.work(&basic, &shop), 0.030, 0.1), "{:?}", profiles.work(&basic, &shop));
     assert!(profiles.idle_cpu(&shop).0 < 0.05, "{:?}", profiles.idle_cpu(&shop));
+}
+
+#[test]
+fn an_instance_whose_health_comes_and_goes_is_measured_all_the_same() {
+    let (mut world, gold, basic) = shop_of_two_classes();
+    let mut profiles = Profiles::default();
+    for cycle in 0..20 {
+        let mut snapshot = world.cycle();
+        snapshot.time = Time::from_secs_f64(1000.0 + 10.0 * f64::from(cycle));
+        for instance in &mut snapshot.instances {
+            instance.state = if cycle % 2 == 0 { InstanceState::Ready } else { InstanceState::Unhealthy };
+            instance.since = Time::from_secs_f64(snapshot.time.as_secs_f64() - 3.0);
+        }
+        profiles.update(&snapshot, &world.spec);
+    }
+    let shop = AppName::from("shop");
+    assert!(near(profiles.work(&gold, &shop), 0.010, 0.1), "{:?}", profiles.work(&gold, &shop));
+    assert!(near(profiles.work(&basic, &shop), 0.030, 0.1), "{:?}", profiles.work(&basic, &shop));
 }

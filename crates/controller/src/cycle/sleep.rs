@@ -22,9 +22,6 @@ use crate::wire::{ApiError, SleepTaken, WakeTaken};
 /// come.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
-/// What was woken for a crowd stays awake for so many flow cycles: the second one tells a jump from an outlier, the third is whole.
-const CYCLES_AWAKE: u32 = 3;
-
 /// Under which key the store has who was told to sleep.
 pub(crate) const RESTING: &str = "resting";
 
@@ -67,7 +64,7 @@ impl Sleep {
 
     /// Whether the gateway had it woken so short a time ago that no cycle has measured the crowd yet.
     pub fn was_just_woken(&self, instance: &InstanceId, flow_cycle: Duration) -> bool {
-        self.woken.get(instance).is_some_and(|when| when.elapsed() < flow_cycle * CYCLES_AWAKE)
+        self.woken.get(instance).is_some_and(|when| when.elapsed() < flow_cycle * crowd::CYCLES_AWAKE)
     }
 
     /// What placement may do with those who were told to sleep: all of it.
@@ -131,6 +128,9 @@ impl<E: Engine> Loop<E> {
         let (Some(desired), Some(agent), Some(snapshot)) = (&self.desired, &self.agent, &self.snapshot) else {
             return BTreeMap::new();
         };
+        if !agent.instances.iter().any(|seen| seen.state.is_asleep()) {
+            return BTreeMap::new();
+        }
         let known = Known { closed: &self.operations.closed(), seats: &self.seats };
         let present = observe::present(snapshot, agent, &known);
         let is_free =

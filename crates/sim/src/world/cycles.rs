@@ -20,8 +20,6 @@ use super::{Event, World};
 /// Events that come together make one plan; between two plans there is a pause, however many events there are.
 const PLAN_DELAY_S: f64 = 0.05;
 const PLAN_PAUSE_S: f64 = 0.5;
-/// What was woken for a crowd stays awake for so many flow cycles, as `weal up` has it.
-const CYCLES_AWAKE: f64 = 3.0;
 /// What was learnt is stored so often; a new controller goes on from there.
 const STORE_S: f64 = 30.0;
 /// After a failed start an application is left alone for this long, doubled with each further failure.
@@ -112,7 +110,7 @@ impl Controller {
 
     /// Whether the gateway had it woken so short a time ago that no cycle has measured the crowd yet.
     pub fn was_just_woken(&self, id: &InstanceId, now_s: f64, flow_cycle_s: f64) -> bool {
-        self.woken.get(id).is_some_and(|woken_s| now_s - woken_s < CYCLES_AWAKE * flow_cycle_s)
+        self.woken.get(id).is_some_and(|woken_s| now_s - woken_s < f64::from(crowd::CYCLES_AWAKE) * flow_cycle_s)
     }
 
     pub fn next_id(&self, app: &AppName) -> InstanceId {
@@ -231,6 +229,9 @@ impl World<'_> {
     /// Whom the gateway may have woken when a crowd comes.
     fn standbys(&self) -> BTreeMap<AppName, Standby> {
         let Some(Snapshot { nodes, instances, .. }) = &self.controller.snapshot else { return BTreeMap::new() };
+        if !self.instances.iter().any(|instance| instance.state.is_asleep()) {
+            return BTreeMap::new();
+        }
         let mut snapshot = Snapshot { nodes: nodes.clone(), instances: instances.clone(), ..Snapshot::default() };
         self.refresh(&mut snapshot);
         let busy: BTreeSet<&InstanceId> =

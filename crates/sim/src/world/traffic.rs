@@ -61,7 +61,7 @@ impl World<'_> {
         if !self.gateway_up || is_asked || entry.pipeline.queued() == 0 {
             return;
         }
-        let Some(sleepers) = entry.crowd.poll(now, entry.pipeline.oldest_wait(now)).map(<[_]>::to_vec) else { return };
+        let Some(sleepers) = entry.crowd.poll(now, || entry.pipeline.oldest_wait(now)).map(<[_]>::to_vec) else { return };
         for id in sleepers {
             self.apps[app].waking = self.instances.iter().position(|i| i.id == id && i.state.is_asleep());
             if self.apps[app].waking.is_some() && self.begin_action(&Action::Resume { instance: id }) {
@@ -84,8 +84,7 @@ impl World<'_> {
             return entry.crowd.handle_failure(now);
         }
         entry.crowd.handle_woken(now, &id);
-        let share = |seats: u32| seats.div_ceil((awake.saturating_sub(1)).max(1) as u32);
-        entry.limits.seats = entry.limits.seats.map(|seats| seats.saturating_add(share(seats)));
+        entry.limits.add_instance(awake.saturating_sub(1));
         entry.pipeline.configure(now, &entry.limits);
         self.recorder.note(now_s, false, format!("{id} was woken by the gateway: a crowd waits"));
         self.controller.handle_woken(&id, now_s);

@@ -25,6 +25,8 @@ const CROWD_PER_S: f64 = 49.0;
 /// When it comes, and how long it is watched.
 const CROWD_AT_S: f64 = 50.0;
 const CROWD_LASTS_S: f64 = 60.0;
+/// An earlier crowd, so that who answers the one that is measured runs compiled code: a JVM compiles for as long as requests come.
+const EARLIER_LASTS_S: f64 = 15.0;
 /// What the pool is to keep, and what counts as degraded: the paper's base server answers "in less than 200 msec" before the crowd.
 const GOAL_MS: f64 = 200.0;
 const IDLE: Duration = Duration::from_secs(10);
@@ -117,6 +119,9 @@ pub fn run(site: &Site) -> Result<Reproduction> {
         ),
     );
     record.assume("the paper gives no rates: the crowd is 1.4 times what one node can do");
+    record.assume(&format!(
+        "an earlier crowd of {EARLIER_LASTS_S} s was answered by all that stood by then, and they went back to sleep"
+    ));
     failed.iter().for_each(|what| record.claim(what, false));
     judge(&mut record, &ways, &seen);
     record.figure(figure(
@@ -192,6 +197,10 @@ fn play(site: &Site, way: &Way) -> Result<Seen> {
     std::thread::sleep(IDLE);
     // Compiled code, as a server has that was in use; and the pool learns what a request costs.
     drive(&question, &[1.5, 0.5, 1.0].map(|times| Phase { rate: times * BEFORE_PER_S, lasts_s: 6.0 }))?;
+    if way.enactment.starts_ahead() {
+        wait_for_standby(&pool, way.enactment, &question)?;
+    }
+    drive(&question, &[Phase { rate: CROWD_PER_S, lasts_s: EARLIER_LASTS_S }])?;
     if way.enactment.starts_ahead() {
         wait_for_standby(&pool, way.enactment, &question)?;
     }

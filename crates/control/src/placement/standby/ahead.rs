@@ -13,8 +13,8 @@ use super::super::translate::Translation;
 use super::Place;
 use super::ladder::Ladder;
 
-/// The part of a node's CPU that must be to spare for a start: it competes with those who have requests.
-const SPARE_CPU: f64 = 0.25;
+/// The part of a node's CPU that must be to spare for a start, or to wake somebody for a crowd: both compete with those who have requests.
+pub(crate) const SPARE_CPU: f64 = 0.25;
 
 /// Puts to sleep what was started ahead and is ready, and starts the next one.
 pub(in super::super) fn start_ahead(

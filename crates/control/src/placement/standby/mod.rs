@@ -18,6 +18,7 @@ use weal_model::{Algorithm, Bytes, Enactment, InstanceObservation, NodeReserve, 
 use super::actions::Steps;
 use super::plan::Policy;
 use super::translate::Translation;
+pub(crate) use ahead::SPARE_CPU;
 pub(super) use ahead::start_ahead;
 use ladder::SHORTEST_IDLE_S;
 pub(super) use ladder::{Ladder, Place};
