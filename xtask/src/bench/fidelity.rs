@@ -6,11 +6,11 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::Arguments;
-use crate::programs::target;
+use crate::programs::{release, target};
 use crate::table::Table;
 
 /// In the order in which they get harder to imitate.
-const CASES: [&str; 6] = ["single-tier", "multi-tier", "shared-node", "overload", "flash-crowd", "node-loss"];
+const CASES: [&str; 7] = ["single-tier", "multi-tier", "shared-node", "multi-tier-full", "overload", "flash-crowd", "node-loss"];
 /// How far the simulated mean response time and throughput may be from the real ones.
 const RESPONSE: f64 = 0.10;
 const THROUGHPUT: f64 = 0.03;
@@ -30,7 +30,7 @@ struct Flow {
 }
 
 /// Runs all, or the one that `--case` names; each takes a bit more than a minute. What comes out is kept, with a page that has both in the
-/// same charts, and `--kept` shows it without measuring again.
+/// same charts: `--kept` shows it without measuring again, and `--write` has the others from there when only one is measured.
 pub fn run(arguments: &Arguments) -> Result<Table> {
     let pages = target().join("fidelity");
     std::fs::create_dir_all(&pages)?;
@@ -38,9 +38,13 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
         "mean response time and throughput with real processes and simulated, after the warm-up",
         &["scenario", "fullest node", "simulated", "flow", "real, ms", "simulated", "apart", "real, 1/s", "simulated", "apart"],
     );
-    for case in CASES.into_iter().filter(|case| arguments.case.as_deref().is_none_or(|only| only == *case)) {
+    for case in CASES {
         let kept = pages.join(format!("{case}.json"));
-        if !arguments.kept || !kept.exists() {
+        let is_asked = arguments.case.as_deref().is_none_or(|only| only == case);
+        if !is_asked && !(arguments.write && kept.exists()) {
+            continue;
+        }
+        if is_asked && !(arguments.kept && kept.exists()) {
             std::fs::write(&kept, measure(case, &pages.join(format!("{case}.html")))?)?;
         }
         let beside: Beside = serde_json::from_slice(&std::fs::read(&kept)?).with_context(|| format!("{case}: no JSON"))?;
@@ -71,10 +75,12 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
     Ok(table)
 }
 
+/// The applications are those of `target/debug`, which the configs name; weal itself is as users have it.
 fn measure(case: &str, page: &std::path::Path) -> Result<Vec<u8>> {
-    let status = Command::new(env!("CARGO")).args(["build", "--quiet", "--bins"]).current_dir(crate::root()).status()?;
-    ensure!(status.success(), "cannot build weal");
-    let output = Command::new(target().join("debug/weal"))
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "weal-demo", "--package", "weal-trade"]).current_dir(crate::root());
+    ensure!(build.status()?.success(), "cannot build the applications");
+    let output = Command::new(release(&["--package", "weal"])?.join("weal"))
         .args(["rehearse", "-o", "json", "--beside-simulation", "--report"])
         .arg(page)
         .arg(format!("scenarios/fidelity/{case}.toml"))

@@ -106,7 +106,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         table.print(arguments.output == Output::Json);
     }
     if arguments.write {
-        write(arguments.name, &tables)?;
+        write(arguments.name, &tables, arguments.case.is_some())?;
     }
     Ok(!arguments.check || tables.iter().all(Table::all_met))
 }
@@ -114,12 +114,56 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 /// Above it stands what people have written, below it what the command printed last.
 const MARK: &str = "<!-- Below stands what the command printed, as it printed it. -->\n";
 
-fn write(name: Name, tables: &[Table]) -> Result<()> {
+/// With `some` of a benchmark's tables only, the others stay as they stand.
+fn write(name: Name, tables: &[Table], some: bool) -> Result<()> {
     let name = name.to_possible_value().expect("every benchmark has a name").get_name().to_owned();
     let file = crate::root().join(format!("docs/benchmarks/{name}.md"));
     let before = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let head = before.split_once(MARK).with_context(|| format!("{} has no line `{}`", file.display(), MARK.trim()))?.0;
-    let printed: Vec<String> = tables.iter().map(Table::to_markdown).collect();
-    std::fs::write(&file, format!("{head}{MARK}\n{}", printed.join("\n")))?;
+    let (head, stands) = before.split_once(MARK).with_context(|| format!("{} has no line `{}`", file.display(), MARK.trim()))?;
+    let mut sections = if some { sections(stands) } else { Vec::new() };
+    for printed in tables.iter().map(Table::to_markdown) {
+        match sections.iter_mut().find(|section| about(section) == about(&printed)) {
+            Some(section) => *section = printed,
+            None => sections.push(printed),
+        }
+    }
+    std::fs::write(&file, format!("{head}{MARK}\n{}", sections.join("\n")))?;
     Ok(())
+}
+
+/// Tables as they were printed, each with its title and notes: a title is the paragraph before a table.
+fn sections(printed: &str) -> Vec<String> {
+    let mut paragraphs = printed.split("\n\n").map(str::trim).filter(|text| !text.is_empty()).peekable();
+    let mut sections: Vec<String> = Vec::new();
+    while let Some(paragraph) = paragraphs.next() {
+        let is_title = paragraphs.peek().is_some_and(|next| next.starts_with('|'));
+        match sections.last_mut().filter(|_| !is_title) {
+            Some(section) => *section += &format!("\n{paragraph}\n"),
+            None => sections.push(format!("{paragraph}\n")),
+        }
+    }
+    sections
+}
+
+/// What a table is about: its title's beginning, without the figures that follow a colon.
+fn about(section: &str) -> &str {
+    section.split(['\n', ':']).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_that_stand_are_taken_apart_and_put_together_as_they_were() {
+        let table = |title: &str, note: Option<&str>| {
+            let mut table = Table::new(title, &["what"]);
+            table.row(["1".to_owned()], None);
+            table.notes.extend(note.map(str::to_owned));
+            table.to_markdown()
+        };
+        let printed = [table("one: 3 of 4", Some("a note")), table("two: 5", None)];
+        assert_eq!(sections(&printed.join("\n")), printed);
+        assert_eq!(about(&printed[1]), "two");
+    }
 }
