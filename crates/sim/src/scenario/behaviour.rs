@@ -290,7 +290,7 @@ pub struct Surroundings {
     pub latency: Span,
     /// Of the links of the nodes and of the gateway (`1Gbit/s`): what leaves one of them shares its link evenly. Default: no size takes time.
     pub bandwidth: Option<Bandwidth>,
-    /// Nodes are slices of one machine with so many cores, as the kernel makes them: a node uses up to all of these cores at once until
-    /// its share of a period of 100 ms is used up, then nothing. Default (0): each node is a machine of its own.
+    /// Nodes are slices of one machine with so many cores, as the kernel makes them: a node uses up to all of these cores at once, of which
+    /// the others have their parts, until its share of a period of 100 ms is used up, then nothing. Default (0): each node is a machine of its own.
     pub slices_of: u32,
 }

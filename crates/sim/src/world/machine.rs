@@ -3,7 +3,8 @@
 //!
 //! A node is a machine of its own, or a *slice* of one with more cores, as the kernel makes slices: it has a quota for each period, uses
 //! up to all cores of the machine at once until the quota is used up, and then nothing until the next period. A single request on an idle
-//! slice of 0.4 cores so runs as fast as on a whole core, which a model of 0.4 slow cores would miss. Limits of instances work alike.
+//! slice of 0.4 cores so runs as fast as on a whole core, which a model of 0.4 slow cores would miss. Limits of instances work alike. The
+//! slices of a machine share its cores by their sizes ([`share_cores`]): requests on three slices of two cores are in each other's way.
 //!
 //! Requests of an instance that share it equally are done in the order of `work + what each had got when it came` ([`Tenant::attained`]),
 //! so that nothing has to be changed per request as time goes on.
@@ -129,6 +130,11 @@ impl Machine {
         });
     }
 
+    /// Cores that it would use now if it had them all.
+    fn wish(&self) -> f64 {
+        if self.quota.is_some_and(|quota| quota.is_empty()) { 0.0 } else { self.tenants.values().map(Tenant::wish).sum() }
+    }
+
     pub fn set_speed(&mut self, now_s: f64, speed: f64) {
         self.advance(now_s);
         self.speed = speed;
@@ -248,39 +254,63 @@ impl Machine {
 
     /// Cores of each tenant: shares of what is left, until nobody is below both its wish and its share.
     fn rates(&self) -> Vec<f64> {
-        let mut rates = vec![0.0; self.tenants.len()];
-        let mut left = if self.quota.is_some_and(|quota| quota.is_empty()) { 0.0 } else { self.cores };
-        let wish = |tenant: &Tenant| {
-            let stopped = tenant.frozen || tenant.quota.is_some_and(|quota| quota.is_empty());
-            if stopped { 0.0 } else { tenant.most.min(tenant.tasks.len() as f64) }
-        };
-        let mut open: Vec<(usize, f64, f64)> = self
-            .tenants
-            .values()
-            .enumerate()
-            .map(|(i, tenant)| (i, wish(tenant), tenant.share))
-            .filter(|&(_, wish, _)| wish > 0.0)
-            .collect();
-        while !open.is_empty() && left > 1e-12 {
-            let total: f64 = open.iter().map(|&(_, _, share)| share).sum();
-            let fits = |wish: f64, share: f64| wish <= left * share / total;
-            if !open.iter().any(|&(_, wish, share)| fits(wish, share)) {
-                open.iter().for_each(|&(i, _, share)| rates[i] = left * share / total);
-                break;
-            }
-            let mut given = 0.0;
-            open.retain(|&(i, wish, share)| {
-                let sated = fits(wish, share);
-                if sated {
-                    rates[i] = wish;
-                    given += wish;
-                }
-                !sated
-            });
-            left -= given;
-        }
-        rates
+        let cores = if self.quota.is_some_and(|quota| quota.is_empty()) { 0.0 } else { self.cores };
+        divide(cores, self.tenants.values().map(|tenant| (tenant.wish(), tenant.share)))
     }
+}
+
+impl Tenant {
+    /// Cores that it would use now if it had them all.
+    fn wish(&self) -> f64 {
+        let stopped = self.frozen || self.quota.is_some_and(|quota| quota.is_empty());
+        if stopped { 0.0 } else { self.most.min(self.tasks.len() as f64) }
+    }
+}
+
+/// Divides the cores of one machine among its slices, as they are busy now, by their sizes; which of them can use another number of cores
+/// than before.
+pub(super) fn share_cores<'a>(now_s: f64, cores: f64, slices: impl Iterator<Item = &'a mut Machine>) -> Vec<usize> {
+    let mut slices: Vec<&mut Machine> = slices.collect();
+    slices.iter_mut().for_each(|slice| slice.advance(now_s));
+    let given =
+        divide(cores, slices.iter().map(|slice| (slice.wish().min(cores), slice.quota.map_or(cores, |quota| quota.whole))));
+    let mut changed = Vec::new();
+    for (number, (slice, given)) in slices.into_iter().zip(given).enumerate() {
+        // Who is idle keeps what it had until it is not.
+        if given > 0.0 && given != slice.cores {
+            slice.cores = given;
+            changed.push(number);
+        }
+    }
+    changed
+}
+
+/// `cores` for those who wish for some, by their shares: none gets more than it wishes for, and what one leaves the others have.
+fn divide(cores: f64, wishes: impl Iterator<Item = (f64, f64)>) -> Vec<f64> {
+    let wishes: Vec<(f64, f64)> = wishes.collect();
+    let mut given = vec![0.0; wishes.len()];
+    let mut left = cores;
+    let mut open: Vec<(usize, f64, f64)> =
+        wishes.into_iter().enumerate().map(|(i, (wish, share))| (i, wish, share)).filter(|&(_, wish, _)| wish > 0.0).collect();
+    while !open.is_empty() && left > 1e-12 {
+        let total: f64 = open.iter().map(|&(_, _, share)| share).sum();
+        let fits = |wish: f64, share: f64| wish <= left * share / total;
+        if !open.iter().any(|&(_, wish, share)| fits(wish, share)) {
+            open.iter().for_each(|&(i, _, share)| given[i] = left * share / total);
+            break;
+        }
+        let mut taken = 0.0;
+        open.retain(|&(i, wish, share)| {
+            let sated = fits(wish, share);
+            if sated {
+                given[i] = wish;
+                taken += wish;
+            }
+            !sated
+        });
+        left -= taken;
+    }
+    given
 }
 
 #[cfg(test)]
@@ -358,6 +388,21 @@ mod tests {
         assert!((last_of(1) - 10.0).abs() < 0.25, "1 s of work at 0.1 cores: {}", last_of(1));
         assert!((last_of(0) - 1.0 / 0.3).abs() < 0.15, "1 s of work at the rest: {}", last_of(0));
         assert!((machine.used(20.0) - 2.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn slices_of_one_machine_share_its_cores_by_their_sizes() {
+        let mut slices = [0.8, 0.8, 0.4].map(|cores| Machine::slice(cores, 2));
+        for (number, slice) in slices.iter_mut().enumerate() {
+            slice.add(0);
+            slice.begin(0.0, 0, number as u64, 0.02);
+        }
+        assert_eq!(share_cores(0.0, 2.0, slices.iter_mut()), [0, 1, 2]);
+        assert!(slices.iter().zip([0.8, 0.8, 0.4]).all(|(slice, cores)| (slice.cores - cores).abs() < 1e-9), "{slices:?}");
+        assert_eq!(done_by(&mut slices[0], 0.0251), [0], "20 ms of work at 0.8 cores");
+        assert_eq!(done_by(&mut slices[1], 0.0251), [1]);
+        share_cores(0.0251, 2.0, slices.iter_mut());
+        assert!((slices[2].next_s() - 0.0351).abs() < 1e-4, "half is left, at a whole core: {}", slices[2].next_s());
     }
 
     #[test]

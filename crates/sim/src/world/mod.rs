@@ -356,6 +356,13 @@ impl<'a> World<'a> {
 
     /// Enters the next change of each node that something happened to; those entered before do not count any more.
     fn enter_nodes(&mut self) {
+        let slices_of = self.scenario.surroundings.slices_of;
+        if slices_of > 0 && !self.dirty.is_empty() {
+            let slices = self.nodes.iter_mut().map(|node| &mut node.machine);
+            for node in machine::share_cores(self.agenda.now_s(), f64::from(slices_of), slices) {
+                self.soil(node);
+            }
+        }
         while let Some(node) = self.dirty.pop() {
             let entry = &mut self.nodes[node];
             entry.version += 1;
