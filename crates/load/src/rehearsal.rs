@@ -196,6 +196,7 @@ fn summary(results: &[&FlowResult]) -> FlowSummary {
         p99_ms: latency.p99_ms,
         within_goal: within.filter(|_| due > 0).map(|within| within / due as f64),
         worst_minute_within_goal: worst_minute(results),
+        settled_ms: None,
     }
 }
 

@@ -156,6 +156,9 @@ fn change_node(scenario: &mut Scenario, name: &str, sizes: &str) -> anyhow::Resu
             }
         }
         scenario.behaviours.values_mut().for_each(|behaviour| behaviour.initially.retain(|node| node != name));
+        if nodes.is_empty() {
+            return Err(Failure::new(Exit::Usage, format!("without `{name}` the pool has no node")).into());
+        }
         return Ok(());
     }
     let mut node = at.map(|at| nodes.remove(at));
@@ -169,6 +172,9 @@ fn change_node(scenario: &mut Scenario, name: &str, sizes: &str) -> anyhow::Resu
     let limit = node.take().map_or(0.95, |node| node.utilization_limit);
     nodes.push(NodeSpec { name: name.into(), cpu, memory, utilization_limit: limit });
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    // What the machine does not have comes with the node.
+    let cores = nodes.iter().map(|node| node.cpu.0).sum::<f64>().ceil() as u32;
+    scenario.surroundings.slices_of = scenario.surroundings.slices_of.max(cores);
     Ok(())
 }
 
@@ -208,7 +214,7 @@ struct ComparedFlow {
 #[derive(Debug, Serialize)]
 struct Side {
     goal: String,
-    /// Mean over the run without its beginning.
+    /// Mean over the run without its beginning, as the next two.
     utility: Option<f64>,
     mean_ms: f64,
     p95_ms: f64,
@@ -223,11 +229,12 @@ impl Comparison {
             let from_s = WARM_UP_S.min(run.duration_s / 3.0);
             let utilities: Vec<f64> =
                 flow.points.iter().filter(|point| point.t_s >= from_s).filter_map(|point| point.utility).collect();
+            let (mean_ms, p95_ms) = flow.summary.settled_ms.unwrap_or((flow.summary.mean_ms, flow.summary.p95_ms));
             Side {
                 goal: flow.goal.clone(),
                 utility: (!utilities.is_empty()).then(|| utilities.iter().sum::<f64>() / utilities.len() as f64),
-                mean_ms: flow.summary.mean_ms,
-                p95_ms: flow.summary.p95_ms,
+                mean_ms,
+                p95_ms,
                 answered_per_s: flow.summary.answered as f64 / run.duration_s,
                 rejected: flow.summary.rejected,
                 failed: flow.summary.failed,
@@ -335,6 +342,7 @@ mod tests {
         for (arguments, part) in [
             (["--goal", "tin=mean < 1s"], "no class `tin`"),
             (["--node", "n9=off"], "no node `n9`"),
+            (["--node", "n1=off"], "without `n1` the pool has no node"),
             (["--cost", "chop=2"], "no application `chop`"),
             (["--load", "much"], "`much` is not a factor"),
             (["--node", "n1=lots"], "is not `CORES, MEMORY`"),

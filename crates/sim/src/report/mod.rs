@@ -91,6 +91,9 @@ pub struct FlowSummary {
     /// The same of the minute in which it was lowest.
     #[serde(default)]
     pub worst_minute_within_goal: Option<f64>,
+    /// Mean and 95th percentile of the response time without the warm-up; simulations have it.
+    #[serde(default)]
+    pub settled_ms: Option<(f64, f64)>,
 }
 
 /// One flow at one moment.

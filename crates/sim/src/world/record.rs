@@ -26,6 +26,8 @@ struct FlowRecord {
     series: FlowSeries,
     /// Of the whole run.
     responses: LatencyHistogram,
+    /// Of the run without its warm-up.
+    settled: LatencyHistogram,
     /// The last cycles with their lengths.
     recent: VecDeque<(f64, FlowObservation)>,
     /// The response times of these.
@@ -46,8 +48,8 @@ impl Recorder {
                 target_ms: class.goal.and_then(|goal| goal.target_s()).map(|target_s| target_s * 1e3),
                 ..FlowSeries::default()
             };
-            let (responses, recent_responses) = Default::default();
-            (name, FlowRecord { class, series, responses, recent: VecDeque::new(), recent_responses })
+            let (responses, settled, recent_responses) = Default::default();
+            (name, FlowRecord { class, series, responses, settled, recent: VecDeque::new(), recent_responses })
         });
         let node = |node: &weal_model::NodeSpec| NodeSeries {
             name: node.name.to_string(),
@@ -69,8 +71,11 @@ impl Recorder {
 }
 
 impl FlowRecord {
-    fn take(&mut self, t_s: f64, window_s: f64, flow: &FlowObservation) {
+    fn take(&mut self, t_s: f64, window_s: f64, warm_up_s: f64, flow: &FlowObservation) {
         self.responses.add(&flow.response_time);
+        if t_s - window_s >= warm_up_s {
+            self.settled.add(&flow.response_time);
+        }
         self.recent_responses.add(&flow.response_time);
         self.recent.push_back((window_s, flow.clone()));
         let mut span_s: f64 = self.recent.iter().map(|(window_s, _)| window_s).sum();
@@ -88,10 +93,10 @@ impl FlowRecord {
 impl World<'_> {
     /// Writes down a snapshot as it truly is, before faults get at it.
     pub(super) fn record(&mut self, snapshot: &Snapshot) {
-        let t_s = self.now_s();
+        let (t_s, warm_up_s) = (self.now_s(), self.scenario.warm_up_s);
         for flow in &snapshot.flows {
             if let Some(record) = self.recorder.flows.get_mut(&flow.id.to_string()) {
-                record.take(t_s, snapshot.window_s, flow);
+                record.take(t_s, snapshot.window_s, warm_up_s, flow);
             }
         }
         for (number, series) in self.recorder.nodes.iter_mut().enumerate() {
@@ -192,6 +197,7 @@ fn summarise(record: &mut FlowRecord) {
     let ms = |quantile: f64| responses.quantile_s(quantile).unwrap_or(0.0) * 1e3;
     summary.mean_ms = responses.mean_s().unwrap_or(0.0) * 1e3;
     (summary.p50_ms, summary.p95_ms, summary.p99_ms) = (ms(0.5), ms(0.95), ms(0.99));
+    summary.settled_ms = record.settled.mean_s().zip(record.settled.quantile_s(0.95)).map(|(mean, p95)| (mean * 1e3, p95 * 1e3));
     let within = record.class.goal.and_then(|goal| goal.target_s()).and_then(|target_s| responses.share_within(target_s));
     summary.within_goal = within.map(|share| share * summary.answered as f64 / summary.sent.max(1) as f64);
 }
