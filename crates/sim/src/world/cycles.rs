@@ -11,7 +11,8 @@ use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::{self, AppCosts, Iterations, Policy};
 use weal_control::profile::Profiles;
 use weal_model::{
-    Action, AppName, ClassName, InstanceId, InstanceState, Plan, PoolSpec, Report, SeatPlan, Snapshot, Standby, Time,
+    Action, AppName, ClassName, InstanceId, InstanceState, Plan, PoolSpec, Report, Rung, RungCost, SeatPlan, SleepCosts,
+    Snapshot, Standby, Time,
 };
 
 use super::observe::Before;
@@ -38,7 +39,9 @@ pub(super) struct Controller {
     pub before: Before,
     pub loads: Loads,
     last_request: BTreeMap<AppName, Time>,
+    /// What starts and sleeping took, which the node agent knows: a new controller has it from there.
     start_took_s: BTreeMap<AppName, f64>,
+    sleep_costs: BTreeMap<AppName, SleepCosts>,
     holdoffs: BTreeMap<AppName, (f64, f64)>,
     /// The highest number among each application's instances so far.
     numbers: BTreeMap<AppName, u64>,
@@ -65,6 +68,7 @@ impl Controller {
             loads: Loads::default(),
             last_request: BTreeMap::new(),
             start_took_s: BTreeMap::new(),
+            sleep_costs: BTreeMap::new(),
             holdoffs: BTreeMap::new(),
             numbers: BTreeMap::new(),
             autoscaler: Autoscaler::default(),
@@ -75,7 +79,7 @@ impl Controller {
         }
     }
 
-    /// A new process: it has what was stored, and the names of what runs. What it saw last is kept for the truth's sake.
+    /// A new process: it has what was stored, and what the node agent knows of what runs. What it saw last is kept for the truth's sake.
     pub fn restart(&mut self) {
         self.up = true;
         self.profiles = self.stored.1.clone();
@@ -83,7 +87,7 @@ impl Controller {
         self.snapshot = None;
         self.delayed.clear();
         self.loads = Loads::default();
-        (self.last_request, self.start_took_s, self.holdoffs) = Default::default();
+        (self.last_request, self.holdoffs) = Default::default();
         self.autoscaler = Autoscaler::default();
         self.ahead.clear();
         self.woken.clear();
@@ -97,6 +101,40 @@ impl Controller {
     pub fn started(&mut self, app: &AppName, took_s: f64) {
         self.start_took_s.insert(app.clone(), took_s);
         self.holdoffs.remove(app);
+    }
+
+    /// What going to sleep on a rung takes, or what waking from there does.
+    pub fn handle_slept(&mut self, app: &AppName, rung: Rung, took_s: f64) {
+        self.rung_cost(app, rung).sleep_s = Some(took_s);
+    }
+
+    /// See [`Self::handle_slept`].
+    pub fn handle_resumed(&mut self, app: &AppName, rung: Rung, took_s: f64) {
+        self.rung_cost(app, rung).wake_s = Some(took_s);
+    }
+
+    fn rung_cost(&mut self, app: &AppName, rung: Rung) -> &mut RungCost {
+        let costs = self.sleep_costs.entry(app.clone()).or_default();
+        match rung {
+            Rung::Suspended => &mut costs.suspended,
+            Rung::Warm => &mut costs.warm,
+            Rung::Parked => &mut costs.parked,
+        }
+    }
+
+    /// What changes to an application were measured to take.
+    fn costs(&self, app: &AppName) -> AppCosts {
+        let sleep = self.sleep_costs.get(app).copied().unwrap_or_default();
+        let default = AppCosts::default();
+        let slowest =
+            |read: fn(&RungCost) -> Option<f64>| Rung::ALL.iter().filter_map(|rung| read(sleep.of(*rung))).reduce(f64::max);
+        AppCosts {
+            start_s: self.start_took_s.get(app).copied().unwrap_or(default.start_s),
+            resume_s: slowest(|cost| cost.wake_s).unwrap_or(default.resume_s),
+            remove_s: slowest(|cost| cost.sleep_s).unwrap_or(default.remove_s),
+            sleep,
+            ..default
+        }
     }
 
     pub fn start_failed(&mut self, app: &AppName, now_s: f64) {
@@ -150,8 +188,7 @@ impl Controller {
             policy.demands.insert(app, curve);
         }
         policy.doubts = demand_doubts(snapshot, pool, &self.profiles);
-        let costs = |&start_s: &f64| AppCosts { start_s, ..AppCosts::default() };
-        policy.costs = self.start_took_s.iter().map(|(app, took_s)| (app.clone(), costs(took_s))).collect();
+        policy.costs = pool.apps.keys().map(|app| (app.clone(), self.costs(app))).collect();
         policy.next_instance = self.numbers.iter().map(|(app, highest)| (app.clone(), highest + 1)).collect();
         policy.replicas = self.autoscaler.replicas();
         policy.ahead.clone_from(&self.ahead);
@@ -165,8 +202,7 @@ impl World<'_> {
         for app in 0..self.apps.len() {
             for name in self.scenario.behaviours[self.apps[app].name.as_str()].initially.clone() {
                 let node = self.nodes.iter().position(|node| node.name.as_str() == name).expect("checked when read");
-                let instance = self.add_instance(app, node, None);
-                self.set_state(instance, InstanceState::Ready);
+                self.stand_up(app, node, None);
             }
         }
         // Each round brings up what needs nothing else, or what the round before has brought up; a pool has few such floors.
@@ -179,8 +215,7 @@ impl World<'_> {
                 let app = self.apps.iter().position(|entry| entry.name == *app);
                 let node = self.nodes.iter().position(|entry| entry.name == *node);
                 if let (Some(app), Some(node)) = (app, node) {
-                    let instance = self.add_instance(app, node, Some(instance.clone()));
-                    self.set_state(instance, InstanceState::Ready);
+                    self.stand_up(app, node, Some(instance.clone()));
                     begun = true;
                 }
             }
@@ -188,6 +223,14 @@ impl World<'_> {
                 break;
             }
         }
+    }
+
+    /// An instance that was started before the run begins, and what that took.
+    fn stand_up(&mut self, app: usize, node: usize, id: Option<InstanceId>) {
+        let instance = self.add_instance(app, node, id);
+        self.set_state(instance, InstanceState::Ready);
+        let name = &self.apps[app].name;
+        self.controller.started(name, self.scenario.behaviours[name.as_str()].changes.start_s);
     }
 
     pub(super) fn flow_cycle(&mut self) {

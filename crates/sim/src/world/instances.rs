@@ -193,9 +193,9 @@ impl World<'_> {
         let now_s = self.now_s();
         let Some(mut operation) = self.instances[instance].operation else { return };
         operation.draining = false;
-        let name = &self.apps[self.instances[instance].app].name;
+        let name = self.apps[self.instances[instance].app].name.clone();
         let changes = self.scenario.behaviours[name.as_str()].changes;
-        let image_mib = self.scenario.pool.apps[name].memory.0 as f64 / Bytes::MIB as f64;
+        let image_mib = self.scenario.pool.apps[&name].memory.0 as f64 / Bytes::MIB as f64;
         let state = self.instances[instance].state;
         let mut takes_s = match operation.change {
             Change::Start => changes.start_s,
@@ -213,6 +213,11 @@ impl World<'_> {
             takes_s = (until_s - now_s).clamp(takes_s, takes_s.max(HANGS_S));
         }
         self.instances[instance].operation = Some(operation);
+        match (operation.change, state.rung()) {
+            (Change::Sleep(rung), _) if !operation.fails => self.controller.handle_slept(&name, rung, takes_s),
+            (Change::Resume, Some(rung)) if !operation.fails => self.controller.handle_resumed(&name, rung, takes_s),
+            _ => {}
+        }
         if operation.change == Change::Resume {
             // From here on it holds its memory again.
             self.set_state(instance, InstanceState::Starting);
