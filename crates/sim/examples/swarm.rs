@@ -1,5 +1,5 @@
 //! Simulates random pools under faults: `swarm [--whole] FROM TO [PART OF]`, or `swarm SEED`. Prints what fails, shrunk unless `--whole`, and
-//! ends with 1 then.
+//! ends with 1 then. `swarm --print SEED` prints the seed's scenario for `weal simulate`.
 //! `cargo xtask swarm` runs it on every core.
 
 use std::process::ExitCode;
@@ -10,6 +10,8 @@ fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let whole = arguments.iter().any(|argument| argument == "--whole");
     arguments.retain(|argument| argument != "--whole");
+    let print = arguments.iter().any(|argument| argument == "--print");
+    arguments.retain(|argument| argument != "--print");
     let numbers: Vec<u64> = arguments.iter().map(|argument| argument.parse().expect("a number")).collect();
     let (from, to, part, of) = match *numbers.as_slice() {
         [seed] => (seed, seed + 1, 0, 1),
@@ -17,6 +19,10 @@ fn main() -> ExitCode {
         [from, to, part, of] => (from, to, part, of),
         _ => panic!("usage: swarm [--whole] FROM TO [PART OF]"),
     };
+    if print {
+        (from..to).for_each(|seed| println!("{}", Draft::of(seed).to_toml()));
+        return ExitCode::SUCCESS;
+    }
     let (mut failed, mut done) = (0, 0);
     for seed in (from..to).filter(|seed| seed % of == part) {
         done += 1;
