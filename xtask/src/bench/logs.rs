@@ -65,21 +65,21 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
     let data = crate::root().join("../shared/data");
     let folder = target().join("bench-logs");
     std::fs::create_dir_all(&folder)?;
-    release(&["--package", "weal-sim", "--example", "logs"])?;
+    let program = release(&["--package", "weal-sim", "--example", "logs"])?.join("examples/logs");
     let mut tables = Vec::new();
     for case in CASES.iter().filter(|case| arguments.case.as_deref().is_none_or(|only| only == case.name)) {
         let (log, trace) = (data.join(case.log), data.join(TRACE));
         if !log.exists() || !trace.exists() {
             bail!("{} or {} is not there: this benchmark needs both recordings", log.display(), trace.display());
         }
-        tables.push(table(case, &unpacked(&log, &folder)?, &trace)?);
+        tables.push(table(case, &program, &unpacked(&log, &folder)?, &trace)?);
     }
     ensure!(!tables.is_empty(), "there is no such case: the cases are {}", CASES.map(|case| case.name).join(", "));
     Ok(tables)
 }
 
-fn table(case: &Case, log: &Path, trace: &Path) -> Result<Table> {
-    let output = Command::new(target().join("release/examples/logs"))
+fn table(case: &Case, program: &Path, log: &Path, trace: &Path) -> Result<Table> {
+    let output = Command::new(program)
         .args([log, trace])
         .args([&case.from_day.to_string(), case.trace_from])
         .args([case.days, case.nodes, case.cpus].map(|number| number.to_string()))
