@@ -1,9 +1,11 @@
 //! `cargo xtask bench fidelity`: the scenarios of `scenarios/fidelity/` with real processes and simulated, and how far the two are apart.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use weal_sim::report::{BesideSimulation, Run};
+use weal_sim::scenario::Scenario;
 
 use super::Arguments;
 use crate::programs::{release, target};
@@ -15,22 +17,8 @@ const CASES: [&str; 7] = ["single-tier", "multi-tier", "shared-node", "multi-tie
 const RESPONSE: f64 = 0.10;
 const THROUGHPUT: f64 = 0.03;
 
-/// What `weal rehearse --beside-simulation -o json` prints: pairs of real and simulated.
-#[derive(Debug, Deserialize)]
-struct Beside {
-    flows: Vec<Flow>,
-    fullest: (f64, f64),
-}
-
-#[derive(Debug, Deserialize)]
-struct Flow {
-    name: String,
-    mean_ms: (f64, f64),
-    throughput_per_s: (f64, f64),
-}
-
-/// Runs all, or the one that `--case` names; each takes a bit more than a minute. What comes out is kept, with a page that has both in the
-/// same charts: `--kept` shows it without measuring again, and `--write` has the others from there when only one is measured.
+/// Runs all, or the one that `--case` names; each takes a bit more than a minute. The real runs are kept, each with a page that has both in
+/// the same charts: `--kept` simulates beside them without measuring again, and `--write` has the others from there when only one is measured.
 pub fn run(arguments: &Arguments) -> Result<Table> {
     let pages = target().join("fidelity");
     std::fs::create_dir_all(&pages)?;
@@ -39,15 +27,20 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
         &["scenario", "fullest node", "simulated", "flow", "real, ms", "simulated", "apart", "real, 1/s", "simulated", "apart"],
     );
     for case in CASES {
-        let kept = pages.join(format!("{case}.json"));
+        let kept = pages.join(format!("{case}.real.json"));
         let is_asked = arguments.case.as_deref().is_none_or(|only| only == case);
         if !is_asked && !(arguments.write && kept.exists()) {
             continue;
         }
         if is_asked && !(arguments.kept && kept.exists()) {
-            std::fs::write(&kept, measure(case, &pages.join(format!("{case}.html")))?)?;
+            build_applications()?;
+            std::fs::write(&kept, weal("rehearse", case, &pages)?)?;
         }
-        let beside: Beside = serde_json::from_slice(&std::fs::read(&kept)?).with_context(|| format!("{case}: no JSON"))?;
+        let real: Run = serde_json::from_slice(&std::fs::read(&kept)?).with_context(|| format!("{case}: no JSON"))?;
+        let simulated: Run =
+            serde_json::from_slice(&weal("simulate", case, &pages)?).with_context(|| format!("{case}: no JSON"))?;
+        let beside = BesideSimulation::of(&real, &simulated, warm_up_s(case)?);
+        std::fs::write(pages.join(format!("{case}.html")), beside.to_html(&real, &simulated))?;
         let percent = |share: f64| format!("{:.0}%", 100.0 * share);
         for flow in beside.flows {
             let apart = |(real, simulated): (f64, f64)| (simulated - real) / real;
@@ -75,17 +68,32 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
     Ok(table)
 }
 
-/// The applications are those of `target/debug`, which the configs name; weal itself is as users have it.
-fn measure(case: &str, page: &std::path::Path) -> Result<Vec<u8>> {
+/// Those of `target/debug`, which the configs name; weal itself is as users have it.
+fn build_applications() -> Result<()> {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--package", "weal-demo", "--package", "weal-trade"]).current_dir(crate::root());
     ensure!(build.status()?.success(), "cannot build the applications");
+    Ok(())
+}
+
+/// What `weal rehearse` or `weal simulate` says of a case.
+fn weal(command: &str, case: &str, pages: &Path) -> Result<Vec<u8>> {
     let output = Command::new(release(&["--package", "weal"])?.join("weal"))
-        .args(["rehearse", "-o", "json", "--beside-simulation", "--report"])
-        .arg(page)
-        .arg(format!("scenarios/fidelity/{case}.toml"))
+        .args([command, "-o", "json", "--report"])
+        .arg(pages.join(format!("{case}.{command}.html")))
+        .arg(scenario(case))
         .current_dir(crate::root())
         .output()?;
     ensure!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(output.stdout)
+}
+
+fn scenario(case: &str) -> String {
+    format!("scenarios/fidelity/{case}.toml")
+}
+
+fn warm_up_s(case: &str) -> Result<f64> {
+    let text = std::fs::read_to_string(crate::root().join(scenario(case)))?;
+    let parsed = Scenario::parse(&text, |name| Err(format!("no file `{name}`")));
+    Ok(parsed.with_context(|| scenario(case))?.warm_up_s)
 }
