@@ -100,7 +100,7 @@ impl Order {
             Failure::new(Exit::ConfigInvalid, format!("{} has no `config`: it can only be simulated", order.scenario.display()))
         })?;
         refuse_simulated_faults(&scenario)?;
-        let config = order.scenario.parent().unwrap_or(Path::new(".")).join(config);
+        let config = simulate::config_of(&order.scenario, config.as_ref())?;
         let title = order.scenario.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let report = order.report.clone().unwrap_or_else(|| PathBuf::from(format!("{title}.html")));
         Ok(Self { scenario, text, title, config, report })

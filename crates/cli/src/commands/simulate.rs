@@ -1,6 +1,6 @@
 //! `weal simulate`: a scenario in virtual time.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -51,11 +51,21 @@ pub fn run(order: &Simulate, json: bool) -> anyhow::Result<()> {
 pub fn read(file: &Path) -> anyhow::Result<(Scenario, String)> {
     let (scenario, text) = load::read_scenario(file)?;
     let Some(config) = &scenario.config else { return Ok((scenario, text)) };
-    let config = config_file::load(&file.parent().unwrap_or(Path::new(".")).join(config))?;
+    let config = config_file::load(&config_of(file, config.as_ref())?)?;
     let scenario = scenario
         .with_pool(config.spec)
         .map_err(|what| Failure::new(Exit::ConfigInvalid, format!("{}: {what}", file.display())))?;
     Ok((scenario, text))
+}
+
+/// Where the config is that a scenario names.
+///
+/// # Errors
+/// It is not there.
+pub fn config_of(scenario: &Path, config: &Path) -> Result<PathBuf, Failure> {
+    let path = scenario.parent().unwrap_or(Path::new(".")).join(config);
+    let missing = || format!("{}: there is no {}, which it names as its `config`", scenario.display(), path.display());
+    if path.exists() { Ok(path) } else { Err(Failure::new(Exit::ConfigInvalid, missing())) }
 }
 
 /// Simulates, with a progress bar on standard error if a person looks.
