@@ -165,6 +165,8 @@ struct Replay<'a> {
     pool: &'a PoolSpec,
     nodes: BTreeMap<&'a NodeName, &'a NodeObservation>,
     held: BTreeMap<InstanceId, Held>,
+    /// What the plan ends: it is there until that is done.
+    ending: Vec<Held>,
     jobs: BTreeMap<JobName, HeldJob>,
     /// Applications that lost an instance.
     shrunk: BTreeSet<AppName>,
@@ -187,6 +189,7 @@ impl<'a> Replay<'a> {
             pool,
             nodes: snapshot.nodes.iter().map(|node| (&node.name, node)).collect(),
             held: held.collect(),
+            ending: Vec::new(),
             jobs: HeldJob::all(snapshot),
             shrunk: BTreeSet::new(),
             findings: Vec::new(),
@@ -272,7 +275,7 @@ impl<'a> Replay<'a> {
         }
         match to {
             Some(to) => self.held.get_mut(instance).expect("it was found above").state = to,
-            None => drop(self.held.remove(instance)),
+            None => self.ending.extend(self.held.remove(instance)),
         }
     }
 
@@ -422,6 +425,8 @@ impl<'a> Replay<'a> {
             && spec.nodes.as_ref().is_none_or(|nodes| nodes.contains(&node.name))
             && spec.together.is_empty()
             && !self.on_node(&node.name).any(excluded)
+            // Who must not be beside it has to be gone first: it comes with the next plan.
+            && !self.ending.iter().filter(|held| held.node == node.name).any(excluded)
     }
 
     fn judge_loads(&mut self, plan: &Plan) {

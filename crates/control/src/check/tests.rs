@@ -97,6 +97,17 @@ fn every_constraint_is_judged() {
 }
 
 #[test]
+fn what_must_be_apart_from_somebody_waits_until_that_one_is_gone() {
+    let mut pool = pool(1, vec![app("a", 10, 1, 1), app("b", 10, 0, 1)]);
+    pool.apps.get_mut("a").unwrap().apart.insert("b".into());
+    let stop = plan_of(vec![Action::Stop { instance: id("b-1") }], &[]);
+    assert_eq!(check(&snapshot(&pool, &[("b-1", 0, InstanceState::Starting)]), &pool, &stop), []);
+    let nothing = plan_of(Vec::new(), &[]);
+    let found = words(&check(&snapshot(&pool, &[]), &pool, &nothing));
+    assert_eq!(found, ["`a` is starved: nothing of it runs, and `n0` has the room"]);
+}
+
+#[test]
 fn loads_must_be_numbers_within_limits_and_capacity() {
     let mut pool = pool(1, vec![app("a", 10, 0, 9)]);
     let spec = pool.apps.get_mut("a").unwrap();
