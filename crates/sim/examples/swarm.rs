@@ -2,9 +2,10 @@
 //! ends with 1 then. `swarm --print SEED` prints the seed's scenario for `weal simulate`.
 //! `cargo xtask swarm` runs it on every core.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use weal_sim::swarm::{Draft, judge, shrink};
+use weal_sim::swarm::{Draft, Verdict, judge, shrink};
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,11 +25,15 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let (mut failed, mut done) = (0, 0);
+    // How many of the others changed so much in the last phase, and took back so much.
+    let (mut changes, mut taken_back) = (BTreeMap::<usize, u32>::new(), BTreeMap::<usize, u32>::new());
     for seed in (from..to).filter(|seed| seed % of == part) {
         done += 1;
         let draft = Draft::of(seed);
-        let findings = judge(&draft);
+        let Verdict { findings, changes: changed, taken_back: back } = judge(&draft);
         if findings.is_empty() {
+            *changes.entry(changed).or_default() += 1;
+            *taken_back.entry(back).or_default() += 1;
             continue;
         }
         failed += 1;
@@ -38,10 +43,10 @@ fn main() -> ExitCode {
         }
         // The same kind of finding, or shrinking would wander off to another fault.
         let kind = kind_of(&findings[0]);
-        let smallest = shrink(draft, &mut |less| judge(less).iter().any(|finding| kind_of(finding) == kind));
+        let smallest = shrink(draft, &mut |less| judge(less).findings.iter().any(|finding| kind_of(finding) == kind));
         println!("  the smallest scenario that fails so:\n\n{}", smallest.to_toml());
     }
-    println!("{{\"done\":{done},\"failed\":{failed}}}");
+    println!("{{\"done\":{done},\"failed\":{failed},\"changes\":\"{changes:?}\",\"taken_back\":\"{taken_back:?}\"}}");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

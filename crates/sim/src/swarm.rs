@@ -172,20 +172,34 @@ fn fault(rng: &mut Rng, nodes: usize, apps: usize) -> String {
     format!("[[fault]]\nkind = \"{kind}\"\nat = \"{at_s:.2}s\"\nfor = \"{lasts_s:.2}s\"\n{more}")
 }
 
-/// What is wrong with the run of a draft; empty when nothing is. A draft that is no scenario has nothing wrong with it.
-pub fn judge(draft: &Draft) -> Vec<String> {
-    let (Some(scenario), Some(calm)) = (draft.scenario(), draft.without_faults().scenario()) else { return Vec::new() };
+/// What a run of a draft shows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Verdict {
+    /// What is wrong; empty when nothing is.
+    pub findings: Vec<String>,
+    /// Placement changes in the last phase.
+    pub changes: usize,
+    /// Of these, what was taken back.
+    pub taken_back: usize,
+}
+
+/// Runs a draft. One that is no scenario has nothing wrong with it.
+pub fn judge(draft: &Draft) -> Verdict {
+    let (Some(scenario), Some(calm)) = (draft.scenario(), draft.without_faults().scenario()) else { return Verdict::default() };
     let run = |scenario: &Scenario| simulate(scenario, &mut |_| {}).expect("a draft has nodes and applications");
     if draft.nodes.is_empty() || draft.apps.is_empty() {
-        return Vec::new();
+        return Verdict::default();
     }
     let simulated = run(&scenario);
+    let (texts, taken_back) = unrest(&simulated.run);
     let mut findings = simulated.findings;
     if !draft.faults.is_empty() {
         findings.extend(not_well(&simulated.run, &run(&calm).run));
     }
-    findings.extend(restless(&simulated.run));
-    findings
+    if texts.len() > MOST_CHANGES || taken_back > MOST_TAKEN_BACK {
+        findings.push(format!("{} placement changes while nothing happened: {}", texts.len(), texts.join("; ")));
+    }
+    Verdict { findings, changes: texts.len(), taken_back }
 }
 
 /// Flows that are not as well off after the faults as they would be without.
@@ -218,8 +232,9 @@ fn utility(flow: &crate::report::FlowSeries) -> Option<f64> {
 }
 
 /// Instances that still move while nothing happens. One that sleeps and goes to sleep deeper does what it should, and so does one that is
-/// started to stand by, one after the other as long as there is room: only its end would be a step back.
-fn restless(run: &Run) -> Vec<String> {
+/// started to stand by, one after the other as long as there is room: only its end would be a step back. The second is how many took back
+/// what another did.
+fn unrest(run: &Run) -> (Vec<String>, usize) {
     let mut asleep = BTreeSet::new();
     let mut texts = Vec::new();
     let mut times_moved: BTreeMap<&str, usize> = BTreeMap::new();
@@ -239,11 +254,8 @@ fn restless(run: &Run) -> Vec<String> {
             *times_moved.entry(instance).or_default() += if change.text.starts_with("stop ") { 2 } else { 1 };
         }
     }
-    let taken_back: usize = times_moved.values().map(|times| times - 1).sum();
-    if texts.len() > MOST_CHANGES || taken_back > MOST_TAKEN_BACK {
-        return vec![format!("{} placement changes while nothing happened: {}", texts.len(), texts.join("; "))];
-    }
-    Vec::new()
+    let taken_back = times_moved.values().map(|times| times - 1).sum();
+    (texts, taken_back)
 }
 
 /// The smallest draft, by leaving out one part after the other, that `fails` still holds for.
@@ -264,7 +276,7 @@ mod tests {
     #[test]
     fn a_fixed_set_of_random_pools_is_sound_under_faults_and_well_again_afterwards() {
         for seed in SEEDS {
-            let findings = judge(&Draft::of(seed));
+            let findings = judge(&Draft::of(seed)).findings;
             assert!(findings.is_empty(), "seed {seed}, `cargo xtask swarm --seed {seed}` shows more:\n{}", findings.join("\n"));
         }
     }
