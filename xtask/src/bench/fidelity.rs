@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
     for case in CASES {
         let kept = pages.join(format!("{case}.real.json"));
         let is_asked = arguments.case.as_deref().is_none_or(|only| only == case);
-        if !is_asked && !(arguments.write && kept.exists()) {
+        if !(is_asked || arguments.write && kept.exists()) {
             continue;
         }
         if is_asked && !(arguments.kept && kept.exists()) {
