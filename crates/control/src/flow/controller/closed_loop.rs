@@ -234,6 +234,19 @@ fn a_pool_that_is_not_full_holds_nobody_back() {
     assert!(outcome.utilities.iter().all(|utility| *utility > 0.6), "{outcome:#?}");
 }
 
+/// One request is enough to use up a node that is less than a core, as long as there is one. A crowd between two cycles must find a request
+/// waiting wherever one ends.
+#[test]
+fn an_instance_on_part_of_a_core_has_more_than_one_seat_while_nobody_lacks_cpu() {
+    let classes = [("a", "mean < 200ms", "normal")];
+    let spec = spec(&[("n1", 0.7), ("n2", 0.7)], &classes, &[("shop", &["a"], &[])]);
+    let few = Traffic { clients: Clients::Open { per_s: 5.0 }, ..closed("shop", "a", 0, 0.02) };
+    let mut system = System::new(spec, &[("shop", "n1"), ("shop", "n2")], vec![few], 3);
+    for (cycle, (_, decision)) in system.run(30, &mut Profiles::default()).iter().enumerate().skip(5) {
+        assert!(decision.plan.flows[0].seats >= 4, "cycle {cycle}: {:#?}", decision.plan);
+    }
+}
+
 /// What is left of the nodes is worth any number of seats to requests that only wait for somebody else.
 #[test]
 fn the_seats_of_requests_that_cost_next_to_nothing_can_be_added_up() {

@@ -45,7 +45,7 @@ use weal_model::{
 use super::seats::{Solution, solve, whole};
 use crate::profile::Profiles;
 use crate::utility::Curve;
-use pool::Pool;
+use pool::{FIRST_SEATS, Pool};
 
 /// More seats than any gateway has connections for. Requests that use next to no CPU could have any number of them, and a gateway adds
 /// up those of its flows.
@@ -178,12 +178,17 @@ pub fn flows_of(spec: &PoolSpec, gateway: &GatewayName) -> Vec<FlowId> {
 /// Whole seats: the solver's, rounded up once per cluster, with what is left over, and not moved by noise.
 fn settle(pool: &Pool, solution: &Solution, ids: &[FlowId], before: &BTreeMap<&FlowId, u32>) -> Vec<u32> {
     let mut seats = whole(&pool.problem, solution, &vec![1; ids.len()]);
+    let mut least = vec![1; ids.len()];
     let mut start = 0;
     for group in ids.chunk_by(|a, b| (&a.gateway, &a.app) == (&b.gateway, &b.app)) {
         let own = start..start + group.len();
         start = own.end;
         let wanted = own.clone().map(|f| solution.seats[f] * pool.grip[f].max(1.0)).sum::<f64>();
         let wanted = wanted.max(pool.busy_hosts(solution, own.clone()));
+        let idle = pool.idle_hosts(solution, own.clone()) * FIRST_SEATS;
+        for f in own.clone() {
+            least[f] = idle.div_ceil(group.len() as u32).max(1);
+        }
         while own.clone().map(|f| f64::from(seats[f])).sum::<f64>() + 1e-6 < wanted {
             let most_short = own.clone().max_by(|&a, &b| {
                 let short = |f: usize| solution.seats[f] * pool.grip[f].max(1.0) - f64::from(seats[f]);
@@ -194,12 +199,12 @@ fn settle(pool: &Pool, solution: &Solution, ids: &[FlowId], before: &BTreeMap<&F
     }
     for (f, id) in ids.iter().enumerate() {
         let exact = solution.seats[f] * pool.grip[f].max(1.0) + pool.spare_seats(solution, f);
-        let planned = seats[f].max(exact.floor() as u32).max(pool.fallback[f]);
+        let planned = seats[f].max(exact.floor() as u32).max(pool.fallback[f]).max(least[f]);
         // A tenth more or less of many seats is noise as much as one of few.
         let still = before.get(id).map_or(1.0, |kept| (f64::from(*kept) * 0.1).max(1.0));
         seats[f] = match before.get(id) {
             Some(&kept) if (exact - f64::from(kept)).abs() < 0.75 * still && f64::from(planned.abs_diff(kept)) <= still => {
-                kept.max(1)
+                kept.max(least[f])
             }
             _ => planned,
         }

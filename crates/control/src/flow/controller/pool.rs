@@ -80,8 +80,9 @@ pub(super) struct Pool<'a> {
 }
 
 /// Before anything is known of a flow, so many of its requests may be outstanding per ready instance: enough to keep it busy
-/// for the one cycle that measuring takes.
-const UNMEASURED_SEATS: u32 = 2;
+/// for the one cycle that measuring takes. So many are its due also while nobody lacks CPU: a crowd that comes before the next cycle
+/// finds each instance with a request to work on and one that waits, also where a node is less than the core that a request can use.
+pub(super) const FIRST_SEATS: u32 = 2;
 /// A node that uses this share of what plans may fill is full when requests wait.
 const FULL: f64 = 0.85;
 /// How much more of a full node is tried than was used: seats for just that would keep it there for ever, whatever it could give. More
@@ -156,7 +157,7 @@ impl<'a> Pool<'a> {
         let usable = model.clone().unwrap_or_else(|| unmeasured(id, spec));
         let held_s = usable.floor_s * profiles.stretch(&id.app);
         let instances = self.ready.iter().filter(|i| i.app == id.app).count() as u32;
-        self.fallback.push(if measured { 0 } else { UNMEASURED_SEATS * instances.max(1) });
+        self.fallback.push(if measured { 0 } else { FIRST_SEATS * instances.max(1) });
         self.work.push(loads.iter().map(|load| load.1).sum());
         self.home.push(home);
         let loads = if measured { loads.into_iter().map(|(d, work)| (d, work / held_s)).collect() } else { Vec::new() };
@@ -219,6 +220,13 @@ impl<'a> Pool<'a> {
         let stuck = group.clone().any(|f| solution.stuck[f].is_some());
         let home = group.clone().find_map(|f| self.home[f]).filter(|_| stuck);
         home.map_or(0.0, |home| self.problem.clusters[home].len() as f64)
+    }
+
+    /// Hosts of a group's cluster, if none of its flows could use more.
+    pub(super) fn idle_hosts(&self, solution: &Solution, group: std::ops::Range<usize>) -> u32 {
+        let is_stuck = group.clone().any(|f| solution.stuck[f].is_some());
+        let home = group.clone().find_map(|f| self.home[f]).filter(|_| !is_stuck);
+        home.map_or(0, |home| self.problem.clusters[home].len() as u32)
     }
 
     /// Applications whose flows wait for CPU on full nodes where another cluster does too, with the bottleneck that they wait at. A
