@@ -169,25 +169,28 @@ fn may_rename(problem: &Problem, layout: &Layout, n: u32) -> bool {
     })
 }
 
-// Which content goes to which node, by greatest overlap with what runs there now.
+// Which content goes to which node, by greatest overlap with what runs there now, then with what stands by there; of equal nodes the one
+// where the fewest others stand by, who may want it.
 fn assignment(problem: &Problem, layout: &Layout, nodes: &[u32]) -> BTreeMap<u32, u32> {
     let set: BTreeSet<u32> = nodes.iter().copied().collect();
     let equal = |a: u32, b: u32| problem.nodes[a as usize] == problem.nodes[b as usize];
+    let standing_by = |n: u32| problem.apps.iter().map(|app| app.standby_on(n)).sum::<u32>();
     let mut overlaps: Vec<(u32, u32, u32)> = Vec::new();
     for &from in nodes {
         let mut here: BTreeMap<u32, u32> = BTreeMap::new();
         for &edge in layout.on_node(from) {
             let edge = layout.edge(edge);
-            for &(to, count) in &problem.apps[edge.app as usize].current {
-                if set.contains(&to) && equal(from, to) {
-                    *here.entry(to).or_default() += count.min(edge.count);
-                }
+            let app = &problem.apps[edge.app as usize];
+            let running = app.current.iter().map(|&(to, count)| (to, 2 * count.min(edge.count)));
+            let asleep = app.standby.iter().map(|&(to, count)| (to, count.min(edge.count)));
+            for (to, overlap) in running.chain(asleep).filter(|&(to, _)| set.contains(&to) && equal(from, to)) {
+                *here.entry(to).or_default() += overlap;
             }
         }
         overlaps.extend(here.into_iter().map(|(to, overlap)| (overlap, from, to)));
     }
     // The greatest overlap first; a content that is at its place already wins a tie.
-    overlaps.sort_by_key(|&(overlap, from, to)| (std::cmp::Reverse(overlap), from != to, from, to));
+    overlaps.sort_by_key(|&(overlap, from, to)| (std::cmp::Reverse(overlap), standing_by(to), from != to, from, to));
     let (mut rename, mut taken) = (BTreeMap::new(), BTreeSet::new());
     for (_, from, to) in overlaps {
         if !rename.contains_key(&from) && !taken.contains(&to) {
