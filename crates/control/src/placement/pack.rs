@@ -174,7 +174,8 @@ fn may_rename(problem: &Problem, layout: &Layout, n: u32) -> bool {
 fn assignment(problem: &Problem, layout: &Layout, nodes: &[u32]) -> BTreeMap<u32, u32> {
     let set: BTreeSet<u32> = nodes.iter().copied().collect();
     let equal = |a: u32, b: u32| problem.nodes[a as usize] == problem.nodes[b as usize];
-    let standing_by = |n: u32| problem.apps.iter().map(|app| app.standby_on(n)).sum::<u32>();
+    let mut standing_by = vec![0; problem.nodes.len()];
+    problem.apps.iter().flat_map(|app| &app.standby).for_each(|&(n, count)| standing_by[n as usize] += count);
     let mut overlaps: Vec<(u32, u32, u32)> = Vec::new();
     for &from in nodes {
         let mut here: BTreeMap<u32, u32> = BTreeMap::new();
@@ -190,7 +191,7 @@ fn assignment(problem: &Problem, layout: &Layout, nodes: &[u32]) -> BTreeMap<u32
         overlaps.extend(here.into_iter().map(|(to, overlap)| (overlap, from, to)));
     }
     // The greatest overlap first; a content that is at its place already wins a tie.
-    overlaps.sort_by_key(|&(overlap, from, to)| (std::cmp::Reverse(overlap), standing_by(to), from != to, from, to));
+    overlaps.sort_by_key(|&(overlap, from, to)| (std::cmp::Reverse(overlap), standing_by[to as usize], from != to, from, to));
     let (mut rename, mut taken) = (BTreeMap::new(), BTreeSet::new());
     for (_, from, to) in overlaps {
         if !rename.contains_key(&from) && !taken.contains(&to) {
