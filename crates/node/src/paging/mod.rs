@@ -30,10 +30,8 @@ use crate::process::Proc;
 
 /// The kernel takes at most so many ranges at once (`UIO_MAXIOV`).
 const RANGES_AT_ONCE: usize = 1024;
-/// Bytes between two looks at whether to go on. What is paged out in one go holds up who waits for the same core or for the same disk,
-/// and a wake that waits for it to let go: 256 KiB take some 200 us. (With 4 MiB a neighbour's 99th percentile grew by three quarters
-/// during a purge, with this by a fifth.)
-const PIECE: u64 = 256 << 10;
+/// Bytes between two looks at whether to go on: 4 MiB take 2 to 5 ms, which is the longest that a wake waits for a purge to let go.
+pub const PIECE: u64 = 4 << 20;
 
 /// What to do with a process's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
