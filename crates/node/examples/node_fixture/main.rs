@@ -3,8 +3,7 @@
 //! ```text
 //! node_fixture shim --dir DIR [--adopt]
 //! node_fixture agent --state DIR --isolation cgroup-v2|cgroup-hybrid|none|best [--prefetch nothing|working-set|everything]
-//! node_fixture serve PORT               answers 200 on every path; `/hog/MIB` takes memory first, `/touch` reads it, `/stroll/MS`
-//!                                       with a pause of MS after each MiB,
+//! node_fixture serve PORT               answers 200 on every path; `/hog/MIB` takes memory first, `/touch` reads it,
 //!                                       `/dirty` writes to it, `/sum` answers with a checksum of it, `/spin/MS` burns CPU;
 //!                                       `/map/COUNT` makes mappings, `/mapped` looks whether they hold what they did
 //! node_fixture stubborn PORT            serves and ignores SIGTERM
@@ -134,12 +133,6 @@ fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>, mappings: &mut Vec<*m
     if path == "/touch" {
         let sum: usize = hoard.iter().flat_map(|block| block.iter().step_by(4096)).map(|byte| usize::from(*byte)).sum();
         std::hint::black_box(sum);
-    }
-    if let Some(ms) = path.strip_prefix("/stroll/").and_then(|text| text.parse().ok()) {
-        for block in hoard.iter() {
-            std::hint::black_box(block.iter().step_by(4096).map(|byte| usize::from(*byte)).sum::<usize>());
-            std::thread::sleep(Duration::from_millis(ms));
-        }
     }
     if let Some(ms) = path.strip_prefix("/spin/").and_then(|text| text.parse().ok()) {
         let end = Instant::now() + Duration::from_millis(ms);

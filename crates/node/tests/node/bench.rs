@@ -241,7 +241,7 @@ impl Drop for Bench {
 pub fn get(address: SocketAddr, path: &str, patience: Duration) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&address, patience).ok()?;
     stream.set_read_timeout(Some(patience)).ok()?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     Some(text.split_once("\r\n\r\n")?.1.trim().to_owned())

@@ -59,7 +59,6 @@ under_every_isolation!(
     sleep::ten_thousand_mappings_sleep_and_wake,
     sleep::a_hook_renews_what_slept_too_long,
     sleep::what_it_needs_is_remembered_over_the_agent,
-    sleep::what_is_needed_only_bit_by_bit_is_recorded_whole,
     sleep::a_warm_sleeper_keeps_what_it_needs,
     sleep::more_than_the_swap_is_never_begun,
     sleep::fifty_applications_wake_at_once,

@@ -191,29 +191,6 @@ pub fn what_it_needs_is_remembered_over_the_agent(bench: &Bench) {
     assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
 }
 
-pub fn what_is_needed_only_bit_by_bit_is_recorded_whole(bench: &Bench) {
-    if !has_swap() {
-        return no_swap(bench);
-    }
-    let web = web_with_memory(bench);
-    let file = bench.dir("web-1").join("working-set.json");
-    let recorded = || {
-        let set: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).ok()?).ok()?;
-        let bytes = |range: &serde_json::Value| range[1].as_u64().unwrap() - range[0].as_u64().unwrap();
-        let touched = set["processes"].as_array()?.iter().flat_map(|process| process["touched"].as_array());
-        touched.filter_map(|wakes| wakes.last()?.as_array()).map(|ranges| ranges.iter().map(bytes).sum::<u64>()).max()
-    };
-    // On a busy machine a request may come when it has been recorded already that nothing was needed.
-    let is_whole = (0..4).any(|_| {
-        assert_eq!(bench.sleep("web-1", Rung::Parked), None);
-        bench.wake("web").unwrap();
-        get(web.address, "/stroll/5", PATIENCE).unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-        recorded().is_some_and(|bytes| bytes > 35 << 20)
-    });
-    assert!(is_whole, "of 40 MiB that a request reads in a fifth of a second, {:?} bytes were recorded", recorded());
-}
-
 pub fn a_warm_sleeper_keeps_what_it_needs(bench: &Bench) {
     if !has_swap() {
         return no_swap(bench);
