@@ -21,6 +21,7 @@ const THROUGHPUT: f64 = 0.03;
 /// the same charts: `--kept` simulates beside them without measuring again, and `--write` has the others from there when only one is measured.
 pub fn run(arguments: &Arguments) -> Result<Table> {
     let pages = target().join("fidelity");
+    let program = release(&["--package", "weal"])?.join("weal");
     std::fs::create_dir_all(&pages)?;
     let mut table = Table::new(
         "mean response time and throughput with real processes and simulated, after the warm-up",
@@ -34,11 +35,11 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
         }
         if is_asked && !(arguments.kept && kept.exists()) {
             build_applications()?;
-            std::fs::write(&kept, weal("rehearse", case, &pages)?)?;
+            std::fs::write(&kept, weal(&program, "rehearse", case, &pages)?)?;
         }
         let real: Run = serde_json::from_slice(&std::fs::read(&kept)?).with_context(|| format!("{case}: no JSON"))?;
         let simulated: Run =
-            serde_json::from_slice(&weal("simulate", case, &pages)?).with_context(|| format!("{case}: no JSON"))?;
+            serde_json::from_slice(&weal(&program, "simulate", case, &pages)?).with_context(|| format!("{case}: no JSON"))?;
         let beside = BesideSimulation::of(&real, &simulated, warm_up_s(case)?);
         std::fs::write(pages.join(format!("{case}.html")), beside.to_html(&real, &simulated))?;
         let percent = |share: f64| format!("{:.0}%", 100.0 * share);
@@ -77,8 +78,8 @@ fn build_applications() -> Result<()> {
 }
 
 /// What `weal rehearse` or `weal simulate` says of a case.
-fn weal(command: &str, case: &str, pages: &Path) -> Result<Vec<u8>> {
-    let output = Command::new(release(&["--package", "weal"])?.join("weal"))
+fn weal(program: &Path, command: &str, case: &str, pages: &Path) -> Result<Vec<u8>> {
+    let output = Command::new(program)
         .args([command, "-o", "json", "--report"])
         .arg(pages.join(format!("{case}.{command}.html")))
         .arg(scenario(case))

@@ -30,8 +30,7 @@ pub fn standbys(
     pool: &PoolSpec,
     may_wake: impl Fn(&InstanceObservation) -> bool,
 ) -> BTreeMap<AppName, Standby> {
-    let nobody_sleeps = !snapshot.instances.iter().any(|instance| instance.state.is_asleep());
-    if nobody_sleeps || !pool.limits_seats() || !pool.enactment.sleeps() {
+    if !pool.limits_seats() || !pool.enactment.sleeps() {
         return BTreeMap::new();
     }
     let spare: Vec<&NodeObservation> = snapshot.nodes.iter().filter(|node| has_spare_cpu(node, pool)).collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
-    Algorithm, AppName, Enactment, InstanceId, LoadEntry, Plan, PoolSpec, Report, Rung, SleepCosts, Snapshot, Work,
+    Algorithm, AppName, Enactment, InstanceId, LoadEntry, Plan, PoolSpec, Report, Rung, RungCost, SleepCosts, Snapshot, Work,
 };
 
 use super::actions::Steps;
@@ -40,6 +40,21 @@ impl Default for AppCosts {
 }
 
 impl AppCosts {
+    /// By what a start took and what each rung of sleep costs, where that was measured; of the rungs the slowest counts.
+    pub fn measured(start_s: Option<f64>, sleep: SleepCosts) -> Self {
+        let default = Self::default();
+        let slowest = |read: fn(&RungCost) -> Option<f64>| {
+            Rung::ALL.iter().filter_map(|rung| read(sleep.of(*rung))).filter(|seconds| seconds.is_finite()).reduce(f64::max)
+        };
+        Self {
+            start_s: start_s.unwrap_or(default.start_s),
+            resume_s: slowest(|cost| cost.wake_s).unwrap_or(default.resume_s),
+            remove_s: slowest(|cost| cost.sleep_s).unwrap_or(default.remove_s),
+            sleep,
+            ..default
+        }
+    }
+
     /// As utility lost over `horizon_s` seconds: while a change lasts, its application is without what it was to gain, and
     /// the CPU that it uses is lost to those it shares the pool with; either is at worst one unit of utility a second.
     pub(super) fn in_utility(self, horizon_s: f64) -> ChangeCost {

@@ -142,16 +142,6 @@ impl Decider {
     /// What changes to `app` were measured to take.
     fn costs(&self, app: &AppName) -> AppCosts {
         let sleep = self.sleep_costs.get(app).copied().unwrap_or_default();
-        let default = AppCosts::default();
-        let slowest = |read: fn(&weal_model::RungCost) -> Option<f64>| {
-            Rung::ALL.iter().filter_map(|rung| read(sleep.of(*rung))).filter(|seconds| seconds.is_finite()).reduce(f64::max)
-        };
-        AppCosts {
-            start_s: self.start_took_s.get(app).copied().unwrap_or(default.start_s),
-            resume_s: slowest(|cost| cost.wake_s).unwrap_or(default.resume_s),
-            remove_s: slowest(|cost| cost.sleep_s).unwrap_or(default.remove_s),
-            sleep,
-            ..default
-        }
+        AppCosts::measured(self.start_took_s.get(app).copied(), sleep)
     }
 }

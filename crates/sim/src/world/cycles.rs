@@ -11,8 +11,8 @@ use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::{self, AppCosts, Iterations, Policy};
 use weal_control::profile::Profiles;
 use weal_model::{
-    Action, AppName, ClassName, InstanceId, InstanceState, Plan, PoolSpec, Report, Rung, RungCost, SeatPlan, SleepCosts,
-    Snapshot, Standby, Time,
+    Action, AppName, ClassName, InstanceId, InstanceState, Plan, PoolSpec, Report, Rung, SeatPlan, SleepCosts, Snapshot, Standby,
+    Time,
 };
 
 use super::observe::Before;
@@ -105,36 +105,18 @@ impl Controller {
 
     /// What going to sleep on a rung takes, or what waking from there does.
     pub fn handle_slept(&mut self, app: &AppName, rung: Rung, took_s: f64) {
-        self.rung_cost(app, rung).sleep_s = Some(took_s);
+        self.sleep_costs.entry(app.clone()).or_default().of_mut(rung).sleep_s = Some(took_s);
     }
 
     /// See [`Self::handle_slept`].
     pub fn handle_resumed(&mut self, app: &AppName, rung: Rung, took_s: f64) {
-        self.rung_cost(app, rung).wake_s = Some(took_s);
-    }
-
-    fn rung_cost(&mut self, app: &AppName, rung: Rung) -> &mut RungCost {
-        let costs = self.sleep_costs.entry(app.clone()).or_default();
-        match rung {
-            Rung::Suspended => &mut costs.suspended,
-            Rung::Warm => &mut costs.warm,
-            Rung::Parked => &mut costs.parked,
-        }
+        self.sleep_costs.entry(app.clone()).or_default().of_mut(rung).wake_s = Some(took_s);
     }
 
     /// What changes to an application were measured to take.
     fn costs(&self, app: &AppName) -> AppCosts {
         let sleep = self.sleep_costs.get(app).copied().unwrap_or_default();
-        let default = AppCosts::default();
-        let slowest =
-            |read: fn(&RungCost) -> Option<f64>| Rung::ALL.iter().filter_map(|rung| read(sleep.of(*rung))).reduce(f64::max);
-        AppCosts {
-            start_s: self.start_took_s.get(app).copied().unwrap_or(default.start_s),
-            resume_s: slowest(|cost| cost.wake_s).unwrap_or(default.resume_s),
-            remove_s: slowest(|cost| cost.sleep_s).unwrap_or(default.remove_s),
-            sleep,
-            ..default
-        }
+        AppCosts::measured(self.start_took_s.get(app).copied(), sleep)
     }
 
     pub fn start_failed(&mut self, app: &AppName, now_s: f64) {

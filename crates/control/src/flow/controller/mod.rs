@@ -184,11 +184,14 @@ fn settle(pool: &Pool, solution: &Solution, ids: &[FlowId], before: &BTreeMap<&F
         let own = start..start + group.len();
         start = own.end;
         let wanted = own.clone().map(|f| solution.seats[f] * pool.grip[f].max(1.0)).sum::<f64>();
-        let wanted = wanted.max(pool.busy_hosts(solution, own.clone()));
-        let idle = pool.idle_hosts(solution, own.clone()) * FIRST_SEATS;
-        for f in own.clone() {
-            least[f] = idle.div_ceil(group.len() as u32).max(1);
-        }
+        let hosts = pool.hosts(own.clone());
+        let wanted = if own.clone().any(|f| solution.stuck[f].is_some()) {
+            // Each host needs a request to work on.
+            wanted.max(f64::from(hosts))
+        } else {
+            least[own.clone()].fill((FIRST_SEATS * hosts).div_ceil(group.len() as u32).max(1));
+            wanted
+        };
         while own.clone().map(|f| f64::from(seats[f])).sum::<f64>() + 1e-6 < wanted {
             let most_short = own.clone().max_by(|&a, &b| {
                 let short = |f: usize| solution.seats[f] * pool.grip[f].max(1.0) - f64::from(seats[f]);

@@ -215,18 +215,9 @@ impl<'a> Pool<'a> {
         if weight.is_finite() { weight.max(least).clamp(1e-6, 1e9) } else { 1.0 }
     }
 
-    /// Hosts of a group's cluster, if one of its flows could use more: each needs a request to work on.
-    pub(super) fn busy_hosts(&self, solution: &Solution, group: std::ops::Range<usize>) -> f64 {
-        let stuck = group.clone().any(|f| solution.stuck[f].is_some());
-        let home = group.clone().find_map(|f| self.home[f]).filter(|_| stuck);
-        home.map_or(0.0, |home| self.problem.clusters[home].len() as f64)
-    }
-
-    /// Hosts of a group's cluster, if none of its flows could use more.
-    pub(super) fn idle_hosts(&self, solution: &Solution, group: std::ops::Range<usize>) -> u32 {
-        let is_stuck = group.clone().any(|f| solution.stuck[f].is_some());
-        let home = group.clone().find_map(|f| self.home[f]).filter(|_| !is_stuck);
-        home.map_or(0, |home| self.problem.clusters[home].len() as u32)
+    /// Hosts of a group's cluster.
+    pub(super) fn hosts(&self, mut group: std::ops::Range<usize>) -> u32 {
+        group.find_map(|f| self.home[f]).map_or(0, |home| self.problem.clusters[home].len() as u32)
     }
 
     /// Applications whose flows wait for CPU on full nodes where another cluster does too, with the bottleneck that they wait at. A
