@@ -11,8 +11,11 @@ use tokio::sync::oneshot;
 pub enum Priority {
     /// A request waits for it.
     High,
-    /// It may take the CPU and the disk only while nobody else wants them.
+    /// It comes after others, and gets on all the same.
     Low,
+    /// It has a core only while nobody else wants it, and leaves at once. Where every core is taken it stands still, so that it is to be
+    /// [raised](Worker::raise) when that lasts. Only with the right to raise it.
+    Idle,
 }
 
 /// From `linux/ioprio.h`: the class in the upper bits, the level in it below.
@@ -24,12 +27,12 @@ const IOPRIO_WHO_PROCESS: libc::c_int = 1;
 pub struct Worker(Arc<AtomicI32>);
 
 impl Worker {
-    /// Somebody waits for it now: it comes before others from here on. Behind all others it might not even notice that it is to stop.
-    pub fn hurry(&self) {
-        let thread = self.0.load(Ordering::Relaxed);
-        if let Ok(thread @ 1..) = u32::try_from(thread) {
-            // SAFETY: plain numbers. If the thread has ended, the worst is that nobody is preferred.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, HIGH.0) };
+    /// Gives it another priority: a higher one when somebody has come to wait for it. Behind all others it might not even notice that it
+    /// is to stop.
+    pub fn raise(&self, priority: Priority) {
+        if let thread @ 1.. = self.0.load(Ordering::Relaxed) {
+            // If it has ended, the worst is that nobody is preferred.
+            set(thread, priority);
         }
     }
 }
@@ -45,7 +48,7 @@ pub async fn run<T: Send + 'static>(priority: Priority, work: impl FnOnce() -> T
     run_as(&Worker::default(), priority, work).await
 }
 
-/// The same, with a handle to hurry it.
+/// The same, with a handle to raise it.
 pub async fn run_as<T: Send + 'static>(
     worker: &Worker,
     priority: Priority,
@@ -65,14 +68,22 @@ pub async fn run_as<T: Send + 'static>(
 
 /// Gives this thread that priority, as far as it may have it.
 pub fn take(priority: Priority) {
-    let (nice, level) = match priority {
-        Priority::High => HIGH,
-        Priority::Low => LOW,
+    set(0, priority);
+}
+
+/// Of `thread`; 0 is the calling one.
+fn set(thread: libc::pid_t, priority: Priority) {
+    let (policy, (nice, level)) = match priority {
+        Priority::High => (libc::SCHED_OTHER, HIGH),
+        Priority::Low => (libc::SCHED_OTHER, LOW),
+        Priority::Idle => (libc::SCHED_IDLE, LOW),
     };
-    // SAFETY: both calls take plain numbers; 0 is the calling thread.
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: plain numbers, and a parameter that lives during the call.
     unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, nice);
-        libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_BEST_EFFORT | level);
+        libc::sched_setscheduler(thread, policy, &raw const none);
+        libc::setpriority(libc::PRIO_PROCESS, thread.cast_unsigned(), nice);
+        libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, thread, IOPRIO_BEST_EFFORT | level);
     }
 }
 
@@ -88,5 +99,19 @@ mod tests {
         assert_eq!(run(Priority::Low, nice).await.unwrap(), 10);
         assert_eq!(nice(), own);
         assert!(run(Priority::High, || -> u32 { panic!("on purpose") }).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_has_only_idle_cores_can_be_raised_from_outside() {
+        // SAFETY: 0 is the calling thread.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let worker = Worker::default();
+        let raised = worker.clone();
+        let seen = run_as(&worker, Priority::Idle, move || {
+            let before = policy();
+            raised.raise(Priority::Low);
+            (before, policy())
+        });
+        assert_eq!(seen.await.unwrap(), (libc::SCHED_IDLE, libc::SCHED_OTHER));
     }
 }

@@ -38,6 +38,7 @@ pub struct Draft {
     nodes: Vec<String>,
     /// An application with what belongs to it: its name, its table, its loads.
     apps: Vec<(String, String, Vec<String>)>,
+    jobs: Vec<String>,
     faults: Vec<String>,
 }
 
@@ -55,6 +56,7 @@ impl Draft {
             nodes: cores.iter().enumerate().map(node).collect(),
             apps: (0..apps).map(|number| app(&mut rng, number, apps, nodes, each, &cores)).collect(),
             faults: (0..rng.random_range(0..=6)).map(|_| fault(&mut rng, nodes, apps)).collect(),
+            jobs: jobs(&mut random::stream(seed, "swarm/jobs"), cores.iter().sum()),
         }
     }
 
@@ -66,7 +68,7 @@ impl Draft {
             self.seed, self.seed
         );
         let apps = self.apps.iter().flat_map(|(_, app, loads)| std::iter::once(app).chain(loads));
-        for part in self.nodes.iter().chain(apps).chain(&self.faults) {
+        for part in self.nodes.iter().chain(apps).chain(&self.jobs).chain(&self.faults) {
             // Writing into a string cannot fail.
             let _ = writeln!(text, "{part}");
         }
@@ -90,6 +92,11 @@ impl Draft {
             let mut less = self.clone();
             let (name, ..) = less.apps.remove(at);
             less.faults.retain(|fault| !fault.contains(&format!("app = \"{name}\"")));
+            smaller.push(less);
+        }
+        for at in 0..self.jobs.len() {
+            let mut less = self.clone();
+            less.jobs.remove(at);
             smaller.push(less);
         }
         for at in 0..self.faults.len() {
@@ -144,6 +151,27 @@ fn app(rng: &mut Rng, number: usize, apps: usize, nodes: usize, each: f64, cores
     };
     let loads = classes.iter().map(load).collect();
     (name, table, loads)
+}
+
+/// None for two pools of three; else one or two kinds of small jobs that together use at most a fifth of the `cores`, and come until the faults are
+/// over.
+fn jobs(rng: &mut Rng, cores: f64) -> Vec<String> {
+    if rng.random::<f64>() < 0.67 {
+        return Vec::new();
+    }
+    let kinds = rng.random_range(1..=2);
+    let job = |number: u32| {
+        let (work_s, tasks) = ([3.0, 10.0, 30.0][rng.random_range(0..3)], [1, 1, 2][rng.random_range(0..3)]);
+        let speed = [0.5, 1.0][rng.random_range(0..2)];
+        let gap_s = work_s * f64::from(tasks) / (cores * rng.random_range(0.05..0.2) / f64::from(kinds));
+        let (memory, factor) = ([50, 200, 400][rng.random_range(0..3)], [1.5, 3.0, 10.0][rng.random_range(0..3)]);
+        let most = (SAFE_UNTIL_S / gap_s).ceil();
+        format!(
+            "[[job]]\nname = \"job{number}\"\nwork = \"{work_s}s\"\ncpu = {speed:.1}\nmemory = \"{memory}MiB\"\ntasks = {tasks}\n\
+             goal-factor = {factor:.1}\nevery = \"{gap_s:.2}s\"\ncount = {most}\n"
+        )
+    };
+    (0..kinds).map(job).collect()
 }
 
 fn fault(rng: &mut Rng, nodes: usize, apps: usize) -> String {
@@ -219,7 +247,25 @@ fn not_well(run: &Run, calm: &Run) -> Vec<String> {
             findings.push(format!("{}: requests still fail after the faults", flow.name));
         }
     }
+    findings.extend(unfinished_jobs(run, calm));
     findings
+}
+
+/// Jobs that were done early without faults, and are not by the end with them: lost, or forgotten.
+fn unfinished_jobs(run: &Run, calm: &Run) -> Vec<String> {
+    let ends = |run: &Run| run.jobs.clone().map_or(Vec::new(), |jobs| jobs.ends);
+    let (ends, calm) = (ends(run), ends(calm));
+    let early = calm.iter().filter(|end| end.finished_s.is_some_and(|finished_s| finished_s < WELL_FROM_S));
+    early
+        .filter(|early| !ends.iter().any(|end| end.name == early.name && end.finished_s.is_some()))
+        .map(|early| {
+            format!(
+                "job {} is not done by the end; without faults it is done at {:.0} s",
+                early.name,
+                early.finished_s.unwrap_or(0.0)
+            )
+        })
+        .collect()
 }
 
 /// The median over the last phase: an application that may run only once and moves late answers nobody for the seconds of its start, which
@@ -239,7 +285,7 @@ fn unrest(run: &Run) -> (Vec<String>, usize) {
     let mut texts = Vec::new();
     let mut times_moved: BTreeMap<&str, usize> = BTreeMap::new();
     for change in run.changes.iter().filter(|change| change.placement) {
-        let instance = change.text.split([' ', ':']).nth(1).unwrap_or_default();
+        let instance = change.text.split([' ', ':']).nth(1).filter(|word| *word != "job").unwrap_or_default();
         let sleeps = change.text.contains(" to sleep");
         let ahead = change.text.contains("shall be a wake away") || change.text.contains("is here to be woken");
         let deeper = sleeps && !asleep.insert(instance);

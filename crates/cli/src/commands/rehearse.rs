@@ -99,7 +99,7 @@ impl Order {
         let config = scenario.config.clone().ok_or_else(|| {
             Failure::new(Exit::ConfigInvalid, format!("{} has no `config`: it can only be simulated", order.scenario.display()))
         })?;
-        refuse_simulated_faults(&scenario)?;
+        refuse_what_is_simulated(&scenario)?;
         let config = simulate::config_of(&order.scenario, config.as_ref())?;
         let title = order.scenario.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let report = order.report.clone().unwrap_or_else(|| PathBuf::from(format!("{title}.html")));
@@ -162,8 +162,12 @@ impl Order {
     }
 }
 
-/// With real processes only nodes can be taken away; bad measurements are for simulations.
-fn refuse_simulated_faults(scenario: &Scenario) -> anyhow::Result<()> {
+/// With real processes only nodes can be taken away; bad measurements are for simulations, and so are jobs, which `weal up` does not run.
+fn refuse_what_is_simulated(scenario: &Scenario) -> anyhow::Result<()> {
+    if let Some(job) = scenario.jobs.first() {
+        let text = format!("jobs such as `{}` can only be simulated: a pool of real processes runs none", job.name);
+        bail!(Failure::new(Exit::ConfigInvalid, text));
+    }
     match scenario.faults.iter().find(|fault| fault.kind != FaultKind::NodeDown || fault.node.is_none()) {
         Some(fault) => bail!(Failure::new(
             Exit::ConfigInvalid,

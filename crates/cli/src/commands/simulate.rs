@@ -38,6 +38,7 @@ pub fn run(order: &Simulate, json: bool) -> anyhow::Result<()> {
         output::json(run, false)?;
     } else {
         show_flows(run);
+        show_jobs(run);
         show_checks(run);
     }
     sound(&simulated)?;
@@ -116,6 +117,24 @@ pub fn show_checks(run: &Run) {
     for note in &run.notes {
         output::line(&format!("note: {note}"));
     }
+}
+
+fn show_jobs(run: &Run) {
+    let Some(jobs) = &run.jobs else { return };
+    let (all, due) = (jobs.summary(0.0, f64::INFINITY), jobs.summary(0.0, run.duration_s));
+    let utility = |utility: Option<f64>| cell(utility.map_or("-".into(), |utility| format!("{utility:+.2}")));
+    let late = due.due - due.on_time;
+    let mut table = Table::new(&["JOBS", "DONE", "DUE", "ON TIME", "LATE", "MEAN UTILITY", "LOWEST"]);
+    table.row(vec![
+        cell(all.came.to_string()),
+        cell(all.done.to_string()),
+        cell(due.due.to_string()),
+        cell(due.on_time.to_string()),
+        if late > 0 { toned(late.to_string(), Tone::Bad) } else { cell("0") },
+        utility(all.mean_utility),
+        utility(all.lowest_utility),
+    ]);
+    output::print(&table.render());
 }
 
 fn show_flows(run: &Run) {

@@ -86,6 +86,7 @@ fn scenario_of(recording: &Recording, pool: PoolSpec, seed: u64) -> Scenario {
         warm_up_s: WARM_UP_S.min(recording.duration_s / 3.0),
         config: None,
         loads: loads.collect(),
+        jobs: Vec::new(),
         behaviours,
         surroundings: Surroundings { latency: LATENCY, slices_of: config_file::machine().cpus as u32, ..Surroundings::default() },
         pool,

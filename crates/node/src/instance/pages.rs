@@ -11,7 +11,7 @@ use crate::files::{read_json, write_json};
 use crate::isolation::Member;
 use crate::paging::swap::{self, Kind};
 use crate::paging::working_set::{Kept, WorkingSet, present};
-use crate::paging::{self, Advice, PIECE, Touch, ranges::Ranges};
+use crate::paging::{self, Advice, Touch, ranges::Ranges};
 use crate::priority::{self, Priority, Worker};
 use crate::process::{Identity, Proc};
 use crate::site::{Prefetch, Site};
@@ -22,6 +22,12 @@ pub(super) const WORKING_SET_FILE: &str = "working-set.json";
 const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 /// So much may be on its way to the disk at once: more fills the device's queue, and a running instance's reads wait behind it.
 const MOST_UNDERWAY: u64 = 8 << 20;
+/// Bytes between two looks at what is on its way: the kernel adds a group's figures up for each, which takes longer than paging out a piece.
+const LOOKED_AT_EVERY: u64 = 4 << 20;
+/// Swap with less than this left is full.
+const HARDLY_ANY: Bytes = Bytes::mib(4);
+/// A purge has only idle cores for so long. On a machine whose cores are all taken the memory would not be free for minutes.
+const MEEK_FOR: Duration = Duration::from_secs(2);
 /// The longest pause between two pieces. A purge pauses as long as it works, but not for the time that others had the CPU.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 /// So many reads at once are as many as a disk takes in before it makes them wait.
@@ -48,7 +54,11 @@ impl Task {
         let work = self.work(Arc::clone(&cancelled));
         let set = self.working_set();
         let worker = Worker::default();
-        let mut purge = Box::pin(priority::run_as(&worker, Priority::Low, move || work.page_out(rung, WorkingSet::clone(&set))));
+        // Who may not advise may not be preferred again either.
+        let priority = if paging::may_advise() { Priority::Idle } else { Priority::Low };
+        let mut purge = Box::pin(priority::run_as(&worker, priority, move || work.page_out(rung, WorkingSet::clone(&set))));
+        let insists = tokio::time::sleep(MEEK_FOR);
+        tokio::pin!(insists);
         loop {
             tokio::select! {
                 done = &mut purge => {
@@ -58,10 +68,11 @@ impl Task {
                 Some(order) = self.orders.recv() => {
                     if matches!(order.0, Order::Resume | Order::Stop) {
                         cancelled.store(true, Ordering::Relaxed);
-                        worker.hurry();
+                        worker.raise(Priority::High);
                     }
                     self.deferred.push_back(order);
                 }
+                () = &mut insists, if !insists.is_elapsed() && !cancelled.load(Ordering::Relaxed) => worker.raise(Priority::Low),
             }
         }
     }
@@ -220,7 +231,7 @@ impl Work {
     fn is_out(&self) -> Result<(), String> {
         let (usage, free) = (self.site.isolation.usage(self.member()), swap::free(&swap::of_this_machine()));
         let left = Bytes(usage.memory.unwrap_or(0));
-        if free < Bytes(PIECE) && left.0 > usage.swap.unwrap_or(0) {
+        if free < HARDLY_ANY && left.0 > usage.swap.unwrap_or(0) {
             return Err(format!("it stays suspended with {left} in memory: the swap filled up while it was paged out"));
         }
         Ok(())
@@ -237,12 +248,14 @@ impl Work {
 
     /// As fast as half of the time and of the disk allow.
     fn write_out(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
-        let mut began = Instant::now();
+        let (mut began, mut unseen) = (Instant::now(), 0);
         let go_on = || {
             std::thread::sleep(began.elapsed().min(LONGEST_PAUSE));
-            while !self.is_cancelled() && self.underway() > MOST_UNDERWAY {
+            unseen += paging::PAGED_OUT_AT_ONCE;
+            while unseen >= LOOKED_AT_EVERY && !self.is_cancelled() && self.underway() > MOST_UNDERWAY {
                 std::thread::sleep(Duration::from_millis(1));
             }
+            unseen %= LOOKED_AT_EVERY;
             began = Instant::now();
             !self.is_cancelled()
         };

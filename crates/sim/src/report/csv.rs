@@ -51,6 +51,21 @@ pub fn tidy(run: &Run) -> String {
     for app in &run.apps {
         app.ready.iter().for_each(|&(t_s, ready)| line(t_s, "app", &app.name, "ready", f64::from(ready)));
     }
+    if let Some(jobs) = &run.jobs {
+        for point in &jobs.points {
+            let counts =
+                [("running", point.running), ("suspended", point.suspended), ("waiting", point.waiting), ("done", point.done)];
+            counts.into_iter().for_each(|(what, count)| line(point.t_s, "jobs", "all", what, f64::from(count)));
+            line(point.t_s, "jobs", "all", "cpu_allocated", point.cpu);
+        }
+        for end in &jobs.ends {
+            line(end.submitted_s, "job", &end.name, "deadline_s", end.deadline_s);
+            end.finished_s
+                .zip(end.utility)
+                .into_iter()
+                .for_each(|(t_s, utility)| line(t_s, "job", &end.name, "utility", utility));
+        }
+    }
     run.changes.iter().filter(|change| change.placement).for_each(|change| line(change.t_s, "change", &change.text, "made", 1.0));
     text
 }

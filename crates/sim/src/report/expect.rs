@@ -51,6 +51,11 @@ fn name(measure: Measure) -> &'static str {
         Measure::PlacementChanges => "placement changes",
         Measure::Instances => "ready instances",
         Measure::Utilization => "utilisation of the nodes",
+        Measure::JobsDone => "jobs done",
+        Measure::JobsOnTime => "share of the jobs due that were done by then",
+        Measure::JobUtility => "mean utility of the jobs done",
+        Measure::LowestJobUtility => "lowest utility of a job done",
+        Measure::JobsWaiting => "jobs waiting or suspended",
     }
 }
 
@@ -73,6 +78,7 @@ fn measure(run: &Run, expectation: &ExpectTable, span: Span) -> Option<f64> {
         (!totals.is_empty()).then(|| totals.iter().sum())
     };
     let utilities = || flows.iter().filter_map(|flow| mean(flow, span, &|point| point.utility, &|_| 1.0));
+    let jobs = || run.jobs.as_ref().map(|jobs| jobs.summary(span.from, span.to));
     match expectation.what {
         Measure::Utility | Measure::LowestUtility => utilities().reduce(f64::min),
         Measure::UtilityGap => Some(utilities().reduce(f64::max)? - utilities().reduce(f64::min)?),
@@ -96,6 +102,14 @@ fn measure(run: &Run, expectation: &ExpectTable, span: Span) -> Option<f64> {
             let points = node.points.iter().filter(move |point| span.holds(point.t_s));
             points.map(|point| (point.cpu_used / node.cpu_capacity, node.cpu_capacity))
         })),
+        Measure::JobsDone => jobs().map(|jobs| jobs.done as f64),
+        Measure::JobsOnTime => jobs().filter(|jobs| jobs.due > 0).map(|jobs| jobs.on_time as f64 / jobs.due as f64),
+        Measure::JobUtility => jobs()?.mean_utility,
+        Measure::LowestJobUtility => jobs()?.lowest_utility,
+        Measure::JobsWaiting => {
+            let points = run.jobs.iter().flat_map(|jobs| &jobs.points).filter(|point| span.holds(point.t_s));
+            average(points.map(|point| (f64::from(point.waiting + point.suspended), 1.0)))
+        }
     }
 }
 

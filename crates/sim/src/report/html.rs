@@ -1,9 +1,10 @@
 //! The page around the charts.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::chart::{COLOURS, Chart, Line, Points, escape};
-use super::{Comparison, FlowPoint, FlowSeries, Run, Variant};
+use super::{Comparison, FlowPoint, FlowSeries, JobPoint, Run, Variant};
 
 /// One self-contained page for a run.
 pub fn page(run: &Run) -> String {
@@ -13,6 +14,8 @@ pub fn page(run: &Run) -> String {
     summary(run, &mut body);
     flow_charts(run, &mut body);
     node_charts(run, &mut body);
+    jobs(run, &mut body);
+    actions(run, &mut body);
     changes(run, &mut body);
     let _ = write!(body, "<h2>Scenario</h2><pre>{}</pre>", escape(&run.scenario));
     document(&run.title, &body)
@@ -269,6 +272,80 @@ fn node_charts(run: &Run, body: &mut String) {
         };
         let _ = write!(body, "<h3>{}</h3>{}", escape(&title), chart.to_svg());
     }
+}
+
+fn jobs(run: &Run, body: &mut String) {
+    let Some(jobs) = &run.jobs else { return };
+    let all = jobs.summary(0.0, f64::INFINITY);
+    let due = jobs.summary(0.0, run.duration_s);
+    let utility = |utility: Option<f64>| utility.map_or("–".into(), |utility| format!("{utility:+.2}"));
+    let _ = write!(
+        body,
+        "<h2>Jobs</h2><table><tr><th class=\"n\">Came</th><th class=\"n\">Done</th><th class=\"n\">Due</th><th class=\"n\">Of these on time</th>\
+         <th class=\"n\">Mean utility</th><th class=\"n\">Lowest</th></tr><tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+         <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr></table>",
+        all.came,
+        all.done,
+        due.due,
+        due.on_time,
+        utility(all.mean_utility),
+        utility(all.lowest_utility)
+    );
+    type Count = fn(&JobPoint) -> u32;
+    let counts: [(&str, Count); 3] = [("running", |p| p.running), ("suspended", |p| p.suspended), ("waiting", |p| p.waiting)];
+    let line = |(style, (name, count)): (usize, (&str, Count))| Line {
+        name: name.to_owned(),
+        style,
+        points: jobs.points.iter().map(|point| (point.t_s, Some(f64::from(count(point))))).collect(),
+    };
+    let placed = Chart {
+        title: "Jobs placed",
+        duration_s: run.duration_s,
+        lines: counts.into_iter().enumerate().map(line).collect(),
+        limits: vec![],
+        marks: vec![],
+        stacked: true,
+        cap: None,
+    };
+    let ends = jobs.ends.iter().filter_map(|end| Some((end.finished_s?, end.utility)));
+    let mut points: Points = ends.collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let utilities = Chart {
+        title: "Utility of jobs at completion (0 is exactly at the goal)",
+        duration_s: run.duration_s,
+        lines: vec![Line { name: "jobs".into(), style: 0, points }],
+        limits: vec![(0.0, "goal".into(), 0)],
+        marks: vec![],
+        stacked: false,
+        cap: Some(3.0),
+    };
+    for chart in [placed, utilities] {
+        let _ = write!(body, "<h3>{}</h3>{}", escape(chart.title), chart.to_svg());
+    }
+}
+
+/// How many actions of each kind were taken until then.
+fn actions(run: &Run, body: &mut String) {
+    let mut kinds: BTreeMap<&str, Points> = BTreeMap::new();
+    for change in run.changes.iter().filter(|change| change.placement) {
+        let kind = change.text.split(' ').next().unwrap_or_default();
+        let points = kinds.entry(kind).or_insert_with(|| vec![(0.0, Some(0.0))]);
+        let before = points.last().and_then(|point| point.1).unwrap_or(0.0);
+        // A step, not a slope.
+        points.extend([(change.t_s, Some(before)), (change.t_s, Some(before + 1.0))]);
+    }
+    if kinds.is_empty() {
+        return;
+    }
+    let line = |(style, (kind, mut points)): (usize, (&str, Points))| {
+        let last = points.last().and_then(|point| point.1);
+        points.push((run.duration_s, last));
+        Line { name: kind.to_owned(), style: style % COLOURS.len(), points }
+    };
+    let title = "Placement actions so far";
+    let lines = kinds.into_iter().enumerate().map(line).collect();
+    let chart = Chart { title, duration_s: run.duration_s, lines, limits: vec![], marks: vec![], stacked: false, cap: None };
+    let _ = write!(body, "<h2>Actions</h2><h3>{title}</h3>{}", chart.to_svg());
 }
 
 fn changes(run: &Run, body: &mut String) {

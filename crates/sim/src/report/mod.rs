@@ -44,6 +44,9 @@ pub struct Run {
     pub nodes: Vec<NodeSeries>,
     /// One per application.
     pub apps: Vec<AppSeries>,
+    /// Batch jobs, if any came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<JobSeries>,
     /// Placement changes and other events, in order.
     pub changes: Vec<Change>,
     /// Expected ranges and what came out.
@@ -156,6 +159,91 @@ pub struct AppSeries {
     pub name: String,
     /// (seconds since the start, ready instances), in order of time.
     pub ready: Vec<(f64, u32)>,
+}
+
+/// The batch jobs of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobSeries {
+    /// How many did what, in order of time.
+    pub points: Vec<JobPoint>,
+    /// What came of each that came in, in that order.
+    pub ends: Vec<JobEnd>,
+}
+
+/// The batch jobs at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobPoint {
+    /// Seconds since the start.
+    pub t_s: f64,
+    /// Jobs that run, or are being started, resumed, moved or suspended.
+    pub running: u32,
+    /// Jobs that are suspended.
+    pub suspended: u32,
+    /// Jobs that have never run, or begin anew.
+    pub waiting: u32,
+    /// Jobs that are done.
+    pub done: u32,
+    /// CPU that jobs have, in cores.
+    pub cpu: f64,
+}
+
+/// One job.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobEnd {
+    /// Its name.
+    pub name: String,
+    /// Processes that run at once.
+    pub tasks: u32,
+    /// When it came, in seconds since the start.
+    pub submitted_s: f64,
+    /// When it had to be done.
+    pub deadline_s: f64,
+    /// When it was done; `None` when it was not by the end.
+    pub finished_s: Option<f64>,
+    /// Its utility then: 0 is exactly at its goal.
+    pub utility: Option<f64>,
+}
+
+impl JobEnd {
+    /// Whether it was done when it had to be.
+    pub fn is_on_time(&self) -> bool {
+        self.finished_s.is_some_and(|finished_s| finished_s <= self.deadline_s)
+    }
+}
+
+/// What came of all jobs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct JobSummary {
+    /// Jobs that came.
+    pub came: usize,
+    /// Of these, done.
+    pub done: usize,
+    /// Jobs whose goal's time is over.
+    pub due: usize,
+    /// Of these, done by then.
+    pub on_time: usize,
+    /// Mean utility of those that are done.
+    pub mean_utility: Option<f64>,
+    /// The lowest of these.
+    pub lowest_utility: Option<f64>,
+}
+
+impl JobSeries {
+    /// What came of those jobs that were due, or done, between two moments.
+    pub fn summary(&self, from_s: f64, to_s: f64) -> JobSummary {
+        let within = |t_s: f64| t_s >= from_s && t_s < to_s;
+        let done: Vec<&JobEnd> = self.ends.iter().filter(|end| end.finished_s.is_some_and(within)).collect();
+        let due: Vec<&JobEnd> = self.ends.iter().filter(|end| within(end.deadline_s)).collect();
+        let utilities: Vec<f64> = done.iter().filter_map(|end| end.utility).collect();
+        JobSummary {
+            came: self.ends.iter().filter(|end| within(end.submitted_s)).count(),
+            done: done.len(),
+            due: due.len(),
+            on_time: due.iter().filter(|end| end.is_on_time()).count(),
+            mean_utility: (!utilities.is_empty()).then(|| utilities.iter().sum::<f64>() / utilities.len() as f64),
+            lowest_utility: utilities.iter().copied().reduce(f64::min),
+        }
+    }
 }
 
 /// Something that changed.

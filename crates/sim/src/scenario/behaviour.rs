@@ -57,12 +57,13 @@ pub struct SimulateTable {
 }
 
 /// Measured costs of changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum CostPreset {
     /// Virtual machines under Xen (Carrera, Table 5.1): a boot takes 3.6 s, suspend and resume grow with the memory.
     #[serde(rename = "carrera-5.1")]
     Carrera,
     /// Processes that are frozen and paged out: the defaults.
+    #[default]
     #[serde(rename = "processes")]
     Processes,
 }
@@ -282,6 +283,11 @@ fn set(seconds: &mut f64, said: Option<Span>) {
     *seconds = said.map_or(*seconds, |span| span.0);
 }
 
+/// What changes of jobs take that are processes, frozen and paged out like instances: a start is that of a process; 340 MB take 0.4 s to page
+/// out and as long to read in; a move goes through a link of 1 Gbit/s.
+const JOBS_AS_PROCESSES: Costs =
+    Costs { start_s: 0.5, suspend_s_per_mib: 0.0012, resume_s_per_mib: 0.0012, migrate_s_per_mib: 0.0107 };
+
 /// `[simulation]`: what surrounds the pool.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
@@ -293,4 +299,16 @@ pub struct Surroundings {
     /// Nodes are slices of one machine with so many cores, as the kernel makes them: a node uses up to all of these cores at once, of which
     /// the others have their parts, until its share of a period of 100 ms is used up, then nothing. Default (0): each node is a machine of its own.
     pub slices_of: u32,
+    /// What changes of jobs take. Default: `processes`.
+    pub job_costs: CostPreset,
+}
+
+impl Surroundings {
+    /// What changes of jobs take.
+    pub fn job_costs(&self) -> Costs {
+        match self.job_costs {
+            CostPreset::Processes => JOBS_AS_PROCESSES,
+            CostPreset::Carrera => Costs::THESIS,
+        }
+    }
 }

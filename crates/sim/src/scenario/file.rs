@@ -7,6 +7,7 @@ use toml::Spanned;
 use weal_model::Algorithm;
 
 use super::behaviour::{SimulateTable, Surroundings};
+use super::jobs::JobTable;
 use super::values::{GoalText, Rate, Size, Span};
 use crate::workload::TraceWindow;
 
@@ -47,6 +48,9 @@ pub struct ScenarioFile {
     /// What requests come in.
     #[serde(default, rename = "load")]
     pub loads: Vec<Spanned<LoadTable>>,
+    /// For a simulation: what jobs come in.
+    #[serde(default, rename = "job")]
+    pub jobs: Vec<Spanned<JobTable>>,
     /// What goes wrong.
     #[serde(default, rename = "fault")]
     pub faults: Vec<Spanned<FaultTable>>,
@@ -435,4 +439,14 @@ pub enum Measure {
     Instances,
     /// Mean utilisation of all nodes that are up, 0..=1.
     Utilization,
+    /// Jobs that were done.
+    JobsDone,
+    /// Of the jobs that were due, the share (0..=1) that was done by then.
+    JobsOnTime,
+    /// Mean utility of the jobs that were done.
+    JobUtility,
+    /// Lowest utility of a job that was done.
+    LowestJobUtility,
+    /// Jobs that wait or are suspended, averaged over the span.
+    JobsWaiting,
 }

@@ -36,6 +36,7 @@
 
 mod behaviour;
 mod file;
+mod jobs;
 mod load;
 mod read;
 mod values;
@@ -51,6 +52,7 @@ pub use file::{
     AppTable, CostChange, ExpectTable, FaultKind, FaultTable, LoadTable, Measure, NodeTable, ScenarioFile, Spread, StepTable,
     TraceTable,
 };
+pub use jobs::{JobLogTable, JobSource, JobTable, StageTable};
 pub use read::ScenarioError;
 pub use values::{Bandwidth, GoalText, Rate, Size, Span};
 
@@ -77,6 +79,8 @@ pub struct Scenario {
     pub surroundings: Surroundings,
     /// What comes in, in the file's order.
     pub loads: Vec<Load>,
+    /// What jobs come in, in the file's order.
+    pub jobs: Vec<JobSource>,
     /// What goes wrong, by time.
     pub faults: Vec<Fault>,
     /// What must come out.

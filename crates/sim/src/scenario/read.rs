@@ -10,6 +10,7 @@ use weal_model::{
 };
 
 use super::file::{AppTable, ExpectTable, FaultTable, InstancesText, ScenarioFile};
+use super::jobs::read_jobs;
 use super::load::read_load;
 use super::{Behaviour, Fault, FaultKind, Load, Scenario, SimulateTable};
 
@@ -53,6 +54,7 @@ pub(super) fn read(text: &str, mut read_file: impl FnMut(&str) -> Result<String,
         loads.push(read_load(&source, &pool, &file, index, load, &mut read_file)?);
     }
     route(&mut pool, &loads);
+    let jobs = read_jobs(&source, &file.jobs, &mut read_file)?;
     let mut faults = file.faults.iter().map(|fault| read_fault(&source, &pool, fault)).collect::<Result<Vec<_>, _>>()?;
     faults.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
     for expectation in &file.expectations {
@@ -68,6 +70,7 @@ pub(super) fn read(text: &str, mut read_file: impl FnMut(&str) -> Result<String,
         surroundings: file.simulation,
         pool,
         loads,
+        jobs,
         faults,
         expectations: file.expectations.into_iter().map(Spanned::into_inner).collect(),
     };

@@ -7,12 +7,13 @@ use weal_control::flow::controller::{demand_curves, demand_doubts, plan_seats};
 use weal_control::flow::crowd;
 use weal_control::flow::loads::Loads;
 use weal_control::flow::pipeline::Limits;
+use weal_control::jobs::Costs;
 use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::{self, AppCosts, Iterations, Policy};
 use weal_control::profile::Profiles;
 use weal_model::{
-    Action, AppName, ClassName, InstanceId, InstanceState, Plan, PoolSpec, Report, Rung, SeatPlan, SleepCosts, Snapshot, Standby,
-    Time,
+    Action, AppName, ClassName, InstanceId, InstanceState, NodeName, Plan, PoolSpec, Report, Rung, SeatPlan, SleepCosts,
+    Snapshot, Standby, Time,
 };
 
 use super::observe::Before;
@@ -162,7 +163,7 @@ impl Controller {
     }
 
     /// A placement plan, not judged yet.
-    fn place(&self, snapshot: &Snapshot, pool: &PoolSpec) -> (Plan, Report) {
+    fn place(&self, snapshot: &Snapshot, pool: &PoolSpec, job_costs: Costs) -> (Plan, Report) {
         let mut policy = Policy::new(pool);
         for (app, curve) in demand_curves(snapshot, pool, &self.profiles) {
             let idle_s = self.last_request.get(&app).map_or(0.0, |last| snapshot.time.since(*last).as_secs_f64());
@@ -174,6 +175,7 @@ impl Controller {
         policy.next_instance = self.numbers.iter().map(|(app, highest)| (app.clone(), highest + 1)).collect();
         policy.replicas = self.autoscaler.replicas();
         policy.ahead.clone_from(&self.ahead);
+        policy.job_costs = job_costs;
         placement::plan(snapshot, &policy, Iterations::default())
     }
 }
@@ -190,7 +192,7 @@ impl World<'_> {
         // Each round brings up what needs nothing else, or what the round before has brought up; a pool has few such floors.
         for _ in 0..self.apps.len() {
             let snapshot = self.observe();
-            let (plan, _) = self.controller.place(&snapshot, &self.scenario.pool);
+            let (plan, _) = self.controller.place(&snapshot, &self.scenario.pool, self.scenario.surroundings.job_costs());
             let mut begun = false;
             for action in &plan.actions {
                 let Action::Start { instance, app, node } = action else { continue };
@@ -221,10 +223,10 @@ impl World<'_> {
         if !self.controller.up {
             return;
         }
-        let mut misses = false;
+        let mut misses = self.controller.snapshot.is_none() && !self.jobs.is_empty();
         if let Some(snapshot) = self.through_faults(snapshot) {
             if !snapshot.flows.is_empty() {
-                misses = self.controller.decide(&snapshot, &self.scenario.pool);
+                misses |= self.controller.decide(&snapshot, &self.scenario.pool);
             }
             self.controller.snapshot = Some(snapshot);
         }
@@ -337,7 +339,7 @@ impl World<'_> {
         // Measurements may be old; what runs where is known, as the agent reports it before each plan.
         self.refresh(&mut snapshot);
         let pool = &self.scenario.pool;
-        let (plan, report) = self.controller.place(&snapshot, pool);
+        let (plan, report) = self.controller.place(&snapshot, pool, self.scenario.surroundings.job_costs());
         let findings = check::check(&snapshot, pool, &plan);
         if !findings.is_empty() {
             let texts = findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -354,7 +356,8 @@ impl World<'_> {
             }
             if self.begin_action(action) {
                 let why = report.reasons.iter().find(|reason| reason.action == *action).map_or("", |reason| reason.text.as_str());
-                self.recorder.note(self.agenda.now_s(), true, format!("{}: {why}", told(action)));
+                let moves = !matches!(action, Action::SetJobCpu { .. });
+                self.recorder.note(self.agenda.now_s(), moves, format!("{}: {why}", told(action)));
             } else if !adds {
                 // Who was to go stays for now, since something else is being done to it: what was to come in its stead waits.
                 kept.extend(place);
@@ -371,6 +374,16 @@ fn told(action: &Action) -> String {
         Action::Stop { instance } => format!("stop {instance}"),
         Action::Sleep { instance, rung } => format!("put {instance} to sleep, {}", rung.as_str()),
         Action::Resume { instance } => format!("resume {instance}"),
-        _ => "run a job".to_owned(),
+        Action::StartJob { job, nodes } => format!("start job {job} on {}", listed(nodes)),
+        Action::SuspendJob { job } => format!("suspend job {job}"),
+        Action::ResumeJob { job, nodes } => format!("resume job {job} on {}", listed(nodes)),
+        Action::MigrateJob { job, nodes } => format!("move job {job} to {}", listed(nodes)),
+        Action::SetJobCpu { job, cpu } => format!("give job {job} {:.2} CPU a task", cpu.0),
     }
+}
+
+/// The nodes of a job's tasks, each once.
+fn listed(nodes: &[NodeName]) -> String {
+    let names: BTreeSet<&str> = nodes.iter().map(NodeName::as_str).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
 }

@@ -64,6 +64,7 @@ impl World<'_> {
         if !up {
             let here = (0..self.instances.len()).filter(|&i| self.instances[i].node == node);
             here.collect::<Vec<_>>().into_iter().for_each(|instance| self.lose(instance));
+            self.lose_jobs(node);
             self.cut(node);
             self.soil(node);
         }

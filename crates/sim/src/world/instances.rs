@@ -11,7 +11,7 @@ use crate::scenario::Spread;
 /// Before an instance that ended by itself is started again.
 const BACKOFF_S: f64 = 1.0;
 /// An action that hangs is given up after this.
-const HANGS_S: f64 = 60.0;
+pub(super) const HANGS_S: f64 = 60.0;
 
 /// An instance, as long as anything of it is there.
 #[derive(Debug, Clone)]
@@ -107,8 +107,7 @@ impl World<'_> {
             Action::Stop { .. } => Change::Stop,
             &Action::Sleep { rung, .. } => Change::Sleep(rung),
             Action::Resume { .. } => Change::Resume,
-            // Jobs run in `batch`; a scenario has none.
-            _ => return false,
+            _ => return self.begin_job_action(action),
         };
         let (Action::Stop { instance } | Action::Sleep { instance, .. } | Action::Resume { instance }) = action else {
             return false;
@@ -155,14 +154,15 @@ impl World<'_> {
         self.controller.may_start(&spec.name, self.now_s()) && spec.needs.iter().all(ready) && self.room(node) >= spec.memory
     }
 
-    fn room(&self, node: usize) -> Bytes {
+    pub(super) fn room(&self, node: usize) -> Bytes {
         self.scenario.pool.nodes[node].memory - self.memory_held(node)
     }
 
-    /// Memory that the instances of a node hold, by what each may use.
+    /// Memory that the instances and jobs of a node hold, by what each may use.
     pub(super) fn memory_held(&self, node: usize) -> Bytes {
         let here = self.instances.iter().filter(|i| i.node == node && i.state.holds_memory());
-        here.map(|i| self.scenario.pool.apps[&self.apps[i.app].name].memory).sum()
+        let instances: Bytes = here.map(|i| self.scenario.pool.apps[&self.apps[i.app].name].memory).sum();
+        instances + self.jobs.iter().map(|job| job.memory_on(node)).sum()
     }
 
     fn operate(&mut self, instance: usize, change: Change, draining: bool) {

@@ -165,6 +165,16 @@ impl Machine {
         self.tenants.get(&instance).map(|tenant| tenant.used)
     }
 
+    /// CPU-seconds of work that what a tenant has begun still needs; of one that is not here, nothing.
+    pub fn left_of(&self, now_s: f64, instance: usize) -> f64 {
+        let Some(tenant) = self.tenants.get(&instance) else { return 0.0 };
+        let rate =
+            self.rates().into_iter().zip(self.tenants.keys()).find(|(_, key)| **key == instance).map_or(0.0, |(rate, _)| rate);
+        let span = (now_s - self.updated_s).max(0.0);
+        let attained = tenant.attained + span * rate * self.speed / (tenant.tasks.len() as f64).max(1.0);
+        tenant.tasks.iter().map(|&(at, _)| (f64::from_bits(at) - attained).max(0.0)).sum()
+    }
+
     /// CPU-seconds that all instances have used so far.
     pub fn used(&mut self, now_s: f64) -> f64 {
         self.advance(now_s);

@@ -11,6 +11,7 @@
 //! | `clients` | sessions and arrivals |
 //! | `traffic` | requests from arrival to answer |
 //! | `instances` | their states, and what actions make of them |
+//! | `jobs` | batch jobs, and what actions make of them |
 //! | `cycles` | the controller's cycles |
 //! | `observe` | snapshots, and what faults do to them |
 //! | `faults` | what goes wrong |
@@ -21,6 +22,7 @@ mod clients;
 mod cycles;
 mod faults;
 mod instances;
+mod jobs;
 mod machine;
 mod observe;
 mod oracle;
@@ -37,7 +39,7 @@ use std::rc::Rc;
 use weal_control::dispatch::Dispatcher;
 use weal_control::flow::crowd;
 use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Limits, Pipeline};
-use weal_model::{AppName, ClassName, NodeName, Time};
+use weal_model::{AppName, ClassName, JobSpec, NodeName, Time};
 
 use crate::engine::Agenda;
 use crate::random::{self, Rng};
@@ -48,6 +50,7 @@ use clients::{Clients, Told};
 use cycles::Controller;
 use faults::Faults;
 use instances::Instance;
+use jobs::Job;
 use machine::Machine;
 use oracle::Oracle;
 use record::Recorder;
@@ -145,6 +148,15 @@ enum Event {
     Deadline {
         app: usize,
     },
+    /// A job comes in.
+    Submission {
+        job: usize,
+    },
+    /// What an action does to a job is done.
+    JobChanged {
+        job: usize,
+        version: u64,
+    },
     FlowCycle,
     PlacementCycle,
     /// A plan that something asked for.
@@ -224,6 +236,12 @@ struct World<'a> {
     /// Never shrinks; ended ones are in state `Stopped`.
     instances: Vec<Instance>,
     apps: Vec<App>,
+    /// Those that come in, in no order.
+    to_come: Vec<JobSpec>,
+    /// Those that have come in.
+    jobs: Vec<Job>,
+    /// Tenants that machines have had for tasks of jobs.
+    tenants: usize,
     tasks: Tasks,
     /// One per load, or per page of a load; those of a load follow each other.
     flows: Vec<Flow>,
@@ -264,6 +282,9 @@ impl<'a> World<'a> {
             links: (0..=pool.nodes.len()).map(|_| Link { machine: machine::link(), version: 0 }).collect(),
             dirty: Vec::new(),
             instances: Vec::new(),
+            to_come: Vec::new(),
+            jobs: Vec::new(),
+            tenants: 0,
             flows,
             first_flow,
             apps,
@@ -288,6 +309,7 @@ impl<'a> World<'a> {
             }
             self.next_arrival(load);
         }
+        self.expect_jobs();
         for (index, fault) in self.scenario.faults.iter().enumerate() {
             self.agenda.enter(fault.at_s, Event::Fault { index, begins: true });
             self.agenda.enter(fault.until_s, Event::Fault { index, begins: false });
@@ -319,6 +341,8 @@ impl<'a> World<'a> {
             | Event::DrainedLong { .. }
             | Event::Housekeeping { .. } => {}
             Event::Deadline { app } => self.expire(app),
+            Event::Submission { job } => self.submit(job),
+            Event::JobChanged { job, version } => self.job_changed(job, version),
             Event::FlowCycle => {
                 self.flow_cycle();
                 self.agenda.enter(self.now_s() + self.scenario.pool.timing.flow_cycle_s, Event::FlowCycle);

@@ -83,6 +83,7 @@ impl World<'_> {
             });
         }
         snapshot.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        snapshot.jobs = self.observe_jobs();
     }
 
     fn observation(&self, instance: &Instance, old: Option<&InstanceObservation>) -> InstanceObservation {

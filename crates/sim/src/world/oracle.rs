@@ -6,6 +6,7 @@
 //! | no more requests are outstanding than there are seats when one is let through | after each event, for what it touched |
 //! | nothing waits beside a free seat and an instance that takes requests | after each event, for what it touched |
 //! | no node holds more memory than it has | at each change of an instance |
+//! | a job runs as a whole or not at all, what it has done only grows but for what is lost with a node, and it ends no sooner than it can | each flow cycle, and at its end |
 //! | no plan is unsound | before each plan is applied |
 //! | what clients wait for, instances and gateway agree on | each flow cycle |
 
@@ -61,6 +62,7 @@ impl World<'_> {
         self.oracle.touched = touched;
         if event == Event::FlowCycle {
             self.examine_books();
+            self.examine_jobs();
         }
     }
 

@@ -2,21 +2,25 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weal_model::{FlowObservation, Goal, InstanceState, LatencyHistogram, ServiceClass, Snapshot};
+use weal_model::{FlowObservation, Goal, InstanceState, JobState, LatencyHistogram, ServiceClass, Snapshot};
 
 use super::clients::Told;
 use super::{Simulated, World};
-use crate::report::{AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, NodePoint, NodeSeries, Run};
+use crate::report::{AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, JobPoint, JobSeries, NodePoint, NodeSeries, Run};
 use crate::scenario::Scenario;
 
 /// Seconds that a point looks back, as the status of a running pool does.
 const SPAN_S: f64 = 10.0;
+
+/// The name of the jobs' CPU among that of the applications.
+const JOBS: &str = "(jobs)";
 
 /// What is written down while a scenario runs.
 pub(super) struct Recorder {
     flows: BTreeMap<String, FlowRecord>,
     nodes: Vec<NodeSeries>,
     apps: Vec<AppSeries>,
+    jobs: Vec<JobPoint>,
     changes: Vec<Change>,
 }
 
@@ -54,13 +58,14 @@ impl Recorder {
         let node = |node: &weal_model::NodeSpec| NodeSeries {
             name: node.name.to_string(),
             cpu_capacity: node.cpu.0,
-            apps: names.clone(),
+            apps: names.iter().cloned().chain((!scenario.jobs.is_empty()).then(|| JOBS.to_owned())).collect(),
             points: Vec::new(),
         };
         Self {
             flows: flows.collect(),
             nodes: pool.nodes.iter().map(node).collect(),
             apps: names.iter().map(|name| AppSeries { name: name.clone(), ready: Vec::new() }).collect(),
+            jobs: Vec::new(),
             changes: Vec::new(),
         }
     }
@@ -105,6 +110,9 @@ impl World<'_> {
             for instance in self.instances.iter().filter(|i| i.node == number && i.state != InstanceState::Stopped) {
                 cpu[instance.app] += self.controller.loads.cpu(&instance.id).map_or(0.0, |cpu| cpu.0);
             }
+            if !self.scenario.jobs.is_empty() {
+                cpu.push(self.jobs.iter().map(|job| job.cpu_on(number)).sum());
+            }
             series.points.push(NodePoint { t_s, cpu, cpu_used: used });
         }
         let mut ready = vec![0; self.apps.len()];
@@ -112,11 +120,28 @@ impl World<'_> {
         for (series, ready) in self.recorder.apps.iter_mut().zip(ready) {
             series.ready.push((t_s, ready));
         }
+        if !self.scenario.jobs.is_empty() {
+            self.recorder.jobs.push(self.job_point());
+        }
+    }
+
+    fn job_point(&self) -> JobPoint {
+        let count = |state: JobState| self.jobs.iter().filter(|job| job.state == state).count() as u32;
+        JobPoint {
+            t_s: self.now_s(),
+            running: count(JobState::Running),
+            suspended: count(JobState::Suspended),
+            waiting: count(JobState::Pending),
+            done: count(JobState::Completed),
+            cpu: (0..self.nodes.len()).map(|node| self.jobs.iter().map(|job| job.cpu_on(node)).sum::<f64>()).sum(),
+        }
     }
 
     pub(super) fn finish(self) -> Simulated {
         let scenario = self.scenario;
-        let Recorder { mut flows, nodes, apps, changes } = self.recorder;
+        let Recorder { mut flows, nodes, apps, jobs, changes } = self.recorder;
+        let ends = self.jobs.iter().map(super::jobs::Job::end).collect();
+        let jobs = (!scenario.jobs.is_empty()).then_some(JobSeries { points: jobs, ends });
         let mut unfinished = 0;
         for flow in &self.flows {
             let Told { sent, answered, rejected, failed } = flow.told;
@@ -147,6 +172,7 @@ impl World<'_> {
             flows: flows.into_values().map(|record| record.series).collect(),
             nodes,
             apps,
+            jobs,
             changes,
             notes: assumed.map(note).collect(),
             ..Run::default()

@@ -40,6 +40,11 @@ pub(super) enum Owner {
     /// The instance becomes ready when it is done.
     Start,
     Housekeeping,
+    /// A thread of a task of a job.
+    Job {
+        job: usize,
+        task: usize,
+    },
 }
 
 /// A request on its way.

@@ -52,12 +52,14 @@ fn a_scenario_for_real_processes_needs_its_pool() {
 #[test]
 fn the_simulated_scenarios_come_out_as_expected() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/simulated");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = paths.filter(|path| path.extension().is_some_and(|kind| kind == "toml")).collect();
     files.sort();
-    assert!(files.len() >= 6, "{files:?}");
+    assert!(files.len() >= 9, "{files:?}");
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        let scenario = Scenario::parse(&text, |name| Err(format!("no file `{name}`"))).unwrap();
+        let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).map_err(|error| error.to_string());
+        let scenario = Scenario::parse(&text, read).unwrap();
         let simulated = run(&scenario);
         let missed: Vec<_> = simulated.run.checks.iter().filter(|check| !check.met).collect();
         assert!(missed.is_empty() && !simulated.run.checks.is_empty(), "{}: {missed:?}", file.display());
@@ -207,4 +209,71 @@ fn editing_one_application_leaves_the_others_as_they_were() {
         simulated.run.flows.into_iter().find(|flow| flow.name == "shop/gold").unwrap()
     };
     assert_eq!(shop("rate = \"5/s\""), shop("sessions = 3\nthink = \"1s\""));
+}
+
+/// Two nodes of two cores with an idle shop, and jobs.
+fn with_jobs(head: &str, jobs: &str) -> Simulated {
+    let simulated = run(&scenario(&format!(
+        "{head}\n[[node]]\nname = \"n1\"\ncpu = 2.0\nmemory = \"1GiB\"\n[[node]]\nname = \"n2\"\ncpu = 2.0\nmemory = \"1GiB\"\n\
+         [class.gold]\ngoal = \"mean < 100ms\"\n[app.shop]\nmemory = \"100MiB\"\nwork = \"10ms\"\ninitially = [\"n1\"]\n\
+         [[load]]\napp = \"shop\"\nclass = \"gold\"\nrate = \"1/s\"\n{jobs}"
+    )));
+    assert_eq!(simulated.findings, Vec::<String>::new());
+    simulated
+}
+
+#[test]
+fn a_job_takes_its_start_and_its_work_and_a_gang_runs_as_a_whole() {
+    let simulated = with_jobs(
+        "duration = \"100s\"",
+        "[[job]]\nname = \"one\"\nwork = \"30s\"\nmemory = \"100MiB\"\ngoal = \"90s\"\n\
+         [[job]]\nname = \"gang\"\nwork = \"10s\"\ntasks = 2\nmemory = \"500MiB\"\ngoal = \"90s\"\nat = \"5s\"\n",
+    );
+    let ends = &simulated.run.jobs.as_ref().unwrap().ends;
+    let took_s = |job: usize| ends[job].finished_s.unwrap() - ends[job].submitted_s;
+    // A start takes half a second, and a plan comes within a second of an event.
+    assert!((30.5..32.0).contains(&took_s(0)), "{ends:?}");
+    assert!((10.5..12.0).contains(&took_s(1)), "{ends:?}");
+    assert!((ends[0].utility.unwrap() - (90.0 - took_s(0)) / 90.0).abs() < 1e-9, "{ends:?}");
+}
+
+#[test]
+fn stages_follow_each_other() {
+    let simulated = with_jobs(
+        "duration = \"100s\"",
+        "[[job]]\nname = \"staged\"\ngoal = \"90s\"\nstages = [{ work = \"10s\", memory = \"100MiB\" }, \
+         { work = \"20s\", cpu = 2.0, memory = \"300MiB\" }, { work = \"5s\", cpu = 0.5, memory = \"50MiB\" }]\n",
+    );
+    let end = &simulated.run.jobs.as_ref().unwrap().ends[0];
+    // 10 s at one core, 10 at two, 10 at half a one; the shop uses little of them, and a new speed comes with the next plan.
+    assert!((30.5..34.0).contains(&end.finished_s.unwrap()), "{end:?}");
+}
+
+#[test]
+fn a_job_begins_anew_when_its_node_dies() {
+    let simulated = with_jobs(
+        "duration = \"120s\"",
+        "[[job]]\nname = \"one\"\nwork = \"40s\"\nmemory = \"100MiB\"\ngoal = \"110s\"\n\
+         [[fault]]\nkind = \"node-down\"\nnode = \"n1\"\nat = \"20s\"\nfor = \"10s\"\n\
+         [[fault]]\nkind = \"node-down\"\nnode = \"n2\"\nat = \"35s\"\nfor = \"10s\"\n",
+    );
+    let end = &simulated.run.jobs.as_ref().unwrap().ends[0];
+    // Wherever it was, it was hit once at least, at 20 or at 35 s.
+    let finished_s = end.finished_s.unwrap();
+    assert!((60.0..78.0).contains(&finished_s), "{end:?}");
+    assert!(simulated.run.changes.iter().any(|change| change.text.contains("begins anew")), "{:?}", simulated.run.changes);
+}
+
+#[test]
+fn jobs_have_what_a_shop_leaves_and_give_it_back_to_a_crowd() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/simulated/jobs-beside-a-shop.toml"))
+        .unwrap();
+    let simulated = run(&Scenario::parse(&text, |name| Err(name.to_owned())).unwrap());
+    assert_eq!(simulated.findings, Vec::<String>::new());
+    let points = &simulated.run.jobs.as_ref().unwrap().points;
+    let cpu = |from_s: f64, to_s: f64| {
+        let span: Vec<f64> = points.iter().filter(|p| p.t_s >= from_s && p.t_s < to_s).map(|p| p.cpu).collect();
+        span.iter().sum::<f64>() / span.len() as f64
+    };
+    assert!(cpu(60.0, 120.0) > 2.0 && cpu(150.0, 240.0) < 0.75 * cpu(60.0, 120.0), "{} {}", cpu(60.0, 120.0), cpu(150.0, 240.0));
 }

@@ -246,6 +246,7 @@ impl World<'_> {
         match task.owner {
             Owner::Request(_) => self.end(id, Outcome::Served, Attempt::Answered),
             Owner::Housekeeping => drop(self.tasks.remove(id)),
+            Owner::Job { job, task } => self.thread_is_done(id, job, task),
             Owner::Start => {
                 self.tasks.remove(id);
                 self.changed(home);

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
-    AppName, Cpu, FlowId, InstanceObservation, InstanceState, LoadEntry, NodeName, NodeObservation, PoolSpec, Snapshot, Utility,
+    AppName, Cpu, FlowId, InstanceObservation, InstanceState, JobObservation, JobState, LoadEntry, NodeName, NodeObservation,
+    PoolSpec, Snapshot, Utility,
 };
 
 use super::super::seats::{Appetite, Flow, Host, Problem, Solution};
@@ -120,7 +121,7 @@ impl<'a> Pool<'a> {
                 flows: Vec::new(),
                 clusters: hosts(&ready, &clusters, &place, spec),
                 nodes: (nodes.iter().zip(&use_of))
-                    .map(|(node, use_of)| capacity(node, *use_of, here(node), &awaited, profiles, &mut notes))
+                    .map(|(node, use_of)| capacity(node, *use_of, here(node), &snapshot.jobs, &awaited, profiles, &mut notes))
                     .collect(),
             },
             clusters,
@@ -323,11 +324,13 @@ fn hosts(
 }
 
 /// What plans may fill of a node with requests: `rho Omega`, less what its instances use anyway and what others use there. Of
-/// a node that is full while requests wait, what is really used is the better measure.
+/// a node that is full while requests wait, what is really used is the better measure. Jobs count with what they were given: what they use
+/// beyond that nobody else wanted, and they give it back at once.
 fn capacity(
     node: &NodeObservation,
     (used, usable): (f64, f64),
     here: &[&InstanceObservation],
+    jobs: &[JobObservation],
     awaited: &BTreeSet<&AppName>,
     profiles: &Profiles,
     notes: &mut Vec<String>,
@@ -340,11 +343,23 @@ fn capacity(
     let measured: Option<f64> = here.iter().map(|i| i.cpu_used.map(|cpu| cpu.0)).sum();
     let others = measured.map_or(0.0, |own| (node.cpu_used.0 - own).max(0.0));
     let others = if others.is_finite() { others } else { 0.0 };
+    let (given, most) = jobs_on(&node.name, jobs);
+    let others = others - (others.min(most) - given).max(0.0);
     // Not pressure, nor that more seats did not help: the limits of competing instances make both, and what they hold back
     // would be taken for all that there is.
     let is_full = used >= FULL * usable && here.iter().any(|i| awaited.contains(&i.app));
     let whole = if is_full { (used * PROBE).min(usable.max(used)) } else { usable };
     (whole - idle - others).max(0.0)
+}
+
+/// CPU that the jobs which run on a node were given, and the most that they can use.
+fn jobs_on(node: &NodeName, jobs: &[JobObservation]) -> (f64, f64) {
+    let on = |job: &JobObservation| job.nodes.iter().filter(|name| *name == node).count() as f64;
+    let most = |job: &JobObservation| job.spec.stages.iter().map(|stage| stage.max_speed.0).fold(0.0, f64::max);
+    let running = jobs.iter().filter(|job| job.state == JobState::Running);
+    let sum = running.map(|job| (on(job) * job.cpu.map_or(0.0, |cpu| cpu.0), on(job) * most(job)));
+    let (given, most) = sum.fold((0.0, 0.0), |(given, most), job| (given + job.0, most + job.1));
+    if given.is_finite() && most.is_finite() { (given, most) } else { (0.0, 0.0) }
 }
 
 fn is_short(id: &FlowId, spec: &PoolSpec, profiles: &Profiles) -> bool {
