@@ -284,8 +284,10 @@ fn unrest(run: &Run) -> (Vec<String>, usize) {
     let mut asleep = BTreeSet::new();
     let mut texts = Vec::new();
     let mut times_moved: BTreeMap<&str, usize> = BTreeMap::new();
-    for change in run.changes.iter().filter(|change| change.placement) {
-        let instance = change.text.split([' ', ':']).nth(1).filter(|word| *word != "job").unwrap_or_default();
+    // Jobs that are left come and go as others end.
+    let of_jobs = |text: &str| text.split(' ').nth(1) == Some("job");
+    for change in run.changes.iter().filter(|change| change.placement && !of_jobs(&change.text)) {
+        let instance = change.text.split([' ', ':']).nth(1).unwrap_or_default();
         let sleeps = change.text.contains(" to sleep");
         let ahead = change.text.contains("shall be a wake away") || change.text.contains("is here to be woken");
         let deeper = sleeps && !asleep.insert(instance);

@@ -124,6 +124,9 @@ fn changed(mut scenario: Scenario, order: &WhatIf) -> anyhow::Result<Scenario> {
     for change in &order.cost {
         let (app, factor) = halves(change)?;
         let factor = factor_of(factor)?;
+        if factor == 0.0 {
+            return Err(Failure::new(Exit::Usage, format!("a request to {app} costs something: give a factor above 0")).into());
+        }
         let behaviour = scenario.behaviours.get_mut(app).ok_or_else(|| missing("application", app))?;
         behaviour.request.work_s *= factor;
         behaviour.classes.values_mut().for_each(|cost| cost.work_s *= factor);

@@ -121,6 +121,34 @@ fn a_recorded_load_is_driven_again_with_as_many_requests() {
     // Four clients of 50 ms make at most 80 requests a second.
     assert!((40..=500).contains(&sent) && answered == sent, "{outcome}");
 
+    // What the simulation of the recording says of it as it was, and of it changed.
+    let compared = |change: &[&str]| {
+        let output = pool.run(&[&["what-if", file, "-o", "json"], change].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let flow = &compared["flows"][0];
+        assert_eq!(flow["name"], "echo/gold", "{compared}");
+        let side = |when: &str| ["answered_per_s", "mean_ms", "utility"].map(|what| flow[when][what].as_f64().unwrap());
+        (side("before"), side("after"))
+    };
+    let ([recorded_per_s, recorded_ms, _], same) = compared(&[]);
+    assert_eq!((recorded_per_s, recorded_ms), (same[0], same[1]));
+    // A request takes 50 ms and hardly any CPU.
+    assert!(
+        (8.0..=100.0).contains(&recorded_per_s) && (45.0..80.0).contains(&recorded_ms),
+        "{recorded_per_s}/s, {recorded_ms} ms"
+    );
+    let half = compared(&["--load", "0.5"]).1[0] / recorded_per_s;
+    assert!((0.3..0.7).contains(&half), "{half}");
+    let (before, stricter) = compared(&["--goal", "gold=mean < 60ms"]);
+    assert!(stricter[2] < before[2] && (stricter[1] - before[1]).abs() < 0.2 * before[1], "{before:?} {stricter:?}");
+    let refused = pool.run(&["what-if", file, "--cost", "nobody=2"]);
+    assert!(
+        refused.status.code() == Some(2) && text(&refused.stderr).contains("no application `nobody`"),
+        "{}",
+        text(&refused.stderr)
+    );
+
     std::fs::write(file, "nonsense\n").unwrap();
     let refused = pool.run(&["replay", file]);
     assert!(!refused.status.success() && text(&refused.stderr).contains("cannot use"), "{}", text(&refused.stderr));

@@ -143,7 +143,11 @@ impl<E: Engine> Loop<E> {
         for event in ready.iter().filter(|event| self.gateway.may_have_woken(&event.instance)) {
             self.sleep.woken.retain(|_, when| when.elapsed() < REFUSED_FOR);
             self.sleep.woken.insert(event.instance.clone(), Instant::now());
-            let text = format!("{} was woken by the gateway: a crowd waits for {}", event.instance, event.app);
+            let others = |seen: &InstanceCounters| seen.spec.app == event.app && seen.spec.id != event.instance;
+            let awake = |seen: &InstanceCounters| others(seen) && seen.state.is_active();
+            let is_crowd = self.agent.as_ref().is_some_and(|agent| agent.instances.iter().any(awake));
+            let who = if is_crowd { "a crowd waits" } else { "somebody asks" };
+            let text = format!("{} was woken by the gateway: {who} for {}", event.instance, event.app);
             self.board.note(Note::info(EventKind::Plan, text).app(&event.app).instance(&event.instance));
         }
     }

@@ -44,6 +44,8 @@ struct Work {
     dir: std::path::PathBuf,
     /// Set when it shall let go: somebody waits for the instance.
     cancelled: Arc<AtomicBool>,
+    /// When it was begun.
+    since: Instant,
 }
 
 impl Task {
@@ -158,7 +160,7 @@ impl Task {
     }
 
     fn work(&self, cancelled: Arc<AtomicBool>) -> Work {
-        Work { site: Arc::clone(&self.site), spec: self.spec(), dir: self.dir.clone(), cancelled }
+        Work { site: Arc::clone(&self.site), spec: self.spec(), dir: self.dir.clone(), cancelled, since: Instant::now() }
     }
 }
 
@@ -246,12 +248,16 @@ impl Work {
         }
     }
 
-    /// As fast as half of the time and of the disk allow.
+    /// As fast as half of the time and of the disk allow. While it has only idle cores it pauses after every piece; later, on a machine whose
+    /// cores are taken, each pause would cost it a turn, so that there are few.
     fn write_out(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
         let (mut began, mut unseen) = (Instant::now(), 0);
         let go_on = || {
-            std::thread::sleep(began.elapsed().min(LONGEST_PAUSE));
             unseen += paging::PAGED_OUT_AT_ONCE;
+            if unseen < LOOKED_AT_EVERY && self.since.elapsed() > MEEK_FOR {
+                return !self.is_cancelled();
+            }
+            std::thread::sleep(began.elapsed().min(LONGEST_PAUSE));
             while unseen >= LOOKED_AT_EVERY && !self.is_cancelled() && self.underway() > MOST_UNDERWAY {
                 std::thread::sleep(Duration::from_millis(1));
             }

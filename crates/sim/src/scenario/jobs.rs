@@ -210,7 +210,9 @@ fn read_job(table: &JobTable, read_file: &mut impl FnMut(&str) -> Result<String,
         (Some(span), None) if span.0 > 0.0 => JobGoal::Within(span.0),
         (None, Some(factor)) if factor.is_finite() && factor > 0.0 => JobGoal::Factor(factor),
         _ => {
-            return Err("a job has exactly one of `goal` (a time) and `goal-factor` (a multiple of its time at full speed)".into());
+            return Err(
+                "a job has exactly one of `goal` (a time) and `goal-factor` (a multiple of its time at full speed)".into()
+            );
         }
     };
     let coming = match &table.log {

@@ -404,3 +404,45 @@ fn unmeasured(id: &FlowId, spec: &PoolSpec) -> FlowModel {
         tail: 1.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weal_model::{Bytes, Importance, JobSpec, Stage, Time, Work};
+
+    use super::*;
+
+    fn job(cpu: f64, max_speed: f64) -> JobObservation {
+        let stage = Stage { work: Work(100.0), max_speed: Cpu(max_speed), min_speed: Cpu(0.0), memory: Bytes::mib(1) };
+        let spec = JobSpec {
+            name: "report".into(),
+            submitted: Time::ZERO,
+            desired_start: Time::ZERO,
+            deadline: Time::from_secs_f64(1000.0),
+            importance: Importance::NORMAL,
+            stages: vec![stage],
+            tasks: 1,
+        };
+        JobObservation { spec, state: JobState::Running, done: Work(0.0), nodes: vec!["n1".into()], cpu: Some(Cpu(cpu)) }
+    }
+
+    #[test]
+    fn a_job_takes_from_requests_what_it_was_given_and_not_what_it_finds() {
+        let node = |cpu_used: f64| NodeObservation {
+            name: "n1".into(),
+            up: true,
+            cpu_capacity: Cpu(2.0),
+            cpu_used: Cpu(cpu_used),
+            memory_capacity: Bytes::gib(1),
+            memory_used: Bytes(0),
+            cpu_pressure: None,
+        };
+        let left = |used: f64, jobs: &[JobObservation]| {
+            capacity(&node(used), (used, 2.0), &[], jobs, &BTreeSet::new(), &Profiles::default(), &mut Vec::new())
+        };
+        assert_eq!(left(1.5, &[]), 0.5, "what nobody knows counts whole");
+        assert_eq!(left(1.5, &[job(0.5, 2.0)]), 1.5, "it was given half a core and found another that was idle");
+        assert_eq!(left(0.25, &[job(0.5, 2.0)]), 1.75, "it does not use what it was given");
+        assert_eq!(left(1.5, &[job(0.5, 1.0)]), 1.0, "half a core is used by somebody else");
+        assert_eq!(left(1.5, &[job(f64::NAN, 1.0)]), 0.5);
+    }
+}
