@@ -170,6 +170,14 @@ impl FlowProfile {
         }
     }
 
+    /// By how large a part [`FlowProfile::tail_or_guess`] may be wrong (95%), as a quantile of so many response times that are exponentially
+    /// distributed; 0 for a goal that is about no percentile, and before anything is measured.
+    pub fn tail_doubt(&self) -> f64 {
+        let (Some(Goal::Percentile { percentile, .. }), Some(_)) = (self.goal, self.tail.get()) else { return 0.0 };
+        let count = (self.former.count() + self.latest.count()).max(ENOUGH) as f64;
+        1.96 * (percentile / (1.0 - percentile) / count).sqrt() / -(1.0 - percentile).ln()
+    }
+
     /// Requests waiting.
     pub fn queue(&self) -> f64 {
         self.queue.or_zero().max(0.0)

@@ -104,25 +104,17 @@ impl Task {
         self.isolated(|isolation, member| isolation.usage(member))
     }
 
-    /// Reads what the instance will need. Only a head start: what cannot be prefetched is read when it is touched.
-    pub(super) async fn prefetch(&mut self, rung: Rung) -> Option<Bytes> {
-        let set = self.working_set();
-        // A machine short of memory may have paged out what was only suspended, or kept warm.
-        let is_there = match rung {
-            Rung::Suspended => self.usage().swap.is_some_and(|swap| swap < WORTH_PREFETCHING),
-            Rung::Warm => self.usage().memory.is_some_and(|memory| memory >= set.bytes_kept(Kept::All) / 2),
-            Rung::Parked => false,
-        };
-        let what = self.what_is_read_ahead();
-        if is_there {
-            return None;
+    /// Reads what the instance will need, beside whoever polls this. Only a head start: what cannot be prefetched is read when it is touched.
+    pub(super) fn prefetch(&mut self, rung: Rung) -> impl Future<Output = Option<Bytes>> + Send + use<> {
+        let (set, what, work) = (self.working_set(), self.what_is_read_ahead(), self.work(Arc::default()));
+        async move {
+            if what == Prefetch::Nothing || what == Prefetch::WorkingSet && set.is_empty() {
+                return None;
+            }
+            let read = move || (!work.is_in_memory(rung, &set)).then(|| work.page_in(what, &set));
+            let read = priority::run(Priority::High, read).await;
+            read.inspect_err(|error| tracing::warn!(%error, "nothing was prefetched")).ok().flatten()
         }
-        if what == Prefetch::Nothing || what == Prefetch::WorkingSet && set.is_empty() {
-            return None;
-        }
-        let work = self.work(Arc::default());
-        let read = priority::run(Priority::High, move || work.page_in(what, &set)).await;
-        read.inspect_err(|error| tracing::warn!(%error, "nothing was prefetched")).ok()
     }
 
     fn what_is_read_ahead(&self) -> Prefetch {
@@ -297,6 +289,16 @@ impl Work {
             return Ok(());
         }
         self.site.isolation.reclaim(self.member(), keep).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Whether what it needs is there. A machine short of memory may have paged out what was only suspended, or kept warm.
+    fn is_in_memory(&self, rung: Rung, set: &WorkingSet) -> bool {
+        let usage = || self.site.isolation.usage(self.member());
+        match rung {
+            Rung::Suspended => usage().swap.is_some_and(|swap| swap < WORTH_PREFETCHING),
+            Rung::Warm => usage().memory.is_some_and(|memory| memory >= set.bytes_kept(Kept::All) / 2),
+            Rung::Parked => false,
+        }
     }
 
     fn page_in(&self, what: Prefetch, set: &WorkingSet) -> Bytes {

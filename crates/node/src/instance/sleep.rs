@@ -45,6 +45,19 @@ pub struct Recording {
     mapped: u64,
 }
 
+impl Recording {
+    /// Of an instance that has just been woken.
+    fn of_woken(now: tokio::time::Instant, mapped: u64) -> Self {
+        Self { at: now + RECORD_AFTER, until: now + RECORD_WITHIN, mapped }
+    }
+
+    /// Goes on waiting while the instance still takes in much, and time is left; `None`: it is recorded now.
+    fn wait_on(self, now: tokio::time::Instant, mapped: u64) -> Option<Self> {
+        let still_at_it = now < self.until && mapped.saturating_sub(self.mapped) > STILL_AT_IT;
+        still_at_it.then(|| Self { at: now + RECORD_AFTER, mapped, ..self })
+    }
+}
+
 /// How a wake went.
 struct Woken {
     took_s: f64,
@@ -180,31 +193,40 @@ impl Task {
             return;
         };
         let marker = self.dir.join(WAKING_FILE);
-        let _ = fs::File::create(&marker);
+        // Beside the wake: a busy file system must not keep a request waiting. Without it an agent that is killed leaves it asleep.
+        let made = marker.clone();
+        let marking = tokio::task::spawn_blocking(move || fs::File::create(made).map(drop));
         let result = self.wake_up(rung, running, Instant::now()).await;
         // Whoever waits for it goes on now. What was learnt is written down afterwards: a busy disk must not keep a request waiting.
         let _ = reply.send(result.as_ref().map(drop).map_err(Clone::clone));
         match result {
             Ok(woken) => {
-                running.recording = (rung != Rung::Suspended).then(|| {
-                    let now = tokio::time::Instant::now();
-                    Recording { at: now + RECORD_AFTER, until: now + RECORD_WITHIN, mapped: self.mapped() }
-                });
+                let recording = || Recording::of_woken(tokio::time::Instant::now(), self.mapped());
+                running.recording = (rung != Rung::Suspended).then(recording);
                 self.note_wake(rung, &woken);
             }
             Err(reason) => self.enter(InstanceState::Unhealthy, reason),
         }
+        let _ = marking.await;
         let _ = fs::remove_file(&marker);
     }
 
     async fn wake_up(&mut self, rung: Rung, running: &mut Running, began: Instant) -> Result<Woken, String> {
-        let prefetched = self.prefetch(rung).await;
+        let mut reading = tokio::spawn(self.prefetch(rung));
+        let mut prefetched = None;
+        // On the other rungs there is mostly nothing to read, and to find that out takes as long as half a wake.
+        if rung == Rung::Parked {
+            prefetched = (&mut reading).await.ok().flatten();
+        }
         self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string())?;
         let thawed = milliseconds(began);
         self.run_hook().await.map_err(|reason| format!("thawed after {thawed:.1} ms, but its on-resume failed: {reason}"))?;
         let late = |reason| format!("thawed after {thawed:.1} ms, but it does not answer: {reason}");
         self.answers(running).await.map_err(late)?;
         let took_s = began.elapsed().as_secs_f64();
+        if rung != Rung::Parked && reading.is_finished() {
+            prefetched = reading.await.ok().flatten();
+        }
         running.ready_since = Some(Instant::now());
         running.failures = 0;
         let read = prefetched.map(|bytes| format!(", {bytes} prefetched")).unwrap_or_default();
@@ -259,12 +281,10 @@ impl Task {
     /// Records what it has touched since it woke, once it has come to an end with that.
     pub(super) async fn go_on_recording(&mut self, running: &mut Running) {
         let Some(recording) = running.recording.take() else { return };
-        let (now, mapped) = (tokio::time::Instant::now(), self.mapped());
-        if now < recording.until && mapped.saturating_sub(recording.mapped) > STILL_AT_IT {
-            running.recording = Some(Recording { at: now + RECORD_AFTER, mapped, ..recording });
-            return;
+        running.recording = recording.wait_on(tokio::time::Instant::now(), self.mapped());
+        if running.recording.is_none() {
+            self.note_working_set().await;
         }
-        self.note_working_set().await;
     }
 
     /// Bytes that its processes have mapped and in memory.
@@ -306,4 +326,34 @@ fn milliseconds(began: Instant) -> f64 {
 
 fn name(state: InstanceState) -> String {
     format!("{state:?}").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_set_is_recorded_when_all_of_it_was_taken_in() {
+        let began = tokio::time::Instant::now();
+        let mut now = began;
+        // A request reads 150 MiB from a disk, 2 MiB between two looks, then no more than housekeeping does.
+        let mut mapped = 10 << 20;
+        let mut recording = Recording::of_woken(now, mapped);
+        for read in (0..75).map(|_| 2u64 << 20) {
+            (now, mapped) = (recording.at, mapped + read);
+            recording = recording.wait_on(now, mapped).expect("it is still at it");
+        }
+        assert_eq!(mapped, 160 << 20);
+        assert!(recording.wait_on(recording.at, mapped + (100 << 10)).is_none(), "it has come to an end");
+        // One that takes in more and more is recorded all the same.
+        let last = (0..1000).find(|_| {
+            mapped += 4 << 20;
+            match recording.wait_on(recording.at, mapped) {
+                Some(next) => recording = next,
+                None => return true,
+            }
+            false
+        });
+        assert!(last.is_some() && recording.at < began + RECORD_WITHIN + 2 * RECORD_AFTER, "{last:?}");
+    }
 }

@@ -10,6 +10,8 @@ use crate::bench::real::agent::{first_byte_s, serve_requests};
 use crate::bench::real::pool::Pool;
 
 const PATIENCE: Duration = Duration::from_secs(120);
+/// An instance is not put to sleep within two seconds after it was asked for.
+const JUST_ASKED: Duration = Duration::from_millis(2100);
 
 /// A pool with one application named `server` that sleeps when it is told to.
 pub struct Sleeper(Pool);
@@ -32,9 +34,9 @@ impl Sleeper {
     /// Parks it.
     pub fn park(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
+        std::thread::sleep(JUST_ASKED);
         loop {
-            // It is not put to sleep within two seconds after it was asked for.
-            let output = self.0.weal(&["sleep", "server", "--rung", "parked", "--timeout", "20"])?;
+            let output = self.0.weal(&["sleep", "server", "--rung", "parked", "--timeout", "5"])?;
             if output.status.success() {
                 std::thread::sleep(Duration::from_millis(300));
                 return Ok(());

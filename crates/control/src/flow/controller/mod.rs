@@ -43,6 +43,7 @@ use weal_model::{
 };
 
 use super::seats::{Solution, solve, whole};
+use crate::model::FlowModel;
 use crate::profile::Profiles;
 use crate::utility::Curve;
 use pool::{FIRST_SEATS, Pool};
@@ -143,12 +144,21 @@ pub fn demand_doubts(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) 
         let weighed = ids.iter().filter_map(|id| {
             let (profile, work) = (profiles.flow(id)?, profiles.work(id, app)?);
             let used = work.0 * profile.throughput.or_zero().max(0.0);
-            Some((used, used * profile.doubt()))
+            Some((used, used * profile.doubt().hypot(doubt_of_tail(id, spec, profiles))))
         });
         let (used, squares) = weighed.fold((0.0, 0.0), |(used, squares), (one, wrong)| (used + one, squares + wrong * wrong));
         (used > 0.0).then(|| squares.sqrt() / used)
     };
     spec.apps.keys().filter_map(|app| Some((app.clone(), doubt(app)?))).collect()
+}
+
+/// By how large a part a flow may need more CPU than it seems because the percentile that its goal is about is not known better.
+fn doubt_of_tail(id: &FlowId, spec: &PoolSpec, profiles: &Profiles) -> f64 {
+    let Some((model, profile)) = pool::model(id, spec, profiles).zip(profiles.flow(id)) else { return 0.0 };
+    let worse = FlowModel { tail: model.tail * (1.0 + profile.tail_doubt()), ..model.clone() };
+    let utility = Utility(model.utility_of(profile.throughput.or_zero()).0.min(worse.best().0));
+    let (rate, more) = (model.rate_for(utility), worse.rate_for(utility));
+    if rate > 0.0 { (more / rate - 1.0).clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// The flows to plan for, sorted.

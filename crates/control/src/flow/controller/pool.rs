@@ -377,7 +377,7 @@ fn used(node: &NodeObservation, profiles: &Profiles) -> f64 {
     profiles.cpu_used(&node.name).unwrap_or_default().0.min(node.cpu_capacity.0)
 }
 
-fn model(id: &FlowId, spec: &PoolSpec, profiles: &Profiles) -> Option<FlowModel> {
+pub(super) fn model(id: &FlowId, spec: &PoolSpec, profiles: &Profiles) -> Option<FlowModel> {
     let profile = profiles.flow(id)?;
     let work = profiles.total_work(id)?.0;
     let floor_s = profile.idle_service.get()?.max(1e-6);
