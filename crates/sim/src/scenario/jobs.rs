@@ -119,6 +119,15 @@ impl Shape {
 }
 
 impl JobSource {
+    /// The most memory that a task of it ever takes.
+    pub(super) fn largest_memory(&self) -> Bytes {
+        let shapes: Vec<&Shape> = match &self.coming {
+            Coming::Once { job, .. } | Coming::Randomly { job, .. } => vec![job],
+            Coming::Listed(list) => list.iter().map(|(_, job)| job).collect(),
+        };
+        shapes.iter().flat_map(|shape| &shape.stages).map(|stage| stage.memory).max().unwrap_or_default()
+    }
+
     /// The jobs that come before `until_s` with this seed, in order.
     pub fn jobs(&self, seed: u64, until_s: f64) -> Vec<JobSpec> {
         match &self.coming {
@@ -359,6 +368,11 @@ mod tests {
             let error = scenario(keys).unwrap_err();
             assert!(error.contains(part) && error.contains("line "), "{keys}: {error}");
         }
+        assert!(
+            scenario("work = \"1s\"\nmemory = \"2GiB\"\ngoal = \"1s\"")
+                .unwrap_err()
+                .contains("takes 2GiB a task, and no node has more than 1GiB")
+        );
         assert!(scenario("work = \"1s\"\nmemory = \"1MiB\"\ngoal = \"1s\"\n[[job]]\nname = \"report\"\nwork = \"1s\"\nmemory = \"1MiB\"\ngoal = \"1s\"")
             .unwrap_err()
             .contains("twice"));

@@ -121,6 +121,10 @@ pub(super) fn check_names(scenario: &Scenario) -> Result<(), String> {
             return Err(format!("the pool has no class `{class}`"));
         }
     }
+    let roomiest = scenario.pool.nodes.iter().map(|node| node.memory).max().unwrap_or_default();
+    if let Some(job) = scenario.jobs.iter().find(|job| job.largest_memory() > roomiest) {
+        return Err(format!("job `{}` takes {} a task, and no node has more than {roomiest}", job.name, job.largest_memory()));
+    }
     for (name, behaviour) in &scenario.behaviours {
         app(name)?;
         let costs = behaviour.classes.values().chain([&behaviour.request]);
