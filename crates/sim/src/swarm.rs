@@ -253,19 +253,15 @@ fn not_well(run: &Run, calm: &Run) -> Vec<String> {
 
 /// Jobs that were done early without faults, and are not by the end with them: lost, or forgotten.
 fn unfinished_jobs(run: &Run, calm: &Run) -> Vec<String> {
-    let ends = |run: &Run| run.jobs.clone().map_or(Vec::new(), |jobs| jobs.ends);
-    let (ends, calm) = (ends(run), ends(calm));
-    let early = calm.iter().filter(|end| end.finished_s.is_some_and(|finished_s| finished_s < WELL_FROM_S));
-    early
-        .filter(|early| !ends.iter().any(|end| end.name == early.name && end.finished_s.is_some()))
-        .map(|early| {
-            format!(
-                "job {} is not done by the end; without faults it is done at {:.0} s",
-                early.name,
-                early.finished_s.unwrap_or(0.0)
-            )
-        })
-        .collect()
+    let (done, calmly) = (finished(run), finished(calm));
+    let forgotten = calmly.iter().filter(|(name, at_s)| **at_s < WELL_FROM_S && !done.contains_key(*name));
+    forgotten.map(|(name, at_s)| format!("job {name} is not done by the end; without faults it is done at {at_s:.0} s")).collect()
+}
+
+/// The jobs that were done, and when.
+fn finished(run: &Run) -> BTreeMap<&str, f64> {
+    let ends = run.jobs.iter().flat_map(|jobs| &jobs.ends);
+    ends.filter_map(|end| Some((end.name.as_str(), end.finished_s?))).collect()
 }
 
 /// The median over the last phase: an application that may run only once and moves late answers nobody for the seconds of its start, which

@@ -9,6 +9,9 @@ use super::{App, TaskId, World};
 use crate::random::{self, Rng};
 use crate::scenario::{Fault, FaultKind};
 
+/// An action that hangs is given up after this.
+const HANGS_S: f64 = 60.0;
+
 /// The random numbers of faults.
 pub(super) struct Faults {
     actions: Rng,
@@ -140,17 +143,19 @@ impl World<'_> {
         self.want_plan();
     }
 
-    /// Whether the next action fails, and if it hangs, until when.
-    pub(super) fn draw_trouble(&mut self) -> Option<Option<f64>> {
+    /// How long the next action takes that would take `takes_s`, and whether it fails: one that hangs does when its fault is over, or it is given up.
+    pub(super) fn draw_trouble(&mut self, takes_s: f64) -> (f64, bool) {
+        let now_s = self.now_s();
         let lasting: Vec<(FaultKind, f64, f64)> = [FaultKind::ActionFails, FaultKind::ActionHangs]
             .into_iter()
             .flat_map(|kind| self.lasting(kind).map(|fault| (fault.kind, fault.amount, fault.until_s)).collect::<Vec<_>>())
             .collect();
         for (kind, share, until_s) in lasting {
             if self.faults.actions.random::<f64>() < share {
-                return Some((kind == FaultKind::ActionHangs).then_some(until_s));
+                let hangs_s = (until_s - now_s).clamp(takes_s, takes_s.max(HANGS_S));
+                return (if kind == FaultKind::ActionHangs { hangs_s } else { takes_s }, true);
             }
         }
-        None
+        (takes_s, false)
     }
 }

@@ -10,8 +10,6 @@ use crate::scenario::Spread;
 
 /// Before an instance that ended by itself is started again.
 const BACKOFF_S: f64 = 1.0;
-/// An action that hangs is given up after this.
-pub(super) const HANGS_S: f64 = 60.0;
 
 /// An instance, as long as anything of it is there.
 #[derive(Debug, Clone)]
@@ -207,11 +205,7 @@ impl World<'_> {
             }
             Change::Resume => changes.resume_s + changes.resume_s_per_mib * image_mib,
         };
-        let trouble = self.draw_trouble();
-        operation.fails = trouble.is_some();
-        if let Some(until_s) = trouble.flatten() {
-            takes_s = (until_s - now_s).clamp(takes_s, takes_s.max(HANGS_S));
-        }
+        (takes_s, operation.fails) = self.draw_trouble(takes_s);
         self.instances[instance].operation = Some(operation);
         match (operation.change, state.rung()) {
             (Change::Sleep(rung), _) if !operation.fails => self.controller.handle_slept(&name, rung, takes_s),

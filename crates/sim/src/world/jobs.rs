@@ -35,7 +35,7 @@ pub(super) struct Job {
     /// What is being done to it.
     operation: Option<Operation>,
     /// Counts what is done to it.
-    version: u64,
+    pub version: u64,
     pub finished_s: Option<f64>,
     /// Work per task that it had done when that was last looked at.
     seen_done: f64,
@@ -240,15 +240,13 @@ impl World<'_> {
     fn operate_on_job(&mut self, index: usize, change: ChangeKind, to: Option<Vec<usize>>) {
         let now_s = self.now_s();
         self.halt(index);
-        let trouble = self.draw_trouble();
         let costs = self.scenario.surroundings.job_costs();
-        let entry = &mut self.jobs[index];
+        let entry = &self.jobs[index];
         let moves = change == ChangeKind::Resume && to.as_ref() != Some(&entry.nodes);
         let change = if moves { ChangeKind::MoveAndResume } else { change };
-        let mut takes_s = costs.of(change, entry.current().memory.0);
-        if let Some(Some(until_s)) = trouble {
-            takes_s = (until_s - now_s).clamp(takes_s, takes_s.max(super::instances::HANGS_S));
-        }
+        let takes_s = costs.of(change, entry.current().memory.0);
+        let (takes_s, fails) = self.draw_trouble(takes_s);
+        let entry = &mut self.jobs[index];
         let mut leaves = Vec::new();
         if let Some(to) = to {
             let before = std::mem::replace(&mut entry.nodes, to);
@@ -260,7 +258,7 @@ impl World<'_> {
             }
         }
         entry.version += 1;
-        entry.operation = Some(Operation { change, leaves, fails: trouble.is_some() });
+        entry.operation = Some(Operation { change, leaves, fails });
         let (version, mut on) = (entry.version, entry.nodes.clone());
         on.dedup();
         on.into_iter().for_each(|node| self.oracle_memory(node));
@@ -268,11 +266,8 @@ impl World<'_> {
     }
 
     /// What was being done to a job is done, or has failed.
-    pub(super) fn job_changed(&mut self, index: usize, version: u64) {
+    pub(super) fn job_changed(&mut self, index: usize) {
         let entry = &mut self.jobs[index];
-        if entry.version != version {
-            return;
-        }
         let Some(Operation { change, leaves, fails }) = entry.operation.take() else { return };
         match (change, fails) {
             (ChangeKind::Suspend, false) => (entry.state, entry.speed) = (JobState::Suspended, 0.0),

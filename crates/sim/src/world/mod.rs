@@ -334,15 +334,16 @@ impl<'a> World<'a> {
             Event::Link { link, version } if self.links[link].version == version => self.deliver(link),
             Event::Changed { instance, version } if self.instances[instance].version == version => self.changed(instance),
             Event::DrainedLong { instance, version } if self.instances[instance].version == version => self.act(instance),
+            Event::JobChanged { job, version } if self.jobs[job].version == version => self.job_changed(job),
             Event::Housekeeping { instance, version } if self.instances[instance].version == version => self.keep_house(instance),
             Event::Node { .. }
             | Event::Link { .. }
             | Event::Changed { .. }
             | Event::DrainedLong { .. }
+            | Event::JobChanged { .. }
             | Event::Housekeeping { .. } => {}
             Event::Deadline { app } => self.expire(app),
             Event::Submission { job } => self.submit(job),
-            Event::JobChanged { job, version } => self.job_changed(job, version),
             Event::FlowCycle => {
                 self.flow_cycle();
                 self.agenda.enter(self.now_s() + self.scenario.pool.timing.flow_cycle_s, Event::FlowCycle);

@@ -59,7 +59,7 @@ pub fn run(site: &Site) -> Result<Reproduction> {
         "Al-Qudah et al. 4.5, Figure 9",
         "prefetching, free memory and contiguous areas on disk each make resuming faster, prefetching most, and all three together more than each",
         &format!(
-            "WildFly 35 on a node of {NODE_MIB} MiB beside a process that fills {FILLER_MIB} MiB, which pushes the suspended server out; free memory: that process \
+            "WildFly 35 on a node of {NODE_MIB} MiB beside a process that fills {FILLER_MIB} MiB, which is to push the suspended server out; free memory: that process \
              has ended; on {}",
             site.machine
         ),
