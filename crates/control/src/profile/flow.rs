@@ -103,11 +103,11 @@ impl FlowProfile {
             let before = self.idle_service.get();
             self.idle_service.observe(idle_service_s(service, before, work.unwrap_or_default(), place));
         }
-        if let Some(response) = seen.response_time.mean_s() {
-            self.response.observe(response);
-            if seen.completions >= 5 {
-                self.elasticity.observe(response, population);
-            }
+        let response = seen.response_time.mean_s();
+        response.inspect(|response| self.response.observe(*response));
+        match response {
+            Some(response) if seen.completions >= 5 => self.elasticity.observe(response, population),
+            _ => self.elasticity.observe_wait(seen.oldest_wait_s, population),
         }
         self.learn_tail(seen, goal);
     }
@@ -253,6 +253,14 @@ impl Elasticity {
                 self.residual = self.residual * KEEP + off * off;
                 self.weight = self.weight * KEEP + 1.0;
             }
+        }
+    }
+
+    /// While too few are answered to say what a response takes, it takes at least as long as somebody has waited. Clients that wait for their
+    /// answers grow no more meanwhile; without this, who was taken for independent arrivals and is not served would be taken for them for ever.
+    fn observe_wait(&mut self, oldest_s: f64, population: f64) {
+        if self.last.is_some_and(|(response, _)| oldest_s > response.exp()) {
+            self.observe(oldest_s, population);
         }
     }
 

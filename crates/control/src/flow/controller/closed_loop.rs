@@ -1,6 +1,8 @@
 //! The controller in a closed loop with a queueing system: it must bring flows to equal utilities from bad starts, on noisy
 //! and delayed measurements, and stay there.
 
+use std::time::Duration;
+
 use weal_model::*;
 
 use super::queueing_system::{Clients, System, Traffic, spec};
@@ -191,6 +193,29 @@ fn flows_that_cannot_all_be_satisfied_come_to_the_same_utility_from_any_start() 
             assert!(outcome.changes <= 10, "{}, start {seed}: seats changed {} times", case.name, outcome.changes);
         }
     }
+}
+
+/// While clients come one after the other, their number and their response time grow together, as those of independent arrivals do. Who is taken
+/// for that, and is hardly served, is given the little that it was served; then nothing is answered from which the truth could be learnt.
+#[test]
+fn clients_that_were_taken_for_independent_arrivals_are_not_starved() {
+    let case = &contended()[0];
+    let mut profiles = Profiles::default();
+    for (cycle, (mut snapshot, _)) in system(case, 1).run(6, &mut Profiles::default()).into_iter().enumerate() {
+        let waiting = &mut snapshot.flows[1];
+        let grown = 1.9f64.powi(cycle as i32);
+        waiting.completions = if cycle < 4 { 6 } else { 0 };
+        waiting.response_time = LatencyHistogram::default();
+        waiting.response_time.record_n(Duration::from_secs_f64(0.06 * grown), waiting.completions);
+        (waiting.queue_mean, waiting.in_service_mean, waiting.oldest_wait_s) = (2.0 * grown, 0.0, 0.06 * grown);
+        profiles.update(&snapshot, &system(case, 1).spec);
+    }
+    assert!(profiles.flow(&system(case, 1).id(1)).unwrap().elasticity().0 > -0.1, "the start of this test is another");
+    let mut system = system(case, 1);
+    system.plan.flows = (0..2).map(|f| started(system.id(f), [(20, 100.0), (1, 0.01)][f])).collect();
+    let history = system.run(40, &mut profiles);
+    let served = |f: usize| history[10..].iter().map(|(snapshot, _)| snapshot.flows[f].completions).sum::<u64>() as f64;
+    assert!((0.15..0.4).contains(&(served(1) / served(0))), "{} beside {} of four times as many clients", served(1), served(0));
 }
 
 #[test]

@@ -333,7 +333,7 @@ impl System {
             queue_mean: counts.queue,
             in_service_mean: counts.in_service,
             seats: self.allocated(f).0,
-            oldest_wait_s: 0.0,
+            oldest_wait_s: self.queues[f].front().map_or(0.0, |oldest| self.now - oldest.arrived),
         };
         let mut flows: Vec<FlowObservation> = flows.iter().enumerate().map(flow).collect();
         flows.sort_by(|a, b| a.id.cmp(&b.id));
