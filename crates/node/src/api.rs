@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,12 @@ pub const WAKE: weal_rpc::Method<WakeRequest, WakeAnswer> = weal_rpc::Method::ne
 
 /// How the refusal of a [`Command::Sleep`] begins when the instance was named to somebody by [`WAKE`] just before.
 pub const ASKED_FOR: &str = "it was asked for";
+
+/// How long before that refusal the instance was named; `None` for any other error.
+pub fn asked_ago(error: &str) -> Option<Duration> {
+    let seconds = error.strip_prefix(ASKED_FOR)?.strip_suffix(" s ago")?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
 
 /// What an instance needs to be started. Complete: it is stored beside the instance and suffices to start it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

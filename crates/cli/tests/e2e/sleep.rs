@@ -202,6 +202,19 @@ fn sleep_and_wake_say_what_they_did_and_what_they_cannot() {
 }
 
 #[test]
+fn who_is_told_to_sleep_right_after_a_request_sleeps() {
+    let mut pool = Pool::new(&echo_app("shop", ""));
+    pool.up();
+    for _ in 0..2 {
+        assert!(pool.run(&["sleep", "shop", "--rung", "suspended"]).status.success());
+        assert!(answered(&pool, "shop").contains("pid"), "it was woken for this request");
+    }
+    let output = pool.run(&["sleep", "shop", "--rung", "suspended", "--timeout", "20"]);
+    assert!(output.status.success(), "{}", crate::pool::text(&output.stderr));
+    assert_eq!(state_of(&pool, "shop").as_deref(), Some("asleep"));
+}
+
+#[test]
 fn who_was_told_to_sleep_sleeps_on_when_the_controller_is_replaced() {
     let mut pool = Pool::new(&echo_app("shop", ""));
     pool.up();

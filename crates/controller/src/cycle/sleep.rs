@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use weal_control::flow::crowd;
 use weal_engine::Engine;
 use weal_model::{Action, AppName, EventKind, InstanceId, InstanceObservation, InstanceState, PoolSpec, Rung, Standby};
-use weal_node::api::{ASKED_FOR, AgentObservation, InstanceCounters, InstanceEvent};
+use weal_node::api::{ASKED_FOR, AgentObservation, InstanceCounters, InstanceEvent, asked_ago};
 
 use super::Loop;
 use super::observe::{self, Known};
@@ -30,6 +30,8 @@ pub(crate) const RESTING: &str = "resting";
 pub(super) struct Sleep {
     /// Told to sleep by a person, and how deep at most, until somebody asks for them.
     pub resting: BTreeMap<AppName, Option<Rung>>,
+    /// When that was said, by this controller.
+    told: BTreeMap<AppName, Instant>,
     /// Started to stand by: [`weal_model::Plan::ahead`] of the last plan.
     pub ahead: BTreeSet<InstanceId>,
     refused: BTreeMap<(AppName, Rung), Instant>,
@@ -108,6 +110,7 @@ impl<E: Engine> Loop<E> {
             return refuse(format!("`{app}` has no instance that could sleep"));
         }
         self.sleep.resting.insert(app.clone(), rung);
+        self.sleep.told.insert(app.clone(), Instant::now());
         self.keep_resting();
         let how = rung.map_or_else(String::new, |rung| format!(", {}", rung.as_str()));
         self.board.note(Note::info(EventKind::Plan, format!("{app} was told to sleep{how}")).app(app));
@@ -181,12 +184,17 @@ impl<E: Engine> Loop<E> {
         Ok(taken)
     }
 
-    /// What remains of an error after sleep has learnt from it: that somebody wants an instance is none.
+    /// What remains of an error after sleep has learnt from it: that somebody wants an instance is none. Who was told to sleep after it was
+    /// asked for is told again by the plan that follows, until the agent has seen that nobody else asks.
     pub(super) fn heed_refusal(&mut self, action: &Action, app: Option<&AppName>, error: Option<String>) -> Option<String> {
         let (Action::Sleep { instance, rung }, Some(app), Some(error)) = (action, app, &error) else { return error };
         if !error.starts_with(ASKED_FOR) {
             self.sleep.refuse(app, *rung);
             return Some(error.clone());
+        }
+        let told = self.sleep.told.get(app).filter(|_| self.sleep.resting.contains_key(app));
+        if told.zip(asked_ago(error)).is_some_and(|(told, ago)| told.elapsed() < ago) {
+            return None;
         }
         self.sleep.resting.remove(app);
         self.decider.handle_wanted(app);

@@ -10,8 +10,8 @@ use super::{Order, Task};
 use crate::files::{read_json, write_json};
 use crate::isolation::Member;
 use crate::paging::swap::{self, Kind};
-use crate::paging::working_set::{Kept, WorkingSet, present};
-use crate::paging::{self, Advice, Touch, ranges::Ranges};
+use crate::paging::working_set::{Kept, WorkingSet};
+use crate::paging::{self, Advice, ranges::Ranges};
 use crate::priority::{self, Priority, Worker};
 use crate::process::{Identity, Proc};
 use crate::site::{Prefetch, Site};
@@ -187,8 +187,8 @@ impl Work {
             let memory = paging::memory_of(&self.site.proc, process.pid).map_err(|error| format!("{}: {error}", process.pid))?;
             let stays = set.kept_of(process, kept);
             let needed = set.of(process).intersection(&memory.own).minus(&stays);
+            // What is needed together is to lie together on the disk, as far as the kernel finds it new places (al-Qudah table 1).
             if kept != Kept::All {
-                self.lay_out(process.pid, &needed);
                 self.write_out(process.pid, &needed)?;
             }
             self.write_out(process.pid, &memory.own.minus(&needed).minus(&stays))?;
@@ -203,6 +203,7 @@ impl Work {
         // Reclaim has no eye for single pages: what was to stay and is gone is read in again. After a sleep without anything mapped
         // the set is in memory all the same on the warm rung.
         let in_memory = if rung == Rung::Warm { Kept::All } else { kept };
+        set.handle_paged_out(&self.site.proc, kept);
         for process in self.processes().into_iter().filter(|_| kept != Kept::Nothing) {
             self.read_back(process.pid, &set.kept_of(process, kept))?;
         }
@@ -217,7 +218,7 @@ impl Work {
 
     fn read_back(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
         paging::advise(pid, ranges, Advice::WillNeed, || !self.is_cancelled()).map_err(|error| error.to_string())?;
-        paging::touch(pid, ranges, Touch::Map);
+        paging::touch(pid, ranges);
         Ok(())
     }
 
@@ -229,15 +230,6 @@ impl Work {
             return Err(format!("it stays suspended with {left} in memory: the swap filled up while it was paged out"));
         }
         Ok(())
-    }
-
-    /// What is needed together shall lie together on disk (al-Qudah table 1 is about whole processes): a clean page keeps the place
-    /// that it got when it was first written, among others that nobody needs, so those are written again.
-    fn lay_out(&self, pid: u32, needed: &Ranges) {
-        if swap::next_kind(&swap::of_this_machine()) != Some(Kind::Zram) {
-            let in_memory = present(&self.site.proc, pid);
-            paging::touch(pid, &paging::rewritable(pid).intersection(needed).intersection(&in_memory), Touch::Rewrite);
-        }
     }
 
     /// As fast as half of the time and of the disk allow. While it has only idle cores it pauses after every piece; later, on a machine whose
@@ -318,7 +310,7 @@ impl Work {
                 for some in changed.pieces(changed.bytes().div_ceil(TOUCHING_THREADS).next_multiple_of(4096).max(4096)) {
                     scope.spawn(move || {
                         priority::take(Priority::High);
-                        paging::touch(process.pid, &some.into(), Touch::Map);
+                        paging::touch(process.pid, &some.into());
                     });
                 }
                 for some in wanted.pieces(wanted.bytes().div_ceil(ASKING_THREADS).next_multiple_of(4096).max(WORTH_PREFETCHING)) {

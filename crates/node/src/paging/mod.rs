@@ -87,23 +87,6 @@ pub fn memory_of(proc: &Proc, pid: u32) -> io::Result<Memory> {
     Ok(Memory { own: swap_backed.union(&changed), files: maps::addresses(&regions, &[Backing::File]) })
 }
 
-/// Memory of `pid` that only its own threads write to, so that its pages can be written again while those stand still. Nothing where
-/// the kernel may write on its behalf meanwhile: `io_uring` and asynchronous reads.
-pub fn rewritable(pid: u32) -> Ranges {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let has_uring = || {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|target| target.to_string_lossy().contains("[io_uring]"))
-    };
-    if maps.contains("/[aio]") || has_uring() {
-        return Ranges::default();
-    }
-    maps::addresses(
-        &maps::regions(&maps).into_iter().filter(|region| region.is_writable).collect::<Vec<_>>(),
-        &[Backing::Anonymous],
-    )
-}
-
 /// Advises the kernel about `ranges` of `pid`, piece by piece as long as `go_on` says so; false when it did not.
 ///
 /// What the kernel refuses (locked, huge, of a device, gone) is passed over. That the process is gone is no error.
@@ -170,24 +153,11 @@ pub fn may_advise() -> bool {
     open(std::process::id()).is_some_and(|own| process_madvise(&own, &[], libc::MADV_WILLNEED).is_ok())
 }
 
-/// What is done to one byte of each page of a process that stands still.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Touch {
-    /// Read it, which maps the page: waking up has no fault there.
-    Map,
-    /// Read it and write it again, which gives up the page's place in swap: it gets a new one beside its neighbours when it is
-    /// paged out next. Only while nothing else writes to the process's memory.
-    Rewrite,
-}
-
-/// Touches each page of `ranges` of `pid`. Only a help: what cannot be read is left as it is.
-pub fn touch(pid: u32, ranges: &Ranges, how: Touch) {
+/// Maps each page of `ranges` of `pid` by reading a byte: waking up has no fault there. Only a help: what cannot be read is passed over.
+pub fn touch(pid: u32, ranges: &Ranges) {
     let page = rustix::param::page_size() as u64;
-    let pages: Vec<libc::iovec> = ranges
-        .iter()
-        .flat_map(|(start, end)| (start..end).step_by(page as usize))
-        .map(|at| libc::iovec { iov_base: at as *mut libc::c_void, iov_len: 1 })
-        .collect();
+    let pages: Vec<libc::iovec> =
+        ranges.iter().flat_map(|(start, end)| (start..end).step_by(page as usize)).map(|at| iovec((at, at + 1))).collect();
     let mut bytes = [0u8; RANGES_AT_ONCE];
     for some in pages.chunks(RANGES_AT_ONCE) {
         let mut rest = some;
@@ -197,15 +167,7 @@ pub fn touch(pid: u32, ranges: &Ranges, how: Touch) {
             let read =
                 unsafe { libc::process_vm_readv(pid.cast_signed(), &raw const into, 1, rest.as_ptr(), rest.len() as u64, 0) };
             match usize::try_from(read) {
-                Ok(read) if read > 0 => {
-                    let done = read.min(rest.len());
-                    if how == Touch::Rewrite {
-                        let from = libc::iovec { iov_len: done, ..into };
-                        // SAFETY: as above, with `done` bytes that were just read from those very addresses.
-                        unsafe { libc::process_vm_writev(pid.cast_signed(), &raw const from, 1, rest.as_ptr(), done as u64, 0) };
-                    }
-                    rest = &rest[done..];
-                }
+                Ok(read) if read > 0 => rest = &rest[read.min(rest.len())..],
                 _ if matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ESRCH | libc::EPERM)) => return,
                 _ => rest = &rest[1..],
             }
@@ -229,8 +191,7 @@ mod tests {
         let heap = vec![7u8; 1 << 20];
         let start = heap.as_ptr() as u64 / 4096 * 4096 + 4096;
         let ranges = Ranges::from(vec![(start, start + (1 << 19)), (1 << 46, (1 << 46) + 8192)]);
-        touch(own, &ranges, Touch::Map);
-        touch(own, &ranges, Touch::Rewrite);
+        touch(own, &ranges);
         if may_advise() {
             assert!(advise(own, &ranges, Advice::WillNeed, || true).unwrap());
             assert!(!advise(own, &ranges, Advice::WillNeed, || false).unwrap());

@@ -65,15 +65,47 @@ pub fn read(proc: &Path, pid: u32, regions: &[Region]) -> io::Result<Pages> {
 }
 
 /// How many runs of neighbouring slots there are.
-fn areas(mut places: Vec<u64>) -> usize {
-    // Device in the low bits: turned, so that slots of one device are neighbours.
-    places.iter_mut().for_each(|place| *place = (*place & 31) << 50 | *place >> 5);
-    places.sort_unstable();
-    places.dedup();
-    match places.as_slice() {
-        [] | [0] => 0,
-        places => 1 + places.windows(2).filter(|pair| pair[1] != pair[0] + 1).count(),
+fn areas(places: Vec<u64>) -> usize {
+    let places = Vec::from_iter(places.into_iter().filter(|place| *place != 0).map(|place| (turned(place), ())));
+    runs(places).len()
+}
+
+/// Of `pages`, which are in swap, those that lie alone or in the smallest company there, up to `most` bytes: to read each takes a request to
+/// the disk. Nothing for who may not know the places.
+pub fn scattered(proc: &Path, pid: u32, pages: &Ranges, most: u64) -> io::Result<Ranges> {
+    let file = File::open(proc.join(format!("{pid}/pagemap")))?;
+    let page = rustix::param::page_size() as u64;
+    let mut places = Vec::new();
+    for at in pages.iter().flat_map(|(start, end)| start / page..end / page) {
+        let mut entry = [0; 8];
+        file.read_exact_at(&mut entry, at * 8)?;
+        let entry = u64::from_ne_bytes(entry);
+        if entry & (PRESENT | SWAPPED) == SWAPPED && entry & PLACE != 0 {
+            places.push((turned(entry & PLACE), at * page));
+        }
     }
+    let mut runs = runs(places);
+    runs.sort_by_key(Vec::len);
+    let mut taken = Vec::new();
+    for run in runs {
+        if (taken.len() + run.len()) as u64 * page > most {
+            break;
+        }
+        taken.extend(run.into_iter().map(|(_, at)| (at, at + page)));
+    }
+    Ok(taken.into())
+}
+
+/// The device in the high bits, so that slots of one device are neighbours.
+fn turned(place: u64) -> u64 {
+    (place & 31) << 50 | place >> 5
+}
+
+/// Runs of neighbours among what lies at places.
+fn runs<T: Ord + Copy>(mut places: Vec<(u64, T)>) -> Vec<Vec<(u64, T)>> {
+    places.sort_unstable();
+    places.dedup_by_key(|(place, _)| *place);
+    places.chunk_by(|a, b| b.0 == a.0 + 1).map(<[_]>::to_vec).collect()
 }
 
 #[cfg(test)]
@@ -96,6 +128,26 @@ mod tests {
         assert_eq!(pages.private.iter().collect::<Vec<_>>(), [(page, 2 * page)]);
         assert_eq!(pages.swapped.iter().collect::<Vec<_>>(), [(3 * page, 5 * page), (6 * page, 8 * page)]);
         assert_eq!(pages.areas, 3);
+    }
+
+    #[test]
+    fn what_lies_alone_on_the_disk_is_the_first_to_be_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("7")).unwrap();
+        let page = rustix::param::page_size() as u64;
+        let slot = |slot: u64| SWAPPED | slot << 5;
+        // Three neighbours, in memory, one alone, two neighbours in another order, one alone on another device.
+        let entries = [slot(8), slot(9), slot(10), PRESENT, slot(30), slot(51), slot(50), slot(11) | 1];
+        let bytes: Vec<u8> = entries.iter().flat_map(|entry| u64::to_ne_bytes(*entry)).collect();
+        std::fs::write(folder.path().join("7/pagemap"), bytes).unwrap();
+        let all = Ranges::from(vec![(0, 8 * page)]);
+        let kept = |most: u64| {
+            Vec::from_iter(scattered(folder.path(), 7, &all, most * page).unwrap().iter().map(|(s, e)| (s / page, e / page)))
+        };
+        assert_eq!(kept(0), []);
+        assert_eq!(kept(3), [(4, 5), (7, 8)], "two that go together do not fit");
+        assert_eq!(kept(4), [(4, 8)]);
+        assert_eq!(kept(100), [(0, 3), (4, 8)]);
     }
 
     #[test]

@@ -58,19 +58,6 @@ impl Ranges {
         self.0.iter().chain(&other.0).copied().collect::<Vec<_>>().into()
     }
 
-    /// The same with gaps of at most `bytes` closed.
-    #[must_use]
-    pub fn closed(&self, bytes: u64) -> Self {
-        let mut closed = Self::default();
-        for &(start, end) in &self.0 {
-            match closed.0.last_mut() {
-                Some(last) if start - last.1 <= bytes => last.1 = end,
-                _ => closed.0.push((start, end)),
-            }
-        }
-        closed
-    }
-
     /// What is in both.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
@@ -156,9 +143,6 @@ mod tests {
                 prop_assert!(result.0.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?}", result);
                 prop_assert!(result.iter().all(|(start, end)| start < end), "{:?}", result);
             }
-            let closed = a.closed(size);
-            prop_assert_eq!(closed.intersection(&a), a.clone());
-            prop_assert!(closed.0.windows(2).all(|pair| pair[1].0 - pair[0].1 > size), "{:?}", closed);
             let pieces = a.pieces(size);
             prop_assert!(pieces.iter().all(|piece| piece.iter().map(|(start, end)| end - start).sum::<u64>() <= size));
             prop_assert_eq!(Ranges::from(pieces.concat()), a);

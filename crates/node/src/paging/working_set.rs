@@ -19,9 +19,9 @@ use crate::process::{Identity, Proc};
 /// So many activations count: requests differ, and what two of a few needed the next may need. Older ones are forgotten, so that the
 /// set does not grow for ever.
 const REMEMBERED: usize = 3;
-/// Each range is a request to the disk, and what lies between two that are near costs less to read than a request: measured, 20 us
-/// against 3 for a page of 4 KiB. Files' pages are in the page cache, mostly, and cost neither.
-const WORTH_READING_TOO: u64 = 4 * 4096;
+/// So much of an instance stays in memory when it is parked because it lies scattered on the disk. A WildFly needs 2,000 pages to answer,
+/// and 500 of them are worth as many requests as all others together.
+const SCATTERED: u64 = 3 << 20;
 /// So many sleeps in a row keep something mapped.
 const LONGEST_UNCHECKED: u32 = 8;
 
@@ -51,7 +51,10 @@ struct Process {
     /// when it is advised about a file's mapping.
     #[serde(default)]
     changed: Ranges,
-    /// All of that. Kept, because it is wanted while a request waits.
+    /// What of it lies scattered on the disk, and stays in memory in this sleep.
+    #[serde(default)]
+    scattered: Ranges,
+    /// All that it touched and had mapped. Kept, because it is wanted while a request waits.
     #[serde(default)]
     needed: Ranges,
 }
@@ -62,8 +65,8 @@ struct Process {
 pub enum Kept {
     /// All of it: a warm sleep.
     All,
-    /// What cannot be read ahead: pages of files that the process has changed for itself, 3 MB of a WildFly.
-    Changed,
+    /// What cannot be read ahead, or only with a request to the disk for each page.
+    Costly,
     /// Nothing: the next wake shows what is needed.
     #[default]
     Nothing,
@@ -75,7 +78,7 @@ impl WorkingSet {
         self.processes.iter().all(|process| process.touched.is_empty())
     }
 
-    /// What `process` needs, and what is worth reading along.
+    /// What `process` needs.
     pub fn of(&self, process: Identity) -> Ranges {
         self.processes.iter().find(|known| known.identity == process).map(|known| known.needed.clone()).unwrap_or_default()
     }
@@ -90,7 +93,7 @@ impl WorkingSet {
         let Some(process) = self.processes.iter().find(|known| known.identity == process) else { return Ranges::default() };
         match kept {
             Kept::All => process.private(),
-            Kept::Changed => process.changed.clone(),
+            Kept::Costly => process.changed.union(&process.scattered),
             Kept::Nothing => Ranges::default(),
         }
     }
@@ -100,12 +103,24 @@ impl WorkingSet {
         self.processes.iter().map(|process| self.kept_of(process.identity, kept).bytes()).sum()
     }
 
-    /// How much to keep in the next sleep on `rung`; every now and then nothing, so that a stale set is noticed.
-    pub fn keep_on(&self, rung: Rung) -> Kept {
+    /// How much to keep in the sleep on `rung` that begins now; every now and then nothing, so that a stale set is noticed. What lies scattered
+    /// is found out when it is paged out.
+    pub fn keep_on(&mut self, rung: Rung) -> Kept {
+        self.processes.iter_mut().for_each(|process| process.scattered = Ranges::default());
         match rung {
             _ if self.unchecked >= LONGEST_UNCHECKED => Kept::Nothing,
             Rung::Suspended | Rung::Warm => Kept::All,
-            Rung::Parked => Kept::Changed,
+            Rung::Parked => Kept::Costly,
+        }
+    }
+
+    /// All is paged out but what is kept of files: finds what lies scattered, to be kept as well.
+    pub fn handle_paged_out(&mut self, proc: &Proc, kept: Kept) {
+        let mut left = if kept == Kept::Costly { SCATTERED } else { 0 };
+        for process in &mut self.processes {
+            let pages = pagemap::scattered(proc.root(), process.identity.pid, &process.private(), left);
+            process.scattered = pages.unwrap_or_default();
+            left -= process.scattered.bytes().min(left);
         }
     }
 
@@ -135,19 +150,23 @@ impl WorkingSet {
             }
             // What was missing shows that it was needed; of what was kept, that is assumed.
             let missing = process.asleep.intersection(&pages.present);
-            let own = if kept == Kept::Changed { missing.union(&process.changed.minus(&process.asleep)) } else { missing };
+            let own = if kept == Kept::Costly {
+                missing.union(&process.changed.union(&process.scattered).minus(&process.asleep))
+            } else {
+                missing
+            };
             process.files = files.intersection(&pages.present);
             match kept {
                 // It was needed although it had not been in the set: that counts as often as it takes to be in it.
                 Kept::All => process.touched.iter_mut().rev().take(2).for_each(|last| *last = last.union(&own)),
-                Kept::Changed | Kept::Nothing => process.touched.push_back(own),
+                Kept::Costly | Kept::Nothing => process.touched.push_back(own),
             }
             if process.touched.len() > REMEMBERED {
                 process.touched.pop_front();
             }
             let private = process.private();
             process.changed = private.intersection(&files);
-            process.needed = private.minus(&files).closed(WORTH_READING_TOO).union(&process.changed).union(&process.files);
+            process.needed = private.union(&process.files);
             // What it wakes from next is not this sleep.
             process.asleep = Ranges::default();
             changed = true;
@@ -174,11 +193,6 @@ fn pages(proc: &Proc, pid: u32) -> Option<(Ranges, pagemap::Pages)> {
     let regions = regions(&maps);
     let pages = pagemap::read(proc.root(), pid, &regions).ok()?;
     Some((addresses(&regions, &[Backing::File, Backing::Shared]), pages))
-}
-
-/// What `pid` has in memory and mapped.
-pub fn present(proc: &Proc, pid: u32) -> Ranges {
-    pages(proc, pid).map(|(_, pages)| pages.present).unwrap_or_default()
 }
 
 /// How many contiguous areas of swap `pid` takes (al-Qudah table 1), and its bytes there.
