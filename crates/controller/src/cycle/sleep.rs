@@ -30,8 +30,8 @@ pub(crate) const RESTING: &str = "resting";
 pub(super) struct Sleep {
     /// Told to sleep by a person, and how deep at most, until somebody asks for them.
     pub resting: BTreeMap<AppName, Option<Rung>>,
-    /// When that was said, by this controller.
-    told: BTreeMap<AppName, Instant>,
+    /// How that was, if this controller was told.
+    told: BTreeMap<AppName, Told>,
     /// Started to stand by: [`weal_model::Plan::ahead`] of the last plan.
     pub ahead: BTreeSet<InstanceId>,
     refused: BTreeMap<(AppName, Rung), Instant>,
@@ -39,6 +39,14 @@ pub(super) struct Sleep {
     woken: BTreeMap<InstanceId, Instant>,
     /// [`Self::resting`] as it is stored.
     kept: BTreeMap<AppName, Option<Rung>>,
+}
+
+/// An application was told to sleep.
+#[derive(Debug)]
+struct Told {
+    when: Instant,
+    /// Instances that have been awake ever since: that they got ready was before.
+    awake: BTreeSet<InstanceId>,
 }
 
 impl Sleep {
@@ -59,8 +67,13 @@ impl Sleep {
 
     /// Whoever was told to sleep and is ready again was asked for.
     pub fn handle_events<'a>(&mut self, events: impl Iterator<Item = &'a InstanceEvent>) {
-        for event in events.filter(|event| event.state == InstanceState::Ready) {
-            self.resting.remove(&event.app);
+        for event in events {
+            let told = self.told.get_mut(&event.app);
+            if event.state != InstanceState::Ready {
+                told.map(|told| told.awake.remove(&event.instance));
+            } else if !told.is_some_and(|told| told.awake.contains(&event.instance)) {
+                self.resting.remove(&event.app);
+            }
         }
     }
 
@@ -89,6 +102,7 @@ impl<E: Engine> Loop<E> {
     /// Puts an application to sleep until somebody asks for it.
     pub(super) async fn take_sleep(&mut self, app: &AppName, rung: Option<Rung>) -> Result<SleepTaken, ApiError> {
         let refuse = |error: String| Err(ApiError { error });
+        self.observe_agent().await;
         let (Some(desired), Some(agent)) = (&self.desired, &self.agent) else {
             return refuse("nothing is known of this machine yet".to_owned());
         };
@@ -109,8 +123,10 @@ impl<E: Engine> Loop<E> {
         if instances.is_empty() {
             return refuse(format!("`{app}` has no instance that could sleep"));
         }
+        let awake = agent.instances.iter().filter(|seen| seen.spec.app == *app && seen.state.is_active());
+        let awake = awake.map(|seen| seen.spec.id.clone()).collect();
         self.sleep.resting.insert(app.clone(), rung);
-        self.sleep.told.insert(app.clone(), Instant::now());
+        self.sleep.told.insert(app.clone(), Told { when: Instant::now(), awake });
         self.keep_resting();
         let how = rung.map_or_else(String::new, |rung| format!(", {}", rung.as_str()));
         self.board.note(Note::info(EventKind::Plan, format!("{app} was told to sleep{how}")).app(app));
@@ -193,7 +209,7 @@ impl<E: Engine> Loop<E> {
             return Some(error.clone());
         }
         let told = self.sleep.told.get(app).filter(|_| self.sleep.resting.contains_key(app));
-        if told.zip(asked_ago(error)).is_some_and(|(told, ago)| told.elapsed() < ago) {
+        if told.zip(asked_ago(error)).is_some_and(|(told, ago)| told.when.elapsed() < ago) {
             return None;
         }
         self.sleep.resting.remove(app);
