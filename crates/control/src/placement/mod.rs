@@ -15,6 +15,7 @@
 //! | the best loads for a placement, exactly | [`load`] on maximum [`flow`] |
 //! | indices become ordered actions on named instances, standby ones included | [`plan`](mod@plan), `standby` |
 //! | which jobs run beside them, and how fast | `batch`, with [`crate::jobs`] |
+//! | who changes places for nothing, and is doubted for that | [`restless`] |
 //! | why | `explain`; why not there: [`question`] |
 //! | what another goal, node or load would do | [`what_if`](mod@what_if) |
 //! | the older algorithms, for comparison | [`baseline`], [`autoscaler`] |
@@ -42,6 +43,7 @@ mod polish;
 pub mod problem;
 pub mod question;
 pub mod repair;
+pub mod restless;
 pub mod search;
 mod standby;
 mod translate;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weal_control::check;
 use weal_control::flow::controller::{Decision, demand_curves, demand_doubts, plan_seats};
 use weal_control::placement::autoscaler::Autoscaler;
+use weal_control::placement::restless::Restless;
 use weal_control::placement::{self, AppCosts, Iterations};
 use weal_control::profile::Profiles;
 use weal_model::{
@@ -23,6 +24,7 @@ pub(crate) struct Decider {
     start_took_s: BTreeMap<AppName, f64>,
     sleep_costs: BTreeMap<AppName, SleepCosts>,
     autoscaler: Autoscaler,
+    restless: Restless,
 }
 
 /// What the placement must know beside the snapshot.
@@ -95,6 +97,7 @@ impl Decider {
         let (plan, report) = placement::plan(snapshot, &policy, Iterations::default());
         let findings = check::check(snapshot, placing.pool, &plan);
         if findings.is_empty() {
+            self.restless.handle_plan(&plan, snapshot);
             return Ok((plan, report));
         }
         Err(findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
@@ -110,6 +113,7 @@ impl Decider {
         let mut policy = placement::Policy::new(placing.pool);
         policy.demands = curves;
         policy.doubts = demand_doubts(snapshot, placing.pool, &self.profiles);
+        self.restless.doubt(&mut policy.doubts);
         policy.idle_s = self.idle_s(snapshot, placing.pool);
         policy.costs = placing.pool.apps.keys().map(|app| (app.clone(), self.costs(app))).collect();
         policy.next_instance.clone_from(placing.next_instance);

@@ -9,6 +9,7 @@ use weal_control::flow::loads::Loads;
 use weal_control::flow::pipeline::Limits;
 use weal_control::jobs::Costs;
 use weal_control::placement::autoscaler::Autoscaler;
+use weal_control::placement::restless::Restless;
 use weal_control::placement::{self, AppCosts, Iterations, Policy};
 use weal_control::profile::Profiles;
 use weal_model::{
@@ -47,6 +48,7 @@ pub(super) struct Controller {
     /// The highest number among each application's instances so far.
     numbers: BTreeMap<AppName, u64>,
     autoscaler: Autoscaler,
+    restless: Restless,
     /// Instances that were started to stand by.
     ahead: BTreeSet<InstanceId>,
     /// When the gateway had instances woken for a crowd.
@@ -73,6 +75,7 @@ impl Controller {
             holdoffs: BTreeMap::new(),
             numbers: BTreeMap::new(),
             autoscaler: Autoscaler::default(),
+            restless: Restless::default(),
             ahead: BTreeSet::new(),
             woken: BTreeMap::new(),
             plan_due_s: None,
@@ -90,6 +93,7 @@ impl Controller {
         self.loads = Loads::default();
         (self.last_request, self.holdoffs) = Default::default();
         self.autoscaler = Autoscaler::default();
+        self.restless = Restless::default();
         self.ahead.clear();
         self.woken.clear();
         self.plan_due_s = None;
@@ -171,6 +175,7 @@ impl Controller {
             policy.demands.insert(app, curve);
         }
         policy.doubts = demand_doubts(snapshot, pool, &self.profiles);
+        self.restless.doubt(&mut policy.doubts);
         policy.costs = pool.apps.keys().map(|app| (app.clone(), self.costs(app))).collect();
         policy.next_instance = self.numbers.iter().map(|(app, highest)| (app.clone(), highest + 1)).collect();
         policy.replicas = self.autoscaler.replicas();
@@ -345,6 +350,7 @@ impl World<'_> {
             let texts = findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             return self.oracle.note(self.agenda.now_s(), format!("a plan is unsound: {texts}"));
         }
+        self.controller.restless.handle_plan(&plan, &snapshot);
         self.controller.loads.handle_plan(&plan.loads, pool);
         self.controller.ahead = plan.ahead.iter().cloned().collect();
         let mut kept = Vec::new();
