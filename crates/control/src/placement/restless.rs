@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use weal_model::{Action, AppName, InstanceId, InstanceState, NodeName, Plan, Snapshot, Time};
+use weal_model::{Action, AppName, InstanceId, InstanceObservation, InstanceState, NodeName, Plan, Snapshot, Time};
 
 /// What is undone within so many seconds was done for nothing: eight placement cycles of 15 s.
 const TAKEN_BACK_S: f64 = 120.0;
@@ -17,58 +17,56 @@ const DOUBT: f64 = 0.1;
 
 /// Who changed places lately.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Restless(Vec<Move>);
-
-#[derive(Debug, Clone, PartialEq)]
-struct Move {
-    at: Time,
-    app: AppName,
-    node: NodeName,
-    comes: bool,
-    takes_back: bool,
+pub struct Restless {
+    /// When an application came to a node (true) or went from it last.
+    moves: BTreeMap<(AppName, NodeName), (Time, bool)>,
+    /// When that was taken back.
+    taken_back: Vec<(Time, AppName)>,
 }
 
 impl Restless {
     /// Takes note of a plan that is carried out.
     pub fn handle_plan(&mut self, plan: &Plan, snapshot: &Snapshot) {
         let now = snapshot.time;
-        self.0.retain(|past| now.since(past.at).as_secs_f64() < REMEMBERED_S);
-        for action in &plan.actions {
-            let Some((app, node, comes)) = move_of(action, plan, snapshot) else { continue };
-            let same = |past: &&Move| past.app == app && past.node == node;
-            let last = self.0.iter().rev().find(same);
-            let takes_back = last.is_some_and(|past| past.comes != comes && now.since(past.at).as_secs_f64() < TAKEN_BACK_S);
-            self.0.push(Move { at: now, app, node, comes, takes_back });
+        let ago_s = |then: Time| now.since(then).as_secs_f64();
+        self.moves.retain(|_, (at, _)| ago_s(*at) < TAKEN_BACK_S);
+        self.taken_back.retain(|(at, _)| ago_s(*at) < REMEMBERED_S);
+        for (app, node, comes) in moves(plan, snapshot) {
+            let before = self.moves.insert((app.clone(), node), (now, comes));
+            if before.is_some_and(|(_, came)| came != comes) {
+                self.taken_back.push((now, app));
+            }
         }
     }
 
     /// Adds to `doubts` what is doubted for that.
     pub fn doubt(&self, doubts: &mut BTreeMap<AppName, f64>) {
-        for past in self.0.iter().filter(|past| past.takes_back) {
-            *doubts.entry(past.app.clone()).or_default() += DOUBT;
+        for (_, app) in &self.taken_back {
+            *doubts.entry(app.clone()).or_default() += DOUBT;
         }
     }
 }
 
-/// The application that an action brings to a node or takes away from there. Those that stand by take no CPU, and are no move.
-fn move_of(action: &Action, plan: &Plan, snapshot: &Snapshot) -> Option<(AppName, NodeName, bool)> {
-    let there = |instance: &InstanceId| snapshot.instances.iter().find(|seen| seen.id == *instance);
-    let comes = match action {
-        Action::Start { instance, app, node } => {
-            return (!plan.ahead.contains(instance)).then(|| (app.clone(), node.clone(), true));
-        }
-        Action::Resume { .. } => true,
-        Action::Stop { .. } | Action::Sleep { .. } => false,
-        _ => return None,
-    };
-    let (Action::Resume { instance } | Action::Stop { instance } | Action::Sleep { instance, .. }) = action else { return None };
-    let seen = there(instance)?;
-    (comes || seen.state == InstanceState::Ready).then(|| (seen.app.clone(), seen.node.clone(), comes))
+/// The applications that a plan brings to a node (true) or takes away from there. Those that stand by take no CPU, and are no move.
+fn moves<'a>(plan: &'a Plan, snapshot: &'a Snapshot) -> impl Iterator<Item = (AppName, NodeName, bool)> + 'a {
+    let instances: BTreeMap<&InstanceId, &InstanceObservation> = snapshot.instances.iter().map(|seen| (&seen.id, seen)).collect();
+    plan.actions.iter().filter_map(move |action| {
+        let (instance, comes) = match action {
+            Action::Start { instance, app, node } => {
+                return (!plan.ahead.contains(instance)).then(|| (app.clone(), node.clone(), true));
+            }
+            Action::Resume { instance } => (instance, true),
+            Action::Stop { instance } | Action::Sleep { instance, .. } => (instance, false),
+            _ => return None,
+        };
+        let seen = instances.get(instance)?;
+        (comes || seen.state == InstanceState::Ready).then(|| (seen.app.clone(), seen.node.clone(), comes))
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use weal_model::{Bytes, InstanceObservation, Rung};
+    use weal_model::{Bytes, Rung};
 
     use super::*;
 

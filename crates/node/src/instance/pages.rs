@@ -203,7 +203,9 @@ impl Work {
         // Reclaim has no eye for single pages: what was to stay and is gone is read in again. After a sleep without anything mapped
         // the set is in memory all the same on the warm rung.
         let in_memory = if rung == Rung::Warm { Kept::All } else { kept };
-        set.handle_paged_out(&self.site.proc, kept);
+        if kept == Kept::Costly && swap::next_kind(&swap::of_this_machine()) != Some(Kind::Zram) {
+            set.handle_paged_out(&self.site.proc);
+        }
         for process in self.processes().into_iter().filter(|_| kept != Kept::Nothing) {
             self.read_back(process.pid, &set.kept_of(process, kept))?;
         }

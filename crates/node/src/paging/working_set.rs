@@ -114,9 +114,9 @@ impl WorkingSet {
         }
     }
 
-    /// All is paged out but what is kept of files: finds what lies scattered, to be kept as well.
-    pub fn handle_paged_out(&mut self, proc: &Proc, kept: Kept) {
-        let mut left = if kept == Kept::Costly { SCATTERED } else { 0 };
+    /// All is paged out but what is kept of files: finds what lies scattered on the disk, to be kept as well.
+    pub fn handle_paged_out(&mut self, proc: &Proc) {
+        let mut left = SCATTERED;
         for process in &mut self.processes {
             let pages = pagemap::scattered(proc.root(), process.identity.pid, &process.private(), left);
             process.scattered = pages.unwrap_or_default();
