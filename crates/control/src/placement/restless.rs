@@ -4,7 +4,7 @@
 //! is off that a plan's gain was computed with is not, until plans undo each other. Each time that happens, the demand of the
 //! application is doubted more, for a while. Doubt counts well above a goal only, so nobody who misses one waits for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{Action, AppName, InstanceId, InstanceObservation, InstanceState, NodeName, Plan, Snapshot, Time};
 
@@ -20,7 +20,9 @@ const DOUBT: f64 = 0.1;
 pub struct Restless {
     /// When an application came to a node (true) or went from it last.
     moves: BTreeMap<(AppName, NodeName), (Time, bool)>,
-    /// When that was taken back.
+    /// Started to stand by; they have taken no requests yet.
+    ahead: BTreeSet<InstanceId>,
+    /// When a move was taken back.
     taken_back: Vec<(Time, AppName)>,
 }
 
@@ -31,7 +33,8 @@ impl Restless {
         let ago_s = |then: Time| now.since(then).as_secs_f64();
         self.moves.retain(|_, (at, _)| ago_s(*at) < TAKEN_BACK_S);
         self.taken_back.retain(|(at, _)| ago_s(*at) < REMEMBERED_S);
-        for (app, node, comes) in moves(plan, snapshot) {
+        self.ahead.retain(|id| snapshot.instances.iter().any(|seen| seen.id == *id));
+        for (app, node, comes) in self.moves_of(plan, snapshot) {
             let before = self.moves.insert((app.clone(), node), (now, comes));
             if before.is_some_and(|(_, came)| came != comes) {
                 self.taken_back.push((now, app));
@@ -45,23 +48,33 @@ impl Restless {
             *doubts.entry(app.clone()).or_default() += DOUBT;
         }
     }
-}
 
-/// The applications that a plan brings to a node (true) or takes away from there. Those that stand by take no CPU, and are no move.
-fn moves<'a>(plan: &'a Plan, snapshot: &'a Snapshot) -> impl Iterator<Item = (AppName, NodeName, bool)> + 'a {
-    let instances: BTreeMap<&InstanceId, &InstanceObservation> = snapshot.instances.iter().map(|seen| (&seen.id, seen)).collect();
-    plan.actions.iter().filter_map(move |action| {
-        let (instance, comes) = match action {
-            Action::Start { instance, app, node } => {
-                return (!plan.ahead.contains(instance)).then(|| (app.clone(), node.clone(), true));
+    /// The applications that a plan brings to a node (true) or takes away from there. Those that come to stand by, and then sleep, take no
+    /// CPU: that is no move.
+    fn moves_of(&mut self, plan: &Plan, snapshot: &Snapshot) -> Vec<(AppName, NodeName, bool)> {
+        let instances: BTreeMap<&InstanceId, &InstanceObservation> =
+            snapshot.instances.iter().map(|seen| (&seen.id, seen)).collect();
+        let mut moves = Vec::new();
+        for action in &plan.actions {
+            let (instance, comes) = match action {
+                Action::Start { instance, .. } if plan.ahead.contains(instance) => continue,
+                Action::Start { app, node, .. } => {
+                    moves.push((app.clone(), node.clone(), true));
+                    continue;
+                }
+                Action::Resume { instance } => (instance, true),
+                Action::Stop { instance } | Action::Sleep { instance, .. } => (instance, false),
+                _ => continue,
+            };
+            let stood_by = self.ahead.remove(instance);
+            let Some(seen) = instances.get(instance) else { continue };
+            if comes || seen.state == InstanceState::Ready && !stood_by {
+                moves.push((seen.app.clone(), seen.node.clone(), comes));
             }
-            Action::Resume { instance } => (instance, true),
-            Action::Stop { instance } | Action::Sleep { instance, .. } => (instance, false),
-            _ => return None,
-        };
-        let seen = instances.get(instance)?;
-        (comes || seen.state == InstanceState::Ready).then(|| (seen.app.clone(), seen.node.clone(), comes))
-    })
+        }
+        self.ahead.extend(plan.ahead.iter().cloned());
+        moves
+    }
 }
 
 #[cfg(test)]
@@ -116,10 +129,16 @@ mod tests {
 
     #[test]
     fn who_is_started_to_stand_by_has_not_moved() {
-        let start = Action::Start { instance: "shop-2".into(), app: "shop".into(), node: "n1".into() };
+        let start = Action::Start { instance: "shop-1".into(), app: "shop".into(), node: "n1".into() };
+        let sleep = || plan(Action::Sleep { instance: "shop-1".into(), rung: Rung::Suspended });
+        let resume = || plan(Action::Resume { instance: "shop-1".into() });
         let mut restless = Restless::default();
-        restless.handle_plan(&Plan { ahead: vec!["shop-2".into()], ..plan(start) }, &at(1.0, InstanceState::Ready));
-        restless.handle_plan(&plan(Action::Stop { instance: "shop-1".into() }), &at(2.0, InstanceState::Ready));
-        assert_eq!(doubt(&restless), 0.05);
+        let nobody = Snapshot { instances: Vec::new(), ..at(1.0, InstanceState::Ready) };
+        restless.handle_plan(&Plan { ahead: vec!["shop-1".into()], ..plan(start) }, &nobody);
+        restless.handle_plan(&sleep(), &at(5.0, InstanceState::Ready));
+        restless.handle_plan(&resume(), &at(20.0, InstanceState::Suspended));
+        assert_eq!(doubt(&restless), 0.05, "that is what it stood by for");
+        restless.handle_plan(&sleep(), &at(30.0, InstanceState::Ready));
+        assert!((doubt(&restless) - 0.15).abs() < 1e-9, "and this is not");
     }
 }

@@ -106,7 +106,9 @@ impl FlowProfile {
         let response = seen.response_time.mean_s();
         response.inspect(|response| self.response.observe(*response));
         match response {
-            Some(response) if seen.completions >= 5 => self.elasticity.observe(response, population),
+            Some(response) if seen.completions >= 5 => self.elasticity.observe_response(response, population),
+            // A full queue grows no more, whoever sends.
+            _ if seen.rejections > 0 => {}
             _ => self.elasticity.observe_wait(seen.oldest_wait_s, population),
         }
         self.learn_tail(seen, goal);
@@ -225,6 +227,9 @@ fn idle_service_s(service_s: f64, before: Option<f64>, work: Work, place: &Place
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Elasticity {
     last: Option<(f64, f64)>,
+    /// Whether that was how long somebody had waited, and no response time: these are not compared with each other.
+    #[serde(default)]
+    waits: bool,
     squares: f64,
     products: f64,
     residual: f64,
@@ -260,8 +265,19 @@ impl Elasticity {
     /// answers grow no more meanwhile; without this, who was taken for independent arrivals and is not served would be taken for them for ever.
     fn observe_wait(&mut self, oldest_s: f64, population: f64) {
         if self.last.is_some_and(|(response, _)| oldest_s > response.exp()) {
-            self.observe(oldest_s, population);
+            self.observe_as(true, oldest_s, population);
         }
+    }
+
+    fn observe_response(&mut self, response_s: f64, population: f64) {
+        self.observe_as(false, response_s, population);
+    }
+
+    fn observe_as(&mut self, waits: bool, seconds: f64, population: f64) {
+        if std::mem::replace(&mut self.waits, waits) != waits {
+            self.last = None;
+        }
+        self.observe(seconds, population);
     }
 
     fn get(&self) -> f64 {

@@ -111,6 +111,8 @@ struct Done {
     action: Action,
     took_s: f64,
     error: Option<String>,
+    /// When it was over.
+    at: Instant,
 }
 
 /// All that the loop knows.

@@ -296,7 +296,7 @@ impl<E: Engine> Loop<E> {
                 Err(error) => (0.0, Some(error.to_string())),
             };
             // The loop ends before its tasks do when weal stops.
-            let _ = report.send(Done { instance, action, took_s, error });
+            let _ = report.send(Done { instance, action, took_s, error, at: Instant::now() });
         });
     }
 
@@ -309,7 +309,7 @@ impl<E: Engine> Loop<E> {
     }
 
     pub(super) async fn handle_done(&mut self, done: Done) {
-        let Done { instance, action, took_s, error } = done;
+        let Done { instance, action, took_s, error, at } = done;
         let operation = self.operations.end(&instance);
         if let Action::Start { app, .. } = &action {
             self.starts.handle_outcome(app, error.as_deref());
@@ -319,7 +319,7 @@ impl<E: Engine> Loop<E> {
             Action::Start { app, .. } => Some(app.clone()),
             _ => seen.map(|seen| seen.spec.app.clone()),
         };
-        let error = self.heed_refusal(&action, app.as_ref(), error);
+        let error = self.heed_refusal(&action, app.as_ref(), error, at);
         if let Some(error) = error {
             let what = verb(&action);
             let mut note = Note::warning(EventKind::Plan, format!("could not {what} {instance}: {error}")).instance(&instance);

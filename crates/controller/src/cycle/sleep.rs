@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weal_control::flow::crowd;
 use weal_engine::Engine;
-use weal_model::{Action, AppName, EventKind, InstanceId, InstanceObservation, InstanceState, PoolSpec, Rung, Standby};
+use weal_model::{Action, AppName, EventKind, InstanceId, InstanceObservation, InstanceState, PoolSpec, Rung, Standby, Time};
 use weal_node::api::{ASKED_FOR, AgentObservation, InstanceCounters, InstanceEvent, asked_ago};
 
 use super::Loop;
@@ -45,6 +45,8 @@ pub(super) struct Sleep {
 #[derive(Debug)]
 struct Told {
     when: Instant,
+    /// The same by the clock that events have.
+    time: Time,
     /// Instances that have been awake ever since: that they got ready was before.
     awake: BTreeSet<InstanceId>,
 }
@@ -69,6 +71,9 @@ impl Sleep {
     pub fn handle_events<'a>(&mut self, events: impl Iterator<Item = &'a InstanceEvent>) {
         for event in events {
             let told = self.told.get_mut(&event.app);
+            if told.as_ref().is_some_and(|told| event.time <= told.time) {
+                continue;
+            }
             if event.state != InstanceState::Ready {
                 told.map(|told| told.awake.remove(&event.instance));
             } else if !told.is_some_and(|told| told.awake.contains(&event.instance)) {
@@ -126,7 +131,7 @@ impl<E: Engine> Loop<E> {
         let awake = agent.instances.iter().filter(|seen| seen.spec.app == *app && seen.state.is_active());
         let awake = awake.map(|seen| seen.spec.id.clone()).collect();
         self.sleep.resting.insert(app.clone(), rung);
-        self.sleep.told.insert(app.clone(), Told { when: Instant::now(), awake });
+        self.sleep.told.insert(app.clone(), Told { when: Instant::now(), time: crate::clock::now(), awake });
         self.keep_resting();
         let how = rung.map_or_else(String::new, |rung| format!(", {}", rung.as_str()));
         self.board.note(Note::info(EventKind::Plan, format!("{app} was told to sleep{how}")).app(app));
@@ -202,14 +207,20 @@ impl<E: Engine> Loop<E> {
 
     /// What remains of an error after sleep has learnt from it: that somebody wants an instance is none. Who was told to sleep after it was
     /// asked for is told again by the plan that follows, until the agent has seen that nobody else asks.
-    pub(super) fn heed_refusal(&mut self, action: &Action, app: Option<&AppName>, error: Option<String>) -> Option<String> {
+    pub(super) fn heed_refusal(
+        &mut self,
+        action: &Action,
+        app: Option<&AppName>,
+        error: Option<String>,
+        at: Instant,
+    ) -> Option<String> {
         let (Action::Sleep { instance, rung }, Some(app), Some(error)) = (action, app, &error) else { return error };
         if !error.starts_with(ASKED_FOR) {
             self.sleep.refuse(app, *rung);
             return Some(error.clone());
         }
         let told = self.sleep.told.get(app).filter(|_| self.sleep.resting.contains_key(app));
-        if told.zip(asked_ago(error)).is_some_and(|(told, ago)| told.when.elapsed() < ago) {
+        if told.zip(asked_ago(error)).is_some_and(|(told, ago)| at.saturating_duration_since(told.when) < ago) {
             return None;
         }
         self.sleep.resting.remove(app);

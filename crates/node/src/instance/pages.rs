@@ -219,8 +219,9 @@ impl Work {
     }
 
     fn read_back(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
-        paging::advise(pid, ranges, Advice::WillNeed, || !self.is_cancelled()).map_err(|error| error.to_string())?;
-        paging::touch(pid, ranges);
+        if paging::advise(pid, ranges, Advice::WillNeed, || !self.is_cancelled()).map_err(|error| error.to_string())? {
+            paging::touch(pid, ranges);
+        }
         Ok(())
     }
 

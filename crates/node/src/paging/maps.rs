@@ -22,8 +22,6 @@ pub struct Region {
     pub end: u64,
     /// What is behind it.
     pub backing: Backing,
-    /// Whether the process may write to it.
-    pub is_writable: bool,
 }
 
 /// The mappings in `maps` that are worth advising about: not what the kernel puts into every process (`[vvar]` and its kin end
@@ -47,7 +45,7 @@ fn region(line: &str) -> Option<Region> {
         (true, "0") => Backing::Anonymous,
         (true, _) => Backing::File,
     };
-    (start < end).then_some(Region { start, end, backing, is_writable: rights[1..].starts_with('w') })
+    (start < end).then_some(Region { start, end, backing })
 }
 
 /// The addresses of `regions` with one of these backings.

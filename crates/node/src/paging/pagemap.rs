@@ -16,6 +16,8 @@ const OF_FILE: u64 = 1 << 61;
 const PLACE: u64 = (1 << 55) - 1;
 /// Mappings beyond this are reservations that nobody fills (sanitizers map terabytes); reading their page maps takes minutes.
 const LARGEST: u64 = 64 << 30;
+/// So many pages that lie together are read as quickly as one.
+const SMALL_COMPANY: usize = 4;
 /// Entries read at once.
 const BATCH: usize = 1 << 15;
 
@@ -70,8 +72,8 @@ fn areas(places: Vec<u64>) -> usize {
     runs(places).len()
 }
 
-/// Of `pages`, which are in swap, those that lie alone or in the smallest company there, up to `most` bytes: to read each takes a request to
-/// the disk. Nothing for who may not know the places.
+/// Of `pages`, which are in swap, those that lie alone or in small company there, the loneliest first, up to `most` bytes: to read them takes a
+/// request to the disk each, or nearly. Nothing for who may not know the places.
 pub fn scattered(proc: &Path, pid: u32, pages: &Ranges, most: u64) -> io::Result<Ranges> {
     let file = File::open(proc.join(format!("{pid}/pagemap")))?;
     let page = rustix::param::page_size() as u64;
@@ -88,7 +90,7 @@ pub fn scattered(proc: &Path, pid: u32, pages: &Ranges, most: u64) -> io::Result
     runs.sort_by_key(Vec::len);
     let mut taken = Vec::new();
     for run in runs {
-        if (taken.len() + run.len()) as u64 * page > most {
+        if run.len() > SMALL_COMPANY || (taken.len() + run.len()) as u64 * page > most {
             break;
         }
         taken.extend(run.into_iter().map(|(_, at)| (at, at + page)));
@@ -122,7 +124,7 @@ mod tests {
         let entries = [0, PRESENT | 5, PRESENT | OF_FILE, slot(1, 8), slot(1, 9), 0, slot(1, 20), slot(0, 21)];
         let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_ne_bytes()).collect();
         std::fs::write(folder.path().join("7/pagemap"), bytes).unwrap();
-        let region = Region { start: page, end: 8 * page, backing: Backing::Anonymous, is_writable: true };
+        let region = Region { start: page, end: 8 * page, backing: Backing::Anonymous };
         let pages = read(folder.path(), 7, &[region]).unwrap();
         assert_eq!(pages.present.iter().collect::<Vec<_>>(), [(page, 3 * page)]);
         assert_eq!(pages.private.iter().collect::<Vec<_>>(), [(page, 2 * page)]);
@@ -136,18 +138,17 @@ mod tests {
         std::fs::create_dir(folder.path().join("7")).unwrap();
         let page = rustix::param::page_size() as u64;
         let slot = |slot: u64| SWAPPED | slot << 5;
-        // Three neighbours, in memory, one alone, two neighbours in another order, one alone on another device.
-        let entries = [slot(8), slot(9), slot(10), PRESENT, slot(30), slot(51), slot(50), slot(11) | 1];
+        // Five neighbours, in memory, one alone, two neighbours in another order, one alone on another device.
+        let entries = [slot(8), slot(9), slot(10), slot(11), slot(12), PRESENT, slot(30), slot(51), slot(50), slot(13) | 1];
         let bytes: Vec<u8> = entries.iter().flat_map(|entry| u64::to_ne_bytes(*entry)).collect();
         std::fs::write(folder.path().join("7/pagemap"), bytes).unwrap();
-        let all = Ranges::from(vec![(0, 8 * page)]);
+        let all = Ranges::from(vec![(0, 10 * page)]);
         let kept = |most: u64| {
             Vec::from_iter(scattered(folder.path(), 7, &all, most * page).unwrap().iter().map(|(s, e)| (s / page, e / page)))
         };
         assert_eq!(kept(0), []);
-        assert_eq!(kept(3), [(4, 5), (7, 8)], "two that go together do not fit");
-        assert_eq!(kept(4), [(4, 8)]);
-        assert_eq!(kept(100), [(0, 3), (4, 8)]);
+        assert_eq!(kept(3), [(6, 7), (9, 10)], "two that go together do not fit");
+        assert_eq!(kept(100), [(6, 10)], "five together are read in one go");
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub enum Kept {
     /// All of it: a warm sleep.
     All,
     /// What cannot be read ahead, or only with a request to the disk for each page.
+    #[serde(alias = "Changed")]
     Costly,
     /// Nothing: the next wake shows what is needed.
     #[default]
@@ -117,7 +118,8 @@ impl WorkingSet {
     /// All is paged out but what is kept of files: finds what lies scattered on the disk, to be kept as well.
     pub fn handle_paged_out(&mut self, proc: &Proc) {
         let mut left = SCATTERED;
-        for process in &mut self.processes {
+        let living = |process: &&mut Process| proc.identity(process.identity.pid) == Some(process.identity);
+        for process in self.processes.iter_mut().filter(living) {
             let pages = pagemap::scattered(proc.root(), process.identity.pid, &process.private(), left);
             process.scattered = pages.unwrap_or_default();
             left -= process.scattered.bytes().min(left);
@@ -159,9 +161,11 @@ impl WorkingSet {
             match kept {
                 // It was needed although it had not been in the set: that counts as often as it takes to be in it.
                 Kept::All => process.touched.iter_mut().rev().take(2).for_each(|last| *last = last.union(&own)),
-                Kept::Costly | Kept::Nothing => process.touched.push_back(own),
+                Kept::Costly => process.touched.push_back(own),
+                // Nothing of it was assumed: what this one did not touch is not needed any more.
+                Kept::Nothing => process.touched.extend([own.clone(), own]),
             }
-            if process.touched.len() > REMEMBERED {
+            while process.touched.len() > REMEMBERED {
                 process.touched.pop_front();
             }
             let private = process.private();
