@@ -67,7 +67,7 @@ impl Sleep {
         self.refused.insert((app.clone(), rung), Instant::now() + REFUSED_FOR);
     }
 
-    /// Whoever was told to sleep and is ready again was asked for.
+    /// Whoever was told to sleep and is ready again was asked for, but for those that get ready to stand by.
     pub fn handle_events<'a>(&mut self, events: impl Iterator<Item = &'a InstanceEvent>) {
         for event in events {
             let told = self.told.get_mut(&event.app);
@@ -76,7 +76,7 @@ impl Sleep {
             }
             if event.state != InstanceState::Ready {
                 told.map(|told| told.awake.remove(&event.instance));
-            } else if !told.is_some_and(|told| told.awake.contains(&event.instance)) {
+            } else if !told.is_some_and(|told| told.awake.contains(&event.instance)) && !self.ahead.contains(&event.instance) {
                 self.resting.remove(&event.app);
             }
         }
