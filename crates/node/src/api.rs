@@ -43,6 +43,11 @@ pub const WAKE: weal_rpc::Method<WakeRequest, WakeAnswer> = weal_rpc::Method::ne
 /// How the refusal of a [`Command::Sleep`] begins when the instance was named to somebody by [`WAKE`] just before.
 pub const ASKED_FOR: &str = "it was asked for";
 
+/// That refusal, of an instance that was named so long `ago`.
+pub(crate) fn asked_for(ago: Duration) -> String {
+    format!("{ASKED_FOR} {:.3} s ago", ago.as_secs_f64())
+}
+
 /// How long before that refusal the instance was named; `None` for any other error.
 pub fn asked_ago(error: &str) -> Option<Duration> {
     let seconds = error.strip_prefix(ASKED_FOR)?.strip_suffix(" s ago")?.trim().parse().ok()?;

@@ -52,7 +52,7 @@ impl Agent {
         let turn = turn.lock().await;
         let asked = self.asked.lock().expect("nothing panics while it is held").get(instance).map(Instant::elapsed);
         if let Some(ago) = asked.filter(|ago| *ago < JUST_ASKED) {
-            return Err(format!("{} {:.3} s ago", api::ASKED_FOR, ago.as_secs_f64()));
+            return Err(api::asked_for(ago));
         }
         let ordered = handle.begin(Order::Sleep(rung)).await;
         drop(turn);

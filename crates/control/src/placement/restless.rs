@@ -20,21 +20,18 @@ const DOUBT: f64 = 0.1;
 pub struct Restless {
     /// When an application came to a node (true) or went from it last.
     moves: BTreeMap<(AppName, NodeName), (Time, bool)>,
-    /// Started to stand by; they have taken no requests yet.
-    ahead: BTreeSet<InstanceId>,
     /// When a move was taken back.
     taken_back: Vec<(Time, AppName)>,
 }
 
 impl Restless {
-    /// Takes note of a plan that is carried out.
-    pub fn handle_plan(&mut self, plan: &Plan, snapshot: &Snapshot) {
+    /// Takes note of a plan that is carried out; `ahead` is [`Plan::ahead`] of the one before.
+    pub fn handle_plan(&mut self, plan: &Plan, snapshot: &Snapshot, ahead: &BTreeSet<InstanceId>) {
         let now = snapshot.time;
         let ago_s = |then: Time| now.since(then).as_secs_f64();
         self.moves.retain(|_, (at, _)| ago_s(*at) < TAKEN_BACK_S);
         self.taken_back.retain(|(at, _)| ago_s(*at) < REMEMBERED_S);
-        self.ahead.retain(|id| snapshot.instances.iter().any(|seen| seen.id == *id));
-        for (app, node, comes) in self.moves_of(plan, snapshot) {
+        for (app, node, comes) in moves(plan, snapshot, ahead) {
             let before = self.moves.insert((app.clone(), node), (now, comes));
             if before.is_some_and(|(_, came)| came != comes) {
                 self.taken_back.push((now, app));
@@ -48,33 +45,24 @@ impl Restless {
             *doubts.entry(app.clone()).or_default() += DOUBT;
         }
     }
+}
 
-    /// The applications that a plan brings to a node (true) or takes away from there. Those that come to stand by, and then sleep, take no
-    /// CPU: that is no move.
-    fn moves_of(&mut self, plan: &Plan, snapshot: &Snapshot) -> Vec<(AppName, NodeName, bool)> {
-        let instances: BTreeMap<&InstanceId, &InstanceObservation> =
-            snapshot.instances.iter().map(|seen| (&seen.id, seen)).collect();
-        let mut moves = Vec::new();
-        for action in &plan.actions {
-            let (instance, comes) = match action {
-                Action::Start { instance, .. } if plan.ahead.contains(instance) => continue,
-                Action::Start { app, node, .. } => {
-                    moves.push((app.clone(), node.clone(), true));
-                    continue;
-                }
-                Action::Resume { instance } => (instance, true),
-                Action::Stop { instance } | Action::Sleep { instance, .. } => (instance, false),
-                _ => continue,
-            };
-            let stood_by = self.ahead.remove(instance);
-            let Some(seen) = instances.get(instance) else { continue };
-            if comes || seen.state == InstanceState::Ready && !stood_by {
-                moves.push((seen.app.clone(), seen.node.clone(), comes));
-            }
-        }
-        self.ahead.extend(plan.ahead.iter().cloned());
-        moves
-    }
+/// The applications that a plan brings to a node (true) or takes away from there. Those that come to stand by, and then sleep, take no CPU:
+/// that is no move.
+fn moves(plan: &Plan, snapshot: &Snapshot, ahead: &BTreeSet<InstanceId>) -> Vec<(AppName, NodeName, bool)> {
+    let instances: BTreeMap<&InstanceId, &InstanceObservation> = snapshot.instances.iter().map(|seen| (&seen.id, seen)).collect();
+    let of_seen = |instance: &InstanceId, comes: bool| {
+        let seen = instances.get(instance)?;
+        let moves = comes || seen.state == InstanceState::Ready && !ahead.contains(instance);
+        moves.then(|| (seen.app.clone(), seen.node.clone(), comes))
+    };
+    let move_of = |action: &Action| match action {
+        Action::Start { instance, app, node } => (!plan.ahead.contains(instance)).then(|| (app.clone(), node.clone(), true)),
+        Action::Resume { instance } => of_seen(instance, true),
+        Action::Stop { instance } | Action::Sleep { instance, .. } => of_seen(instance, false),
+        _ => None,
+    };
+    plan.actions.iter().filter_map(move_of).collect()
 }
 
 #[cfg(test)]
@@ -113,17 +101,17 @@ mod tests {
     fn who_goes_and_comes_again_is_doubted_for_a_while() {
         let goes = plan(Action::Sleep { instance: "shop-1".into(), rung: Rung::Parked });
         let comes = plan(Action::Resume { instance: "shop-1".into() });
-        let mut restless = Restless::default();
-        restless.handle_plan(&goes, &at(1000.0, InstanceState::Ready));
+        let (mut restless, none) = (Restless::default(), BTreeSet::new());
+        restless.handle_plan(&goes, &at(1000.0, InstanceState::Ready), &none);
         assert_eq!(doubt(&restless), 0.05, "it may have been right");
-        restless.handle_plan(&comes, &at(1010.0, InstanceState::Parked));
-        restless.handle_plan(&goes, &at(1020.0, InstanceState::Ready));
+        restless.handle_plan(&comes, &at(1010.0, InstanceState::Parked), &none);
+        restless.handle_plan(&goes, &at(1020.0, InstanceState::Ready), &none);
         assert!((doubt(&restless) - 0.25).abs() < 1e-9);
-        restless.handle_plan(&goes, &at(1030.0, InstanceState::Suspended));
+        restless.handle_plan(&goes, &at(1030.0, InstanceState::Suspended), &none);
         assert!((doubt(&restless) - 0.25).abs() < 1e-9, "deeper is no move");
-        restless.handle_plan(&comes, &at(1200.0, InstanceState::Parked));
+        restless.handle_plan(&comes, &at(1200.0, InstanceState::Parked), &none);
         assert!((doubt(&restless) - 0.25).abs() < 1e-9, "three minutes later it was for a reason");
-        restless.handle_plan(&Plan::default(), &at(1700.0, InstanceState::Ready));
+        restless.handle_plan(&Plan::default(), &at(1700.0, InstanceState::Ready), &none);
         assert_eq!(doubt(&restless), 0.05, "it is forgotten");
     }
 
@@ -134,11 +122,12 @@ mod tests {
         let resume = || plan(Action::Resume { instance: "shop-1".into() });
         let mut restless = Restless::default();
         let nobody = Snapshot { instances: Vec::new(), ..at(1.0, InstanceState::Ready) };
-        restless.handle_plan(&Plan { ahead: vec!["shop-1".into()], ..plan(start) }, &nobody);
-        restless.handle_plan(&sleep(), &at(5.0, InstanceState::Ready));
-        restless.handle_plan(&resume(), &at(20.0, InstanceState::Suspended));
+        let (none, ahead) = (BTreeSet::new(), BTreeSet::from(["shop-1".into()]));
+        restless.handle_plan(&Plan { ahead: vec!["shop-1".into()], ..plan(start) }, &nobody, &none);
+        restless.handle_plan(&sleep(), &at(5.0, InstanceState::Ready), &ahead);
+        restless.handle_plan(&resume(), &at(20.0, InstanceState::Suspended), &none);
         assert_eq!(doubt(&restless), 0.05, "that is what it stood by for");
-        restless.handle_plan(&sleep(), &at(30.0, InstanceState::Ready));
+        restless.handle_plan(&sleep(), &at(30.0, InstanceState::Ready), &none);
         assert!((doubt(&restless) - 0.15).abs() < 1e-9, "and this is not");
     }
 }

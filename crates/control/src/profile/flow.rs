@@ -104,9 +104,11 @@ impl FlowProfile {
             self.idle_service.observe(idle_service_s(service, before, work.unwrap_or_default(), place));
         }
         let response = seen.response_time.mean_s();
-        response.inspect(|response| self.response.observe(*response));
+        if let Some(response) = response {
+            self.response.observe(response);
+        }
         match response {
-            Some(response) if seen.completions >= 5 => self.elasticity.observe_response(response, population),
+            Some(response) if seen.completions >= 5 => self.elasticity.observe(false, response, population),
             // A full queue grows no more, whoever sends.
             _ if seen.rejections > 0 => {}
             _ => self.elasticity.observe_wait(seen.oldest_wait_s, population),
@@ -244,7 +246,11 @@ const PRIOR: f64 = 0.02;
 const OTHER_CLIENTS: f64 = 0.7;
 
 impl Elasticity {
-    fn observe(&mut self, response_s: f64, population: f64) {
+    /// What a response took, or, with `waits`, how long somebody has waited for one.
+    fn observe(&mut self, waits: bool, response_s: f64, population: f64) {
+        if std::mem::replace(&mut self.waits, waits) != waits {
+            self.last = None;
+        }
         if !(response_s > 0.0 && population > 0.0 && response_s.is_finite() && population.is_finite()) {
             return;
         }
@@ -265,19 +271,8 @@ impl Elasticity {
     /// answers grow no more meanwhile; without this, who was taken for independent arrivals and is not served would be taken for them for ever.
     fn observe_wait(&mut self, oldest_s: f64, population: f64) {
         if self.last.is_some_and(|(response, _)| oldest_s > response.exp()) {
-            self.observe_as(true, oldest_s, population);
+            self.observe(true, oldest_s, population);
         }
-    }
-
-    fn observe_response(&mut self, response_s: f64, population: f64) {
-        self.observe_as(false, response_s, population);
-    }
-
-    fn observe_as(&mut self, waits: bool, seconds: f64, population: f64) {
-        if std::mem::replace(&mut self.waits, waits) != waits {
-            self.last = None;
-        }
-        self.observe(seconds, population);
     }
 
     fn get(&self) -> f64 {

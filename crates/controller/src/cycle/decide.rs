@@ -97,7 +97,7 @@ impl Decider {
         let (plan, report) = placement::plan(snapshot, &policy, Iterations::default());
         let findings = check::check(snapshot, placing.pool, &plan);
         if findings.is_empty() {
-            self.restless.handle_plan(&plan, snapshot);
+            self.restless.handle_plan(&plan, snapshot, placing.ahead);
             return Ok((plan, report));
         }
         Err(findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))

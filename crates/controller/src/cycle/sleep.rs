@@ -123,13 +123,12 @@ impl<E: Engine> Loop<E> {
         if let Some(other) = pool.apps.values().find(|other| other.needs.contains(app) && awake(&other.name)) {
             return refuse(format!("`{}` is awake and needs it", other.name));
         }
-        let mine = agent.instances.iter().filter(|seen| seen.spec.app == *app);
-        let instances: Vec<InstanceId> = mine.map(|seen| seen.spec.id.clone()).collect();
+        let mine = || agent.instances.iter().filter(|seen| seen.spec.app == *app);
+        let instances: Vec<InstanceId> = mine().map(|seen| seen.spec.id.clone()).collect();
         if instances.is_empty() {
             return refuse(format!("`{app}` has no instance that could sleep"));
         }
-        let awake = agent.instances.iter().filter(|seen| seen.spec.app == *app && seen.state.is_active());
-        let awake = awake.map(|seen| seen.spec.id.clone()).collect();
+        let awake = mine().filter(|seen| seen.state.is_active()).map(|seen| seen.spec.id.clone()).collect();
         self.sleep.resting.insert(app.clone(), rung);
         self.sleep.told.insert(app.clone(), Told { when: Instant::now(), time: crate::clock::now(), awake });
         self.keep_resting();

@@ -36,12 +36,35 @@ pub struct Pages {
 
 /// Where the pages of `regions` of `pid` are, as `proc` shows it.
 pub fn read(proc: &Path, pid: u32, regions: &[Region]) -> io::Result<Pages> {
+    let (mut pages, mut places) = (Pages::default(), Vec::new());
+    let ranges = regions.iter().map(|region| (region.start, region.end)).filter(|(start, end)| end - start <= LARGEST);
+    for_each(proc, pid, ranges, |start, end, entry| {
+        if entry & PRESENT != 0 {
+            pages.present.push(start, end);
+            if entry & OF_FILE == 0 {
+                pages.private.push(start, end);
+            }
+        } else if entry & SWAPPED != 0 {
+            pages.swapped.push(start, end);
+            places.push(turned(entry & PLACE));
+        }
+    })?;
+    pages.areas = areas(places);
+    Ok(pages)
+}
+
+/// Calls `look` with each page of `ranges` of `pid`, from its first address to the one after its last, and with what the page map has for it.
+fn for_each(
+    proc: &Path,
+    pid: u32,
+    ranges: impl Iterator<Item = (u64, u64)>,
+    mut look: impl FnMut(u64, u64, u64),
+) -> io::Result<()> {
     let file = File::open(proc.join(format!("{pid}/pagemap")))?;
     let page = rustix::param::page_size() as u64;
-    let (mut pages, mut places) = (Pages::default(), Vec::new());
     let mut buffer = vec![0u8; BATCH * 8];
-    for region in regions.iter().filter(|region| region.end - region.start <= LARGEST) {
-        let (mut at, last) = (region.start / page, region.end / page);
+    for (start, end) in ranges {
+        let (mut at, last) = (start / page, end / page);
         while at < last {
             let wanted = usize::try_from(last - at).unwrap_or(BATCH).min(BATCH) * 8;
             let got = file.read_at(&mut buffer[..wanted], at * 8)? / 8;
@@ -49,65 +72,48 @@ pub fn read(proc: &Path, pid: u32, regions: &[Region]) -> io::Result<Pages> {
                 break;
             }
             for entry in buffer[..got * 8].chunks_exact(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap_or_default())) {
-                if entry & PRESENT != 0 {
-                    pages.present.push(at * page, (at + 1) * page);
-                    if entry & OF_FILE == 0 {
-                        pages.private.push(at * page, (at + 1) * page);
-                    }
-                } else if entry & SWAPPED != 0 {
-                    pages.swapped.push(at * page, (at + 1) * page);
-                    places.push(entry & PLACE);
-                }
+                look(at * page, (at + 1) * page, entry);
                 at += 1;
             }
         }
     }
-    pages.areas = areas(places);
-    Ok(pages)
+    Ok(())
 }
 
 /// How many runs of neighbouring slots there are.
-fn areas(places: Vec<u64>) -> usize {
-    let places = Vec::from_iter(places.into_iter().filter(|place| *place != 0).map(|place| (turned(place), ())));
-    runs(places).len()
+fn areas(mut places: Vec<u64>) -> usize {
+    places.sort_unstable();
+    places.dedup();
+    match places.as_slice() {
+        [] | [0] => 0,
+        places => places.chunk_by(|a, b| *b == a + 1).count(),
+    }
 }
 
 /// Of `pages`, which are in swap, those that lie alone or in small company there, the loneliest first, up to `most` bytes: to read them takes a
 /// request to the disk each, or nearly. Nothing for who may not know the places.
 pub fn scattered(proc: &Path, pid: u32, pages: &Ranges, most: u64) -> io::Result<Ranges> {
-    let file = File::open(proc.join(format!("{pid}/pagemap")))?;
-    let page = rustix::param::page_size() as u64;
     let mut places = Vec::new();
-    for at in pages.iter().flat_map(|(start, end)| start / page..end / page) {
-        let mut entry = [0; 8];
-        file.read_exact_at(&mut entry, at * 8)?;
-        let entry = u64::from_ne_bytes(entry);
+    for_each(proc, pid, pages.iter(), |start, end, entry| {
         if entry & (PRESENT | SWAPPED) == SWAPPED && entry & PLACE != 0 {
-            places.push((turned(entry & PLACE), at * page));
+            places.push((turned(entry & PLACE), (start, end)));
         }
-    }
-    let mut runs = runs(places);
-    runs.sort_by_key(Vec::len);
-    let mut taken = Vec::new();
-    for run in runs {
-        if run.len() > SMALL_COMPANY || (taken.len() + run.len()) as u64 * page > most {
-            break;
-        }
-        taken.extend(run.into_iter().map(|(_, at)| (at, at + page)));
-    }
-    Ok(taken.into())
+    })?;
+    places.sort_unstable();
+    places.dedup_by_key(|(place, _)| *place);
+    let mut runs: Vec<_> = places.chunk_by(|a, b| b.0 == a.0 + 1).filter(|run| run.len() <= SMALL_COMPANY).collect();
+    runs.sort_by_key(|run| run.len());
+    let mut left = most;
+    let fits = |run: &&[(u64, (u64, u64))]| {
+        let bytes: u64 = run.iter().map(|(_, (start, end))| end - start).sum();
+        left.checked_sub(bytes).inspect(|rest| left = *rest).is_some()
+    };
+    Ok(runs.into_iter().take_while(fits).flatten().map(|(_, page)| *page).collect::<Vec<_>>().into())
 }
 
 /// The device in the high bits, so that slots of one device are neighbours.
 fn turned(place: u64) -> u64 {
     (place & 31) << 50 | place >> 5
-}
-
-/// Runs of neighbours among what lies at places.
-fn runs<T: Ord + Copy>(mut places: Vec<(u64, T)>) -> Vec<Vec<(u64, T)>> {
-    places.sort_unstable();
-    places.dedup_by_key(|(place, _)| *place);
-    places.chunk_by(|a, b| b.0 == a.0 + 1).map(<[_]>::to_vec).collect()
 }
 
 #[cfg(test)]

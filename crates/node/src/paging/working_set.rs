@@ -94,7 +94,7 @@ impl WorkingSet {
         let Some(process) = self.processes.iter().find(|known| known.identity == process) else { return Ranges::default() };
         match kept {
             Kept::All => process.private(),
-            Kept::Costly => process.changed.union(&process.scattered),
+            Kept::Costly => process.costly(),
             Kept::Nothing => Ranges::default(),
         }
     }
@@ -152,11 +152,7 @@ impl WorkingSet {
             }
             // What was missing shows that it was needed; of what was kept, that is assumed.
             let missing = process.asleep.intersection(&pages.present);
-            let own = if kept == Kept::Costly {
-                missing.union(&process.changed.union(&process.scattered).minus(&process.asleep))
-            } else {
-                missing
-            };
+            let own = if kept == Kept::Costly { missing.union(&process.costly().minus(&process.asleep)) } else { missing };
             process.files = files.intersection(&pages.present);
             match kept {
                 // It was needed although it had not been in the set: that counts as often as it takes to be in it.
@@ -180,6 +176,11 @@ impl WorkingSet {
 }
 
 impl Process {
+    /// What [`Kept::Costly`] keeps.
+    fn costly(&self) -> Ranges {
+        self.changed.union(&self.scattered)
+    }
+
     /// What at least two activations have touched, or the only one: what one of three touched was mostly housekeeping that came by.
     fn private(&self) -> Ranges {
         let touched = Vec::from_iter(&self.touched);

@@ -350,7 +350,7 @@ impl World<'_> {
             let texts = findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             return self.oracle.note(self.agenda.now_s(), format!("a plan is unsound: {texts}"));
         }
-        self.controller.restless.handle_plan(&plan, &snapshot);
+        self.controller.restless.handle_plan(&plan, &snapshot, &self.controller.ahead);
         self.controller.loads.handle_plan(&plan.loads, pool);
         self.controller.ahead = plan.ahead.iter().cloned().collect();
         let mut kept = Vec::new();
