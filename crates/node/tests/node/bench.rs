@@ -182,6 +182,13 @@ impl Bench {
         self.call(api::EVENTS, &api::EventsAfter { after, wait_s: 0.0 })
     }
 
+    /// The detail of an event later than `after` that begins with `begins`. Waits for it: who asked for a wake is answered before its event
+    /// is written.
+    pub fn said(&self, after: u64, begins: &str) -> String {
+        let details = || self.events(after).into_iter().map(|event| event.detail);
+        wait_for(begins, || details().find(|detail| detail.starts_with(begins)))
+    }
+
     /// An instance of the fixture, with a health check over HTTP.
     pub fn spec(&self, id: &str, arguments: &[&str]) -> InstanceSpec {
         let run = std::iter::once(fixture().display().to_string()).chain(arguments.iter().map(|word| (*word).to_owned()));

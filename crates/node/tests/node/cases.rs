@@ -275,8 +275,7 @@ pub fn a_suspended_instance_uses_no_cpu_and_goes_on(bench: &Bench) {
     bench.suspend("web-1");
     bench.resume("web-1");
     // Not its state's detail: on a slow machine it may have missed a health check by now.
-    let said: Vec<String> = bench.events(0).into_iter().map(|event| event.detail).collect();
-    assert!(said.iter().any(|detail| detail.starts_with("woken from suspended in ")), "{said:?}");
+    bench.said(0, "woken from suspended in ");
     assert_eq!(request.join().unwrap(), Some(web.pid.unwrap().to_string()));
     // One that is asleep can be stopped.
     bench.suspend("web-1");

@@ -185,9 +185,10 @@ pub fn what_it_needs_is_remembered_over_the_agent(bench: &Bench) {
     assert_eq!(bench.sleep("web-1", Rung::Parked), None);
     bench.kill_agent();
     bench.start_agent();
+    let before = bench.events(0).last().map_or(0, |event| event.id);
     bench.wake("web").unwrap();
-    let detail = bench.instance("web-1").unwrap().detail;
-    assert!(detail.starts_with("woken from parked in ") && detail.ends_with(" prefetched"), "{detail}");
+    let detail = bench.said(before, "woken from parked in ");
+    assert!(detail.ends_with(" prefetched"), "{detail}");
     assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
 }
 
