@@ -17,12 +17,13 @@ use crate::api::{
 use crate::events::Events;
 use crate::files::{read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Memory, Order};
-use crate::isolation::{Kind, Member};
+use crate::isolation::{Kind, Member, Usage};
 use crate::paging::swap;
 use crate::ports::Ports;
 use crate::reserve::{RESERVES_FILE, Reserve};
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
 use crate::site::{Site, now};
+use crate::sleepers::Sleepers;
 
 /// The nodes, as last configured.
 const NODES_FILE: &str = "nodes.json";
@@ -40,6 +41,7 @@ pub struct Agent {
     ports: Mutex<Ports>,
     /// CPU-seconds of stopped instances per node, where no group keeps them.
     retired_cpu: Mutex<BTreeMap<NodeName, f64>>,
+    sleepers: Sleepers,
     /// What each node keeps free.
     pub(crate) reserves: Mutex<BTreeMap<NodeName, Reserve>>,
     /// One lock per application that is asked for: its first caller wakes an instance, the others find it awake.
@@ -65,6 +67,7 @@ impl Agent {
             nodes: Mutex::default(),
             ports: Mutex::new(ports),
             retired_cpu: Mutex::default(),
+            sleepers: Sleepers::default(),
             reserves: Mutex::default(),
             waking: Mutex::default(),
             asked: Mutex::default(),
@@ -239,6 +242,7 @@ impl Agent {
         if instances.get(instance).is_some_and(|now| now.is_gone() || now.view().record.port == view.record.port) {
             instances.remove(instance);
         }
+        self.sleepers.forget(instance);
         self.ports.lock().expect("nothing panics while it is held").give_back(view.record.port);
         Ok(())
     }
@@ -260,10 +264,7 @@ impl Agent {
     }
 
     fn cpu_seconds(&self, view: &instance::View) -> Option<f64> {
-        let spec = &view.record.spec;
-        let dir = self.site.dir(spec.id.as_str());
-        let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir };
-        Some(self.site.isolation.usage(member).cpu_seconds? + view.memory.cpu_before_s)
+        Some(self.usage(&view.record.spec).cpu_seconds? + view.memory.cpu_before_s)
     }
 
     /// All instances that are not gone.
@@ -287,10 +288,9 @@ impl Agent {
 
     fn observe_instance(&self, handle: &Handle) -> InstanceCounters {
         let view = handle.view();
+        let asleep = view.sleeps_on().then_some(view.memory.since);
+        let usage = self.sleepers.usage(&view.record.spec.id, asleep, || self.usage(&view.record.spec));
         let (spec, memory) = (view.record.spec, view.memory);
-        let dir = self.site.dir(spec.id.as_str());
-        let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir };
-        let usage = self.site.isolation.usage(member);
         InstanceCounters {
             state: memory.state,
             detail: memory.detail,
@@ -333,15 +333,14 @@ impl Agent {
         let capacity = self.nodes.lock().expect("nothing panics while it is held").get(node)?.memory;
         let used = self.site.isolation.node_usage(node.as_str()).memory.unwrap_or_else(|| {
             let on_node = self.handles().into_iter().map(|handle| handle.view().record.spec).filter(|spec| spec.node == *node);
-            on_node.filter_map(|spec| self.memory_used(&spec)).sum()
+            on_node.filter_map(|spec| self.usage(&spec).memory).sum()
         });
         Some(capacity - Bytes(used))
     }
 
-    fn memory_used(&self, spec: &InstanceSpec) -> Option<u64> {
+    fn usage(&self, spec: &InstanceSpec) -> Usage {
         let dir = self.site.dir(spec.id.as_str());
-        let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir };
-        self.site.isolation.usage(member).memory
+        self.site.isolation.usage(Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir })
     }
 
     fn limits(&self) -> Vec<String> {

@@ -25,6 +25,7 @@ mod process;
 mod reserve;
 pub mod shim;
 mod site;
+mod sleepers;
 mod variables;
 mod wake;
 

@@ -16,19 +16,76 @@ use crate::variables::fill_in;
 const LONGEST_HEAD: usize = 16 << 10;
 /// How long the rest of a response is taken in, so that the instance does not log a broken connection. Nobody waits for that.
 const REST: Duration = Duration::from_millis(20);
+/// How long a connection to an instance that does not run may take. The kernel makes it in microseconds, or never if too many wait.
+const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// Asks once. An error says what was asked and what came back.
 pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, launch: &Launch) -> Result<(), String> {
-    let (question, answer) = match probe {
+    match probe {
         HealthProbe::Http { path } => {
-            (format!("GET {path} on {address}"), tokio::time::timeout(timeout, http(path, address)).await)
+            let asking = async { Asked::of(path, address).await?.read().await };
+            in_time(&asked_of(path, address), timeout, asking).await
         }
-        HealthProbe::Tcp => (format!("a connection to {address}"), tokio::time::timeout(timeout, tcp(address)).await),
-        HealthProbe::Command { argv } => {
-            (format!("`{}`", argv.join(" ")), tokio::time::timeout(timeout, command(argv, launch)).await)
+        HealthProbe::Tcp => in_time(&format!("a connection to {address}"), timeout, tcp(address)).await,
+        HealthProbe::Command { argv } => in_time(&format!("`{}`", argv.join(" ")), timeout, command(argv, launch)).await,
+    }
+}
+
+/// Asks an instance that does not run yet: the kernel takes the connection and the question for it, and the thread that accepts it finds both
+/// the moment that it runs. `None` for probes that are no HTTP request, and when the connection is not taken at once.
+pub async fn ask_ahead(probe: &HealthProbe, address: SocketAddr) -> Option<Asked> {
+    let HealthProbe::Http { path } = probe else { return None };
+    tokio::time::timeout(AT_ONCE, Asked::of(path, address)).await.ok()?.ok()
+}
+
+/// An HTTP request that is on its way.
+pub struct Asked {
+    stream: TcpStream,
+    question: String,
+}
+
+impl Asked {
+    async fn of(path: &str, address: SocketAddr) -> Result<Self, String> {
+        let mut stream = TcpStream::connect(address).await.map_err(in_short)?;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: weal-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.map_err(in_short)?;
+        Ok(Self { stream, question: asked_of(path, address) })
+    }
+
+    /// What comes back, as [`ask`] says it.
+    pub async fn answer(self, timeout: Duration) -> Result<(), String> {
+        let question = self.question.clone();
+        in_time(&question, timeout, self.read()).await
+    }
+
+    async fn read(self) -> Result<(), String> {
+        let mut stream = self.stream;
+        let mut head = Vec::new();
+        let mut buffer = [0u8; 4096];
+        let ends = |head: &[u8]| head.windows(4).any(|four| four == b"\r\n\r\n");
+        while !ends(&head) && head.len() < LONGEST_HEAD {
+            match stream.read(&mut buffer).await.map_err(in_short)? {
+                0 => break,
+                length => head.extend_from_slice(&buffer[..length]),
+            }
         }
-    };
-    match answer {
+        tokio::spawn(async move {
+            let rest = async { while stream.read(&mut buffer).await.is_ok_and(|length| length > 0) {} };
+            let _ = tokio::time::timeout(REST, rest).await;
+        });
+        let status = status(&head).ok_or("the answer is not HTTP")?;
+        if (200..400).contains(&status) { Ok(()) } else { Err(format!("status {status}")) }
+    }
+}
+
+fn asked_of(path: &str, address: SocketAddr) -> String {
+    format!("GET {path} on {address}")
+}
+
+async fn in_time(question: &str, timeout: Duration, asking: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    match tokio::time::timeout(timeout, asking).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(reason)) => Err(format!("{question}: {reason}")),
         Err(_) => Err(format!("{question}: no answer within {} s", timeout.as_secs_f64())),
@@ -37,28 +94,6 @@ pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, la
 
 async fn tcp(address: SocketAddr) -> Result<(), String> {
     TcpStream::connect(address).await.map(drop).map_err(in_short)
-}
-
-async fn http(path: &str, address: SocketAddr) -> Result<(), String> {
-    let mut stream = TcpStream::connect(address).await.map_err(in_short)?;
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: weal-health\r\nAccept: */*\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.map_err(in_short)?;
-    let mut head = Vec::new();
-    let mut buffer = [0u8; 4096];
-    let ends = |head: &[u8]| head.windows(4).any(|four| four == b"\r\n\r\n");
-    while !ends(&head) && head.len() < LONGEST_HEAD {
-        match stream.read(&mut buffer).await.map_err(in_short)? {
-            0 => break,
-            length => head.extend_from_slice(&buffer[..length]),
-        }
-    }
-    tokio::spawn(async move {
-        let rest = async { while stream.read(&mut buffer).await.is_ok_and(|length| length > 0) {} };
-        let _ = tokio::time::timeout(REST, rest).await;
-    });
-    let status = status(&head).ok_or("the answer is not HTTP")?;
-    if (200..400).contains(&status) { Ok(()) } else { Err(format!("status {status}")) }
 }
 
 fn status(head: &[u8]) -> Option<u16> {
@@ -180,6 +215,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[tokio::test]
+    async fn who_does_not_run_yet_is_asked_ahead_and_answers_when_it_does() {
+        let probe = HealthProbe::Http { path: "/healthz".into() };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = ask_ahead(&probe, address).await.expect("the backlog takes it");
+        // Only now does somebody accept.
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut question = [0u8; 1024];
+        let length = stream.read(&mut question).await.unwrap();
+        assert!(question[..length].starts_with(b"GET /healthz HTTP/1.1\r\n"));
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        asked.answer(PATIENCE).await.unwrap();
+        let unanswered = ask_ahead(&probe, address).await.expect("the backlog takes it");
+        let error = unanswered.answer(Duration::from_millis(50)).await.unwrap_err();
+        assert_eq!(error, format!("GET /healthz on {address}: no answer within 0.05 s"));
+        drop(listener);
+        assert!(ask_ahead(&probe, address).await.is_none(), "nobody listens");
+        assert!(ask_ahead(&HealthProbe::Tcp, address).await.is_none());
     }
 
     #[tokio::test]

@@ -1,13 +1,14 @@
 //! `cargo xtask bench fidelity`: the scenarios of `scenarios/fidelity/` with real processes and simulated, and how far the two are apart.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use weal_sim::report::{BesideSimulation, Run};
+use weal_sim::report::{BesideSimulation, Run, difference};
 use weal_sim::scenario::Scenario;
 
 use super::Arguments;
+use super::real::median;
 use crate::programs::{release, target};
 use crate::table::Table;
 
@@ -17,56 +18,93 @@ const CASES: [&str; 7] = ["single-tier", "multi-tier", "shared-node", "multi-tie
 const RESPONSE: f64 = 0.10;
 const THROUGHPUT: f64 = 0.03;
 
-/// Runs all, or the one that `--case` names; each takes a bit more than a minute. The real runs are kept, each with a page that has both in
-/// the same charts: `--kept` simulates beside them without measuring again, and `--write` has the others from there when only one is measured.
+/// One run is itself worth 10 to 20% of a mean response time: so many are made, and the middle one of each figure counts.
+const RUNS: usize = 3;
+
+/// Runs all, or the one that `--case` names; each takes some four minutes, and a third of that with `--quick`, which runs it once. The real runs
+/// are kept, each case with a page that has one of them and the simulation in the same charts: `--kept` simulates beside them without measuring
+/// again, and `--write` has the others from there when only one is measured.
 pub fn run(arguments: &Arguments) -> Result<Table> {
     let pages = target().join("fidelity");
     let program = release(&["--package", "weal"])?.join("weal");
     std::fs::create_dir_all(&pages)?;
     let mut table = Table::new(
         "mean response time and throughput with real processes and simulated, after the warm-up",
-        &["scenario", "fullest node", "simulated", "flow", "real, ms", "simulated", "apart", "real, 1/s", "simulated", "apart"],
+        &[
+            "scenario",
+            "fullest node",
+            "simulated",
+            "flow",
+            "real, ms",
+            "from - to",
+            "simulated",
+            "apart",
+            "real, 1/s",
+            "simulated",
+            "apart",
+        ],
     );
+    let runs = if arguments.quick { 1 } else { RUNS };
     for case in CASES {
-        let kept = pages.join(format!("{case}.real.json"));
+        let kept: Vec<PathBuf> = (1..=runs).map(|number| pages.join(format!("{case}.real-{number}.json"))).collect();
+        let are_kept = kept.iter().all(|file| file.exists());
         let is_asked = arguments.case.as_deref().is_none_or(|only| only == case);
-        if !(is_asked || arguments.write && kept.exists()) {
+        if !(is_asked || arguments.write && are_kept) {
             continue;
         }
-        if is_asked && !(arguments.kept && kept.exists()) {
+        if is_asked && !(arguments.kept && are_kept) {
             build_applications()?;
-            std::fs::write(&kept, weal(&program, "rehearse", case, &pages)?)?;
+            for file in &kept {
+                std::fs::write(file, weal(&program, "rehearse", case, &pages)?)?;
+            }
         }
-        let real: Run = serde_json::from_slice(&std::fs::read(&kept)?).with_context(|| format!("{case}: no JSON"))?;
-        let simulated: Run =
-            serde_json::from_slice(&weal(&program, "simulate", case, &pages)?).with_context(|| format!("{case}: no JSON"))?;
-        let beside = BesideSimulation::of(&real, &simulated, warm_up_s(case)?);
-        std::fs::write(pages.join(format!("{case}.html")), beside.to_html(&real, &simulated))?;
-        let percent = |share: f64| format!("{:.0}%", 100.0 * share);
-        for flow in beside.flows {
-            let apart = |(real, simulated): (f64, f64)| (simulated - real) / real;
-            let (slower, more) = (apart(flow.mean_ms), apart(flow.throughput_per_s));
-            let cells = [
-                case.to_owned(),
-                percent(beside.fullest.0),
-                percent(beside.fullest.1),
-                flow.name,
-                format!("{:.1}", flow.mean_ms.0),
-                format!("{:.1}", flow.mean_ms.1),
-                format!("{:+.1}%", 100.0 * slower),
-                format!("{:.2}", flow.throughput_per_s.0),
-                format!("{:.2}", flow.throughput_per_s.1),
-                format!("{:+.1}%", 100.0 * more),
-            ];
-            table.row(cells, Some(slower.abs() <= RESPONSE && more.abs() <= THROUGHPUT));
+        let simulated = read(case, &weal(&program, "simulate", case, &pages)?)?;
+        let warm_up_s = warm_up_s(case)?;
+        let mut besides = Vec::new();
+        for file in &kept {
+            let real = read(case, &std::fs::read(file)?)?;
+            besides.push(BesideSimulation::of(&real, &simulated, warm_up_s));
+            std::fs::write(pages.join(format!("{case}.html")), besides[besides.len() - 1].to_html(&real, &simulated))?;
         }
+        compare(case, &besides, &mut table);
     }
     ensure!(!table.rows.is_empty(), "there is no such case: the cases are {}", CASES.join(", "));
-    table.notes.push(
-        "targets: response time within 10%, throughput within 3%; the fullest node's use is its CPU time over its capacity"
-            .to_owned(),
-    );
+    table.notes.push(format!(
+        "each real figure is the middle one of {runs} run(s), \"from - to\" are all of them; targets: response time within 10%, throughput \
+         within 3%; the fullest node's use is its CPU time over its capacity"
+    ));
     Ok(table)
+}
+
+/// A row for each flow of `case`, of which `besides` has each real run beside the same simulation.
+fn compare(case: &str, besides: &[BesideSimulation], table: &mut Table) {
+    let percent = |share: f64| format!("{:.0}%", 100.0 * share);
+    let middle = |figure: &dyn Fn(&BesideSimulation) -> f64| median(&besides.iter().map(figure).collect::<Vec<_>>());
+    for (at, flow) in besides[0].flows.iter().enumerate() {
+        let mean_ms = (middle(&|beside| beside.flows[at].mean_ms.0), flow.mean_ms.1);
+        let throughput = (middle(&|beside| beside.flows[at].throughput_per_s.0), flow.throughput_per_s.1);
+        let (slower, more) = (difference(mean_ms), difference(throughput));
+        let mut all_ms: Vec<f64> = besides.iter().map(|beside| beside.flows[at].mean_ms.0).collect();
+        all_ms.sort_by(f64::total_cmp);
+        let cells = [
+            case.to_owned(),
+            percent(middle(&|beside| beside.fullest.0)),
+            percent(besides[0].fullest.1),
+            flow.name.clone(),
+            format!("{:.1}", mean_ms.0),
+            format!("{:.1} - {:.1}", all_ms[0], all_ms[all_ms.len() - 1]),
+            format!("{:.1}", mean_ms.1),
+            format!("{:+.1}%", 100.0 * slower),
+            format!("{:.2}", throughput.0),
+            format!("{:.2}", throughput.1),
+            format!("{:+.1}%", 100.0 * more),
+        ];
+        table.row(cells, Some(slower.abs() <= RESPONSE && more.abs() <= THROUGHPUT));
+    }
+}
+
+fn read(case: &str, json: &[u8]) -> Result<Run> {
+    serde_json::from_slice(json).with_context(|| format!("{case}: no JSON"))
 }
 
 /// Those of `target/debug`, which the configs name; weal itself is as users have it.

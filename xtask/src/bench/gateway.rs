@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Arguments;
+use super::real::machine::cpu_seconds;
 use crate::programs::release;
 use crate::table::Table;
 
@@ -311,23 +312,12 @@ impl Process {
     fn cpu_s(&self) -> Result<f64> {
         let pid = self.0.id();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-        let mut ticks = cpu_ticks(pid)?;
+        let mut seconds = cpu_seconds(pid)?;
         for child in children.split_whitespace() {
-            ticks += cpu_ticks(child.parse()?)?;
+            seconds += cpu_seconds(child.parse()?)?;
         }
-        Ok(ticks as f64 / TICKS_PER_SECOND)
+        Ok(seconds)
     }
-}
-
-/// `USER_HZ`: 100 on every architecture that Linux reports these times on.
-const TICKS_PER_SECOND: f64 = 100.0;
-
-fn cpu_ticks(pid: u32) -> Result<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid} is gone"))?;
-    // The name in parentheses may contain anything; fields are counted from what follows it.
-    let fields: Vec<&str> = stat.rsplit_once(')').context("unreadable stat")?.1.split_whitespace().collect();
-    let (user, system) = (fields.get(11), fields.get(12));
-    Ok(user.context("no utime")?.parse::<u64>()? + system.context("no stime")?.parse::<u64>()?)
 }
 
 impl Drop for Process {

@@ -95,6 +95,11 @@ impl View {
     pub fn stays_awake(&self) -> bool {
         self.memory.state == InstanceState::Ready && self.memory.wish.is_none() && self.bedtimes == 0
     }
+
+    /// True when it is asleep and nothing is being done to it.
+    pub fn sleeps_on(&self) -> bool {
+        self.memory.state.is_asleep() && self.memory.wish.is_none()
+    }
 }
 
 /// What an instance is told.

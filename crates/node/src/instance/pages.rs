@@ -26,9 +26,12 @@ const MOST_UNDERWAY: u64 = 8 << 20;
 const LOOKED_AT_EVERY: u64 = 4 << 20;
 /// Swap with less than this left is full.
 const HARDLY_ANY: Bytes = Bytes::mib(4);
-/// A purge has only idle cores for so long. On a machine whose cores are all taken the memory would not be free for minutes.
-const MEEK_FOR: Duration = Duration::from_secs(2);
-/// The longest pause between two pieces. A purge pauses as long as it works, but not for the time that others had the CPU.
+/// A purge that nobody waits for has only idle cores, and for so long. On a machine whose cores are all taken the memory would not be free
+/// for minutes.
+const MEEK_FOR: Duration = Duration::from_secs(5);
+/// It pauses so many times as long as it works.
+const MEEK_PAUSES: u32 = 4;
+/// The longest pause between two pieces: it does not pause for the time that others had the CPU.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 /// So many reads at once are as many as a disk takes in before it makes them wait.
 const TOUCHING_THREADS: u64 = 8;
@@ -44,20 +47,27 @@ struct Work {
     dir: std::path::PathBuf,
     /// Set when it shall let go: somebody waits for the instance.
     cancelled: Arc<AtomicBool>,
-    /// When it was begun.
-    since: Instant,
+    /// Set when it shall get on: somebody waits for the memory, or it has taken long.
+    in_haste: Arc<AtomicBool>,
 }
 
 impl Task {
-    /// Pages everything out, and in again what `rung` keeps. Lets go at once when the instance is to wake or to stop; an error then.
-    pub(super) async fn page_out(&mut self, rung: Rung) -> Result<(), String> {
+    /// Pages everything out, and in again what `rung` keeps; `in_haste` when memory is short. Lets go at once when the instance is to wake or
+    /// to stop; an error then.
+    pub(super) async fn page_out(&mut self, rung: Rung, in_haste: bool) -> Result<(), String> {
         self.has_room()?;
-        let cancelled = Arc::new(AtomicBool::new(false));
-        let work = self.work(Arc::clone(&cancelled));
+        let work = self.work();
+        work.in_haste.store(in_haste, Ordering::Relaxed);
+        let (cancelled, in_haste) = (Arc::clone(&work.cancelled), Arc::clone(&work.in_haste));
+        let hurry = |worker: &Worker| {
+            in_haste.store(true, Ordering::Relaxed);
+            worker.raise(Priority::Low);
+        };
         let set = self.working_set();
         let worker = Worker::default();
         // Who may not advise may not be preferred again either.
-        let priority = if paging::may_advise() { Priority::Idle } else { Priority::Low };
+        let is_meek = paging::may_advise() && !in_haste.load(Ordering::Relaxed);
+        let priority = if is_meek { Priority::Idle } else { Priority::Low };
         let mut purge = Box::pin(priority::run_as(&worker, priority, move || work.page_out(rung, WorkingSet::clone(&set))));
         let insists = tokio::time::sleep(MEEK_FOR);
         tokio::pin!(insists);
@@ -68,13 +78,17 @@ impl Task {
                     return self.keep_working_set(set);
                 }
                 Some(order) = self.orders.recv() => {
-                    if matches!(order.0, Order::Resume | Order::Stop) {
-                        cancelled.store(true, Ordering::Relaxed);
-                        worker.raise(Priority::High);
+                    match order.0 {
+                        Order::Resume | Order::Stop => {
+                            cancelled.store(true, Ordering::Relaxed);
+                            worker.raise(Priority::High);
+                        }
+                        Order::Park(_) if !cancelled.load(Ordering::Relaxed) => hurry(&worker),
+                        _ => {}
                     }
                     self.deferred.push_back(order);
                 }
-                () = &mut insists, if !insists.is_elapsed() && !cancelled.load(Ordering::Relaxed) => worker.raise(Priority::Low),
+                () = &mut insists, if !insists.is_elapsed() && !cancelled.load(Ordering::Relaxed) => hurry(&worker),
             }
         }
     }
@@ -106,7 +120,7 @@ impl Task {
 
     /// Reads what the instance will need, beside whoever polls this. Only a head start: what cannot be prefetched is read when it is touched.
     pub(super) fn prefetch(&mut self, rung: Rung) -> impl Future<Output = Option<Bytes>> + Send + use<> {
-        let (set, what, work) = (self.working_set(), self.what_is_read_ahead(), self.work(Arc::default()));
+        let (set, what, work) = (self.working_set(), self.what_is_read_ahead(), self.work());
         async move {
             if what == Prefetch::Nothing || what == Prefetch::WorkingSet && set.is_empty() {
                 return None;
@@ -151,8 +165,9 @@ impl Task {
         written.map_err(|error| format!("{WORKING_SET_FILE}: {error}"))
     }
 
-    fn work(&self, cancelled: Arc<AtomicBool>) -> Work {
-        Work { site: Arc::clone(&self.site), spec: self.spec(), dir: self.dir.clone(), cancelled, since: Instant::now() }
+    fn work(&self) -> Work {
+        let (cancelled, in_haste) = Default::default();
+        Work { site: Arc::clone(&self.site), spec: self.spec(), dir: self.dir.clone(), cancelled, in_haste }
     }
 }
 
@@ -183,6 +198,7 @@ impl Work {
     fn page_out(&self, rung: Rung, mut set: WorkingSet) -> Result<WorkingSet, String> {
         let _open = OpenSwap::of(self)?;
         let kept = set.keep_on(rung);
+        let mut files = Vec::new();
         for process in self.processes() {
             let memory = paging::memory_of(&self.site.proc, process.pid).map_err(|error| format!("{}: {error}", process.pid))?;
             let stays = set.kept_of(process, kept);
@@ -192,16 +208,20 @@ impl Work {
                 self.write_out(process.pid, &needed)?;
             }
             self.write_out(process.pid, &memory.own.minus(&needed).minus(&stays))?;
-            // Files' pages are the page cache's. A kernel that cannot be told so drops them a little later.
-            let _ = paging::advise(process.pid, &memory.files.minus(&memory.own), Advice::Cold, || true);
+            files.push((process.pid, memory.files.minus(&memory.own)));
         }
         self.settle();
+        // Reclaim has no eye for single pages, but the kernel puts those first that were used twice lately.
+        for process in self.processes() {
+            let stays = set.kept_of(process, kept);
+            (0..2).for_each(|_| paging::touch(process.pid, &stays));
+        }
         self.reclaim(set.bytes_kept(kept))?;
         if self.is_cancelled() {
             return Err("it was woken while it was paged out".to_owned());
         }
-        // Reclaim has no eye for single pages: what was to stay and is gone is read in again. After a sleep without anything mapped
-        // the set is in memory all the same on the warm rung.
+        // What was to stay and is gone all the same is read in again. After a sleep without anything mapped the set is in memory all the same
+        // on the warm rung.
         let in_memory = if rung == Rung::Warm { Kept::All } else { kept };
         if kept == Kept::Costly && swap::next_kind(&swap::of_this_machine()) != Some(Kind::Zram) {
             set.handle_paged_out(&self.site.proc);
@@ -209,8 +229,17 @@ impl Work {
         for process in self.processes().into_iter().filter(|_| kept != Kept::Nothing) {
             self.read_back(process.pid, &set.kept_of(process, kept))?;
         }
+        // With a page that is touched the kernel reads its neighbours on the disk.
+        if kept != Kept::Nothing {
+            self.reclaim(set.bytes_kept(kept))?;
+        }
         set.handle_asleep(&self.site.proc, &self.pids(), kept);
         self.is_out()?;
+        // Files' pages are the page cache's, and the first to go from now on: not before, or the reclaim would have taken them instead. A
+        // kernel that cannot be told so drops them a little later.
+        for (pid, pages) in files {
+            let _ = paging::advise(pid, &pages, Advice::Cold, || true);
+        }
         for process in self.processes().into_iter().filter(|_| kept != in_memory) {
             paging::advise(process.pid, &set.kept_of(process, in_memory), Advice::WillNeed, || !self.is_cancelled())
                 .map_err(|error| error.to_string())?;
@@ -235,16 +264,18 @@ impl Work {
         Ok(())
     }
 
-    /// As fast as half of the time and of the disk allow. While it has only idle cores it pauses after every piece; later, on a machine whose
-    /// cores are taken, each pause would cost it a turn, so that there are few.
+    /// As fast as a fifth of the time and of the disk allow, and in haste half of it. While it has only idle cores it pauses after every piece;
+    /// later, on a machine whose cores are taken, each pause would cost it a turn, so that there are few.
     fn write_out(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
         let (mut began, mut unseen) = (Instant::now(), 0);
         let go_on = || {
             unseen += paging::PAGED_OUT_AT_ONCE;
-            if unseen < LOOKED_AT_EVERY && self.since.elapsed() > MEEK_FOR {
+            let in_haste = self.in_haste.load(Ordering::Relaxed);
+            if in_haste && unseen < LOOKED_AT_EVERY {
                 return !self.is_cancelled();
             }
-            std::thread::sleep(began.elapsed().min(LONGEST_PAUSE));
+            let pauses = if in_haste { 1 } else { MEEK_PAUSES };
+            std::thread::sleep((began.elapsed() * pauses).min(LONGEST_PAUSE));
             while unseen >= LOOKED_AT_EVERY && !self.is_cancelled() && self.underway() > MOST_UNDERWAY {
                 std::thread::sleep(Duration::from_millis(1));
             }

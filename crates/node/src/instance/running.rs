@@ -170,6 +170,10 @@ impl Task {
 
     /// Looks for processes killed for want of memory, and does the killing where the kernel does not.
     fn check_memory(&self, running: &mut Running) -> Option<End> {
+        // Who is frozen takes no more.
+        if self.memory().state.is_asleep() {
+            return None;
+        }
         let (usage, limit) = (self.isolated(|isolation, member| isolation.usage(member)), self.spec().memory);
         if self.is_plain() {
             let used = weal_model::Bytes(usage.memory.unwrap_or(0));

@@ -65,7 +65,8 @@ struct Woken {
 }
 
 impl Task {
-    /// Sleeps on `rung`: freezes, and pages in or out what differs. Who is told of it is told `why`, unless that is empty.
+    /// Sleeps on `rung`: freezes, and pages in or out what differs. With `why`, memory is short for that reason: it hurries, and who is told of
+    /// it is told that.
     pub(super) async fn sleep(&mut self, rung: Rung, why: &str, running: &mut Running) -> Result<(), String> {
         let state = self.memory().state;
         match state {
@@ -118,7 +119,7 @@ impl Task {
 
     async fn sleep_paged_out(&mut self, rung: Rung, why: &str, running: &Running, began: Instant) -> Result<(), String> {
         let learns = self.working_set().is_empty() && (rung == Rung::Warm || self.reads_ahead());
-        if learns && let Some(silence) = self.rehearse(rung, running).await? {
+        if learns && let Some(silence) = self.rehearse(rung, !why.is_empty(), running).await? {
             let reason = format!("woken to learn what it needs, it did not answer: {silence}");
             // Parked, it only wakes slower for not being known.
             if rung == Rung::Warm {
@@ -127,7 +128,7 @@ impl Task {
             tracing::debug!(instance = %self.spec().id, reason, "parked all the same");
         }
         let before = self.used();
-        self.page_out(rung).await?;
+        self.page_out(rung, !why.is_empty()).await?;
         let mut detail = format!("paged out in {:.0} ms, {before} in memory before, {} now", milliseconds(began), self.used());
         if !why.is_empty() {
             detail = format!("{detail}: {why}");
@@ -139,13 +140,13 @@ impl Task {
 
     /// Finds out what it needs to answer, without a request: pages it out, lets it answer its health check, freezes it again. Gives why it
     /// did not answer, if so.
-    async fn rehearse(&mut self, rung: Rung, running: &Running) -> Result<Option<String>, String> {
-        self.page_out(Rung::Parked).await?;
+    async fn rehearse(&mut self, rung: Rung, in_haste: bool, running: &Running) -> Result<Option<String>, String> {
+        self.page_out(Rung::Parked, in_haste).await?;
         self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string())?;
         // Kept warm, it must be known; parked, it is not worth a long time.
         let answered = match rung {
-            Rung::Warm => self.answers(running).await,
-            _ => tokio::time::timeout(REHEARSAL_PATIENCE, self.answers(running))
+            Rung::Warm => self.answers(None, running).await,
+            _ => tokio::time::timeout(REHEARSAL_PATIENCE, self.answers(None, running))
                 .await
                 .unwrap_or_else(|_| Err(format!("no answer within {} s", REHEARSAL_PATIENCE.as_secs()))),
         };
@@ -199,6 +200,8 @@ impl Task {
         let result = self.wake_up(rung, running, Instant::now()).await;
         // Whoever waits for it goes on now. What was learnt is written down afterwards: a busy disk must not keep a request waiting.
         let _ = reply.send(result.as_ref().map(drop).map_err(Clone::clone));
+        // The reply's way to the caller is often on this very thread.
+        tokio::task::yield_now().await;
         match result {
             Ok(woken) => {
                 let recording = || Recording::of_woken(tokio::time::Instant::now(), self.mapped());
@@ -214,6 +217,7 @@ impl Task {
     async fn wake_up(&mut self, rung: Rung, running: &mut Running, began: Instant) -> Result<Woken, String> {
         let mut reading = tokio::spawn(self.prefetch(rung));
         let mut prefetched = None;
+        let asked = self.ask_ahead().await;
         // On the other rungs there is mostly nothing to read, and to find that out takes as long as half a wake.
         if rung == Rung::Parked {
             prefetched = (&mut reading).await.ok().flatten();
@@ -222,7 +226,7 @@ impl Task {
         let thawed = milliseconds(began);
         self.run_hook().await.map_err(|reason| format!("thawed after {thawed:.1} ms, but its on-resume failed: {reason}"))?;
         let late = |reason| format!("thawed after {thawed:.1} ms, but it does not answer: {reason}");
-        self.answers(running).await.map_err(late)?;
+        self.answers(asked, running).await.map_err(late)?;
         let took_s = began.elapsed().as_secs_f64();
         if rung != Rung::Parked && reading.is_finished() {
             prefetched = reading.await.ok().flatten();
@@ -256,18 +260,33 @@ impl Task {
         probe::ask(&hook, crate::agent::address(record.port), patience, &record.launch).await
     }
 
-    /// Asks until there is a good answer, as long as a check may take. Connections of its own that died in its sleep show here,
+    /// Its health check, asked while it is frozen: thawed, dozens of threads run at once, and who asks only then takes turns with them. Not
+    /// where something is to be renewed first.
+    async fn ask_ahead(&self) -> Option<probe::Asked> {
+        let record = self.record();
+        let may = record.spec.on_resume.is_empty();
+        if may { probe::ask_ahead(&record.spec.health.probe, crate::agent::address(record.port)).await } else { None }
+    }
+
+    /// Asks until there is a good answer, as long as a check may take; `asked` already. Connections of its own that died in its sleep show here,
     /// and not at the first request.
-    async fn answers(&self, running: &Running) -> Result<(), String> {
+    async fn answers(&self, mut asked: Option<probe::Asked>, running: &Running) -> Result<(), String> {
         let record = self.record();
         let (address, health) = (crate::agent::address(record.port), &record.spec.health);
         let patience = super::running::seconds(health.timeout_s, Duration::from_millis(10));
         let deadline = tokio::time::Instant::now() + patience * health.failures.max(1);
         let mut pause = FIRST_PAUSE;
         loop {
+            let asked = asked.take();
+            let asking = async {
+                match asked {
+                    Some(asked) => asked.answer(patience).await,
+                    None => probe::ask(&health.probe, address, patience, &record.launch).await,
+                }
+            };
             let answer = tokio::select! {
                 _ = running.main_fd.readable() => return Err("it ended".to_owned()),
-                answer = probe::ask(&health.probe, address, patience, &record.launch) => answer,
+                answer = asking => answer,
             };
             match answer {
                 Ok(()) => return Ok(()),

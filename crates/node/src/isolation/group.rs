@@ -89,17 +89,14 @@ impl Group {
 
     /// Reads the number after `key` in a file of `key value` lines.
     pub fn keyed(&self, name: &str, key: &str) -> Option<u64> {
-        let text = self.read(name).ok()?;
-        text.lines().find_map(|line| {
-            let (found, value) = line.split_once(' ')?;
-            (found == key).then(|| value.trim().parse().ok())?
-        })
+        keyed(&self.read(name).ok()?, key)
     }
 
-    /// Bytes of files that it has in memory; v1 prefixes what counts the groups below, too.
-    pub fn file_pages(&self) -> u64 {
-        let of = |list: &str| self.keyed("memory.stat", &format!("total_{list}")).or_else(|| self.keyed("memory.stat", list));
-        ["inactive_file", "active_file"].into_iter().filter_map(of).sum()
+    /// Bytes in memory that only swap can take, pages in the swap cache included; v1 prefixes what counts the groups below, too.
+    pub fn own_pages(&self) -> u64 {
+        let Ok(text) = self.read("memory.stat") else { return 0 };
+        let of = |list: &str| keyed(&text, &format!("total_{list}")).or_else(|| keyed(&text, list));
+        ["inactive_anon", "active_anon"].into_iter().filter_map(of).sum()
     }
 
     /// The processes in it and in the groups below it.
@@ -119,6 +116,14 @@ impl Group {
         let total: u64 = line.split("total=").nth(1)?.trim().parse().ok()?;
         Some(total as f64 / 1e6)
     }
+}
+
+/// The number after `key` in lines of `key value`.
+fn keyed(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (found, value) = line.split_once(' ')?;
+        (found == key).then(|| value.trim().parse().ok())?
+    })
 }
 
 /// CPU as a share relative to siblings: `per_core` for one core, within what the kernel takes.

@@ -10,8 +10,12 @@ use super::group::{Group, weight};
 use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage};
 use crate::process::{Proc, signal};
 
-/// What is left above what is to be kept: kernel memory that cannot be reclaimed, and some room for the counters, which are kept per CPU.
+/// What may be left above what is to be kept: the counters are kept per CPU, and lag.
 const RECLAIM_SLACK: u64 = 1 << 20;
+/// The limit of memory and swap together; not where the kernel does not count swap.
+const MEMORY_AND_SWAP: &str = "memory.memsw.limit_in_bytes";
+/// How readily the kernel pages out instead of dropping pages of files.
+const SWAPPINESS: &str = "memory.swappiness";
 /// How often the kernel is asked to.
 const RECLAIM_ATTEMPTS: usize = 8;
 
@@ -104,7 +108,10 @@ impl Isolation for Hybrid {
             top.child(name).create()?;
         }
         set_cpu(&self.cpu.child(name), Some(node.cpu), Some(node.cpu))?;
-        set_memory(&self.memory.child(name), node.memory.0)
+        let memory = self.memory.child(name);
+        set_memory(&memory, node.memory.0)?;
+        // What sleeps in swap takes nothing of the node's memory; each instance has a limit to both of its own.
+        if memory.file(MEMORY_AND_SWAP).exists() { memory.write(MEMORY_AND_SWAP, "-1") } else { Ok(()) }
     }
 
     fn remove_node(&self, node: &str) {
@@ -123,6 +130,7 @@ impl Isolation for Hybrid {
         for group in self.groups(member) {
             group.create()?;
         }
+        self.allow_swap(member, false)?;
         self.limit(member, limits)
     }
 
@@ -188,12 +196,16 @@ impl Isolation for Hybrid {
     }
 
     fn can_reclaim(&self, member: Member<'_>) -> bool {
-        place(&self.memory, member).file("memory.swappiness").exists()
+        place(&self.memory, member).file(SWAPPINESS).exists()
     }
 
-    /// v1 has one limit for memory and one for memory with swap: the second is what a leak runs into.
-    fn allow_swap(&self, _: Member<'_>, _: bool) -> io::Result<()> {
-        Ok(())
+    /// v1 has no limit for swap alone. The one for memory with swap is what a leak runs into, and without swappiness a node that is full
+    /// pages nobody out.
+    fn allow_swap(&self, member: Member<'_>, allowed: bool) -> io::Result<()> {
+        if !self.can_reclaim(member) {
+            return Ok(());
+        }
+        place(&self.memory, member).write(SWAPPINESS, if allowed { "60" } else { "0" })
     }
 
     fn writeback(&self, member: Member<'_>) -> Option<u64> {
@@ -205,16 +217,22 @@ impl Isolation for Hybrid {
     fn reclaim(&self, member: Member<'_>, keep: u64) -> io::Result<bool> {
         let group = place(&self.memory, member);
         let (Some(limit), true) = (group.number("memory.limit_in_bytes"), self.can_reclaim(member)) else { return Ok(false) };
-        let swappiness = group.read("memory.swappiness");
+        let swappiness = group.read(SWAPPINESS);
         // Anonymous pages first, as far as v1 goes. A kernel without it takes both alike.
-        let _ = group.write("memory.swappiness", "200");
-        let wanted = (keep + group.file_pages() + RECLAIM_SLACK).to_string();
-        // The kernel gives up when it finds nothing to reclaim at once.
-        let mut attempts = (0..RECLAIM_ATTEMPTS).map(|_| group.write("memory.limit_in_bytes", &wanted));
-        let shrunk = attempts.find(Result::is_ok).unwrap_or_else(|| group.write("memory.limit_in_bytes", &wanted));
+        let _ = group.write(SWAPPINESS, "200");
+        let mut shrunk = Ok(());
+        // The kernel gives up when it finds nothing to reclaim at once, and may take pages of files all the same.
+        for _ in 0..RECLAIM_ATTEMPTS {
+            let too_much = group.own_pages().saturating_sub(keep);
+            if too_much < RECLAIM_SLACK {
+                break;
+            }
+            let used = group.number("memory.usage_in_bytes").unwrap_or(limit);
+            shrunk = group.write("memory.limit_in_bytes", &used.saturating_sub(too_much).to_string());
+        }
         let restored = group.write("memory.limit_in_bytes", &limit.to_string());
         if let Ok(before) = swappiness {
-            group.write("memory.swappiness", before.trim())?;
+            group.write(SWAPPINESS, before.trim())?;
         }
         restored?;
         match shrunk {
@@ -269,12 +287,12 @@ fn set_memory(group: &Group, bytes: u64) -> io::Result<()> {
     }
     // Memory and swap together are bound to the same: swap would hide what a leak takes. The kernel wants the first to be no
     // larger than the second at any time, so the order depends on whether they grow or shrink.
-    let with_swap = group.file("memory.memsw.limit_in_bytes").exists();
+    let with_swap = group.file(MEMORY_AND_SWAP).exists();
     if with_swap && group.write("memory.limit_in_bytes", &bytes.to_string()).is_err() {
-        group.write("memory.memsw.limit_in_bytes", &bytes.to_string())?;
+        group.write(MEMORY_AND_SWAP, &bytes.to_string())?;
     }
     group.write("memory.limit_in_bytes", &bytes.to_string())?;
-    if with_swap { group.write("memory.memsw.limit_in_bytes", &bytes.to_string()) } else { Ok(()) }
+    if with_swap { group.write(MEMORY_AND_SWAP, &bytes.to_string()) } else { Ok(()) }
 }
 
 fn cpu_seconds(group: &Group) -> Option<f64> {
@@ -319,6 +337,26 @@ mod tests {
         let entrances = hybrid.entrances(member());
         assert_eq!(entrances.len(), 3, "cpu and cpuacct are one hierarchy here: {entrances:?}");
         assert!(group("unified/weal-1/n1/shop-1").exists());
+    }
+
+    #[test]
+    fn what_sleeps_in_swap_takes_nothing_of_its_nodes_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let hybrid = hybrid(folder.path());
+        let group = |path: &str| Group::new(folder.path().join("memory/weal-1").join(path));
+        for (path, file) in [("n1", MEMORY_AND_SWAP), ("n1/shop-1", MEMORY_AND_SWAP), ("n1/shop-1", SWAPPINESS)] {
+            group(path).create().unwrap();
+            group(path).write(file, "60").unwrap();
+        }
+        let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(0.5), memory: Bytes::gib(1), utilization_limit: 0.9 };
+        hybrid.set_node(&node).unwrap();
+        hybrid.create(member(), &Limits { memory: Bytes::mib(50), cpu: None, share: None }).unwrap();
+        assert_eq!(group("n1").read("memory.limit_in_bytes").unwrap(), (1u64 << 30).to_string());
+        assert_eq!(group("n1").read(MEMORY_AND_SWAP).unwrap(), "-1");
+        assert_eq!(group("n1/shop-1").number(MEMORY_AND_SWAP), Some(50 << 20), "a leak does not hide in swap");
+        assert_eq!(group("n1/shop-1").number(SWAPPINESS), Some(0));
+        hybrid.allow_swap(member(), true).unwrap();
+        assert_eq!(group("n1/shop-1").number(SWAPPINESS), Some(60));
     }
 
     #[test]

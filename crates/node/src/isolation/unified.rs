@@ -183,13 +183,12 @@ impl Isolation for Unified {
             return Ok(false);
         }
         // Files' pages stay: without them each wake would read libraries and classes from the disk again.
-        let all = group.number("memory.current").unwrap_or(0).saturating_sub(keep + group.file_pages());
-        let anonymous_first = group.write("memory.reclaim", &format!("{all} swappiness=200"));
-        let reclaimed = match anonymous_first {
-            // Kernels before 6.9 know no swappiness here.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => group.write("memory.reclaim", &all.to_string()),
-            other => other,
-        };
+        let too_much = group.own_pages().saturating_sub(keep);
+        // Kernels before 6.14 know no such maximum, which leaves files alone, and those before 6.9 no swappiness here.
+        let ways = [" swappiness=max", " swappiness=200", ""].map(|how| format!("{too_much}{how}"));
+        let unknown = |outcome: &io::Result<()>| matches!(outcome, Err(error) if error.kind() == io::ErrorKind::InvalidInput);
+        let mut outcomes = ways.iter().map(|way| group.write("memory.reclaim", way));
+        let reclaimed = outcomes.find(|outcome| !unknown(outcome)).unwrap_or(Ok(()));
         match reclaimed {
             // Less than everything could be paged out: what was possible is done.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),

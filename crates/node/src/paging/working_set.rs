@@ -4,7 +4,7 @@
 //! asleep, those that are mapped again a while after it woke. Reading ahead fills the swap cache and maps nothing, so what
 //! was prefetched in vain is not recorded again, and the set stays true although it is used.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::Path;
 
@@ -22,6 +22,10 @@ const REMEMBERED: usize = 3;
 /// So much of an instance stays in memory when it is parked because it lies scattered on the disk. A WildFly needs 2,000 pages to answer,
 /// and 500 of them are worth as many requests as all others together.
 const SCATTERED: u64 = 3 << 20;
+/// Where memory is taken page by page, as an allocator does, so much of what comes next is read ahead, or kept. A WildFly takes ten pages a request.
+const AHEAD: u64 = 32 << 12;
+/// And of all such places at most so much.
+const AHEAD_IN_ALL: u64 = 1 << 20;
 /// So many sleeps in a row keep something mapped.
 const LONGEST_UNCHECKED: u32 = 8;
 
@@ -54,6 +58,9 @@ struct Process {
     /// What of it lies scattered on the disk, and stays in memory in this sleep.
     #[serde(default)]
     scattered: Ranges,
+    /// What comes next where it takes memory page by page.
+    #[serde(default)]
+    ahead: Ranges,
     /// All that it touched and had mapped. Kept, because it is wanted while a request waits.
     #[serde(default)]
     needed: Ranges,
@@ -152,6 +159,7 @@ impl WorkingSet {
             }
             // What was missing shows that it was needed; of what was kept, that is assumed.
             let missing = process.asleep.intersection(&pages.present);
+            process.note_ahead(&missing, kept);
             let own = if kept == Kept::Costly { missing.union(&process.costly().minus(&process.asleep)) } else { missing };
             process.files = files.intersection(&pages.present);
             match kept {
@@ -181,15 +189,38 @@ impl Process {
         self.changed.union(&self.scattered)
     }
 
-    /// What at least two activations have touched, or the only one: what one of three touched was mostly housekeeping that came by.
+    /// What it needs of its own memory: what at least two activations have touched, or the only one, because what one of three touched was
+    /// mostly housekeeping that came by; and what comes next.
     fn private(&self) -> Ranges {
         let touched = Vec::from_iter(&self.touched);
         if let [only] = touched[..] {
-            return only.clone();
+            return only.union(&self.ahead);
         }
         let pairs = (0..touched.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
-        pairs.fold(Ranges::default(), |core, (i, j)| core.union(&touched[i].intersection(touched[j])))
+        pairs.fold(self.ahead.clone(), |core, (i, j)| core.union(&touched[i].intersection(touched[j])))
     }
+
+    /// It touched `missing` since it woke from a sleep that kept `kept`: finds what comes next. What was kept of that shows only when it has been
+    /// used up, so it stays until a sleep that kept nothing.
+    fn note_ahead(&mut self, missing: &Ranges, kept: Kept) {
+        let known = self.touched.iter().fold(self.private(), |known, touched| known.union(touched));
+        let next = ahead(missing, &known).intersection(&self.asleep);
+        let both = next.union(&self.ahead);
+        self.ahead = if kept == Kept::Nothing || both.bytes() > AHEAD_IN_ALL { next } else { both };
+    }
+}
+
+/// What follows on those of `missing` that go on where `known` ends.
+fn ahead(missing: &Ranges, known: &Ranges) -> Ranges {
+    let ends: BTreeSet<u64> = known.iter().map(|(_, end)| end).collect();
+    let going_on = missing.minus(known);
+    let next = going_on.iter().filter(|(start, _)| ends.contains(start)).map(|(_, end)| (end, end + AHEAD));
+    next.scan(AHEAD_IN_ALL, |left, range| {
+        *left = left.checked_sub(AHEAD)?;
+        Some(range)
+    })
+    .collect::<Vec<_>>()
+    .into()
 }
 
 /// The addresses of mapped files and shared memory, and where all pages are.
@@ -204,4 +235,47 @@ fn pages(proc: &Proc, pid: u32) -> Option<(Ranges, pagemap::Pages)> {
 pub fn swap_areas(proc: &Path, pid: u32) -> Option<(usize, u64)> {
     let pages = pages(&Proc::new(proc), pid)?.1;
     Some((pages.areas, pages.swapped.bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    fn pages(ranges: &[(u64, u64)]) -> Ranges {
+        ranges.iter().map(|(start, end)| (start * PAGE, end * PAGE)).collect::<Vec<_>>().into()
+    }
+
+    /// An allocator that takes ten pages from `at` on in each activation, between housekeeping here and there.
+    fn activation(process: &mut Process, at: u64, kept: Kept) -> Ranges {
+        let all = pages(&[(0, 10_000)]);
+        let stays = if kept == Kept::All { process.private() } else { Ranges::default() };
+        process.asleep = all.minus(&stays);
+        let touched = pages(&[(5, 9), (1000 + at, 1010 + at), (5000 + 7 * at, 5001 + 7 * at)]);
+        let missing = touched.intersection(&process.asleep);
+        process.note_ahead(&missing, kept);
+        process.touched.push_back(missing.clone());
+        missing
+    }
+
+    #[test]
+    fn what_an_allocator_takes_next_is_there_when_it_comes_to_it() {
+        let mut process = Process::default();
+        activation(&mut process, 0, Kept::Nothing);
+        assert_eq!(process.ahead, Ranges::default(), "one activation shows no course");
+        activation(&mut process, 10, Kept::Nothing);
+        assert_eq!(process.ahead, pages(&[(1020, 1052)]));
+        let missed: u64 =
+            (2..10).map(|round| activation(&mut process, 10 * round, Kept::All)).map(|missing| missing.bytes()).sum();
+        assert!(missed / PAGE <= 8 + 4 + 3 * 8, "of eighty pages in a row, and one more each time: {} missed", missed / PAGE);
+        assert!(process.ahead.bytes() < 100 * PAGE, "{:?}", process.ahead);
+    }
+
+    #[test]
+    fn what_comes_next_is_bounded() {
+        let known: Vec<(u64, u64)> = (0..200).map(|n| (n * 100, n * 100 + 1)).collect();
+        let missing: Vec<(u64, u64)> = (0..200).map(|n| (n * 100 + 1, n * 100 + 2)).collect();
+        assert_eq!(ahead(&pages(&missing), &pages(&known)).bytes(), AHEAD_IN_ALL);
+    }
 }

@@ -12,6 +12,8 @@ use weal_model::{Bytes, Cpu, InstanceState, NodeName, NodeSpec, Rung};
 use weal_node::api::{self, InstanceCounters, InstanceSpec, WakeAnswer, WakeRequest};
 use weal_rpc::{Client, Method};
 
+use super::machine;
+
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// An agent with one node, ended with all its instances when dropped.
@@ -77,6 +79,11 @@ impl Agent {
         self.child = Self::spawn(program, &self.state, more)?;
         self.wait_for_answer()?;
         Ok(self)
+    }
+
+    /// CPU-seconds that it has used itself.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        machine::cpu_seconds(self.child.id())
     }
 
     /// How instances are kept apart.

@@ -91,6 +91,19 @@ pub fn describe() -> Result<String> {
     Ok(format!("{virtual_one}{cores} CPUs ({model}), {} GiB, Linux {}", kib >> 20, kernel.trim()))
 }
 
+/// `USER_HZ`: 100 on every architecture that Linux reports these times on.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// CPU-seconds that `pid` has used: user and system.
+pub fn cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid} is gone"))?;
+    // The name in parentheses may contain anything; fields are counted from what follows it.
+    let fields: Vec<&str> = stat.rsplit_once(')').context("unreadable stat")?.1.split_whitespace().collect();
+    let (user, system) = (fields.get(11), fields.get(12));
+    let ticks = user.context("no utime")?.parse::<u64>()? + system.context("no stime")?.parse::<u64>()?;
+    Ok(ticks as f64 / TICKS_PER_SECOND)
+}
+
 /// What all CPUs have done since the machine came up, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuTimes {

@@ -34,6 +34,9 @@ pub struct Choice {
     /// sleep: instead, so many servers asleep at once
     #[arg(long)]
     many: Option<u32>,
+    /// sleep: of the ladder only the ways that have this in their name
+    #[arg(long, default_value = "")]
+    way: String,
 }
 
 /// Requests that a server has answered before it sleeps, so that it runs compiled code as one that was in use does.
@@ -162,7 +165,7 @@ impl Bench<'_> {
             ["regular start".to_owned(), format!("{:.0}", start_s * 1e3), String::new(), format!("{:.0}", start_cpu_s * 1e3)];
         table.row(start.into_iter().chain(std::iter::repeat_n(String::new(), 6)), None);
         let mut medians: Vec<(&str, f64)> = Vec::new();
-        for way in &WAYS {
+        for way in WAYS.iter().filter(|way| way.name.contains(&choice.way)) {
             agent = agent.replaced(&self.program, way.prefetch)?;
             let outcome = self.measure(&agent, way)?;
             let wake = median(&outcome.wake_ms);
@@ -354,27 +357,40 @@ impl Bench<'_> {
             let swap = all.iter().filter_map(|instance| instance.swap_used).map(|bytes| bytes.0).sum();
             Ok((memory, swap, all.iter().filter_map(|instance| instance.cpu_seconds).sum()))
         };
-        let before = totals(&agent)?;
+        let (before, agent_before_s) = (totals(&agent)?, agent.cpu_seconds()?);
         let began = Instant::now();
-        std::thread::sleep(Duration::from_secs(20));
+        // As often as a controller looks at them.
+        for _ in 0..30 {
+            std::thread::sleep(Duration::from_secs(1));
+            totals(&agent)?;
+        }
         let after = totals(&agent)?;
-        let cores = (after.2 - before.2) / began.elapsed().as_secs_f64();
+        let of_core = |seconds: f64| seconds / began.elapsed().as_secs_f64();
+        let (cores, agent_cores) = (of_core(after.2 - before.2), of_core(agent.cpu_seconds()? - agent_before_s));
         let began = Instant::now();
         let answer = agent.wake("server1")?;
         first_byte_s(answer.address, "/")?;
         let first_ms = began.elapsed().as_secs_f64() * 1e3;
         let mut table = Table::new(
             format!("{count} times {} asleep, parked", choice.server.title()),
-            &["MB held", "MB each", "MB in swap", "CPU of a core", "the first woken ms"],
+            &["MB held", "MB each", "MB in swap", "CPU of a core", "of it the agent's", "the first woken ms"],
         );
         let (held, each) = (after.0 as f64 / 1e6, after.0 as f64 / 1e6 / f64::from(count));
-        let met = held <= 1000.0 * f64::from(count) / 100.0 && cores <= 0.01;
+        let met = held <= 1000.0 * f64::from(count) / 100.0 && cores + agent_cores <= 0.01;
         let swap = after.1 as f64 / 1e6;
-        table.row(
-            [format!("{held:.0}"), format!("{each:.1}"), format!("{swap:.0}"), format!("{cores:.4}"), format!("{first_ms:.0}")],
-            Some(met),
+        let cells = [
+            format!("{held:.0}"),
+            format!("{each:.1}"),
+            format!("{swap:.0}"),
+            format!("{:.4}", cores + agent_cores),
+            format!("{agent_cores:.4}"),
+            format!("{first_ms:.0}"),
+        ];
+        table.row(cells, Some(met));
+        table.notes.push(
+            "Target: 10 MB for each, and 1% of a core for all, with the agent, which is asked about them every second as a controller does."
+                .to_owned(),
         );
-        table.notes.push("Target: 10 MB for each, and 1% of a core for all.".to_owned());
         Ok(table)
     }
 }
