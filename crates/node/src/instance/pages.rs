@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
 use weal_model::{Bytes, Rung};
 
 use super::{Order, Task};
 use crate::files::{read_json, write_json};
-use crate::isolation::Member;
+use crate::isolation::{Member, RECLAIM_SLACK};
 use crate::paging::swap::{self, Kind};
 use crate::paging::working_set::{Kept, WorkingSet};
 use crate::paging::{self, Advice, ranges::Ranges};
@@ -24,13 +25,15 @@ const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 const MOST_UNDERWAY: u64 = 8 << 20;
 /// Bytes between two looks at what is on its way: the kernel adds a group's figures up for each, which takes longer than paging out a piece.
 const LOOKED_AT_EVERY: u64 = 4 << 20;
+/// Bytes that are reclaimed between two pauses; the kernel takes a millisecond for them.
+const RECLAIMED_AT_ONCE: u64 = 4 << 20;
 /// Swap with less than this left is full.
 const HARDLY_ANY: Bytes = Bytes::mib(4);
 /// A purge that nobody waits for has only idle cores, and for so long. On a machine whose cores are all taken the memory would not be free
 /// for minutes.
 const MEEK_FOR: Duration = Duration::from_secs(5);
 /// It pauses so many times as long as it works.
-const MEEK_PAUSES: u32 = 4;
+const MEEK_PAUSES: u32 = 8;
 /// The longest pause between two pieces: it does not pause for the time that others had the CPU.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 /// So many reads at once are as many as a disk takes in before it makes them wait.
@@ -118,16 +121,28 @@ impl Task {
         self.isolated(|isolation, member| isolation.usage(member))
     }
 
-    /// Reads what the instance will need, beside whoever polls this. Only a head start: what cannot be prefetched is read when it is touched.
+    /// Reads what the instance will need, beside whoever polls this, who has waited long enough when it has what the instance cannot do without:
+    /// the rest is read meanwhile. Only a head start: what cannot be prefetched is read when it is touched.
     pub(super) fn prefetch(&mut self, rung: Rung) -> impl Future<Output = Option<Bytes>> + Send + use<> {
         let (set, what, work) = (self.working_set(), self.what_is_read_ahead(), self.work());
         async move {
             if what == Prefetch::Nothing || what == Prefetch::WorkingSet && set.is_empty() {
                 return None;
             }
-            let read = move || (!work.is_in_memory(rung, &set)).then(|| work.page_in(what, &set));
-            let read = priority::run(Priority::High, read).await;
-            read.inspect_err(|error| tracing::warn!(%error, "nothing was prefetched")).ok().flatten()
+            let (told, enough) = oneshot::channel();
+            let read = move || {
+                let bytes = (!work.is_in_memory(rung, &set)).then(|| work.page_in(what, &set));
+                // Nobody may wait any more.
+                let _ = told.send(bytes);
+                if bytes.is_some() && what == Prefetch::WorkingSet {
+                    work.page_in_rest(&set);
+                }
+            };
+            tokio::spawn(async move {
+                let done = priority::run(Priority::High, read).await;
+                done.inspect_err(|error| tracing::warn!(%error, "nothing was prefetched"))
+            });
+            enough.await.ok().flatten()
         }
     }
 
@@ -264,7 +279,7 @@ impl Work {
         Ok(())
     }
 
-    /// As fast as a fifth of the time and of the disk allow, and in haste half of it. While it has only idle cores it pauses after every piece;
+    /// As fast as its part of the time and the disk allow. While it has only idle cores it pauses after every piece;
     /// later, on a machine whose cores are taken, each pause would cost it a turn, so that there are few.
     fn write_out(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
         let (mut began, mut unseen) = (Instant::now(), 0);
@@ -274,8 +289,7 @@ impl Work {
             if in_haste && unseen < LOOKED_AT_EVERY {
                 return !self.is_cancelled();
             }
-            let pauses = if in_haste { 1 } else { MEEK_PAUSES };
-            std::thread::sleep((began.elapsed() * pauses).min(LONGEST_PAUSE));
+            self.pause(began);
             while unseen >= LOOKED_AT_EVERY && !self.is_cancelled() && self.underway() > MOST_UNDERWAY {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -309,12 +323,27 @@ impl Work {
     }
 
     /// On disk swap, pages stay in the swap cache, charged to the group, until they are reclaimed from there too; so do pages that
-    /// several processes share, which advice passes over.
+    /// several processes share, which advice passes over. A piece at a time while nobody waits: it holds others up.
     fn reclaim(&self, keep: u64) -> Result<(), String> {
-        if self.is_cancelled() {
-            return Ok(());
+        let mut before = u64::MAX;
+        while !self.is_cancelled() {
+            let began = Instant::now();
+            let in_haste = self.in_haste.load(Ordering::Relaxed);
+            let most = if in_haste { u64::MAX } else { RECLAIMED_AT_ONCE };
+            let left = self.site.isolation.reclaim(self.member(), keep, most).map_err(|error| error.to_string())?;
+            if left < RECLAIM_SLACK || left >= before {
+                break;
+            }
+            before = left;
+            self.pause(began);
         }
-        self.site.isolation.reclaim(self.member(), keep).map(drop).map_err(|error| error.to_string())
+        Ok(())
+    }
+
+    /// After work that began then: eight ninths of the time are others' while nobody waits, in haste half of it.
+    fn pause(&self, began: Instant) {
+        let pauses = if self.in_haste.load(Ordering::Relaxed) { 1 } else { MEEK_PAUSES };
+        std::thread::sleep((began.elapsed() * pauses).min(LONGEST_PAUSE));
     }
 
     /// Whether what it needs is there. A machine short of memory may have paged out what was only suspended, or kept warm.
@@ -327,12 +356,13 @@ impl Work {
         }
     }
 
+    /// Reads what the instance cannot do without, or everything.
     fn page_in(&self, what: Prefetch, set: &WorkingSet) -> Bytes {
         let mut bytes = 0;
         for process in self.processes() {
             let wanted = match what {
                 Prefetch::Nothing => continue,
-                Prefetch::WorkingSet => set.of(process),
+                Prefetch::WorkingSet => set.core_of(process),
                 Prefetch::Everything => {
                     paging::memory_of(&self.site.proc, process.pid).map(|all| all.own.union(&all.files)).unwrap_or_default()
                 }
@@ -347,17 +377,30 @@ impl Work {
                         paging::touch(process.pid, &some.into());
                     });
                 }
-                for some in wanted.pieces(wanted.bytes().div_ceil(ASKING_THREADS).next_multiple_of(4096).max(WORTH_PREFETCHING)) {
-                    scope.spawn(move || {
-                        priority::take(Priority::High);
-                        if let Err(error) = paging::advise(process.pid, &some.into(), Advice::WillNeed, || true) {
-                            tracing::debug!(%error, process.pid, "cannot prefetch");
-                        }
-                    });
-                }
+                ask_for(process.pid, &wanted, scope);
             });
         }
         Bytes(bytes)
+    }
+
+    /// Reads what the instance is likely to touch besides.
+    fn page_in_rest(&self, set: &WorkingSet) {
+        for process in self.processes() {
+            let rest = set.of(process).minus(&set.core_of(process));
+            std::thread::scope(|scope| ask_for(process.pid, &rest, scope));
+        }
+    }
+}
+
+/// Has the kernel read `wanted` of `pid`, by several threads.
+fn ask_for<'scope>(pid: u32, wanted: &Ranges, scope: &'scope std::thread::Scope<'scope, '_>) {
+    for some in wanted.pieces(wanted.bytes().div_ceil(ASKING_THREADS).next_multiple_of(4096).max(WORTH_PREFETCHING)) {
+        scope.spawn(move || {
+            priority::take(Priority::High);
+            if let Err(error) = paging::advise(pid, &some.into(), Advice::WillNeed, || true) {
+                tracing::debug!(%error, pid, "cannot prefetch");
+            }
+        });
     }
 }
 

@@ -10,8 +10,6 @@ use super::group::{Group, weight};
 use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage};
 use crate::process::{Proc, signal};
 
-/// What may be left above what is to be kept: the counters are kept per CPU, and lag.
-const RECLAIM_SLACK: u64 = 1 << 20;
 /// The limit of memory and swap together; not where the kernel does not count swap.
 const MEMORY_AND_SWAP: &str = "memory.memsw.limit_in_bytes";
 /// How readily the kernel pages out instead of dropping pages of files.
@@ -214,21 +212,24 @@ impl Isolation for Hybrid {
 
     /// v1 cannot be asked for so many bytes, but a lower limit for a moment has the same effect. Files' pages stay: without them each wake
     /// would read libraries and classes from the disk again, and they cost nothing to drop when somebody wants the memory.
-    fn reclaim(&self, member: Member<'_>, keep: u64) -> io::Result<bool> {
+    fn reclaim(&self, member: Member<'_>, keep: u64, most: u64) -> io::Result<u64> {
         let group = place(&self.memory, member);
-        let (Some(limit), true) = (group.number("memory.limit_in_bytes"), self.can_reclaim(member)) else { return Ok(false) };
+        let (Some(limit), true) = (group.number("memory.limit_in_bytes"), self.can_reclaim(member)) else { return Ok(0) };
+        let too_much = |group: &Group| group.own_pages().saturating_sub(keep);
+        let goal = too_much(&group).saturating_sub(most);
         let swappiness = group.read(SWAPPINESS);
         // Anonymous pages first, as far as v1 goes. A kernel without it takes both alike.
         let _ = group.write(SWAPPINESS, "200");
         let mut shrunk = Ok(());
+        let mut left = too_much(&group);
         // The kernel gives up when it finds nothing to reclaim at once, and may take pages of files all the same.
         for _ in 0..RECLAIM_ATTEMPTS {
-            let too_much = group.own_pages().saturating_sub(keep);
-            if too_much < RECLAIM_SLACK {
+            if left < goal + super::RECLAIM_SLACK {
                 break;
             }
             let used = group.number("memory.usage_in_bytes").unwrap_or(limit);
-            shrunk = group.write("memory.limit_in_bytes", &used.saturating_sub(too_much).to_string());
+            shrunk = group.write("memory.limit_in_bytes", &used.saturating_sub(left - goal).to_string());
+            left = too_much(&group);
         }
         let restored = group.write("memory.limit_in_bytes", &limit.to_string());
         if let Ok(before) = swappiness {
@@ -238,7 +239,7 @@ impl Isolation for Hybrid {
         match shrunk {
             // Less than that could be paged out: what was possible is done.
             Err(error) if error.kind() != io::ErrorKind::ResourceBusy => Err(error),
-            _ => Ok(true),
+            _ => Ok(left),
         }
     }
 

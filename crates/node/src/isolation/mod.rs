@@ -88,6 +88,9 @@ pub struct Usage {
     pub oom_kills: u64,
 }
 
+/// What may be left beyond what [`Isolation::reclaim`] is to keep: the kernel counts per CPU, and lags.
+pub const RECLAIM_SLACK: u64 = 1 << 20;
+
 /// What a node has used.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct NodeUsage {
@@ -149,8 +152,9 @@ pub trait Isolation: Send + Sync {
     /// True when the kernel can be asked to page out a whole group.
     fn can_reclaim(&self, member: Member<'_>) -> bool;
 
-    /// Asks the kernel to page out what it can until `keep` bytes are left; false when it has no such request for a group.
-    fn reclaim(&self, member: Member<'_>, keep: u64) -> io::Result<bool>;
+    /// Asks the kernel to free what swap has taken or can take, until `keep` bytes of it are left, and at most `most`. Gives how many bytes
+    /// beyond `keep` are left; 0 as well when it has no such request for a group.
+    fn reclaim(&self, member: Member<'_>, keep: u64, most: u64) -> io::Result<u64>;
 
     /// Lets the instance's memory go to swap, or not any more. What is there already stays.
     fn allow_swap(&self, member: Member<'_>, allowed: bool) -> io::Result<()>;

@@ -154,8 +154,8 @@ impl Isolation for Plain {
         None
     }
 
-    fn reclaim(&self, _: Member<'_>, _: u64) -> io::Result<bool> {
-        Ok(false)
+    fn reclaim(&self, _: Member<'_>, _: u64, _: u64) -> io::Result<u64> {
+        Ok(0)
     }
 
     fn remove(&self, member: Member<'_>) -> io::Result<()> {

@@ -177,23 +177,22 @@ impl Isolation for Unified {
         self.group(member).keyed("memory.stat", "file_writeback")
     }
 
-    fn reclaim(&self, member: Member<'_>, keep: u64) -> io::Result<bool> {
+    fn reclaim(&self, member: Member<'_>, keep: u64, most: u64) -> io::Result<u64> {
         let group = self.group(member);
         if !self.can_reclaim(member) {
-            return Ok(false);
+            return Ok(0);
         }
-        // Files' pages stay: without them each wake would read libraries and classes from the disk again.
-        let too_much = group.own_pages().saturating_sub(keep);
-        // Kernels before 6.14 know no such maximum, which leaves files alone, and those before 6.9 no swappiness here.
-        let ways = [" swappiness=max", " swappiness=200", ""].map(|how| format!("{too_much}{how}"));
+        let too_much = |group: &Group| group.own_pages().saturating_sub(keep);
+        let bytes = too_much(&group).min(most);
+        // Files' pages stay: without them each wake would read libraries and classes from the disk again. Kernels before 6.14 know no such
+        // maximum, which leaves them alone, and those before 6.9 no swappiness here.
+        let ways = [" swappiness=max", " swappiness=200", ""].map(|how| format!("{bytes}{how}"));
         let unknown = |outcome: &io::Result<()>| matches!(outcome, Err(error) if error.kind() == io::ErrorKind::InvalidInput);
         let mut outcomes = ways.iter().map(|way| group.write("memory.reclaim", way));
-        let reclaimed = outcomes.find(|outcome| !unknown(outcome)).unwrap_or(Ok(()));
-        match reclaimed {
+        match outcomes.find(|outcome| !unknown(outcome)).unwrap_or(Ok(())) {
             // Less than everything could be paged out: what was possible is done.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-            Err(error) => Err(error),
-            Ok(()) => Ok(true),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(too_much(&group)),
         }
     }
 

@@ -61,7 +61,11 @@ struct Process {
     /// What comes next where it takes memory page by page.
     #[serde(default)]
     ahead: Ranges,
-    /// All that it touched and had mapped. Kept, because it is wanted while a request waits.
+    /// What it cannot do without: what each of those activations touched, and had mapped of files. Kept, because it is wanted while a request
+    /// waits.
+    #[serde(default)]
+    core: Ranges,
+    /// All that it is likely to touch, the core included.
     #[serde(default)]
     needed: Ranges,
 }
@@ -84,6 +88,11 @@ impl WorkingSet {
     /// True when nothing was recorded yet.
     pub fn is_empty(&self) -> bool {
         self.processes.iter().all(|process| process.touched.is_empty())
+    }
+
+    /// What `process` needs before anything else.
+    pub fn core_of(&self, process: Identity) -> Ranges {
+        self.processes.iter().find(|known| known.identity == process).map(|known| known.core.clone()).unwrap_or_default()
     }
 
     /// What `process` needs.
@@ -127,7 +136,7 @@ impl WorkingSet {
         let mut left = SCATTERED;
         let living = |process: &&mut Process| proc.identity(process.identity.pid) == Some(process.identity);
         for process in self.processes.iter_mut().filter(living) {
-            let pages = pagemap::scattered(proc.root(), process.identity.pid, &process.private(), left);
+            let pages = pagemap::scattered(proc.root(), process.identity.pid, &process.always(), left);
             process.scattered = pages.unwrap_or_default();
             left -= process.scattered.bytes().min(left);
         }
@@ -175,6 +184,7 @@ impl WorkingSet {
             let private = process.private();
             process.changed = private.intersection(&files);
             process.needed = private.union(&process.files);
+            process.core = process.always().union(&process.files);
             // What it wakes from next is not this sleep.
             process.asleep = Ranges::default();
             changed = true;
@@ -187,6 +197,12 @@ impl Process {
     /// What [`Kept::Costly`] keeps.
     fn costly(&self) -> Ranges {
         self.changed.union(&self.scattered)
+    }
+
+    /// What each activation touched of its own memory.
+    fn always(&self) -> Ranges {
+        let touched = self.touched.iter().cloned().reduce(|core, touched| core.intersection(&touched));
+        touched.unwrap_or_default().union(&self.ahead)
     }
 
     /// What it needs of its own memory: what at least two activations have touched, or the only one, because what one of three touched was
