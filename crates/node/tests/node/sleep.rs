@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use weal_model::{Bytes, InstanceState, Rung};
+use weal_model::{Bytes, Cpu, InstanceState, NodeName, NodeSpec, Rung};
 use weal_node::api::{self, Command};
 
 use crate::bench::{Bench, PATIENCE, get, kill, wait_for};
@@ -238,6 +238,30 @@ pub fn more_than_the_swap_is_never_begun(bench: &Bench) {
     }
     bench.wake("web").unwrap();
     assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
+}
+
+pub fn what_sleeps_in_swap_leaves_its_nodes_memory_to_others(bench: &Bench) {
+    let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(2.0), memory: Bytes::mib(130), utilization_limit: 0.9 };
+    bench.call(api::CONFIGURE, &vec![node]);
+    // Each takes half of the node, so that there is no room for a third that is awake.
+    let servers: Vec<_> = ["a-1", "b-1", "c-1"]
+        .into_iter()
+        .map(|id| {
+            let mut spec = bench.spec(id, &["serve", "$PORT"]);
+            spec.memory = Bytes::mib(125);
+            let server = bench.start_ready(&spec);
+            get(server.address, "/hog/60", PATIENCE).expect("there is room for it");
+            let sum = get(server.address, "/sum", PATIENCE);
+            (server, sum, bench.sleep(id, Rung::Parked))
+        })
+        .take_while(|(_, _, refusal)| refusal.is_none())
+        .collect();
+    for (server, sum, _) in servers {
+        let answer = bench.wake(server.spec.app.as_str()).unwrap();
+        assert_eq!(get(answer.address, "/sum", PATIENCE), sum, "its memory is what it was");
+        assert_eq!(bench.instance(server.spec.id.as_str()).unwrap().restarts, 0);
+        assert_eq!(bench.sleep(server.spec.id.as_str(), Rung::Parked), None);
+    }
 }
 
 pub fn fifty_applications_wake_at_once(bench: &Bench) {

@@ -58,7 +58,7 @@ fn all_cases_hold_on_a_kernel_with_cgroup_v2() {
 #[test]
 fn parking_works_on_the_hybrid_layout_and_without_cgroups_where_there_is_swap() {
     let machine = Machine { layout: "hybrid", memory_mib: 1536, swap: Swap::Memory };
-    boot(&machine, "hybrid::parking,none::parking,hybrid::one_that_leaks");
+    boot(&machine, "hybrid::parking,none::parking,hybrid::one_that_leaks,hybrid::what_sleeps_in_swap");
 }
 
 /// Boots `machine` and runs the cases that match `tests` in it.
