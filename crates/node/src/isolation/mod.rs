@@ -89,7 +89,7 @@ pub struct Usage {
 }
 
 /// What may be left beyond what [`Isolation::reclaim`] is to keep: the kernel counts per CPU, and lags.
-pub const RECLAIM_SLACK: u64 = 1 << 20;
+pub const RECLAIM_SLACK: u64 = 1 << 19;
 
 /// What a node has used.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]

@@ -21,7 +21,7 @@ use crate::process::{Identity, Proc};
 const REMEMBERED: usize = 3;
 /// So much of an instance stays in memory when it is parked because it lies scattered on the disk. A WildFly needs 2,000 pages to answer,
 /// and 500 of them are worth as many requests as all others together.
-const SCATTERED: u64 = 3 << 20;
+const SCATTERED: u64 = 5 << 19;
 /// Where memory is taken page by page, as an allocator does, so much of what comes next is read ahead, or kept. A WildFly takes ten pages a request.
 const AHEAD: u64 = 32 << 12;
 /// And of all such places at most so much.
