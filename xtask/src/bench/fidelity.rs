@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
     );
     let runs = if arguments.quick { 1 } else { RUNS };
     for case in CASES {
-        let kept: Vec<PathBuf> = (1..=runs).map(|number| pages.join(format!("{case}.real-{number}.json"))).collect();
+        let kept: Vec<PathBuf> = (1..=runs).map(|number| kept_run(&pages, case, number)).collect();
         let are_kept = kept.iter().all(|file| file.exists());
         let is_asked = arguments.case.as_deref().is_none_or(|only| only == case);
         if !(is_asked || arguments.write && are_kept) {
@@ -54,6 +54,10 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
         }
         if is_asked && !(arguments.kept && are_kept) {
             build_applications()?;
+            // Those of an earlier state of the program would be taken for this one's.
+            for stale in (1..=RUNS).map(|number| kept_run(&pages, case, number)).filter(|file| file.exists()) {
+                std::fs::remove_file(stale)?;
+            }
             for file in &kept {
                 std::fs::write(file, weal(&program, "rehearse", case, &pages)?)?;
             }
@@ -101,6 +105,10 @@ fn compare(case: &str, besides: &[BesideSimulation], table: &mut Table) {
         ];
         table.row(cells, Some(slower.abs() <= RESPONSE && more.abs() <= THROUGHPUT));
     }
+}
+
+fn kept_run(pages: &Path, case: &str, number: usize) -> PathBuf {
+    pages.join(format!("{case}.real-{number}.json"))
 }
 
 fn read(case: &str, json: &[u8]) -> Result<Run> {

@@ -14,6 +14,7 @@ mod sleep;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -241,6 +242,8 @@ struct Task {
     deferred: VecDeque<(Order, Reply)>,
     /// What its processes need when they wake, once it was read.
     working_set: Option<Arc<WorkingSet>>,
+    /// Set to end what is still being read ahead since the last wake.
+    reading: Arc<AtomicBool>,
 }
 
 impl Task {
@@ -248,7 +251,8 @@ impl Task {
         let (sender, orders) = mpsc::channel(64);
         let dir = site.dir(record.spec.id.as_str());
         let view = Arc::new(Mutex::new(View { record, memory, pid: None, bedtimes: 0 }));
-        let task = Self { site, dir, view: Arc::clone(&view), orders, deferred: VecDeque::new(), working_set: None };
+        let (deferred, reading) = Default::default();
+        let task = Self { site, dir, view: Arc::clone(&view), orders, deferred, working_set: None, reading };
         tokio::spawn(task.run(first));
         Handle { view, orders: sender }
     }

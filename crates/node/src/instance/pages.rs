@@ -27,6 +27,8 @@ const MOST_UNDERWAY: u64 = 8 << 20;
 const LOOKED_AT_EVERY: u64 = 4 << 20;
 /// Bytes that are reclaimed between two pauses; the kernel takes a millisecond for them.
 const RECLAIMED_AT_ONCE: u64 = 4 << 20;
+/// And when somebody waits for the memory. A wake that comes meanwhile waits for one of these.
+const RECLAIMED_IN_HASTE: u64 = 64 << 20;
 /// Swap with less than this left is full.
 const HARDLY_ANY: Bytes = Bytes::mib(4);
 /// A purge that nobody waits for has only idle cores, and for so long. On a machine whose cores are all taken the memory would not be free
@@ -42,6 +44,9 @@ const TOUCHING_THREADS: u64 = 8;
 const ASKING_THREADS: u64 = 4;
 /// Below this, what is in swap costs less to fault in than to ask for.
 const WORTH_PREFETCHING: u64 = 1 << 20;
+
+/// Why a purge ended early.
+const WOKEN: &str = "it was woken while it was paged out";
 
 /// What background work on an instance's memory needs.
 struct Work {
@@ -59,7 +64,12 @@ impl Task {
     /// to stop; an error then.
     pub(super) async fn page_out(&mut self, rung: Rung, in_haste: bool) -> Result<(), String> {
         self.has_room()?;
+        if self.deferred.iter().any(|(order, _)| matches!(order, Order::Resume | Order::Stop)) {
+            return Err(WOKEN.to_owned());
+        }
+        self.reading.store(true, Ordering::Relaxed);
         let work = self.work();
+        let in_haste = in_haste || self.deferred.iter().any(|(order, _)| matches!(order, Order::Park(_)));
         work.in_haste.store(in_haste, Ordering::Relaxed);
         let (cancelled, in_haste) = (Arc::clone(&work.cancelled), Arc::clone(&work.in_haste));
         let hurry = |worker: &Worker| {
@@ -125,6 +135,7 @@ impl Task {
     /// the rest is read meanwhile. Only a head start: what cannot be prefetched is read when it is touched.
     pub(super) fn prefetch(&mut self, rung: Rung) -> impl Future<Output = Option<Bytes>> + Send + use<> {
         let (set, what, work) = (self.working_set(), self.what_is_read_ahead(), self.work());
+        self.reading = Arc::clone(&work.cancelled);
         async move {
             if what == Prefetch::Nothing || what == Prefetch::WorkingSet && set.is_empty() {
                 return None;
@@ -233,7 +244,7 @@ impl Work {
         }
         self.reclaim(set.bytes_kept(kept))?;
         if self.is_cancelled() {
-            return Err("it was woken while it was paged out".to_owned());
+            return Err(WOKEN.to_owned());
         }
         // What was to stay and is gone all the same is read in again. After a sleep without anything mapped the set is in memory all the same
         // on the warm rung.
@@ -299,7 +310,7 @@ impl Work {
         };
         match paging::advise(pid, ranges, Advice::PageOut, go_on) {
             Ok(true) => Ok(()),
-            Ok(false) => Err("it was woken while it was paged out".to_owned()),
+            Ok(false) => Err(WOKEN.to_owned()),
             // The group's own reclaim does it then.
             Err(error) if self.site.isolation.can_reclaim(self.member()) => {
                 tracing::debug!(%error, pid, "cannot advise");
@@ -325,15 +336,18 @@ impl Work {
     /// On disk swap, pages stay in the swap cache, charged to the group, until they are reclaimed from there too; so do pages that
     /// several processes share, which advice passes over. A piece at a time while nobody waits: it holds others up.
     fn reclaim(&self, keep: u64) -> Result<(), String> {
-        let mut before = u64::MAX;
+        let (mut before, mut stuck) = (u64::MAX, false);
         while !self.is_cancelled() {
             let began = Instant::now();
-            let in_haste = self.in_haste.load(Ordering::Relaxed);
-            let most = if in_haste { u64::MAX } else { RECLAIMED_AT_ONCE };
+            let in_haste = stuck || self.in_haste.load(Ordering::Relaxed);
+            let most = if in_haste { RECLAIMED_IN_HASTE } else { RECLAIMED_AT_ONCE };
             let left = self.site.isolation.reclaim(self.member(), keep, most).map_err(|error| error.to_string())?;
-            if left < RECLAIM_SLACK || left >= before {
+            let goes_on = left < before;
+            if left < RECLAIM_SLACK || stuck && !goes_on {
                 break;
             }
+            // A little may be found among pages of files, or be lost in counters that lag: then once more, with more.
+            stuck = !goes_on;
             before = left;
             self.pause(began);
         }
@@ -377,7 +391,7 @@ impl Work {
                         paging::touch(process.pid, &some.into());
                     });
                 }
-                ask_for(process.pid, &wanted, scope);
+                ask_for(process.pid, &wanted, &self.cancelled, scope);
             });
         }
         Bytes(bytes)
@@ -387,17 +401,17 @@ impl Work {
     fn page_in_rest(&self, set: &WorkingSet) {
         for process in self.processes() {
             let rest = set.of(process).minus(&set.core_of(process));
-            std::thread::scope(|scope| ask_for(process.pid, &rest, scope));
+            std::thread::scope(|scope| ask_for(process.pid, &rest, &self.cancelled, scope));
         }
     }
 }
 
-/// Has the kernel read `wanted` of `pid`, by several threads.
-fn ask_for<'scope>(pid: u32, wanted: &Ranges, scope: &'scope std::thread::Scope<'scope, '_>) {
+/// Has the kernel read `wanted` of `pid`, by several threads, until it is `cancelled`.
+fn ask_for<'scope>(pid: u32, wanted: &Ranges, cancelled: &'scope AtomicBool, scope: &'scope std::thread::Scope<'scope, '_>) {
     for some in wanted.pieces(wanted.bytes().div_ceil(ASKING_THREADS).next_multiple_of(4096).max(WORTH_PREFETCHING)) {
         scope.spawn(move || {
             priority::take(Priority::High);
-            if let Err(error) = paging::advise(pid, &some.into(), Advice::WillNeed, || true) {
+            if let Err(error) = paging::advise(pid, &some.into(), Advice::WillNeed, || !cancelled.load(Ordering::Relaxed)) {
                 tracing::debug!(%error, pid, "cannot prefetch");
             }
         });

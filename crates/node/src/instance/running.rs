@@ -170,7 +170,7 @@ impl Task {
 
     /// Looks for processes killed for want of memory, and does the killing where the kernel does not.
     fn check_memory(&self, running: &mut Running) -> Option<End> {
-        // Who is frozen takes no more.
+        // Who is frozen takes no more. What the kernel kills of it for its node's sake is told when it is awake again.
         if self.memory().state.is_asleep() {
             return None;
         }

@@ -106,10 +106,8 @@ impl Isolation for Hybrid {
             top.child(name).create()?;
         }
         set_cpu(&self.cpu.child(name), Some(node.cpu), Some(node.cpu))?;
-        let memory = self.memory.child(name);
-        set_memory(&memory, node.memory.0)?;
         // What sleeps in swap takes nothing of the node's memory; each instance has a limit to both of its own.
-        if memory.file(MEMORY_AND_SWAP).exists() { memory.write(MEMORY_AND_SWAP, "-1") } else { Ok(()) }
+        set_memory(&self.memory.child(name), node.memory.0, None)
     }
 
     fn remove_node(&self, node: &str) {
@@ -128,7 +126,6 @@ impl Isolation for Hybrid {
         for group in self.groups(member) {
             group.create()?;
         }
-        self.allow_swap(member, false)?;
         self.limit(member, limits)
     }
 
@@ -138,7 +135,9 @@ impl Isolation for Hybrid {
             self.cpu.child(member.node).read("cpu.cfs_quota_us").ok().and_then(|quota| quota.trim().parse().ok());
         let most = node.filter(|quota| *quota > 0).map_or(f64::INFINITY, |quota| quota as f64 / CPU_PERIOD_US as f64);
         set_cpu(&place(&self.cpu, member), limits.cpu.map(|cpu| Cpu(cpu.0.min(most))), limits.share)?;
-        set_memory(&place(&self.memory, member), limits.memory.0)
+        self.allow_swap(member, false)?;
+        // Memory and swap together are bound to the same: swap would hide what a leak takes.
+        set_memory(&place(&self.memory, member), limits.memory.0, Some(limits.memory.0))
     }
 
     fn entrances(&self, member: Member<'_>) -> Vec<PathBuf> {
@@ -222,7 +221,7 @@ impl Isolation for Hybrid {
         let _ = group.write(SWAPPINESS, "200");
         let mut shrunk = Ok(());
         let mut left = too_much(&group);
-        // The kernel gives up when it finds nothing to reclaim at once, and may take pages of files all the same.
+        // The kernel gives up when it finds nothing to reclaim at once.
         for _ in 0..RECLAIM_ATTEMPTS {
             if left < goal + super::RECLAIM_SLACK {
                 break;
@@ -230,6 +229,10 @@ impl Isolation for Hybrid {
             let used = group.number("memory.usage_in_bytes").unwrap_or(limit);
             shrunk = group.write("memory.limit_in_bytes", &used.saturating_sub(left - goal).to_string());
             left = too_much(&group);
+            // More than that is asked for by who sees how much is left.
+            if shrunk.is_ok() {
+                break;
+            }
         }
         let restored = group.write("memory.limit_in_bytes", &limit.to_string());
         if let Ok(before) = swappiness {
@@ -281,19 +284,23 @@ fn set_cpu(group: &Group, limit: Option<Cpu>, share: Option<Cpu>) -> io::Result<
     group.write("cpu.shares", &weight(share.unwrap_or(Cpu(1.0)).0, 1024.0, 2..=262_144).to_string())
 }
 
-fn set_memory(group: &Group, bytes: u64) -> io::Result<()> {
+/// Limits memory, and memory with swap to `with_swap` or not at all.
+fn set_memory(group: &Group, bytes: u64, with_swap: Option<u64>) -> io::Result<()> {
     let hierarchy = group.file("memory.use_hierarchy");
     if hierarchy.exists() && group.number("memory.use_hierarchy") == Some(0) {
         group.write("memory.use_hierarchy", "1")?;
     }
-    // Memory and swap together are bound to the same: swap would hide what a leak takes. The kernel wants the first to be no
-    // larger than the second at any time, so the order depends on whether they grow or shrink.
-    let with_swap = group.file(MEMORY_AND_SWAP).exists();
-    if with_swap && group.write("memory.limit_in_bytes", &bytes.to_string()).is_err() {
-        group.write(MEMORY_AND_SWAP, &bytes.to_string())?;
+    let both = |limit: &str| if group.file(MEMORY_AND_SWAP).exists() { group.write(MEMORY_AND_SWAP, limit) } else { Ok(()) };
+    let Some(with_swap) = with_swap else {
+        both("-1")?;
+        return group.write("memory.limit_in_bytes", &bytes.to_string());
+    };
+    // The kernel wants the first to be no larger than the second at any time, so the order depends on whether they grow or shrink.
+    if group.write("memory.limit_in_bytes", &bytes.to_string()).is_err() {
+        both(&with_swap.to_string())?;
+        group.write("memory.limit_in_bytes", &bytes.to_string())?;
     }
-    group.write("memory.limit_in_bytes", &bytes.to_string())?;
-    if with_swap { group.write(MEMORY_AND_SWAP, &bytes.to_string()) } else { Ok(()) }
+    both(&with_swap.to_string())
 }
 
 fn cpu_seconds(group: &Group) -> Option<f64> {

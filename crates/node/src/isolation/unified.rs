@@ -184,7 +184,7 @@ impl Isolation for Unified {
         }
         let too_much = |group: &Group| group.own_pages().saturating_sub(keep);
         let bytes = too_much(&group).min(most);
-        // Files' pages stay: without them each wake would read libraries and classes from the disk again. Kernels before 6.14 know no such
+        // Files' pages stay: without them each wake would read libraries and classes from the disk again. Kernels before 6.16 know no such
         // maximum, which leaves them alone, and those before 6.9 no swappiness here.
         let ways = [" swappiness=max", " swappiness=200", ""].map(|how| format!("{bytes}{how}"));
         let unknown = |outcome: &io::Result<()>| matches!(outcome, Err(error) if error.kind() == io::ErrorKind::InvalidInput);

@@ -242,7 +242,7 @@ pub fn more_than_the_swap_is_never_begun(bench: &Bench) {
 
 pub fn what_sleeps_in_swap_leaves_its_nodes_memory_to_others(bench: &Bench) {
     let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(2.0), memory: Bytes::mib(130), utilization_limit: 0.9 };
-    bench.call(api::CONFIGURE, &vec![node]);
+    bench.call(api::CONFIGURE, &vec![node.clone()]);
     // Each takes half of the node, so that there is no room for a third that is awake.
     let servers: Vec<_> = ["a-1", "b-1", "c-1"]
         .into_iter()
@@ -254,8 +254,14 @@ pub fn what_sleeps_in_swap_leaves_its_nodes_memory_to_others(bench: &Bench) {
             let sum = get(server.address, "/sum", PATIENCE);
             (server, sum, bench.sleep(id, Rung::Parked))
         })
-        .take_while(|(_, _, refusal)| refusal.is_none())
+        .take_while(|(_, _, refusal)| {
+            assert!(refusal.as_ref().is_none_or(|refusal| refusal.contains(" swap")), "{refusal:?}");
+            refusal.is_none()
+        })
         .collect();
+    // The next agent takes the node over, although more than its memory is asleep on it.
+    bench.call(api::CONFIGURE, &vec![NodeSpec { cpu: Cpu(1.5), ..node }]);
+    assert_eq!(bench.observe().nodes[0].cpu_capacity, Cpu(1.5));
     for (server, sum, _) in servers {
         let answer = bench.wake(server.spec.app.as_str()).unwrap();
         assert_eq!(get(answer.address, "/sum", PATIENCE), sum, "its memory is what it was");
