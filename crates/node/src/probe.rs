@@ -23,8 +23,8 @@ const AT_ONCE: Duration = Duration::from_millis(5);
 pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, launch: &Launch) -> Result<(), String> {
     match probe {
         HealthProbe::Http { path } => {
-            let asking = async { Asked::of(path, address).await?.read().await };
-            in_time(&asked_of(path, address), timeout, asking).await
+            let asking = async { receive(send(path, address).await?).await };
+            in_time(&question(path, address), timeout, asking).await
         }
         HealthProbe::Tcp => in_time(&format!("a connection to {address}"), timeout, tcp(address)).await,
         HealthProbe::Command { argv } => in_time(&format!("`{}`", argv.join(" ")), timeout, command(argv, launch)).await,
@@ -35,7 +35,8 @@ pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, la
 /// the moment that it runs. `None` for probes that are no HTTP request, and when the connection is not taken at once.
 pub async fn ask_ahead(probe: &HealthProbe, address: SocketAddr) -> Option<Asked> {
     let HealthProbe::Http { path } = probe else { return None };
-    tokio::time::timeout(AT_ONCE, Asked::of(path, address)).await.ok()?.ok()
+    let stream = tokio::time::timeout(AT_ONCE, send(path, address)).await.ok()?.ok()?;
+    Some(Asked { stream, question: question(path, address) })
 }
 
 /// An HTTP request that is on its way.
@@ -45,42 +46,13 @@ pub struct Asked {
 }
 
 impl Asked {
-    async fn of(path: &str, address: SocketAddr) -> Result<Self, String> {
-        let mut stream = TcpStream::connect(address).await.map_err(in_short)?;
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: weal-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).await.map_err(in_short)?;
-        Ok(Self { stream, question: asked_of(path, address) })
-    }
-
     /// What comes back, as [`ask`] says it.
     pub async fn answer(self, timeout: Duration) -> Result<(), String> {
-        let question = self.question.clone();
-        in_time(&question, timeout, self.read()).await
-    }
-
-    async fn read(self) -> Result<(), String> {
-        let mut stream = self.stream;
-        let mut head = Vec::new();
-        let mut buffer = [0u8; 4096];
-        let ends = |head: &[u8]| head.windows(4).any(|four| four == b"\r\n\r\n");
-        while !ends(&head) && head.len() < LONGEST_HEAD {
-            match stream.read(&mut buffer).await.map_err(in_short)? {
-                0 => break,
-                length => head.extend_from_slice(&buffer[..length]),
-            }
-        }
-        tokio::spawn(async move {
-            let rest = async { while stream.read(&mut buffer).await.is_ok_and(|length| length > 0) {} };
-            let _ = tokio::time::timeout(REST, rest).await;
-        });
-        let status = status(&head).ok_or("the answer is not HTTP")?;
-        if (200..400).contains(&status) { Ok(()) } else { Err(format!("status {status}")) }
+        in_time(&self.question, timeout, receive(self.stream)).await
     }
 }
 
-fn asked_of(path: &str, address: SocketAddr) -> String {
+fn question(path: &str, address: SocketAddr) -> String {
     format!("GET {path} on {address}")
 }
 
@@ -90,6 +62,32 @@ async fn in_time(question: &str, timeout: Duration, asking: impl Future<Output =
         Ok(Err(reason)) => Err(format!("{question}: {reason}")),
         Err(_) => Err(format!("{question}: no answer within {} s", timeout.as_secs_f64())),
     }
+}
+
+async fn send(path: &str, address: SocketAddr) -> Result<TcpStream, String> {
+    let mut stream = TcpStream::connect(address).await.map_err(in_short)?;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: weal-health\r\nAccept: */*\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(in_short)?;
+    Ok(stream)
+}
+
+async fn receive(mut stream: TcpStream) -> Result<(), String> {
+    let mut head = Vec::new();
+    let mut buffer = [0u8; 4096];
+    let ends = |head: &[u8]| head.windows(4).any(|four| four == b"\r\n\r\n");
+    while !ends(&head) && head.len() < LONGEST_HEAD {
+        match stream.read(&mut buffer).await.map_err(in_short)? {
+            0 => break,
+            length => head.extend_from_slice(&buffer[..length]),
+        }
+    }
+    tokio::spawn(async move {
+        let rest = async { while stream.read(&mut buffer).await.is_ok_and(|length| length > 0) {} };
+        let _ = tokio::time::timeout(REST, rest).await;
+    });
+    let status = status(&head).ok_or("the answer is not HTTP")?;
+    if (200..400).contains(&status) { Ok(()) } else { Err(format!("status {status}")) }
 }
 
 async fn tcp(address: SocketAddr) -> Result<(), String> {

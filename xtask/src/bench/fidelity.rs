@@ -64,12 +64,9 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
         }
         let simulated = read(case, &weal(&program, "simulate", case, &pages)?)?;
         let warm_up_s = warm_up_s(case)?;
-        let mut besides = Vec::new();
-        for file in &kept {
-            let real = read(case, &std::fs::read(file)?)?;
-            besides.push(BesideSimulation::of(&real, &simulated, warm_up_s));
-            std::fs::write(pages.join(format!("{case}.html")), besides[besides.len() - 1].to_html(&real, &simulated))?;
-        }
+        let real = kept.iter().map(|file| read(case, &std::fs::read(file)?)).collect::<Result<Vec<Run>>>()?;
+        let besides: Vec<_> = real.iter().map(|real| BesideSimulation::of(real, &simulated, warm_up_s)).collect();
+        std::fs::write(pages.join(format!("{case}.html")), besides[0].to_html(&real[0], &simulated))?;
         compare(case, &besides, &mut table);
     }
     ensure!(!table.rows.is_empty(), "there is no such case: the cases are {}", CASES.join(", "));

@@ -214,13 +214,13 @@ impl Isolation for Hybrid {
     fn reclaim(&self, member: Member<'_>, keep: u64, most: u64) -> io::Result<u64> {
         let group = place(&self.memory, member);
         let (Some(limit), true) = (group.number("memory.limit_in_bytes"), self.can_reclaim(member)) else { return Ok(0) };
-        let too_much = |group: &Group| group.own_pages().saturating_sub(keep);
-        let goal = too_much(&group).saturating_sub(most);
+        let too_much = || group.own_pages().saturating_sub(keep);
+        let mut left = too_much();
+        let goal = left.saturating_sub(most);
         let swappiness = group.read(SWAPPINESS);
         // Anonymous pages first, as far as v1 goes. A kernel without it takes both alike.
         let _ = group.write(SWAPPINESS, "200");
         let mut shrunk = Ok(());
-        let mut left = too_much(&group);
         // The kernel gives up when it finds nothing to reclaim at once.
         for _ in 0..RECLAIM_ATTEMPTS {
             if left < goal + super::RECLAIM_SLACK {
@@ -228,7 +228,7 @@ impl Isolation for Hybrid {
             }
             let used = group.number("memory.usage_in_bytes").unwrap_or(limit);
             shrunk = group.write("memory.limit_in_bytes", &used.saturating_sub(left - goal).to_string());
-            left = too_much(&group);
+            left = too_much();
             // More than that is asked for by who sees how much is left.
             if shrunk.is_ok() {
                 break;
@@ -290,17 +290,15 @@ fn set_memory(group: &Group, bytes: u64, with_swap: Option<u64>) -> io::Result<(
     if hierarchy.exists() && group.number("memory.use_hierarchy") == Some(0) {
         group.write("memory.use_hierarchy", "1")?;
     }
-    let both = |limit: &str| if group.file(MEMORY_AND_SWAP).exists() { group.write(MEMORY_AND_SWAP, limit) } else { Ok(()) };
-    let Some(with_swap) = with_swap else {
-        both("-1")?;
-        return group.write("memory.limit_in_bytes", &bytes.to_string());
-    };
+    let limit = || group.write("memory.limit_in_bytes", &bytes.to_string());
+    let most = with_swap.map_or("-1".to_owned(), |most| most.to_string());
+    let limit_both = || if group.file(MEMORY_AND_SWAP).exists() { group.write(MEMORY_AND_SWAP, &most) } else { Ok(()) };
     // The kernel wants the first to be no larger than the second at any time, so the order depends on whether they grow or shrink.
-    if group.write("memory.limit_in_bytes", &bytes.to_string()).is_err() {
-        both(&with_swap.to_string())?;
-        group.write("memory.limit_in_bytes", &bytes.to_string())?;
+    if limit().is_err() {
+        limit_both()?;
+        limit()?;
     }
-    both(&with_swap.to_string())
+    limit_both()
 }
 
 fn cpu_seconds(group: &Group) -> Option<f64> {

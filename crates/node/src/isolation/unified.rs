@@ -182,8 +182,8 @@ impl Isolation for Unified {
         if !self.can_reclaim(member) {
             return Ok(0);
         }
-        let too_much = |group: &Group| group.own_pages().saturating_sub(keep);
-        let bytes = too_much(&group).min(most);
+        let too_much = || group.own_pages().saturating_sub(keep);
+        let bytes = too_much().min(most);
         // Files' pages stay: without them each wake would read libraries and classes from the disk again. Kernels before 6.16 know no such
         // maximum, which leaves them alone, and those before 6.9 no swappiness here.
         let ways = [" swappiness=max", " swappiness=200", ""].map(|how| format!("{bytes}{how}"));
@@ -192,7 +192,7 @@ impl Isolation for Unified {
         match outcomes.find(|outcome| !unknown(outcome)).unwrap_or(Ok(())) {
             // Less than everything could be paged out: what was possible is done.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-            _ => Ok(too_much(&group)),
+            _ => Ok(too_much()),
         }
     }
 

@@ -90,24 +90,28 @@ impl WorkingSet {
         self.processes.iter().all(|process| process.touched.is_empty())
     }
 
+    fn known(&self, process: Identity) -> Option<&Process> {
+        self.processes.iter().find(|known| known.identity == process)
+    }
+
     /// What `process` needs before anything else.
     pub fn core_of(&self, process: Identity) -> Ranges {
-        self.processes.iter().find(|known| known.identity == process).map(|known| known.core.clone()).unwrap_or_default()
+        self.known(process).map(|known| known.core.clone()).unwrap_or_default()
     }
 
     /// What `process` needs.
     pub fn of(&self, process: Identity) -> Ranges {
-        self.processes.iter().find(|known| known.identity == process).map(|known| known.needed.clone()).unwrap_or_default()
+        self.known(process).map(|known| known.needed.clone()).unwrap_or_default()
     }
 
     /// The part of it that advice does not reach: what `process` has changed of files.
     pub fn changed_of(&self, process: Identity) -> Ranges {
-        self.processes.iter().find(|known| known.identity == process).map(|known| known.changed.clone()).unwrap_or_default()
+        self.known(process).map(|known| known.changed.clone()).unwrap_or_default()
     }
 
     /// What of it `kept` says for `process`.
     pub fn kept_of(&self, process: Identity, kept: Kept) -> Ranges {
-        let Some(process) = self.processes.iter().find(|known| known.identity == process) else { return Ranges::default() };
+        let Some(process) = self.known(process) else { return Ranges::default() };
         match kept {
             Kept::All => process.private(),
             Kept::Costly => process.costly(),
