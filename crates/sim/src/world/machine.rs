@@ -4,7 +4,7 @@
 //! A node is a machine of its own, or a *slice* of one with more cores, as the kernel makes slices: it has a quota for each period, uses
 //! up to all cores of the machine at once until the quota is used up, and then nothing until the next period. A single request on an idle
 //! slice of 0.4 cores so runs as fast as on a whole core, which a model of 0.4 slow cores would miss. Limits of instances work alike. The
-//! slices of a machine share its cores by their sizes ([`share_cores`]): requests on three slices of two cores are in each other's way.
+//! slices of a machine share its cores ([`super::cores`]): requests on three slices of two cores are in each other's way.
 //!
 //! Requests of an instance that share it equally are done in the order of `work + what each had got when it came` ([`Tenant::attained`]),
 //! so that nothing has to be changed per request as time goes on.
@@ -130,8 +130,18 @@ impl Machine {
         });
     }
 
+    /// The cores that it can use from now on; whether these are others than before.
+    pub fn set_cores(&mut self, cores: f64) -> bool {
+        std::mem::replace(&mut self.cores, cores) != cores
+    }
+
+    /// What it is of its machine, as slices share by it.
+    pub fn size(&self) -> f64 {
+        self.quota.map_or(self.cores, |quota| quota.whole)
+    }
+
     /// Cores that it would use now if it had them all.
-    fn wish(&self) -> f64 {
+    pub fn wish(&self) -> f64 {
         if self.quota.is_some_and(|quota| quota.is_empty()) { 0.0 } else { self.tenants.values().map(Tenant::wish).sum() }
     }
 
@@ -223,7 +233,8 @@ impl Machine {
         self.updated_s + next.max(0.0)
     }
 
-    fn advance(&mut self, now_s: f64) {
+    /// Works until now.
+    pub fn advance(&mut self, now_s: f64) {
         let span = now_s - self.updated_s;
         if span > 0.0 {
             self.updated_s = now_s;
@@ -277,26 +288,8 @@ impl Tenant {
     }
 }
 
-/// Divides the cores of one machine among its slices, as they are busy now, by their sizes; which of them can use another number of cores
-/// than before.
-pub(super) fn share_cores<'a>(now_s: f64, cores: f64, slices: impl Iterator<Item = &'a mut Machine>) -> Vec<usize> {
-    let mut slices: Vec<&mut Machine> = slices.collect();
-    slices.iter_mut().for_each(|slice| slice.advance(now_s));
-    let given =
-        divide(cores, slices.iter().map(|slice| (slice.wish().min(cores), slice.quota.map_or(cores, |quota| quota.whole))));
-    let mut changed = Vec::new();
-    for (number, (slice, given)) in slices.into_iter().zip(given).enumerate() {
-        // Who is idle keeps what it had until it is not.
-        if given > 0.0 && given != slice.cores {
-            slice.cores = given;
-            changed.push(number);
-        }
-    }
-    changed
-}
-
 /// `cores` for those who wish for some, by their shares: none gets more than it wishes for, and what one leaves the others have.
-fn divide(cores: f64, wishes: impl Iterator<Item = (f64, f64)>) -> Vec<f64> {
+pub(super) fn divide(cores: f64, wishes: impl Iterator<Item = (f64, f64)>) -> Vec<f64> {
     let wishes: Vec<(f64, f64)> = wishes.collect();
     let mut given = vec![0.0; wishes.len()];
     let mut left = cores;
@@ -398,21 +391,6 @@ mod tests {
         assert!((last_of(1) - 10.0).abs() < 0.25, "1 s of work at 0.1 cores: {}", last_of(1));
         assert!((last_of(0) - 1.0 / 0.3).abs() < 0.15, "1 s of work at the rest: {}", last_of(0));
         assert!((machine.used(20.0) - 2.0).abs() < 1e-6);
-    }
-
-    #[test]
-    fn slices_of_one_machine_share_its_cores_by_their_sizes() {
-        let mut slices = [0.8, 0.8, 0.4].map(|cores| Machine::slice(cores, 2));
-        for (number, slice) in slices.iter_mut().enumerate() {
-            slice.add(0);
-            slice.begin(0.0, 0, number as u64, 0.02);
-        }
-        assert_eq!(share_cores(0.0, 2.0, slices.iter_mut()), [0, 1, 2]);
-        assert!(slices.iter().zip([0.8, 0.8, 0.4]).all(|(slice, cores)| (slice.cores - cores).abs() < 1e-9), "{slices:?}");
-        assert_eq!(done_by(&mut slices[0], 0.0251), [0], "20 ms of work at 0.8 cores");
-        assert_eq!(done_by(&mut slices[1], 0.0251), [1]);
-        share_cores(0.0251, 2.0, slices.iter_mut());
-        assert!((slices[2].next_s() - 0.0351).abs() < 1e-4, "half is left, at a whole core: {}", slices[2].next_s());
     }
 
     #[test]

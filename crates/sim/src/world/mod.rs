@@ -7,6 +7,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `machine` | a node's CPU, shared |
+//! | `cores` | a machine's cores, shared by the nodes that are its slices |
 //! | `tasks` | requests, starts and housekeeping as steps |
 //! | `clients` | sessions and arrivals |
 //! | `traffic` | requests from arrival to answer |
@@ -19,6 +20,7 @@
 //! | `record` | the run as data, as a rehearsal with real processes gives it |
 
 mod clients;
+mod cores;
 mod cycles;
 mod faults;
 mod instances;
@@ -47,6 +49,7 @@ use crate::report::Run;
 use crate::scenario::{Load, Scenario};
 use crate::workload::Page;
 use clients::{Clients, Told};
+use cores::Cores;
 use cycles::Controller;
 use faults::Faults;
 use instances::Instance;
@@ -125,6 +128,8 @@ enum Event {
         node: usize,
         version: u64,
     },
+    /// Slices may be in each other's way no more.
+    Settled,
     /// Something may have gone through a link; only the latest of these per link counts.
     Link {
         link: usize,
@@ -229,6 +234,8 @@ struct World<'a> {
     scenario: &'a Scenario,
     agenda: Agenda<Event>,
     nodes: Vec<Node>,
+    /// Those of the machine whose slices the nodes are, if they are.
+    cores: Option<Cores>,
     /// One per node, and the gateway's behind them.
     links: Vec<Link>,
     /// Nodes whose next change must be entered anew.
@@ -279,6 +286,7 @@ impl<'a> World<'a> {
             scenario,
             agenda: Agenda::default(),
             nodes: nodes.collect(),
+            cores: (slices_of > 0).then(|| Cores::new(slices_of, scenario.seed)),
             links: (0..=pool.nodes.len()).map(|_| Link { machine: machine::link(), version: 0 }).collect(),
             dirty: Vec::new(),
             instances: Vec::new(),
@@ -331,6 +339,7 @@ impl<'a> World<'a> {
             Event::Sessions { load } => self.adjust_sessions(load),
             Event::Waited { task } => self.step(task),
             Event::Node { node, version } if self.nodes[node].version == version => self.collect(node),
+            Event::Settled => self.share_cores(),
             Event::Link { link, version } if self.links[link].version == version => self.deliver(link),
             Event::Changed { instance, version } if self.instances[instance].version == version => self.changed(instance),
             Event::DrainedLong { instance, version } if self.instances[instance].version == version => self.act(instance),
@@ -379,14 +388,24 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Divides the cores of the one machine anew among the nodes, if they are slices of one.
+    fn share_cores(&mut self) {
+        let now_s = self.now_s();
+        let Some(cores) = &mut self.cores else { return };
+        let before_s = cores.settled_s(now_s);
+        let changed = cores.share(now_s, self.nodes.iter_mut().map(|node| &mut node.machine));
+        if let Some(at_s) = cores.settled_s(now_s).filter(|_| before_s.is_none()) {
+            self.agenda.enter(at_s, Event::Settled);
+        }
+        for node in changed {
+            self.soil(node);
+        }
+    }
+
     /// Enters the next change of each node that something happened to; those entered before do not count any more.
     fn enter_nodes(&mut self) {
-        let slices_of = self.scenario.surroundings.slices_of;
-        if slices_of > 0 && !self.dirty.is_empty() {
-            let slices = self.nodes.iter_mut().map(|node| &mut node.machine);
-            for node in machine::share_cores(self.agenda.now_s(), f64::from(slices_of), slices) {
-                self.soil(node);
-            }
+        if !self.dirty.is_empty() {
+            self.share_cores();
         }
         while let Some(node) = self.dirty.pop() {
             let entry = &mut self.nodes[node];
