@@ -37,6 +37,13 @@ pub struct Stage {
     pub memory: Bytes,
 }
 
+impl Stage {
+    /// Seconds that it takes at full speed.
+    pub fn best_s(&self) -> f64 {
+        self.work.0 / self.max_speed.0
+    }
+}
+
 /// What a job does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

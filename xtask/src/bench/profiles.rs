@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::Arguments;
+use super::real::median;
+use super::real::pool::Pool;
 use crate::programs::release;
 use crate::table::Table;
 
@@ -31,7 +34,7 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
     let binary = build()?;
     let (rounds, alone) = if arguments.quick { (1, 5) } else { (3, 15) };
     let mut truth = [0.0; 2];
-    let pool = Pool::start(&binary)?;
+    let pool = Site::start(&binary)?;
     for (flow, truth) in truth.iter_mut().enumerate() {
         *truth = pool.alone(flow, alone).with_context(|| format!("with {} alone", FLOWS[flow].0))?;
     }
@@ -48,7 +51,7 @@ struct Round {
 }
 
 fn round(binary: &Path, truth: [f64; 2]) -> Result<Round> {
-    let pool = Pool::start(binary)?;
+    let pool = Site::start(binary)?;
     // The estimates of a cycle are there when the next begins.
     let mut loads = pool.load(MIXES[0], CYCLE * (CYCLES + 1) + CYCLE)?;
     std::thread::sleep(CYCLE * CYCLES + CYCLE / 2);
@@ -71,11 +74,6 @@ fn round(binary: &Path, truth: [f64; 2]) -> Result<Round> {
 fn table(truth: [f64; 2], rounds: &[Round]) -> Table {
     let title = format!("CPU time of a request, learnt online beside the kernel's count; median of {} fresh pools", rounds.len());
     let mut table = Table::new(title, &["flow", "when", "kernel, ms", "learnt, ms", "off by", "all"]);
-    let median = |values: &[f64]| {
-        let mut values = values.to_vec();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
     let percents = |values: &[f64]| values.iter().map(|value| format!("{:.1}%", value * 100.0)).collect::<Vec<_>>().join(" ");
     for (flow, (name, _)) in FLOWS.iter().enumerate() {
         let after: Vec<f64> = rounds.iter().map(|round| round.after_cycles[flow]).collect();
@@ -110,30 +108,18 @@ fn table(truth: [f64; 2], rounds: &[Round]) -> Table {
 }
 
 /// A pool of one application with two flows; gone when dropped.
-struct Pool {
-    binary: PathBuf,
-    folder: PathBuf,
-    port: u16,
+struct Site {
+    pool: Pool,
+    /// The pool's, and after it gone.
+    _folder: TempDir,
 }
 
-impl Pool {
+impl Site {
     fn start(binary: &Path) -> Result<Self> {
-        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("weal-bench-profiles-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
-        // The unprivileged user of gateway and controller passes through it.
-        std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o711))?;
-        let held = [std::net::TcpListener::bind("127.0.0.1:0")?, std::net::TcpListener::bind("127.0.0.1:0")?];
-        let [port, api] = [held[0].local_addr()?.port(), held[1].local_addr()?.port()];
-        drop(held);
+        let folder = tempfile::tempdir()?;
         let program = binary.with_file_name("weal-demo-search");
-        let text = format!(
-            r#"
-[pool]
-listen = "127.0.0.1:{port}"
-api = "127.0.0.1:{api}"
-flow-cycle = "{}s"
+        let config = format!(
+            r#"flow-cycle = "{}s"
 
 [class.light]
 goal = "mean < 500ms"
@@ -153,24 +139,13 @@ routes = [
             CYCLE.as_secs(),
             program.display()
         );
-        let pool = Self { binary: binary.to_owned(), folder, port };
-        std::fs::write(pool.folder.join("weal.toml"), text)?;
-        let up = pool.weal(&["up", "--detach"]).output()?;
-        ensure!(up.status.success(), "the pool did not come up: {}", String::from_utf8_lossy(&up.stderr));
-        Ok(pool)
-    }
-
-    fn weal(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.args(arguments).stdin(Stdio::null());
-        command.env("WEAL_FILE", self.folder.join("weal.toml")).env("WEAL_STATE", self.folder.join("state"));
-        command
+        Ok(Self { pool: Pool::start(binary, folder.path(), &config)?, _folder: folder })
     }
 
     fn load_of(&self, flow: usize, rate: u32, duration: Duration) -> Command {
-        let url = format!("http://work.localhost:{}/work?cpu_ms={}", self.port, FLOWS[flow].1);
+        let url = format!("http://work.localhost:{}/work?cpu_ms={}", self.pool.listen().port(), FLOWS[flow].1);
         let (rate, duration) = (format!("{rate}/s"), format!("{}s", duration.as_secs()));
-        let mut command = self.weal(&["load", &url, "--rate", &rate, "--duration", &duration, "-o", "json"]);
+        let mut command = self.pool.prepared(&["load", &url, "--rate", &rate, "--duration", &duration, "-o", "json"]);
         if FLOWS[flow].0 == "heavy" {
             command.args(["-H", "x-heavy: 1"]);
         }
@@ -195,7 +170,7 @@ routes = [
     }
 
     fn status(&self) -> Result<Value> {
-        let output = self.weal(&["status", "-o", "json"]).output()?;
+        let output = self.pool.weal(&["status", "-o", "json"])?;
         serde_json::from_slice(&output.stdout).context("the status cannot be read")
     }
 
@@ -220,13 +195,6 @@ routes = [
             *estimate = flow["work_factors"][0]["work"].as_f64().unwrap_or(0.0);
         }
         Ok(estimates)
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        let _ = self.weal(&["down"]).output();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -68,7 +68,17 @@ under_every_isolation!(
 macro_rules! alone {
     ($($case:ident on $machine:expr),* $(,)?) => {
         mod alone {
-            $(#[test] fn $case() { crate::vm::alone(concat!("alone::", stringify!($case)), &$machine, crate::faults::$case); })*
+            mod on_unified {
+                $(#[test] fn $case() {
+                    crate::vm::alone(concat!("on_unified::", stringify!($case)), &$machine, crate::faults::$case);
+                })*
+            }
+            mod on_hybrid {
+                $(#[test] fn $case() {
+                    let machine = crate::vm::Machine { layout: "hybrid", ..$machine };
+                    crate::vm::alone(concat!("on_hybrid::", stringify!($case)), &machine, crate::faults::$case);
+                })*
+            }
         }
     };
 }

@@ -114,7 +114,7 @@ struct Shape {
 impl Shape {
     /// Seconds at full speed.
     fn best_s(&self) -> f64 {
-        self.stages.iter().map(|stage| stage.work.0 / stage.max_speed.0).sum()
+        self.stages.iter().map(Stage::best_s).sum()
     }
 }
 

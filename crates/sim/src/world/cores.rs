@@ -1,8 +1,9 @@
 //! The cores of one machine whose slices are the nodes: shared among the slices by their sizes, as they are busy now.
 //!
-//! The kernel does not use them perfectly. A request is woken by whatever received it (the gateway, the server's own thread), which has run
-//! just then on the core that was idle until then; when all others compute, the request is often woken on one of those, shares it, and is moved
-//! to the idle core only some ticks later. Means of some 190 such wakes, traced on two cores with Linux 6.18, stand below
+//! The kernel does not use them perfectly. A request reaches the thread that works on it over several others (the gateway's, the one that takes
+//! connections), which have run one after the other on the core that was idle until then; when all others compute, the kernel mostly puts it on
+//! one of those, which it shares, and moves it to the idle one some ticks later. Who goes on after a call to another application is woken by one
+//! that sleeps at once, and is put on the idle core. The figures below are means of some 260 such wakes on two cores with Linux 6.18
 //! (`docs/benchmarks/fidelity.md`).
 
 use rand::RngExt;
@@ -10,7 +11,7 @@ use rand::RngExt;
 use super::machine::{self, Machine};
 use crate::random::{self, Rng};
 
-/// How often who wakes beside one idle core is put on a busy one.
+/// How often a request that comes in while one core is idle is put on a busy one.
 const BESIDE: f64 = 0.74;
 /// How long until it is moved to the idle one, in seconds on average.
 const MOVED_S: f64 = 0.0097;
@@ -21,6 +22,8 @@ pub(super) struct Cores {
     cores: f64,
     /// Cores that all slices together would have used when last asked.
     wished: f64,
+    /// A request has come in since.
+    has_arrival: bool,
     /// One core stays idle until then.
     unsettled_until_s: f64,
     chance: Rng,
@@ -28,7 +31,18 @@ pub(super) struct Cores {
 
 impl Cores {
     pub fn new(cores: u32, seed: u64) -> Self {
-        Self { cores: f64::from(cores), wished: 0.0, unsettled_until_s: 0.0, chance: random::stream(seed, "cores") }
+        Self {
+            cores: f64::from(cores),
+            wished: 0.0,
+            has_arrival: false,
+            unsettled_until_s: 0.0,
+            chance: random::stream(seed, "cores"),
+        }
+    }
+
+    /// A request begins to compute, coming from the gateway.
+    pub fn handle_arrival(&mut self) {
+        self.has_arrival = true;
     }
 
     /// Divides them among the slices; which of those can use another number of cores than before.
@@ -51,11 +65,11 @@ impl Cores {
     }
 
     fn usable(&mut self, now_s: f64, wished: f64) -> f64 {
-        let busy = std::mem::replace(&mut self.wished, wished);
+        let (busy, has_arrival) = (std::mem::replace(&mut self.wished, wished), std::mem::take(&mut self.has_arrival));
         let one_idle = self.cores - 1.0;
         if wished <= one_idle {
             self.unsettled_until_s = now_s;
-        } else if busy == one_idle && busy > 0.0 && self.chance.random_bool(BESIDE) {
+        } else if has_arrival && busy == one_idle && busy > 0.0 && self.chance.random_bool(BESIDE) {
             self.unsettled_until_s = now_s + random::exponential(&mut self.chance, MOVED_S);
         }
         if now_s < self.unsettled_until_s { one_idle } else { self.cores }
@@ -96,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_beside_a_running_one_shares_its_core_often_and_for_a_while() {
+    fn a_request_that_comes_in_beside_a_running_one_shares_its_core_often_and_for_a_while() {
         let (mut beside, mut spans_s) = (0, 0.0);
         for seed in 0..1_000 {
             let mut cores = Cores::new(2, seed);
@@ -105,6 +119,7 @@ mod tests {
             cores.share(0.0, slices.iter_mut());
             assert_eq!(cores.settled_s(0.0), None, "alone it has a core");
             slices[1].begin(0.01, 0, 2, 0.05);
+            cores.handle_arrival();
             cores.share(0.01, slices.iter_mut());
             if let Some(at_s) = cores.settled_s(0.01) {
                 (beside, spans_s) = (beside + 1, spans_s + at_s - 0.01);
@@ -122,17 +137,32 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_on_an_idle_machine_or_a_full_one_is_not_put_beside_another() {
+    fn what_comes_in_to_an_idle_machine_or_a_full_one_is_not_put_beside_another() {
         for seed in 0..100 {
             let mut cores = Cores::new(2, seed);
             let mut slices = slices_of(&[1.0, 1.0, 1.0]);
             slices[0].begin(0.0, 0, 1, 0.05);
             slices[1].begin(0.0, 0, 1, 0.05);
+            cores.handle_arrival();
             cores.share(0.0, slices.iter_mut());
             assert_eq!(cores.settled_s(0.0), None, "both at once have a core each");
             slices[2].begin(0.01, 0, 1, 0.05);
+            cores.handle_arrival();
             cores.share(0.01, slices.iter_mut());
             assert_eq!(cores.settled_s(0.01), None, "no core was idle");
+        }
+    }
+
+    #[test]
+    fn who_goes_on_after_a_call_has_the_idle_core() {
+        for seed in 0..100 {
+            let mut cores = Cores::new(2, seed);
+            let mut slices = slices_of(&[1.0, 1.0]);
+            for slice in 0..2 {
+                slices[slice].begin(0.01 * slice as f64, 0, 1, 0.05);
+                cores.share(0.01 * slice as f64, slices.iter_mut());
+            }
+            assert_eq!(cores.settled_s(0.01), None);
         }
     }
 }

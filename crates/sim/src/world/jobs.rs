@@ -389,7 +389,7 @@ impl World<'_> {
     fn oracle_job_done(&mut self, index: usize) {
         let now_s = self.now_s();
         let job = &self.jobs[index];
-        let best_s: f64 = job.spec.stages.iter().map(|stage| stage.work.0 / stage.max_speed.0).sum();
+        let best_s: f64 = job.spec.stages.iter().map(Stage::best_s).sum();
         let took_s = now_s - job.spec.submitted.as_secs_f64();
         if took_s < best_s - ROUNDING_S * (1.0 + best_s) {
             let text = format!("job {} was done in {took_s:.3} s, and takes {best_s:.3} s at full speed", job.spec.name);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use weal_model::{FlowObservation, Goal, InstanceState, JobState, LatencyHistogram, ServiceClass, Snapshot};
 
 use super::clients::Told;
+use super::jobs::Job;
 use super::{Simulated, World};
 use crate::report::{AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, JobPoint, JobSeries, NodePoint, NodeSeries, Run};
 use crate::scenario::Scenario;
@@ -111,7 +112,7 @@ impl World<'_> {
                 cpu[instance.app] += self.controller.loads.cpu(&instance.id).map_or(0.0, |cpu| cpu.0);
             }
             if !self.scenario.jobs.is_empty() {
-                cpu.push(self.jobs.iter().map(|job| job.cpu_on(number)).sum());
+                cpu.push(cpu_on(&self.jobs, number));
             }
             series.points.push(NodePoint { t_s, cpu, cpu_used: used });
         }
@@ -133,14 +134,14 @@ impl World<'_> {
             suspended: count(JobState::Suspended),
             waiting: count(JobState::Pending),
             done: count(JobState::Completed),
-            cpu: (0..self.nodes.len()).map(|node| self.jobs.iter().map(|job| job.cpu_on(node)).sum::<f64>()).sum(),
+            cpu: (0..self.nodes.len()).map(|node| cpu_on(&self.jobs, node)).sum(),
         }
     }
 
     pub(super) fn finish(self) -> Simulated {
         let scenario = self.scenario;
         let Recorder { mut flows, nodes, apps, jobs, changes } = self.recorder;
-        let ends = self.jobs.iter().map(super::jobs::Job::end).collect();
+        let ends = self.jobs.iter().map(Job::end).collect();
         let jobs = (!scenario.jobs.is_empty()).then_some(JobSeries { points: jobs, ends });
         let mut unfinished = 0;
         for flow in &self.flows {
@@ -226,4 +227,9 @@ fn summarise(record: &mut FlowRecord) {
     summary.settled_ms = record.settled.mean_s().zip(record.settled.quantile_s(0.95)).map(|(mean, p95)| (mean * 1e3, p95 * 1e3));
     let within = record.class.goal.and_then(|goal| goal.target_s()).and_then(|target_s| responses.share_within(target_s));
     summary.within_goal = within.map(|share| share * summary.answered as f64 / summary.sent.max(1) as f64);
+}
+
+/// Cores that the jobs on a node have.
+fn cpu_on(jobs: &[Job], node: usize) -> f64 {
+    jobs.iter().map(|job| job.cpu_on(node)).sum()
 }

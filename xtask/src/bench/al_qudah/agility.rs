@@ -271,6 +271,7 @@ fn deepen(pool: &Pool, enactment: Enactment) -> Result<()> {
         return pool.command(Command::Sleep { instance: asleep.spec.id.clone(), rung: Rung::Parked });
     }
     let group = MemoryGroup::of(asleep.pid.context("it has a process")?)?;
+    group.open_swap()?;
     // As far as it goes: the kernel says so when there is no more.
     for mib in [200, 100, 50, 20, 8] {
         let _ = group.limit(mib << 20);

@@ -41,8 +41,7 @@ pub fn run(site: &Site) -> Result<Reproduction> {
     let mut agent = site.agent("")?;
     let address = agent.start_ready(&server)?.address;
     serve_requests(address, 3000)?;
-    let group = MemoryGroup::of(agent.instance("server-1")?.pid.context("it has a process")?)?.parent()?;
-    group.limit(NODE_MIB << 20)?;
+    MemoryGroup::of(agent.instance("server-1")?.pid.context("it has a process")?)?.parent()?.limit(NODE_MIB << 20)?;
     let mut medians = vec![vec![f64::NAN; LOADS.len()]; FACTORS.len()];
     for (factor, medians) in FACTORS.iter().zip(&mut medians) {
         agent = agent.replaced(&site.fixture(), factor.way.prefetch)?;
@@ -59,7 +58,7 @@ pub fn run(site: &Site) -> Result<Reproduction> {
         "Al-Qudah et al. 4.5, Figure 9",
         "prefetching, free memory and contiguous areas on disk each make resuming faster, prefetching most, and all three together more than each",
         &format!(
-            "WildFly 35 on a node of {NODE_MIB} MiB beside a process that fills {FILLER_MIB} MiB, which is to push the suspended server out; free memory: that process \
+            "WildFly 35 on a node of {NODE_MIB} MiB beside a process that fills {FILLER_MIB} MiB, which pushes the suspended server out; free memory: that process \
              has ended; on {}",
             site.machine
         ),
@@ -92,6 +91,9 @@ fn activation_s(site: &Site, agent: &Agent, factor: &Factor, load: u32) -> Resul
     agent.sleep(id, rung)?;
     let run = vec![site.fixture().display().to_string(), "serve".into(), "$PORT".into()];
     let filler = agent.start_ready(&spec("filler-1", run))?.address;
+    for id in [id, "filler-1"] {
+        MemoryGroup::of(agent.instance(id)?.pid.context("it has a process")?)?.open_swap()?;
+    }
     first_byte_s(filler, &format!("/hog/{FILLER_MIB}"))?;
     for _ in 0..TOUCHES {
         first_byte_s(filler, "/touch")?;
@@ -125,8 +127,13 @@ pub fn areas(site: &Site) -> Result<Reproduction> {
     );
     let bulk = paged_out(site, count, |agent, ids| ids.iter().try_for_each(|id| agent.sleep(id, Rung::Parked).map(drop)))?;
     let pressed = paged_out(site, count, |agent, ids| {
-        ids.iter().try_for_each(|id| agent.sleep(id, Rung::Suspended).map(drop))?;
-        let group = MemoryGroup::of(agent.instance(&ids[0])?.pid.context("it has a process")?)?.parent()?;
+        let suspend = |id: &String| {
+            agent.sleep(id, Rung::Suspended)?;
+            let group = MemoryGroup::of(agent.instance(id)?.pid.context("it has a process")?)?;
+            group.open_swap().map(|()| group)
+        };
+        let groups = ids.iter().map(suspend).collect::<Result<Vec<_>>>()?;
+        let group = groups[0].parent()?;
         for mib in (0..=30u64).rev().map(|step| 100 + 50 * step) {
             // What it cannot page out at once it refuses; the next step goes on.
             let _ = group.limit(mib << 20);

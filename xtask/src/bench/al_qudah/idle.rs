@@ -73,8 +73,12 @@ fn fill(site: &Site, sleep: bool) -> Result<Seen> {
         let mut spec = site.server(&id, NULL_PAGE)?;
         spec.health.start_timeout_s = 120.0;
         let Some(start_s) = start(&agent, &spec)? else { break };
+        let group = MemoryGroup::of(agent.instance(&id)?.pid.context("it has a process")?)?;
         if number == 1 {
-            MemoryGroup::of(agent.instance(&id)?.pid.context("it has a process")?)?.parent()?.limit(NODE_MIB << 20)?;
+            group.parent()?.limit(NODE_MIB << 20)?;
+        }
+        if !sleep {
+            group.open_swap()?;
         }
         if sleep {
             agent.sleep(&id, Rung::Parked)?;

@@ -71,6 +71,7 @@ impl Way {
 fn evict(agent: &Agent, id: &str) -> Result<()> {
     let instance = agent.instance(id)?;
     let group = MemoryGroup::of(instance.pid.context("it has a process")?)?;
+    group.open_swap()?;
     for mib in [300, 200, 150, 100, 70, 50, 30, 20, 15, 10, 7, 5, 4] {
         // The kernel refuses what it cannot page out at once; then what it could is done.
         for _ in 0..3 {

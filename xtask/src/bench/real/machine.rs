@@ -159,6 +159,14 @@ impl MemoryGroup {
         Ok(Self { folder: self.folder.parent().context("it is the root")?.to_owned(), limit: self.limit })
     }
 
+    /// Has the kernel page it out like any other, with swap's default readiness. Whoever weal runs is not: it opens swap only while it pages out
+    /// itself, until it sets the instance's limits the next time.
+    pub fn open_swap(&self) -> Result<()> {
+        let v1 = self.folder.join("memory.swappiness");
+        let (file, open) = if v1.exists() { (v1, "60") } else { (self.folder.join("memory.swap.max"), "max") };
+        fs::write(&file, open).with_context(|| format!("cannot write to {}", file.display()))
+    }
+
     /// Sets how much memory it may have; the kernel pages out what is more, the least recently used first.
     pub fn limit(&self, bytes: u64) -> Result<()> {
         let file = self.folder.join(self.limit);

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -57,9 +57,14 @@ impl Pool {
 
     /// Runs a command against it.
     pub fn weal(&self, words: &[&str]) -> Result<Output> {
+        self.prepared(words).output().context("cannot run weal")
+    }
+
+    /// A command against it, to be run.
+    pub fn prepared(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(words).arg("--file").arg(&self.config).arg("--state").arg(&self.state);
-        command.output().context("cannot run weal")
+        command.args(words).stdin(Stdio::null()).env("WEAL_FILE", &self.config).env("WEAL_STATE", &self.state);
+        command
     }
 
     /// Waits until a request for `path` is answered.

@@ -13,35 +13,40 @@ use crate::bench::real::agent::{Agent, first_byte_s};
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Response times in milliseconds, outside of purges and during them.
-pub struct Times {
-    /// While nothing else happens.
-    pub quiet_ms: Vec<f64>,
+/// What was read in settles for so long before a purge; an instance that was asked for is not put to sleep at once anyway.
+const SETTLE: Duration = Duration::from_millis(2300);
+
+/// One purge: response times in milliseconds.
+pub struct Round {
+    /// Right before it, while nothing else happens.
+    pub before_ms: Vec<f64>,
     /// While the other is paged out.
     pub purge_ms: Vec<f64>,
-    /// How long each purge took.
-    pub lasted_ms: Vec<f64>,
+    /// Right after it, for as long again.
+    pub after_ms: Vec<f64>,
+    /// How long it took.
+    pub lasted_ms: f64,
 }
 
 /// Pages `large` out `rounds` times, with everything in it touched before, and asks `neighbour` all the time.
-pub fn purges(agent: &Agent, neighbour: SocketAddr, large: (&str, &str, SocketAddr), rounds: usize) -> Result<Times> {
+pub fn purges(agent: &Agent, neighbour: SocketAddr, large: (&str, &str, SocketAddr), rounds: usize) -> Result<Vec<Round>> {
     let (id, app, address) = large;
-    let mut times = Times { quiet_ms: vec![], purge_ms: vec![], lasted_ms: vec![] };
-    for _ in 0..rounds {
+    let quiet = |span: Duration| {
+        while_it_lasts(neighbour, || {
+            std::thread::sleep(span);
+            Ok(())
+        })
+    };
+    let round = |_| {
         agent.wake(app)?;
         first_byte_s(address, "/dirty")?;
-        // An instance that was asked for is not put to sleep at once; and what was read in has settled.
-        std::thread::sleep(Duration::from_millis(2300));
+        let before_ms = quiet(SETTLE)?;
         let began = Instant::now();
-        times.purge_ms.extend(while_it_lasts(neighbour, || agent.sleep(id, Rung::Parked).map(drop))?);
+        let purge_ms = while_it_lasts(neighbour, || agent.sleep(id, Rung::Parked).map(drop))?;
         let lasted = began.elapsed();
-        times.lasted_ms.push(lasted.as_secs_f64() * 1e3);
-        times.quiet_ms.extend(while_it_lasts(neighbour, || {
-            std::thread::sleep(lasted);
-            Ok(())
-        })?);
-    }
-    Ok(times)
+        Ok(Round { before_ms, purge_ms, after_ms: quiet(lasted)?, lasted_ms: lasted.as_secs_f64() * 1e3 })
+    };
+    (0..rounds).map(round).collect()
 }
 
 /// Asks `address` at a steady pace for as long as `act` takes: milliseconds of each answer.
