@@ -33,11 +33,11 @@ const RECLAIMED_IN_HASTE: u64 = 64 << 20;
 const HARDLY_ANY: Bytes = Bytes::mib(4);
 /// A purge that nobody waits for has only idle cores, and for so long. On a machine whose cores are all taken the memory would not be free
 /// for minutes.
-const MEEK_FOR: Duration = Duration::from_secs(5);
+const MEEK_FOR: Duration = Duration::from_secs(10);
 /// It pauses so many times as long as it works.
-const MEEK_PAUSES: u32 = 8;
+const MEEK_PAUSES: u32 = 16;
 /// The longest pause between two pieces: it does not pause for the time that others had the CPU.
-const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// So many reads at once are as many as a disk takes in before it makes them wait.
 const TOUCHING_THREADS: u64 = 8;
 /// To ask for a page takes the kernel a microsecond of CPU, which several cores share.
@@ -354,7 +354,7 @@ impl Work {
         Ok(())
     }
 
-    /// After work that began then: eight ninths of the time are others' while nobody waits, in haste half of it.
+    /// After work that began then: sixteen seventeenths of the time are others' while nobody waits, in haste half of it.
     fn pause(&self, began: Instant) {
         let pauses = if self.in_haste.load(Ordering::Relaxed) { 1 } else { MEEK_PAUSES };
         std::thread::sleep((began.elapsed() * pauses).min(LONGEST_PAUSE));

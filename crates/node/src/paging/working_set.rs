@@ -26,9 +26,6 @@ const SCATTERED: u64 = 5 << 19;
 const AHEAD: u64 = 32 << 12;
 /// And of all such places at most so much.
 const AHEAD_IN_ALL: u64 = 1 << 20;
-/// So much of what was touched now and then is kept on the warm rung: a server's timers come due in its sleep, and it does not answer until
-/// what they need is there. A WildFly's scanner for new applications touches 400 pages.
-const SELDOM_IN_ALL: u64 = 4 << 20;
 /// So many sleeps in a row keep something mapped.
 const LONGEST_UNCHECKED: u32 = 8;
 
@@ -64,9 +61,6 @@ struct Process {
     /// What comes next where it takes memory page by page.
     #[serde(default)]
     ahead: Ranges,
-    /// What it touched now and then besides what it needs.
-    #[serde(default)]
-    seldom: Ranges,
     /// What it cannot do without: what each of those activations touched, and had mapped of files. Kept, because it is wanted while a request
     /// waits.
     #[serde(default)]
@@ -80,7 +74,7 @@ struct Process {
 /// needed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kept {
-    /// All of it and what is touched now and then, which none reads ahead: a warm sleep.
+    /// All of it: a warm sleep.
     All,
     /// What cannot be read ahead, or only with a request to the disk for each page.
     #[serde(alias = "Changed")]
@@ -119,7 +113,7 @@ impl WorkingSet {
     pub fn kept_of(&self, process: Identity, kept: Kept) -> Ranges {
         let Some(process) = self.known(process) else { return Ranges::default() };
         match kept {
-            Kept::All => process.private().union(&process.seldom),
+            Kept::All => process.private(),
             Kept::Costly => process.costly(),
             Kept::Nothing => Ranges::default(),
         }
@@ -181,7 +175,16 @@ impl WorkingSet {
             process.note_ahead(&missing, kept);
             let own = if kept == Kept::Costly { missing.union(&process.costly().minus(&process.asleep)) } else { missing };
             process.files = files.intersection(&pages.present);
-            process.note_touched(own, kept);
+            match kept {
+                // It was needed although it had not been in the set: that counts as often as it takes to be in it.
+                Kept::All => process.touched.iter_mut().rev().take(2).for_each(|last| *last = last.union(&own)),
+                Kept::Costly => process.touched.push_back(own),
+                // Nothing of it was assumed: what this one did not touch is not needed any more.
+                Kept::Nothing => process.touched.extend([own.clone(), own]),
+            }
+            while process.touched.len() > REMEMBERED {
+                process.touched.pop_front();
+            }
             let private = process.private();
             process.changed = private.intersection(&files);
             process.needed = private.union(&process.files);
@@ -215,27 +218,6 @@ impl Process {
         }
         let pairs = (0..touched.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
         pairs.fold(self.ahead.clone(), |core, (i, j)| core.union(&touched[i].intersection(touched[j])))
-    }
-
-    /// It touched `own` since it woke from a sleep that kept `kept`.
-    fn note_touched(&mut self, own: Ranges, kept: Kept) {
-        let lately = self.touched.iter().fold(own.clone(), |all, touched| all.union(touched));
-        match kept {
-            // It was needed although it had not been in the set: that counts as often as it takes to be in it.
-            Kept::All => self.touched.iter_mut().rev().take(2).for_each(|last| *last = last.union(&own)),
-            Kept::Costly => self.touched.push_back(own),
-            // Nothing of it was assumed: what this one did not touch is not needed any more.
-            Kept::Nothing => self.touched.extend([own.clone(), own]),
-        }
-        while self.touched.len() > REMEMBERED {
-            self.touched.pop_front();
-        }
-        let private = self.private();
-        let lately = lately.minus(&private);
-        let ever = lately.union(&self.seldom).minus(&private);
-        // When it is too much, what came long ago goes.
-        let bounded = |ranges: Ranges| ranges.pieces(SELDOM_IN_ALL).into_iter().next().unwrap_or_default().into();
-        self.seldom = if ever.bytes() > SELDOM_IN_ALL { bounded(lately) } else { ever };
     }
 
     /// It touched `missing` since it woke from a sleep that kept `kept`: finds what comes next. What was kept of that shows only when it has been
@@ -308,26 +290,6 @@ mod tests {
             (2..10).map(|round| activation(&mut process, 10 * round, Kept::All)).map(|missing| missing.bytes()).sum();
         assert!(missed / PAGE <= 8 + 4 + 3 * 8, "of eighty pages in a row, and one more each time: {} missed", missed / PAGE);
         assert!(process.ahead.bytes() < 100 * PAGE, "{:?}", process.ahead);
-    }
-
-    #[test]
-    fn what_a_timer_needs_stays_on_the_warm_rung_long_after_it_came_due() {
-        let (always, timer) = (pages(&[(0, 2_000)]), pages(&[(3_000, 3_400)]));
-        let mut process = Process::default();
-        process.note_touched(always.clone(), Kept::Nothing);
-        process.note_touched(always.union(&timer), Kept::Costly);
-        for _ in 0..20 {
-            process.note_touched(always.clone(), Kept::Costly);
-        }
-        let set = WorkingSet { processes: vec![process.clone()], ..WorkingSet::default() };
-        assert_eq!(set.kept_of(process.identity, Kept::All), always.union(&timer));
-        assert_eq!(process.private(), always, "parked, it is read when it is wanted");
-        // Another place each time, as a collector has it: bounded, and the latest counts.
-        for round in 0..20 {
-            process.note_touched(always.union(&pages(&[(10_000 + 100 * round, 10_100 + 100 * round)])), Kept::Costly);
-            assert!(process.seldom.bytes() <= SELDOM_IN_ALL);
-        }
-        assert!(pages(&[(11_900, 12_000)]).minus(&process.seldom).is_empty());
     }
 
     #[test]

@@ -76,7 +76,9 @@ pub fn a_swap_that_fills_up_in_the_middle_of_a_purge_leaves_it_suspended_and_who
     assert!(refusal.ends_with("the swap filled up while it was paged out"), "{refusal}");
     let asleep = sleeps_on(bench, &server, Rung::Suspended);
     let (out, left) = (asleep.swap_used.unwrap(), asleep.memory_used.unwrap());
-    assert!(out > Bytes::mib(4) && left > Bytes::mib(4), "some of it is out and some is not: {asleep:?}");
+    assert!(left > Bytes::mib(4), "{asleep:?}");
+    // A kernel without free swap reclaims none of what was written to it; v1 counts as out only what was reclaimed.
+    assert!(out > Bytes::mib(4) || bench.kind() == "cgroup-hybrid", "some of it is out and some is not: {asleep:?}");
     assert_eq!((last_event(bench).state, last_event(bench).detail), (InstanceState::Suspended, refusal));
 
     // While the swap is full, no other attempt is made.

@@ -41,7 +41,6 @@ pub fn run(site: &Site) -> Result<Reproduction> {
     let mut agent = site.agent("")?;
     let address = agent.start_ready(&server)?.address;
     serve_requests(address, 3000)?;
-    MemoryGroup::of(agent.instance("server-1")?.pid.context("it has a process")?)?.parent()?.limit(NODE_MIB << 20)?;
     let mut medians = vec![vec![f64::NAN; LOADS.len()]; FACTORS.len()];
     for (factor, medians) in FACTORS.iter().zip(&mut medians) {
         agent = agent.replaced(&site.fixture(), factor.way.prefetch)?;
@@ -91,15 +90,19 @@ fn activation_s(site: &Site, agent: &Agent, factor: &Factor, load: u32) -> Resul
     agent.sleep(id, rung)?;
     let run = vec![site.fixture().display().to_string(), "serve".into(), "$PORT".into()];
     let filler = agent.start_ready(&spec("filler-1", run))?.address;
-    for id in [id, "filler-1"] {
-        MemoryGroup::of(agent.instance(id)?.pid.context("it has a process")?)?.open_swap()?;
-    }
+    let server = group_of(agent, id)?;
+    server.open_swap()?;
+    // An agent that takes over sets its node's own.
+    server.parent()?.limit(NODE_MIB << 20)?;
     first_byte_s(filler, &format!("/hog/{FILLER_MIB}"))?;
     for _ in 0..TOUCHES {
         first_byte_s(filler, "/touch")?;
     }
     if factor.has_room {
         agent.stop("filler-1")?;
+    } else {
+        // What the server needs now is taken from it.
+        group_of(agent, "filler-1")?.open_swap()?;
     }
     let others = Competitors::start_at(std::thread::available_parallelism()?.get(), f64::from(load) / 100.0);
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -110,6 +113,10 @@ fn activation_s(site: &Site, agent: &Agent, factor: &Factor, load: u32) -> Resul
     }
     settle();
     Ok(took_s)
+}
+
+fn group_of(agent: &Agent, id: &str) -> Result<MemoryGroup> {
+    MemoryGroup::of(agent.instance(id)?.pid.context("it has a process")?)
 }
 
 /// Table 1: contiguous areas of swap.
@@ -127,13 +134,11 @@ pub fn areas(site: &Site) -> Result<Reproduction> {
     );
     let bulk = paged_out(site, count, |agent, ids| ids.iter().try_for_each(|id| agent.sleep(id, Rung::Parked).map(drop)))?;
     let pressed = paged_out(site, count, |agent, ids| {
-        let suspend = |id: &String| {
+        for id in ids {
             agent.sleep(id, Rung::Suspended)?;
-            let group = MemoryGroup::of(agent.instance(id)?.pid.context("it has a process")?)?;
-            group.open_swap().map(|()| group)
-        };
-        let groups = ids.iter().map(suspend).collect::<Result<Vec<_>>>()?;
-        let group = groups[0].parent()?;
+            group_of(agent, id)?.open_swap()?;
+        }
+        let group = group_of(agent, &ids[0])?.parent()?;
         for mib in (0..=30u64).rev().map(|step| 100 + 50 * step) {
             // What it cannot page out at once it refuses; the next step goes on.
             let _ = group.limit(mib << 20);
