@@ -354,7 +354,7 @@ impl Work {
         Ok(())
     }
 
-    /// After work that began then: sixteen seventeenths of the time are others' while nobody waits, in haste half of it.
+    /// After work that began then: most of the time is others' while nobody waits, in haste half of it.
     fn pause(&self, began: Instant) {
         let pauses = if self.in_haste.load(Ordering::Relaxed) { 1 } else { MEEK_PAUSES };
         std::thread::sleep((began.elapsed() * pauses).min(LONGEST_PAUSE));

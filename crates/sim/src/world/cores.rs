@@ -91,20 +91,27 @@ mod tests {
             .collect()
     }
 
-    fn done_by(machine: &mut Machine, now_s: f64) -> usize {
+    fn done_by(machine: &mut Machine, now_s: f64) -> Vec<u64> {
         let mut done = Vec::new();
         machine.take_done(now_s, &mut done);
-        done.len()
+        done
     }
 
     #[test]
     fn slices_share_them_by_their_sizes() {
         let mut slices = slices_of(&[0.8, 0.8, 0.4]);
         let mut cores = Cores::new(2, 1);
-        slices.iter_mut().for_each(|slice| assert!(slice.begin(0.0, 0, 7, 0.02)));
+        for (number, slice) in slices.iter_mut().enumerate() {
+            assert!(slice.begin(0.0, 0, number as u64, 0.02));
+        }
         assert_eq!(cores.share(0.0, slices.iter_mut()), [0, 1, 2]);
-        assert!((slices[0].next_s() - 0.025).abs() < 1e-9, "20 ms of work at 0.8 cores: {}", slices[0].next_s());
-        assert_eq!(done_by(&mut slices[0], 0.0251) + done_by(&mut slices[1], 0.0251), 2);
+        // 20 ms of work.
+        assert!(
+            slices.iter().zip([0.8, 0.8, 0.4]).all(|(slice, cores)| (slice.next_s() - 0.02 / cores).abs() < 1e-9),
+            "{slices:?}"
+        );
+        assert_eq!(done_by(&mut slices[0], 0.0251), [0], "at 0.8 cores");
+        assert_eq!(done_by(&mut slices[1], 0.0251), [1]);
         cores.share(0.0251, slices.iter_mut());
         assert!((slices[2].next_s() - 0.0351).abs() < 1e-4, "half is left, at a whole core: {}", slices[2].next_s());
     }

@@ -132,13 +132,15 @@ impl World<'_> {
         let Some(task) = self.tasks.get(id) else { return };
         let (home, callee, flow) =
             (task.home, task.callee, if let Owner::Request(request) = task.owner { Some(request.flow) } else { None });
-        // Who goes on after a call does not.
-        let comes_in = flow.is_some() && callee.is_none() && matches!(task.steps.get(task.at), Some(Step::Own { .. }));
         let (instance, work_s) = match task.steps.get(task.at) {
             None => return self.end_of_steps(id),
             Some(&Step::Wait(seconds)) => return self.agenda.enter(now_s + seconds, Event::Waited { task: id }),
             Some(&Step::Send { from, seconds }) => return self.begin_sending(id, from, seconds),
             Some(&Step::Own { work_s, spread }) => {
+                // Who goes on after a call does not come in now.
+                if let (Some(_), None, Some(cores)) = (flow, callee, &mut self.cores) {
+                    cores.handle_arrival();
+                }
                 let factor = flow.map_or(1.0, |flow| self.flows[flow].factor);
                 (Some(home), self.draw_work(flow, self.instances[home].app, work_s * factor, spread))
             }
@@ -150,9 +152,6 @@ impl World<'_> {
         let begun = instance.is_some_and(|instance| {
             let node = self.instances[instance].node;
             self.soil(node);
-            if let Some(cores) = self.cores.as_mut().filter(|_| comes_in) {
-                cores.handle_arrival();
-            }
             self.nodes[node].machine.begin(now_s, instance, id, work_s)
         });
         if !begun {

@@ -8,7 +8,7 @@ use weal_sim::reproduce::{Figure, Record, Reproduction};
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, Rest, Way, settle};
 use crate::bench::real::agent::{Agent, first_byte_s, serve_requests};
-use crate::bench::real::machine::{Competitors, MemoryGroup};
+use crate::bench::real::machine::Competitors;
 use crate::bench::real::median;
 use crate::bench::real::server::spec;
 
@@ -90,7 +90,7 @@ fn activation_s(site: &Site, agent: &Agent, factor: &Factor, load: u32) -> Resul
     agent.sleep(id, rung)?;
     let run = vec![site.fixture().display().to_string(), "serve".into(), "$PORT".into()];
     let filler = agent.start_ready(&spec("filler-1", run))?.address;
-    let server = group_of(agent, id)?;
+    let server = agent.memory_group(id)?;
     server.open_swap()?;
     // An agent that takes over sets its node's own.
     server.parent()?.limit(NODE_MIB << 20)?;
@@ -102,7 +102,7 @@ fn activation_s(site: &Site, agent: &Agent, factor: &Factor, load: u32) -> Resul
         agent.stop("filler-1")?;
     } else {
         // What the server needs now is taken from it.
-        group_of(agent, "filler-1")?.open_swap()?;
+        agent.memory_group("filler-1")?.open_swap()?;
     }
     let others = Competitors::start_at(std::thread::available_parallelism()?.get(), f64::from(load) / 100.0);
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -113,10 +113,6 @@ fn activation_s(site: &Site, agent: &Agent, factor: &Factor, load: u32) -> Resul
     }
     settle();
     Ok(took_s)
-}
-
-fn group_of(agent: &Agent, id: &str) -> Result<MemoryGroup> {
-    MemoryGroup::of(agent.instance(id)?.pid.context("it has a process")?)
 }
 
 /// Table 1: contiguous areas of swap.
@@ -136,9 +132,9 @@ pub fn areas(site: &Site) -> Result<Reproduction> {
     let pressed = paged_out(site, count, |agent, ids| {
         for id in ids {
             agent.sleep(id, Rung::Suspended)?;
-            group_of(agent, id)?.open_swap()?;
+            agent.memory_group(id)?.open_swap()?;
         }
-        let group = group_of(agent, &ids[0])?.parent()?;
+        let group = agent.memory_group(&ids[0])?.parent()?;
         for mib in (0..=30u64).rev().map(|step| 100 + 50 * step) {
             // What it cannot page out at once it refuses; the next step goes on.
             let _ = group.limit(mib << 20);

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use weal_model::Rung;
 use weal_sim::reproduce::{Figure, Record, Reproduction};
 
 use super::site::{NULL_PAGE, Site};
 use crate::bench::real::agent::Agent;
-use crate::bench::real::machine::{CpuTimes, MemoryGroup};
+use crate::bench::real::machine::CpuTimes;
 
 /// Memory of the node: about three of these servers, as four JBosses in the paper's 512 MB.
 const NODE_MIB: u64 = 1024;
@@ -73,15 +73,14 @@ fn fill(site: &Site, sleep: bool) -> Result<Seen> {
         let mut spec = site.server(&id, NULL_PAGE)?;
         spec.health.start_timeout_s = 120.0;
         let Some(start_s) = start(&agent, &spec)? else { break };
-        let group = MemoryGroup::of(agent.instance(&id)?.pid.context("it has a process")?)?;
+        let group = agent.memory_group(&id)?;
         if number == 1 {
             group.parent()?.limit(NODE_MIB << 20)?;
         }
-        if !sleep {
-            group.open_swap()?;
-        }
         if sleep {
             agent.sleep(&id, Rung::Parked)?;
+        } else {
+            group.open_swap()?;
         }
         let before = CpuTimes::now()?;
         std::thread::sleep(LOOK);

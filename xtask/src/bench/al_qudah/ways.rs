@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use weal_model::Rung;
 
 use crate::bench::real::agent::{Agent, first_byte_s};
-use crate::bench::real::machine::MemoryGroup;
 
 /// Where an instance's memory is while it rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +68,7 @@ impl Way {
 
 /// Has the kernel page it out as it would under pressure, to 4 MB as in section 4.3, and gives it room again.
 fn evict(agent: &Agent, id: &str) -> Result<()> {
-    let instance = agent.instance(id)?;
-    let group = MemoryGroup::of(instance.pid.context("it has a process")?)?;
+    let group = agent.memory_group(id)?;
     group.open_swap()?;
     for mib in [300, 200, 150, 100, 70, 50, 30, 20, 15, 10, 7, 5, 4] {
         // The kernel refuses what it cannot page out at once; then what it could is done.
@@ -80,7 +78,7 @@ fn evict(agent: &Agent, id: &str) -> Result<()> {
             }
         }
     }
-    group.limit(instance.spec.memory.0)
+    group.limit(agent.instance(id)?.spec.memory.0)
 }
 
 /// One that was woken a moment ago is recorded, and not put to sleep again at once.

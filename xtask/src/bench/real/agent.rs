@@ -12,7 +12,7 @@ use weal_model::{Bytes, Cpu, InstanceState, NodeName, NodeSpec, Rung};
 use weal_node::api::{self, InstanceCounters, InstanceSpec, WakeAnswer, WakeRequest};
 use weal_rpc::{Client, Method};
 
-use super::machine;
+use super::machine::{self, MemoryGroup};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -89,6 +89,11 @@ impl Agent {
     /// How instances are kept apart.
     pub fn isolation(&self) -> Result<String> {
         Ok(self.call("node.sock", api::OBSERVE, &())?.isolation)
+    }
+
+    /// What the kernel bounds the memory of an instance with.
+    pub fn memory_group(&self, id: &str) -> Result<MemoryGroup> {
+        MemoryGroup::of(self.instance(id)?.pid.context("it has a process")?)
     }
 
     /// Starts it and waits until it is ready.

@@ -333,25 +333,17 @@ impl Bench<'_> {
             let quiet = |round: &Round| (quantile(&round.before_ms, 0.99) + quantile(&round.after_ms, 0.99)) / 2.0;
             median(&rounds.iter().map(|round| quantile(of(round), 0.99) / quiet(round)).collect::<Vec<_>>())
         };
-        let all = |of: fn(&Round) -> &Vec<f64>| rounds.iter().flat_map(|round| of(round).clone()).collect::<Vec<_>>();
-        for (name, of) in [
-            ("before", (|round| &round.before_ms) as fn(&Round) -> &Vec<f64>),
-            ("during a purge", |round| &round.purge_ms),
-            ("after", |round| &round.after_ms),
-        ] {
-            let (times, ratio, is_purge) = (all(of), beside(of), name == "during a purge");
-            let lasted = median(&rounds.iter().map(|round| round.lasted_ms).collect::<Vec<_>>());
-            let lasts = if is_purge { format!("{lasted:.0}") } else { String::new() };
-            let cells = [
-                name.to_owned(),
-                times.len().to_string(),
-                format!("{:.3}", median(&times)),
-                format!("{:.3}", quantile(&times, 0.99)),
-                format!("{ratio:.2}"),
-                lasts,
-            ];
-            table.row(cells, is_purge.then_some(ratio <= MOST));
-        }
+        let lasted = median(&rounds.iter().map(|round| round.lasted_ms).collect::<Vec<_>>());
+        let mut row = |name: &str, of: fn(&Round) -> &Vec<f64>, lasts: String, most: Option<f64>| {
+            let times: Vec<f64> = rounds.iter().flat_map(|round| of(round).clone()).collect();
+            let ratio = beside(of);
+            let [p50, p99] = [0.5, 0.99].map(|part| format!("{:.3}", quantile(&times, part)));
+            let cells = [name.to_owned(), times.len().to_string(), p50, p99, format!("{ratio:.2}"), lasts];
+            table.row(cells, most.map(|most| ratio <= most));
+        };
+        row("before", |round| &round.before_ms, String::new(), None);
+        row("during a purge", |round| &round.purge_ms, format!("{lasted:.0}"), Some(MOST));
+        row("after", |round| &round.after_ms, String::new(), None);
         table.notes.push(format!(
             "{} purges; all of it was written to since the last one. The ratios are medians of those of each purge. Target: p99 grows at most to {MOST} times.",
             rounds.len()
