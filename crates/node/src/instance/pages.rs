@@ -246,18 +246,16 @@ impl Work {
         if self.is_cancelled() {
             return Err(WOKEN.to_owned());
         }
-        // What was to stay and is gone all the same is read in again. After a sleep without anything mapped the set is in memory all the same
-        // on the warm rung.
-        let in_memory = if rung == Rung::Warm { Kept::All } else { kept };
+        // What was to stay and is gone all the same is read in again.
         if kept == Kept::Costly && swap::next_kind(&swap::of_this_machine()) != Some(Kind::Zram) {
             set.handle_paged_out(&self.site.proc);
         }
-        for process in self.processes().into_iter().filter(|_| kept != Kept::Nothing) {
-            self.read_back(process.pid, &set.kept_of(process, kept))?;
-        }
-        // With a page that is touched the kernel reads its neighbours on the disk.
+        self.read_back(&set, kept)?;
+        // With a page of a file that is touched the kernel reads its neighbours on the disk. And what it takes of what is in too much may be what was
+        // just read.
         if kept != Kept::Nothing {
             self.reclaim(set.bytes_kept(kept))?;
+            self.read_back(&set, kept)?;
         }
         set.handle_asleep(&self.site.proc, &self.pids(), kept);
         self.is_out()?;
@@ -266,16 +264,23 @@ impl Work {
         for (pid, pages) in files {
             let _ = paging::advise(pid, &pages, Advice::Cold, || true);
         }
-        for process in self.processes().into_iter().filter(|_| kept != in_memory) {
-            paging::advise(process.pid, &set.kept_of(process, in_memory), Advice::WillNeed, || !self.is_cancelled())
+        // What is checked is in memory all the same on the warm rung.
+        for process in self.processes().into_iter().filter(|_| rung == Rung::Warm) {
+            let unmapped = set.warm_of(process).minus(&set.kept_of(process, kept));
+            paging::advise(process.pid, &unmapped, Advice::WillNeed, || !self.is_cancelled())
                 .map_err(|error| error.to_string())?;
         }
         Ok(set)
     }
 
-    fn read_back(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
-        if paging::advise(pid, ranges, Advice::WillNeed, || !self.is_cancelled()).map_err(|error| error.to_string())? {
-            paging::touch(pid, ranges);
+    fn read_back(&self, set: &WorkingSet, kept: Kept) -> Result<(), String> {
+        for process in self.processes() {
+            let stays = set.kept_of(process, kept);
+            if paging::advise(process.pid, &stays, Advice::WillNeed, || !self.is_cancelled())
+                .map_err(|error| error.to_string())?
+            {
+                paging::touch(process.pid, &stays);
+            }
         }
         Ok(())
     }

@@ -93,6 +93,32 @@ impl Ranges {
         left
     }
 
+    /// The first of it, at most so many bytes.
+    #[must_use]
+    pub fn first(&self, bytes: u64) -> Self {
+        let (mut first, mut left) = (Self::default(), bytes);
+        for &(start, end) in &self.0 {
+            let end = end.min(start.saturating_add(left));
+            if start < end {
+                first.push(start, end);
+                left -= end - start;
+            }
+        }
+        first
+    }
+
+    /// What of it lies in every `of`th block of so many bytes, counted from block `number` on.
+    #[must_use]
+    pub fn part(&self, block: u64, number: u64, of: u64) -> Self {
+        let mut part = Self::default();
+        for &(start, end) in &self.0 {
+            for at in (start / block..end.div_ceil(block)).filter(|at| at % of == number) {
+                part.push(start.max(at * block), end.min((at + 1) * block));
+            }
+        }
+        part
+    }
+
     /// The same in pieces of at most `bytes` in all each, in order.
     pub fn pieces(&self, bytes: u64) -> Vec<Vec<(u64, u64)>> {
         let (mut pieces, mut piece, mut room) = (Vec::new(), Vec::new(), bytes);
@@ -145,7 +171,14 @@ mod tests {
             }
             let pieces = a.pieces(size);
             prop_assert!(pieces.iter().all(|piece| piece.iter().map(|(start, end)| end - start).sum::<u64>() <= size));
-            prop_assert_eq!(Ranges::from(pieces.concat()), a);
+            prop_assert_eq!(Ranges::from(pieces.concat()), a.clone());
+            let first = a.first(size);
+            prop_assert_eq!(first.bytes(), a.bytes().min(size));
+            prop_assert!(a.minus(&first).iter().all(|(start, _)| first.iter().all(|(_, end)| end <= start)), "{:?}", first);
+            let parts: Vec<Ranges> = (0..3).map(|number| a.part(size, number, 3)).collect();
+            prop_assert!(parts.iter().all(|part| part.0.windows(2).all(|pair| pair[0].1 < pair[1].0)), "{:?}", parts);
+            prop_assert_eq!(parts.iter().map(Ranges::bytes).sum::<u64>(), a.bytes());
+            prop_assert_eq!(parts.iter().fold(Ranges::default(), |all, part| all.union(part)), a);
         }
     }
 }

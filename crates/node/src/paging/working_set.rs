@@ -16,9 +16,12 @@ use super::pagemap;
 use super::ranges::Ranges;
 use crate::process::{Identity, Proc};
 
-/// So many activations count: requests differ, and what two of a few needed the next may need. Older ones are forgotten, so that the
-/// set does not grow for ever.
-const REMEMBERED: usize = 3;
+/// So many activations count for what is read ahead: requests differ, and what two of a few needed the next may need. Older ones are
+/// forgotten, so that the set does not grow for ever.
+const LATELY: usize = 3;
+/// And so many for what is kept on the warm rung: a server that hands its connections to four threads in turn touches the stack of each in every
+/// fourth request.
+const REMEMBERED: usize = 8;
 /// So much of an instance stays in memory when it is parked because it lies scattered on the disk. A WildFly needs 2,000 pages to answer,
 /// and 500 of them are worth as many requests as all others together.
 const SCATTERED: u64 = 5 << 19;
@@ -26,8 +29,17 @@ const SCATTERED: u64 = 5 << 19;
 const AHEAD: u64 = 32 << 12;
 /// And of all such places at most so much.
 const AHEAD_IN_ALL: u64 = 1 << 20;
-/// So many sleeps in a row keep something mapped.
+/// So many sleeps in a row on the parked rung keep something mapped.
 const LONGEST_UNCHECKED: u32 = 8;
+/// Each warm sleep checks one of so many parts of what it keeps. A WildFly has two hundred faults more then, of half a millisecond in all.
+const PARTS: u64 = 5;
+/// And so little of what cannot be read ahead: each fault of it waits for the disk.
+const COSTLY_PARTS: u64 = 64;
+/// Bytes of one block; every so many blocks are a part.
+const BLOCK: u64 = 1 << 16;
+/// So much of what was touched only once lately is in memory in a warm sleep, and not mapped: what is touched again is in the set from then on, and
+/// had not to be read from the disk for that.
+const TRIED: u64 = 3 << 20;
 
 /// The working sets of all processes of an instance.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +51,9 @@ pub struct WorkingSet {
     /// Sleeps in a row with something kept.
     #[serde(default)]
     unchecked: u32,
+    /// Warm sleeps so far.
+    #[serde(default)]
+    warm: u64,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,6 +76,12 @@ struct Process {
     /// What comes next where it takes memory page by page.
     #[serde(default)]
     ahead: Ranges,
+    /// What of it is in memory in this sleep and not mapped, so that the next wake shows whether it is needed.
+    #[serde(default)]
+    checked: Ranges,
+    /// What was touched lately, and is tried in the same way.
+    #[serde(default)]
+    tried: Ranges,
     /// What it cannot do without: what each of those activations touched, and had mapped of files. Kept, because it is wanted while a request
     /// waits.
     #[serde(default)]
@@ -74,7 +95,7 @@ struct Process {
 /// needed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kept {
-    /// All of it: a warm sleep.
+    /// All of it but a part that is checked: a warm sleep.
     All,
     /// What cannot be read ahead, or only with a request to the disk for each page.
     #[serde(alias = "Changed")]
@@ -106,14 +127,14 @@ impl WorkingSet {
 
     /// The part of it that advice does not reach: what `process` has changed of files.
     pub fn changed_of(&self, process: Identity) -> Ranges {
-        self.known(process).map(|known| known.changed.clone()).unwrap_or_default()
+        self.known(process).map(|known| known.changed.intersection(&known.private())).unwrap_or_default()
     }
 
     /// What of it `kept` says for `process`.
     pub fn kept_of(&self, process: Identity, kept: Kept) -> Ranges {
         let Some(process) = self.known(process) else { return Ranges::default() };
         match kept {
-            Kept::All => process.private(),
+            Kept::All => process.warm().minus(&process.checked),
             Kept::Costly => process.costly(),
             Kept::Nothing => Ranges::default(),
         }
@@ -124,15 +145,27 @@ impl WorkingSet {
         self.processes.iter().map(|process| self.kept_of(process.identity, kept).bytes()).sum()
     }
 
-    /// How much to keep in the sleep on `rung` that begins now; every now and then nothing, so that a stale set is noticed. What lies scattered
+    /// What of `process` a warm sleep has in memory, be it mapped or not.
+    pub fn warm_of(&self, process: Identity) -> Ranges {
+        self.known(process).map(|process| process.warm().union(&process.tried)).unwrap_or_default()
+    }
+
+    /// How much to keep in the sleep on `rung` that begins now; every now and then not all, so that a stale set is noticed. What lies scattered
     /// is found out when it is paged out.
     pub fn keep_on(&mut self, rung: Rung) -> Kept {
-        self.processes.iter_mut().for_each(|process| process.scattered = Ranges::default());
-        match rung {
-            _ if self.unchecked >= LONGEST_UNCHECKED => Kept::Nothing,
+        let kept = match rung {
             Rung::Suspended | Rung::Warm => Kept::All,
+            Rung::Parked if self.unchecked >= LONGEST_UNCHECKED => Kept::Nothing,
             Rung::Parked => Kept::Costly,
+        };
+        let mut left = TRIED;
+        for process in &mut self.processes {
+            process.scattered = Ranges::default();
+            process.checked = if kept == Kept::All { process.part(self.warm) } else { Ranges::default() };
+            process.tried = process.touched_once(left);
+            left -= process.tried.bytes();
         }
+        kept
     }
 
     /// All is paged out but what is kept of files: finds what lies scattered on the disk, to be kept as well.
@@ -173,26 +206,17 @@ impl WorkingSet {
             // What was missing shows that it was needed; of what was kept, that is assumed.
             let missing = process.asleep.intersection(&pages.present);
             process.note_ahead(&missing, kept);
-            let own = if kept == Kept::Costly { missing.union(&process.costly().minus(&process.asleep)) } else { missing };
+            process.note_touched(missing, kept);
             process.files = files.intersection(&pages.present);
-            match kept {
-                // It was needed although it had not been in the set: that counts as often as it takes to be in it.
-                Kept::All => process.touched.iter_mut().rev().take(2).for_each(|last| *last = last.union(&own)),
-                Kept::Costly => process.touched.push_back(own),
-                // Nothing of it was assumed: what this one did not touch is not needed any more.
-                Kept::Nothing => process.touched.extend([own.clone(), own]),
-            }
-            while process.touched.len() > REMEMBERED {
-                process.touched.pop_front();
-            }
             let private = process.private();
-            process.changed = private.intersection(&files);
+            process.changed = process.warm().intersection(&files);
             process.needed = private.union(&process.files);
             process.core = process.always().union(&process.files);
             // What it wakes from next is not this sleep.
             process.asleep = Ranges::default();
             changed = true;
         }
+        self.warm += u64::from(changed && kept == Kept::All);
         changed
     }
 }
@@ -200,30 +224,86 @@ impl WorkingSet {
 impl Process {
     /// What [`Kept::Costly`] keeps.
     fn costly(&self) -> Ranges {
-        self.changed.union(&self.scattered)
+        self.changed.intersection(&self.private()).union(&self.scattered)
+    }
+
+    /// What warm sleep `number` checks.
+    fn part(&self, number: u64) -> Ranges {
+        let (costly, others) = (&self.changed, self.warm().minus(&self.changed));
+        let others = others.part(BLOCK, number % PARTS, PARTS);
+        others.union(&costly.part(BLOCK, number % COSTLY_PARTS, COSTLY_PARTS))
+    }
+
+    /// It touched `missing` since it woke from a sleep that kept `kept`.
+    fn note_touched(&mut self, missing: Ranges, kept: Kept) {
+        let assumed = match kept {
+            // What was checked and is still asleep was not needed.
+            Kept::All => self.usual(REMEMBERED).minus(&self.checked.intersection(&self.asleep).minus(&missing)),
+            Kept::Costly => self.costly().minus(&self.asleep),
+            Kept::Nothing => Ranges::default(),
+        };
+        let own = missing.union(&assumed);
+        if kept == Kept::All {
+            let unneeded = self.checked.minus(&own);
+            // As if it had been touched once, some time ago: it is tried for a while.
+            let then = self.touched.len() / 2;
+            for (age, before) in self.touched.iter_mut().enumerate() {
+                *before = if age == then { before.union(&unneeded) } else { before.minus(&unneeded) };
+            }
+            self.ahead = self.ahead.minus(&unneeded);
+        }
+        // Where nothing was assumed, what this one did not touch is not needed any more: it counts twice.
+        if kept == Kept::Nothing {
+            self.touched.push_back(own.clone());
+        }
+        self.touched.push_back(own);
+        while self.touched.len() > REMEMBERED {
+            self.touched.pop_front();
+        }
     }
 
     /// What each activation touched of its own memory.
     fn always(&self) -> Ranges {
-        let touched = self.touched.iter().cloned().reduce(|core, touched| core.intersection(&touched));
+        let touched = self.touched.iter().rev().take(LATELY).cloned().reduce(|core, touched| core.intersection(&touched));
         touched.unwrap_or_default().union(&self.ahead)
     }
 
-    /// What it needs of its own memory: what at least two activations have touched, or the only one, because what one of three touched was
-    /// mostly housekeeping that came by; and what comes next.
+    /// What it needs of its own memory: what it usually touches, and what comes next.
     fn private(&self) -> Ranges {
-        let touched = Vec::from_iter(&self.touched);
-        if let [only] = touched[..] {
-            return only.union(&self.ahead);
+        self.usual(LATELY).union(&self.ahead)
+    }
+
+    /// What a warm sleep keeps of it.
+    fn warm(&self) -> Ranges {
+        self.usual(REMEMBERED).union(&self.ahead)
+    }
+
+    /// What at least two of the `last` activations have touched, or the only one, because what one touched was mostly housekeeping that came by.
+    fn usual(&self, last: usize) -> Ranges {
+        if let (Some(only), 1) = (self.touched.front(), self.touched.len()) {
+            return only.clone();
         }
-        let pairs = (0..touched.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
-        pairs.fold(self.ahead.clone(), |core, (i, j)| core.union(&touched[i].intersection(touched[j])))
+        let (mut once, mut twice) = (Ranges::default(), Ranges::default());
+        for touched in self.touched.iter().rev().take(last) {
+            twice = twice.union(&once.intersection(touched));
+            once = once.union(touched);
+        }
+        twice
+    }
+
+    /// At most so many bytes of what it touched lately and does not usually, the latest first.
+    fn touched_once(&self, most: u64) -> Ranges {
+        let warm = self.warm();
+        self.touched
+            .iter()
+            .rev()
+            .fold(Ranges::default(), |once, touched| once.union(&touched.minus(&warm).minus(&once).first(most - once.bytes())))
     }
 
     /// It touched `missing` since it woke from a sleep that kept `kept`: finds what comes next. What was kept of that shows only when it has been
     /// used up, so it stays until a sleep that kept nothing.
     fn note_ahead(&mut self, missing: &Ranges, kept: Kept) {
-        let known = self.touched.iter().fold(self.private(), |known, touched| known.union(touched));
+        let known = self.touched.iter().fold(self.warm(), |known, touched| known.union(touched));
         let next = ahead(missing, &known).intersection(&self.asleep);
         let both = next.union(&self.ahead);
         self.ahead = if kept == Kept::Nothing || both.bytes() > AHEAD_IN_ALL { next } else { both };
@@ -270,13 +350,76 @@ mod tests {
     /// An allocator that takes ten pages from `at` on in each activation, between housekeeping here and there.
     fn activation(process: &mut Process, at: u64, kept: Kept) -> Ranges {
         let all = pages(&[(0, 10_000)]);
-        let stays = if kept == Kept::All { process.private() } else { Ranges::default() };
+        let stays = if kept == Kept::All { process.warm() } else { Ranges::default() };
         process.asleep = all.minus(&stays);
         let touched = pages(&[(5, 9), (1000 + at, 1010 + at), (5000 + 7 * at, 5001 + 7 * at)]);
         let missing = touched.intersection(&process.asleep);
         process.note_ahead(&missing, kept);
-        process.touched.push_back(missing.clone());
+        process.note_touched(missing.clone(), kept);
         missing
+    }
+
+    /// Warm sleep `number`, after which `touched` is needed: gives what of that was not mapped.
+    fn warm_sleep(process: &mut Process, number: u64, touched: &Ranges) -> Ranges {
+        process.checked = process.part(number);
+        process.tried = process.touched_once(TRIED);
+        process.asleep = pages(&[(0, 10_000)]).minus(&process.warm().minus(&process.checked));
+        let missing = touched.intersection(&process.asleep);
+        process.note_ahead(&missing, Kept::All);
+        process.note_touched(missing.clone(), Kept::All);
+        missing
+    }
+
+    #[test]
+    fn what_every_fourth_request_touches_stays_warm() {
+        let mut process = Process::default();
+        let turn = |number: u64| pages(&[(0, 3), (100 * (number % 4) + 100, 100 * (number % 4) + 120)]);
+        (0..8).for_each(|number| drop(warm_sleep(&mut process, number, &turn(number))));
+        for number in 8..40 {
+            let missing = warm_sleep(&mut process, number, &turn(number));
+            let from_disk = missing.minus(&process.checked).minus(&process.tried);
+            assert_eq!(from_disk, Ranges::default(), "wake {number}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_needed_any_more_leaves_the_warm_set_part_by_part() {
+        let mut process = Process::default();
+        (0..2).for_each(|_| process.touched.push_back(pages(&[(0, 4000)])));
+        let needed = pages(&[(0, 10), (3000, 3050)]);
+        for number in 0..PARTS {
+            let before = process.warm();
+            let missing = warm_sleep(&mut process, number, &needed);
+            assert_eq!(missing.minus(&process.checked), Ranges::default(), "what is needed was there");
+            let given_up = before.minus(&process.warm());
+            assert!(given_up.bytes() > 0 && given_up.minus(&process.checked).is_empty(), "sleep {number}: {given_up:?}");
+            assert!(process.checked.bytes() <= 4000 * PAGE * 5 / 4 / PARTS, "sleep {number}: {:?}", process.checked);
+        }
+        assert_eq!(process.warm(), needed);
+    }
+
+    #[test]
+    fn what_cannot_be_read_ahead_is_checked_little_by_little() {
+        let mut process = Process { changed: pages(&[(0, 4000)]), ..Process::default() };
+        (0..2).for_each(|_| process.touched.push_back(pages(&[(0, 4000)])));
+        let needed = pages(&[(0, 10)]);
+        for number in 0..COSTLY_PARTS {
+            warm_sleep(&mut process, number, &needed);
+            assert!(process.checked.bytes() <= 4 * BLOCK, "sleep {number}: {:?}", process.checked);
+        }
+        assert_eq!(process.warm(), needed);
+    }
+
+    #[test]
+    fn what_was_touched_once_is_tried_and_stays_when_it_is_touched_again() {
+        let mut process = Process::default();
+        (0..2).for_each(|_| process.touched.push_back(pages(&[(0, 10)])));
+        warm_sleep(&mut process, 0, &pages(&[(0, 10), (500, 510), (700, 5000)]));
+        assert_eq!(process.warm(), pages(&[(0, 10)]));
+        warm_sleep(&mut process, 1, &pages(&[(0, 10), (500, 510)]));
+        assert_eq!(process.tried.bytes(), TRIED, "no more of what it touched once than that is in memory");
+        assert!(pages(&[(500, 510)]).minus(&process.tried).is_empty());
+        assert_eq!(process.warm(), pages(&[(0, 10), (500, 510)]));
     }
 
     #[test]
