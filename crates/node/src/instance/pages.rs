@@ -251,8 +251,8 @@ impl Work {
             set.handle_paged_out(&self.site.proc);
         }
         self.read_back(&set, kept)?;
-        // With a page of a file that is touched the kernel reads its neighbours on the disk. And what it takes of what is in too much may be what was
-        // just read.
+        // With a page of a file that is touched the kernel reads its neighbours on the disk. Told to take as much again, it takes what was to stay,
+        // too.
         if kept != Kept::Nothing {
             self.reclaim(set.bytes_kept(kept))?;
             self.read_back(&set, kept)?;

@@ -158,7 +158,7 @@ impl WorkingSet {
             Rung::Parked if self.unchecked >= LONGEST_UNCHECKED => Kept::Nothing,
             Rung::Parked => Kept::Costly,
         };
-        let mut left = TRIED;
+        let mut left = if kept == Kept::All { TRIED } else { 0 };
         for process in &mut self.processes {
             process.scattered = Ranges::default();
             process.checked = if kept == Kept::All { process.part(self.warm) } else { Ranges::default() };
@@ -208,9 +208,8 @@ impl WorkingSet {
             process.note_ahead(&missing, kept);
             process.note_touched(missing, kept);
             process.files = files.intersection(&pages.present);
-            let private = process.private();
             process.changed = process.warm().intersection(&files);
-            process.needed = private.union(&process.files);
+            process.needed = process.private().union(&process.files);
             process.core = process.always().union(&process.files);
             // What it wakes from next is not this sleep.
             process.asleep = Ranges::default();
