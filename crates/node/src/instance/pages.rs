@@ -246,14 +246,14 @@ impl Work {
         if self.is_cancelled() {
             return Err(WOKEN.to_owned());
         }
-        // What was to stay and is gone all the same is read in again.
         if kept == Kept::Costly && swap::next_kind(&swap::of_this_machine()) != Some(Kind::Zram) {
             set.handle_paged_out(&self.site.proc);
         }
-        self.read_back(&set, kept)?;
-        // With a page of a file that is touched the kernel reads its neighbours on the disk. Told to take as much again, it takes what was to stay,
-        // too.
+        // What was to stay and is gone all the same is read in again.
         if kept != Kept::Nothing {
+            self.read_back(&set, kept)?;
+            // With a page of a file that is touched the kernel reads its neighbours on the disk. Told to take as much again, it takes what was to
+            // stay, too.
             self.reclaim(set.bytes_kept(kept))?;
             self.read_back(&set, kept)?;
         }

@@ -51,7 +51,7 @@ pub struct WorkingSet {
     /// Sleeps in a row with something kept.
     #[serde(default)]
     unchecked: u32,
-    /// Warm sleeps so far.
+    /// Warm sleeps of which it was recorded what was needed after them.
     #[serde(default)]
     warm: u64,
 }
@@ -127,7 +127,7 @@ impl WorkingSet {
 
     /// The part of it that advice does not reach: what `process` has changed of files.
     pub fn changed_of(&self, process: Identity) -> Ranges {
-        self.known(process).map(|known| known.changed.intersection(&known.private())).unwrap_or_default()
+        self.known(process).map(Process::changed_lately).unwrap_or_default()
     }
 
     /// What of it `kept` says for `process`.
@@ -223,7 +223,12 @@ impl WorkingSet {
 impl Process {
     /// What [`Kept::Costly`] keeps.
     fn costly(&self) -> Ranges {
-        self.changed.intersection(&self.private()).union(&self.scattered)
+        self.changed_lately().union(&self.scattered)
+    }
+
+    /// What it needs of pages of files that it has changed.
+    fn changed_lately(&self) -> Ranges {
+        self.changed.intersection(&self.private())
     }
 
     /// What warm sleep `number` checks.
