@@ -12,7 +12,7 @@ use crate::files::{read_json, write_json};
 use crate::isolation::{Member, RECLAIM_SLACK};
 use crate::paging::swap::{self, Kind};
 use crate::paging::working_set::{Kept, WorkingSet};
-use crate::paging::{self, Advice, ranges::Ranges};
+use crate::paging::{self, Advice, pagemap, ranges::Ranges};
 use crate::priority::{self, Priority, Worker};
 use crate::process::{Identity, Proc};
 use crate::site::{Prefetch, Site};
@@ -44,6 +44,8 @@ const TOUCHING_THREADS: u64 = 8;
 const ASKING_THREADS: u64 = 4;
 /// Below this, what is in swap costs less to fault in than to ask for.
 const WORTH_PREFETCHING: u64 = 1 << 20;
+/// So many pages of a process are looked at to see whether what it needs is in memory.
+const SAMPLED: u64 = 64;
 
 /// Why a purge ended early.
 const WOKEN: &str = "it was woken while it was paged out";
@@ -365,14 +367,15 @@ impl Work {
         std::thread::sleep((began.elapsed() * pauses).min(LONGEST_PAUSE));
     }
 
-    /// Whether what it needs is there. A machine short of memory may have paged out what was only suspended, or kept warm.
+    /// Whether most of what it needs is there. A machine short of memory may have paged out what was only suspended, or kept warm. A sample
+    /// tells: the group's figures take as long as a third of a wake, on one of the cores that it needs.
     fn is_in_memory(&self, rung: Rung, set: &WorkingSet) -> bool {
-        let usage = || self.site.isolation.usage(self.member());
-        match rung {
-            Rung::Suspended => usage().swap.is_some_and(|swap| swap < WORTH_PREFETCHING),
-            Rung::Warm => usage().memory.is_some_and(|memory| memory >= set.bytes_kept(Kept::All) / 2),
-            Rung::Parked => false,
-        }
+        let is_there = |process: Identity| {
+            let sample = set.of(process).sample(SAMPLED);
+            let swapped = pagemap::swapped_of(self.site.proc.root(), process.pid, &sample).unwrap_or(0);
+            swapped <= sample.len() / 2
+        };
+        rung != Rung::Parked && self.processes().into_iter().all(is_there)
     }
 
     /// Reads what the instance cannot do without, or everything.

@@ -60,7 +60,7 @@ fn for_each(
     ranges: impl Iterator<Item = (u64, u64)>,
     mut look: impl FnMut(u64, u64, u64),
 ) -> io::Result<()> {
-    let file = File::open(proc.join(format!("{pid}/pagemap")))?;
+    let file = open(proc, pid)?;
     let page = rustix::param::page_size() as u64;
     let mut buffer = vec![0u8; BATCH * 8];
     for (start, end) in ranges {
@@ -78,6 +78,23 @@ fn for_each(
         }
     }
     Ok(())
+}
+
+/// How many of the pages at `addresses` of `pid` are in swap.
+pub fn swapped_of(proc: &Path, pid: u32, addresses: &[u64]) -> io::Result<usize> {
+    let file = open(proc, pid)?;
+    let page = rustix::param::page_size() as u64;
+    let mut swapped = 0;
+    for at in addresses {
+        let mut entry = [0; 8];
+        file.read_exact_at(&mut entry, at / page * 8)?;
+        swapped += usize::from(u64::from_ne_bytes(entry) & (PRESENT | SWAPPED) == SWAPPED);
+    }
+    Ok(swapped)
+}
+
+fn open(proc: &Path, pid: u32) -> io::Result<File> {
+    File::open(proc.join(format!("{pid}/pagemap")))
 }
 
 /// How many runs of neighbouring slots there are.
@@ -136,6 +153,8 @@ mod tests {
         assert_eq!(pages.private.iter().collect::<Vec<_>>(), [(page, 2 * page)]);
         assert_eq!(pages.swapped.iter().collect::<Vec<_>>(), [(3 * page, 5 * page), (6 * page, 8 * page)]);
         assert_eq!(pages.areas, 3);
+        let addresses: Vec<u64> = (1..8).map(|number| number * page).collect();
+        assert_eq!(swapped_of(folder.path(), 7, &addresses).unwrap(), 4);
     }
 
     #[test]

@@ -107,6 +107,24 @@ impl Ranges {
         first
     }
 
+    /// How many bytes of it lie from `at` on without a gap; none when `at` is not in it.
+    pub fn room_at(&self, at: u64) -> Option<u64> {
+        let before = self.0.partition_point(|(start, _)| *start <= at);
+        let (_, end) = *self.0.get(before.checked_sub(1)?)?;
+        (at < end).then(|| end - at)
+    }
+
+    /// So many of its addresses, evenly spread; fewer where it has fewer bytes.
+    pub fn sample(&self, count: u64) -> Vec<u64> {
+        let step = self.bytes().div_ceil(count.max(1)).max(1);
+        let (mut sample, mut skip) = (Vec::new(), 0);
+        for &(start, end) in &self.0 {
+            sample.extend((start.saturating_add(skip)..end).step_by(usize::try_from(step).unwrap_or(usize::MAX)));
+            skip = (skip + step - (end - start) % step) % step;
+        }
+        sample
+    }
+
     /// What of it lies in every `of`th block of so many bytes, counted from block `number` on.
     #[must_use]
     pub fn part(&self, block: u64, number: u64, of: u64) -> Self {
@@ -169,6 +187,13 @@ mod tests {
                 prop_assert!(result.0.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?}", result);
                 prop_assert!(result.iter().all(|(start, end)| start < end), "{:?}", result);
             }
+            for address in 0..240 {
+                let room = a.room_at(address).unwrap_or(0);
+                prop_assert!((address..address + room).all(|at| has(&a, at)) && !has(&a, address + room));
+            }
+            let sample = a.sample(size);
+            prop_assert!(sample.windows(2).all(|pair| pair[0] < pair[1]) && sample.iter().all(|at| has(&a, *at)), "{:?}", sample);
+            prop_assert!(sample.len() as u64 <= size && sample.len() as u64 * 2 >= a.bytes().min(size), "{:?}", sample);
             let pieces = a.pieces(size);
             prop_assert!(pieces.iter().all(|piece| piece.iter().map(|(start, end)| end - start).sum::<u64>() <= size));
             prop_assert_eq!(Ranges::from(pieces.concat()), a.clone());

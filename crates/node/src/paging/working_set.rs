@@ -4,7 +4,7 @@
 //! asleep, those that are mapped again a while after it woke. Reading ahead fills the swap cache and maps nothing, so what
 //! was prefetched in vain is not recorded again, and the set stays true although it is used.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::Path;
 
@@ -25,16 +25,17 @@ const REMEMBERED: usize = 8;
 /// So much of an instance stays in memory when it is parked because it lies scattered on the disk. A WildFly needs 2,000 pages to answer,
 /// and 500 of them are worth as many requests as all others together.
 const SCATTERED: u64 = 5 << 19;
-/// Where memory is taken page by page, as an allocator does, so much of what comes next is read ahead, or kept. A WildFly takes ten pages a request.
-const AHEAD: u64 = 32 << 12;
-/// And of all such places at most so much.
+/// Where memory is taken page by page, as an allocator does, twice as much as was taken last is expected next, within these bounds. A WildFly takes
+/// six pages in a row for a request, and two or three each in a dozen other places.
+const AHEAD: std::ops::RangeInclusive<u64> = 4 << 12..=32 << 12;
+/// And in all such places at most so much.
 const AHEAD_IN_ALL: u64 = 1 << 20;
 /// So many sleeps in a row on the parked rung keep something mapped.
 const LONGEST_UNCHECKED: u32 = 8;
 /// Each warm sleep checks one of so many parts of what it keeps. A WildFly has two hundred faults more then, of half a millisecond in all.
-const PARTS: u64 = 5;
-/// And so little of what cannot be read ahead: each fault of it waits for the disk.
-const COSTLY_PARTS: u64 = 64;
+const PARTS: u64 = 8;
+/// And each sleep so little of what cannot be read ahead: each fault of it waits for the disk.
+const COSTLY_PARTS: u64 = 32;
 /// Bytes of one block; every so many blocks are a part.
 const BLOCK: u64 = 1 << 16;
 /// So much of what was touched only once lately is in memory in a warm sleep, and not mapped: what is touched again is in the set from then on, and
@@ -51,9 +52,9 @@ pub struct WorkingSet {
     /// Sleeps in a row with something kept.
     #[serde(default)]
     unchecked: u32,
-    /// Warm sleeps of which it was recorded what was needed after them.
+    /// Sleeps of which it was recorded what was needed after them.
     #[serde(default)]
-    warm: u64,
+    recorded: u64,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,15 +68,15 @@ struct Process {
     #[serde(default)]
     files: Ranges,
     /// What it touched of pages of files that it has changed for itself. They are in swap like others, but the kernel reads none ahead
-    /// when it is advised about a file's mapping.
+    /// when it is advised about a file's mapping. So they are kept, or read by being touched, and then no wake shows whether they are needed.
     #[serde(default)]
     changed: Ranges,
     /// What of it lies scattered on the disk, and stays in memory in this sleep.
     #[serde(default)]
     scattered: Ranges,
-    /// What comes next where it takes memory page by page.
+    /// Where it takes memory page by page, the latest first.
     #[serde(default)]
-    ahead: Ranges,
+    fronts: Vec<Front>,
     /// What of it is in memory in this sleep and not mapped, so that the next wake shows whether it is needed.
     #[serde(default)]
     checked: Ranges,
@@ -89,6 +90,17 @@ struct Process {
     /// All that it is likely to touch, the core included.
     #[serde(default)]
     needed: Ranges,
+}
+
+/// Where memory is taken page by page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Front {
+    /// The address up to which it was taken.
+    at: u64,
+    /// Bytes that are expected to be taken next.
+    next: u64,
+    /// Activations since it moved on.
+    still: usize,
 }
 
 /// What of the working set stays mapped in a sleep. Mapped pages save a fault each when it wakes, but show no more whether they are
@@ -125,9 +137,9 @@ impl WorkingSet {
         self.known(process).map(|known| known.needed.clone()).unwrap_or_default()
     }
 
-    /// The part of it that advice does not reach: what `process` has changed of files.
+    /// The part of it that advice does not reach, what `process` has changed of files; without what this wake is to show.
     pub fn changed_of(&self, process: Identity) -> Ranges {
-        self.known(process).map(Process::changed_lately).unwrap_or_default()
+        self.known(process).map(|process| process.changed_lately().minus(&process.checked)).unwrap_or_default()
     }
 
     /// What of it `kept` says for `process`.
@@ -135,7 +147,7 @@ impl WorkingSet {
         let Some(process) = self.known(process) else { return Ranges::default() };
         match kept {
             Kept::All => process.warm().minus(&process.checked),
-            Kept::Costly => process.costly(),
+            Kept::Costly => process.costly().minus(&process.checked),
             Kept::Nothing => Ranges::default(),
         }
     }
@@ -147,7 +159,7 @@ impl WorkingSet {
 
     /// What of `process` a warm sleep has in memory, be it mapped or not.
     pub fn warm_of(&self, process: Identity) -> Ranges {
-        self.known(process).map(|process| process.warm().union(&process.tried)).unwrap_or_default()
+        self.known(process).map(|process| process.warm().union(&process.tried).union(&process.ahead())).unwrap_or_default()
     }
 
     /// How much to keep in the sleep on `rung` that begins now; every now and then not all, so that a stale set is noticed. What lies scattered
@@ -161,7 +173,7 @@ impl WorkingSet {
         let mut left = if kept == Kept::All { TRIED } else { 0 };
         for process in &mut self.processes {
             process.scattered = Ranges::default();
-            process.checked = if kept == Kept::All { process.part(self.warm) } else { Ranges::default() };
+            process.checked = process.part(kept, self.recorded);
             process.tried = process.touched_once(left);
             left -= process.tried.bytes();
         }
@@ -205,8 +217,8 @@ impl WorkingSet {
             }
             // What was missing shows that it was needed; of what was kept, that is assumed.
             let missing = process.asleep.intersection(&pages.present);
-            process.note_ahead(&missing, kept);
-            process.note_touched(missing, kept);
+            process.note_fronts(&missing);
+            process.note_touched(missing, &files, kept);
             process.files = files.intersection(&pages.present);
             process.changed = process.warm().intersection(&files);
             process.needed = process.private().union(&process.files);
@@ -215,7 +227,7 @@ impl WorkingSet {
             process.asleep = Ranges::default();
             changed = true;
         }
-        self.warm += u64::from(changed && kept == Kept::All);
+        self.recorded += u64::from(changed);
         changed
     }
 }
@@ -226,35 +238,38 @@ impl Process {
         self.changed_lately().union(&self.scattered)
     }
 
-    /// What it needs of pages of files that it has changed.
+    /// What it needs of pages of files that it has changed: of these, what one activation touched is not taken for that.
     fn changed_lately(&self) -> Ranges {
-        self.changed.intersection(&self.private())
+        self.changed.intersection(&self.twice(LATELY))
     }
 
-    /// What warm sleep `number` checks.
-    fn part(&self, number: u64) -> Ranges {
-        let (costly, others) = (&self.changed, self.warm().minus(&self.changed));
-        let others = others.part(BLOCK, number % PARTS, PARTS);
-        others.union(&costly.part(BLOCK, number % COSTLY_PARTS, COSTLY_PARTS))
+    /// What sleep `number` checks, one that keeps `kept`.
+    fn part(&self, kept: Kept, number: u64) -> Ranges {
+        if self.touched.len() < 2 {
+            return self.changed.clone();
+        }
+        let costly = self.changed.part(BLOCK, number % COSTLY_PARTS, COSTLY_PARTS);
+        let others = if kept == Kept::All { self.warm().minus(&self.changed) } else { Ranges::default() };
+        costly.union(&others.part(BLOCK, number % PARTS, PARTS))
     }
 
-    /// It touched `missing` since it woke from a sleep that kept `kept`.
-    fn note_touched(&mut self, missing: Ranges, kept: Kept) {
+    /// It touched `missing` since it woke from a sleep that kept `kept`, in `files` and elsewhere.
+    fn note_touched(&mut self, missing: Ranges, files: &Ranges, kept: Kept) {
         let assumed = match kept {
             // What was checked and is still asleep was not needed.
-            Kept::All => self.usual(REMEMBERED).minus(&self.checked.intersection(&self.asleep).minus(&missing)),
+            Kept::All => self.warm().minus(&self.checked.intersection(&self.asleep).minus(&missing)),
             Kept::Costly => self.costly().minus(&self.asleep),
             Kept::Nothing => Ranges::default(),
         };
         let own = missing.union(&assumed);
-        if kept == Kept::All {
-            let unneeded = self.checked.minus(&own);
-            self.touched.iter_mut().for_each(|before| *before = before.minus(&unneeded));
-            self.ahead = self.ahead.minus(&unneeded);
-        }
-        // Where nothing was assumed, what this one did not touch is not needed any more: it counts twice.
+        // Once not needed is not never: it counts as touched once from now on, so that it is tried for a while.
+        let unneeded = self.checked.minus(&own);
+        self.touched.iter_mut().for_each(|before| *before = before.minus(&unneeded));
+        let own = own.union(&unneeded);
+        // Where nothing was assumed, what this one did not touch is not needed any more: it counts twice. Not what is new of files: that would
+        // be read by being touched from now on, and no wake would show that it was housekeeping.
         if kept == Kept::Nothing {
-            self.touched.push_back(own.clone());
+            self.touched.push_back(own.minus(&files.minus(&self.changed)));
         }
         self.touched.push_back(own);
         while self.touched.len() > REMEMBERED {
@@ -265,24 +280,30 @@ impl Process {
     /// What each activation touched of its own memory.
     fn always(&self) -> Ranges {
         let touched = self.touched.iter().rev().take(LATELY).cloned().reduce(|core, touched| core.intersection(&touched));
-        touched.unwrap_or_default().union(&self.ahead)
+        touched.unwrap_or_default().union(&self.ahead())
     }
 
     /// What it needs of its own memory: what it usually touches, and what comes next.
     fn private(&self) -> Ranges {
-        self.usual(LATELY).union(&self.ahead)
+        self.usual(LATELY).union(&self.ahead())
     }
 
     /// What a warm sleep keeps of it.
     fn warm(&self) -> Ranges {
-        self.usual(REMEMBERED).union(&self.ahead)
+        self.usual(REMEMBERED)
     }
 
-    /// What at least two of the `last` activations have touched, or the only one, because what one touched was mostly housekeeping that came by.
+    /// What it touched in at least two of the `last` activations, or in the only one, because what one touched was mostly housekeeping that
+    /// came by.
     fn usual(&self, last: usize) -> Ranges {
-        if let (Some(only), 1) = (self.touched.front(), self.touched.len()) {
-            return only.clone();
+        match self.touched.front() {
+            Some(only) if self.touched.len() == 1 => only.clone(),
+            _ => self.twice(last),
         }
+    }
+
+    /// What it touched in at least two of the `last` activations.
+    fn twice(&self, last: usize) -> Ranges {
         let (mut once, mut twice) = (Ranges::default(), Ranges::default());
         for touched in self.touched.iter().rev().take(last) {
             twice = twice.union(&once.intersection(touched));
@@ -300,27 +321,27 @@ impl Process {
             .fold(Ranges::default(), |once, touched| once.union(&touched.minus(&warm).minus(&once).first(most - once.bytes())))
     }
 
-    /// It touched `missing` since it woke from a sleep that kept `kept`: finds what comes next. What was kept of that shows only when it has been
-    /// used up, so it stays until a sleep that kept nothing.
-    fn note_ahead(&mut self, missing: &Ranges, kept: Kept) {
-        let known = self.touched.iter().fold(self.warm(), |known, touched| known.union(touched));
-        let next = ahead(missing, &known).intersection(&self.asleep);
-        let both = next.union(&self.ahead);
-        self.ahead = if kept == Kept::Nothing || both.bytes() > AHEAD_IN_ALL { next } else { both };
+    /// What comes next where it takes memory page by page.
+    fn ahead(&self) -> Ranges {
+        self.fronts.iter().map(|front| (front.at, front.at + front.next)).collect::<Vec<_>>().into()
     }
-}
 
-/// What follows on those of `missing` that go on where `known` ends.
-fn ahead(missing: &Ranges, known: &Ranges) -> Ranges {
-    let ends: BTreeSet<u64> = known.iter().map(|(_, end)| end).collect();
-    let going_on = missing.minus(known);
-    let next = going_on.iter().filter(|(start, _)| ends.contains(start)).map(|(_, end)| (end, end + AHEAD));
-    next.scan(AHEAD_IN_ALL, |left, range| {
-        *left = left.checked_sub(AHEAD)?;
-        Some(range)
-    })
-    .collect::<Vec<_>>()
-    .into()
+    /// It touched `missing` since it woke: what of that goes on where it had touched something moves a front, or begins one.
+    fn note_fronts(&mut self, missing: &Ranges) {
+        let known = self.touched.iter().fold(Ranges::default(), |known, touched| known.union(touched));
+        let ends: BTreeSet<u64> = known.iter().map(|(_, end)| end).chain(self.fronts.iter().map(|front| front.at)).collect();
+        let taken = missing.minus(&known);
+        let taken: BTreeMap<u64, u64> = taken.iter().filter(|(start, _)| ends.contains(start)).collect();
+        let still = self.fronts.iter().filter(|front| !taken.contains_key(&front.at) && front.still < REMEMBERED);
+        let still = still.map(|front| Front { still: front.still + 1, ..*front });
+        let moved = taken.iter().filter_map(|(start, end)| {
+            let room = self.asleep.room_at(*end)?;
+            Some(Front { at: *end, next: (2 * (end - start)).clamp(*AHEAD.start(), *AHEAD.end()).min(room), still: 0 })
+        });
+        let mut left = AHEAD_IN_ALL;
+        let fits = |front: &Front| left.checked_sub(front.next).inspect(|rest| left = *rest).is_some();
+        self.fronts = moved.chain(still).take_while(fits).collect();
+    }
 }
 
 /// The addresses of mapped files and shared memory, and where all pages are.
@@ -354,19 +375,19 @@ mod tests {
         process.asleep = all.minus(&stays);
         let touched = pages(&[(5, 9), (1000 + at, 1010 + at), (5000 + 7 * at, 5001 + 7 * at)]);
         let missing = touched.intersection(&process.asleep);
-        process.note_ahead(&missing, kept);
-        process.note_touched(missing.clone(), kept);
+        process.note_fronts(&missing);
+        process.note_touched(missing.clone(), &Ranges::default(), kept);
         missing
     }
 
     /// Warm sleep `number`, after which `touched` is needed: gives what of that was not mapped.
     fn warm_sleep(process: &mut Process, number: u64, touched: &Ranges) -> Ranges {
-        process.checked = process.part(number);
+        process.checked = process.part(Kept::All, number);
         process.tried = process.touched_once(TRIED);
         process.asleep = pages(&[(0, 10_000)]).minus(&process.warm().minus(&process.checked));
         let missing = touched.intersection(&process.asleep);
-        process.note_ahead(&missing, Kept::All);
-        process.note_touched(missing.clone(), Kept::All);
+        process.note_fronts(&missing);
+        process.note_touched(missing.clone(), &Ranges::default(), Kept::All);
         missing
     }
 
@@ -406,7 +427,7 @@ mod tests {
         let needed = pages(&[(0, 10)]);
         for number in 0..COSTLY_PARTS {
             warm_sleep(&mut process, number, &needed);
-            assert!(process.checked.bytes() <= 4 * BLOCK, "sleep {number}: {:?}", process.checked);
+            assert!(process.checked.bytes() <= 8 * BLOCK, "sleep {number}: {:?}", process.checked);
         }
         assert_eq!(process.warm(), needed);
     }
@@ -424,22 +445,71 @@ mod tests {
     }
 
     #[test]
-    fn what_an_allocator_takes_next_is_there_when_it_comes_to_it() {
+    fn what_was_changed_of_files_is_not_read_for_ever_because_it_was_read_once() {
+        let (files, needed) = (pages(&[(1000, 3000)]), pages(&[(1000, 1010), (2500, 2505)]));
         let mut process = Process::default();
-        activation(&mut process, 0, Kept::Nothing);
-        assert_eq!(process.ahead, Ranges::default(), "one activation shows no course");
-        activation(&mut process, 10, Kept::Nothing);
-        assert_eq!(process.ahead, pages(&[(1020, 1052)]));
-        let missed: u64 =
-            (2..10).map(|round| activation(&mut process, 10 * round, Kept::All)).map(|missing| missing.bytes()).sum();
-        assert!(missed / PAGE <= 8 + 4 + 3 * 8, "of eighty pages in a row, and one more each time: {} missed", missed / PAGE);
-        assert!(process.ahead.bytes() < 100 * PAGE, "{:?}", process.ahead);
+        let mut read = Vec::new();
+        // A parked sleep in which the page cache is short of memory: nothing stays, all that is known to be needed is read by being touched.
+        for number in 0..2 * COSTLY_PARTS {
+            process.checked = process.part(Kept::Costly, number);
+            process.asleep = pages(&[(0, 4000)]);
+            let advised = process.changed_lately().minus(&process.checked);
+            let housekeeping = if number < 2 { files.clone() } else { Ranges::default() };
+            process.note_touched(needed.union(&advised).union(&housekeeping), &files, Kept::Costly);
+            process.changed = process.warm().intersection(&files);
+            read.push(advised.bytes() / PAGE);
+        }
+        assert!(read[..2] == [0, 0] && read[2] > 1900, "{read:?}");
+        assert!(*read.last().unwrap() <= 15 && read[3..].windows(2).all(|pair| pair[0] + 16 >= pair[1]), "{read:?}");
     }
 
     #[test]
-    fn what_comes_next_is_bounded() {
-        let known: Vec<(u64, u64)> = (0..200).map(|n| (n * 100, n * 100 + 1)).collect();
-        let missing: Vec<(u64, u64)> = (0..200).map(|n| (n * 100 + 1, n * 100 + 2)).collect();
-        assert_eq!(ahead(&pages(&missing), &pages(&known)).bytes(), AHEAD_IN_ALL);
+    fn what_an_allocator_takes_next_is_there_when_it_comes_to_it() {
+        let mut process = Process::default();
+        activation(&mut process, 0, Kept::Nothing);
+        assert_eq!(process.ahead(), Ranges::default(), "one activation shows no course");
+        activation(&mut process, 10, Kept::Nothing);
+        assert_eq!(process.ahead(), pages(&[(1020, 1040)]), "twice as much as it took");
+        for round in 2..40 {
+            let ahead = process.ahead();
+            let missing = activation(&mut process, 10 * round, Kept::All).minus(&ahead);
+            assert!(
+                missing.bytes() <= 2 * PAGE,
+                "round {round}: of ten pages in a row and one elsewhere, {missing:?} was not there"
+            );
+        }
+        assert!(process.ahead().bytes() < 100 * PAGE, "{:?}", process.ahead());
+    }
+
+    #[test]
+    fn where_nothing_is_taken_any_more_nothing_is_expected() {
+        let mut process = Process::default();
+        (0..3).for_each(|round| drop(activation(&mut process, 10 * round, Kept::All)));
+        assert!(pages(&[(1030, 1040)]).minus(&process.ahead()).is_empty(), "{:?}", process.ahead());
+        (0..=REMEMBERED).for_each(|_| drop(activation(&mut process, 20, Kept::All)));
+        assert_eq!(process.ahead(), Ranges::default());
+    }
+
+    #[test]
+    fn what_comes_next_is_bounded_by_what_there_is_and_in_all() {
+        let mut process = Process { asleep: pages(&[(0, 100), (200, 30_000)]), ..Process::default() };
+        process.touched.push_back(pages(&[(90, 95)]));
+        process.note_fronts(&pages(&[(95, 99)]));
+        assert_eq!(process.ahead(), pages(&[(99, 100)]));
+        process.touched.push_back((2..202).map(|n| (n * 100 * PAGE, (n * 100 + 1) * PAGE)).collect::<Vec<_>>().into());
+        process.note_fronts(&(2..202).map(|n| ((n * 100 + 1) * PAGE, (n * 100 + 20) * PAGE)).collect::<Vec<_>>().into());
+        assert!(process.ahead().bytes() > AHEAD_IN_ALL - *AHEAD.end() && process.ahead().bytes() <= AHEAD_IN_ALL);
+    }
+
+    #[test]
+    fn what_was_not_needed_once_is_still_there_for_a_while_and_then_given_up() {
+        let mut process = Process::default();
+        (0..2).for_each(|_| process.touched.push_back(pages(&[(0, 400)])));
+        let needed = pages(&[(0, 10)]);
+        (0..PARTS).for_each(|number| drop(warm_sleep(&mut process, number, &needed)));
+        process.tried = process.touched_once(TRIED);
+        assert_eq!((process.warm(), process.tried.clone()), (needed.clone(), pages(&[(10, 400)])), "in memory, and not mapped");
+        (0..REMEMBERED as u64).for_each(|number| drop(warm_sleep(&mut process, PARTS + number, &needed)));
+        assert_eq!((process.warm(), process.touched_once(TRIED)), (needed, Ranges::default()));
     }
 }
