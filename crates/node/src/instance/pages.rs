@@ -266,9 +266,8 @@ impl Work {
         for (pid, pages) in files {
             let _ = paging::advise(pid, &pages, Advice::Cold, || true);
         }
-        // What is checked is in memory all the same on the warm rung.
-        for process in self.processes().into_iter().filter(|_| rung == Rung::Warm) {
-            let unmapped = set.warm_of(process).minus(&set.kept_of(process, kept));
+        for process in self.processes() {
+            let unmapped = set.unmapped_of(process, kept);
             paging::advise(process.pid, &unmapped, Advice::WillNeed, || !self.is_cancelled())
                 .map_err(|error| error.to_string())?;
         }

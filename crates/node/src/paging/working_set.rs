@@ -35,11 +35,11 @@ const LONGEST_UNCHECKED: u32 = 8;
 /// Each warm sleep checks one of so many parts of what it keeps. A WildFly has two hundred faults more then, of half a millisecond in all.
 const PARTS: u64 = 8;
 /// And each sleep so little of what cannot be read ahead: each fault of it waits for the disk.
-const COSTLY_PARTS: u64 = 32;
+const COSTLY_PARTS: u64 = 64;
 /// Bytes of one block; every so many blocks are a part.
 const BLOCK: u64 = 1 << 16;
-/// So much of what was touched only once lately is in memory in a warm sleep, and not mapped: what is touched again is in the set from then on, and
-/// had not to be read from the disk for that.
+/// So much of what was touched lately, and not often enough to be kept or read ahead, is in memory and not mapped: what is touched again is in the
+/// set from then on, and had not to be read from the disk for that.
 const TRIED: u64 = 2 << 20;
 
 /// The working sets of all processes of an instance.
@@ -157,9 +157,13 @@ impl WorkingSet {
         self.processes.iter().map(|process| self.kept_of(process.identity, kept).bytes()).sum()
     }
 
-    /// What of `process` a warm sleep has in memory, be it mapped or not.
-    pub fn warm_of(&self, process: Identity) -> Ranges {
-        self.known(process).map(|process| process.warm().union(&process.tried).union(&process.ahead())).unwrap_or_default()
+    /// What of `process` is in memory all the same in a sleep that keeps `kept`, and not mapped.
+    pub fn unmapped_of(&self, process: Identity, kept: Kept) -> Ranges {
+        let Some(process) = self.known(process) else { return Ranges::default() };
+        match kept {
+            Kept::All => process.checked.union(&process.tried).union(&process.ahead()),
+            Kept::Costly | Kept::Nothing => process.tried.clone(),
+        }
     }
 
     /// How much to keep in the sleep on `rung` that begins now; every now and then not all, so that a stale set is noticed. What lies scattered
@@ -170,11 +174,11 @@ impl WorkingSet {
             Rung::Parked if self.unchecked >= LONGEST_UNCHECKED => Kept::Nothing,
             Rung::Parked => Kept::Costly,
         };
-        let mut left = if kept == Kept::All { TRIED } else { 0 };
+        let mut left = TRIED;
         for process in &mut self.processes {
             process.scattered = Ranges::default();
             process.checked = process.part(kept, self.recorded);
-            process.tried = process.touched_once(left);
+            process.tried = process.tried(kept, left);
             left -= process.tried.bytes();
         }
         kept
@@ -240,7 +244,7 @@ impl Process {
 
     /// What it needs of pages of files that it has changed: of these, what one activation touched is not taken for that.
     fn changed_lately(&self) -> Ranges {
-        self.changed.intersection(&self.twice(LATELY))
+        self.changed.intersection(&self.twice(REMEMBERED))
     }
 
     /// What sleep `number` checks, one that keeps `kept`.
@@ -312,13 +316,13 @@ impl Process {
         twice
     }
 
-    /// At most so many bytes of what it touched lately and does not usually, the latest first.
-    fn touched_once(&self, most: u64) -> Ranges {
-        let warm = self.warm();
-        self.touched
-            .iter()
-            .rev()
-            .fold(Ranges::default(), |once, touched| once.union(&touched.minus(&warm).minus(&once).first(most - once.bytes())))
+    /// At most so many bytes of what it touched lately and is not in memory anyway, or soon, the latest first.
+    fn tried(&self, kept: Kept, most: u64) -> Ranges {
+        let others = if kept == Kept::All { self.warm() } else { self.private().union(&self.changed) };
+        self.touched.iter().rev().fold(Ranges::default(), |tried, touched| {
+            let more = touched.minus(&others).minus(&tried);
+            tried.union(&more.first(most - tried.bytes()))
+        })
     }
 
     /// What comes next where it takes memory page by page.
@@ -383,7 +387,7 @@ mod tests {
     /// Warm sleep `number`, after which `touched` is needed: gives what of that was not mapped.
     fn warm_sleep(process: &mut Process, number: u64, touched: &Ranges) -> Ranges {
         process.checked = process.part(Kept::All, number);
-        process.tried = process.touched_once(TRIED);
+        process.tried = process.tried(Kept::All, TRIED);
         process.asleep = pages(&[(0, 10_000)]).minus(&process.warm().minus(&process.checked));
         let missing = touched.intersection(&process.asleep);
         process.note_fronts(&missing);
@@ -507,9 +511,9 @@ mod tests {
         (0..2).for_each(|_| process.touched.push_back(pages(&[(0, 400)])));
         let needed = pages(&[(0, 10)]);
         (0..PARTS).for_each(|number| drop(warm_sleep(&mut process, number, &needed)));
-        process.tried = process.touched_once(TRIED);
+        process.tried = process.tried(Kept::All, TRIED);
         assert_eq!((process.warm(), process.tried.clone()), (needed.clone(), pages(&[(10, 400)])), "in memory, and not mapped");
         (0..REMEMBERED as u64).for_each(|number| drop(warm_sleep(&mut process, PARTS + number, &needed)));
-        assert_eq!((process.warm(), process.touched_once(TRIED)), (needed, Ranges::default()));
+        assert_eq!((process.warm(), process.tried(Kept::All, TRIED)), (needed, Ranges::default()));
     }
 }
