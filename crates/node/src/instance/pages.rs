@@ -407,8 +407,7 @@ impl Work {
     /// Reads what the instance is likely to touch besides.
     fn page_in_rest(&self, set: &WorkingSet) {
         for process in self.processes() {
-            let rest = set.of(process).minus(&set.core_of(process));
-            std::thread::scope(|scope| ask_for(process.pid, &rest, &self.cancelled, scope));
+            std::thread::scope(|scope| ask_for(process.pid, &set.rest_of(process), &self.cancelled, scope));
         }
     }
 }
