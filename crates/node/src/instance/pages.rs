@@ -252,13 +252,11 @@ impl Work {
             set.handle_paged_out(&self.site.proc);
         }
         // What was to stay and is gone all the same is read in again.
-        if kept != Kept::Nothing {
-            self.read_back(&set, kept)?;
-            // With a page of a file that is touched the kernel reads its neighbours on the disk. Told to take as much again, it takes what was to
-            // stay, too.
-            self.reclaim(set.bytes_kept(kept))?;
-            self.read_back(&set, kept)?;
-        }
+        self.read_back(&set, kept)?;
+        // With a page of a file that is touched the kernel reads its neighbours on the disk. Told to take as much again, it takes what was to stay,
+        // too.
+        self.reclaim(set.bytes_kept(kept))?;
+        self.read_back(&set, kept)?;
         set.handle_asleep(&self.site.proc, &self.pids(), kept);
         self.is_out()?;
         // Files' pages are the page cache's, and the first to go from now on: not before, or the reclaim would have taken them instead. A

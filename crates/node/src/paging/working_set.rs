@@ -30,9 +30,7 @@ const SCATTERED: u64 = 5 << 19;
 const AHEAD: std::ops::RangeInclusive<u64> = 4 << 12..=32 << 12;
 /// And in all such places at most so much.
 const AHEAD_IN_ALL: u64 = 1 << 20;
-/// So many sleeps in a row on the parked rung keep something mapped.
-const LONGEST_UNCHECKED: u32 = 8;
-/// Each warm sleep checks one of so many parts of what it keeps. A WildFly has two hundred faults more then, of half a millisecond in all.
+/// Each sleep checks one of so many parts of what is kept. A WildFly that was warm has two hundred faults more then, of half a millisecond in all.
 const PARTS: u64 = 8;
 /// And each sleep so little of what cannot be read ahead: each fault of it waits for the disk.
 const COSTLY_PARTS: u64 = 64;
@@ -52,9 +50,6 @@ pub struct WorkingSet {
     /// What was kept in the last sleep.
     #[serde(default)]
     kept: Kept,
-    /// Sleeps in a row with something kept.
-    #[serde(default)]
-    unchecked: u32,
     /// Sleeps of which it was recorded what was needed after them.
     #[serde(default)]
     recorded: u64,
@@ -106,18 +101,15 @@ struct Front {
     still: usize,
 }
 
-/// What of the working set stays mapped in a sleep. Mapped pages save a fault each when it wakes, but show no more whether they are
-/// needed.
+/// What of the working set stays mapped in a sleep, but for a part that is checked. Mapped pages save a fault each when it wakes, but show no more
+/// whether they are needed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kept {
-    /// All of it but a part that is checked: a warm sleep.
+    /// All of it: a warm sleep.
     All,
-    /// What cannot be read ahead, or only with a request to the disk for each page.
-    #[serde(alias = "Changed")]
-    Costly,
-    /// Nothing: the next wake shows what is needed.
+    /// What cannot be read ahead, or only with a request to the disk for each page: a parked one.
     #[default]
-    Nothing,
+    Costly,
 }
 
 impl WorkingSet {
@@ -156,7 +148,6 @@ impl WorkingSet {
         match kept {
             Kept::All => process.warm().minus(&process.checked),
             Kept::Costly => process.costly().minus(&process.checked),
-            Kept::Nothing => Ranges::default(),
         }
     }
 
@@ -170,16 +161,14 @@ impl WorkingSet {
         let Some(process) = self.known(process) else { return Ranges::default() };
         match kept {
             Kept::All => process.checked.union(&process.tried).union(&process.ahead()),
-            Kept::Costly | Kept::Nothing => process.tried.clone(),
+            Kept::Costly => process.tried.clone(),
         }
     }
 
-    /// How much to keep in the sleep on `rung` that begins now; every now and then not all, so that a stale set is noticed. What lies scattered
-    /// is found out when it is paged out.
+    /// How much to keep in the sleep on `rung` that begins now. What lies scattered is found out when it is paged out.
     pub fn keep_on(&mut self, rung: Rung) -> Kept {
         let kept = match rung {
             Rung::Suspended | Rung::Warm => Kept::All,
-            Rung::Parked if self.unchecked >= LONGEST_UNCHECKED => Kept::Nothing,
             Rung::Parked => Kept::Costly,
         };
         let mut left = if kept == Kept::All { TRIED } else { TRIED_PARKED };
@@ -197,7 +186,8 @@ impl WorkingSet {
         let mut left = SCATTERED;
         let living = |process: &&mut Process| proc.identity(process.identity.pid) == Some(process.identity);
         for process in self.processes.iter_mut().filter(living) {
-            let pages = pagemap::scattered(proc.root(), process.identity.pid, &process.always(), left);
+            let unchecked = process.always().minus(&process.checked);
+            let pages = pagemap::scattered(proc.root(), process.identity.pid, &unchecked, left);
             process.scattered = pages.unwrap_or_default();
             left -= process.scattered.bytes().min(left);
         }
@@ -205,7 +195,6 @@ impl WorkingSet {
 
     /// The processes have fallen asleep: notes what is paged out of them, and forgets those that are gone.
     pub fn handle_asleep(&mut self, proc: &Proc, pids: &[u32], kept: Kept) {
-        self.unchecked = if kept == Kept::Nothing { 0 } else { self.unchecked + 1 };
         self.kept = kept;
         let mut before = std::mem::take(&mut self.processes);
         for identity in pids.iter().filter_map(|pid| proc.identity(*pid)) {
@@ -230,7 +219,7 @@ impl WorkingSet {
             // What was missing shows that it was needed; of what was kept, that is assumed.
             let missing = process.asleep.intersection(&pages.present);
             process.note_fronts(&missing);
-            process.note_touched(missing, &files, kept);
+            process.note_touched(missing, kept);
             process.files = files.intersection(&pages.present);
             process.changed = process.warm().intersection(&files);
             process.needed = process.private().union(&process.files);
@@ -261,28 +250,22 @@ impl Process {
             return self.changed.clone();
         }
         let costly = self.changed.part(BLOCK, number % COSTLY_PARTS, COSTLY_PARTS);
-        let others = if kept == Kept::All { self.warm().minus(&self.changed) } else { Ranges::default() };
-        costly.union(&others.part(BLOCK, number % PARTS, PARTS))
+        let others = if kept == Kept::All { self.warm() } else { self.always() };
+        costly.union(&others.minus(&self.changed).part(BLOCK, number % PARTS, PARTS))
     }
 
-    /// It touched `missing` since it woke from a sleep that kept `kept`, in `files` and elsewhere.
-    fn note_touched(&mut self, missing: Ranges, files: &Ranges, kept: Kept) {
+    /// It touched `missing` since it woke from a sleep that kept `kept`.
+    fn note_touched(&mut self, missing: Ranges, kept: Kept) {
         let assumed = match kept {
             // What was checked and is still asleep was not needed.
             Kept::All => self.warm().minus(&self.checked.intersection(&self.asleep).minus(&missing)),
             Kept::Costly => self.costly().minus(&self.asleep),
-            Kept::Nothing => Ranges::default(),
         };
         let own = missing.union(&assumed);
         // Once not needed is not never: it counts as touched once from now on, so that it is tried for a while.
         let unneeded = self.checked.minus(&own);
         self.touched.iter_mut().for_each(|before| *before = before.minus(&unneeded));
         let own = own.union(&unneeded);
-        // Where nothing was assumed, what this one did not touch is not needed any more: it counts twice. Not what is new of files: that would
-        // be read by being touched from now on, and no wake would show that it was housekeeping.
-        if kept == Kept::Nothing {
-            self.touched.push_back(own.minus(&files.minus(&self.changed)));
-        }
         self.touched.push_back(own);
         while self.touched.len() > REMEMBERED {
             self.touched.pop_front();
@@ -328,7 +311,7 @@ impl Process {
     fn tried(&self, kept: Kept, most: u64) -> Ranges {
         let (others, first) = match kept {
             Kept::All => (self.warm(), Ranges::default()),
-            Kept::Costly | Kept::Nothing => (self.always().union(&self.changed), self.private()),
+            Kept::Costly => (self.always().union(&self.changed), self.private()),
         };
         std::iter::once(&first).chain(self.touched.iter().rev()).fold(Ranges::default(), |tried, touched| {
             let more = touched.minus(&others).minus(&tried);
@@ -391,7 +374,7 @@ mod tests {
         let touched = pages(&[(5, 9), (1000 + at, 1010 + at), (5000 + 7 * at, 5001 + 7 * at)]);
         let missing = touched.intersection(&process.asleep);
         process.note_fronts(&missing);
-        process.note_touched(missing.clone(), &Ranges::default(), kept);
+        process.note_touched(missing.clone(), kept);
         missing
     }
 
@@ -402,7 +385,7 @@ mod tests {
         process.asleep = pages(&[(0, 10_000)]).minus(&process.warm().minus(&process.checked));
         let missing = touched.intersection(&process.asleep);
         process.note_fronts(&missing);
-        process.note_touched(missing.clone(), &Ranges::default(), Kept::All);
+        process.note_touched(missing.clone(), Kept::All);
         missing
     }
 
@@ -470,7 +453,7 @@ mod tests {
             process.asleep = pages(&[(0, 4000)]);
             let advised = process.changed_lately().minus(&process.checked);
             let housekeeping = if number < 2 { files.clone() } else { Ranges::default() };
-            process.note_touched(needed.union(&advised).union(&housekeeping), &files, Kept::Costly);
+            process.note_touched(needed.union(&advised).union(&housekeeping), Kept::Costly);
             process.changed = process.warm().intersection(&files);
             read.push(advised.bytes() / PAGE);
         }
@@ -479,11 +462,26 @@ mod tests {
     }
 
     #[test]
+    fn what_lay_scattered_and_is_not_needed_any_more_is_given_up_part_by_part() {
+        let (before, needed) = (pages(&[(0, 600)]), pages(&[(0, 10), (300, 310)]));
+        let mut process = Process { scattered: before.clone(), ..Process::default() };
+        (0..2).for_each(|_| process.touched.push_back(before.clone()));
+        for number in 0..PARTS {
+            process.checked = process.part(Kept::Costly, number);
+            process.scattered = process.always().minus(&process.checked);
+            process.asleep = pages(&[(0, 4000)]).minus(&process.scattered);
+            process.note_touched(needed.intersection(&process.asleep), Kept::Costly);
+            assert!(process.checked.bytes() <= 5 * BLOCK, "sleep {number}: {:?}", process.checked);
+        }
+        assert_eq!(process.always(), needed);
+    }
+
+    #[test]
     fn what_an_allocator_takes_next_is_there_when_it_comes_to_it() {
         let mut process = Process::default();
-        activation(&mut process, 0, Kept::Nothing);
+        activation(&mut process, 0, Kept::Costly);
         assert_eq!(process.ahead(), Ranges::default(), "one activation shows no course");
-        activation(&mut process, 10, Kept::Nothing);
+        activation(&mut process, 10, Kept::Costly);
         assert_eq!(process.ahead(), pages(&[(1020, 1040)]), "twice as much as it took");
         for round in 2..40 {
             let ahead = process.ahead();
