@@ -134,7 +134,7 @@ impl Task {
     }
 
     /// Reads what the instance will need, beside whoever polls this, who has waited long enough when it has what the instance cannot do without:
-    /// the rest is read meanwhile. Only a head start: what cannot be prefetched is read when it is touched.
+    /// what else is not in memory is read meanwhile. Only a head start: what cannot be prefetched is read when it is touched.
     pub(super) fn prefetch(&mut self, rung: Rung) -> impl Future<Output = Option<Bytes>> + Send + use<> {
         let (set, what, work) = (self.working_set(), self.what_is_read_ahead(), self.work());
         self.reading = Arc::clone(&work.cancelled);
@@ -248,7 +248,9 @@ impl Work {
         if self.is_cancelled() {
             return Err(WOKEN.to_owned());
         }
-        if kept == Kept::Costly && swap::next_kind(&swap::of_this_machine()) != Some(Kind::Zram) {
+        // From compressed memory nothing takes long enough to stay for that alone.
+        let waits_for_disk = swap::next_kind(&swap::of_this_machine()) != Some(Kind::Zram);
+        if kept == Kept::Costly && waits_for_disk {
             set.handle_paged_out(&self.site.proc);
         }
         // What was to stay and is gone all the same is read in again.
@@ -264,7 +266,7 @@ impl Work {
         for (pid, pages) in files {
             let _ = paging::advise(pid, &pages, Advice::Cold, || true);
         }
-        for process in self.processes() {
+        for process in self.processes().into_iter().filter(|_| kept == Kept::All || waits_for_disk) {
             let unmapped = set.unmapped_of(process, kept);
             paging::advise(process.pid, &unmapped, Advice::WillNeed, || !self.is_cancelled())
                 .map_err(|error| error.to_string())?;
