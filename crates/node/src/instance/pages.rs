@@ -229,7 +229,7 @@ impl Work {
         let mut files = Vec::new();
         for process in self.processes() {
             let memory = paging::memory_of(&self.site.proc, process.pid).map_err(|error| format!("{}: {error}", process.pid))?;
-            let stays = set.kept_of(process, kept);
+            let stays = set.kept_of(process);
             let needed = set.of(process).intersection(&memory.own).minus(&stays);
             // What is needed together is to lie together on the disk, as far as the kernel finds it new places (al-Qudah table 1).
             if kept != Kept::All {
@@ -241,10 +241,10 @@ impl Work {
         self.settle();
         // Reclaim has no eye for single pages, but the kernel puts those first that were used twice lately.
         for process in self.processes() {
-            let stays = set.kept_of(process, kept);
+            let stays = set.kept_of(process);
             (0..2).for_each(|_| paging::touch(process.pid, &stays));
         }
-        self.reclaim(set.bytes_kept(kept))?;
+        self.reclaim(set.bytes_kept())?;
         if self.is_cancelled() {
             return Err(WOKEN.to_owned());
         }
@@ -254,11 +254,11 @@ impl Work {
             set.handle_paged_out(&self.site.proc);
         }
         // What was to stay and is gone all the same is read in again.
-        self.read_back(&set, kept)?;
+        self.read_back(&set)?;
         // With a page of a file that is touched the kernel reads its neighbours on the disk. Told to take as much again, it takes what was to stay,
         // too.
-        self.reclaim(set.bytes_kept(kept))?;
-        self.read_back(&set, kept)?;
+        self.reclaim(set.bytes_kept())?;
+        self.read_back(&set)?;
         set.handle_asleep(&self.site.proc, &self.pids(), kept);
         self.is_out()?;
         // Files' pages are the page cache's, and the first to go from now on: not before, or the reclaim would have taken them instead. A
@@ -274,9 +274,9 @@ impl Work {
         Ok(set)
     }
 
-    fn read_back(&self, set: &WorkingSet, kept: Kept) -> Result<(), String> {
+    fn read_back(&self, set: &WorkingSet) -> Result<(), String> {
         for process in self.processes() {
-            let stays = set.kept_of(process, kept);
+            let stays = set.kept_of(process);
             if paging::advise(process.pid, &stays, Advice::WillNeed, || !self.is_cancelled())
                 .map_err(|error| error.to_string())?
             {

@@ -75,6 +75,9 @@ struct Process {
     /// Where it takes memory page by page, the latest first.
     #[serde(default)]
     fronts: Vec<Front>,
+    /// What stays mapped in this sleep: worked out once, because that takes a busy machine's idle time.
+    #[serde(default)]
+    kept: Ranges,
     /// What of it is in memory in this sleep and not mapped, so that the next wake shows whether it is needed.
     #[serde(default)]
     checked: Ranges,
@@ -142,18 +145,14 @@ impl WorkingSet {
         self.known(process).map(|process| process.changed_lately().minus(&process.checked)).unwrap_or_default()
     }
 
-    /// What of it `kept` says for `process`.
-    pub fn kept_of(&self, process: Identity, kept: Kept) -> Ranges {
-        let Some(process) = self.known(process) else { return Ranges::default() };
-        match kept {
-            Kept::All => process.warm().minus(&process.checked),
-            Kept::Costly => process.costly().minus(&process.checked),
-        }
+    /// What of `process` stays mapped in this sleep.
+    pub fn kept_of(&self, process: Identity) -> Ranges {
+        self.known(process).map(|process| process.kept.clone()).unwrap_or_default()
     }
 
-    /// Bytes that `kept` says.
-    pub fn bytes_kept(&self, kept: Kept) -> u64 {
-        self.processes.iter().map(|process| self.kept_of(process.identity, kept).bytes()).sum()
+    /// Bytes that stay mapped in this sleep.
+    pub fn bytes_kept(&self) -> u64 {
+        self.processes.iter().map(|process| process.kept.bytes()).sum()
     }
 
     /// What of `process` is in memory all the same in a sleep that keeps `kept`, and not mapped.
@@ -175,6 +174,8 @@ impl WorkingSet {
         for process in &mut self.processes {
             process.scattered = Ranges::default();
             process.checked = process.part(kept, self.recorded);
+            let stays = if kept == Kept::All { process.warm() } else { process.costly() };
+            process.kept = stays.minus(&process.checked);
             process.tried = process.tried(kept, left);
             left -= process.tried.bytes();
         }
@@ -190,6 +191,7 @@ impl WorkingSet {
             let pages = pagemap::scattered(proc.root(), process.identity.pid, &unchecked, left);
             process.scattered = pages.unwrap_or_default();
             left -= process.scattered.bytes().min(left);
+            process.kept = process.costly().minus(&process.checked);
         }
     }
 
@@ -241,7 +243,7 @@ impl Process {
 
     /// What it needs of pages of files that it has changed: of these, what one activation touched is not taken for that.
     fn changed_lately(&self) -> Ranges {
-        self.changed.intersection(&self.twice(REMEMBERED))
+        if self.touched.len() < 2 { Ranges::default() } else { self.changed.clone() }
     }
 
     /// What sleep `number` checks, one that keeps `kept`.
