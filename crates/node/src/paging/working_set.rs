@@ -293,14 +293,9 @@ impl Process {
     /// What it touched in at least two of the `last` activations, or in the only one, because what one touched was mostly housekeeping that
     /// came by.
     fn usual(&self, last: usize) -> Ranges {
-        match self.touched.front() {
-            Some(only) if self.touched.len() == 1 => only.clone(),
-            _ => self.twice(last),
+        if let (Some(only), 1) = (self.touched.front(), self.touched.len()) {
+            return only.clone();
         }
-    }
-
-    /// What it touched in at least two of the `last` activations.
-    fn twice(&self, last: usize) -> Ranges {
         let (mut once, mut twice) = (Ranges::default(), Ranges::default());
         for touched in self.touched.iter().rev().take(last) {
             twice = twice.union(&once.intersection(touched));
@@ -427,7 +422,7 @@ mod tests {
         let needed = pages(&[(0, 10)]);
         for number in 0..COSTLY_PARTS {
             warm_sleep(&mut process, number, &needed);
-            assert!(process.checked.bytes() <= 8 * BLOCK, "sleep {number}: {:?}", process.checked);
+            assert!(process.checked.bytes() <= 4 * BLOCK, "sleep {number}: {:?}", process.checked);
         }
         assert_eq!(process.warm(), needed);
     }
