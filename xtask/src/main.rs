@@ -26,6 +26,9 @@ enum Chore {
     Bench(bench::Arguments),
     /// Simulate random pools under random faults, and shrink what fails
     Swarm(swarm::Arguments),
+    /// A process that takes a core from a measurement, for that share of the time
+    #[command(hide = true)]
+    Spin { share: f64 },
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,10 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Swarm(arguments) => swarm::run(&arguments),
+        Chore::Spin { share } => {
+            bench::spin(share);
+            Ok(true)
+        }
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

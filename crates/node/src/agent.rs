@@ -17,7 +17,7 @@ use crate::api::{
 use crate::events::Events;
 use crate::files::{read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Memory, Order};
-use crate::isolation::{Kind, Member, Usage};
+use crate::isolation::{Kind, Member, Usage, roles};
 use crate::paging::swap;
 use crate::ports::Ports;
 use crate::reserve::{RESERVES_FILE, Reserve};
@@ -86,7 +86,8 @@ impl Agent {
     /// The calls it answers.
     pub fn router(self: &Arc<Self>) -> Router {
         let call = || Arc::clone(self);
-        let (configure, reserve, apply, observe, events, logs) = (call(), call(), call(), call(), call(), call());
+        let (configure, reserve, apply, observe) = (call(), call(), call(), call());
+        let (events, logs, prefer) = (call(), call(), call());
         Router::default()
             .on(api::CONFIGURE, move |nodes| {
                 let agent = Arc::clone(&configure);
@@ -115,6 +116,11 @@ impl Agent {
             .on(api::LOGS, move |request| {
                 let agent = Arc::clone(&logs);
                 async move { agent.logs(request).await }
+            })
+            .on(api::PREFER, move |pids: Vec<u32>| {
+                let agent = Arc::clone(&prefer);
+                let put = move |pid| roles::prefer(agent.site.isolation.as_ref(), pid);
+                async move { pids.into_iter().try_for_each(put).map_err(|error| Fault::bad_request(error.to_string())) }
             })
     }
 

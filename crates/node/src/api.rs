@@ -8,6 +8,7 @@
 //! | `observe` | what runs, with counters since each instance started; the caller takes differences |
 //! | `events` | waits for what happened after a given event |
 //! | `logs` | a piece of what an instance has written |
+//! | `prefer` | these processes of weal's own come before all instances |
 //! | `wake` | an application is asked for: wake an instance of it; alone on a socket of its own, for the gateway |
 //!
 //! The agent keeps what it needs to adopt its instances on disk, beside them; no instance depends on it to live.
@@ -35,6 +36,8 @@ pub const OBSERVE: weal_rpc::Method<(), AgentObservation> = weal_rpc::Method::ne
 pub const EVENTS: weal_rpc::Method<EventsAfter, Vec<InstanceEvent>> = weal_rpc::Method::new("node.v1/events");
 /// What did it write?
 pub const LOGS: weal_rpc::Method<LogsRequest, LogsChunk> = weal_rpc::Method::new("node.v1/logs");
+/// These processes, by their ids, run this very program as other roles: they come before all instances when cores are short.
+pub const PREFER: weal_rpc::Method<Vec<u32>, ()> = weal_rpc::Method::new("node.v1/prefer");
 
 /// Wake an instance of this application: the cheapest that sleeps, or wait for the one that starts. The only call on the wake
 /// socket, which the gateway may use; several at once cause one wake. Refused with 404 when there is no instance to wait for.

@@ -112,6 +112,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let (listener, wake) = (listen(options.rpc)?, options.wake.map(listen).transpose()?);
     let isolation = isolation::detect::choose(&dir, &site::group_name(&options.state_dir), options.isolation);
     tracing::info!(isolation = isolation.kind().as_str(), lost = ?isolation.limits(), "the node agent runs");
+    let place = isolation::roles::Place::take(isolation.as_ref());
     let site = site::Site {
         instances,
         data: options.state_dir.join("data"),
@@ -132,6 +133,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+    place.leave();
     agent.clear();
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Threads that come before or after everybody else, for work that wakes an instance or that nobody waits for.
+//! Threads that come before or after others, for work that wakes an instance or that nobody waits for. The others are those of the same control
+//! group: weal's own roles where they have one ([`crate::isolation::roles`]), else everybody.
 
 use std::io;
 use std::sync::Arc;

@@ -20,6 +20,8 @@ use clap::{Args, ValueEnum};
 
 use crate::table::Table;
 
+pub use real::machine::spin;
+
 /// What every benchmark takes.
 #[derive(Args)]
 pub struct Arguments {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use weal_node::api::PREFER;
 
 pub use console::Console;
 pub use progress::{event_line, event_text, state_tone};
@@ -42,6 +43,8 @@ const HOPELESS: u32 = 6;
 const LOG_LIMIT: u64 = 10 << 20;
 /// How long to wait for a role of an earlier supervisor, whose sockets cannot be taken over, to let go of them.
 const HANDOVER: Duration = Duration::from_secs(20);
+/// How long the agent may take to come up.
+const AGENT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `weal up`.
 pub fn up(order: &args::Up) -> anyhow::Result<()> {
@@ -179,7 +182,16 @@ impl Supervisor {
                 self.roles[index].start(&self.state, &self.ends.0)?;
             }
         }
+        self.prefer_roles();
         self.write_record()
+    }
+
+    /// Has the agent put the other roles before all instances. Its socket takes the call before it is up; where it cannot do so, its log says why.
+    fn prefer_roles(&self) {
+        let others = self.roles.iter().filter(|role| role.name() != RoleName::Node);
+        let pids = others.filter_map(|role| u32::try_from(role.record.as_ref()?.process.pid).ok()).collect();
+        let agent = weal_rpc::Client::new(self.state.socket(RoleName::Node), AGENT_PATIENCE);
+        tokio::spawn(async move { agent.call(PREFER, &pids).await });
     }
 
     fn write_record(&self) -> anyhow::Result<()> {
@@ -208,6 +220,7 @@ impl Supervisor {
 
     fn restart_due(&mut self, wishes: &mpsc::UnboundedSender<Wish>) -> anyhow::Result<()> {
         let now = Instant::now();
+        let mut started = false;
         for role in &mut self.roles {
             if role.restart_at.is_none_or(|at| at > now) {
                 continue;
@@ -216,9 +229,15 @@ impl Supervisor {
                 let pause = role.plan_restart().max(Duration::from_millis(200));
                 role.restart_at = Some(now + pause);
                 self.console.tell(Tone::Bad, role.name().name(), &format!("{error:#}; trying again"));
-            } else if role.name() == RoleName::Controller {
+                continue;
+            }
+            started = true;
+            if role.name() == RoleName::Controller {
                 let _ = wishes.send(Wish::Check);
             }
+        }
+        if started {
+            self.prefer_roles();
         }
         self.write_record()
     }

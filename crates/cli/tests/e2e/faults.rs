@@ -44,6 +44,28 @@ fn only_requests_in_flight_are_lost_when_the_gateway_dies_and_it_is_back_soon() 
 }
 
 #[test]
+fn every_role_comes_before_instances_also_when_it_was_started_again() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let comes_first = |pid: i64| {
+        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        groups.lines().any(|line| line.ends_with("/.roles"))
+    };
+    if !comes_first(pool.pid("node").into()) {
+        return eprintln!("skipped: there are no control groups here");
+    }
+    let all_come_first =
+        |pool: &Pool| ["node", "gateway", "controller"].into_iter().all(|role| comes_first(pool.pid(role).into()));
+    pool.eventually("all before instances", || all_come_first(&pool).then_some(()));
+    for role in ["gateway", "controller", "node"] {
+        pool.kill_role(role);
+        pool.eventually(&format!("all before instances after the {role}'s death"), || all_come_first(&pool).then_some(()));
+    }
+    pool.wait_ready();
+    assert!(pool.instance_pids().into_iter().all(|pid| !comes_first(pid)));
+}
+
+#[test]
 fn the_api_is_back_soon_after_the_controller_dies() {
     let mut pool = Pool::echo();
     pool.up();

@@ -269,6 +269,22 @@ fn parse_mounts(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(parse).collect()
 }
 
+/// The files that this process writes to in order to return to where it is now, in the hierarchies of `entrances`.
+pub fn own_groups_beside(entrances: &[PathBuf]) -> Vec<PathBuf> {
+    let system = System::default();
+    let mounts = parse_mounts(&system.mountinfo);
+    let own = |entrance: &PathBuf| {
+        let mount =
+            mounts.iter().filter(|mount| entrance.starts_with(&mount.at)).max_by_key(|mount| mount.at.as_os_str().len())?;
+        let group = match mount.is_v2 {
+            true => own_group(&system.own_groups, ""),
+            false => mount.controllers.iter().find_map(|controller| own_group(&system.own_groups, controller)),
+        };
+        Some(mount.path_of(group?).join("cgroup.procs"))
+    };
+    entrances.iter().filter_map(own).collect()
+}
+
 /// Our own group in the hierarchy of `controller`; the empty name is v2.
 fn own_group<'a>(own_groups: &'a str, controller: &str) -> Option<&'a str> {
     own_groups.lines().find_map(|line| {

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use weal_model::{Cpu, NodeSpec};
 
 use super::group::{Group, weight};
-use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage};
+use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage, roles};
 use crate::process::{Proc, signal};
 
 /// The limit of memory and swap together; not where the kernel does not count swap.
@@ -64,7 +64,11 @@ impl Hybrid {
             group.create()?;
             group.child(".shims").create()?;
         }
-        hybrid.cpu.write("cpu.shares", "262144")?;
+        let roles = hybrid.cpu.child(roles::GROUP);
+        roles.create()?;
+        for preferred in [&hybrid.cpu, &roles] {
+            preferred.write("cpu.shares", "262144")?;
+        }
         Ok(hybrid)
     }
 
@@ -146,6 +150,10 @@ impl Isolation for Hybrid {
 
     fn side_entrances(&self) -> Vec<PathBuf> {
         self.tops().iter().map(|top| top.child(".shims").file("cgroup.procs")).collect()
+    }
+
+    fn role_entrances(&self) -> Vec<PathBuf> {
+        vec![self.cpu.child(roles::GROUP).file("cgroup.procs")]
     }
 
     fn processes(&self, member: Member<'_>) -> Vec<u32> {
@@ -340,6 +348,8 @@ mod tests {
         assert_eq!(group("cpu/weal-1/n1/shop-1").read("cpu.cfs_quota_us").unwrap(), "-1");
         assert_eq!(group("cpu/weal-1/n1/shop-1").read("cpu.shares").unwrap(), "512");
         assert_eq!(group("memory/weal-1/n1/shop-1").number("memory.limit_in_bytes"), Some(50 << 20));
+        assert_eq!(group("cpu/weal-1/.roles").read("cpu.shares").unwrap(), "262144");
+        assert_eq!(hybrid.role_entrances(), [group("cpu/weal-1/.roles").file("cgroup.procs")]);
         let entrances = hybrid.entrances(member());
         assert_eq!(entrances.len(), 3, "cpu and cpuacct are one hierarchy here: {entrances:?}");
         assert!(group("unified/weal-1/n1/shop-1").exists());

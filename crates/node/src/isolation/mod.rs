@@ -10,12 +10,13 @@
 //! but for our own processes moved into it.
 //!
 //! The pool's own group gets the highest weight that the kernel takes: the nodes' quotas bound what it uses, and up to there
-//! a build on the same machine must not take it away.
+//! a build on the same machine must not take it away. In it, weal's own processes come before the nodes ([`roles`]).
 
 pub mod detect;
 pub mod group;
 pub mod hybrid;
 pub mod plain;
+pub mod roles;
 pub mod unified;
 
 use std::io;
@@ -130,6 +131,9 @@ pub trait Isolation: Send + Sync {
 
     /// Files that a process writes `0` to in order to leave the agent's groups without joining an instance.
     fn side_entrances(&self) -> Vec<PathBuf>;
+
+    /// Files that the id of one of weal's own processes is written to in order to put it before all instances; none where CPU is not divided.
+    fn role_entrances(&self) -> Vec<PathBuf>;
 
     /// The processes of an instance, without its shim.
     fn processes(&self, member: Member<'_>) -> Vec<u32>;

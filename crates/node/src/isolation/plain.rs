@@ -104,6 +104,10 @@ impl Isolation for Plain {
         Vec::new()
     }
 
+    fn role_entrances(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     fn processes(&self, member: Member<'_>) -> Vec<u32> {
         let (_, members) = self.family(member);
         members.into_iter().filter(|stat| !matches!(stat.state, 'Z' | 'X')).map(|stat| stat.pid).collect()

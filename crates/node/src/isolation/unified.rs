@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use weal_model::{Cpu, NodeSpec};
 
 use super::group::{Group, weight};
-use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage};
+use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage, roles};
 
 /// The controllers that are used where they can be had.
 pub const CONTROLLERS: [&str; 4] = ["cpu", "memory", "io", "pids"];
@@ -39,7 +39,11 @@ impl Unified {
         unified.top.child(".shims").create()?;
         hand_down(&unified.top, controllers)?;
         if unified.has_cpu {
-            unified.top.write("cpu.weight", "10000")?;
+            let roles = unified.top.child(roles::GROUP);
+            roles.create()?;
+            for preferred in [&unified.top, &roles] {
+                preferred.write("cpu.weight", "10000")?;
+            }
         }
         Ok(unified)
     }
@@ -128,6 +132,11 @@ impl Isolation for Unified {
 
     fn side_entrances(&self) -> Vec<PathBuf> {
         vec![self.top.child(".shims").file("cgroup.procs")]
+    }
+
+    fn role_entrances(&self) -> Vec<PathBuf> {
+        let roles = self.has_cpu.then(|| self.top.child(roles::GROUP).file("cgroup.procs"));
+        roles.into_iter().collect()
     }
 
     fn processes(&self, member: Member<'_>) -> Vec<u32> {
@@ -271,6 +280,9 @@ mod tests {
         assert_eq!(group.read("cpu.weight").unwrap(), "200");
         assert_eq!(group.read("memory.max").unwrap(), (50u64 << 20).to_string());
         assert_eq!(group.read("memory.oom.group").unwrap(), "1");
+        let roles = Group::new(folder.path().join("weal-1/.roles"));
+        assert_eq!(roles.read("cpu.weight").unwrap(), "10000");
+        assert_eq!(unified.role_entrances(), [roles.file("cgroup.procs")]);
     }
 
     #[test]
@@ -303,5 +315,6 @@ mod tests {
         unified.set_node(&node()).unwrap();
         assert!(unified.limits()[0].contains("cpu controller"), "{:?}", unified.limits());
         assert!(!folder.path().join("weal-1/n1/cpu.max").exists());
+        assert!(unified.role_entrances().is_empty(), "there is nothing to come first in");
     }
 }

@@ -79,6 +79,18 @@ impl Bench {
         }
     }
 
+    /// SIGTERM, and the wait until it is gone.
+    pub fn end_agent(&self) {
+        self.signal_agent(Signal::TERM);
+        let mut agent = self.agent.lock().unwrap().take().unwrap();
+        assert!(agent.wait().unwrap().success());
+    }
+
+    /// The agent's process.
+    pub fn agent_pid(&self) -> u32 {
+        self.agent.lock().unwrap().as_ref().unwrap().id()
+    }
+
     /// Holds the agent where it is.
     pub fn stop_agent(&self) {
         self.signal_agent(Signal::STOP);
@@ -100,6 +112,12 @@ impl Bench {
 
     pub fn call<Q: serde::Serialize, A: serde::de::DeserializeOwned>(&self, method: Method<Q, A>, request: &Q) -> A {
         self.runtime.block_on(self.client().call(method, request)).unwrap()
+    }
+
+    /// Has these processes put before instances; what is wrong with that.
+    pub fn prefer(&self, pids: &[u32]) -> Option<String> {
+        let called = self.runtime.block_on(self.client().call(api::PREFER, &pids.to_vec()));
+        called.err().map(|error| error.to_string())
     }
 
     pub fn observe(&self) -> AgentObservation {

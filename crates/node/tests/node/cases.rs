@@ -1,12 +1,13 @@
 //! What must hold, whatever the isolation.
 
 use std::fs;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use weal_model::{Bytes, Cpu, HealthProbe, InstanceId, InstanceState, RestartPolicy, Rung};
 use weal_node::api::{self, LogsRequest};
 
-use crate::bench::{Bench, PATIENCE, get, is_alive, kill, wait_for};
+use crate::bench::{Bench, PATIENCE, fixture, get, is_alive, kill, wait_for};
 
 pub fn an_instance_becomes_ready_answers_and_leaves_nothing_behind(bench: &Bench) {
     let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
@@ -422,4 +423,39 @@ pub fn an_agent_killed_in_the_middle_of_a_start_leaves_one_instance_or_none(benc
         assert!(bench.marked("web-1").is_empty(), "round {round}: {:?}", bench.marked("web-1"));
         bench.start_agent();
     }
+}
+
+pub fn the_agent_comes_before_instances_and_leaves_no_group(bench: &Bench) {
+    let has_groups = bench.kind() != "none";
+    // Its path in the hierarchy that divides CPU, if it is one of weal's own.
+    let own = |pid: u32| {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+        groups
+            .lines()
+            .find_map(|line| Some(line.splitn(3, ':').nth(2)?.strip_suffix("/.roles")?.trim_start_matches('/').to_owned()))
+    };
+    let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"])).pid.unwrap();
+    let pool = own(bench.agent_pid());
+    assert_eq!((pool.is_some(), own(web)), (has_groups, None));
+    // Another process of the agent's program, as the gateway is, and one of another, which nobody may put there.
+    let run = |command: &mut Command| command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut role = run(Command::new(fixture()).args(["serve", "0"]));
+    let mut other = run(Command::new("sh").args(["-c", "read line"]));
+    assert_eq!(bench.prefer(&[role.id()]), None);
+    assert_eq!(own(role.id()), pool);
+    let refused = bench.prefer(&[other.id()]).unwrap();
+    assert!(refused.contains(&format!("process {} is none of weal's", other.id())), "{refused}");
+    assert_eq!(own(other.id()), None);
+    for child in [&mut role, &mut other] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    bench.stop("web-1");
+    bench.end_agent();
+    let bases = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
+    let bases: Vec<_> = bases.chain(["/sys/fs/cgroup".into()]).collect();
+    let left: Vec<_> =
+        pool.iter().flat_map(|pool| bases.iter().map(move |base| base.join(pool))).filter(|group| group.exists()).collect();
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -50,6 +50,7 @@ under_every_isolation!(
     cases::parking_pages_out_or_says_why_not,
     cases::cpu_limits_hold_where_they_can,
     cases::instances_run_as_their_user,
+    cases::the_agent_comes_before_instances_and_leaves_no_group,
     sleep::fifty_callers_wake_one_instance_once,
     sleep::one_that_is_named_is_woken_although_another_is_awake,
     sleep::the_wake_socket_answers_nothing_else,

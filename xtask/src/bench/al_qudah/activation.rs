@@ -7,7 +7,7 @@ use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, WARM, Way, settle};
 use crate::bench::real::agent::{Agent, first_byte_s, serve_requests};
 use crate::bench::real::load::{Phase, Question, drive};
-use crate::bench::real::machine::Competitors;
+use crate::bench::real::machine::{self, Competitors};
 use crate::bench::real::{median, quantile};
 
 /// Percent of all CPUs that others take.
@@ -39,7 +39,7 @@ pub fn starts(site: &Site) -> Result<Reproduction> {
     for load in LOADS {
         let mut took = Vec::new();
         for _ in 0..site.rounds(5) {
-            let _others = Competitors::start_at(cpus()?, f64::from(load) / 100.0);
+            let _others = Competitors::start_at(machine::cpus()?, f64::from(load) / 100.0)?;
             let instance = agent.start_ready(&spec)?;
             took.push(instance.start_took_s.context("it has been started")?);
             agent.stop("server-1")?;
@@ -101,7 +101,7 @@ pub fn resumes(site: &Site) -> Result<Reproduction> {
 fn rounds(agent: &Agent, way: &Way, count: usize, load: u32) -> Result<Vec<f64>> {
     let one = |_| {
         way.put_to_rest(agent, "server-1")?;
-        let _others = Competitors::start_at(cpus()?, f64::from(load) / 100.0);
+        let _others = Competitors::start_at(machine::cpus()?, f64::from(load) / 100.0)?;
         std::thread::sleep(std::time::Duration::from_millis(300));
         let took_s = way.activate_s(agent, "server-1", NULL_PAGE)?;
         settle();
@@ -155,8 +155,4 @@ pub fn repeated(site: &Site) -> Result<Reproduction> {
     record.claim("weal's working set is faster than suspend/resume in every trial", all_shorter(2, 0));
     record.figure(figure);
     Ok(record.done())
-}
-
-fn cpus() -> Result<usize> {
-    Ok(std::thread::available_parallelism()?.get())
 }

@@ -8,7 +8,7 @@ use weal_sim::reproduce::{Figure, Record, Reproduction};
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, Rest, Way, settle};
 use crate::bench::real::agent::{Agent, first_byte_s, serve_requests};
-use crate::bench::real::machine::Competitors;
+use crate::bench::real::machine::{self, Competitors};
 use crate::bench::real::median;
 use crate::bench::real::server::spec;
 
@@ -104,7 +104,7 @@ fn activation_s(site: &Site, agent: &Agent, factor: &Factor, load: u32) -> Resul
         // What the server needs now is taken from it.
         agent.memory_group("filler-1")?.open_swap()?;
     }
-    let others = Competitors::start_at(std::thread::available_parallelism()?.get(), f64::from(load) / 100.0);
+    let others = Competitors::start_at(machine::cpus()?, f64::from(load) / 100.0)?;
     std::thread::sleep(std::time::Duration::from_millis(300));
     let took_s = factor.way.activate_s(agent, id, NULL_PAGE)?;
     drop(others);

@@ -81,6 +81,11 @@ impl Agent {
         Ok(self)
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// CPU-seconds that it has used itself.
     pub fn cpu_seconds(&self) -> Result<f64> {
         machine::cpu_seconds(self.child.id())

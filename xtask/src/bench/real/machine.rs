@@ -2,9 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -91,6 +89,11 @@ pub fn describe() -> Result<String> {
     Ok(format!("{virtual_one}{cores} CPUs ({model}), {} GiB, Linux {}", kib >> 20, kernel.trim()))
 }
 
+/// So many CPUs.
+pub fn cpus() -> Result<usize> {
+    Ok(std::thread::available_parallelism()?.get())
+}
+
 /// `USER_HZ`: 100 on every architecture that Linux reports these times on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -133,6 +136,16 @@ impl CpuTimes {
     }
 }
 
+/// Where the hierarchy that `controller` is in is mounted, and the control group of `pid` in it: v1 where it is there, else v2.
+fn group_of(pid: u32, controller: &str) -> Result<(PathBuf, String)> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    let lines = || groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    let v1 = lines().find(|(names, _)| names.split(',').any(|name| name == controller));
+    let (_, path) = v1.or_else(|| lines().find(|(names, _)| names.is_empty())).context("no control group")?;
+    let base = if v1.is_some() { Path::new("/sys/fs/cgroup").join(controller) } else { PathBuf::from("/sys/fs/cgroup") };
+    Ok((base, path.trim_start_matches('/').to_owned()))
+}
+
 /// The memory control group of a process, to put it under pressure.
 pub struct MemoryGroup {
     folder: PathBuf,
@@ -142,16 +155,9 @@ pub struct MemoryGroup {
 impl MemoryGroup {
     /// The one that `pid` is in: v1 where its controller is mounted, else v2.
     pub fn of(pid: u32) -> Result<Self> {
-        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
-        let path = |controllers: &str| {
-            let mut lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
-            lines.find(|(name, _)| *name == controllers).map(|(_, path)| path.trim_start_matches('/').to_owned())
-        };
-        let (base, limit, path) = match path("memory") {
-            Some(path) => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", path),
-            None => ("/sys/fs/cgroup", "memory.high", path("").context("no control group")?),
-        };
-        Ok(Self { folder: Path::new(base).join(path), limit })
+        let (base, path) = group_of(pid, "memory")?;
+        let limit = if base.ends_with("memory") { "memory.limit_in_bytes" } else { "memory.high" };
+        Ok(Self { folder: base.join(path), limit })
     }
 
     /// The group around it.
@@ -188,52 +194,84 @@ fn rustix_sync() {
 /// How long a competitor spins and rests.
 const SPIN_PERIOD: Duration = Duration::from_millis(10);
 
-/// Threads that spin until this is dropped.
-pub struct Competitors {
-    stop: Arc<AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-}
+/// Processes that spin until this is dropped, in the control groups that the measurement is in when they start.
+pub struct Competitors(Vec<Child>);
 
 impl Competitors {
     /// Starts so many.
-    pub fn start(count: usize) -> Self {
+    pub fn start(count: usize) -> Result<Self> {
         Self::start_at(count, 1.0)
     }
 
     /// Starts so many, which spin for `share` of each 10 ms only.
-    pub fn start_at(count: usize, share: f64) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let spin = |stop: Arc<AtomicBool>| {
-            move || {
-                let mut next = Instant::now();
-                while !stop.load(Ordering::Relaxed) {
-                    let until = Instant::now() + SPIN_PERIOD.mul_f64(share);
-                    while Instant::now() < until {}
-                    next = (next + SPIN_PERIOD).max(Instant::now());
-                    std::thread::sleep(if share < 1.0 { next - Instant::now() } else { Duration::ZERO });
-                }
-            }
-        };
-        let threads = (0..count).map(|_| std::thread::spawn(spin(Arc::clone(&stop)))).collect();
-        Self { stop, threads }
+    pub fn start_at(count: usize, share: f64) -> Result<Self> {
+        let mut started = Self(Vec::new());
+        for _ in 0..count {
+            let mut command = Command::new(std::env::current_exe()?);
+            started.0.push(command.arg("spin").arg(share.to_string()).spawn().context("cannot start a competitor")?);
+        }
+        Ok(started)
     }
 }
 
 impl Drop for Competitors {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // A thread that spins cannot panic.
-            let _ = thread.join();
+        for child in &mut self.0 {
+            // One that is gone has ended with an error of its own.
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
 }
 
-/// From now on this thread, which asks and takes the time, has a core whenever it wants one, as who asks from another machine. What it starts
-/// has no such priority.
-pub fn come_first() -> Result<()> {
-    // The id of the process is its first thread's.
-    call("chrt", &["--reset-on-fork", "--fifo", "--pid", "1", &std::process::id().to_string()])
+/// What a competitor does, until the measurement ends it or has ended itself.
+pub fn spin(share: f64) {
+    let parent = std::os::unix::process::parent_id();
+    let mut next = Instant::now();
+    while std::os::unix::process::parent_id() == parent {
+        let until = Instant::now() + SPIN_PERIOD.mul_f64(share);
+        while Instant::now() < until {}
+        next = (next + SPIN_PERIOD).max(Instant::now());
+        std::thread::sleep(if share < 1.0 { next - Instant::now() } else { Duration::ZERO });
+    }
+}
+
+/// The file through which processes enter the control group that divides CPU for `pid`: v1 where its controller is mounted, else v2.
+fn cpu_entrance(pid: u32) -> Result<PathBuf> {
+    let (base, path) = group_of(pid, "cpu")?;
+    Ok(base.join(path).join("cgroup.procs"))
+}
+
+/// Processes that share the CPU as another one does, until this is dropped: in the control group that divides it.
+pub struct Moved {
+    /// Where each of them was.
+    places: Vec<(u32, PathBuf)>,
+}
+
+impl Moved {
+    /// Brings them where `other` is.
+    pub fn beside(other: u32, pids: &[u32]) -> Result<Self> {
+        let (there, mut moved) = (cpu_entrance(other)?, Self { places: Vec::new() });
+        for pid in pids {
+            moved.places.push((*pid, cpu_entrance(*pid)?));
+            move_to(&there, *pid)?;
+        }
+        Ok(moved)
+    }
+}
+
+impl Drop for Moved {
+    fn drop(&mut self) {
+        for (pid, place) in &self.places {
+            if let Err(error) = move_to(place, *pid) {
+                eprintln!("error: process {pid} is not where it was: {error:#}");
+            }
+        }
+    }
+}
+
+fn move_to(entrance: &Path, pid: u32) -> Result<()> {
+    fs::write(entrance, pid.to_string()).with_context(|| format!("cannot move process {pid} to {}", entrance.display()))
 }
 
 /// Runs a program that must succeed.

@@ -82,6 +82,14 @@ impl Pool {
         self.call("node.sock", api::OBSERVE, &())
     }
 
+    /// The processes of its roles.
+    pub fn roles(&self) -> Result<Vec<u32>> {
+        let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(self.state.join("supervisor.json"))?)?;
+        let roles = record["roles"].as_array().context("supervisor.json names no roles")?;
+        let pid = |role: &serde_json::Value| u32::try_from(role["pid"].as_u64()?).ok();
+        roles.iter().map(|role| pid(role).context("a role without a process")).collect()
+    }
+
     /// Orders its node agent about, behind its controller's back.
     pub fn command(&self, command: api::Command) -> Result<()> {
         let outcome = self.call("node.sock", api::APPLY, &vec![command])?.remove(0);

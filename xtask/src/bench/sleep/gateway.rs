@@ -17,18 +17,23 @@ const JUST_ASKED: Duration = Duration::from_millis(2100);
 pub struct Sleeper(Pool);
 
 impl Sleeper {
-    /// Starts it in `folder`, with what `spec` runs, and lets it answer `count` requests.
-    pub fn start(program: &Path, folder: &Path, spec: &InstanceSpec, count: usize) -> Result<Self> {
+    /// Starts it in `folder`, with what `spec` runs, and lets it answer `count` requests. `others` are more sections of its config.
+    pub fn start(program: &Path, folder: &Path, spec: &InstanceSpec, count: usize, others: &str) -> Result<Self> {
         let run: Vec<String> = spec.run.iter().map(|word| format!("{word:?}")).collect();
         let config = format!(
             "\n[app.server]\nrun = [{}]\nhealth = \"/\"\nmemory = \"1GiB\"\ninstances = {{ min = 0, max = 1 }}\nsleep-after = \"1h\"\n\
-             routes = [{{ host = \"127.0.0.1\" }}]\n",
+             routes = [{{ host = \"127.0.0.1\" }}]\n{others}",
             run.join(", ")
         );
         let pool = Pool::start(program, folder, &config)?;
         pool.wait_for_answer("/")?;
         serve_requests(pool.listen(), count)?;
         Ok(Self(pool))
+    }
+
+    /// The processes of the pool's roles.
+    pub fn roles(&self) -> Result<Vec<u32>> {
+        self.0.roles()
     }
 
     /// Parks it.

@@ -1,0 +1,53 @@
+//! weal's own processes come before the instances.
+//!
+//! Every request passes the gateway and every wake the agent: where instances and others take all cores, a role that waits for its turn among
+//! them makes every instance late. Their group stands beside the nodes' in the pool's own and weighs as much as the kernel allows.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use super::{Isolation, detect};
+use crate::files::at;
+
+/// The name of their group.
+pub const GROUP: &str = ".roles";
+
+/// Puts a process of weal's own there. An error for any other: who may call the agent shall not place whom he likes before all instances.
+pub fn prefer(isolation: &dyn Isolation, pid: u32) -> io::Result<()> {
+    let program = |process: &str| {
+        let path = PathBuf::from(format!("/proc/{process}/exe"));
+        fs::metadata(&path).map(|file| (file.dev(), file.ino())).map_err(at(&path))
+    };
+    if program(&pid.to_string())? != program("self")? {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("process {pid} is none of weal's")));
+    }
+    isolation.role_entrances().iter().try_for_each(|entrance| fs::write(entrance, pid.to_string()).map_err(at(entrance)))
+}
+
+/// The agent's own place there.
+pub struct Place {
+    /// Files of the groups that it came from.
+    back: Vec<PathBuf>,
+}
+
+impl Place {
+    /// Takes it, where there is one.
+    pub fn take(isolation: &dyn Isolation) -> Self {
+        let back = detect::own_groups_beside(&isolation.role_entrances());
+        if let Err(error) = prefer(isolation, std::process::id()) {
+            tracing::warn!(%error, "the agent has no more of the CPU than others");
+        }
+        Self { back }
+    }
+
+    /// Leaves it, so that it can be taken away. If it may not, an empty group is left until the next agent ends.
+    pub fn leave(self) {
+        for group in self.back {
+            if let Err(error) = fs::write(&group, "0") {
+                tracing::debug!(%error, group = %group.display(), "the agent stays in its group");
+            }
+        }
+    }
+}
