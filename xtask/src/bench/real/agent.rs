@@ -31,7 +31,7 @@ impl Agent {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let agent = Self { state: state.to_owned(), child, runtime };
         agent.wait_for_answer()?;
-        let cpus = std::thread::available_parallelism()?.get() as f64;
+        let cpus = machine::cpus()? as f64;
         let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(cpus), memory: Bytes::gib(16), utilization_limit: 0.9 };
         agent.call("node.sock", api::CONFIGURE, &vec![node])?;
         Ok(agent)
