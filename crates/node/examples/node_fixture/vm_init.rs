@@ -4,12 +4,16 @@ use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, WaitOptions};
 
 /// The RAM disk, and its size: swap enough for what the tests park.
 const RAM_DISK: (&str, u64) = ("/dev/ram0", 256 << 20);
+
+/// Tests that still run then hang: those who wait outside lose patience a minute later.
+const HANGS_AFTER: Duration = Duration::from_secs(420);
 
 /// Never returns: the machine is switched off.
 pub fn run() -> ! {
@@ -49,6 +53,13 @@ fn set_up_and_test() -> io::Result<()> {
     let mut tests = Command::new("/weal/tests");
     tests.args(filters.split(',')).args(["--test-threads", "4"]).env("WEAL_VM", "1").env("PATH", "/bin").stdin(Stdio::null());
     let child = tests.spawn()?;
+    // What says why the machine hangs must not be paged out by it.
+    // SAFETY: it changes nothing but where pages of this process may be.
+    unsafe { libc::mlockall(libc::MCL_CURRENT) };
+    std::thread::spawn(|| {
+        std::thread::sleep(HANGS_AFTER);
+        say_where_everyone_is();
+    });
     println!("WEAL-VM result {}", wait_for(child.id())?);
     Ok(())
 }
@@ -59,6 +70,22 @@ fn wait_for(pid: u32) -> io::Result<i32> {
         let Some((ended, status)) = rustix::process::wait(WaitOptions::empty())? else { continue };
         if Some(ended) == Pid::from_raw(pid.cast_signed()) {
             return Ok(status.exit_status().unwrap_or(-1));
+        }
+    }
+}
+
+/// What each process waits for, and how memory and time are used.
+fn say_where_everyone_is() {
+    println!("WEAL-VM hangs");
+    for file in ["meminfo", "loadavg", "pressure/cpu", "pressure/memory", "pressure/io", "interrupts"] {
+        println!("{file}: {}", fs::read_to_string(format!("/proc/{file}")).unwrap_or_default());
+    }
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        for thread in fs::read_dir(process.path().join("task")).into_iter().flatten().flatten() {
+            let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+            if !read("cmdline").is_empty() {
+                println!("{}{}{}", read("stat"), read("cgroup"), read("stack"));
+            }
         }
     }
 }
