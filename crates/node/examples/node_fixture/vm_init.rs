@@ -13,7 +13,7 @@ use rustix::process::{Pid, WaitOptions};
 const RAM_DISK: (&str, u64) = ("/dev/ram0", 256 << 20);
 
 /// Tests that still run then hang: those who wait outside lose patience a minute later.
-const HANGS_AFTER: Duration = Duration::from_secs(420);
+const HANGS_AFTER: Duration = Duration::from_secs(350);
 
 /// Never returns: the machine is switched off.
 pub fn run() -> ! {

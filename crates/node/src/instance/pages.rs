@@ -25,8 +25,8 @@ const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 const MOST_UNDERWAY: u64 = 8 << 20;
 /// Bytes between two looks at what is on its way: the kernel adds a group's figures up for each, which takes longer than paging out a piece.
 const LOOKED_AT_EVERY: u64 = 4 << 20;
-/// Bytes that are reclaimed between two pauses; the kernel takes a quarter of a millisecond for them.
-const RECLAIMED_AT_ONCE: u64 = 1 << 20;
+/// Bytes that are reclaimed between two pauses; the kernel takes some 60 us for them.
+const RECLAIMED_AT_ONCE: u64 = 256 << 10;
 /// And when somebody waits for the memory. A wake that comes meanwhile waits for one of these.
 const RECLAIMED_IN_HASTE: u64 = 64 << 20;
 /// Swap with less than this left is full.
@@ -34,7 +34,9 @@ const HARDLY_ANY: Bytes = Bytes::mib(4);
 /// A purge that nobody waits for has only idle cores, and for so long. On a machine whose cores are all taken the memory would not be free
 /// for minutes.
 const MEEK_FOR: Duration = Duration::from_secs(10);
-/// It pauses so many times as long as it works.
+/// Where weal's roles come before instances it gets on there too, if they do not take the cores themselves.
+const MEEK_AMONG_ROLES_FOR: Duration = Duration::from_secs(60);
+/// It pauses so many times as long as it works. Longer pauses are no better (measured).
 const MEEK_PAUSES: u32 = 16;
 /// The longest pause between two pieces: it does not pause for the time that others had the CPU.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
@@ -84,7 +86,8 @@ impl Task {
         let is_meek = paging::may_advise() && !in_haste.load(Ordering::Relaxed);
         let priority = if is_meek { Priority::Idle } else { Priority::Low };
         let mut purge = Box::pin(priority::run_as(&worker, priority, move || work.page_out(rung, WorkingSet::clone(&set))));
-        let insists = tokio::time::sleep(MEEK_FOR);
+        let comes_first = !self.site.isolation.role_entrances().is_empty();
+        let insists = tokio::time::sleep(if comes_first { MEEK_AMONG_ROLES_FOR } else { MEEK_FOR });
         tokio::pin!(insists);
         loop {
             tokio::select! {
