@@ -25,8 +25,10 @@ const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 const MOST_UNDERWAY: u64 = 8 << 20;
 /// Bytes between two looks at what is on its way: the kernel adds a group's figures up for each, which takes longer than paging out a piece.
 const LOOKED_AT_EVERY: u64 = 4 << 20;
-/// Bytes that are reclaimed between two pauses; the kernel takes some 60 us for them.
-const RECLAIMED_AT_ONCE: u64 = 256 << 10;
+/// Bytes that are reclaimed between two pauses; the kernel takes a quarter of a millisecond for them.
+const RECLAIMED_AT_ONCE: u64 = 1 << 20;
+// Less is passed over as what counters may lag, and then the hasty piece is taken instead.
+const _: () = assert!(RECLAIMED_AT_ONCE > RECLAIM_SLACK);
 /// And when somebody waits for the memory. A wake that comes meanwhile waits for one of these.
 const RECLAIMED_IN_HASTE: u64 = 64 << 20;
 /// Swap with less than this left is full.
