@@ -36,12 +36,10 @@ const HARDLY_ANY: Bytes = Bytes::mib(4);
 /// A purge that nobody waits for has only idle cores, and for so long. On a machine whose cores are all taken the memory would not be free
 /// for minutes.
 const MEEK_FOR: Duration = Duration::from_secs(10);
-/// Where weal's roles come before instances it gets on there too, if they do not take the cores themselves.
-const MEEK_AMONG_ROLES_FOR: Duration = Duration::from_secs(60);
 /// It pauses so many times as long as it works. Longer pauses are no better (measured).
 const MEEK_PAUSES: u32 = 16;
 /// The longest pause between two pieces: it does not pause for the time that others had the CPU.
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 /// So many reads at once are as many as a disk takes in before it makes them wait.
 const TOUCHING_THREADS: u64 = 8;
 /// To ask for a page takes the kernel a microsecond of CPU, which several cores share.
@@ -88,8 +86,7 @@ impl Task {
         let is_meek = paging::may_advise() && !in_haste.load(Ordering::Relaxed);
         let priority = if is_meek { Priority::Idle } else { Priority::Low };
         let mut purge = Box::pin(priority::run_as(&worker, priority, move || work.page_out(rung, WorkingSet::clone(&set))));
-        let comes_first = !self.site.isolation.role_entrances().is_empty();
-        let insists = tokio::time::sleep(if comes_first { MEEK_AMONG_ROLES_FOR } else { MEEK_FOR });
+        let insists = tokio::time::sleep(MEEK_FOR);
         tokio::pin!(insists);
         loop {
             tokio::select! {
