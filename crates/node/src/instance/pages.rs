@@ -39,7 +39,7 @@ const MEEK_FOR: Duration = Duration::from_secs(10);
 /// It pauses so many times as long as it works. Longer pauses are no better (measured).
 const MEEK_PAUSES: u32 = 16;
 /// The longest pause between two pieces: it does not pause for the time that others had the CPU.
-const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// So many reads at once are as many as a disk takes in before it makes them wait.
 const TOUCHING_THREADS: u64 = 8;
 /// To ask for a page takes the kernel a microsecond of CPU, which several cores share.
