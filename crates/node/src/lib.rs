@@ -13,6 +13,7 @@ mod agent;
 mod costs;
 mod events;
 mod files;
+mod idle;
 mod instance;
 pub mod isolation;
 pub mod ladder;
@@ -119,6 +120,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         isolation,
         costs: costs::Costs::load(dir.join("costs.json")),
         events: Arc::default(),
+        idle: idle::Idle::of_this_machine(),
         prefetch: options.prefetch,
         shim_program: options.shim_program,
         proc: process::Proc::system(),

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use weal_model::Time;
 
 use crate::events::Events;
+use crate::idle::Idle;
 use crate::isolation::Isolation;
 use crate::process::Proc;
 
@@ -36,6 +37,8 @@ pub struct Site {
     pub costs: crate::costs::Costs,
     /// What happens.
     pub events: Arc<Events>,
+    /// Whether cores may sleep.
+    pub idle: Arc<Idle>,
     /// The program that is a shim when it gets `shim --dir DIR`.
     pub shim_program: OsString,
     /// `/proc`.

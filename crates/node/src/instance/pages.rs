@@ -38,6 +38,10 @@ const HARDLY_ANY: Bytes = Bytes::mib(4);
 const MEEK_FOR: Duration = Duration::from_secs(10);
 /// It pauses so many times as long as it works. Longer pauses are no better (measured).
 const MEEK_PAUSES: u32 = 16;
+/// Who wakes so much later than it wanted to had no core to wake on: timers are a tenth of that late.
+const WITHOUT_A_CORE: Duration = Duration::from_millis(1);
+/// Bytes that are paged out between two pauses then, because after each it waits for its turn.
+const CROWDED_AT_ONCE: u64 = 256 << 10;
 /// The longest pause between two pieces: it does not pause for the time that others had the CPU.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// So many reads at once are as many as a disk takes in before it makes them wait.
@@ -46,6 +50,9 @@ const TOUCHING_THREADS: u64 = 8;
 const ASKING_THREADS: u64 = 4;
 /// Below this, what is in swap costs less to fault in than to ask for.
 const WORTH_PREFETCHING: u64 = 1 << 20;
+/// An instance that was not parked has what it needs in memory, unless the machine has become short of it since. That it has not answered for so
+/// long is the sign to look: at once, it takes one of the cores that it needs for a third of a millisecond.
+const DOUBTED_AFTER: Duration = Duration::from_millis(10);
 /// So many pages of a process are looked at to see whether what it needs is in memory.
 const SAMPLED: u64 = 64;
 
@@ -138,9 +145,13 @@ impl Task {
     /// Reads what the instance will need, beside whoever polls this, who has waited long enough when it has what the instance cannot do without:
     /// what else is not in memory is read meanwhile. Only a head start: what cannot be prefetched is read when it is touched.
     pub(super) fn prefetch(&mut self, rung: Rung) -> impl Future<Output = Option<Bytes>> + Send + use<> {
-        let (set, what, work) = (self.working_set(), self.what_is_read_ahead(), self.work());
+        let (set, work) = (self.working_set(), self.work());
         self.reading = Arc::clone(&work.cancelled);
         async move {
+            if rung != Rung::Parked {
+                tokio::time::sleep(DOUBTED_AFTER).await;
+            }
+            let what = what_is_read_ahead(&work.site);
             if what == Prefetch::Nothing || what == Prefetch::WorkingSet && set.is_empty() {
                 return None;
             }
@@ -161,13 +172,9 @@ impl Task {
         }
     }
 
-    fn what_is_read_ahead(&self) -> Prefetch {
-        self.site.prefetch.unwrap_or_else(|| policy(swap::next_kind(&swap::of_this_machine())))
-    }
-
     /// Whether a wake is quicker when it is known what the instance needs.
     pub(super) fn reads_ahead(&self) -> bool {
-        self.what_is_read_ahead() == Prefetch::WorkingSet
+        what_is_read_ahead(&self.site) == Prefetch::WorkingSet
     }
 
     /// After a wake: records what was touched. False when there was nothing to learn.
@@ -199,6 +206,10 @@ impl Task {
         let (cancelled, in_haste) = Default::default();
         Work { site: Arc::clone(&self.site), spec: self.spec(), dir: self.dir.clone(), cancelled, in_haste }
     }
+}
+
+fn what_is_read_ahead(site: &Site) -> Prefetch {
+    site.prefetch.unwrap_or_else(|| policy(swap::next_kind(&swap::of_this_machine())))
 }
 
 /// What is worth reading ahead (measured): from compressed memory a fault is as cheap as asking; a disk is quicker when it is
@@ -298,17 +309,19 @@ impl Work {
         Ok(())
     }
 
-    /// As fast as its part of the time and the disk allow. While it has only idle cores it pauses after every piece;
-    /// later, on a machine whose cores are taken, each pause would cost it a turn, so that there are few.
+    /// As fast as its part of the time and the disk allow. While there are idle cores it pauses after every piece; where they are taken
+    /// each pause costs it a turn, so that there are fewer.
     fn write_out(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
         let (mut began, mut unseen) = (Instant::now(), 0);
+        let (mut done, mut at_once) = (0, paging::PAGED_OUT_AT_ONCE);
         let go_on = || {
             unseen += paging::PAGED_OUT_AT_ONCE;
-            let in_haste = self.in_haste.load(Ordering::Relaxed);
-            if in_haste && unseen < LOOKED_AT_EVERY {
+            done += paging::PAGED_OUT_AT_ONCE;
+            if done < at_once {
                 return !self.is_cancelled();
             }
-            self.pause(began);
+            let had_a_core = self.pause(began);
+            (done, at_once) = (0, self.most_at_once(had_a_core));
             while unseen >= LOOKED_AT_EVERY && !self.is_cancelled() && self.underway() > MOST_UNDERWAY {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -362,10 +375,22 @@ impl Work {
         Ok(())
     }
 
-    /// After work that began then: most of the time is others' while nobody waits, in haste half of it.
-    fn pause(&self, began: Instant) {
+    /// Bytes to page out before the next pause.
+    fn most_at_once(&self, had_a_core: bool) -> u64 {
+        match (self.in_haste.load(Ordering::Relaxed), had_a_core) {
+            (true, _) => LOOKED_AT_EVERY,
+            (false, true) => paging::PAGED_OUT_AT_ONCE,
+            (false, false) => CROWDED_AT_ONCE,
+        }
+    }
+
+    /// After work that began then: most of the time is others' while nobody waits, in haste half of it. False when it had to wait for a core
+    /// afterwards.
+    fn pause(&self, began: Instant) -> bool {
         let pauses = if self.in_haste.load(Ordering::Relaxed) { 1 } else { MEEK_PAUSES };
-        std::thread::sleep((began.elapsed() * pauses).min(LONGEST_PAUSE));
+        let (pause, paused) = ((began.elapsed() * pauses).min(LONGEST_PAUSE), Instant::now());
+        std::thread::sleep(pause);
+        paused.elapsed() < pause + WITHOUT_A_CORE
     }
 
     /// Whether most of what it needs is there. A machine short of memory may have paged out what was only suspended, or kept warm. A sample

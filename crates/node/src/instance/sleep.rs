@@ -193,6 +193,7 @@ impl Task {
             let _ = reply.send(if awake { Ok(()) } else { Err(format!("it is {} and cannot be woken", name(state))) });
             return;
         };
+        let cores_awake = self.site.idle.put_off();
         let marker = self.dir.join(WAKING_FILE);
         // Beside the wake: a busy file system must not keep a request waiting. Without it an agent that is killed leaves it asleep.
         let made = marker.clone();
@@ -200,6 +201,11 @@ impl Task {
         let result = self.wake_up(rung, running, Instant::now()).await;
         // Whoever waits for it goes on now. What was learnt is written down afterwards: a busy disk must not keep a request waiting.
         let _ = reply.send(result.as_ref().map(drop).map_err(Clone::clone));
+        // Until the request that woke it is answered.
+        tokio::spawn(async move {
+            tokio::time::sleep(RECORD_AFTER).await;
+            drop(cores_awake);
+        });
         // The reply's way to the caller is often on this very thread.
         tokio::task::yield_now().await;
         match result {
@@ -218,7 +224,7 @@ impl Task {
         let mut reading = tokio::spawn(self.prefetch(rung));
         let mut prefetched = None;
         let asked = self.ask_ahead().await;
-        // On the other rungs there is mostly nothing to read, and to find that out takes as long as half a wake.
+        // On the other rungs there is mostly nothing to read, and that is not looked for before it takes long.
         if rung == Rung::Parked {
             prefetched = (&mut reading).await.ok().flatten();
         }
@@ -228,7 +234,8 @@ impl Task {
         let late = |reason| format!("thawed after {thawed:.1} ms, but it does not answer: {reason}");
         self.answers(asked, running).await.map_err(late)?;
         let took_s = began.elapsed().as_secs_f64();
-        if rung != Rung::Parked && reading.is_finished() {
+        if rung != Rung::Parked {
+            reading.abort();
             prefetched = reading.await.ok().flatten();
         }
         running.ready_since = Some(Instant::now());

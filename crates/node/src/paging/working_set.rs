@@ -22,6 +22,9 @@ const LATELY: usize = 3;
 /// And so many for what is kept on the warm rung: a server that hands its connections to four threads in turn touches the stack of each in every
 /// fourth request.
 const REMEMBERED: usize = 8;
+/// Of those, so many must have touched it. Of what two did a wake needs one page in ten, and of what has stayed since, half: a JVM's compiler takes
+/// megabytes in two wakes that no other needs.
+const OFTEN: usize = 3;
 /// So much of an instance stays in memory when it is parked because it lies scattered on the disk. A WildFly needs 2,000 pages to answer,
 /// and 500 of them are worth as many requests as all others together.
 const SCATTERED: u64 = 5 << 19;
@@ -38,7 +41,7 @@ const COSTLY_PARTS: u64 = 64;
 const BLOCK: u64 = 1 << 16;
 /// So much of what was touched lately, and not often enough to be kept on the warm rung, is in memory and not mapped: what is touched again is in
 /// the set from then on, and had not to be read from the disk for that.
-const TRIED: u64 = 2 << 20;
+const TRIED: u64 = 9 << 19;
 /// And on the parked rung of what not each of the last wakes touched: to read that beside the process made it wait for the disk, too. A WildFly
 /// answers in 23 ms from parked, and in 30 when it is read.
 const TRIED_PARKED: u64 = 13 << 18;
@@ -282,26 +285,27 @@ impl Process {
 
     /// What it needs of its own memory: what it usually touches, and what comes next.
     fn private(&self) -> Ranges {
-        self.usual(LATELY).union(&self.ahead())
+        self.usual(LATELY, 2).union(&self.ahead())
     }
 
     /// What a warm sleep keeps of it.
     fn warm(&self) -> Ranges {
-        self.usual(REMEMBERED)
+        self.usual(REMEMBERED, OFTEN)
     }
 
-    /// What it touched in at least two of the `last` activations, or in the only one, because what one touched was mostly housekeeping that
+    /// What it touched in at least so many of the `last` activations, or in most of the first few: what one touched was mostly housekeeping that
     /// came by.
-    fn usual(&self, last: usize) -> Ranges {
-        if let (Some(only), 1) = (self.touched.front(), self.touched.len()) {
-            return only.clone();
+    fn usual(&self, last: usize, times: usize) -> Ranges {
+        let lately = self.touched.iter().rev().take(last);
+        // At index `n`: what was touched more than `n` times.
+        let mut more_than = vec![Ranges::default(); times.min(lately.len() / 2 + 1)];
+        for touched in lately {
+            for n in (1..more_than.len()).rev() {
+                more_than[n] = more_than[n].union(&more_than[n - 1].intersection(touched));
+            }
+            more_than[0] = more_than[0].union(touched);
         }
-        let (mut once, mut twice) = (Ranges::default(), Ranges::default());
-        for touched in self.touched.iter().rev().take(last) {
-            twice = twice.union(&once.intersection(touched));
-            once = once.union(touched);
-        }
-        twice
+        more_than.pop().unwrap_or_default()
     }
 
     /// At most so many bytes of what it touched lately and is neither kept nor read before it goes on: what it usually touches, then the latest.
@@ -428,15 +432,28 @@ mod tests {
     }
 
     #[test]
-    fn what_was_touched_once_is_tried_and_stays_when_it_is_touched_again() {
+    fn what_is_touched_now_and_then_is_tried_and_stays_when_it_was_touched_often() {
         let mut process = Process::default();
-        (0..2).for_each(|_| process.touched.push_back(pages(&[(0, 10)])));
+        (0..4).for_each(|_| process.touched.push_back(pages(&[(0, 10)])));
         warm_sleep(&mut process, 0, &pages(&[(0, 10), (500, 510), (700, 5000)]));
         assert_eq!(process.warm(), pages(&[(0, 10)]));
         warm_sleep(&mut process, 1, &pages(&[(0, 10), (500, 510)]));
         assert_eq!(process.tried.bytes(), TRIED, "no more of what it touched once than that is in memory");
         assert!(pages(&[(500, 510)]).minus(&process.tried).is_empty());
+        assert_eq!(process.warm(), pages(&[(0, 10)]), "twice is not often");
+        warm_sleep(&mut process, 2, &pages(&[(0, 10), (500, 510)]));
+        assert!(pages(&[(500, 510)]).minus(&process.tried).is_empty());
         assert_eq!(process.warm(), pages(&[(0, 10), (500, 510)]));
+    }
+
+    #[test]
+    fn most_of_the_first_few_wakes_are_often() {
+        let mut process = Process::default();
+        let kept = [vec![(0, 9)], vec![(0, 3), (20, 30)], vec![(0, 2), (20, 30)], vec![(0, 1), (20, 30)]].map(|touched| {
+            process.touched.push_back(pages(&touched));
+            process.warm()
+        });
+        assert_eq!(kept, [pages(&[(0, 9)]), pages(&[(0, 3)]), pages(&[(0, 3), (20, 30)]), pages(&[(0, 2), (20, 30)])]);
     }
 
     #[test]
