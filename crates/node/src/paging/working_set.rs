@@ -41,7 +41,7 @@ const COSTLY_PARTS: u64 = 64;
 const BLOCK: u64 = 1 << 16;
 /// So much of what was touched lately, and not often enough to be kept on the warm rung, is in memory and not mapped: what is touched again is in
 /// the set from then on, and had not to be read from the disk for that.
-const TRIED: u64 = 9 << 19;
+const TRIED: u64 = 13 << 19;
 /// And on the parked rung of what not each of the last wakes touched: to read that beside the process made it wait for the disk, too. A WildFly
 /// answers in 23 ms from parked, and in 30 when it is read.
 const TRIED_PARKED: u64 = 13 << 18;

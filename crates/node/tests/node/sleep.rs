@@ -1,10 +1,11 @@
 //! What must hold when instances sleep and wake, whatever the isolation, with swap and without.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use weal_model::{Bytes, Cpu, InstanceState, NodeName, NodeSpec, Rung};
+use weal_model::{Bytes, Cpu, HealthProbe, InstanceState, NodeName, NodeSpec, Rung};
 use weal_node::api::{self, Command};
 
 use crate::bench::{Bench, PATIENCE, get, kill, wait_for};
@@ -188,6 +189,40 @@ pub fn what_it_needs_is_remembered_over_the_agent(bench: &Bench) {
     let before = bench.events(0).last().map_or(0, |event| event.id);
     bench.wake("web").unwrap();
     let detail = bench.said(before, "woken from parked in ");
+    assert!(detail.ends_with(" prefetched"), "{detail}");
+    assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
+}
+
+pub fn one_that_was_only_suspended_and_was_paged_out_by_others_is_read_ahead(bench: &Bench) {
+    if !has_swap() {
+        return no_swap(bench);
+    }
+    // Only there can the kernel be told to page out a group.
+    if bench.kind() != "cgroup-v2" {
+        return;
+    }
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.memory = Bytes::mib(200);
+    // Its answer needs all of its memory, so that the wake takes long enough to look where that is.
+    spec.health.probe = HealthProbe::Http { path: "/touch".into() };
+    let web = bench.start_ready(&spec);
+    get(web.address, "/hog/40", PATIENCE).unwrap();
+    assert_eq!(bench.sleep("web-1", Rung::Parked), None);
+    bench.wake("web").unwrap();
+    let file = bench.dir("web-1").join("working-set.json");
+    wait_for("a working set", || fs::read_to_string(&file).ok().filter(|text| text.contains("\"touched\":[[[")));
+    bench.suspend("web-1");
+    // What a machine does that is short of memory.
+    let groups = fs::read_to_string(format!("/proc/{}/cgroup", web.pid.unwrap())).unwrap();
+    let group = PathBuf::from(format!("/sys/fs/cgroup{}", groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap()));
+    fs::write(group.join("memory.swap.max"), "max").unwrap();
+    // It says so when it finds less than that.
+    let _ = fs::write(group.join("memory.reclaim"), "100M");
+    let asleep = bench.instance("web-1").unwrap();
+    assert!(asleep.state == InstanceState::Suspended && asleep.swap_used.unwrap() > Bytes::mib(30), "{asleep:?}");
+    let before = bench.events(0).last().map_or(0, |event| event.id);
+    bench.wake("web").unwrap();
+    let detail = bench.said(before, "woken from suspended in ");
     assert!(detail.ends_with(" prefetched"), "{detail}");
     assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
 }
