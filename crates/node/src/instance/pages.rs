@@ -38,10 +38,6 @@ const HARDLY_ANY: Bytes = Bytes::mib(4);
 const MEEK_FOR: Duration = Duration::from_secs(10);
 /// It pauses so many times as long as it works. Longer pauses are no better (measured).
 const MEEK_PAUSES: u32 = 16;
-/// Who wakes so much later than it wanted to had no core to wake on: timers are a tenth of that late.
-const WITHOUT_A_CORE: Duration = Duration::from_millis(1);
-/// Bytes that are paged out between two pauses then, because after each it waits for its turn.
-const CROWDED_AT_ONCE: u64 = 256 << 10;
 /// The longest pause between two pieces: it does not pause for the time that others had the CPU.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// So many reads at once are as many as a disk takes in before it makes them wait.
@@ -309,20 +305,17 @@ impl Work {
         Ok(())
     }
 
-    /// As fast as its part of the time and the disk allow. While there are idle cores it pauses after every piece; where they are taken
-    /// each pause costs it a turn, so that there are fewer.
+    /// As fast as its part of the time and the disk allow: it pauses after every piece, in haste after many.
     fn write_out(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
         let (mut began, mut unseen) = (Instant::now(), 0);
-        let (mut done, mut at_once) = (0, paging::PAGED_OUT_AT_ONCE);
         let go_on = || {
             unseen += paging::PAGED_OUT_AT_ONCE;
-            done += paging::PAGED_OUT_AT_ONCE;
-            if done < at_once {
+            let looks = unseen >= LOOKED_AT_EVERY;
+            if self.in_haste.load(Ordering::Relaxed) && !looks {
                 return !self.is_cancelled();
             }
-            let had_a_core = self.pause(began);
-            (done, at_once) = (0, self.most_at_once(had_a_core));
-            while unseen >= LOOKED_AT_EVERY && !self.is_cancelled() && self.underway() > MOST_UNDERWAY {
+            self.pause(began);
+            while looks && !self.is_cancelled() && self.underway() > MOST_UNDERWAY {
                 std::thread::sleep(Duration::from_millis(1));
             }
             unseen %= LOOKED_AT_EVERY;
@@ -375,22 +368,10 @@ impl Work {
         Ok(())
     }
 
-    /// Bytes to page out before the next pause.
-    fn most_at_once(&self, had_a_core: bool) -> u64 {
-        match (self.in_haste.load(Ordering::Relaxed), had_a_core) {
-            (true, _) => LOOKED_AT_EVERY,
-            (false, true) => paging::PAGED_OUT_AT_ONCE,
-            (false, false) => CROWDED_AT_ONCE,
-        }
-    }
-
-    /// After work that began then: most of the time is others' while nobody waits, in haste half of it. False when it had to wait for a core
-    /// afterwards.
-    fn pause(&self, began: Instant) -> bool {
+    /// After work that began then: most of the time is others' while nobody waits, in haste half of it.
+    fn pause(&self, began: Instant) {
         let pauses = if self.in_haste.load(Ordering::Relaxed) { 1 } else { MEEK_PAUSES };
-        let (pause, paused) = ((began.elapsed() * pauses).min(LONGEST_PAUSE), Instant::now());
-        std::thread::sleep(pause);
-        paused.elapsed() < pause + WITHOUT_A_CORE
+        std::thread::sleep((began.elapsed() * pauses).min(LONGEST_PAUSE));
     }
 
     /// Whether most of what it needs is there. A machine short of memory may have paged out what was only suspended, or kept warm. A sample

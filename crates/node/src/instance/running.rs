@@ -75,11 +75,16 @@ impl Task {
                 _ = running.main_fd.readable() => return self.after_end().await,
                 order = self.next_order() => {
                     let Some((order, reply)) = order else { return Phase::Gone };
+                    // A check that is underway has nobody who listens meanwhile. Left open, it would keep busy who serves one connection after
+                    // the other: to learn what it needs, and to end in peace.
+                    if !matches!(order, Order::SetCpu { .. }) {
+                        question = None;
+                    }
                     if matches!(order, Order::Stop) {
                         return self.stop(running, Some(reply)).await;
                     }
                     self.obey(order, reply, &mut running).await;
-                    question = self.next_question(&running);
+                    question = question.or_else(|| self.next_question(&running));
                 }
                 () = shim_ends(running.shim_fd.as_ref()) => self.replace_shim(&mut running).await,
                 answer = pending_or(question.as_mut()) => {

@@ -234,6 +234,29 @@ impl Bench {
         }
     }
 
+    /// Where each thread of the agent and of its instances stands, how long it ran and waited for a core (in ns), and what the instances'
+    /// groups say.
+    fn standing(&self) -> String {
+        let agent = self.agent.lock().unwrap().as_ref().map(Child::id);
+        let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+        let mut said = String::new();
+        for pid in agent.into_iter().chain(self.marked("")) {
+            let process = Path::new("/proc").join(pid.to_string());
+            for task in fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
+                said.extend(["stat", "schedstat", "stack"].map(|file| read(task.path().join(file))));
+            }
+            let groups = read(process.join("cgroup"));
+            let group =
+                groups.lines().find_map(|line| line.strip_prefix("0::/")).map(|group| Path::new("/sys/fs/cgroup").join(group));
+            let files =
+                ["cgroup.freeze", "cgroup.events", "memory.events", "memory.current", "memory.swap.current", "memory.pressure"];
+            for (group, file) in group.iter().flat_map(|group| files.map(|file| (group, file))) {
+                said.push_str(&format!("{}: {}\n", group.join(file).display(), read(group.join(file)).trim_end()));
+            }
+        }
+        said + &read("/proc/meminfo".into())
+    }
+
     /// All living processes that carry the mark of an instance; the empty id means any.
     pub fn marked(&self, id: &str) -> Vec<u32> {
         let mark = format!("WEAL_INSTANCE_DIR={}", self.dir(id).display());
@@ -251,6 +274,7 @@ impl Drop for Bench {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("--- the agent's log\n{}", fs::read_to_string(self.state().join("agent.log")).unwrap_or_default());
+            eprintln!("--- where all stand\n{}", self.standing());
         }
         self.kill_agent();
         match weal_node::stop_all(self.state()) {

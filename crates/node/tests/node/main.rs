@@ -61,6 +61,7 @@ under_every_isolation!(
     sleep::a_hook_renews_what_slept_too_long,
     sleep::what_it_needs_is_remembered_over_the_agent,
     sleep::a_warm_sleeper_keeps_what_it_needs,
+    sleep::a_health_check_that_was_underway_holds_nobody_up,
     sleep::one_that_was_only_suspended_and_was_paged_out_by_others_is_read_ahead,
     sleep::more_than_the_swap_is_never_begun,
     sleep::what_sleeps_in_swap_leaves_its_nodes_memory_to_others,

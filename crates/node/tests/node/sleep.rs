@@ -247,6 +247,23 @@ pub fn a_warm_sleeper_keeps_what_it_needs(bench: &Bench) {
     assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
 }
 
+/// To learn what it needs it is asked for its health. What was asked before it was frozen has nobody who listens any more, and it answers one
+/// after the other.
+pub fn a_health_check_that_was_underway_holds_nobody_up(bench: &Bench) {
+    if !has_swap() {
+        return no_swap(bench);
+    }
+    let web = web_with_memory(bench);
+    std::thread::scope(|scope| {
+        // A health check comes meanwhile and waits.
+        scope.spawn(|| get(web.address, "/spin/2000", PATIENCE).unwrap());
+        std::thread::sleep(Duration::from_secs(1));
+        assert_eq!(bench.sleep("web-1", Rung::Warm), None);
+        bench.wake("web").unwrap();
+    });
+    assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
+}
+
 fn no_swap(bench: &Bench) {
     bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
     for rung in [Rung::Parked, Rung::Warm] {
