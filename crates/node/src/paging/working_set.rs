@@ -23,8 +23,8 @@ const LATELY: usize = 3;
 /// fourth request.
 const REMEMBERED: usize = 8;
 /// Of those, so many must have touched it. Of what two did a wake needs one page in ten, and of what has stayed since, half: a JVM's compiler takes
-/// megabytes in two wakes that no other needs.
-const OFTEN: usize = 3;
+/// megabytes in two wakes that no other needs. With four a WildFly keeps 3.4 MB less than with three, and waits for the disk for 20 pages more.
+const OFTEN: usize = 4;
 /// So much of an instance stays in memory when it is parked because it lies scattered on the disk. A WildFly needs 2,000 pages to answer,
 /// and 500 of them are worth as many requests as all others together.
 const SCATTERED: u64 = 5 << 19;
@@ -440,8 +440,9 @@ mod tests {
         warm_sleep(&mut process, 1, &pages(&[(0, 10), (500, 510)]));
         assert_eq!(process.tried.bytes(), TRIED, "no more of what it touched once than that is in memory");
         assert!(pages(&[(500, 510)]).minus(&process.tried).is_empty());
-        assert_eq!(process.warm(), pages(&[(0, 10)]), "twice is not often");
         warm_sleep(&mut process, 2, &pages(&[(0, 10), (500, 510)]));
+        assert_eq!(process.warm(), pages(&[(0, 10)]), "three times are not often");
+        warm_sleep(&mut process, 3, &pages(&[(0, 10), (500, 510)]));
         assert!(pages(&[(500, 510)]).minus(&process.tried).is_empty());
         assert_eq!(process.warm(), pages(&[(0, 10), (500, 510)]));
     }
