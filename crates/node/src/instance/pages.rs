@@ -33,9 +33,10 @@ const _: () = assert!(RECLAIMED_AT_ONCE > RECLAIM_SLACK);
 const RECLAIMED_IN_HASTE: u64 = 64 << 20;
 /// Swap with less than this left is full.
 const HARDLY_ANY: Bytes = Bytes::mib(4);
-/// A purge that nobody waits for has only idle cores, and for so long. On a machine whose cores are all taken the memory would not be free
-/// for minutes.
+/// A purge that nobody waits for has only idle cores, and for so long, and a second more for each so many bytes. On a machine whose cores are
+/// all taken the memory would not be free for minutes; with idle cores it takes half of that on a slow machine, a quarter on a fast one.
 const MEEK_FOR: Duration = Duration::from_secs(10);
+const MEEK_BYTES_A_SECOND: u64 = 32 << 20;
 /// It pauses so many times as long as it works. Longer pauses are no better (measured).
 const MEEK_PAUSES: u32 = 16;
 /// The longest pause between two pieces: it does not pause for the time that others had the CPU.
@@ -89,7 +90,7 @@ impl Task {
         let is_meek = paging::may_advise() && !in_haste.load(Ordering::Relaxed);
         let priority = if is_meek { Priority::Idle } else { Priority::Low };
         let mut purge = Box::pin(priority::run_as(&worker, priority, move || work.page_out(rung, WorkingSet::clone(&set))));
-        let insists = tokio::time::sleep(MEEK_FOR);
+        let insists = tokio::time::sleep(MEEK_FOR + Duration::from_secs(self.used().0 / MEEK_BYTES_A_SECOND));
         tokio::pin!(insists);
         loop {
             tokio::select! {
