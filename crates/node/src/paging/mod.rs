@@ -33,8 +33,8 @@ const RANGES_AT_ONCE: usize = 1024;
 /// Bytes between two looks at whether to go on with what is read ahead.
 const PIECE: u64 = 4 << 20;
 /// Bytes that are paged out in one go. It holds up who waits for the same core or for the same disk, and a wake that waits for it to let go:
-/// 64 KiB take some 50 us.
-pub const PAGED_OUT_AT_ONCE: u64 = 64 << 10;
+/// 32 KiB take some 25 to 50 us.
+pub const PAGED_OUT_AT_ONCE: u64 = 32 << 10;
 
 /// What to do with a process's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
