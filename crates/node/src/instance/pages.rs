@@ -25,7 +25,7 @@ const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 const MOST_UNDERWAY: u64 = 8 << 20;
 /// Bytes between two looks at what is on its way: the kernel adds a group's figures up for each, which takes longer than paging out a piece.
 const LOOKED_AT_EVERY: u64 = 4 << 20;
-/// Bytes that are reclaimed between two pauses; the kernel takes up to a third of a millisecond for them.
+/// Bytes that are reclaimed between two pauses; the kernel takes a quarter of a millisecond for 1 MiB, on a slower machine twice as long.
 const RECLAIMED_AT_ONCE: u64 = 640 << 10;
 // Less is passed over as what counters may lag, and then the hasty piece is taken instead.
 const _: () = assert!(RECLAIMED_AT_ONCE > RECLAIM_SLACK);
