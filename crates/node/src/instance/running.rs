@@ -76,7 +76,7 @@ impl Task {
                 order = self.next_order() => {
                     let Some((order, reply)) = order else { return Phase::Gone };
                     // A check that is underway has nobody who listens meanwhile. Left open, it would keep busy who serves one connection after
-                    // the other: to learn what it needs, and to end in peace.
+                    // the other: to learn what it needs, and to end in peace. A share of the CPU is given at once and leaves it alone.
                     if !matches!(order, Order::SetCpu { .. }) {
                         question = None;
                     }
