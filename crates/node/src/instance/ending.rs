@@ -18,8 +18,11 @@ use crate::shim::{EXIT_FILE, Exit, LOCK_FILE, PID_FILE, Record, Started};
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// The longest pause before a restart.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
-/// How long the shim may take to write down how the instance ended.
-const WITNESS_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a shim that lives may take to write down how the instance ended. It takes a moment of a core and of the disk: longer means that
+/// one of them hangs, and shorter would call a shim dead on a machine that is only busy.
+const WITNESS_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a shim may take to start its instance before it is told to end.
+const STARTING_PATIENCE: Duration = Duration::from_secs(2);
 /// How long killed processes may take to go. Only one that waits for a broken disk takes longer.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -47,7 +50,9 @@ impl Task {
     /// The main process is gone: finds out how, and clears away what it left.
     pub(super) async fn after_end(&mut self) -> Phase {
         let exit_file = self.dir.join(EXIT_FILE);
-        until(WITNESS_PATIENCE, || exit_file.exists()).await;
+        let shim = self.started().map(|started| started.shim);
+        let is_silent = || shim.is_some_and(|shim| self.site.proc.is_alive(shim)) && !exit_file.exists();
+        until(WITNESS_PATIENCE, || !is_silent()).await;
         let oom_kills = self.isolated(|isolation, member| isolation.usage(member)).oom_kills;
         let end = self.describe_end(oom_kills > self.memory().oom_kills);
         self.kill_and_end(end).await
@@ -70,6 +75,12 @@ impl Task {
             Some(Exit::Code { code: 0 }) => format!("ended by itself with status 0{left}{words}"),
             Some(Exit::Code { code }) => format!("ended by itself with status {code}{left}{words}"),
             Some(Exit::Signal { signal }) => format!("was killed by {}{left}{words}", signal_name(*signal)),
+            None if self.started().is_some_and(|started| self.site.proc.is_alive(started.shim)) => {
+                let waited = WITNESS_PATIENCE.as_secs();
+                format!(
+                    "ended; how is not known, because its shim did not write it down within {waited} s (is the disk full?){left}{words}"
+                )
+            }
             Some(Exit::Unknown) | None => format!("ended; how is not known, because its shim was killed too{left}{words}"),
         };
         End { text, is_success: exit == Some(Exit::Code { code: 0 }) && !is_out_of_memory, is_old: false }
@@ -194,8 +205,7 @@ impl Task {
     /// Takes away the place and the files of an instance that has no process left.
     pub(super) async fn remove(&self) -> Result<(), String> {
         self.sweep().await?;
-        let started: Option<Started> = read_json(&self.dir.join(PID_FILE)).ok().flatten();
-        if let Some(started) = started {
+        if let Some(started) = self.started() {
             // It ends by itself once its children have; an adopting one when it sees that the main process is gone.
             until(KILL_PATIENCE, || !self.site.proc.is_alive(started.shim)).await;
         }
@@ -243,7 +253,7 @@ pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std
         let free = fs::File::open(dir.join(LOCK_FILE)).map_or(true, |file| file.try_lock_shared().is_ok());
         !free && !dir.join(PID_FILE).exists()
     };
-    wait(WITNESS_PATIENCE, &|| !is_starting());
+    wait(STARTING_PATIENCE, &|| !is_starting());
     let started: Option<Started> = read_json(&dir.join(PID_FILE))?;
     if let Some(started) = started.filter(|started| proc.is_alive(started.main)) {
         signal(started.main.pid, Signal::TERM)?;

@@ -89,8 +89,7 @@ impl Task {
             // Its shim may be about to start it: the former agent died just then.
             until(ADOPTION_PATIENCE, || self.dir.join(PID_FILE).exists()).await;
         }
-        let started: Option<Started> = read_json(&self.dir.join(PID_FILE)).ok().flatten();
-        let Some(started) = started.filter(|started| self.site.proc.is_alive(started.main)) else {
+        let Some(started) = self.started().filter(|started| self.site.proc.is_alive(started.main)) else {
             return match memory.state {
                 InstanceState::Stopped | InstanceState::Failed => Phase::Ended(End::old(memory.detail)),
                 InstanceState::Stopping => {

@@ -23,10 +23,10 @@ use tokio::sync::{mpsc, oneshot};
 use weal_model::{Cpu, InstanceState, Rung, SleepCosts, Time};
 
 use crate::api::{InstanceEvent, InstanceSpec};
-use crate::files::write_json;
+use crate::files::{read_json, write_json};
 use crate::isolation::{Kind, Limits, Member};
 use crate::paging::working_set::WorkingSet;
-use crate::shim::Record;
+use crate::shim::{PID_FILE, Record, Started};
 use crate::site::{Site, now};
 
 pub use ending::finish_off;
@@ -283,6 +283,11 @@ impl Task {
 
     fn spec(&self) -> InstanceSpec {
         self.record().spec
+    }
+
+    /// Who runs, as its shim wrote it down; `None` when nothing was started yet.
+    fn started(&self) -> Option<Started> {
+        read_json(&self.dir.join(PID_FILE)).ok().flatten()
     }
 
     fn memory(&self) -> Memory {

@@ -15,7 +15,7 @@ use super::sleep::Recording;
 use super::{Order, Phase, Reply, Task};
 use crate::probe;
 use crate::process::Identity;
-use crate::shim::{PID_FILE, Started, logs};
+use crate::shim::{Started, logs};
 
 /// Pause between two questions to a starting instance: from this, growing, so that a fast one is ready at once and a slow
 /// one is not disturbed.
@@ -212,8 +212,7 @@ impl Task {
         }
         match start_shim(&self.site, &self.dir, true).await {
             Ok(()) => {
-                let started: Option<Started> = crate::files::read_json(&self.dir.join(PID_FILE)).ok().flatten();
-                running.shim_fd = started.and_then(|started| watch(started.shim));
+                running.shim_fd = self.started().and_then(|started| watch(started.shim));
                 tracing::warn!(instance = %self.spec().id, "its shim had been killed and was replaced");
             }
             Err(error) => tracing::error!(instance = %self.spec().id, error, "its shim was killed and cannot be replaced"),

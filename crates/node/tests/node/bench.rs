@@ -81,7 +81,7 @@ impl Bench {
 
     /// SIGTERM, and the wait until it is gone.
     pub fn end_agent(&self) {
-        self.signal_agent(Signal::TERM);
+        signal(self.agent_pid(), Signal::TERM);
         let mut agent = self.agent.lock().unwrap().take().unwrap();
         assert!(agent.wait().unwrap().success());
     }
@@ -93,17 +93,12 @@ impl Bench {
 
     /// Holds the agent where it is.
     pub fn stop_agent(&self) {
-        self.signal_agent(Signal::STOP);
+        signal(self.agent_pid(), Signal::STOP);
     }
 
     /// Lets it go on.
     pub fn continue_agent(&self) {
-        self.signal_agent(Signal::CONT);
-    }
-
-    fn signal_agent(&self, signal: Signal) {
-        let pid = self.agent.lock().unwrap().as_ref().map(Pid::from_child).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
+        signal(self.agent_pid(), Signal::CONT);
     }
 
     fn client(&self) -> Client {
@@ -301,8 +296,11 @@ pub fn is_alive(pid: u32) -> bool {
 }
 
 pub fn kill(pid: u32) {
-    let pid = Pid::from_raw(pid.cast_signed()).unwrap();
-    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    signal(pid, Signal::KILL);
+}
+
+pub fn signal(pid: u32, signal: Signal) {
+    rustix::process::kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }
 
 /// Polls until there is something.
@@ -322,7 +320,11 @@ pub fn fixture() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let folder = tests.parent().unwrap();
     let candidates = [folder.join("node_fixture"), folder.parent().unwrap().join("examples/node_fixture")];
-    candidates.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("none of {candidates:?} exists")).clone()
+    candidates
+        .iter()
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("none of {candidates:?} exists: cargo build --package weal-node --examples"))
+        .clone()
 }
 
 fn open_up(folder: &Path) {

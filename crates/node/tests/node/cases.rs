@@ -4,10 +4,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use weal_model::{Bytes, Cpu, HealthProbe, InstanceId, InstanceState, RestartPolicy, Rung};
 use weal_node::api::{self, LogsRequest};
 
-use crate::bench::{Bench, PATIENCE, fixture, get, is_alive, kill, wait_for};
+use crate::bench::{Bench, PATIENCE, fixture, get, is_alive, kill, signal, wait_for};
 
 pub fn an_instance_becomes_ready_answers_and_leaves_nothing_behind(bench: &Bench) {
     let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
@@ -213,10 +214,7 @@ pub fn an_instance_that_ended_without_agent_is_noticed(bench: &Bench) {
 
 pub fn a_killed_shim_is_replaced_and_its_instance_lives(bench: &Bench) {
     let web = bench.start_ready(&bench.spec("web-1", &["forks", "$PORT"]));
-    let shim = || {
-        let text = fs::read_to_string(bench.dir("web-1").join("pid")).unwrap();
-        serde_json::from_str::<serde_json::Value>(&text).unwrap()["shim"]["pid"].as_u64().unwrap() as u32
-    };
+    let shim = || shim_of(bench, "web-1");
     let first = shim();
     kill(first);
     wait_for("another shim", || Some(shim()).filter(|pid| *pid != first && is_alive(*pid)));
@@ -233,6 +231,42 @@ pub fn a_killed_shim_is_replaced_and_its_instance_lives(bench: &Bench) {
     assert!(family.iter().all(|pid| !is_alive(*pid)), "{family:?}");
     let told = bench.events(0).into_iter().find(|event| event.state == InstanceState::Backoff).unwrap();
     assert!(told.detail.starts_with("ended; how is not known, because its shim was killed too"), "{}", told.detail);
+}
+
+pub fn a_shim_that_is_late_is_waited_for(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
+    let ends = || -> Vec<String> {
+        let is_end = |event: &api::InstanceEvent| event.state == InstanceState::Backoff;
+        bench.events(0).into_iter().filter(is_end).map(|event| event.detail).collect()
+    };
+    // One that gets no core for a while has seen the end all the same.
+    let late = shim_of(bench, "web-1");
+    signal(late, Signal::STOP);
+    kill(web.pid.unwrap());
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert_eq!(ends(), Vec::<String>::new());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    signal(late, Signal::CONT);
+    wait_for("its word", || Some(ends()).filter(|ends| ends.len() == 1));
+    assert!(ends()[0].starts_with("was killed by SIGKILL"), "{:?}", ends());
+
+    // One that is gone is not waited for.
+    let again =
+        wait_for("the restart", || bench.instance("web-1").filter(|i| i.restarts == 1 && i.state == InstanceState::Ready));
+    let late = shim_of(bench, "web-1");
+    signal(late, Signal::STOP);
+    kill(again.pid.unwrap());
+    kill(late);
+    wait_for("the other end", || Some(ends()).filter(|ends| ends.len() == 2));
+    assert!(ends()[1].starts_with("ended; how is not known, because its shim was killed too"), "{:?}", ends());
+}
+
+/// The process that keeps an instance.
+fn shim_of(bench: &Bench, id: &str) -> u32 {
+    let text = fs::read_to_string(bench.dir(id).join("pid")).unwrap();
+    serde_json::from_str::<serde_json::Value>(&text).unwrap()["shim"]["pid"].as_u64().unwrap() as u32
 }
 
 pub fn cpu_seconds_match_what_was_burnt(bench: &Bench) {

@@ -41,6 +41,7 @@ under_every_isolation!(
     cases::instances_survive_the_agent_and_are_adopted,
     cases::an_instance_that_ended_without_agent_is_noticed,
     cases::a_killed_shim_is_replaced_and_its_instance_lives,
+    cases::a_shim_that_is_late_is_waited_for,
     cases::cpu_seconds_match_what_was_burnt,
     cases::a_suspended_instance_uses_no_cpu_and_goes_on,
     cases::a_killed_agent_leaves_no_half_frozen_instance,
