@@ -34,6 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         endpoints: vec![Endpoint { instance: "bench-1".into(), address: instance.parse()?, weight: 1.0, draining: false }],
         request_timeout_s: 30.0,
         standby: None,
+        wakeable: None,
     };
     let limits = Limits { workers: workers.parse()?, ..Limits::default() };
     let serving = tokio::spawn(run_until(options, limits, async {

@@ -68,6 +68,11 @@ pub struct ClusterConfig {
     /// Whom to have woken when requests wait although an instance is open: there is a crowd.
     #[serde(default)]
     pub standby: Option<Standby>,
+    /// Who may be woken at all; `None` is whoever the node agent finds. The others of the cluster are about to be stopped, which the agent
+    /// does not know while they drain: it would name them, since they are awake, and requests would be cut off with them. When it is empty,
+    /// requests wait for another config.
+    #[serde(default)]
+    pub wakeable: Option<Vec<InstanceId>>,
 }
 
 /// One flow, as a gateway sees it.
@@ -92,7 +97,7 @@ pub struct Endpoint {
     pub address: std::net::SocketAddr,
     /// Its share of the load relative to the others: the CPU it was given. Invariant: finite and positive.
     pub weight: f64,
-    /// True: finish what it has, send nothing new.
+    /// True: finish what it has, send nothing new, until the node agent names it to who waits.
     pub draining: bool,
 }
 

@@ -47,13 +47,17 @@ struct Core {
     /// Requests sent again, of the classes that have any.
     retries: Vec<(ClassIndex, u64)>,
     request_timeout: Duration,
+    /// Who may be woken, unless all may.
+    wakeable: Option<Vec<InstanceId>>,
     waking: Waking,
 }
 
 /// What is being done about requests that wait for an instance.
 #[derive(Debug, Default)]
 struct Waking {
-    /// Since when somebody asks for one, which several requests need only once.
+    /// Somebody sees to those who wait, which several requests need only once.
+    is_seen_to: bool,
+    /// Since when none is open for those who wait.
     since: Option<Time>,
     wakes: u64,
     crowd_wakes: u64,
@@ -62,13 +66,15 @@ struct Waking {
     waits: LatencyHistogram,
 }
 
-/// Which instances would help those who wait.
+/// What would help those who wait.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Need {
-    /// Any: none is open.
-    Any,
+    /// One of these, or any where none is named: no instance is open.
+    Any(Vec<InstanceId>),
     /// One of these, beside those that are open.
     OneMore(Vec<InstanceId>),
+    /// Nothing yet: to be looked at again after so long.
+    Later(Duration),
 }
 
 /// What is known of a request beside its ticket.
@@ -114,6 +120,7 @@ impl Cluster {
             places: Vec::new(),
             retries: Vec::new(),
             request_timeout: Duration::ZERO,
+            wakeable: None,
             waking: Waking::default(),
         };
         let (app, changed) = (config.app.clone(), Arc::default());
@@ -131,6 +138,7 @@ impl Cluster {
         core.limits = Limits { seats: config.seats, classes: config.flows.iter().map(class_limits).collect() };
         core.put_limits_in_force(self.clock.now());
         core.crowd.configure(config.standby.as_ref());
+        core.wakeable.clone_from(&config.wakeable);
         core.request_timeout = Duration::try_from_secs_f64(config.request_timeout_s).unwrap_or(Duration::MAX);
         core.candidates = config
             .endpoints
@@ -151,25 +159,28 @@ impl Cluster {
         self.changed.notify_one();
     }
 
-    /// What those who wait need, and what tells of a change; `None` ends the search for an instance.
+    /// What those who wait need, and what tells of a change; `None` ends the care for them until others come.
     pub fn wants_instance(&self) -> Option<(Need, Arc<Notify>)> {
         let mut core = self.lock();
-        let need = core.need(self.clock.now());
-        if need.is_none() {
-            core.waking.since = None;
-        }
+        let need = core.see_to(self.clock.now());
+        core.waking.is_seen_to = need.is_some();
         Some((need?, Arc::clone(&self.changed)))
     }
 
     /// An instance was woken: it takes what waits, and all that comes until a config says otherwise. Its former connections are
-    /// not used again: they are as old as its sleep, and it may close them just now.
-    pub fn handle_woken(self: &Arc<Self>, need: &Need, answer: &WakeAnswer) {
+    /// not used again: they are as old as its sleep, and it may close them just now. False when it is not used, because a config came
+    /// meanwhile by which it is about to be stopped.
+    pub fn handle_woken(self: &Arc<Self>, need: &Need, answer: &WakeAnswer) -> bool {
         let mut core = self.lock();
         let now = self.clock.now();
+        if core.wakeable.as_ref().is_some_and(|wakeable| !wakeable.contains(&answer.instance)) {
+            core.waking.failures += 1;
+            return false;
+        }
         core.waking.wakes += 1;
         match (need, core.waking.since) {
-            (Need::Any, Some(since)) => core.waking.waits.record(now.since(since)),
-            (Need::Any, None) => {}
+            (Need::Any(_), Some(since)) => core.waking.waits.record(now.since(since)),
+            (Need::Any(_), None) | (Need::Later(_), _) => {}
             (Need::OneMore(_), _) => {
                 core.waking.crowd_wakes += 1;
                 core.crowd.handle_woken(now, &answer.instance);
@@ -183,12 +194,13 @@ impl Cluster {
             *core.upstream_mut(index) = Some(Arc::new(Upstream::new(answer.address, self.workers)));
         }
         self.pump(core, now);
+        true
     }
 
     pub fn handle_wake_failure(&self, need: &Need) {
         let mut core = self.lock();
         core.waking.failures += 1;
-        if *need != Need::Any {
+        if matches!(need, Need::OneMore(_)) {
             core.crowd.handle_failure(self.clock.now());
         }
     }
@@ -330,13 +342,21 @@ impl Core {
         wake
     }
 
-    /// True once for whoever must ask for an instance: those who wait need one, and nobody asks yet.
+    /// True once for whoever must see to those who wait: they need an instance, or may soon, and nobody sees to it yet.
     fn needs_wake(&mut self, now: Time) -> bool {
-        let needed = self.waking.since.is_none() && self.need(now).is_some();
-        if needed {
-            self.waking.since = Some(now);
+        if self.waking.is_seen_to {
+            return false;
         }
-        needed
+        self.waking.is_seen_to = self.see_to(now).is_some();
+        self.waking.is_seen_to
+    }
+
+    /// What those who wait need, and since when, if none is open.
+    fn see_to(&mut self, now: Time) -> Option<Need> {
+        let need = self.need(now);
+        let none_is_open = matches!(need, Some(Need::Any(_)));
+        self.waking.since = none_is_open.then(|| self.waking.since.unwrap_or(now));
+        need
     }
 
     fn need(&self, now: Time) -> Option<Need> {
@@ -344,9 +364,16 @@ impl Core {
             return None;
         }
         if !self.dispatcher.has_candidate() {
-            return Some(Need::Any);
+            return match &self.wakeable {
+                None => Some(Need::Any(Vec::new())),
+                Some(wakeable) => (!wakeable.is_empty()).then(|| Need::Any(wakeable.clone())),
+            };
         }
-        Some(Need::OneMore(self.crowd.poll(now, || self.pipeline.oldest_wait(now))?.to_vec()))
+        let oldest_wait = || self.pipeline.oldest_wait(now);
+        if let Some(sleepers) = self.crowd.poll(now, oldest_wait) {
+            return Some(Need::OneMore(sleepers.to_vec()));
+        }
+        self.crowd.poll_timeout(now, oldest_wait).map(|at| Need::Later(at.since(now)))
     }
 
     /// As many seats for one more instance as each that is open has, until a config says better.

@@ -4,7 +4,8 @@
 //! The gateway asks the node agent itself, so that neither the controller's cycle nor its life is between a request and an
 //! instance. However many requests wait, one call is under way per cluster: whoever notices that something waits hands the cluster
 //! over here once, and the call is repeated for as long as something waits. What the agent answers with is used at once, until
-//! the controller's next config says where everything is.
+//! the controller's next config says where everything is. Where an instance is open and another stands by, what waits is looked at again when
+//! it has waited for too long: with all seats taken, no request may come or end until then.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ impl Wakes {
         (Self(sender), receiver)
     }
 
-    /// Wakes an instance of `cluster`, soon.
+    /// Sees to those who wait at `cluster`, soon, until nobody does.
     pub fn ask(&self, cluster: &Arc<Cluster>) {
         // The gateway ends when nobody receives any more.
         let _ = self.0.send(Arc::clone(cluster));
@@ -57,13 +58,22 @@ pub(crate) async fn serve(socket: &Path, mut asked: mpsc::UnboundedReceiver<Arc<
 async fn wake(cluster: Arc<Cluster>, agent: weal_rpc::Client) {
     let mut pause = FIRST_PAUSE;
     while let Some((need, changed)) = cluster.wants_instance() {
-        let instances = if let Need::OneMore(instances) = &need { instances.clone() } else { Vec::new() };
+        let (instances, why) = match &need {
+            Need::Any(instances) => (instances.clone(), "a request"),
+            Need::OneMore(instances) => (instances.clone(), "a crowd"),
+            Need::Later(span) => {
+                pause = FIRST_PAUSE;
+                // A config may close the last instance meanwhile.
+                let _ = tokio::time::timeout(*span, changed.notified()).await;
+                continue;
+            }
+        };
         let request = WakeRequest { app: cluster.app().clone(), wait_s: PATIENCE.as_secs_f64(), instances };
         match agent.call(WAKE, &request).await {
             Ok(answer) => {
-                let why = if need == Need::Any { "a request" } else { "a crowd" };
-                tracing::info!(app = %request.app, instance = %answer.instance, took_s = answer.took_s, "woken for {why}");
-                cluster.handle_woken(&need, &answer);
+                if cluster.handle_woken(&need, &answer) {
+                    tracing::info!(app = %request.app, instance = %answer.instance, took_s = answer.took_s, "woken for {why}");
+                }
                 pause = FIRST_PAUSE;
             }
             Err(error) => {

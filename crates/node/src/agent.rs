@@ -39,8 +39,11 @@ pub struct Agent {
     instances: Mutex<BTreeMap<InstanceId, Handle>>,
     nodes: Mutex<BTreeMap<NodeName, NodeSpec>>,
     ports: Mutex<Ports>,
-    /// CPU-seconds of stopped instances per node, where no group keeps them.
-    retired_cpu: Mutex<BTreeMap<NodeName, f64>>,
+    /// CPU-seconds of stopped instances per node, where no group keeps them, as far as they had been seen.
+    stopped_cpu: Mutex<BTreeMap<NodeName, f64>>,
+    /// CPU-seconds of all of a node's instances that were told last, there. Invariant: they never fall, since who reads a counter takes a fall
+    /// for a new beginning.
+    told_cpu: Mutex<BTreeMap<NodeName, f64>>,
     sleepers: Sleepers,
     /// What each node keeps free.
     pub(crate) reserves: Mutex<BTreeMap<NodeName, Reserve>>,
@@ -66,7 +69,8 @@ impl Agent {
             instances: Mutex::default(),
             nodes: Mutex::default(),
             ports: Mutex::new(ports),
-            retired_cpu: Mutex::default(),
+            stopped_cpu: Mutex::default(),
+            told_cpu: Mutex::default(),
             sleepers: Sleepers::default(),
             reserves: Mutex::default(),
             waking: Mutex::default(),
@@ -238,15 +242,13 @@ impl Agent {
     async fn stop(&self, instance: &InstanceId) -> Result<(), String> {
         let Some(handle) = self.find(instance) else { return Ok(()) };
         let view = handle.view();
-        if self.site.isolation.kind() == Kind::None {
-            let used = self.cpu_seconds(&view).unwrap_or(0.0);
-            let mut retired = self.retired_cpu.lock().expect("nothing panics while it is held");
-            *retired.entry(view.record.spec.node.clone()).or_default() += used;
-        }
+        let used = (self.site.isolation.kind() == Kind::None).then(|| self.cpu_seconds(&view)).flatten();
         handle.order(Order::Stop).await?;
         let mut instances = self.instances.lock().expect("nothing panics while it is held");
         if instances.get(instance).is_some_and(|now| now.is_gone() || now.view().record.port == view.record.port) {
             instances.remove(instance);
+            let mut stopped = self.stopped_cpu.lock().expect("nothing panics while it is held");
+            *stopped.entry(view.record.spec.node.clone()).or_default() += used.unwrap_or(0.0);
         }
         self.sleepers.forget(instance);
         self.ports.lock().expect("nothing panics while it is held").give_back(view.record.port);
@@ -280,6 +282,9 @@ impl Agent {
     }
 
     fn observe(&self) -> AgentObservation {
+        // Looked at first: who is stopped meanwhile is missing once, and not counted twice.
+        let stopped = self.stopped_cpu.lock().expect("nothing panics while it is held").clone();
+        let stopped_on = |node: &NodeSpec| stopped.get(&node.name).copied().unwrap_or(0.0);
         let instances: Vec<InstanceCounters> = self.handles().iter().map(|handle| self.observe_instance(handle)).collect();
         let nodes = self.nodes.lock().expect("nothing panics while it is held");
         AgentObservation {
@@ -287,7 +292,7 @@ impl Agent {
             time: now(),
             isolation: self.site.isolation.kind().as_str().to_owned(),
             limits: self.limits(),
-            nodes: nodes.values().map(|node| self.observe_node(node, &instances)).collect(),
+            nodes: nodes.values().map(|node| self.observe_node(node, &instances, stopped_on(node))).collect(),
             instances,
         }
     }
@@ -315,11 +320,17 @@ impl Agent {
         }
     }
 
-    fn observe_node(&self, node: &NodeSpec, instances: &[InstanceCounters]) -> NodeCounters {
+    /// With what `instances` use, and where that is summed up here, `stopped_cpu` seconds of those that are gone.
+    fn observe_node(&self, node: &NodeSpec, instances: &[InstanceCounters], stopped_cpu: f64) -> NodeCounters {
         let usage = self.site.isolation.node_usage(node.name.as_str());
         let own = || instances.iter().filter(|instance| instance.spec.node == node.name);
-        let retired = self.retired_cpu.lock().expect("nothing panics while it is held").get(&node.name).copied().unwrap_or(0.0);
-        let summed_cpu = || own().filter_map(|instance| instance.cpu_seconds).sum::<f64>() + retired;
+        let summed_cpu = || {
+            let now = own().filter_map(|instance| instance.cpu_seconds).sum::<f64>() + stopped_cpu;
+            let mut told = self.told_cpu.lock().expect("nothing panics while it is held");
+            let told = told.entry(node.name.clone()).or_default();
+            *told = told.max(now);
+            *told
+        };
         let summed_memory = || own().filter_map(|instance| instance.memory_used).sum::<Bytes>();
         let reserve = self.reserves.lock().expect("nothing panics while it is held").get(&node.name).copied().unwrap_or_default();
         NodeCounters {

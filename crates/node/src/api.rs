@@ -46,7 +46,15 @@ pub const WAKE: weal_rpc::Method<WakeRequest, WakeAnswer> = weal_rpc::Method::ne
 /// How the refusal of a [`Command::Sleep`] begins when the instance was named to somebody by [`WAKE`] just before.
 pub const ASKED_FOR: &str = "it was asked for";
 
-/// That refusal, of an instance that was named so long `ago`.
+/// The refusal of a [`Command::Sleep`] that somebody's wake broke off.
+pub const WOKEN: &str = "it was woken while it was paged out";
+
+/// True when a [`Command::Sleep`] was refused because somebody wants the instance: that says nothing about the rung.
+pub fn is_wanted(error: &str) -> bool {
+    error.starts_with(ASKED_FOR) || error.starts_with(WOKEN)
+}
+
+/// The first of these refusals, of an instance that was named so long `ago`.
 pub(crate) fn asked_for(ago: Duration) -> String {
     format!("{ASKED_FOR} {:.3} s ago", ago.as_secs_f64())
 }

@@ -6,12 +6,14 @@ use std::sync::Mutex;
 
 use weal_model::{AppName, RungCost, SleepCosts};
 
+use crate::blocking::aside;
 use crate::files::{read_json, write_json};
 
 /// The costs of all applications, in one file.
 #[derive(Debug)]
 pub struct Costs {
-    file: PathBuf,
+    /// Held while it is written, which nobody who reads the costs waits for.
+    file: Mutex<PathBuf>,
     known: Mutex<BTreeMap<AppName, SleepCosts>>,
 }
 
@@ -19,7 +21,7 @@ impl Costs {
     /// Those in `file`; none when it cannot be read, since each is measured again soon.
     pub fn load(file: PathBuf) -> Self {
         let known = read_json(&file).ok().flatten().unwrap_or_default();
-        Self { file, known: Mutex::new(known) }
+        Self { file: Mutex::new(file), known: Mutex::new(known) }
     }
 
     /// Those of `app`.
@@ -29,10 +31,12 @@ impl Costs {
 
     /// Remembers what an instance of `app` has just measured.
     pub fn note(&self, app: &AppName, costs: SleepCosts) {
-        let mut known = self.known.lock().expect("nothing panics while it is held");
-        let before = known.get(app).copied().unwrap_or_default();
-        known.insert(app.clone(), costs.or(&before));
-        if let Err(error) = write_json(&self.file, &*known) {
+        let known = || self.known.lock().expect("nothing panics while it is held");
+        let before = self.of(app);
+        known().insert(app.clone(), costs.or(&before));
+        let file = self.file.lock().expect("nothing panics while it is held");
+        let all = known().clone();
+        if let Err(error) = aside(|| write_json(&file, &all)) {
             tracing::warn!(%error, "what sleep costs is not written down");
         }
     }

@@ -10,6 +10,7 @@
 pub mod api;
 
 mod agent;
+mod blocking;
 mod costs;
 mod events;
 mod files;

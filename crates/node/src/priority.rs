@@ -2,8 +2,7 @@
 //! group: weal's own roles where they have one ([`crate::isolation::roles`]), else everybody.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
@@ -25,16 +24,35 @@ const IOPRIO_WHO_PROCESS: libc::c_int = 1;
 
 /// A thread that works in the background, from outside.
 #[derive(Debug, Clone, Default)]
-pub struct Worker(Arc<AtomicI32>);
+pub struct Worker(Arc<Mutex<Standing>>);
+
+/// What is known of it.
+#[derive(Debug, Default)]
+struct Standing {
+    /// Once it runs.
+    thread: Option<libc::pid_t>,
+    /// What it was given from outside, which may be before it runs.
+    raised: Option<Priority>,
+}
 
 impl Worker {
     /// Gives it another priority: a higher one when somebody has come to wait for it. Behind all others it might not even notice that it
     /// is to stop.
     pub fn raise(&self, priority: Priority) {
-        if let thread @ 1.. = self.0.load(Ordering::Relaxed) {
+        let mut standing = self.0.lock().expect("nothing panics while it is held");
+        standing.raised = Some(priority);
+        if let Some(thread) = standing.thread {
             // If it has ended, the worst is that nobody is preferred.
             set(thread, priority);
         }
+    }
+
+    /// Makes this thread the one, with `priority` or what it was given meanwhile.
+    fn begin(&self, priority: Priority) {
+        let mut standing = self.0.lock().expect("nothing panics while it is held");
+        // SAFETY: it takes nothing.
+        standing.thread = Some(unsafe { libc::gettid() });
+        take(standing.raised.unwrap_or(priority));
     }
 }
 
@@ -58,9 +76,7 @@ pub async fn run_as<T: Send + 'static>(
     let (done, result) = oneshot::channel();
     let own = worker.clone();
     std::thread::Builder::new().name("weal-paging".to_owned()).spawn(move || {
-        // SAFETY: it takes nothing.
-        own.0.store(unsafe { libc::gettid() }, Ordering::Relaxed);
-        take(priority);
+        own.begin(priority);
         // Nobody waits for it any more, perhaps; it was done all the same.
         let _ = done.send(work());
     })?;
@@ -162,5 +178,9 @@ mod tests {
             (before, policy())
         });
         assert_eq!(seen.await.unwrap(), (libc::SCHED_IDLE, libc::SCHED_OTHER));
+        // Raised before the thread runs, it begins like that.
+        let worker = Worker::default();
+        worker.raise(Priority::Low);
+        assert_eq!(run_as(&worker, Priority::Idle, policy).await.unwrap(), libc::SCHED_OTHER);
     }
 }

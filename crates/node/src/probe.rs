@@ -1,13 +1,19 @@
 //! Asking an instance whether it is well.
 
+use std::ffi::{CStr, CString};
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weal_model::HealthProbe;
 
+use crate::blocking::aside;
 use crate::privileges::become_user;
 use crate::shim::Launch;
 use crate::variables::fill_in;
@@ -101,7 +107,7 @@ fn status(head: &[u8]) -> Option<u16> {
     words.next()?.parse().ok()
 }
 
-/// Runs as the instance's user, in its folder and environment, and is killed with all that it started when time is up.
+/// Runs as the instance's user, in its folder and environment and within its limits, and is killed with all that it started when time is up.
 async fn command(argv: &[String], launch: &Launch) -> Result<(), String> {
     let argv = argv.iter().map(|word| fill_in(word, &launch.env)).collect::<Result<Vec<_>, _>>()?;
     let (program, arguments) = argv.split_first().ok_or("the command is empty")?;
@@ -109,10 +115,18 @@ async fn command(argv: &[String], launch: &Launch) -> Result<(), String> {
     command.args(arguments).env_clear().envs(&launch.env).current_dir(&launch.cwd).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let user = launch.user.clone();
+    let as_path =
+        |entrance: &PathBuf| CString::new(entrance.as_os_str().as_bytes()).map_err(|_| "a group with a NUL in its name");
+    let entrances = launch.entrances.iter().map(as_path).collect::<Result<Vec<_>, _>>()?;
+    let prepare = move || {
+        entrances.iter().try_for_each(|entrance| enter(entrance))?;
+        become_user(user.as_ref())
+    };
     // SAFETY: only system calls are made between fork and exec; the groups that they need were allocated before, except for
     // one small list, and no lock of the allocator is held then: glibc and musl restore theirs in the forked child.
-    unsafe { command.pre_exec(move || become_user(user.as_ref())) };
-    let mut child = command.spawn().map_err(in_short)?;
+    unsafe { command.pre_exec(prepare) };
+    // To enter a group takes the kernel some ten milliseconds.
+    let mut child = aside(|| command.spawn()).map_err(in_short)?;
     let group = KillOnDrop(child.id());
     let mut complaint = Vec::new();
     if let Some(stderr) = child.stderr.take() {
@@ -137,6 +151,13 @@ async fn command(argv: &[String], launch: &Launch) -> Result<(), String> {
     Err(if last.is_empty() { status.to_string() } else { format!("{status}: {last}") })
 }
 
+/// Takes this process into a control group: in the agent's it would come before all instances, and nothing would limit it.
+fn enter(entrance: &CStr) -> io::Result<()> {
+    let file = rustix::fs::open(entrance, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(file, b"0")?;
+    Ok(())
+}
+
 /// Ends a process group.
 struct KillOnDrop(Option<u32>);
 
@@ -150,11 +171,11 @@ impl Drop for KillOnDrop {
     }
 }
 
-fn in_short(error: std::io::Error) -> String {
+fn in_short(error: io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-        std::io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
-        std::io::ErrorKind::NotFound => "not found".to_owned(),
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
+        io::ErrorKind::NotFound => "not found".to_owned(),
         _ => error.to_string(),
     }
 }

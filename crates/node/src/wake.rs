@@ -33,6 +33,10 @@ impl Agent {
     async fn wake(self: Arc<Self>, request: WakeRequest) -> Result<WakeAnswer, Fault> {
         let wait = Duration::try_from_secs_f64(request.wait_s.max(0.0)).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
         let deadline = tokio::time::Instant::now() + wait;
+        // Or whatever is asked for would be remembered.
+        if self.instances_of(&request.app).is_empty() {
+            return Err(nobody(&request.app, &[]));
+        }
         let turn = self.turn(&request.app);
         let late =
             || Fault { status: 504, message: format!("no instance of `{}` answers within {} s", request.app, request.wait_s) };

@@ -6,7 +6,7 @@
 //! watches its queues ([`Watch`]) and has the node agent wake one, in milliseconds. The next plan says whether it stays awake.
 //!
 //! A wake for nothing costs little: what is woken had its CPU to spare, and may go back to sleep after [`CYCLES_AWAKE`]. So the sign
-//! for a crowd is a plain one: a request has waited for half of the time in which its goal wants it answered.
+//! for a crowd is a plain one: a request has waited for a quarter of the time in which its goal wants it answered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,6 +25,9 @@ const SHORTEST_WAIT_S: f64 = 0.02;
 pub const CYCLES_AWAKE: u32 = 3;
 /// After a wake that failed: what stands in its way may take the controller to clear.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at a queue: where requests always wait for nearly too long, each of them would be looked at otherwise. A tenth of the
+/// shortest wait, so that nobody is late by much.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// Whom gateways may have woken, by application. `may_wake` says of an instance that nothing else is about to be done with it.
 pub fn standbys(
@@ -95,12 +98,24 @@ impl Watch {
 
     /// Those of whom one is needed now, by how long the oldest request has waited, which is asked only when somebody stands by.
     pub fn poll(&self, now: Time, oldest_wait: impl FnOnce() -> Duration) -> Option<&[InstanceId]> {
-        let standby = self.standby.as_ref().filter(|standby| !standby.instances.is_empty())?;
+        let standby = self.standby()?;
         let is_late = now >= self.not_before && oldest_wait().as_secs_f64() >= standby.after_s;
         is_late.then_some(&standby.instances)
     }
 
-    /// It is awake. The next one has to wait until it has had time to show what it can do.
+    /// When [`Watch::poll`] is to be asked again if those who wait now still wait then: nothing else may happen until the first of them is
+    /// late. `None` when nobody stands by.
+    pub fn poll_timeout(&self, now: Time, oldest_wait: impl FnOnce() -> Duration) -> Option<Time> {
+        let after = Duration::try_from_secs_f64(self.standby()?.after_s).unwrap_or(Duration::MAX);
+        let is_late = now + after.saturating_sub(oldest_wait());
+        Some(is_late.max(self.not_before).max(now + BETWEEN_LOOKS))
+    }
+
+    fn standby(&self) -> Option<&Standby> {
+        self.standby.as_ref().filter(|standby| !standby.instances.is_empty())
+    }
+
+    /// It is awake. The next one has to wait for twice as long as a request does until it has had time to show what it can do.
     pub fn handle_woken(&mut self, now: Time, instance: &InstanceId) {
         let Some(standby) = &mut self.standby else { return };
         standby.instances.retain(|other| other != instance);
@@ -143,6 +158,21 @@ mod tests {
         assert_eq!((watch.poll(at(1209), waits(300)), watch.poll(at(1210), waits(300)).is_some()), (None, true));
         watch.configure(None);
         assert_eq!(watch.poll(at(5000), waits(9000)), None);
+    }
+
+    #[test]
+    fn a_queue_is_looked_at_again_when_its_first_request_is_late() {
+        let mut watch = Watch::default();
+        assert_eq!(watch.poll_timeout(at(0), waits(50)), None, "nobody stands by");
+        watch.configure(Some(&Standby { after_s: 0.1, instances: vec!["a-2".into(), "a-3".into()] }));
+        assert_eq!(watch.poll_timeout(at(1000), waits(0)), Some(at(1100)));
+        assert_eq!(watch.poll_timeout(at(1000), waits(60)), Some(at(1040)));
+        assert_eq!(watch.poll_timeout(at(1000), waits(99)), Some(at(1002)), "not for each request that is nearly late");
+        watch.handle_woken(at(1000), &"a-2".into());
+        assert_eq!(watch.poll_timeout(at(1010), waits(70)), Some(at(1200)), "it has not had time yet");
+        assert_eq!(watch.poll_timeout(at(1150), waits(0)), Some(at(1250)));
+        watch.handle_woken(at(1250), &"a-3".into());
+        assert_eq!(watch.poll_timeout(at(1500), waits(300)), None, "nobody is left");
     }
 
     /// `a` with a goal of 200 ms, and `b` without, on two nodes of two cores.

@@ -20,6 +20,8 @@ pub(crate) struct Inputs<'a> {
     pub pool: &'a PoolSpec,
     pub instances: &'a [InstanceCounters],
     pub draining: &'a BTreeSet<InstanceId>,
+    /// Those of them that are to be stopped.
+    pub stopping: &'a BTreeSet<InstanceId>,
     pub seats: &'a SeatPlan,
     pub loads: &'a Loads,
     /// Applications that had a ready instance when the seats were planned.
@@ -91,6 +93,7 @@ pub(crate) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {
                 endpoints,
                 request_timeout_s: 60.0,
                 standby: None,
+                wakeable: wakeable(app, inputs),
             });
         }
     }
@@ -117,7 +120,16 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
         endpoints: endpoints(&app.name, inputs),
         request_timeout_s: app.request_timeout_s,
         standby: inputs.standbys.get(&app.name).cloned(),
+        wakeable: wakeable(&app.name, inputs),
     }
+}
+
+/// Who may be woken while others are about to be stopped; `None` when none is.
+fn wakeable(app: &AppName, inputs: &Inputs<'_>) -> Option<Vec<InstanceId>> {
+    let mine = || inputs.instances.iter().map(|instance| &instance.spec).filter(|spec| spec.app == *app);
+    let stays = |id: &InstanceId| !inputs.stopping.contains(id);
+    let any_stops = mine().any(|spec| !stays(&spec.id));
+    any_stops.then(|| mine().filter(|spec| stays(&spec.id)).map(|spec| spec.id.clone()).collect())
 }
 
 /// Ready instances; when there are none, those that fail their health check: an overloaded instance that answers late is

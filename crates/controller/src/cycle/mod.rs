@@ -389,6 +389,7 @@ impl<E: Engine> Loop<E> {
             pool: &desired.spec,
             instances: &agent.instances,
             draining: &self.operations.closed(),
+            stopping: &self.operations.stopping(),
             seats: &self.seats,
             loads: &self.loads,
             seated: &self.seated,

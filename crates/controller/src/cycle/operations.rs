@@ -25,6 +25,7 @@ enum Phase {
     Draining {
         /// The gateway config that says so; `None` until the gateway has it.
         version: Option<u64>,
+        /// A stop goes on then, whatever is outstanding; a sleep is given up, because what is frozen answers nobody.
         deadline: Instant,
     },
     /// The engine has it.
@@ -69,6 +70,12 @@ impl Operations {
         self.0.iter().filter(|(_, operation)| closes(operation)).map(|(id, _)| id.clone()).collect()
     }
 
+    /// Those of them that nobody may have woken any more: a request calls a sleep off, not a stop.
+    pub fn stopping(&self) -> BTreeSet<InstanceId> {
+        let stops = |operation: &Operation| matches!(operation.action, Action::Stop { .. });
+        self.0.iter().filter(|(_, operation)| stops(operation)).map(|(id, _)| id.clone()).collect()
+    }
+
     pub fn any_draining(&self) -> bool {
         self.0.values().any(|operation| matches!(operation.phase, Phase::Draining { .. }))
     }
@@ -86,6 +93,19 @@ impl Operations {
         let wanted: Vec<InstanceId> =
             self.0.iter().filter(|(id, operation)| wanted(id, operation)).map(|(id, _)| id.clone()).collect();
         self.call_off(|id| wanted.contains(id))
+    }
+
+    /// Gives up the sleep of those whose time is up before anybody has said that nothing is outstanding at them: the gateway is away, or
+    /// could not be told.
+    pub fn poll_unheard(&mut self, counters: Option<&GatewayCounters>) -> Vec<InstanceId> {
+        let now = Instant::now();
+        let unheard = |id: &InstanceId, operation: &Operation| {
+            let Phase::Draining { version, deadline } = operation.phase else { return false };
+            now >= deadline && !counters.is_some_and(|counters| is_empty(id, version, counters))
+        };
+        let unheard: Vec<InstanceId> =
+            self.0.iter().filter(|(id, operation)| unheard(id, operation)).map(|(id, _)| id.clone()).collect();
+        self.call_off(|id| unheard.contains(id))
     }
 
     /// Ends the operations of those `which` that drain for their sleep, and says whose.
@@ -108,13 +128,14 @@ impl Operations {
         }
     }
 
-    /// The drained ones, which the engine may now have: nothing is outstanding at them, or their deadline is over.
+    /// The drained ones, which the engine may now have: nothing is outstanding at them, or they are to be stopped and their time is up.
     pub fn poll_drained(&mut self, counters: Option<&GatewayCounters>) -> Vec<(InstanceId, Action)> {
         let now = Instant::now();
         let mut drained = Vec::new();
         for (id, operation) in &mut self.0 {
             let Phase::Draining { version, deadline } = operation.phase else { continue };
-            if now >= deadline || counters.is_some_and(|counters| is_empty(id, version, counters)) {
+            let is_over = now >= deadline && matches!(operation.action, Action::Stop { .. });
+            if is_over || counters.is_some_and(|counters| is_empty(id, version, counters)) {
                 operation.phase = Phase::Acting;
                 drained.push((id.clone(), operation.action.clone()));
             }
@@ -152,11 +173,24 @@ mod tests {
         }
     }
 
+    /// `shop-1` drains for `action`, for at most `most`.
+    fn drains(action: Action, most: Duration) -> Operations {
+        let mut operations = Operations::default();
+        assert_eq!(operations.begin(&"shop-1".into(), action, String::new(), Some(most)), Some(false));
+        operations
+    }
+
+    fn sleep() -> Action {
+        Action::Sleep { instance: "shop-1".into(), rung: Rung::Suspended }
+    }
+
+    fn stop() -> Action {
+        Action::Stop { instance: "shop-1".into() }
+    }
+
     /// `shop-1` drains for its sleep, for at most `most`, and the gateway knows.
     fn draining(most: Duration) -> Operations {
-        let mut operations = Operations::default();
-        let sleep = Action::Sleep { instance: "shop-1".into(), rung: Rung::Suspended };
-        assert_eq!(operations.begin(&"shop-1".into(), sleep, String::new(), Some(most)), Some(false));
+        let mut operations = drains(sleep(), most);
         operations.handle_told(3);
         operations
     }
@@ -178,5 +212,30 @@ mod tests {
         let mut drained = draining(LONG);
         assert!(drained.poll_drained(Some(&counters(false, 1))).is_empty());
         assert_eq!(drained.poll_drained(Some(&counters(false, 0))).len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_frozen_of_which_nobody_says_that_it_is_empty() {
+        let mut away = draining(Duration::ZERO);
+        assert_eq!((away.poll_drained(None), away.poll_unheard(None)), (Vec::new(), vec!["shop-1".into()]));
+        let mut untold = drains(sleep(), Duration::ZERO);
+        assert!(untold.poll_drained(Some(&counters(true, 0))).is_empty());
+        assert_eq!(untold.poll_unheard(Some(&counters(true, 0))), ["shop-1".into()]);
+        let mut early = draining(LONG);
+        assert_eq!((early.poll_drained(None), early.poll_unheard(None)), (Vec::new(), Vec::new()));
+        let mut empty = draining(Duration::ZERO);
+        assert_eq!(empty.poll_unheard(Some(&counters(false, 0))), Vec::<InstanceId>::new());
+        assert_eq!(empty.poll_drained(Some(&counters(false, 0))).len(), 1, "its time is up, and nothing is at it");
+    }
+
+    #[test]
+    fn a_stop_goes_on_when_its_time_is_up_whoever_asks_for_its_instance() {
+        let mut operations = drains(stop(), Duration::ZERO);
+        operations.handle_told(3);
+        assert_eq!(operations.stopping(), operations.closed());
+        assert_eq!(operations.poll_wanted(&counters(true, 1)), Vec::<InstanceId>::new());
+        assert_eq!(operations.poll_unheard(None), Vec::<InstanceId>::new());
+        assert_eq!(operations.poll_drained(None), [("shop-1".into(), stop())]);
+        assert!(draining(LONG).stopping().is_empty(), "a sleep may be called off");
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use weal_control::flow::crowd;
 use weal_engine::Engine;
 use weal_model::{Action, AppName, EventKind, InstanceId, InstanceObservation, InstanceState, PoolSpec, Rung, Standby, Time};
-use weal_node::api::{ASKED_FOR, AgentObservation, InstanceCounters, InstanceEvent, asked_ago};
+use weal_node::api::{AgentObservation, InstanceCounters, InstanceEvent, asked_ago, is_wanted};
 
 use super::Loop;
 use super::observe::{self, Known};
@@ -214,7 +214,7 @@ impl<E: Engine> Loop<E> {
         at: Instant,
     ) -> Option<String> {
         let (Action::Sleep { instance, rung }, Some(app), Some(error)) = (action, app, &error) else { return error };
-        if !error.starts_with(ASKED_FOR) {
+        if !is_wanted(error) {
             self.sleep.refuse(app, *rung);
             return Some(error.clone());
         }
@@ -252,12 +252,14 @@ impl<E: Engine> Loop<E> {
 
     /// An instance that drains for its sleep and was asked for stays awake; one that sleeps with requests in it is resumed.
     pub(super) fn heed_requests(&mut self) {
-        let (Some(desired), Some(agent), Some(counters)) = (self.desired.clone(), self.agent.clone(), self.counters.clone())
-        else {
-            return;
+        let (Some(desired), Some(agent)) = (self.desired.clone(), self.agent.clone()) else { return };
+        let app_of = |instance: &InstanceId| {
+            agent.instances.iter().find(|seen| seen.spec.id == *instance).map(|seen| seen.spec.app.clone())
         };
-        for instance in self.operations.poll_wanted(&counters) {
-            let app = agent.instances.iter().find(|seen| seen.spec.id == instance).map(|seen| seen.spec.app.clone());
+        let counters = self.counters.clone();
+        let wanted = counters.as_ref().map_or_else(Vec::new, |counters| self.operations.poll_wanted(counters));
+        for instance in wanted {
+            let app = app_of(&instance);
             let mut note = Note::info(EventKind::Plan, format!("{instance} stays awake: it was asked for")).instance(&instance);
             if let Some(app) = &app {
                 self.sleep.resting.remove(app);
@@ -266,6 +268,15 @@ impl<E: Engine> Loop<E> {
             }
             self.board.note(note);
         }
+        for instance in self.operations.poll_unheard(counters.as_deref()) {
+            let text = format!("{instance} stays awake: the gateway has not said that nothing is at it");
+            let mut note = Note::info(EventKind::Plan, text).instance(&instance);
+            if let Some(app) = &app_of(&instance) {
+                note = note.app(app);
+            }
+            self.board.note(note);
+        }
+        let Some(counters) = counters else { return };
         let holds = |id: &InstanceId| counters.instances.iter().any(|seen| seen.instance == *id && seen.in_flight > 0);
         for seen in agent.instances.iter().filter(|seen| seen.state.is_asleep() && holds(&seen.spec.id)) {
             let action = Action::Resume { instance: seen.spec.id.clone() };

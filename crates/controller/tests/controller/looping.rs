@@ -116,6 +116,28 @@ async fn an_application_that_may_run_once_is_stopped_before_it_is_started_anew()
 }
 
 #[tokio::test]
+async fn nobody_may_wake_an_instance_that_drains_for_its_stop() {
+    let pool = Pool::start().await;
+    let once = CONFIG.replace("min = 2, max = 4", "min = 1, max = 1");
+    pool.apply(&once).await;
+    all_ready(&pool).await;
+    let last = |pool: &Pool| pool.gateway.told().last().unwrap().clusters[0].clone();
+    assert_eq!(last(&pool).wakeable, None, "whoever is there");
+    let in_flight =
+        weal_gateway::api::InstanceCounters { instance: "shop-1".into(), open: false, in_flight: 1, completions: 0, failures: 0 };
+    pool.gateway.counters().instances.push(in_flight);
+    pool.apply(&once.replace(r#"["shop", "#, r#"["shop", "--new", "#)).await;
+    pool.until("the only one drains", |pool| pool.gateway.endpoints("shop") == (vec![], vec!["shop-1".into()])).await;
+    for cluster in pool.gateway.told().iter().flat_map(|config| &config.clusters) {
+        let drains = cluster.endpoints.iter().any(|endpoint| endpoint.draining);
+        assert_eq!(cluster.wakeable, drains.then(Vec::new), "from the first word on");
+    }
+    pool.gateway.counters().instances.clear();
+    pool.until("the new one takes requests", |pool| pool.gateway.endpoints("shop") == (vec!["shop-2".into()], vec![])).await;
+    assert_eq!(last(&pool).wakeable, None);
+}
+
+#[tokio::test]
 async fn an_application_that_leaves_the_config_is_drained_and_stopped() {
     let pool = Pool::start().await;
     pool.apply(CONFIG).await;

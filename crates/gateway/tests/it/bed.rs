@@ -128,6 +128,7 @@ pub fn cluster(addresses: &[SocketAddr]) -> ClusterConfig {
         endpoints: addresses.iter().enumerate().map(endpoint).collect(),
         request_timeout_s: 20.0,
         standby: None,
+        wakeable: None,
     }
 }
 

@@ -1,12 +1,12 @@
 //! Requests for a cluster that sleeps: what the gateway asks of the node agent, and what becomes of those who wait.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 use weal_gateway::api::{WAKE, WakeAnswer, WakeRequest};
-use weal_model::Standby;
+use weal_model::{InstanceId, Standby};
 use weal_rpc::Fault;
 
 use crate::bed::*;
@@ -14,16 +14,19 @@ use crate::bed::*;
 /// A node agent that only wakes: each call waits for a permit, and finds an instance from the `nth` on.
 struct Agent {
     calls: Arc<AtomicU32>,
+    /// Whom each call named.
+    named: Arc<Mutex<Vec<Vec<InstanceId>>>>,
     permits: Arc<Semaphore>,
 }
 
 fn agent(bed: &Bed, address: std::net::SocketAddr, nth: u32) -> Agent {
-    let agent = Agent { calls: Arc::default(), permits: Arc::new(Semaphore::new(0)) };
-    let (calls, permits) = (Arc::clone(&agent.calls), Arc::clone(&agent.permits));
+    let agent = Agent { calls: Arc::default(), named: Arc::default(), permits: Arc::new(Semaphore::new(0)) };
+    let (calls, named, permits) = (Arc::clone(&agent.calls), Arc::clone(&agent.named), Arc::clone(&agent.permits));
     let listener = weal_rpc::bind(&bed.state.join("wake.sock")).unwrap();
     listener.set_nonblocking(true).unwrap();
     let router = weal_rpc::Router::default().on(WAKE, move |request: WakeRequest| {
         let (calls, permits) = (Arc::clone(&calls), Arc::clone(&permits));
+        named.lock().unwrap().push(request.instances.clone());
         async move {
             let call = calls.fetch_add(1, Ordering::SeqCst) + 1;
             assert!(request.app.as_str() == "shop" && request.wait_s > 0.0);
@@ -120,6 +123,55 @@ async fn an_instance_that_drains_is_asked_for_again_when_a_request_comes_before_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_drains_for_its_stop_is_not_asked_for_again_and_requests_wait_for_another() {
+    let stopping = named("about to be stopped").await;
+    let mut replaced = cluster(&[stopping]);
+    replaced.endpoints[0].draining = true;
+    replaced.wakeable = Some(Vec::new());
+    let bed = Bed::start(vec![replaced]).await;
+    let agent = agent(&bed, stopping, 1);
+    agent.permits.add_permits(9);
+    let mut client = bed.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    bed.until("it waits", |counters| counters.flows[0].queued == 1).await;
+    bed.configure(vec![cluster(&[named("new").await])]).await.unwrap();
+    assert_eq!(client.read_answer().await.text(), "new");
+    assert_eq!(agent.calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sleeper_is_woken_while_another_drains_for_its_stop() {
+    let mut partly = cluster(&[named("about to be stopped").await]);
+    partly.endpoints[0].draining = true;
+    partly.wakeable = Some(vec!["shop-7".into()]);
+    let bed = Bed::start(vec![partly]).await;
+    let agent = agent(&bed, named("awake").await, 1);
+    agent.permits.add_permits(9);
+    assert_eq!(bed.get("x", "/").await.text(), "awake");
+    assert_eq!(*agent.named.lock().unwrap(), [vec![InstanceId::from("shop-7")]], "the agent knows of no drain");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_is_to_be_stopped_since_it_was_asked_for_is_not_used() {
+    let bed = Bed::start(vec![cluster(&[])]).await;
+    let stopping = named("about to be stopped").await;
+    let agent = agent(&bed, stopping, 1);
+    let mut client = bed.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    bed.until("it waits", |counters| counters.flows[0].queued == 1).await;
+    let mut replaced = cluster(&[stopping]);
+    replaced.endpoints[0].instance = "shop-7".into();
+    replaced.endpoints[0].draining = true;
+    replaced.wakeable = Some(Vec::new());
+    bed.configure(vec![replaced]).await.unwrap();
+    agent.permits.add_permits(9);
+    let counters = bed.until("the call is over", |counters| counters.clusters[0].wake_failures == 1).await;
+    assert_eq!((counters.clusters[0].wakes, counters.flows[0].queued), (0, 1));
+    bed.configure(vec![cluster(&[named("new").await])]).await.unwrap();
+    assert_eq!(client.read_answer().await.text(), "new");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn connections_to_an_instance_are_closed_before_it_sleeps_while_the_clients_stays_open() {
     let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
     let address = raw_instance(move |mut stream| {
@@ -152,21 +204,7 @@ async fn connections_to_an_instance_are_closed_before_it_sleeps_while_the_client
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_that_waits_wakes_one_that_stands_by_and_is_served_by_both() {
-    let (enter, leave) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let (entered, left) = (Arc::clone(&enter), Arc::clone(&leave));
-    let busy = raw_instance(move |mut stream| {
-        let (entered, left) = (Arc::clone(&entered), Arc::clone(&left));
-        async move {
-            let mut buffer = [0; 4096];
-            while matches!(stream.read(&mut buffer).await, Ok(read) if read > 0) {
-                entered.add_permits(1);
-                left.acquire().await.unwrap().forget();
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbusy";
-                tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
-            }
-        }
-    })
-    .await;
+    let (busy, enter, leave) = busy().await;
     let crowded = |after_s| {
         let mut crowded = cluster(&[busy]);
         crowded.seats = Some(1);
@@ -196,4 +234,44 @@ async fn a_crowd_that_waits_wakes_one_that_stands_by_and_is_served_by_both() {
     }
     answers.sort();
     assert_eq!(answers, ["awake", "awake", "busy"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_stands_by_is_woken_for_who_waits_although_no_request_comes_or_ends_meanwhile() {
+    let (busy, enter, leave) = busy().await;
+    let mut crowded = cluster(&[busy]);
+    crowded.seats = Some(1);
+    crowded.standby = Some(Standby { after_s: 0.1, instances: vec!["shop-7".into()] });
+    let bed = Bed::start(vec![crowded]).await;
+    let agent = agent(&bed, named("awake").await, 1);
+    agent.permits.add_permits(9);
+    let (mut first, mut second) = (bed.connect().await, bed.connect().await);
+    first.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    enter.acquire().await.unwrap().forget();
+    second.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(second.read_answer().await.text(), "awake");
+    let counters = bed.until("it is counted", |counters| counters.flows[0].completions == 1).await;
+    assert_eq!((counters.clusters[0].crowd_wakes, counters.flows[0].in_service), (1, 1), "the first is not answered yet");
+    leave.add_permits(1);
+    assert_eq!(first.read_answer().await.text(), "busy");
+}
+
+/// An instance that answers `busy` for each permit of the second semaphore, and adds one to the first for each request that comes.
+async fn busy() -> (std::net::SocketAddr, Arc<Semaphore>, Arc<Semaphore>) {
+    let (enter, leave) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (entered, left) = (Arc::clone(&enter), Arc::clone(&leave));
+    let address = raw_instance(move |mut stream| {
+        let (entered, left) = (Arc::clone(&entered), Arc::clone(&left));
+        async move {
+            let mut buffer = [0; 4096];
+            while matches!(stream.read(&mut buffer).await, Ok(read) if read > 0) {
+                entered.add_permits(1);
+                left.acquire().await.unwrap().forget();
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbusy";
+                tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
+            }
+        }
+    })
+    .await;
+    (address, enter, leave)
 }

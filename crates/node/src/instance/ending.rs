@@ -7,12 +7,13 @@ use std::time::Duration;
 use rustix::process::Signal;
 use weal_model::{InstanceState, RestartPolicy};
 
+use super::launch::SHIM_PATIENCE;
 use super::running::Running;
 use super::{Order, Phase, Reply, Task, until};
 use crate::files::read_json;
 use crate::isolation::{Isolation, Member};
 use crate::process::signal;
-use crate::shim::{EXIT_FILE, Exit, LOCK_FILE, PID_FILE, Record, Started};
+use crate::shim::{self, EXIT_FILE, Exit, PID_FILE, Record, Started};
 
 /// The pause before the first restart.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -21,8 +22,8 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
 /// How long a shim that lives may take to write down how the instance ended. It takes a moment of a core and of the disk: longer means that
 /// one of them hangs, and shorter would call a shim dead on a machine that is only busy.
 const WITNESS_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a shim may take to start its instance before it is told to end.
-const STARTING_PATIENCE: Duration = Duration::from_secs(2);
+/// Who waits longer than this for that word is told that the instance has ended: until then it would be taken for what it was.
+const SOON: Duration = Duration::from_millis(500);
 /// How long killed processes may take to go. Only one that waits for a broken disk takes longer.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -51,20 +52,28 @@ impl Task {
     pub(super) async fn after_end(&mut self) -> Phase {
         let exit_file = self.dir.join(EXIT_FILE);
         let shim = self.started().map(|started| started.shim);
-        let is_silent = || shim.is_some_and(|shim| self.site.proc.is_alive(shim)) && !exit_file.exists();
-        until(WITNESS_PATIENCE, || !is_silent()).await;
+        let is_told = || exit_file.exists() || !shim.is_some_and(|shim| self.site.proc.is_alive(shim));
+        let is_told_soon = until(SOON, is_told).await;
+        let left = self.isolated(|isolation, member| isolation.processes(member)).len();
+        if !is_told_soon {
+            self.set_pid(None);
+            self.enter(InstanceState::Unhealthy, "it has ended, and its shim has not said yet how");
+            // A shim without children ends by itself, whether it could write or not.
+            self.clear_away().await;
+            until(WITNESS_PATIENCE, is_told).await;
+        }
         let oom_kills = self.isolated(|isolation, member| isolation.usage(member)).oom_kills;
-        let end = self.describe_end(oom_kills > self.memory().oom_kills);
+        let end = self.describe_end(left, oom_kills > self.memory().oom_kills);
         self.kill_and_end(end).await
     }
 
-    fn describe_end(&self, has_oom_kills: bool) -> End {
+    /// How it ended, leaving `left` of its processes.
+    fn describe_end(&self, left: usize, has_oom_kills: bool) -> End {
         let exit: Option<Exit> = read_json(&self.dir.join(EXIT_FILE)).ok().flatten();
         // Some child may have been killed for it long ago, and the main process gone on; its own end is by SIGKILL then.
         let is_out_of_memory =
             has_oom_kills && matches!(exit, None | Some(Exit::Unknown | Exit::Signal { signal: libc::SIGKILL }));
         let words = self.last_words();
-        let left = self.isolated(|isolation, member| isolation.processes(member)).len();
         let left = match left {
             0 => String::new(),
             count => format!(", leaving {count} of its processes, which were killed: it must stay in the foreground"),
@@ -77,24 +86,29 @@ impl Task {
             Some(Exit::Signal { signal }) => format!("was killed by {}{left}{words}", signal_name(*signal)),
             None if self.started().is_some_and(|started| self.site.proc.is_alive(started.shim)) => {
                 let waited = WITNESS_PATIENCE.as_secs();
-                format!(
-                    "ended; how is not known, because its shim did not write it down within {waited} s (is the disk full?){left}{words}"
-                )
+                format!("ended; how is not known, because its shim did not say so within {waited} s{left}{words}")
             }
-            Some(Exit::Unknown) | None => format!("ended; how is not known, because its shim was killed too{left}{words}"),
+            Some(Exit::Unknown) | None => {
+                format!("ended; how is not known, because its shim was killed too or could not write{left}{words}")
+            }
         };
         End { text, is_success: exit == Some(Exit::Code { code: 0 }) && !is_out_of_memory, is_old: false }
     }
 
     /// Leaves nothing of the instance running.
     pub(super) async fn kill_and_end(&mut self, end: End) -> Phase {
+        self.clear_away().await;
+        self.set_pid(None);
+        Phase::Ended(end)
+    }
+
+    /// Ends what an instance that has ended left behind.
+    async fn clear_away(&self) {
         if let Err(error) = self.sweep().await {
             tracing::error!(instance = %self.spec().id, error, "an instance that ended has left something");
         }
         // One that died in its sleep leaves a frozen group, and the next process would never begin in it.
         let _ = self.isolated(|isolation, member| isolation.thaw(member));
-        self.set_pid(None);
-        Phase::Ended(end)
     }
 
     /// Kills whatever runs in the instance.
@@ -248,12 +262,7 @@ pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std
         }
         done()
     };
-    // A shim that has its lock but has not said whom it started is in the middle of that.
-    let is_starting = || {
-        let free = fs::File::open(dir.join(LOCK_FILE)).map_or(true, |file| file.try_lock_shared().is_ok());
-        !free && !dir.join(PID_FILE).exists()
-    };
-    wait(STARTING_PATIENCE, &|| !is_starting());
+    wait(SHIM_PATIENCE, &|| !shim::is_starting(dir));
     let started: Option<Started> = read_json(&dir.join(PID_FILE))?;
     if let Some(started) = started.filter(|started| proc.is_alive(started.main)) {
         signal(started.main.pid, Signal::TERM)?;

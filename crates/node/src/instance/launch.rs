@@ -21,13 +21,13 @@ use crate::api::InstanceSpec;
 use crate::files::{at, read_json, write_json};
 use crate::isolation::Member;
 use crate::privileges::{Identity, find_user, name_and_home};
-use crate::shim::{EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, Started, mark};
+use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, Started, mark};
 use crate::site::Site;
 use crate::variables::fill_in;
 
 /// How long a shim may take to say that the instance runs. It forks and executes: longer means that the disk hangs.
-const SHIM_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a shim that a former agent started may take to do its work.
+pub(super) const SHIM_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a shim that a former agent started may take to begin its work.
 const ADOPTION_PATIENCE: Duration = Duration::from_secs(2);
 /// Variables of the agent's own environment that instances get too, unless their spec sets them.
 const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
@@ -54,7 +54,8 @@ impl Task {
                 if let Some(reply) = reply {
                     let _ = reply.send(Err(error.clone()));
                 }
-                Phase::Ended(End::failure(error))
+                // A shim that was late may have started it all the same.
+                self.kill_and_end(End::failure(error)).await
             }
         }
     }
@@ -88,6 +89,7 @@ impl Task {
         if memory.state == InstanceState::Starting {
             // Its shim may be about to start it: the former agent died just then.
             until(ADOPTION_PATIENCE, || self.dir.join(PID_FILE).exists()).await;
+            until(SHIM_PATIENCE, || !shim::is_starting(&self.dir)).await;
         }
         let Some(started) = self.started().filter(|started| self.site.proc.is_alive(started.main)) else {
             return match memory.state {
@@ -132,6 +134,10 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(
     let mut said = String::new();
     let mut stdout = child.stdout.take().ok_or("a shim without stdout")?;
     let listening = tokio::time::timeout(SHIM_PATIENCE, stdout.read_to_string(&mut said)).await;
+    if listening.is_err() {
+        // It would start the instance when nobody expects it any more.
+        let _ = child.start_kill();
+    }
     // The runtime reaps it when it ends; dropping the handle leaves it alone.
     drop(child);
     match (listening, said.trim()) {

@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use weal_model::{Cpu, InstanceState, Rung, SleepCosts, Time};
 
 use crate::api::{InstanceEvent, InstanceSpec};
+use crate::blocking::aside;
 use crate::files::{read_json, write_json};
 use crate::isolation::{Kind, Limits, Member};
 use crate::paging::working_set::WorkingSet;
@@ -301,7 +302,7 @@ impl Task {
             change(&mut view.memory);
             view.memory.clone()
         };
-        if let Err(error) = write_json(&self.dir.join(MEMORY_FILE), &memory) {
+        if let Err(error) = aside(|| write_json(&self.dir.join(MEMORY_FILE), &memory)) {
             tracing::warn!(instance = %self.spec().id, %error, "the state of an instance is not written down");
         }
     }

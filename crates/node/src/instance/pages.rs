@@ -8,6 +8,8 @@ use tokio::sync::oneshot;
 use weal_model::{Bytes, Rung};
 
 use super::{Order, Task};
+use crate::api::WOKEN;
+use crate::blocking::aside;
 use crate::files::{read_json, write_json};
 use crate::isolation::{Member, RECLAIM_SLACK};
 use crate::paging::swap::{self, Kind};
@@ -53,9 +55,6 @@ const DOUBTED_AFTER: Duration = Duration::from_millis(10);
 /// So many pages of a process are looked at to see whether what it needs is in memory.
 const SAMPLED: u64 = 64;
 
-/// Why a purge ended early.
-const WOKEN: &str = "it was woken while it was paged out";
-
 /// What background work on an instance's memory needs.
 struct Work {
     site: Arc<Site>,
@@ -72,6 +71,10 @@ impl Task {
     /// to stop; an error then.
     pub(super) async fn page_out(&mut self, rung: Rung, in_haste: bool) -> Result<(), String> {
         self.has_room()?;
+        // Somebody may have come while it was frozen.
+        while let Ok(order) = self.orders.try_recv() {
+            self.deferred.push_back(order);
+        }
         if self.deferred.iter().any(|(order, _)| matches!(order, Order::Resume | Order::Stop)) {
             return Err(WOKEN.to_owned());
         }
@@ -194,7 +197,7 @@ impl Task {
     }
 
     fn keep_working_set(&mut self, set: WorkingSet) -> Result<(), String> {
-        let written = write_json(&self.dir.join(WORKING_SET_FILE), &set);
+        let written = aside(|| write_json(&self.dir.join(WORKING_SET_FILE), &set));
         self.working_set = Some(Arc::new(set));
         written.map_err(|error| format!("{WORKING_SET_FILE}: {error}"))
     }
@@ -240,12 +243,13 @@ impl Work {
         for process in self.processes() {
             let memory = paging::memory_of(&self.site.proc, process.pid).map_err(|error| format!("{}: {error}", process.pid))?;
             let stays = set.kept_of(process);
-            let needed = set.of(process).intersection(&memory.own).minus(&stays);
+            let there = paging::present(&self.site.proc, process.pid, &memory.own);
+            let needed = set.of(process).intersection(&there).minus(&stays);
             // What is needed together is to lie together on the disk, as far as the kernel finds it new places (al-Qudah table 1).
             if kept != Kept::All {
                 self.write_out(process.pid, &needed)?;
             }
-            self.write_out(process.pid, &memory.own.minus(&needed).minus(&stays))?;
+            self.write_out(process.pid, &there.minus(&needed).minus(&stays))?;
             files.push((process.pid, memory.files.minus(&memory.own)));
         }
         self.settle();
@@ -264,11 +268,11 @@ impl Work {
             set.handle_paged_out(&self.site.proc);
         }
         // What was to stay and is gone all the same is read in again.
-        self.read_back(&set)?;
+        self.read_back(&set);
         // With a page of a file that is touched the kernel reads its neighbours on the disk. Told to take as much again, it takes what was to stay,
         // too.
         self.reclaim(set.bytes_kept())?;
-        self.read_back(&set)?;
+        self.read_back(&set);
         set.handle_asleep(&self.site.proc, &self.pids(), kept);
         self.is_out()?;
         // Files' pages are the page cache's, and the first to go from now on: not before, or the reclaim would have taken them instead. A
@@ -277,23 +281,26 @@ impl Work {
             let _ = paging::advise(pid, &pages, Advice::Cold, || true);
         }
         for process in self.processes().into_iter().filter(|_| kept == Kept::All || waits_for_disk) {
-            let unmapped = set.unmapped_of(process, kept);
-            paging::advise(process.pid, &unmapped, Advice::WillNeed, || !self.is_cancelled())
-                .map_err(|error| error.to_string())?;
+            self.read_ahead(process.pid, &set.unmapped_of(process, kept));
         }
         Ok(set)
     }
 
-    fn read_back(&self, set: &WorkingSet) -> Result<(), String> {
+    fn read_back(&self, set: &WorkingSet) {
         for process in self.processes() {
             let stays = set.kept_of(process);
-            if paging::advise(process.pid, &stays, Advice::WillNeed, || !self.is_cancelled())
-                .map_err(|error| error.to_string())?
-            {
+            self.read_ahead(process.pid, &stays);
+            if !self.is_cancelled() {
                 paging::touch(process.pid, &stays);
             }
         }
-        Ok(())
+    }
+
+    /// Only a help: what is out by now is out, and that is no reason to fail.
+    fn read_ahead(&self, pid: u32, ranges: &Ranges) {
+        if let Err(error) = paging::advise(pid, ranges, Advice::WillNeed, || !self.is_cancelled()) {
+            tracing::debug!(%error, pid, "cannot read ahead");
+        }
     }
 
     /// Others may have filled the swap meanwhile: what does not fit stays in memory, and that is said.

@@ -72,7 +72,11 @@ impl Task {
         loop {
             tokio::select! {
                 biased;
-                _ = running.main_fd.readable() => return self.after_end().await,
+                _ = running.main_fd.readable() => {
+                    // Its health check is not what it left behind.
+                    drop(question);
+                    return self.after_end().await;
+                }
                 order = self.next_order() => {
                     let Some((order, reply)) = order else { return Phase::Gone };
                     // A check that is underway has nobody who listens meanwhile. Left open, it would keep busy who serves one connection after

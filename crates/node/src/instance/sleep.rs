@@ -96,7 +96,10 @@ impl Task {
         began: Instant,
     ) -> Result<(), String> {
         if let Err(error) = self.freeze().await {
-            let _ = self.isolated(|isolation, member| isolation.thaw(member));
+            // One that slept before goes on sleeping.
+            if !state.is_asleep() {
+                let _ = self.isolated(|isolation, member| isolation.thaw(member));
+            }
             return Err(error);
         }
         if !state.is_asleep() {
@@ -343,6 +346,8 @@ impl Task {
         if let Err(error) = result {
             tracing::warn!(pid = running.main.pid, error, "an adopted instance could not be brought to its state");
         }
+        // Left behind by who died after the wake, it would wake the next sleep.
+        let _ = fs::remove_file(&marker);
     }
 }
 

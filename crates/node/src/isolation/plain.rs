@@ -1,8 +1,8 @@
 //! Plain processes: what can be had without control groups, by watching `/proc` and by signals.
 //!
 //! The members of an instance are the descendants of its shim (a subreaper, so they stay its descendants when they
-//! detach), those in the shim's session, and whoever carries the instance's mark in its environment: that one also finds
-//! them after the shim was killed.
+//! detach), and those in the shim's session. Once that shim is gone, the number of its session may be somebody else's: then
+//! it is whoever carries the instance's mark in its environment.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -47,14 +47,16 @@ impl Plain {
     /// The shim's own line, if it lives, and the instance's processes.
     fn family(&self, member: Member<'_>) -> (Option<Stat>, Vec<Stat>) {
         let started = Self::started(member);
+        let session = started.filter(|started| started.session == started.shim.pid && self.proc.is_alive(started.shim));
+        let session = session.map(|started| started.session);
         let mut family = match started {
-            Some(started) => self.proc.family(&[started.shim, started.main], &[started.session]),
+            Some(started) => self.proc.family(&[started.shim, started.main], session.as_slice()),
             None => Vec::new(),
         };
         let is_shim = |stat: &Stat| {
             started.is_some_and(|started| (stat.pid, stat.start_ticks) == (started.shim.pid, started.shim.start_ticks))
         };
-        if !family.iter().any(is_shim) {
+        if session.is_none() {
             let mark = mark(member.dir);
             let strays = self.proc.all().into_iter().filter(|stat| self.proc.has_variable(stat.pid, &mark));
             let known: Vec<u32> = family.iter().map(|stat| stat.pid).collect();
@@ -174,4 +176,42 @@ impl Isolation for Plain {
 fn memory(proc: &Proc, stat: &Stat) -> u64 {
     let resident = stat.resident_pages * rustix::param::page_size() as u64;
     proc.proportional_memory(stat.pid).unwrap_or(resident)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::files::write_json;
+    use crate::process::Identity;
+
+    #[test]
+    fn who_has_the_number_of_a_session_that_is_gone_is_nobody_of_an_instances() {
+        let folder = tempfile::tempdir().unwrap();
+        let (proc, dir) = (folder.path().join("proc"), folder.path().join("web-1"));
+        fs::create_dir_all(&dir).unwrap();
+        let run = |pid: u32, parent: u32, session: u32, start: u64, environ: &str| {
+            let folder = proc.join(pid.to_string());
+            fs::create_dir_all(&folder).unwrap();
+            let stat = format!("{pid} (x) S {parent} {pid} {session} 0 -1 0 0 0 0 0 7 3 0 0 20 0 1 0 {start} 0 55 0");
+            fs::write(folder.join("stat"), stat).unwrap();
+            fs::write(folder.join("environ"), environ).unwrap();
+        };
+        let plain = Plain::new(Proc::new(&proc), "a test");
+        let member = Member { node: "n1", instance: "web-1", dir: &dir };
+        let started =
+            Started { shim: Identity { pid: 10, start_ticks: 100 }, main: Identity { pid: 11, start_ticks: 101 }, session: 10 };
+        write_json(&dir.join(PID_FILE), &started).unwrap();
+        run(10, 1, 10, 100, "");
+        run(11, 10, 10, 101, "");
+        run(12, 1, 10, 102, "");
+        assert_eq!(plain.processes(member), [11, 12], "while the shim lives, its session is the instance's");
+        // Shim and instance are gone, and another's session has got the number.
+        fs::remove_dir_all(proc.join("11")).unwrap();
+        run(10, 1, 10, 900, "");
+        run(12, 10, 10, 901, "");
+        run(13, 1, 13, 103, &mark(&dir));
+        assert_eq!(plain.processes(member), [13], "who carries the mark is found all the same");
+    }
 }

@@ -22,6 +22,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::thread::CapabilitySet;
 
 use maps::Backing;
 use ranges::Ranges;
@@ -80,11 +81,17 @@ pub fn memory_of(proc: &Proc, pid: u32) -> io::Result<Memory> {
         other => other?,
     };
     let mut regions = maps::regions(&maps);
+    regions.retain(|region| region.end - region.start <= pagemap::LARGEST);
     let swap_backed = maps::addresses(&regions, &[Backing::Anonymous, Backing::Shared]);
     regions.retain(|region| region.backing == Backing::File);
     // Who may not read the page map leaves the little that was changed of files in memory.
     let changed = pagemap::read(proc.root(), pid, &regions).map(|pages| pages.private).unwrap_or_default();
     Ok(Memory { own: swap_backed.union(&changed), files: maps::addresses(&regions, &[Backing::File]) })
+}
+
+/// What of `ranges` of `pid` is mapped and in memory: of a heap that was reserved and hardly used, that is little. All of it for who may not know.
+pub fn present(proc: &Proc, pid: u32, ranges: &Ranges) -> Ranges {
+    pagemap::present(proc.root(), pid, ranges).unwrap_or_else(|_| ranges.clone())
 }
 
 /// Advises the kernel about `ranges` of `pid`, piece by piece as long as `go_on` says so; false when it did not.
@@ -148,9 +155,11 @@ fn process_madvise(process: &OwnedFd, ranges: &[libc::iovec], advice: libc::c_in
     usize::try_from(done).map_err(|_| io::Error::last_os_error())
 }
 
-/// True when the kernel lets this process advise about others' memory.
+/// True when the kernel lets this process advise about others' memory. About its own it may, since Linux 6.13, without that right.
 pub fn may_advise() -> bool {
-    open(std::process::id()).is_some_and(|own| process_madvise(&own, &[], libc::MADV_WILLNEED).is_ok())
+    let knows_how = || open(std::process::id()).is_some_and(|own| process_madvise(&own, &[], libc::MADV_WILLNEED).is_ok());
+    let has_right = rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE));
+    has_right && knows_how()
 }
 
 /// Maps each page of `ranges` of `pid` by reading a byte: waking up has no fault there. Only a help: what cannot be read is passed over.
@@ -177,6 +186,8 @@ pub fn touch(pid: u32, ranges: &Ranges) {
 
 #[cfg(test)]
 mod tests {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
     use super::*;
 
     #[test]
@@ -197,5 +208,42 @@ mod tests {
             assert!(!advise(own, &ranges, Advice::WillNeed, || false).unwrap());
         }
         assert!(heap.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn of_memory_that_was_reserved_only_what_is_used_counts() {
+        let reserve = |bytes: u64, rights: ProtFlags| {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: new memory at an address of the kernel's choice.
+            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes as usize, rights, flags).unwrap() }
+        };
+        // With the same rights they could be one mapping.
+        let (huge, large) = (reserve(1 << 40, ProtFlags::READ), reserve(1 << 30, ProtFlags::READ | ProtFlags::WRITE));
+        // SAFETY: it is ours, and nobody else knows of it.
+        unsafe { large.cast::<u8>().add(1 << 20).write_volatile(7) };
+        let own = std::process::id();
+        let memory = memory_of(&Proc::system(), own).unwrap();
+        let of_large = Ranges::from(vec![(large as u64, large as u64 + (1 << 30))]);
+        assert_eq!(memory.own.room_at(huge as u64), None, "a sanitizer's terabytes are nobody's memory");
+        assert_eq!(memory.own.intersection(&of_large), of_large);
+        let used = present(&Proc::system(), own, &of_large).bytes();
+        // One page, or a huge one.
+        assert!((4 << 10..=2 << 20).contains(&used), "{used}");
+        for (start, bytes) in [(huge, 1usize << 40), (large, 1 << 30)] {
+            // SAFETY: nobody uses it any more.
+            unsafe { munmap(start, bytes).unwrap() };
+        }
+    }
+
+    #[test]
+    fn who_lost_the_right_is_not_taken_for_one_who_may_advise() {
+        let lost = std::thread::spawn(|| {
+            let mut sets = rustix::thread::capabilities(None).unwrap();
+            sets.effective.remove(CapabilitySet::SYS_NICE);
+            // Of this thread only.
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            may_advise()
+        });
+        assert!(!lost.join().unwrap());
     }
 }

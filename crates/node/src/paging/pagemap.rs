@@ -15,7 +15,7 @@ const OF_FILE: u64 = 1 << 61;
 /// Where a swapped page is: the device in bits 0 to 4, the slot in bits 5 to 54. Zero for who may not know.
 const PLACE: u64 = (1 << 55) - 1;
 /// Mappings beyond this are reservations that nobody fills (sanitizers map terabytes); reading their page maps takes minutes.
-const LARGEST: u64 = 64 << 30;
+pub const LARGEST: u64 = 64 << 30;
 /// So many pages that lie together are read as quickly as one.
 const SMALL_COMPANY: usize = 4;
 /// Entries read at once.
@@ -78,6 +78,17 @@ fn for_each(
         }
     }
     Ok(())
+}
+
+/// What of `ranges` of `pid` is mapped and in memory.
+pub fn present(proc: &Path, pid: u32, ranges: &Ranges) -> io::Result<Ranges> {
+    let mut present = Ranges::default();
+    for_each(proc, pid, ranges.iter(), |start, end, entry| {
+        if entry & PRESENT != 0 {
+            present.push(start, end);
+        }
+    })?;
+    Ok(present)
 }
 
 /// How many of the pages at `addresses` of `pid` are in swap.
@@ -153,6 +164,8 @@ mod tests {
         assert_eq!(pages.private.iter().collect::<Vec<_>>(), [(page, 2 * page)]);
         assert_eq!(pages.swapped.iter().collect::<Vec<_>>(), [(3 * page, 5 * page), (6 * page, 8 * page)]);
         assert_eq!(pages.areas, 3);
+        let first_half = Ranges::from(vec![(page, 2 * page), (4 * page, 8 * page)]);
+        assert_eq!(present(folder.path(), 7, &first_half).unwrap().iter().collect::<Vec<_>>(), [(page, 2 * page)]);
         let addresses: Vec<u64> = (1..8).map(|number| number * page).collect();
         assert_eq!(swapped_of(folder.path(), 7, &addresses).unwrap(), 4);
     }

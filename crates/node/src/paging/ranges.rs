@@ -137,25 +137,20 @@ impl Ranges {
         part
     }
 
-    /// The same in pieces of at most `bytes` in all each, in order.
-    pub fn pieces(&self, bytes: u64) -> Vec<Vec<(u64, u64)>> {
-        let (mut pieces, mut piece, mut room) = (Vec::new(), Vec::new(), bytes);
-        for &(mut start, end) in &self.0 {
-            while start < end {
+    /// The same in pieces of at most `bytes` in all each, in order; one at a time, because a large mapping has many.
+    pub fn pieces(&self, bytes: u64) -> impl Iterator<Item = Vec<(u64, u64)>> + '_ {
+        let mut left = self.0.iter().copied();
+        let mut rest = left.next();
+        std::iter::from_fn(move || {
+            let (mut piece, mut room) = (Vec::new(), bytes);
+            while let Some((start, end)) = rest.filter(|_| room > 0) {
                 let cut = end.min(start.saturating_add(room));
                 piece.push((start, cut));
                 room -= cut - start;
-                start = cut;
-                if room == 0 {
-                    pieces.push(std::mem::take(&mut piece));
-                    room = bytes;
-                }
+                rest = if cut < end { Some((cut, end)) } else { left.next() };
             }
-        }
-        if !piece.is_empty() {
-            pieces.push(piece);
-        }
-        pieces
+            (!piece.is_empty()).then_some(piece)
+        })
     }
 }
 
@@ -194,7 +189,7 @@ mod tests {
             let sample = a.sample(size);
             prop_assert!(sample.windows(2).all(|pair| pair[0] < pair[1]) && sample.iter().all(|at| has(&a, *at)), "{:?}", sample);
             prop_assert!(sample.len() as u64 <= size && sample.len() as u64 * 2 >= a.bytes().min(size), "{:?}", sample);
-            let pieces = a.pieces(size);
+            let pieces: Vec<Vec<(u64, u64)>> = a.pieces(size).collect();
             prop_assert!(pieces.iter().all(|piece| piece.iter().map(|(start, end)| end - start).sum::<u64>() <= size));
             prop_assert_eq!(Ranges::from(pieces.concat()), a.clone());
             let first = a.first(size);

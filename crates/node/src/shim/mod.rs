@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -114,6 +114,12 @@ pub fn mark(dir: &Path) -> String {
     format!("WEAL_INSTANCE_DIR={}", dir.display())
 }
 
+/// True while a shim is about to start the instance in `dir`: it has its lock and has not said whom it started.
+pub fn is_starting(dir: &Path) -> bool {
+    let is_free = File::open(dir.join(LOCK_FILE)).map_or(true, |file| file.try_lock_shared().is_ok());
+    !is_free && !dir.join(PID_FILE).exists()
+}
+
 /// `weal shim --dir DIR`: runs the instance in `dir` until it and all its children have ended. With `adopt`, takes the
 /// place of a shim that was killed.
 ///
@@ -125,7 +131,7 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
     // One shim at a time: a former one may still be about to start or about to end.
-    let only = File::create(dir.join(LOCK_FILE))?;
+    let only = open_lock(&dir.join(LOCK_FILE))?;
     only.lock()?;
     let record: Record = read_json(&dir.join(SPEC_FILE))?.ok_or(io::ErrorKind::NotFound)?;
     for entrance in &record.launch.side_entrances {
@@ -145,6 +151,13 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
             Ok(())
         }
     }
+}
+
+/// Who may read a file may lock it: another instance would keep this one from starting.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let file = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 fn start_instance(dir: &Path, launch: &Launch) -> io::Result<Watch> {
@@ -305,8 +318,10 @@ impl Watch {
 
     fn run(mut self) -> io::Result<()> {
         loop {
+            // Seen before: one that ends in between is reaped with its status.
+            let is_gone = !Proc::system().is_alive(self.main);
             let has_children = self.reap();
-            if !self.is_over && !Proc::system().is_alive(self.main) {
+            if !self.is_over && is_gone {
                 // It was no child of ours (we adopted it), or it would have been reaped with its status.
                 self.finish(Exit::Unknown);
             }

@@ -1,6 +1,8 @@
 //! What must hold, whatever the isolation.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -248,6 +250,8 @@ pub fn a_shim_that_is_late_is_waited_for(bench: &Bench) {
         assert_eq!(ends(), Vec::<String>::new());
         std::thread::sleep(Duration::from_millis(100));
     }
+    let silent = bench.wait_state("web-1", InstanceState::Unhealthy);
+    assert_eq!((silent.pid, silent.detail.as_str()), (None, "it has ended, and its shim has not said yet how"));
     signal(late, Signal::CONT);
     wait_for("its word", || Some(ends()).filter(|ends| ends.len() == 1));
     assert!(ends()[0].starts_with("was killed by SIGKILL"), "{:?}", ends());
@@ -261,6 +265,55 @@ pub fn a_shim_that_is_late_is_waited_for(bench: &Bench) {
     kill(late);
     wait_for("the other end", || Some(ends()).filter(|ends| ends.len() == 2));
     assert!(ends()[1].starts_with("ended; how is not known, because its shim was killed too"), "{:?}", ends());
+}
+
+pub fn a_shim_that_starts_late_starts_its_instance_once(bench: &Bench) {
+    // Who holds its lock keeps a shim from starting anything, as a machine does that gives it no core.
+    let folder = bench.dir("web-1");
+    fs::create_dir_all(&folder).unwrap();
+    let lock = fs::File::create(folder.join("shim.lock")).unwrap();
+    lock.lock().unwrap();
+    let spec = bench.spec("web-1", &["forks", "$PORT"]);
+    let waits = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|place| !place.is_empty());
+    let shims = || {
+        let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let is_ours = |pid: &u32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.starts_with(b"weal-shim") && words.split(|byte| *byte == 0).any(|word| word == folder.as_os_str().as_bytes())
+        };
+        pids.filter(is_ours).filter(waits).collect::<Vec<u32>>()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| bench.start_and_ignore(&spec));
+        wait_for("the shim", || (!shims().is_empty()).then_some(()));
+        bench.kill_agent();
+    });
+    bench.start_agent();
+    // Longer than the next agent waits for one that has not even begun.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert_eq!((bench.instance("web-1").unwrap().state, shims().len()), (InstanceState::Starting, 1));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(lock);
+    let web = bench.wait_state("web-1", InstanceState::Ready);
+    assert_eq!(web.restarts, 0);
+    let family = wait_for("the children", || Some(bench.marked("web-1")).filter(|pids| pids.len() >= 4));
+    assert_eq!(family.len(), 4, "main process {:?} and its three children, but {family:?}", web.pid);
+    // Others may neither read nor lock what keeps an instance from starting.
+    let mode = fs::metadata(folder.join("shim.lock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+pub fn a_health_command_lives_in_its_instances_groups(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    let script = "while read -r line; do echo \"$$line\"; done < /proc/self/cgroup > $DATA/groups";
+    spec.health.probe = HealthProbe::Command { argv: vec!["/bin/sh".into(), "-c".into(), script.into()] };
+    spec.health.interval_s = 3600.0;
+    let web = bench.start_ready(&spec);
+    let of_instance = fs::read_to_string(format!("/proc/{}/cgroup", web.pid.unwrap())).unwrap();
+    let of_check = fs::read_to_string(bench.state().join("data/web/groups")).unwrap();
+    assert_eq!(of_check, of_instance);
 }
 
 /// The process that keeps an instance.

@@ -42,6 +42,8 @@ under_every_isolation!(
     cases::an_instance_that_ended_without_agent_is_noticed,
     cases::a_killed_shim_is_replaced_and_its_instance_lives,
     cases::a_shim_that_is_late_is_waited_for,
+    cases::a_shim_that_starts_late_starts_its_instance_once,
+    cases::a_health_command_lives_in_its_instances_groups,
     cases::cpu_seconds_match_what_was_burnt,
     cases::a_suspended_instance_uses_no_cpu_and_goes_on,
     cases::a_killed_agent_leaves_no_half_frozen_instance,
@@ -67,6 +69,7 @@ under_every_isolation!(
     sleep::more_than_the_swap_is_never_begun,
     sleep::what_sleeps_in_swap_leaves_its_nodes_memory_to_others,
     sleep::fifty_applications_wake_at_once,
+    sleep::a_purge_that_a_wake_breaks_off_is_refused_because_it_is_wanted,
 );
 
 macro_rules! alone {

@@ -346,3 +346,24 @@ pub fn fifty_applications_wake_at_once(bench: &Bench) {
     });
     assert_eq!(awake.into_inner(), 50);
 }
+
+/// The controller takes any other refusal for something that the rung lacks here, and leaves it alone for a minute.
+pub fn a_purge_that_a_wake_breaks_off_is_refused_because_it_is_wanted(bench: &Bench) {
+    if !has_swap() {
+        return;
+    }
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    spec.memory = Bytes::mib(400);
+    let web = bench.start_ready(&spec);
+    // Background work takes seconds for as much.
+    get(web.address, "/hog/200", PATIENCE).unwrap();
+    let refusal = std::thread::scope(|scope| {
+        let sleep = scope.spawn(|| bench.apply(Command::Sleep { instance: "web-1".into(), rung: Rung::Parked }).error);
+        wait_for("it to be frozen", || bench.instance("web-1").filter(|instance| instance.state == InstanceState::Suspended));
+        bench.wake("web").unwrap();
+        sleep.join().unwrap()
+    });
+    let refusal = refusal.expect("it was still being paged out");
+    assert!(api::is_wanted(&refusal), "{refusal}");
+    assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
+}
