@@ -7,7 +7,7 @@
 //! - `A` what the machine has available, of which each node has the part `R / sum of all R`,
 //!
 //! a node has `F = min(C - U, A R / sum R)` free, and while `F < R` it parks instances that sleep with their memory, one after the other,
-//! those first that have slept the longest (al-Qudah section 3: paged out in bulk, ahead of need).
+//! those first that have been on their rung the longest (al-Qudah section 3: paged out in bulk, ahead of need).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -92,7 +92,7 @@ impl Agent {
         None
     }
 
-    /// Of those on `node` that sleep with their memory, the one that has slept the longest.
+    /// Of those on `node` that sleep with their memory, the one that has been on its rung the longest.
     fn coldest(&self, node: &NodeName, passed_over: &BTreeSet<InstanceId>) -> Option<Handle> {
         let holds_memory = |(_, view): &(Handle, crate::instance::View)| {
             view.memory.state.rung().is_some_and(|rung| rung < Rung::Parked)
