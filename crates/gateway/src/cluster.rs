@@ -55,8 +55,8 @@ struct Core {
 /// What is being done about requests that wait for an instance.
 #[derive(Debug, Default)]
 struct Waking {
-    /// Somebody sees to those who wait, which several requests need only once.
-    is_seen_to: bool,
+    /// Who sees to those who wait, which several requests need only once.
+    care: Care,
     /// Since when none is open for those who wait.
     since: Option<Time>,
     wakes: u64,
@@ -64,6 +64,27 @@ struct Waking {
     failures: u64,
     /// From the first request that found nothing open until something was.
     waits: LatencyHistogram,
+}
+
+/// Whether somebody sees to those who wait.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+enum Care {
+    #[default]
+    Nobody,
+    /// They are looked at again later. What comes or ends meanwhile may show that they need an instance now.
+    Looks,
+    /// An instance is asked for.
+    Asks,
+}
+
+impl Care {
+    fn of(need: Option<&Need>) -> Self {
+        match need {
+            None => Self::Nobody,
+            Some(Need::Later(_)) => Self::Looks,
+            Some(Need::Any(_) | Need::OneMore(_)) => Self::Asks,
+        }
+    }
 }
 
 /// What would help those who wait.
@@ -163,7 +184,6 @@ impl Cluster {
     pub fn wants_instance(&self) -> Option<(Need, Arc<Notify>)> {
         let mut core = self.lock();
         let need = core.see_to(self.clock.now());
-        core.waking.is_seen_to = need.is_some();
         Some((need?, Arc::clone(&self.changed)))
     }
 
@@ -235,12 +255,11 @@ impl Cluster {
         let seat = Seat { cluster: Arc::clone(self), class, ticket, ended: false };
         let wake = core.dispatch(now);
         let target = core.target(ticket);
-        let asks = target.is_none() && core.needs_wake(now);
+        let before = core.waking.care;
+        let care = if target.is_none() { core.look(now) } else { before };
         drop(core);
         wake.into_iter().for_each(Waker::wake);
-        if asks {
-            self.wakes.ask(self);
-        }
+        self.see_to(before, care);
         Ok((seat, target, timeout))
     }
 
@@ -318,11 +337,19 @@ impl Cluster {
     /// Dispatches what can go, then unlocks and wakes it.
     fn pump(self: &Arc<Self>, mut core: MutexGuard<'_, Core>, now: Time) {
         let wake = core.dispatch(now);
-        let asks = core.needs_wake(now);
+        let before = core.waking.care;
+        let care = core.look(now);
         drop(core);
         wake.into_iter().for_each(Waker::wake);
-        if asks {
-            self.wakes.ask(self);
+        self.see_to(before, care);
+    }
+
+    /// Hands those who wait over to who sees to them, or says that they cannot be left until later.
+    fn see_to(self: &Arc<Self>, before: Care, care: Care) {
+        match (before, care) {
+            (Care::Nobody, Care::Looks | Care::Asks) => self.wakes.ask(self),
+            (Care::Looks, Care::Asks) => self.changed.notify_one(),
+            _ => {}
         }
     }
 }
@@ -342,13 +369,13 @@ impl Core {
         wake
     }
 
-    /// True once for whoever must see to those who wait: they need an instance, or may soon, and nobody sees to it yet.
-    fn needs_wake(&mut self, now: Time) -> bool {
-        if self.waking.is_seen_to {
-            return false;
+    /// Whether somebody must see to those who wait, after something has come or ended. Who looks at them finds out himself that nobody waits.
+    fn look(&mut self, now: Time) -> Care {
+        let before = self.waking.care;
+        if before != Care::Asks && (before == Care::Nobody || matches!(self.need(now), Some(Need::Any(_) | Need::OneMore(_)))) {
+            self.see_to(now);
         }
-        self.waking.is_seen_to = self.see_to(now).is_some();
-        self.waking.is_seen_to
+        self.waking.care
     }
 
     /// What those who wait need, and since when, if none is open.
@@ -356,6 +383,7 @@ impl Core {
         let need = self.need(now);
         let none_is_open = matches!(need, Some(Need::Any(_)));
         self.waking.since = none_is_open.then(|| self.waking.since.unwrap_or(now));
+        self.waking.care = Care::of(need.as_ref());
         need
     }
 

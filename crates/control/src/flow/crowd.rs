@@ -103,10 +103,11 @@ impl Watch {
         is_late.then_some(&standby.instances)
     }
 
-    /// When [`Watch::poll`] is to be asked again if those who wait now still wait then: nothing else may happen until the first of them is
-    /// late. `None` when nobody stands by.
+    /// When [`Watch::poll`] is to be asked although no request has come or ended, if those who wait now still wait then: when the first of them
+    /// has waited for twice as long as is late. As soon as it is late would be too early: a few that come together by chance are mostly gone at
+    /// the next end, and every now and then one would be woken for them. `None` when nobody stands by.
     pub fn poll_timeout(&self, now: Time, oldest_wait: impl FnOnce() -> Duration) -> Option<Time> {
-        let after = Duration::try_from_secs_f64(self.standby()?.after_s).unwrap_or(Duration::MAX);
+        let after = Duration::try_from_secs_f64(2.0 * self.standby()?.after_s).unwrap_or(Duration::MAX);
         let is_late = now + after.saturating_sub(oldest_wait());
         Some(is_late.max(self.not_before).max(now + BETWEEN_LOOKS))
     }
@@ -161,16 +162,16 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_looked_at_again_when_its_first_request_is_late() {
+    fn a_queue_in_which_nothing_moves_is_looked_at_again() {
         let mut watch = Watch::default();
         assert_eq!(watch.poll_timeout(at(0), waits(50)), None, "nobody stands by");
         watch.configure(Some(&Standby { after_s: 0.1, instances: vec!["a-2".into(), "a-3".into()] }));
-        assert_eq!(watch.poll_timeout(at(1000), waits(0)), Some(at(1100)));
-        assert_eq!(watch.poll_timeout(at(1000), waits(60)), Some(at(1040)));
-        assert_eq!(watch.poll_timeout(at(1000), waits(99)), Some(at(1002)), "not for each request that is nearly late");
+        assert_eq!(watch.poll_timeout(at(1000), waits(0)), Some(at(1200)));
+        assert_eq!(watch.poll_timeout(at(1000), waits(160)), Some(at(1040)));
+        assert_eq!(watch.poll_timeout(at(1000), waits(199)), Some(at(1002)), "not for each request that is nearly late");
         watch.handle_woken(at(1000), &"a-2".into());
-        assert_eq!(watch.poll_timeout(at(1010), waits(70)), Some(at(1200)), "it has not had time yet");
-        assert_eq!(watch.poll_timeout(at(1150), waits(0)), Some(at(1250)));
+        assert_eq!(watch.poll_timeout(at(1010), waits(170)), Some(at(1200)), "it has not had time yet");
+        assert_eq!(watch.poll_timeout(at(1150), waits(0)), Some(at(1350)));
         watch.handle_woken(at(1250), &"a-3".into());
         assert_eq!(watch.poll_timeout(at(1500), waits(300)), None, "nobody is left");
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use weal_model::{Enactment, InstanceState, Rung};
-use weal_node::api::{Command, InstanceCounters};
+use weal_node::api::{Command, InstanceCounters, is_wanted};
 use weal_sim::reproduce::{Figure, Record, Reproduction};
 
 use super::site::Site;
@@ -257,19 +257,22 @@ fn wait_for_standby(pool: &Pool, enactment: Enactment, question: &Question) -> R
 
 /// Brings the one that stands by to where the paper has it: evicted by memory pressure while it is only suspended, or paged out.
 fn deepen(pool: &Pool, enactment: Enactment) -> Result<()> {
-    // Whether both are needed is decided anew every now and then.
-    let deadline = Instant::now() + Duration::from_secs(5);
+    // Whether both are needed is decided anew every now and then, and a few requests that come together by chance may have one woken.
+    let deadline = Instant::now() + Duration::from_secs(7);
     let asleep = loop {
-        let instances = pool.observe()?.instances;
-        if let Some(asleep) = instances.into_iter().find(|one| one.state.is_asleep()) {
-            break asleep;
+        let asleep = pool.observe()?.instances.into_iter().find(|one| one.state.is_asleep());
+        let park = |instance| pool.refusal(Command::Sleep { instance, rung: Rung::Parked });
+        match asleep {
+            Some(asleep) if enactment != Enactment::Ladder => break asleep,
+            Some(asleep) => match park(asleep.spec.id)? {
+                None => return Ok(()),
+                Some(refusal) => ensure!(is_wanted(&refusal), refusal),
+            },
+            None => {}
         }
         ensure!(Instant::now() < deadline, "nothing stands by when the crowd is near");
         std::thread::sleep(Duration::from_millis(100));
     };
-    if enactment == Enactment::Ladder {
-        return pool.command(Command::Sleep { instance: asleep.spec.id.clone(), rung: Rung::Parked });
-    }
     let group = MemoryGroup::of(asleep.pid.context("it has a process")?)?;
     group.open_swap()?;
     // As far as it goes: the kernel says so when there is no more.

@@ -92,9 +92,15 @@ impl Pool {
 
     /// Orders its node agent about, behind its controller's back.
     pub fn command(&self, command: api::Command) -> Result<()> {
-        let outcome = self.call("node.sock", api::APPLY, &vec![command])?.remove(0);
-        ensure!(outcome.error.is_none(), "{}: {}", outcome.instance, outcome.error.unwrap_or_default());
+        let refusal = self.refusal(command)?;
+        ensure!(refusal.is_none(), refusal.unwrap_or_default());
         Ok(())
+    }
+
+    /// The same; why it was not done.
+    pub fn refusal(&self, command: api::Command) -> Result<Option<String>> {
+        let outcome = self.call("node.sock", api::APPLY, &vec![command])?.remove(0);
+        Ok(outcome.error)
     }
 
     /// Asks its node agent to wake an instance of `app`.
