@@ -300,7 +300,7 @@ impl Agent {
     fn observe_instance(&self, handle: &Handle) -> InstanceCounters {
         let view = handle.view();
         let asleep = view.sleeps_on().then_some(view.memory.since);
-        let usage = self.sleepers.usage(&view.record.spec.id, asleep, || self.usage(&view.record.spec));
+        let usage = self.sleepers.usage(&view.record.spec.id, asleep, Instant::now(), || self.usage(&view.record.spec));
         let (spec, memory) = (view.record.spec, view.memory);
         InstanceCounters {
             state: memory.state,

@@ -29,6 +29,11 @@ const CROWD_LASTS_S: f64 = 60.0;
 const EARLIER_LASTS_S: f64 = 15.0;
 /// What the pool is to keep, and what counts as degraded: the paper's base server answers "in less than 200 msec" before the crowd.
 const GOAL_MS: f64 = 200.0;
+/// So long before the crowd who stands by is told to park. The first purge takes up to 17 s, because it leaves the disk and the cores to others;
+/// a crowd that comes meanwhile would find it half in memory.
+const PARKED_BEFORE_S: f64 = 30.0;
+/// So long before it a second instance is allowed where none stands by.
+const ALLOWED_BEFORE_S: f64 = 9.0;
 const IDLE: Duration = Duration::from_secs(10);
 const TOO_AWAKE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -208,7 +213,8 @@ fn play(site: &Site, way: &Way) -> Result<Seen> {
     let asked = question.clone();
     let phases = [Phase { rate: BEFORE_PER_S, lasts_s: CROWD_AT_S }, Phase { rate: CROWD_PER_S, lasts_s: CROWD_LASTS_S }];
     let clients = std::thread::spawn(move || drive(&asked, &phases));
-    std::thread::sleep(Duration::from_secs_f64(CROWD_AT_S - 9.0));
+    let before_s = if way.enactment.sleeps() { PARKED_BEFORE_S } else { ALLOWED_BEFORE_S };
+    std::thread::sleep(Duration::from_secs_f64(CROWD_AT_S - before_s));
     if way.enactment.sleeps() {
         deepen(&pool, way.enactment)?;
     } else if most < 2 {
