@@ -183,7 +183,9 @@ impl Cluster {
     /// What those who wait need, and what tells of a change; `None` ends the care for them until others come.
     pub fn wants_instance(&self) -> Option<(Need, Arc<Notify>)> {
         let mut core = self.lock();
-        let need = core.see_to(self.clock.now());
+        let now = self.clock.now();
+        let need = core.need(now);
+        core.note(need.as_ref(), now);
         Some((need?, Arc::clone(&self.changed)))
     }
 
@@ -371,20 +373,21 @@ impl Core {
 
     /// Whether somebody must see to those who wait, after something has come or ended. Who looks at them finds out himself that nobody waits.
     fn look(&mut self, now: Time) -> Care {
-        let before = self.waking.care;
-        if before != Care::Asks && (before == Care::Nobody || matches!(self.need(now), Some(Need::Any(_) | Need::OneMore(_)))) {
-            self.see_to(now);
+        if self.waking.care == Care::Asks {
+            return Care::Asks;
+        }
+        let need = self.need(now);
+        if self.waking.care == Care::Nobody || Care::of(need.as_ref()) == Care::Asks {
+            self.note(need.as_ref(), now);
         }
         self.waking.care
     }
 
-    /// What those who wait need, and since when, if none is open.
-    fn see_to(&mut self, now: Time) -> Option<Need> {
-        let need = self.need(now);
+    /// Notes what those who wait need, and since when, if none is open.
+    fn note(&mut self, need: Option<&Need>, now: Time) {
         let none_is_open = matches!(need, Some(Need::Any(_)));
         self.waking.since = none_is_open.then(|| self.waking.since.unwrap_or(now));
-        self.waking.care = Care::of(need.as_ref());
-        need
+        self.waking.care = Care::of(need);
     }
 
     fn need(&self, now: Time) -> Option<Need> {
@@ -536,5 +539,49 @@ impl Drop for TunnelSeat {
             let mut core = self.cluster.lock();
             core.dispatcher.handle_end(self.cluster.clock.now(), index, Attempt::Answered);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use weal_model::Standby;
+
+    use super::*;
+    use crate::api::{Endpoint, FlowConfig};
+
+    /// One instance with one seat, and one that stands by for who has waited for a minute.
+    fn config() -> ClusterConfig {
+        let open = Endpoint { instance: "shop-1".into(), address: ([127, 0, 0, 1], 1).into(), weight: 1.0, draining: false };
+        ClusterConfig {
+            app: "shop".into(),
+            routes: Vec::new(),
+            seats: Some(1),
+            flows: [("gold".into(), FlowConfig { weight: 1.0, seats: 1, size: 1.0, queue_limit: 9 })].into(),
+            endpoints: vec![open],
+            request_timeout_s: 600.0,
+            standby: Some(Standby { after_s: 60.0, instances: vec!["shop-2".into()] }),
+            wakeable: None,
+        }
+    }
+
+    #[test]
+    fn what_comes_or_ends_shows_a_crowd_before_the_timer_does_and_ends_its_wait() {
+        let (wakes, mut asked) = Wakes::new();
+        let cluster = Cluster::new(&config(), Clock::new(), 1, wakes);
+        let class = cluster.class(&"gold".into()).unwrap();
+        let seats = [(); 2].map(|()| cluster.arrive(class).unwrap().0);
+        assert!(asked.try_recv().is_ok(), "somebody sees to the second");
+        let (need, changed) = cluster.wants_instance().unwrap();
+        assert!(matches!(need, Need::Later(span) if span > Duration::from_secs(100)), "{need:?}");
+
+        let look_after = |s| cluster.lock().look(cluster.clock.now() + Duration::from_secs(s));
+        assert_eq!(look_after(59), Care::Looks);
+        assert_eq!(look_after(60), Care::Asks);
+        cluster.see_to(Care::Looks, Care::Asks);
+        assert!(pin!(changed.notified()).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert!(asked.try_recv().is_err(), "by the same, who waits until it is late");
+        drop(seats);
     }
 }

@@ -295,6 +295,10 @@ impl Task {
         self.view.lock().expect("nothing panics while it is held").memory.clone()
     }
 
+    fn is_asleep(&self) -> bool {
+        self.view.lock().expect("nothing panics while it is held").memory.state.is_asleep()
+    }
+
     /// Changes what is remembered, on disk too.
     fn remember(&self, change: impl FnOnce(&mut Memory)) {
         let memory = {

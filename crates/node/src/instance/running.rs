@@ -98,7 +98,8 @@ impl Task {
                     question = self.next_question(&running);
                 }
                 () = due(running.recording.map(|recording| recording.at)) => self.go_on_recording(&mut running).await,
-                _ = tick.tick() => {
+                // Who is frozen takes no more. What the kernel kills of it for its node's sake is told when it is awake again.
+                _ = tick.tick(), if !self.is_asleep() => {
                     if let Some(end) = self.check_memory(&mut running) {
                         return self.kill_and_end(end).await;
                     }
@@ -112,7 +113,7 @@ impl Task {
             Order::Start(spec) => self.update(&spec),
             Order::SetCpu { share, limit } => self.set_cpu(share, limit),
             Order::Sleep(rung) => self.sleep(rung, "", running).await,
-            Order::Park(_) if !self.memory().state.is_asleep() => Err("it has been woken".to_owned()),
+            Order::Park(_) if !self.is_asleep() => Err("it has been woken".to_owned()),
             Order::Park(why) => self.sleep(weal_model::Rung::Parked, &why, running).await,
             Order::Resume => return self.wake(running, reply).await,
             Order::Stop => Err("a stop is not carried out here".to_owned()),
@@ -179,10 +180,6 @@ impl Task {
 
     /// Looks for processes killed for want of memory, and does the killing where the kernel does not.
     fn check_memory(&self, running: &mut Running) -> Option<End> {
-        // Who is frozen takes no more. What the kernel kills of it for its node's sake is told when it is awake again.
-        if self.memory().state.is_asleep() {
-            return None;
-        }
         let (usage, limit) = (self.isolated(|isolation, member| isolation.usage(member)), self.spec().memory);
         if self.is_plain() {
             let used = weal_model::Bytes(usage.memory.unwrap_or(0));

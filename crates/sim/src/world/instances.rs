@@ -186,6 +186,23 @@ impl World<'_> {
         }
     }
 
+    /// It has drained for as long as it may: a stop goes on, a sleep is given up, because what is frozen answers nobody.
+    pub(super) fn drained_long(&mut self, instance: usize) {
+        match self.instances[instance].operation {
+            Some(Operation { change: Change::Sleep(_), .. }) => self.stay_awake(instance),
+            _ => self.act(instance),
+        }
+    }
+
+    /// The sleep for which it drains is called off.
+    pub(super) fn stay_awake(&mut self, instance: usize) {
+        let entry = &mut self.instances[instance];
+        entry.version += 1;
+        entry.operation = None;
+        let app = entry.app;
+        self.open(app);
+    }
+
     /// The engine takes the operation of an instance.
     pub(super) fn act(&mut self, instance: usize) {
         let now_s = self.now_s();
@@ -250,7 +267,12 @@ impl World<'_> {
                 _ => self.set_state(instance, InstanceState::Ready),
             };
         };
-        let app = self.apps[self.instances[instance].app].name.clone();
+        let at = self.instances[instance].app;
+        let app = self.apps[at].name.clone();
+        let woken = self.apps[at].waking.take_if(|wake| wake.instance == instance);
+        if let Some(wake) = woken {
+            self.handle_wake_ended(at, wake, fails);
+        }
         if fails {
             self.recorder.note(now_s, false, format!("could not {} {}", word(change), self.instances[instance].id));
         }
@@ -275,13 +297,10 @@ impl World<'_> {
                 self.soil(node);
                 self.set_state(instance, rung.state());
             }
-            (Change::Sleep(_), true) => {
-                let app = self.instances[instance].app;
-                self.tell_dispatcher(app);
-            }
+            (Change::Sleep(_), true) => self.tell_dispatcher(at),
         }
-        if self.apps[self.instances[instance].app].waking == Some(instance) {
-            self.handle_woken(instance, fails);
+        if woken.is_some() {
+            self.open(at);
         }
         if self.instances[instance].state == InstanceState::Ready {
             self.reseat();
@@ -291,6 +310,7 @@ impl World<'_> {
 
     /// Its process is gone, and the requests that it had with it.
     fn remove(&mut self, instance: usize) {
+        self.forget_wake(instance);
         self.set_state(instance, InstanceState::Stopped);
         self.instances[instance].operation = None;
         self.lose_work(instance);
@@ -309,6 +329,7 @@ impl World<'_> {
 
     /// An instance ends by itself; it is started again after a pause.
     pub(super) fn crash(&mut self, instance: usize) {
+        self.forget_wake(instance);
         self.set_state(instance, InstanceState::Backoff);
         self.lose_work(instance);
         let (now_s, node, version) = (self.now_s(), self.instances[instance].node, self.instances[instance].version);
@@ -317,6 +338,11 @@ impl World<'_> {
         self.soil(node);
         self.agenda.enter(now_s + BACKOFF_S, Event::Changed { instance, version });
         self.want_plan();
+    }
+
+    /// Its wake, if it is being woken, does not end any more.
+    fn forget_wake(&mut self, instance: usize) {
+        self.apps[self.instances[instance].app].waking.take_if(|wake| wake.instance == instance);
     }
 
     fn lose_work(&mut self, instance: usize) {

@@ -153,6 +153,10 @@ enum Event {
     Deadline {
         app: usize,
     },
+    /// The gateway looks at those who wait for an application, although none has come or ended.
+    Look {
+        app: usize,
+    },
     /// A job comes in.
     Submission {
         job: usize,
@@ -191,6 +195,14 @@ struct Link {
     version: u64,
 }
 
+/// An instance that is being woken because requests wait.
+#[derive(Debug, Clone, Copy)]
+struct Wake {
+    instance: usize,
+    /// Others are open.
+    for_crowd: bool,
+}
+
 /// An application's place in the gateway.
 struct App {
     name: AppName,
@@ -198,8 +210,12 @@ struct App {
     limits: Limits,
     pipeline: Pipeline,
     crowd: crowd::Watch,
-    /// The instance that is being woken for a crowd.
-    waking: Option<usize>,
+    /// What the gateway has asked the node agent for.
+    waking: Option<Wake>,
+    /// Not asked again before, because nobody could be woken.
+    wakes_from_s: f64,
+    /// A [`Event::Look`] is entered.
+    looked_after: bool,
     dispatcher: Dispatcher,
     timeout_s: f64,
     /// The instance at each of the dispatcher's indices.
@@ -342,7 +358,7 @@ impl<'a> World<'a> {
             Event::Settled => self.share_cores(),
             Event::Link { link, version } if self.links[link].version == version => self.deliver(link),
             Event::Changed { instance, version } if self.instances[instance].version == version => self.changed(instance),
-            Event::DrainedLong { instance, version } if self.instances[instance].version == version => self.act(instance),
+            Event::DrainedLong { instance, version } if self.instances[instance].version == version => self.drained_long(instance),
             Event::JobChanged { job, version } if self.jobs[job].version == version => self.job_changed(job),
             Event::Housekeeping { instance, version } if self.instances[instance].version == version => self.keep_house(instance),
             Event::Node { .. }
@@ -352,6 +368,10 @@ impl<'a> World<'a> {
             | Event::JobChanged { .. }
             | Event::Housekeeping { .. } => {}
             Event::Deadline { app } => self.expire(app),
+            Event::Look { app } => {
+                self.apps[app].looked_after = false;
+                self.look(app);
+            }
             Event::Submission { job } => self.submit(job),
             Event::FlowCycle => {
                 self.flow_cycle();
@@ -452,6 +472,8 @@ impl App {
             limits: Limits::default(),
             crowd: crowd::Watch::default(),
             waking: None,
+            wakes_from_s: 0.0,
+            looked_after: false,
             dispatcher: Dispatcher::new(scenario.seed ^ index as u64),
             timeout_s: scenario.pool.apps[name].request_timeout_s,
             behind: BTreeMap::new(),

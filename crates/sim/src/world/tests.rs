@@ -197,6 +197,16 @@ fn waking_takes_the_page_in_and_by_table_5_1_the_whole_image() {
 }
 
 #[test]
+fn a_request_wakes_who_sleeps_without_a_controller_and_again_after_a_failure() {
+    let after = |fault: &str| woken(&format!("resume = \"100ms\"\n[[fault]]\nat = \"440s\"\n{fault}"));
+    let alone = after("for = \"40s\"\nkind = \"controller-down\"");
+    let failed = after("for = \"15s\"\nkind = \"action-fails\"\namount = 1.0");
+    // The first request comes at a random moment, and the time is read once a second. A wake is asked for again after a second.
+    assert!(alone <= 2.0, "{alone}");
+    assert!((5.0..=7.0).contains(&failed), "{failed}");
+}
+
+#[test]
 fn editing_one_application_leaves_the_others_as_they_were() {
     let shop = |blog: &str| {
         let simulated = run(&scenario(&format!(

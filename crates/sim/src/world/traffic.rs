@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Outcome;
-use weal_model::{Action, InstanceState};
+use weal_model::{Action, InstanceId, InstanceState};
 
 use super::clients::Answer;
-use super::instances::Instance;
+use super::instances::Change;
 use super::tasks::{Owner, Request, Sender, Step, Task};
-use super::{Event, TaskId, World, machine};
+use super::{Event, TaskId, Wake, World, machine};
 use crate::random;
 use crate::scenario::Spread;
+
+/// After nobody could be woken for a request that waits: the gateway's own pauses are up to this long.
+const WAKE_PAUSE_S: f64 = 1.0;
 
 impl World<'_> {
     /// A request comes in at the gateway.
@@ -47,48 +50,99 @@ impl World<'_> {
         self.oracle.touch(app);
         while self.apps[app].dispatcher.has_candidate() {
             let entry = &mut self.apps[app];
-            let Some(next) = entry.pipeline.poll_dispatch(now) else { return self.watch_crowd(app) };
+            let Some(next) = entry.pipeline.poll_dispatch(now) else { break };
             let id = entry.waiting.remove(&next.ticket).expect("the pipeline hands out what it was given");
             self.send(app, id);
         }
+        self.look(app);
     }
 
-    /// Has an instance woken when requests wait for too long, as the gateway does, which asks the node agent.
-    fn watch_crowd(&mut self, app: usize) {
-        let now = self.now();
+    /// Has an instance woken for those who wait, as the gateway does, which asks the node agent: because none is open, or because they have
+    /// waited for too long.
+    pub(super) fn look(&mut self, app: usize) {
+        let (now, now_s) = (self.now(), self.now_s());
         let entry = &self.apps[app];
-        let is_asked = entry.waking.is_some_and(|instance| self.instances[instance].operation.is_some());
-        if !self.gateway_up || is_asked || entry.pipeline.queued() == 0 {
+        if !self.gateway_up || entry.waking.is_some() || entry.pipeline.queued() == 0 || now_s < entry.wakes_from_s {
             return;
         }
-        let Some(sleepers) = entry.crowd.poll(now, || entry.pipeline.oldest_wait(now)).map(<[_]>::to_vec) else { return };
-        for id in sleepers {
-            self.apps[app].waking = self.instances.iter().position(|i| i.id == id && i.state.is_asleep());
-            if self.apps[app].waking.is_some() && self.begin_action(&Action::Resume { instance: id }) {
-                return;
+        if !entry.dispatcher.has_candidate() {
+            return self.wake_any(app);
+        }
+        let oldest_wait = || entry.pipeline.oldest_wait(now);
+        if let Some(sleepers) = entry.crowd.poll(now, oldest_wait) {
+            let named = |id: &InstanceId| self.instances.iter().position(|i| i.id == *id && i.state.is_asleep());
+            let sleepers: Vec<usize> = sleepers.iter().filter_map(named).collect();
+            if !self.wake(app, &sleepers, true) {
+                self.apps[app].crowd.handle_failure(now);
+            }
+        } else if let Some(at) = entry.crowd.poll_timeout(now, oldest_wait) {
+            self.look_at(app, at.as_secs_f64());
+        }
+    }
+
+    /// One that drains for its sleep stays awake; otherwise the lightest sleeper is woken.
+    fn wake_any(&mut self, app: usize) {
+        let of_app = |index: &usize| self.instances[*index].app == app;
+        let drains = |index: &usize| {
+            self.instances[*index].operation.is_some_and(|o| o.draining && matches!(o.change, Change::Sleep(_)))
+        };
+        let own = || (0..self.instances.len()).filter(of_app);
+        if let Some(index) = own().find(drains) {
+            let (id, now_s) = (self.instances[index].id.clone(), self.now_s());
+            self.controller.handle_woken(&id, now_s);
+            return self.stay_awake(index);
+        }
+        let mut sleepers: Vec<usize> = own().filter(|&index| self.instances[index].state.is_asleep()).collect();
+        sleepers.sort_by_key(|&index| self.instances[index].state.rung());
+        if !sleepers.is_empty() && !self.wake(app, &sleepers, false) {
+            self.pause_wakes(app);
+        }
+    }
+
+    /// Begins to wake the first of `sleepers` that can be woken.
+    fn wake(&mut self, app: usize, sleepers: &[usize], for_crowd: bool) -> bool {
+        for &instance in sleepers {
+            self.apps[app].waking = Some(Wake { instance, for_crowd });
+            if self.begin_action(&Action::Resume { instance: self.instances[instance].id.clone() }) {
+                return true;
             }
         }
         self.apps[app].waking = None;
-        self.apps[app].crowd.handle_failure(now);
+        false
     }
 
-    /// What was woken for a crowd takes requests before the controller knows of it.
-    pub(super) fn handle_woken(&mut self, instance: usize, fails: bool) {
+    /// A wake that the gateway had asked for is over. The instance takes requests before the controller knows of it.
+    pub(super) fn handle_wake_ended(&mut self, app: usize, Wake { instance, for_crowd }: Wake, fails: bool) {
         let (now, now_s) = (self.now(), self.now_s());
-        let Instance { id, app, .. } = &self.instances[instance];
-        let (id, app) = (id.clone(), *app);
+        let id = self.instances[instance].id.clone();
         let awake = self.instances.iter().filter(|i| i.app == app && i.state == InstanceState::Ready).count();
         let entry = &mut self.apps[app];
-        entry.waking = None;
-        if fails {
-            return entry.crowd.handle_failure(now);
+        match (for_crowd, fails) {
+            (true, true) => return entry.crowd.handle_failure(now),
+            (false, true) => return self.pause_wakes(app),
+            (true, false) => {
+                entry.crowd.handle_woken(now, &id);
+                entry.limits.add_instance(awake);
+                entry.pipeline.configure(now, &entry.limits);
+            }
+            (false, false) => {}
         }
-        entry.crowd.handle_woken(now, &id);
-        entry.limits.add_instance(awake.saturating_sub(1));
-        entry.pipeline.configure(now, &entry.limits);
-        self.recorder.note(now_s, false, format!("{id} was woken by the gateway: a crowd waits"));
+        let who = if for_crowd { "a crowd" } else { "a request" };
+        self.recorder.note(now_s, false, format!("{id} was woken by the gateway: {who} waits"));
         self.controller.handle_woken(&id, now_s);
-        self.open(app);
+    }
+
+    fn pause_wakes(&mut self, app: usize) {
+        let until_s = self.now_s() + WAKE_PAUSE_S;
+        self.apps[app].wakes_from_s = until_s;
+        self.look_at(app, until_s);
+    }
+
+    fn look_at(&mut self, app: usize, at_s: f64) {
+        if !std::mem::replace(&mut self.apps[app].looked_after, true) {
+            // A little later, for the gateway counts in whole nanoseconds.
+            self.agenda.enter(at_s + 1e-6, Event::Look { app });
+        }
     }
 
     /// Sends one request to an instance, or to another when that one refuses.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use weal_node::api::{self, AgentObservation, WakeAnswer, WakeRequest};
+use anyhow::{Context, Result, bail, ensure};
+use weal_node::api::{self, AgentObservation, CommandOutcome, WakeAnswer, WakeRequest};
 use weal_rpc::{Client, Method};
 
 use super::agent::first_byte_s;
@@ -92,15 +92,17 @@ impl Pool {
 
     /// Orders its node agent about, behind its controller's back.
     pub fn command(&self, command: api::Command) -> Result<()> {
-        let refusal = self.refusal(command)?;
-        ensure!(refusal.is_none(), refusal.unwrap_or_default());
-        Ok(())
+        let outcome = self.outcome(command)?;
+        outcome.error.map_or(Ok(()), |error| bail!("{}: {error}", outcome.instance))
     }
 
     /// The same; why it was not done.
     pub fn refusal(&self, command: api::Command) -> Result<Option<String>> {
-        let outcome = self.call("node.sock", api::APPLY, &vec![command])?.remove(0);
-        Ok(outcome.error)
+        Ok(self.outcome(command)?.error)
+    }
+
+    fn outcome(&self, command: api::Command) -> Result<CommandOutcome> {
+        self.call("node.sock", api::APPLY, &vec![command])?.pop().context("the node agent did not say what became of it")
     }
 
     /// Asks its node agent to wake an instance of `app`.
