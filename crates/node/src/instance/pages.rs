@@ -25,12 +25,12 @@ pub(super) const WORKING_SET_FILE: &str = "working-set.json";
 const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
 /// So much may be on its way to the disk at once: more fills the device's queue, and a running instance's reads wait behind it.
 const MOST_UNDERWAY: u64 = 8 << 20;
-/// Bytes between two looks at what is on its way: the kernel adds a group's figures up for each, which takes longer than paging out a piece.
+/// Bytes between two looks at what is on its way, or is left: the kernel adds a group's figures up for each, which takes longer than a piece.
 const LOOKED_AT_EVERY: u64 = 4 << 20;
-/// Bytes that are reclaimed between two pauses; the kernel takes a quarter of a millisecond for 1 MiB, on a slower machine twice as long.
-const RECLAIMED_AT_ONCE: u64 = 640 << 10;
-// Less is passed over as what counters may lag, and then the hasty piece is taken instead.
-const _: () = assert!(RECLAIMED_AT_ONCE > RECLAIM_SLACK);
+/// Bytes that are reclaimed between two pauses: the kernel takes no fewer at once.
+const RECLAIMED_AT_ONCE: u64 = 128 << 10;
+/// So many requests in which it frees nothing are enough.
+const RECLAIM_ATTEMPTS: u32 = 8;
 /// And when somebody waits for the memory. A wake that comes meanwhile waits for one of these.
 const RECLAIMED_IN_HASTE: u64 = 64 << 20;
 /// Swap with less than this left is full.
@@ -356,21 +356,36 @@ impl Work {
     }
 
     /// On disk swap, pages stay in the swap cache, charged to the group, until they are reclaimed from there too; so do pages that
-    /// several processes share, which advice passes over. A piece at a time while nobody waits: it holds others up.
+    /// several processes share, which advice passes over.
     fn reclaim(&self, keep: u64) -> Result<(), String> {
-        let (mut before, mut stuck) = (u64::MAX, false);
-        while !self.is_cancelled() {
-            let began = Instant::now();
+        let too_much = || self.site.isolation.reclaimable(self.member()).saturating_sub(keep);
+        let (mut left, mut stuck) = (too_much(), false);
+        while !self.is_cancelled() && left >= RECLAIM_SLACK {
             let in_haste = stuck || self.in_haste.load(Ordering::Relaxed);
-            let most = if in_haste { RECLAIMED_IN_HASTE } else { RECLAIMED_AT_ONCE };
-            let left = self.site.isolation.reclaim(self.member(), keep, most).map_err(|error| error.to_string())?;
+            self.reclaim_some(left.min(if in_haste { RECLAIMED_IN_HASTE } else { LOOKED_AT_EVERY }), in_haste)?;
+            let before = std::mem::replace(&mut left, too_much());
             let goes_on = left < before;
-            if left < RECLAIM_SLACK || stuck && !goes_on {
+            if stuck && !goes_on {
                 break;
             }
             // A little may be found among pages of files, or be lost in counters that lag: then once more, with more.
             stuck = !goes_on;
-            before = left;
+        }
+        Ok(())
+    }
+
+    /// A piece at a time while nobody waits: it holds others up.
+    fn reclaim_some(&self, bytes: u64, in_haste: bool) -> Result<(), String> {
+        let charged = || self.site.isolation.charged(self.member());
+        let (mut left, mut in_vain) = (bytes, 0);
+        let goal = charged().saturating_sub(bytes);
+        // The kernel gives up when it finds nothing at once.
+        while left > 0 && in_vain < RECLAIM_ATTEMPTS && !self.is_cancelled() {
+            let began = Instant::now();
+            let piece = if in_haste { left } else { left.min(RECLAIMED_AT_ONCE) };
+            self.site.isolation.reclaim(self.member(), piece).map_err(|error| error.to_string())?;
+            let before = std::mem::replace(&mut left, charged().saturating_sub(goal));
+            in_vain += u32::from(left >= before);
             self.pause(began);
         }
         Ok(())

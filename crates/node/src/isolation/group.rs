@@ -58,7 +58,11 @@ impl Group {
     /// The groups in it.
     pub fn children(&self) -> Vec<Self> {
         let Ok(entries) = fs::read_dir(&self.path) else { return Vec::new() };
-        entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| Self::new(entry.path())).collect()
+        entries
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| Self::new(entry.path()))
+            .collect()
     }
 
     /// Takes away every empty group below it, and itself.

@@ -14,8 +14,6 @@ use crate::process::{Proc, signal};
 const MEMORY_AND_SWAP: &str = "memory.memsw.limit_in_bytes";
 /// How readily the kernel pages out instead of dropping pages of files.
 const SWAPPINESS: &str = "memory.swappiness";
-/// How often the kernel is asked to.
-const RECLAIM_ATTEMPTS: usize = 8;
 
 /// Where the hierarchies are: our base in each. Two of them may be the same directory (`cpu,cpuacct`).
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -217,40 +215,32 @@ impl Isolation for Hybrid {
         place(&self.memory, member).keyed("memory.stat", "total_writeback")
     }
 
+    fn reclaimable(&self, member: Member<'_>) -> u64 {
+        if self.can_reclaim(member) { place(&self.memory, member).own_pages() } else { 0 }
+    }
+
+    fn charged(&self, member: Member<'_>) -> u64 {
+        place(&self.memory, member).number("memory.usage_in_bytes").unwrap_or(0)
+    }
+
     /// v1 cannot be asked for so many bytes, but a lower limit for a moment has the same effect. Files' pages stay: without them each wake
     /// would read libraries and classes from the disk again, and they cost nothing to drop when somebody wants the memory.
-    fn reclaim(&self, member: Member<'_>, keep: u64, most: u64) -> io::Result<u64> {
+    fn reclaim(&self, member: Member<'_>, bytes: u64) -> io::Result<()> {
         let group = place(&self.memory, member);
-        let (Some(limit), true) = (group.number("memory.limit_in_bytes"), self.can_reclaim(member)) else { return Ok(0) };
-        let too_much = || group.own_pages().saturating_sub(keep);
-        let mut left = too_much();
-        let goal = left.saturating_sub(most);
+        let Some(limit) = group.number("memory.limit_in_bytes") else { return Ok(()) };
         let swappiness = group.read(SWAPPINESS);
         // Anonymous pages first, as far as v1 goes. A kernel without it takes both alike.
         let _ = group.write(SWAPPINESS, "200");
-        let mut shrunk = Ok(());
-        // The kernel gives up when it finds nothing to reclaim at once.
-        for _ in 0..RECLAIM_ATTEMPTS {
-            if left < goal + super::RECLAIM_SLACK {
-                break;
-            }
-            let used = group.number("memory.usage_in_bytes").unwrap_or(limit);
-            shrunk = group.write("memory.limit_in_bytes", &used.saturating_sub(left - goal).to_string());
-            left = too_much();
-            // More than that is asked for by who sees how much is left.
-            if shrunk.is_ok() {
-                break;
-            }
-        }
+        let shrunk = group.write("memory.limit_in_bytes", &self.charged(member).saturating_sub(bytes).to_string());
         let restored = group.write("memory.limit_in_bytes", &limit.to_string());
         if let Ok(before) = swappiness {
             group.write(SWAPPINESS, before.trim())?;
         }
         restored?;
         match shrunk {
-            // Less than that could be paged out: what was possible is done.
-            Err(error) if error.kind() != io::ErrorKind::ResourceBusy => Err(error),
-            _ => Ok(left),
+            // It found less.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(()),
+            outcome => outcome,
         }
     }
 

@@ -89,7 +89,7 @@ pub struct Usage {
     pub oom_kills: u64,
 }
 
-/// What may be left beyond what [`Isolation::reclaim`] is to keep: the kernel counts per CPU, and lags.
+/// What may be left of what is [reclaimable](Isolation::reclaimable): the kernel counts per CPU, and lags.
 pub const RECLAIM_SLACK: u64 = 1 << 19;
 
 /// What a node has used.
@@ -156,9 +156,15 @@ pub trait Isolation: Send + Sync {
     /// True when the kernel can be asked to page out a whole group.
     fn can_reclaim(&self, member: Member<'_>) -> bool;
 
-    /// Asks the kernel to free what swap has taken or can take, until `keep` bytes of it are left, and at most `most`. Gives how many bytes
-    /// beyond `keep` are left; 0 as well when it has no such request for a group.
-    fn reclaim(&self, member: Member<'_>, keep: u64, most: u64) -> io::Result<u64>;
+    /// Bytes that swap has taken or can take and that [`Isolation::reclaim`] could free: what lies in the swap cache is among them. The kernel
+    /// adds them up for each question. 0 when a group cannot be reclaimed.
+    fn reclaimable(&self, member: Member<'_>) -> u64;
+
+    /// Bytes of memory that its group is charged with, which is told at once; 0 without groups.
+    fn charged(&self, member: Member<'_>) -> u64;
+
+    /// Asks the kernel once to free `bytes` of what is [reclaimable](Isolation::reclaimable). It may find less.
+    fn reclaim(&self, member: Member<'_>, bytes: u64) -> io::Result<()>;
 
     /// Lets the instance's memory go to swap, or not any more. What is there already stays.
     fn allow_swap(&self, member: Member<'_>, allowed: bool) -> io::Result<()>;

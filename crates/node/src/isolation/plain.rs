@@ -160,8 +160,16 @@ impl Isolation for Plain {
         None
     }
 
-    fn reclaim(&self, _: Member<'_>, _: u64, _: u64) -> io::Result<u64> {
-        Ok(0)
+    fn reclaimable(&self, _: Member<'_>) -> u64 {
+        0
+    }
+
+    fn charged(&self, _: Member<'_>) -> u64 {
+        0
+    }
+
+    fn reclaim(&self, _: Member<'_>, _: u64) -> io::Result<()> {
+        Ok(())
     }
 
     fn remove(&self, member: Member<'_>) -> io::Result<()> {

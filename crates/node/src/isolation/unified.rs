@@ -186,22 +186,25 @@ impl Isolation for Unified {
         self.group(member).keyed("memory.stat", "file_writeback")
     }
 
-    fn reclaim(&self, member: Member<'_>, keep: u64, most: u64) -> io::Result<u64> {
-        let group = self.group(member);
-        if !self.can_reclaim(member) {
-            return Ok(0);
-        }
-        let too_much = || group.own_pages().saturating_sub(keep);
-        let bytes = too_much().min(most);
+    fn reclaimable(&self, member: Member<'_>) -> u64 {
+        if self.can_reclaim(member) { self.group(member).own_pages() } else { 0 }
+    }
+
+    fn charged(&self, member: Member<'_>) -> u64 {
+        self.group(member).number("memory.current").unwrap_or(0)
+    }
+
+    fn reclaim(&self, member: Member<'_>, bytes: u64) -> io::Result<()> {
         // Files' pages stay: without them each wake would read libraries and classes from the disk again. Kernels before 6.16 know no such
         // maximum, which leaves them alone, and those before 6.9 no swappiness here.
+        let group = self.group(member);
         let ways = [" swappiness=max", " swappiness=200", ""].map(|how| format!("{bytes}{how}"));
         let unknown = |outcome: &io::Result<()>| matches!(outcome, Err(error) if error.kind() == io::ErrorKind::InvalidInput);
         let mut outcomes = ways.iter().map(|way| group.write("memory.reclaim", way));
         match outcomes.find(|outcome| !unknown(outcome)).unwrap_or(Ok(())) {
-            // Less than everything could be paged out: what was possible is done.
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-            _ => Ok(too_much()),
+            // It found less.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            outcome => outcome,
         }
     }
 

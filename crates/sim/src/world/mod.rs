@@ -358,7 +358,9 @@ impl<'a> World<'a> {
             Event::Settled => self.share_cores(),
             Event::Link { link, version } if self.links[link].version == version => self.deliver(link),
             Event::Changed { instance, version } if self.instances[instance].version == version => self.changed(instance),
-            Event::DrainedLong { instance, version } if self.instances[instance].version == version => self.drained_long(instance),
+            Event::DrainedLong { instance, version } if self.instances[instance].version == version => {
+                self.drained_long(instance)
+            }
             Event::JobChanged { job, version } if self.jobs[job].version == version => self.job_changed(job),
             Event::Housekeeping { instance, version } if self.instances[instance].version == version => self.keep_house(instance),
             Event::Node { .. }

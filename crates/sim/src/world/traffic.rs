@@ -83,9 +83,8 @@ impl World<'_> {
     /// One that drains for its sleep stays awake; otherwise the lightest sleeper is woken.
     fn wake_any(&mut self, app: usize) {
         let of_app = |index: &usize| self.instances[*index].app == app;
-        let drains = |index: &usize| {
-            self.instances[*index].operation.is_some_and(|o| o.draining && matches!(o.change, Change::Sleep(_)))
-        };
+        let drains =
+            |index: &usize| self.instances[*index].operation.is_some_and(|o| o.draining && matches!(o.change, Change::Sleep(_)));
         let own = || (0..self.instances.len()).filter(of_app);
         if let Some(index) = own().find(drains) {
             let (id, now_s) = (self.instances[index].id.clone(), self.now_s());
