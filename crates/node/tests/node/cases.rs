@@ -342,7 +342,9 @@ pub fn cpu_seconds_match_what_was_burnt(bench: &Bench) {
     wait_for("the restart", || bench.instance("web-1").filter(|i| i.restarts == 1 && i.state == InstanceState::Ready));
     assert!(bench.instance("web-1").unwrap().cpu_seconds.unwrap() >= measured);
     bench.stop("web-1");
-    assert!(bench.observe().nodes[0].cpu_seconds >= after.nodes[0].cpu_seconds);
+    let since = bench.observe().nodes[0].cpu_seconds - after.nodes[0].cpu_seconds;
+    // A restart takes a little; were what is stopped counted twice, all of it would be there again.
+    assert!((0.0..0.9 * measured).contains(&since), "{since} s since {measured} were used");
 }
 
 pub fn a_suspended_instance_uses_no_cpu_and_goes_on(bench: &Bench) {
