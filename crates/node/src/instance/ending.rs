@@ -13,7 +13,7 @@ use super::{Order, Phase, Reply, Task, until};
 use crate::files::read_json;
 use crate::isolation::{Isolation, Member};
 use crate::process::signal;
-use crate::shim::{self, EXIT_FILE, Exit, PID_FILE, Record, Started};
+use crate::shim::{self, EXIT_FILE, Exit, PID_FILE, Record, STOP_FILE, Started};
 
 /// The pause before the first restart.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -262,6 +262,7 @@ pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std
         }
         done()
     };
+    std::fs::write(dir.join(STOP_FILE), "")?;
     wait(SHIM_PATIENCE, &|| !shim::is_starting(dir));
     let started: Option<Started> = read_json(&dir.join(PID_FILE))?;
     if let Some(started) = started.filter(|started| proc.is_alive(started.main)) {

@@ -21,7 +21,7 @@ use crate::api::InstanceSpec;
 use crate::files::{at, read_json, write_json};
 use crate::isolation::Member;
 use crate::privileges::{Identity, find_user, name_and_home};
-use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, Started, mark};
+use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, mark};
 use crate::site::Site;
 use crate::variables::fill_in;
 
@@ -64,12 +64,10 @@ impl Task {
         let mut record = self.record();
         record.launch = prepare(&self.site, &record.spec, record.port, &self.dir)?;
         let show = |error: io::Error| error.to_string();
-        if self.is_plain() {
-            let before = self.isolated(|isolation, member| isolation.usage(member)).cpu_seconds.unwrap_or(0.0);
-            self.remember(|memory| memory.cpu_before_s += before);
-        }
+        let plain_usage = || self.isolated(|isolation, member| isolation.usage(member)).cpu_seconds.unwrap_or(0.0);
+        let before = if self.is_plain() { plain_usage() } else { 0.0 };
         self.working_set = None;
-        for file in [PID_FILE, EXIT_FILE, WORKING_SET_FILE, WAKING_FILE] {
+        for file in [PID_FILE, EXIT_FILE, WORKING_SET_FILE, WAKING_FILE, STOP_FILE] {
             let _ = fs::remove_file(self.dir.join(file));
         }
         make_output(&self.dir.join(OUTPUT_FILE), record.launch.user.as_ref()).map_err(show)?;
@@ -77,6 +75,8 @@ impl Task {
         self.view.lock().expect("nothing panics while it is held").record = record;
         let limits = self.limits();
         self.isolated(|isolation, member| isolation.create(member, &limits)).map_err(show)?;
+        // Not before: it would be counted twice by who looks meanwhile.
+        self.remember(|memory| memory.cpu_before_s += before);
         let oom_kills = self.isolated(|isolation, member| isolation.usage(member)).oom_kills;
         self.remember(|memory| memory.oom_kills = oom_kills);
         start_shim(&self.site, &self.dir, false).await?;

@@ -90,8 +90,9 @@ impl Isolation for Plain {
         NodeUsage::default()
     }
 
-    fn create(&self, _: Member<'_>, _: &Limits) -> io::Result<()> {
-        Ok(())
+    /// What is started now counts from nothing.
+    fn create(&self, member: Member<'_>, _: &Limits) -> io::Result<()> {
+        self.remove(member)
     }
 
     fn limit(&self, _: Member<'_>, _: &Limits) -> io::Result<()> {

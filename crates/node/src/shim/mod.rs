@@ -114,6 +114,10 @@ pub fn mark(dir: &Path) -> String {
     format!("WEAL_INSTANCE_DIR={}", dir.display())
 }
 
+/// While this is there, no shim starts the instance: one that was forked and has not got so far when everything is stopped would start it
+/// after that.
+pub const STOP_FILE: &str = "stop";
+
 /// True while a shim is about to start the instance in `dir`: it has its lock and has not said whom it started.
 pub fn is_starting(dir: &Path) -> bool {
     let is_free = File::open(dir.join(LOCK_FILE)).map_or(true, |file| file.try_lock_shared().is_ok());
@@ -133,6 +137,10 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     // One shim at a time: a former one may still be about to start or about to end.
     let only = open_lock(&dir.join(LOCK_FILE))?;
     only.lock()?;
+    if !adopt && dir.join(STOP_FILE).exists() {
+        tell_agent("everything is being stopped");
+        return Ok(());
+    }
     let record: Record = read_json(&dir.join(SPEC_FILE))?.ok_or(io::ErrorKind::NotFound)?;
     for entrance in &record.launch.side_entrances {
         // Where it cannot leave the agent's group, it stays there.
