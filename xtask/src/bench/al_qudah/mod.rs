@@ -60,12 +60,12 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
             fs::write(&file, serde_json::to_string(reproduction)? + "\n")?;
         }
     }
-    let shown = if arguments.write || arguments.kept { kept(&wanted, arguments.write)? } else { done };
     if arguments.write {
         let told = "Real processes; each case says on which machine.";
-        let page = page_of("Al-Qudah et al. 2009 with real servers", told, &shown);
+        let page = page_of("Al-Qudah et al. 2009 with real servers", told, &kept(CASES.iter())?);
         fs::write(crate::root().join("docs/reports/al-qudah.html"), page)?;
     }
+    let shown = if arguments.kept { kept(wanted.iter().copied())? } else { done };
     Ok(shown.iter().map(table).collect())
 }
 
@@ -85,10 +85,9 @@ fn data_file(case: &str) -> PathBuf {
     crate::root().join(format!("docs/benchmarks/al-qudah/{case}.json"))
 }
 
-/// What was measured before; with `all`, of the other cases too.
-fn kept(wanted: &[&Case], all: bool) -> Result<Vec<Reproduction>> {
-    let is_wanted = |case: &&Case| all || wanted.iter().any(|one| one.name == case.name);
-    let files = CASES.iter().filter(is_wanted).map(|case| data_file(case.name)).filter(|file| file.is_file());
+/// What was measured before of these.
+fn kept<'a>(cases: impl Iterator<Item = &'a Case>) -> Result<Vec<Reproduction>> {
+    let files = cases.map(|case| data_file(case.name)).filter(|file| file.is_file());
     files.map(|file| serde_json::from_str(&fs::read_to_string(&file)?).with_context(|| file.display().to_string())).collect()
 }
 
@@ -114,7 +113,6 @@ mod tests {
             let name = entry.file_name().to_string_lossy().replace(".json", "");
             assert!(CASES.iter().any(|case| case.name == name), "{name} belongs to no case");
         }
-        let all: Vec<&Case> = CASES.iter().collect();
-        assert!(kept(&all, true).unwrap().iter().all(|one| !one.measures.is_empty()));
+        assert!(kept(CASES.iter()).unwrap().iter().all(|one| !one.measures.is_empty()));
     }
 }
