@@ -83,7 +83,8 @@ impl fmt::Display for Utility {
 
 impl fmt::Display for Cpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.2} CPU", self.0)
+        let nothing_has_no_sign = self.0 + 0.0; // the sum of no numbers at all is -0.0
+        write!(f, "{nothing_has_no_sign:.2} CPU")
     }
 }
 
@@ -181,5 +182,17 @@ impl fmt::Display for Bytes {
             }
         }
         write!(f, "{}B", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_at_all_has_no_sign() {
+        let nothing: f64 = [].iter().sum();
+        assert!(nothing.is_sign_negative());
+        assert_eq!(Cpu(nothing).to_string(), "0.00 CPU");
     }
 }
