@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use weal_model::Rung;
 
-use crate::bench::real::agent::{Agent, first_byte_s};
+use crate::bench::real::agent::{Agent, LESSONS, first_byte_s};
 
 /// Where an instance's memory is while it rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,9 +60,9 @@ impl Way {
         Ok(began.elapsed().as_secs_f64())
     }
 
-    /// Rounds that only teach the agent what is needed: two, where it wants to know.
+    /// Rounds that only teach the agent what is needed, where it wants to know.
     pub fn lessons(&self) -> usize {
-        if self.prefetch.is_empty() { 2 } else { 0 }
+        if self.prefetch.is_empty() { LESSONS } else { 0 }
     }
 }
 

@@ -16,6 +16,9 @@ use super::machine::{self, MemoryGroup};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Wakes from which the agent learns what is needed before they are measured: as many as it remembers, so that what is measured is what lasts.
+pub const LESSONS: usize = 8;
+
 /// An agent with one node, ended with all its instances when dropped.
 pub struct Agent {
     state: PathBuf,

@@ -16,7 +16,7 @@ use weal_model::Rung;
 use self::gateway::Sleeper;
 use self::neighbour::Round;
 use super::Arguments;
-use super::real::agent::{Agent, first_byte_s, serve_requests};
+use super::real::agent::{Agent, LESSONS, first_byte_s, serve_requests};
 use super::real::machine::{self, Competitors, Moved, Swap, SwapOn};
 use super::real::server::{Server, spec};
 use super::real::{median, quantile};
@@ -42,10 +42,6 @@ pub struct Choice {
 
 /// Requests that a server has answered before it sleeps, so that it runs compiled code as one that was in use does.
 const SERVED: usize = 5000;
-
-/// Wakes from which the agent learns what is needed before they are measured: as many as it remembers, so that what is measured is what lasts.
-/// What these take is told as well.
-const LESSONS: usize = 8;
 
 /// One way to sleep and to wake.
 struct Way {
