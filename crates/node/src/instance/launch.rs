@@ -64,9 +64,9 @@ impl Task {
         let mut record = self.record();
         record.launch = prepare(&self.site, &record.spec, record.port, &self.dir)?;
         let show = |error: io::Error| error.to_string();
-        let plain_usage = || self.isolated(|isolation, member| isolation.usage(member)).cpu_seconds.unwrap_or(0.0);
-        let before = if self.is_plain() { plain_usage() } else { 0.0 };
         self.working_set = None;
+        let usage = || self.isolated(|isolation, member| isolation.usage(member));
+        let cpu_before_s = if self.is_plain() { usage().cpu_seconds.unwrap_or(0.0) } else { 0.0 };
         for file in [PID_FILE, EXIT_FILE, WORKING_SET_FILE, WAKING_FILE, STOP_FILE] {
             let _ = fs::remove_file(self.dir.join(file));
         }
@@ -75,10 +75,12 @@ impl Task {
         self.view.lock().expect("nothing panics while it is held").record = record;
         let limits = self.limits();
         self.isolated(|isolation, member| isolation.create(member, &limits)).map_err(show)?;
-        // Not before: it would be counted twice by who looks meanwhile.
-        self.remember(|memory| memory.cpu_before_s += before);
-        let oom_kills = self.isolated(|isolation, member| isolation.usage(member)).oom_kills;
-        self.remember(|memory| memory.oom_kills = oom_kills);
+        let oom_kills = usage().oom_kills;
+        self.remember(|memory| {
+            // Not before it is created anew: it would be counted twice by who looks meanwhile.
+            memory.cpu_before_s += cpu_before_s;
+            memory.oom_kills = oom_kills;
+        });
         start_shim(&self.site, &self.dir, false).await?;
         read_json(&self.dir.join(PID_FILE)).map_err(show)?.ok_or_else(|| "its shim left no process id".to_owned())
     }
