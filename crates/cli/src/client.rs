@@ -13,8 +13,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use weal_controller::wire::{ConfigTaken, ConfigUpdate, ConfigView, SleepOrder, SleepTaken, WakeTaken};
 use weal_model::{Event, Status, Why, WhyRequest};
+use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView, SleepOrder, SleepTaken, WakeTaken};
 
 use crate::failure::{Exit, Failure};
 use crate::state::StateDir;

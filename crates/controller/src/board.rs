@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, watch};
-use weal_gateway::api::GatewayCounters;
 use weal_model::{AppName, Event, EventKind, InstanceId, InstanceState, NodeName, Severity, Status};
+use weal_protocol::gateway::GatewayCounters;
 
 use crate::clock;
 use crate::store::Store;
-use crate::wire::{ConfigView, PlanView};
+use weal_protocol::controller::{ConfigView, PlanView};
 
 /// Events kept in memory, so that readers need no disk; older ones come from the store.
 const EVENTS_IN_MEMORY: usize = 1000;

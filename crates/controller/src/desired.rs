@@ -6,7 +6,7 @@ use weal_config::{Diagnostic, Machine};
 use weal_model::{Bytes, PoolSpec};
 
 use crate::store::StoredConfig;
-use crate::wire::{ConfigDiagnostic, ConfigRefused, ConfigView};
+use weal_protocol::controller::{ConfigDiagnostic, ConfigRefused, ConfigView};
 
 /// What the pool is to be.
 #[derive(Debug, Clone)]

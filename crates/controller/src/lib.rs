@@ -11,7 +11,6 @@
 //! | `board` | what the loop shows and the API reads |
 //! | `why` | the last decisions in plain sentences |
 //! | `metrics` | the same in numbers, for Prometheus |
-//! | [`wire`] | what the API takes and gives beside the model's types |
 
 mod api;
 mod board;
@@ -21,7 +20,6 @@ mod desired;
 mod metrics;
 pub mod store;
 mod why;
-pub mod wire;
 
 use std::io;
 use std::path::PathBuf;
@@ -40,7 +38,7 @@ use crate::board::{Board, Note, View};
 use crate::cycle::{Loop, Order, Start};
 use crate::desired::Desired;
 use crate::store::{Saved, Store};
-use crate::wire::{ConfigView, PlanView};
+use weal_protocol::controller::{ConfigView, PlanView};
 
 pub use api::openapi;
 pub use desired::machine;

@@ -12,8 +12,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use weal_gateway::api::{ClusterCounters, FlowCounters, GatewayCounters};
 use weal_model::{FlowId, FlowStatus, InstanceState, LatencyHistogram, Rung, Status};
+use weal_protocol::gateway::{ClusterCounters, FlowCounters, GatewayCounters};
 
 use crate::board::View;
 

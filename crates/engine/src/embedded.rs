@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weal_model::{
-    Action, ActionOutcome, AppName, AppSpec, InstanceId, InstanceState, LoadEntry, NodeName, NodeReserve, NodeSpec, PoolSpec,
+    Action, AppName, AppSpec, InstanceId, InstanceState, LoadEntry, NodeName, NodeReserve, NodeSpec, PoolSpec, naming,
 };
-use weal_node::api::{self, AgentObservation, Command, CommandOutcome, EventsAfter, InstanceEvent, InstanceSpec};
-use weal_node::api::{LogsChunk, LogsRequest};
+use weal_protocol::Refusal;
+use weal_protocol::engine::Outcome;
+use weal_protocol::node::{self, AgentObservation, Command, CommandOutcome, EventsAfter, InstanceEvent, InstanceSpec};
+use weal_protocol::node::{LogsChunk, LogsRequest};
 use weal_rpc::Client;
 
 use crate::{Engine, Error};
@@ -34,10 +36,10 @@ impl Embedded {
 
 impl Engine for Embedded {
     async fn configure(&self, nodes: &[NodeSpec]) -> Result<(), Error> {
-        Ok(self.client.call(api::CONFIGURE, &nodes.to_vec()).await?)
+        Ok(self.client.call(node::CONFIGURE, &nodes.to_vec()).await?)
     }
 
-    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<ActionOutcome>, Error> {
+    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<Outcome>, Error> {
         if actions.is_empty() {
             return Ok(Vec::new());
         }
@@ -46,16 +48,19 @@ impl Engine for Embedded {
         } else {
             BTreeMap::new()
         };
-        let commands: Vec<Result<Command, String>> = actions.iter().map(|action| command(pool, &addresses, action)).collect();
+        let commands: Vec<Result<Command, Refusal>> = actions.iter().map(|action| command(pool, &addresses, action)).collect();
         let sent: Vec<Command> = commands.iter().filter_map(|command| command.clone().ok()).collect();
         let timeout = APPLY_MARGIN + longest_stop(pool);
-        let mut answers = self.client.with_timeout(timeout).call(api::APPLY, &sent).await?.into_iter();
-        let outcome = |(action, command): (&Action, Result<Command, String>)| match command {
-            Err(error) => ActionOutcome { action: action.clone(), took_s: 0.0, error: Some(error) },
+        let mut answers = self.client.with_timeout(timeout).call(node::APPLY, &sent).await?.into_iter();
+        let outcome = |(action, command): (&Action, Result<Command, Refusal>)| match command {
+            Err(refusal) => Outcome { action: action.clone(), took_s: 0.0, refusal: Some(refusal) },
             Ok(_) => match answers.next() {
-                Some(CommandOutcome { took_s, error, .. }) => ActionOutcome { action: action.clone(), took_s, error },
+                Some(CommandOutcome { took_s, error, .. }) => {
+                    Outcome { action: action.clone(), took_s, refusal: error.map(Refusal::failed) }
+                }
                 None => {
-                    ActionOutcome { action: action.clone(), took_s: 0.0, error: Some("the node agent gave no answer".into()) }
+                    let refusal = Some(Refusal::failed("the node agent gave no answer"));
+                    Outcome { action: action.clone(), took_s: 0.0, refusal }
                 }
             },
         };
@@ -72,27 +77,27 @@ impl Engine for Embedded {
             .map(|load| Command::SetCpu { instance: load.instance.clone(), share: load.cpu, limit: limit(load) })
             .collect();
         if !commands.is_empty() {
-            self.client.call(api::APPLY, &commands).await?;
+            self.client.call(node::APPLY, &commands).await?;
         }
         Ok(())
     }
 
     async fn set_reserves(&self, reserves: &[NodeReserve]) -> Result<(), Error> {
-        Ok(self.client.call(api::RESERVE, &reserves.to_vec()).await?)
+        Ok(self.client.call(node::RESERVE, &reserves.to_vec()).await?)
     }
 
     async fn observe(&self) -> Result<AgentObservation, Error> {
-        Ok(self.client.call(api::OBSERVE, &()).await?)
+        Ok(self.client.call(node::OBSERVE, &()).await?)
     }
 
     async fn events(&self, after: u64, wait: Duration) -> Result<Vec<InstanceEvent>, Error> {
         let request = EventsAfter { after, wait_s: wait.as_secs_f64() };
-        Ok(self.client.with_timeout(wait + CALL_TIMEOUT).call(api::EVENTS, &request).await?)
+        Ok(self.client.with_timeout(wait + CALL_TIMEOUT).call(node::EVENTS, &request).await?)
     }
 
     async fn logs(&self, request: &LogsRequest) -> Result<LogsChunk, Error> {
         let timeout = Duration::from_secs_f64(request.wait_s.clamp(0.0, 60.0)) + CALL_TIMEOUT;
-        Ok(self.client.with_timeout(timeout).call(api::LOGS, request).await?)
+        Ok(self.client.with_timeout(timeout).call(node::LOGS, request).await?)
     }
 }
 
@@ -106,10 +111,9 @@ pub fn instance_spec(
 ) -> InstanceSpec {
     let mut env = BTreeMap::new();
     for (needed, address) in app.needs.iter().filter_map(|needed| Some((needed, addresses.get(needed)?))) {
-        let prefix = variable_prefix(needed);
-        env.insert(format!("{prefix}_ADDR"), address.to_string());
-        env.insert(format!("{prefix}_HOST"), address.ip().to_string());
-        env.insert(format!("{prefix}_PORT"), address.port().to_string());
+        env.insert(naming::variable(needed, "ADDR"), address.to_string());
+        env.insert(naming::variable(needed, "HOST"), address.ip().to_string());
+        env.insert(naming::variable(needed, "PORT"), address.port().to_string());
     }
     env.extend(app.env.clone());
     InstanceSpec {
@@ -126,7 +130,8 @@ pub fn instance_spec(
         restart: app.restart,
         stop_timeout_s: app.stop_timeout_s,
         on_resume: app.on_resume.clone(),
-        fingerprint: fingerprint(app),
+        needs: BTreeMap::new(),
+        revision: fingerprint(app),
     }
 }
 
@@ -145,11 +150,6 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// `my-db` becomes `MY_DB`.
-fn variable_prefix(app: &AppName) -> String {
-    app.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
-}
-
 /// One ready address per application: that of its first instance by id.
 fn ready_addresses(observed: &AgentObservation) -> BTreeMap<AppName, SocketAddr> {
     let mut ready: Vec<_> = observed.instances.iter().filter(|instance| instance.state == InstanceState::Ready).collect();
@@ -165,30 +165,30 @@ fn starts_with_needs(pool: &PoolSpec, action: &Action) -> bool {
     matches!(action, Action::Start { app, .. } if pool.apps.get(app).is_some_and(|app| !app.needs.is_empty()))
 }
 
-fn command(pool: &PoolSpec, addresses: &BTreeMap<AppName, SocketAddr>, action: &Action) -> Result<Command, String> {
+fn command(pool: &PoolSpec, addresses: &BTreeMap<AppName, SocketAddr>, action: &Action) -> Result<Command, Refusal> {
     match action {
         Action::Start { instance, app, node } => {
-            let app = pool.apps.get(app).ok_or_else(|| format!("there is no application `{app}`"))?;
+            let app = pool.apps.get(app).ok_or_else(|| Refusal::NoApplication { app: app.clone() })?;
             if let Some(missing) = app.needs.iter().find(|needed| !addresses.contains_key(*needed)) {
-                return Err(format!("`{}` needs `{missing}`, which has no ready instance", app.name));
+                return Err(Refusal::NeedNotReady { app: app.name.clone(), needed: missing.clone() });
             }
             Ok(Command::Start { spec: Box::new(instance_spec(app, instance, node, addresses)) })
         }
-        Action::Stop { instance } => Ok(Command::Stop { instance: instance.clone() }),
-        Action::Sleep { instance, rung } => Ok(Command::Sleep { instance: instance.clone(), rung: *rung }),
-        Action::Resume { instance } => Ok(Command::Resume { instance: instance.clone() }),
+        Action::Stop { instance, .. } => Ok(Command::Stop { instance: instance.clone() }),
+        Action::Sleep { instance, rung, .. } => Ok(Command::Sleep { instance: instance.clone(), rung: *rung }),
+        Action::Resume { instance, .. } => Ok(Command::Resume { instance: instance.clone() }),
         Action::StartJob { job, .. }
         | Action::SuspendJob { job }
         | Action::ResumeJob { job, .. }
         | Action::MigrateJob { job, .. }
-        | Action::SetJobCpu { job, .. } => Err(format!("the embedded engine runs no jobs, so not `{job}` either")),
+        | Action::SetJobCpu { job, .. } => Err(Refusal::NoJobs { job: job.clone() }),
     }
 }
 
 /// The application of an instance that is named `APP-NUMBER`.
 fn app_of<'a>(pool: &'a PoolSpec, instance: &InstanceId) -> Option<&'a AppSpec> {
-    let (app, _) = instance.as_str().rsplit_once('-')?;
-    pool.apps.get(app)
+    let (app, _) = naming::parts(instance)?;
+    pool.apps.get(&app)
 }
 
 fn longest_stop(pool: &PoolSpec) -> Duration {

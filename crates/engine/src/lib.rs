@@ -12,10 +12,12 @@ pub mod embedded;
 use std::future::Future;
 use std::time::Duration;
 
-use weal_model::{Action, ActionOutcome, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
-pub use weal_node::api::{AgentObservation, InstanceCounters, InstanceEvent, InstanceSpec, LogsChunk, LogsRequest, NodeCounters};
+use weal_model::{Action, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
+pub use weal_protocol::node::{
+    AgentObservation, InstanceCounters, InstanceEvent, InstanceSpec, LogsChunk, LogsRequest, NodeCounters,
+};
 
-/// Why an engine could not be asked at all. What fails for a single action stands in its [`ActionOutcome`].
+/// Why an engine could not be asked at all. What fails for a single action stands in its [`weal_protocol::engine::Outcome`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The node agent did not answer, or refused the call.
@@ -32,7 +34,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Carries `actions` out in their order, each kind of neighbours side by side, and says what became of each (same
     /// order, same length). A start is done when its process runs; that it is ready comes as an event.
-    fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> impl Future<Output = Result<Vec<ActionOutcome>, Error>> + Send;
+    fn apply(
+        &self,
+        pool: &PoolSpec,
+        actions: &[Action],
+    ) -> impl Future<Output = Result<Vec<weal_protocol::engine::Outcome>, Error>> + Send;
 
     /// Gives each instance this share of its node's CPU. Shares bind only while the node is full; an instance that is
     /// gone meanwhile is passed over.

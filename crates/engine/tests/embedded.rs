@@ -9,7 +9,7 @@ use weal_model::{
     Action, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, LoadEntry, NodeName, NodeSpec, PoolSpec,
     Time, TimingSpec,
 };
-use weal_node::api::{self, AgentObservation, Command, CommandOutcome};
+use weal_protocol::node::{self, AgentObservation, Command, CommandOutcome};
 
 fn app(name: &str, needs: &[&str]) -> AppSpec {
     AppSpec {
@@ -51,11 +51,11 @@ fn agent(folder: &std::path::Path, running: Vec<InstanceCounters>) -> (Embedded,
     let listener = tokio::net::UnixListener::from_std(weal_rpc::bind(&path).unwrap()).unwrap();
     let write_down = Arc::clone(&told);
     let router = weal_rpc::Router::default()
-        .on(api::APPLY, move |commands: Vec<Command>| {
+        .on(node::APPLY, move |commands: Vec<Command>| {
             write_down.lock().unwrap().extend(commands.clone());
             async move { Ok(commands.iter().map(outcome).collect::<Vec<_>>()) }
         })
-        .on(api::OBSERVE, move |()| {
+        .on(node::OBSERVE, move |()| {
             let instances = running.clone();
             async move {
                 let (started, time, isolation) = (Time::ZERO, Time::ZERO, "none".to_owned());
@@ -107,26 +107,26 @@ async fn actions_become_commands_in_their_order_and_outcomes_come_back_in_it() {
         folder.path(),
         vec![running("my-db-1", "my-db", InstanceState::Starting, 4001), running("my-db-2", "my-db", InstanceState::Ready, 4002)],
     );
-    let stop = Action::Stop { instance: InstanceId::from("shop-1") };
+    let stop = Action::Stop { instance: InstanceId::from("shop-1"), app: AppName::from("shop") };
     let job = Action::SuspendJob { job: "nightly".into() };
     let actions = [stop, job, start("ghost-1", "ghost"), start("shop-2", "shop")];
     let outcomes = engine.apply(&pool(), &actions).await.unwrap();
     assert_eq!(outcomes.iter().map(|outcome| outcome.action.clone()).collect::<Vec<_>>(), actions);
-    let errors: Vec<Option<&str>> = outcomes.iter().map(|outcome| outcome.error.as_deref()).collect();
+    let errors: Vec<Option<String>> = outcomes.iter().map(|outcome| Some(outcome.refusal.as_ref()?.to_string())).collect();
     let expected = [
         Some("it does not go"),
-        Some("the embedded engine runs no jobs, so not `nightly` either"),
+        Some("this engine runs no jobs, so not `nightly` either"),
         Some("there is no application `ghost`"),
         None,
     ];
-    assert_eq!(errors, expected);
+    assert_eq!(errors, expected.map(|text| text.map(str::to_owned)));
     let told = told.lock().unwrap();
     assert_eq!(told.len(), 2);
     let Command::Start { spec } = &told[1] else { panic!("{told:?}") };
     let entry = |name: &str| spec.env.get(name).map(String::as_str);
     assert_eq!(entry("MY_DB_ADDR"), Some("127.0.0.1:4002"), "the ready one");
     assert_eq!((entry("MY_DB_HOST"), entry("MY_DB_PORT"), entry("MODE")), (Some("127.0.0.1"), Some("4002"), Some("fast")));
-    assert_eq!(spec.fingerprint, fingerprint(&pool().apps["shop"]));
+    assert_eq!(spec.revision, fingerprint(&pool().apps["shop"]));
 }
 
 #[tokio::test]
@@ -134,7 +134,8 @@ async fn what_needs_an_application_that_is_not_ready_is_not_started() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, told) = agent(folder.path(), vec![running("my-db-1", "my-db", InstanceState::Starting, 4001)]);
     let outcomes = engine.apply(&pool(), &[start("shop-1", "shop")]).await.unwrap();
-    assert_eq!(outcomes[0].error.as_deref(), Some("`shop` needs `my-db`, which has no ready instance"));
+    let refused = outcomes[0].refusal.as_ref().map(ToString::to_string);
+    assert_eq!(refused.as_deref(), Some("`shop` needs `my-db`, which has no ready instance"));
     assert!(told.lock().unwrap().is_empty());
 }
 

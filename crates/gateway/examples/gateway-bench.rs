@@ -4,9 +4,9 @@
 
 use std::error::Error;
 
-use weal_gateway::api::{CONFIGURE, ClusterConfig, Endpoint, FlowConfig, GatewayConfig};
 use weal_gateway::{Limits, Options, run_until};
 use weal_model::RouteSpec;
+use weal_protocol::gateway::{CONFIGURE, ClusterConfig, Endpoint, FlowConfig, GatewayConfig};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -12,12 +12,13 @@ use tokio::sync::Notify;
 use weal_control::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
 use weal_control::flow::crowd;
 use weal_control::flow::pipeline::{ClassIndex, ClassLimits, Limits, Outcome, Pipeline, Rejection, Ticket};
-use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, InstanceId, LatencyHistogram, Time, WakeAnswer};
+use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, InstanceId, LatencyHistogram, Time};
+use weal_protocol::node::WakeAnswer;
 
-use crate::api::{ClusterConfig, ClusterCounters, FlowCounters, InstanceCounters};
 use crate::clock::Clock;
 use crate::upstream::Upstream;
 use crate::wake::Wakes;
+use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters};
 
 /// One cluster. Lives as long as any request of it does.
 #[derive(Debug)]
@@ -153,7 +154,7 @@ impl Cluster {
     /// Works by `config` from now on; no request is lost.
     pub fn configure(self: &Arc<Self>, config: &ClusterConfig) {
         let mut core = self.lock();
-        let class_limits = |(name, flow): (&ClassName, &crate::api::FlowConfig)| {
+        let class_limits = |(name, flow): (&ClassName, &weal_protocol::gateway::FlowConfig)| {
             (name.clone(), ClassLimits { weight: flow.weight, size: flow.size, queue_limit: flow.queue_limit })
         };
         core.limits = Limits { seats: config.seats, classes: config.flows.iter().map(class_limits).collect() };
@@ -292,7 +293,7 @@ impl Cluster {
         &self,
         gateway: &GatewayName,
         flows: &mut Vec<FlowCounters>,
-        instances: &mut Vec<InstanceCounters>,
+        instances: &mut Vec<EndpointCounters>,
     ) -> ClusterCounters {
         let mut core = self.lock();
         let Core { pipeline, dispatcher, retries, .. } = &mut *core;
@@ -314,7 +315,7 @@ impl Cluster {
                 oldest_wait_s: class.oldest_wait.as_secs_f64(),
             }
         }));
-        instances.extend(dispatcher.counts().map(|counts| InstanceCounters {
+        instances.extend(dispatcher.counts().map(|counts| EndpointCounters {
             instance: counts.instance.clone(),
             open: counts.open,
             in_flight: counts.outstanding,
@@ -546,10 +547,10 @@ impl Drop for TunnelSeat {
 mod tests {
     use std::pin::pin;
 
-    use weal_model::Standby;
+    use weal_protocol::gateway::Standby;
 
     use super::*;
-    use crate::api::{Endpoint, FlowConfig};
+    use weal_protocol::gateway::{Endpoint, FlowConfig};
 
     /// One instance with one seat, and one that stands by for who has waited for a minute.
     fn config() -> ClusterConfig {

@@ -9,7 +9,6 @@
 
 mod alarm;
 mod answer;
-pub mod api;
 mod body;
 mod clock;
 mod cluster;
@@ -35,7 +34,6 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use weal_model::GatewayName;
 
-use crate::api::{CONFIGURE, GatewayConfig, GatewayCounters, OBSERVE, REFUSED, RefusedQuery};
 use crate::clock::Clock;
 use crate::forward::RequestIds;
 pub use crate::limits::Limits;
@@ -44,6 +42,7 @@ use crate::refused::Refused;
 use crate::server::{Registry, Workers};
 use crate::table::Tables;
 use crate::wake::Wakes;
+use weal_protocol::gateway::{CONFIGURE, GatewayConfig, GatewayCounters, OBSERVE, REFUSED, RefusedQuery};
 
 /// What a gateway needs to run.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use http::HeaderValue;
 use weal_model::{ClassName, RefusedRequest};
 
 use crate::answer::Refusal;
-use crate::api::RefusedQuery;
 use crate::clock::Clock;
 use crate::table::Destination;
+use weal_protocol::gateway::RefusedQuery;
 
 /// How many are remembered: some seconds of a flow that is rejected a thousand times a second; about a megabyte.
 const REMEMBERED: usize = 4096;

@@ -9,11 +9,11 @@ use weal_control::flow::pipeline::ClassIndex;
 use weal_model::AppName;
 use weal_rpc::Fault;
 
-use crate::api::{ConfigAck, GatewayConfig};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::routes::Routes;
 use crate::wake::Wakes;
+use weal_protocol::gateway::{ConfigAck, GatewayConfig};
 
 /// Where the last config is kept, below the state directory.
 const FILE: &str = "gateway/gateway.json";

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use weal_model::{WakeAnswer, WakeRequest};
+use weal_protocol::node::WakeAnswer;
+use weal_protocol::node::WakeRequest;
 
 use crate::cluster::{Cluster, Need};
 

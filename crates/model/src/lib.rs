@@ -28,6 +28,7 @@ mod histogram;
 mod history;
 mod ids;
 mod job;
+pub mod naming;
 mod plan;
 mod route;
 mod rung;
@@ -35,7 +36,6 @@ mod snapshot;
 mod spec;
 mod status;
 mod units;
-mod wake;
 
 pub use enactment::Enactment;
 pub use goal::{Goal, GoalError, Importance, ServiceClass};
@@ -44,8 +44,8 @@ pub use history::{AppSample, FlowSample, HistorySample, NodeSample};
 pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};
 pub use job::{JobObservation, JobSpec, JobState, Stage};
 pub use plan::{
-    Action, ActionOutcome, AppExplanation, Binding, FlowAllocation, FlowExplanation, LoadEntry, NodeReserve, Placement,
-    PlacementEntry, Plan, Reason, Report, SeatPlan, WorkFactor,
+    Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, LoadEntry, NodeReserve, Placement, PlacementEntry, Plan,
+    Reason, Report, SeatPlan, Target, WorkFactor,
 };
 pub use route::{HeaderMatch, RouteSpec};
 pub use rung::{Rung, RungCost, SleepCosts};
@@ -58,4 +58,3 @@ pub use status::{
     RefusedRequest, Severity, Status, Why, WhyNode, WhyRequest,
 };
 pub use units::{Bytes, Cpu, Time, Utility, Work};
-pub use wake::{Standby, WakeAnswer, WakeRequest};

@@ -137,11 +137,15 @@ pub enum Action {
     Stop {
         /// Which.
         instance: InstanceId,
+        /// Its application.
+        app: AppName,
     },
     /// Drain if it takes requests, freeze, and page in or out what the rung says.
     Sleep {
         /// Which.
         instance: InstanceId,
+        /// Its application.
+        app: AppName,
         /// How deep. One that sleeps already changes its rung, deeper or lighter.
         rung: Rung,
     },
@@ -149,6 +153,8 @@ pub enum Action {
     Resume {
         /// Which.
         instance: InstanceId,
+        /// Its application.
+        app: AppName,
     },
     /// Start a job's tasks.
     StartJob {
@@ -185,15 +191,80 @@ pub enum Action {
     },
 }
 
-/// What became of an action.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ActionOutcome {
-    /// The action.
-    pub action: Action,
-    /// Seconds that it took.
-    pub took_s: f64,
-    /// Why it failed; `None` when it did what it says.
-    pub error: Option<String>,
+/// What an action is done to. A target has at most one operation at a time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "target", rename_all = "kebab-case")]
+pub enum Target {
+    /// An instance of an application.
+    Instance {
+        /// Which.
+        instance: InstanceId,
+        /// Its application.
+        app: AppName,
+    },
+    /// A job.
+    Job {
+        /// Which.
+        job: JobName,
+    },
+}
+
+impl Target {
+    /// The instance, if it is one.
+    pub fn instance(&self) -> Option<&InstanceId> {
+        match self {
+            Self::Instance { instance, .. } => Some(instance),
+            Self::Job { .. } => None,
+        }
+    }
+
+    /// The application whose instance it is, if it is one.
+    pub fn app(&self) -> Option<&AppName> {
+        match self {
+            Self::Instance { app, .. } => Some(app),
+            Self::Job { .. } => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Instance { instance, .. } => write!(f, "{instance}"),
+            Self::Job { job } => write!(f, "job {job}"),
+        }
+    }
+}
+
+impl Action {
+    /// What it is done to.
+    pub fn target(&self) -> Target {
+        match self {
+            Self::Start { instance, app, .. }
+            | Self::Stop { instance, app }
+            | Self::Sleep { instance, app, .. }
+            | Self::Resume { instance, app } => Target::Instance { instance: instance.clone(), app: app.clone() },
+            Self::StartJob { job, .. }
+            | Self::SuspendJob { job }
+            | Self::ResumeJob { job, .. }
+            | Self::MigrateJob { job, .. }
+            | Self::SetJobCpu { job, .. } => Target::Job { job: job.clone() },
+        }
+    }
+
+    /// What it does, as a verb that goes before its target's name.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Start { .. } | Self::StartJob { .. } => "start",
+            Self::Stop { .. } => "stop",
+            Self::Sleep { rung: Rung::Suspended, .. } | Self::SuspendJob { .. } => "suspend",
+            Self::Sleep { rung: Rung::Warm, .. } => "keep warm",
+            Self::Sleep { rung: Rung::Parked, .. } => "park",
+            Self::Resume { .. } | Self::ResumeJob { .. } => "resume",
+            Self::MigrateJob { .. } => "move",
+            Self::SetJobCpu { .. } => "set the CPU of",
+        }
+    }
 }
 
 /// Why a plan is as it is, in words and numbers.

@@ -10,10 +10,6 @@ use std::time::{Duration, Instant};
 use weal_model::{AppName, Bytes, InstanceId, NodeName, NodeSpec, Time};
 use weal_rpc::{Fault, Router};
 
-use crate::api::{
-    self, AgentObservation, Command, CommandOutcome, InstanceCounters, InstanceSpec, LogsChunk, LogsRequest, NodeCounters,
-    NodeReserve,
-};
 use crate::events::Events;
 use crate::files::{read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Memory, Order};
@@ -24,6 +20,10 @@ use crate::reserve::{RESERVES_FILE, Reserve};
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
 use crate::site::{Site, now};
 use crate::sleepers::Sleepers;
+use weal_protocol::node::{
+    self, AgentObservation, Command, CommandOutcome, InstanceCounters, InstanceSpec, LogsChunk, LogsRequest, NodeCounters,
+    NodeReserve,
+};
 
 /// The nodes, as last configured.
 const NODES_FILE: &str = "nodes.json";
@@ -93,35 +93,35 @@ impl Agent {
         let (configure, reserve, apply, observe) = (call(), call(), call(), call());
         let (events, logs, prefer) = (call(), call(), call());
         Router::default()
-            .on(api::CONFIGURE, move |nodes| {
+            .on(node::CONFIGURE, move |nodes| {
                 let agent = Arc::clone(&configure);
                 async move { agent.configure(nodes) }
             })
-            .on(api::RESERVE, move |reserves: Vec<NodeReserve>| {
+            .on(node::RESERVE, move |reserves: Vec<NodeReserve>| {
                 let agent = Arc::clone(&reserve);
                 async move { agent.set_reserves(&reserves).map_err(|error| Fault::internal(error.to_string())) }
             })
-            .on(api::APPLY, move |commands| {
+            .on(node::APPLY, move |commands| {
                 let agent = Arc::clone(&apply);
                 // In a task of its own: what was begun is finished even if the caller dies.
                 async move { tokio::spawn(agent.apply(commands)).await.map_err(|error| Fault::internal(error.to_string())) }
             })
-            .on(api::OBSERVE, move |()| {
+            .on(node::OBSERVE, move |()| {
                 let agent = Arc::clone(&observe);
                 async move {
                     let observing = tokio::task::spawn_blocking(move || agent.observe());
                     observing.await.map_err(|error| Fault::internal(error.to_string()))
                 }
             })
-            .on(api::EVENTS, move |wanted| {
+            .on(node::EVENTS, move |wanted| {
                 let agent = Arc::clone(&events);
                 async move { Ok(agent.events().after(wanted).await) }
             })
-            .on(api::LOGS, move |request| {
+            .on(node::LOGS, move |request| {
                 let agent = Arc::clone(&logs);
                 async move { agent.logs(request).await }
             })
-            .on(api::PREFER, move |pids: Vec<u32>| {
+            .on(node::PREFER, move |pids: Vec<u32>| {
                 let agent = Arc::clone(&prefer);
                 let put = move |pid| roles::prefer(agent.site.isolation.as_ref(), pid);
                 async move { pids.into_iter().try_for_each(put).map_err(|error| Fault::bad_request(error.to_string())) }

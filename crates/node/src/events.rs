@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::api::{EventsAfter, InstanceEvent};
+use weal_protocol::node::{EventsAfter, InstanceEvent};
 
 /// So many events are kept. A caller that was away for longer reads the whole state by `observe` anyway.
 const KEPT: usize = 4096;

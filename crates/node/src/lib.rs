@@ -7,8 +7,6 @@
 //! The agent never outlives its use and is never needed by what it started: instances hang on their [`shim`]s, and all that
 //! an agent knows lies on disk beside them. Kill it at any time; the next one goes on.
 
-pub mod api;
-
 mod agent;
 mod blocking;
 mod costs;

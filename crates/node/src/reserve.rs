@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use weal_model::{Bytes, InstanceId, NodeName, Rung};
 
 use crate::agent::Agent;
-use crate::api::NodeReserve;
 use crate::files::write_json;
 use crate::instance::{Handle, Order};
 use crate::process::field;
+use weal_protocol::node::NodeReserve;
 
 /// The reserves, as last handed over.
 pub const RESERVES_FILE: &str = "reserves.json";

@@ -8,8 +8,8 @@ use weal_model::{AppName, InstanceId, InstanceState, Rung};
 use weal_rpc::{Fault, Router};
 
 use crate::agent::{Agent, address};
-use crate::api::{self, WakeAnswer, WakeRequest};
 use crate::instance::{Handle, Order};
+use weal_protocol::node::{self, WakeAnswer, WakeRequest};
 
 /// The longest that a caller may wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
@@ -23,7 +23,7 @@ impl Agent {
     /// What the wake socket answers.
     pub fn wake_router(self: &Arc<Self>) -> Router {
         let agent = Arc::clone(self);
-        Router::default().on(api::WAKE, move |request: WakeRequest| {
+        Router::default().on(node::WAKE, move |request: WakeRequest| {
             let agent = Arc::clone(&agent);
             // In a task of its own: a wake that was begun is finished even if the caller dies.
             async move { tokio::spawn(agent.wake(request)).await.map_err(|error| Fault::internal(error.to_string()))? }
@@ -56,7 +56,7 @@ impl Agent {
         let turn = turn.lock().await;
         let asked = self.asked.lock().expect("nothing panics while it is held").get(instance).map(Instant::elapsed);
         if let Some(ago) = asked.filter(|ago| *ago < JUST_ASKED) {
-            return Err(api::asked_for(ago));
+            return Err(node::asked_for(ago));
         }
         let ordered = handle.begin(Order::Sleep(rung)).await;
         drop(turn);

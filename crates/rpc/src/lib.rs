@@ -9,42 +9,16 @@ mod client;
 mod server;
 mod socket;
 
-use std::marker::PhantomData;
-
 pub use client::Client;
 pub use server::{Router, serve};
 pub use socket::{bind, connect, peer_uid};
+pub use weal_protocol::Method;
 
 use serde::{Deserialize, Serialize};
 
 /// The largest request or response that is read. A snapshot of 200 flows and 50 nodes is about 1 MiB; beyond 64 MiB
 /// something is wrong and memory is at risk.
 pub const BODY_LIMIT: usize = 64 << 20;
-
-/// A call: its name with its version, and the types that go there and back.
-pub struct Method<Request, Response> {
-    name: &'static str,
-    types: PhantomData<fn(Request) -> Response>,
-}
-
-impl<Request, Response> Method<Request, Response> {
-    /// A method named `role.vN/verb`.
-    pub const fn new(name: &'static str) -> Self {
-        Self { name, types: PhantomData }
-    }
-
-    /// Its name.
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
-impl<Request, Response> Clone for Method<Request, Response> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<Request, Response> Copy for Method<Request, Response> {}
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]

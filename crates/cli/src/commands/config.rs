@@ -3,7 +3,7 @@
 use anyhow::Context;
 use serde_json::json;
 use weal_config::{Diagnostic, render_all};
-use weal_controller::wire::{ConfigTaken, ConfigUpdate, ConfigView};
+use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView};
 
 use crate::args::{Apply, ConfigCommand, Import, Target};
 use crate::client::{Client, Error, block_on};

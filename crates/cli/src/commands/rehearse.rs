@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use toml_edit::{DocumentMut, Item, value};
-use weal_controller::wire::ConfigUpdate;
 use weal_load::{Options, Rehearsal, flows_of};
 use weal_model::Algorithm;
+use weal_protocol::controller::ConfigUpdate;
 use weal_sim::report::{self, BesideSimulation, Comparison, Run, difference};
 use weal_sim::scenario::{Fault, FaultKind, Scenario};
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use weal_controller::wire::SleepOrder;
 use weal_model::AppStatus;
+use weal_protocol::controller::SleepOrder;
 
 use super::json_text;
 use crate::args;

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use weal_controller::wire::{ConfigTaken, ConfigUpdate};
 use weal_model::PoolSpec;
+use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
 
 use super::console::Console;
 use crate::client::{Client, Error};

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use weal_node::api::PREFER;
+use weal_protocol::node::PREFER;
 
 pub use console::Console;
 pub use progress::{event_line, event_text, state_tone};

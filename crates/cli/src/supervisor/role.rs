@@ -113,7 +113,7 @@ impl Role {
 
     /// Puts it before other processes of its group: every request passes the gateway, and a controller without CPU time decides nothing.
     /// Not the node agent, whose instances would inherit it. Without the right to do so it stays as it is. The agent puts the group before
-    /// the instances' ([`weal_node::api::PREFER`]).
+    /// the instances' ([`weal_protocol::node::PREFER`]).
     fn prefer(&self, process: ProcessId) {
         const PREFERRED: i32 = -10;
         let preferred = matches!(self.name, RoleName::Gateway | RoleName::Controller);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use weal_model::{AppName, InstanceId, InstanceState};
-use weal_node::api::{APPLY, AgentObservation, Command, OBSERVE};
+use weal_protocol::node::{APPLY, AgentObservation, Command, OBSERVE};
 
 use super::console::Console;
 use super::role::RoleName;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec};
+use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, naming};
 
 use crate::section::{Reading, within};
 use crate::{defaults, suggest};
@@ -60,7 +60,7 @@ fn check_apps(reading: &mut Reading, spec: &PoolSpec, name: &AppName, key: &str,
 }
 
 fn check_variables(reading: &mut Reading, app: &AppSpec) {
-    let from_needs = app.needs.iter().flat_map(|need| ["ADDR", "HOST", "PORT"].map(|part| variable(need, part)));
+    let from_needs = app.needs.iter().flat_map(|need| ["ADDR", "HOST", "PORT"].map(|part| naming::variable(need, part)));
     let mut known: BTreeSet<String> = from_needs.collect();
     known.extend(GIVEN.iter().chain(&INHERITED).map(|name| (*name).to_owned()));
     known.extend(app.env.keys().cloned());
@@ -85,11 +85,6 @@ fn check_variables(reading: &mut Reading, app: &AppSpec) {
             }
         }
     }
-}
-
-/// `db-main` and `ADDR` make `DB_MAIN_ADDR`.
-fn variable(app: &AppName, part: &str) -> String {
-    format!("{}_{part}", app.as_str().to_uppercase().replace('-', "_"))
 }
 
 /// The names in `$NAME` and `${NAME}`.

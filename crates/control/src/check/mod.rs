@@ -199,9 +199,9 @@ impl<'a> Replay<'a> {
     fn apply(&mut self, action: &Action) {
         match action {
             Action::Start { instance, app, node } => self.start(instance, app, node),
-            Action::Stop { instance } => self.change("stop", instance, |_| true, None),
-            Action::Sleep { instance, rung } => self.sleep(instance, *rung),
-            Action::Resume { instance } => self.resume(instance),
+            Action::Stop { instance, .. } => self.change("stop", instance, |_| true, None),
+            Action::Sleep { instance, rung, .. } => self.sleep(instance, *rung),
+            Action::Resume { instance, .. } => self.resume(instance),
             Action::StartJob { job, nodes } => self.bring_job("start", job, JobState::Pending, nodes),
             Action::ResumeJob { job, nodes } => self.bring_job("resume", job, JobState::Suspended, nodes),
             Action::MigrateJob { job, nodes } => self.bring_job("migrate", job, JobState::Running, nodes),

@@ -37,9 +37,9 @@ fn too_much_memory_is_found_at_the_very_step() {
     let pool = pool(1, vec![app("a", 600, 0, 1), app("b", 600, 0, 1)]);
     let both = snapshot(&pool, &[("a-1", 0, READY)]);
     let loads = [("b-1", 1.0)];
-    let late = plan_of(vec![start("b-1", 0), Action::Stop { instance: id("a-1") }], &loads);
+    let late = plan_of(vec![start("b-1", 0), Action::Stop { instance: id("a-1"), app: "a".into() }], &loads);
     assert_eq!(words(&check(&both, &pool, &late)), ["node `n0` would hold 1.2GiB of 1000MiB memory once `b-1` is there"]);
-    let early = plan_of(vec![Action::Stop { instance: id("a-1") }, start("b-1", 0)], &loads);
+    let early = plan_of(vec![Action::Stop { instance: id("a-1"), app: "a".into() }, start("b-1", 0)], &loads);
     assert_eq!(check(&both, &pool, &early), []);
 }
 
@@ -51,9 +51,9 @@ fn impossible_steps_say_why() {
         start("a-1", 0),
         start("b-1", 0),
         start("a-3", 5),
-        Action::Resume { instance: id("a-1") },
-        Action::Sleep { instance: id("a-2"), rung: Rung::Suspended },
-        Action::Sleep { instance: id("a-9"), rung: Rung::Parked },
+        Action::Resume { instance: id("a-1"), app: "a".into() },
+        Action::Sleep { instance: id("a-2"), app: "a".into(), rung: Rung::Suspended },
+        Action::Sleep { instance: id("a-9"), app: "a".into(), rung: Rung::Parked },
     ];
     let found = words(&check(&snapshot(&pool, &instances), &pool, &plan_of(actions, &[("a-1", 1.0)])));
     assert_eq!(
@@ -77,7 +77,13 @@ fn every_constraint_is_judged() {
     pool.apps.get_mut("c").unwrap().together.insert("b".into());
     pool.apps.get_mut("d").unwrap().pinned = true;
     let before = snapshot(&pool, &[("a-1", 0, READY), ("d-1", 0, READY)]);
-    let actions = vec![start("a-2", 1), start("b-1", 0), start("c-1", 1), start("c-2", 1), Action::Stop { instance: id("d-1") }];
+    let actions = vec![
+        start("a-2", 1),
+        start("b-1", 0),
+        start("c-1", 1),
+        start("c-2", 1),
+        Action::Stop { instance: id("d-1"), app: "d".into() },
+    ];
     let loads = [("a-1", 0.1), ("a-2", 0.1), ("b-1", 0.1), ("c-1", 0.1), ("c-2", 0.1)];
     let found = words(&check(&before, &pool, &plan_of(actions, &loads)));
     assert_eq!(
@@ -100,7 +106,7 @@ fn every_constraint_is_judged() {
 fn what_must_be_apart_from_somebody_waits_until_that_one_is_gone() {
     let mut pool = pool(1, vec![app("a", 10, 1, 1), app("b", 10, 0, 1)]);
     pool.apps.get_mut("a").unwrap().apart.insert("b".into());
-    let stop = plan_of(vec![Action::Stop { instance: id("b-1") }], &[]);
+    let stop = plan_of(vec![Action::Stop { instance: id("b-1"), app: "b".into() }], &[]);
     assert_eq!(check(&snapshot(&pool, &[("b-1", 0, InstanceState::Starting)]), &pool, &stop), []);
     let nothing = plan_of(Vec::new(), &[]);
     let found = words(&check(&snapshot(&pool, &[]), &pool, &nothing));
@@ -140,6 +146,6 @@ fn what_was_wrong_before_and_is_not_made_worse_is_let_pass() {
     let pool = pool(1, vec![app("a", 900, 0, 9), app("b", 900, 0, 9)]);
     let mut crowded = snapshot(&pool, &[("a-1", 0, READY), ("b-1", 0, READY)]);
     crowded.instances.push(InstanceObservation { id: id("b-2"), since: Time::ZERO, ..crowded.instances[1].clone() });
-    let plan = plan_of(vec![Action::Stop { instance: id("b-2") }], &[("a-1", 1.0), ("b-1", 1.0)]);
+    let plan = plan_of(vec![Action::Stop { instance: id("b-2"), app: "b".into() }], &[("a-1", 1.0), ("b-1", 1.0)]);
     assert_eq!(check(&crowded, &pool, &plan), []);
 }

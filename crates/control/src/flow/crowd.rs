@@ -11,7 +11,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weal_model::{AppName, AppSpec, InstanceId, InstanceObservation, NodeObservation, PoolSpec, Snapshot, Standby, Time};
+use weal_model::{AppName, AppSpec, InstanceId, InstanceObservation, NodeObservation, PoolSpec, Snapshot, Time};
+use weal_protocol::gateway::Standby;
 
 use crate::placement::SPARE_CPU;
 

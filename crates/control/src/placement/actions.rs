@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
     Action, AppName, Cpu, InstanceId, InstanceObservation, InstanceState, LoadEntry, Placement, PlacementEntry, Reason, Rung,
-    Snapshot,
+    Snapshot, naming,
 };
 
 use super::plan::{Policy, sorted};
@@ -118,7 +118,7 @@ impl Steps {
             return;
         }
         let text = format!("the pool no longer has `{}` on node `{}`", orphan.app, orphan.node);
-        self.push(Action::Stop { instance: orphan.id.clone() }, text);
+        self.push(Action::Stop { instance: orphan.id.clone(), app: orphan.app.clone() }, text);
     }
 
     // Takes off what the solution no longer has, unless it is the last one that answers while a replacement comes up.
@@ -225,10 +225,10 @@ impl Steps {
             } else {
                 self.reclaimable[n as usize].push(Reclaimable { id: instance.id.clone(), app: m, memory: spec.memory.0 });
             }
-            self.push(Action::Sleep { instance: instance.id.clone(), rung }, why);
+            self.push(Action::Sleep { instance: instance.id.clone(), app: instance.app.clone(), rung }, why);
         } else {
             self.free_memory(n, spec.memory.0);
-            self.push(Action::Stop { instance: instance.id.clone() }, why);
+            self.push(Action::Stop { instance: instance.id.clone(), app: instance.app.clone() }, why);
         }
     }
 
@@ -261,7 +261,10 @@ impl Steps {
             Some(instance) => {
                 *self.standing_by.entry((m, n)).or_default() -= 1;
                 self.reclaimable[n as usize].retain(|entry| entry.id != instance.id);
-                self.push(Action::Resume { instance: instance.id.clone() }, format!("{why}; it stands by on `{node}`"));
+                self.push(
+                    Action::Resume { instance: instance.id.clone(), app: instance.app.clone() },
+                    format!("{why}; it stands by on `{node}`"),
+                );
                 instance.id.clone()
             }
             None => {
@@ -289,7 +292,7 @@ impl Steps {
             let Some(id) = self.rising.get_mut(&place).and_then(Vec::pop) else { return };
             self.free_memory(place.1, translation.apps[place.0 as usize].memory.0);
             let why = format!("it came up to stand by, and `{}` needs one on `{}` now", spec.name, translation.nodes[n as usize]);
-            self.end_standby(place.0, place.1, &id, why);
+            self.end_standby(translation, place.0, place.1, &id, why);
         }
     }
 
@@ -298,7 +301,7 @@ impl Steps {
     }
 
     fn is_gone(&self, id: &InstanceId) -> bool {
-        self.reasons.iter().any(|reason| matches!(&reason.action, Action::Stop { instance } if instance == id))
+        self.reasons.iter().any(|reason| matches!(&reason.action, Action::Stop { instance, .. } if instance == id))
     }
 
     /// Pages suspended instances of a node out (or stops them where that cannot be) until `bytes` are free there.
@@ -309,12 +312,12 @@ impl Steps {
             let Reclaimable { id, app, memory } = list.remove(at);
             self.free_memory(n, memory);
             let text = format!("{} of memory must be free on `{}`", weal_model::Bytes(bytes), translation.nodes[n as usize]);
-            let rises = self.forget_rising(app, n, &id);
+            let (rises, name) = (self.forget_rising(app, n, &id), translation.apps[app as usize].name.clone());
             if policy.has(Rung::Parked) && !rises {
-                self.push(Action::Sleep { instance: id, rung: Rung::Parked }, text);
+                self.push(Action::Sleep { instance: id, app: name, rung: Rung::Parked }, text);
             } else {
                 *self.standing_by.entry((app, n)).or_default() -= 1;
-                self.push(Action::Stop { instance: id }, text);
+                self.push(Action::Stop { instance: id, app: name }, text);
             }
         }
     }
@@ -345,14 +348,15 @@ impl Steps {
     }
 
     /// Puts one that stands by, or was started to, to sleep on `rung`.
-    pub fn put_to_sleep(&mut self, m: u32, n: u32, id: &InstanceId, rung: Rung, why: String) {
+    pub fn put_to_sleep(&mut self, translation: &Translation, m: u32, n: u32, id: &InstanceId, rung: Rung, why: String) {
         self.forget_rising(m, n, id);
         let list = &mut self.reclaimable[n as usize];
         if let Some(at) = list.iter().position(|entry| entry.id == *id && rung == Rung::Parked) {
             let memory = list.remove(at).memory;
             self.free_memory(n, memory);
         }
-        self.push(Action::Sleep { instance: id.clone(), rung }, why);
+        let app = translation.apps[m as usize].name.clone();
+        self.push(Action::Sleep { instance: id.clone(), app, rung }, why);
     }
 
     /// Says whether it came up to stand by; it does no more.
@@ -364,10 +368,11 @@ impl Steps {
     }
 
     /// Ends one that stands by.
-    pub fn end_standby(&mut self, m: u32, n: u32, id: &InstanceId, why: String) {
+    pub fn end_standby(&mut self, translation: &Translation, m: u32, n: u32, id: &InstanceId, why: String) {
         *self.standing_by.entry((m, n)).or_default() -= 1;
         self.reclaimable[n as usize].retain(|entry| entry.id != *id);
-        self.push(Action::Stop { instance: id.clone() }, why);
+        let app = translation.apps[m as usize].name.clone();
+        self.push(Action::Stop { instance: id.clone(), app }, why);
     }
 
     /// Starts an instance that will stand by.
@@ -387,7 +392,7 @@ impl Steps {
     /// Whether a sleeper is left asleep on its rung by what is planned so far.
     pub fn stands_by(&self, m: u32, n: u32, id: &InstanceId) -> bool {
         let concerns = |reason: &Reason| match &reason.action {
-            Action::Stop { instance } | Action::Sleep { instance, .. } | Action::Resume { instance } => instance == id,
+            Action::Stop { instance, .. } | Action::Sleep { instance, .. } | Action::Resume { instance, .. } => instance == id,
             _ => false,
         };
         !self.is_running(m, n, id) && !self.reasons.iter().any(concerns)
@@ -519,7 +524,7 @@ fn why_more(translation: &Translation, solution: &Solution, m: u32) -> String {
 
 // The number at the end of `APP-NUMBER`.
 fn number(id: &InstanceId) -> u64 {
-    id.as_str().rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(0)
+    naming::parts(id).map_or(0, |(_, number)| number)
 }
 
 /// Names for new instances: one above all that are known.
@@ -530,7 +535,7 @@ impl Names {
         let mut next = policy.next_instance.clone();
         for instance in &snapshot.instances {
             // By its name, too: another application may have had the one that it would get.
-            let named = instance.id.as_str().rsplit_once('-').map(|(app, _)| AppName::from(app));
+            let named = naming::parts(&instance.id).map(|(app, _)| app);
             for app in named.into_iter().chain([instance.app.clone()]) {
                 let entry = next.entry(app).or_insert(1);
                 *entry = (*entry).max(number(&instance.id) + 1);
@@ -542,6 +547,6 @@ impl Names {
     fn next(&mut self, app: &AppName) -> InstanceId {
         let next = self.0.entry(app.clone()).or_insert(1);
         *next += 1;
-        InstanceId::from(format!("{app}-{}", *next - 1))
+        naming::instance_id(app, *next - 1)
     }
 }

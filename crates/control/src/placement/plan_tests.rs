@@ -20,10 +20,10 @@ fn actions(snapshot: &Snapshot, policy: &Policy) -> Vec<String> {
         .iter()
         .map(|action| match action {
             Action::Start { instance, node, .. } => format!("start {instance} on {node}"),
-            Action::Stop { instance } => format!("stop {instance}"),
-            Action::Sleep { instance, rung: Rung::Suspended } => format!("suspend {instance}"),
-            Action::Sleep { instance, rung } => format!("{} {instance}", if *rung == Rung::Warm { "warm" } else { "park" }),
-            Action::Resume { instance } => format!("resume {instance}"),
+            Action::Stop { instance, .. } => format!("stop {instance}"),
+            Action::Sleep { instance, rung: Rung::Suspended, .. } => format!("suspend {instance}"),
+            Action::Sleep { instance, rung, .. } => format!("{} {instance}", if *rung == Rung::Warm { "warm" } else { "park" }),
+            Action::Resume { instance, .. } => format!("resume {instance}"),
             other => format!("{other:?}"),
         })
         .collect()

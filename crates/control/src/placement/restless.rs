@@ -58,8 +58,8 @@ fn moves(plan: &Plan, snapshot: &Snapshot, ahead: &BTreeSet<InstanceId>) -> Vec<
     };
     let move_of = |action: &Action| match action {
         Action::Start { instance, app, node } => (!plan.ahead.contains(instance)).then(|| (app.clone(), node.clone(), true)),
-        Action::Resume { instance } => of_seen(instance, true),
-        Action::Stop { instance } | Action::Sleep { instance, .. } => of_seen(instance, false),
+        Action::Resume { instance, .. } => of_seen(instance, true),
+        Action::Stop { instance, .. } | Action::Sleep { instance, .. } => of_seen(instance, false),
         _ => None,
     };
     plan.actions.iter().filter_map(move_of).collect()
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn who_goes_and_comes_again_is_doubted_for_a_while() {
-        let goes = plan(Action::Sleep { instance: "shop-1".into(), rung: Rung::Parked });
-        let comes = plan(Action::Resume { instance: "shop-1".into() });
+        let goes = plan(Action::Sleep { instance: "shop-1".into(), app: "shop".into(), rung: Rung::Parked });
+        let comes = plan(Action::Resume { instance: "shop-1".into(), app: "shop".into() });
         let (mut restless, none) = (Restless::default(), BTreeSet::new());
         restless.handle_plan(&goes, &at(1000.0, InstanceState::Ready), &none);
         assert_eq!(doubt(&restless), 0.05, "it may have been right");
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn who_is_started_to_stand_by_has_not_moved() {
         let start = Action::Start { instance: "shop-1".into(), app: "shop".into(), node: "n1".into() };
-        let sleep = || plan(Action::Sleep { instance: "shop-1".into(), rung: Rung::Suspended });
-        let resume = || plan(Action::Resume { instance: "shop-1".into() });
+        let sleep = || plan(Action::Sleep { instance: "shop-1".into(), app: "shop".into(), rung: Rung::Suspended });
+        let resume = || plan(Action::Resume { instance: "shop-1".into(), app: "shop".into() });
         let mut restless = Restless::default();
         let nobody = Snapshot { instances: Vec::new(), ..at(1.0, InstanceState::Ready) };
         let (none, ahead) = (BTreeSet::new(), BTreeSet::from(["shop-1".into()]));

@@ -200,13 +200,13 @@ pub(super) fn carry_out(seen: &mut Snapshot, plan: &Plan) {
         let at = |seen: &Snapshot, id: &weal_model::InstanceId| seen.instances.iter().position(|instance| instance.id == *id);
         match action {
             Action::Start { instance, app, node } => seen.instances.push(observed(instance, app, node, Ready)),
-            Action::Stop { instance } => seen.instances.retain(|other| other.id != *instance),
-            Action::Sleep { instance, rung } => {
+            Action::Stop { instance, .. } => seen.instances.retain(|other| other.id != *instance),
+            Action::Sleep { instance, rung, .. } => {
                 if let Some(at) = at(seen, instance) {
                     seen.instances[at].state = Rung::state(*rung);
                 }
             }
-            Action::Resume { instance } => {
+            Action::Resume { instance, .. } => {
                 if let Some(at) = at(seen, instance) {
                     seen.instances[at].state = Ready;
                 }

@@ -8,7 +8,7 @@ use http::StatusCode;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 
-use crate::wire::ApiError;
+use weal_protocol::controller::ApiError;
 
 /// A refusal.
 pub(super) fn refusal(status: StatusCode, error: impl Into<String>) -> Response {

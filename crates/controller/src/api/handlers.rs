@@ -8,14 +8,14 @@ use axum::response::{Html, IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Deserialize;
 use tokio::sync::oneshot;
-use weal_gateway::api::{REFUSED, RefusedQuery};
 use weal_model::{AppName, NodeName};
+use weal_protocol::gateway::{REFUSED, RefusedQuery};
 
 use super::answer::{Body, Parameters, refusal};
 use super::routes::ApiState;
 use crate::cycle::Order;
-use crate::wire::{ApiError, ConfigUpdate, SleepOrder};
 use crate::{clock, metrics, why};
+use weal_protocol::controller::{ApiError, ConfigUpdate, SleepOrder};
 
 /// The dashboard: one self-contained page, so that no file is needed beside the binary.
 const DASHBOARD: &str = include_str!("../../../../dashboard/dist/index.html");

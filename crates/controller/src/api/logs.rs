@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use weal_model::{AppName, InstanceId};
-use weal_node::api::LogsRequest;
+use weal_protocol::node::LogsRequest;
 
 use super::answer::{Parameters, refusal};
 use super::handlers::unknown_app;

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use weal_node::api::{LogsChunk, LogsRequest};
+use weal_protocol::node::{LogsChunk, LogsRequest};
 
 use crate::board::Board;
 use crate::cycle::Order;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::access::Access;
 use super::routes::{Content, Parameter, Route, routes};
-use crate::wire::ApiError;
+use weal_protocol::controller::ApiError;
 
 /// The document, as served at `/openapi.json` and kept in `openapi/weal.json`.
 pub fn openapi() -> Value {

@@ -14,7 +14,9 @@ use weal_model::{Event, HistorySample, Status, Why, WhyRequest};
 use super::access::{Access, Door, guard};
 use super::answer::refusal;
 use super::{Api, handlers, logs, stream};
-use crate::wire::{ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, PlanView, SleepOrder, SleepTaken, WakeTaken};
+use weal_protocol::controller::{
+    ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, PlanView, SleepOrder, SleepTaken, WakeTaken,
+};
 
 /// The largest request body: a config of thousands of applications.
 pub(super) const BODY_LIMIT: usize = 1 << 20;

@@ -11,7 +11,7 @@ use weal_control::profile::Profiles;
 use weal_model::{
     AppName, InstanceId, NodeName, Plan, PoolSpec, Report, Rung, SeatPlan, SleepCosts, Snapshot, Time, WhyNode, WorkFactor,
 };
-use weal_node::api::AgentObservation;
+use weal_protocol::node::AgentObservation;
 
 /// Profiles, what starts take, and when each application was last wanted.
 #[derive(Debug, Default)]

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use weal_control::flow::loads::Loads;
 use weal_control::flow::pipeline::{ClassLimits, Limits};
-use weal_gateway::api::{self, ClusterConfig, Endpoint, FlowConfig, GatewayConfig, GatewayCounters};
-use weal_model::{AppName, AppSpec, ClassName, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan, Standby};
-use weal_node::api::InstanceCounters;
+use weal_model::{AppName, AppSpec, ClassName, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan};
+use weal_protocol::gateway::Standby;
+use weal_protocol::gateway::{self, ClusterConfig, Endpoint, FlowConfig, GatewayConfig, GatewayCounters};
+use weal_protocol::node::InstanceCounters;
 use weal_rpc::Client;
 
 /// The gateway of this machine, as `weal role gateway --name` names it.
@@ -47,7 +48,7 @@ impl GatewayLink {
 
     /// Its counters.
     pub async fn observe(&mut self) -> Result<GatewayCounters, weal_rpc::Error> {
-        let counters = self.client.call(api::OBSERVE, &()).await?;
+        let counters = self.client.call(gateway::OBSERVE, &()).await?;
         self.in_force = counters.version;
         Ok(counters)
     }
@@ -68,7 +69,7 @@ impl GatewayLink {
         }
         let told_version = self.told.as_ref().map_or(0, |told| told.version);
         let config = GatewayConfig { version: told_version.max(self.in_force) + 1, clusters };
-        let result = self.client.call(api::CONFIGURE, &config).await;
+        let result = self.client.call(gateway::CONFIGURE, &config).await;
         self.told = Some(config);
         let ack = result?;
         self.in_force = ack.version;

@@ -44,18 +44,17 @@ use weal_control::flow::controller::Decision;
 use weal_control::flow::loads::Loads;
 use weal_control::profile::Profiles;
 use weal_engine::Engine;
-use weal_gateway::api::GatewayCounters;
 use weal_model::{
     Action, AppName, EventKind, FlowExplanation, InstanceId, InstanceState, NodeName, Plan, PlanSummary, PoolSpec, Report, Rung,
     SeatPlan, Snapshot, Status, Time, WhyNode,
 };
-use weal_node::api::{AgentObservation, InstanceEvent};
+use weal_protocol::gateway::GatewayCounters;
+use weal_protocol::node::{AgentObservation, InstanceEvent};
 use weal_rpc::Client;
 
 use crate::board::{Board, Note, View};
 use crate::clock;
 use crate::desired::{self, Desired};
-use crate::wire::{ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, PlanView, SleepTaken, WakeTaken};
 use decide::Decider;
 use gateway::GatewayLink;
 use observe::{Known, Observer};
@@ -64,6 +63,7 @@ use recent::Recent;
 use roll::Roll;
 pub(crate) use sleep::RESTING;
 use sleep::Sleep;
+use weal_protocol::controller::{ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, PlanView, SleepTaken, WakeTaken};
 
 /// The agent reads a few hundred small files at most; longer than this it is stuck or away.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -360,7 +360,7 @@ impl<E: Engine> Loop<E> {
         let nodes = &desired.spec.nodes;
         let differs = nodes.len() != agent.nodes.len()
             || nodes.iter().any(|node| {
-                let same = |seen: &&weal_node::api::NodeCounters| {
+                let same = |seen: &&weal_protocol::node::NodeCounters| {
                     seen.name == node.name && seen.memory_capacity == node.memory && seen.cpu_capacity == node.cpu
                 };
                 agent.nodes.iter().find(same).is_none()
@@ -593,9 +593,9 @@ async fn sleep_until(when: Option<Instant>) {
 fn concerned(action: &Action) -> Option<&InstanceId> {
     match action {
         Action::Start { instance, .. }
-        | Action::Stop { instance }
+        | Action::Stop { instance, .. }
         | Action::Sleep { instance, .. }
-        | Action::Resume { instance } => Some(instance),
+        | Action::Resume { instance, .. } => Some(instance),
         _ => None,
     }
 }

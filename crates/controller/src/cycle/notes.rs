@@ -1,7 +1,7 @@
 //! What is noted as events: seats that changed by much, instances that changed their state.
 
 use weal_model::{AppName, Binding, EventKind, FlowAllocation, FlowExplanation, FlowId, InstanceState, NodeName, SeatPlan};
-use weal_node::api::InstanceEvent;
+use weal_protocol::node::InstanceEvent;
 
 use crate::board::Note;
 

@@ -9,12 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_gateway::api::{FlowCounters, GatewayCounters};
 use weal_model::{
     Cpu, FlowId, FlowObservation, InstanceId, InstanceObservation, InstanceState, LatencyHistogram, NodeObservation, SeatPlan,
     Snapshot, Time,
 };
-use weal_node::api::{AgentObservation, InstanceCounters, NodeCounters};
+use weal_protocol::gateway::{FlowCounters, GatewayCounters};
+use weal_protocol::node::{AgentObservation, InstanceCounters, NodeCounters};
 
 /// A window shorter than this says nothing: two observations came too close together.
 const SHORTEST_WINDOW_S: f64 = 0.05;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weal_gateway::api::GatewayCounters;
 use weal_model::{Action, InstanceId};
+use weal_protocol::gateway::GatewayCounters;
 
 /// One thing that is being done to one instance.
 #[derive(Debug, Clone)]
@@ -152,13 +152,13 @@ fn is_empty(instance: &InstanceId, version: Option<u64>, counters: &GatewayCount
 
 #[cfg(test)]
 mod tests {
-    use weal_gateway::api::InstanceCounters;
     use weal_model::{Rung, Time};
+    use weal_protocol::gateway::EndpointCounters;
 
     use super::*;
 
     fn counters(open: bool, in_flight: u32) -> GatewayCounters {
-        let shop = InstanceCounters { instance: "shop-1".into(), open, in_flight, completions: 0, failures: 0 };
+        let shop = EndpointCounters { instance: "shop-1".into(), open, in_flight, completions: 0, failures: 0 };
         GatewayCounters {
             gateway: "gw".into(),
             started: Time::ZERO,
@@ -181,11 +181,11 @@ mod tests {
     }
 
     fn sleep() -> Action {
-        Action::Sleep { instance: "shop-1".into(), rung: Rung::Suspended }
+        Action::Sleep { instance: "shop-1".into(), app: "shop".into(), rung: Rung::Suspended }
     }
 
     fn stop() -> Action {
-        Action::Stop { instance: "shop-1".into() }
+        Action::Stop { instance: "shop-1".into(), app: "shop".into() }
     }
 
     /// `shop-1` drains for its sleep, for at most `most`, and the gateway knows.

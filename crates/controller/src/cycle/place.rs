@@ -9,7 +9,7 @@ use weal_engine::{Engine, embedded};
 use weal_model::{
     Action, AppName, Bytes, EventKind, InstanceId, InstanceState, NodeName, PlanSummary, PoolSpec, Rung, Snapshot, WhyNode,
 };
-use weal_node::api::{InstanceCounters, NodeCounters};
+use weal_protocol::node::{InstanceCounters, NodeCounters};
 
 use super::decide::Placing;
 use super::observe::Known;
@@ -77,18 +77,16 @@ impl Starts {
 
     /// An id that no instance has or had since the controller started.
     fn unused_id(&mut self, app: &AppName, taken: &Names) -> InstanceId {
-        let prefix = format!("{app}-");
-        let number = |id: &InstanceId| id.as_str().strip_prefix(&prefix).and_then(|number| number.parse::<u64>().ok());
+        let number = |id: &InstanceId| split(id).filter(|(name, _)| name == app).map(|(_, number)| number);
         let highest = taken.iter().filter_map(number).max().unwrap_or(0).max(self.highest.get(app).copied().unwrap_or(0)) + 1;
         self.highest.insert(app.clone(), highest);
-        InstanceId::from(format!("{prefix}{highest}"))
+        weal_model::naming::instance_id(app, highest)
     }
 }
 
 /// `APP-NUMBER` in its parts.
 fn split(instance: &InstanceId) -> Option<(AppName, u64)> {
-    let (app, number) = instance.as_str().rsplit_once('-')?;
-    Some((AppName::from(app), number.parse().ok()?))
+    weal_model::naming::parts(instance)
 }
 
 impl<E: Engine> Loop<E> {
@@ -203,7 +201,7 @@ impl<E: Engine> Loop<E> {
             let taken = |place: &(AppName, NodeName)| kept.iter().any(|(app, node)| *app == place.0 || *node == place.1);
             match &action {
                 Action::Start { .. } | Action::Resume { .. } if place.as_ref().is_some_and(taken) => continue,
-                Action::Stop { instance } | Action::Sleep { instance, .. } if self.operations.contains(instance) => {
+                Action::Stop { instance, .. } | Action::Sleep { instance, .. } if self.operations.contains(instance) => {
                     kept.extend(place);
                 }
                 _ => {}
@@ -292,7 +290,10 @@ impl<E: Engine> Loop<E> {
         tokio::spawn(async move {
             let result = engine.apply(&pool, std::slice::from_ref(&action)).await;
             let (took_s, error) = match result {
-                Ok(outcomes) => outcomes.into_iter().next().map_or((0.0, None), |outcome| (outcome.took_s, outcome.error)),
+                Ok(outcomes) => outcomes
+                    .into_iter()
+                    .next()
+                    .map_or((0.0, None), |outcome| (outcome.took_s, outcome.refusal.map(|refusal| refusal.to_string()))),
                 Err(error) => (0.0, Some(error.to_string())),
             };
             // The loop ends before its tasks do when weal stops.
@@ -374,7 +375,7 @@ impl<E: Engine> Loop<E> {
                     && app.restart == seen.spec.restart
                     && app.stop_timeout_s == seen.spec.stop_timeout_s
                     && app.on_resume == seen.spec.on_resume;
-                !same && embedded::fingerprint(app) == seen.spec.fingerprint
+                !same && embedded::fingerprint(app) == seen.spec.revision
             })
         };
         let start = |seen: &InstanceCounters| Action::Start {
@@ -387,7 +388,7 @@ impl<E: Engine> Loop<E> {
         match self.engine.apply(&desired.spec, &actions).await {
             Ok(outcomes) => {
                 for outcome in outcomes {
-                    if let (Some(instance), Some(error)) = (concerned(&outcome.action), outcome.error) {
+                    if let (Some(instance), Some(error)) = (concerned(&outcome.action), outcome.refusal) {
                         let text = format!("{instance} could not be told of the new config: {error}");
                         self.board.note(Note::warning(EventKind::Config, text).instance(instance));
                     }

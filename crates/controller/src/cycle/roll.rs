@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{Action, AppName, AppSpec, Bytes, InstanceId, InstanceState, NodeName, PoolSpec};
-use weal_node::api::InstanceCounters;
+use weal_protocol::node::InstanceCounters;
 
 /// An instance as the replacement sees it.
 struct Seen<'a> {
@@ -45,7 +45,7 @@ impl Roll {
         let mut step = Step::default();
         for instance in instances.iter().filter(|i| !pool.apps.contains_key(&i.spec.app) && !busy(&i.spec.id)) {
             let reason = format!("{} is not in the config any more", instance.spec.app);
-            step.actions.push((Action::Stop { instance: instance.spec.id.clone() }, reason));
+            step.actions.push((Action::Stop { instance: instance.spec.id.clone(), app: instance.spec.app.clone() }, reason));
         }
         for app in pool.apps.values() {
             let wanted = fingerprint(app);
@@ -79,14 +79,14 @@ fn stale(
     instance: &InstanceCounters,
     all: &[InstanceCounters],
 ) -> Option<String> {
-    if instance.spec.fingerprint != fingerprint {
+    if instance.spec.revision != fingerprint {
         return Some(format!("the config of {} changed", app.name));
     }
     if !pool.nodes.iter().any(|node| node.name == instance.spec.node) {
         return Some(format!("node {} is not in the config any more", instance.spec.node));
     }
     let moved = |needed: &&AppName| {
-        let variable = format!("{}_ADDR", needed.as_str().to_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+        let variable = weal_model::naming::variable(needed, "ADDR");
         let Some(address) = instance.spec.env.get(&variable).filter(|_| !app.env.contains_key(&variable)) else { return false };
         let mut providers = all.iter().filter(|i| i.spec.app == **needed && i.state.is_active()).peekable();
         // While the needed one is away nobody knows where it will be.
@@ -106,7 +106,7 @@ fn next(
 ) -> Vec<(Action, String)> {
     let stale: Vec<(&Seen<'_>, &String)> = seen.iter().filter_map(|s| Some((s, s.stale.as_ref()?))).collect();
     let stop = |(seen, why): (&Seen<'_>, &String)| {
-        (Action::Stop { instance: seen.instance.spec.id.clone() }, format!("replaced, because {why}"))
+        (Action::Stop { instance: seen.instance.spec.id.clone(), app: app.name.clone() }, format!("replaced, because {why}"))
     };
     let useless = |seen: &Seen<'_>| seen.instance.state != InstanceState::Ready;
     let mut actions: Vec<_> = stale.iter().filter(|(s, _)| !s.busy && useless(s)).map(|&old| stop(old)).collect();

@@ -10,13 +10,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weal_control::flow::crowd;
 use weal_engine::Engine;
-use weal_model::{Action, AppName, EventKind, InstanceId, InstanceObservation, InstanceState, PoolSpec, Rung, Standby, Time};
-use weal_node::api::{AgentObservation, InstanceCounters, InstanceEvent, asked_ago, is_wanted};
+use weal_model::{Action, AppName, EventKind, InstanceId, InstanceObservation, InstanceState, PoolSpec, Rung, Time};
+use weal_protocol::gateway::Standby;
+use weal_protocol::node::{AgentObservation, InstanceCounters, InstanceEvent, asked_ago, is_wanted};
 
 use super::Loop;
 use super::observe::{self, Known};
 use crate::board::Note;
-use crate::wire::{ApiError, SleepTaken, WakeTaken};
+use weal_protocol::controller::{ApiError, SleepTaken, WakeTaken};
 
 /// After an agent could not put an application on a rung, it is not asked to for so long: what is missing (a working set, swap) may
 /// come.
@@ -194,7 +195,11 @@ impl<E: Engine> Loop<E> {
             (Some(instance), _) => WakeTaken { app: app.clone(), instance: Some(instance), from: None },
             (None, Some((rung, seen))) => {
                 let instance = seen.spec.id.clone();
-                self.begin(&desired.spec, Action::Resume { instance: instance.clone() }, "somebody said so".to_owned());
+                self.begin(
+                    &desired.spec,
+                    Action::Resume { instance: instance.clone(), app: app.clone() },
+                    "somebody said so".to_owned(),
+                );
                 WakeTaken { app: app.clone(), instance: Some(instance), from: Some(rung) }
             }
             (None, None) => WakeTaken { app: app.clone(), instance: None, from: None },
@@ -213,7 +218,7 @@ impl<E: Engine> Loop<E> {
         error: Option<String>,
         at: Instant,
     ) -> Option<String> {
-        let (Action::Sleep { instance, rung }, Some(app), Some(error)) = (action, app, &error) else { return error };
+        let (Action::Sleep { instance, rung, .. }, Some(app), Some(error)) = (action, app, &error) else { return error };
         if !is_wanted(error) {
             self.sleep.refuse(app, *rung);
             return Some(error.clone());
@@ -244,7 +249,7 @@ impl<E: Engine> Loop<E> {
 
     /// Lets the instances of an application that drain for their sleep go on.
     fn call_off(&mut self, app: &AppName, why: &str) {
-        let of_app = |id: &InstanceId| id.as_str().rsplit_once('-').is_some_and(|(name, _)| name == app.as_str());
+        let of_app = |id: &InstanceId| weal_model::naming::parts(id).is_some_and(|(name, _)| name == *app);
         for instance in self.operations.call_off(|id| of_app(id)) {
             self.board.note(Note::info(EventKind::Plan, format!("{instance} stays awake: {why}")).app(app).instance(&instance));
         }
@@ -279,7 +284,7 @@ impl<E: Engine> Loop<E> {
         let Some(counters) = counters else { return };
         let holds = |id: &InstanceId| counters.instances.iter().any(|seen| seen.instance == *id && seen.in_flight > 0);
         for seen in agent.instances.iter().filter(|seen| seen.state.is_asleep() && holds(&seen.spec.id)) {
-            let action = Action::Resume { instance: seen.spec.id.clone() };
+            let action = Action::Resume { instance: seen.spec.id.clone(), app: seen.spec.app.clone() };
             self.begin(&desired.spec, action, "requests are at it".to_owned());
         }
     }

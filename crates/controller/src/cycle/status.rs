@@ -8,7 +8,7 @@ use weal_model::{
     HistorySample, InstanceId, InstanceState, InstanceStatus, LatencySummary, NodeName, NodeSample, NodeStatus, PlanSummary,
     PoolSpec, Report, SeatPlan, Snapshot, Status, Time, WorkFactor,
 };
-use weal_node::api::{AgentObservation, InstanceCounters};
+use weal_protocol::node::{AgentObservation, InstanceCounters};
 
 use super::gateway::flow_id;
 use super::recent::{Recent, RecentFlow};

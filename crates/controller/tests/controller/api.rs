@@ -1,7 +1,7 @@
 //! The API: who may do what, and what becomes of bad input.
 
 use serde_json::Value;
-use weal_controller::wire::{ApiError, ConfigRefused};
+use weal_protocol::controller::{ApiError, ConfigRefused};
 
 use crate::fake::{CONFIG, Pool};
 

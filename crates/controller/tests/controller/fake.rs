@@ -14,15 +14,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use weal_controller::wire::{ConfigTaken, ConfigUpdate};
 use weal_controller::{Error, Options};
 use weal_engine::{Engine, embedded};
-use weal_gateway::api::{ConfigAck, FlowCounters, GatewayConfig, GatewayCounters};
 use weal_model::{
-    Action, ActionOutcome, AppName, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeReserve,
-    NodeSpec, PoolSpec, SleepCosts, Status, Time,
+    Action, AppName, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeReserve, NodeSpec, PoolSpec,
+    SleepCosts, Status, Time,
 };
-use weal_node::api::{AgentObservation, InstanceCounters, InstanceEvent, InstanceSpec, LogsChunk, LogsRequest, NodeCounters};
+use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
+use weal_protocol::gateway::{ConfigAck, FlowCounters, GatewayConfig, GatewayCounters};
+use weal_protocol::node::{
+    AgentObservation, InstanceCounters, InstanceEvent, InstanceSpec, LogsChunk, LogsRequest, NodeCounters,
+};
 
 /// Nothing in these tests takes this long; a test that fails waits for it.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -170,20 +172,28 @@ impl Engine for FakeEngine {
         Ok(())
     }
 
-    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<ActionOutcome>, weal_engine::Error> {
+    async fn apply(
+        &self,
+        pool: &PoolSpec,
+        actions: &[Action],
+    ) -> Result<Vec<weal_protocol::engine::Outcome>, weal_engine::Error> {
         let mut machine = self.up()?;
         let mut outcomes = Vec::new();
         for action in actions {
             machine.actions.push(action.clone());
             let error = match action {
                 Action::Start { instance, app, node } => machine.start(pool, instance, app, node),
-                Action::Stop { instance } => {
+                Action::Stop { instance, .. } => {
                     machine.agent.instances.retain(|running| running.spec.id != *instance);
                     None
                 }
                 other => Some(format!("the fake cannot do {other:?}")),
             };
-            outcomes.push(ActionOutcome { action: action.clone(), took_s: 0.0, error });
+            outcomes.push(weal_protocol::engine::Outcome {
+                action: action.clone(),
+                took_s: 0.0,
+                refusal: error.map(weal_protocol::Refusal::failed),
+            });
         }
         Ok(outcomes)
     }
@@ -273,13 +283,13 @@ impl FakeGateway {
         let listener = tokio::net::UnixListener::from_std(weal_rpc::bind(socket).unwrap()).unwrap();
         let (observing, configuring) = (self.clone(), self.clone());
         let router = weal_rpc::Router::default()
-            .on(weal_gateway::api::OBSERVE, move |()| {
+            .on(weal_protocol::gateway::OBSERVE, move |()| {
                 let mut counters = observing.counters();
                 counters.time = now();
                 let counters = counters.clone();
                 async move { Ok(counters) }
             })
-            .on(weal_gateway::api::CONFIGURE, move |config: GatewayConfig| {
+            .on(weal_protocol::gateway::CONFIGURE, move |config: GatewayConfig| {
                 let mut counters = configuring.counters();
                 let answer = if config.version < counters.version {
                     Err(weal_rpc::Fault::bad_request("older than that in force"))

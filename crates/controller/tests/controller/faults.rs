@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use weal_controller::wire::ConfigTaken;
+use weal_protocol::controller::ConfigTaken;
 
 use crate::fake::{CONFIG, Pool};
 

@@ -61,8 +61,13 @@ async fn a_changed_program_is_replaced_one_by_one_and_drained_first() {
     all_ready(&pool).await;
     pool.until("the gateway has both", |pool| pool.gateway.endpoints("shop").0.len() == 2).await;
     for id in ["shop-1", "shop-2"] {
-        let in_flight =
-            weal_gateway::api::InstanceCounters { instance: id.into(), open: false, in_flight: 1, completions: 0, failures: 0 };
+        let in_flight = weal_protocol::gateway::EndpointCounters {
+            instance: id.into(),
+            open: false,
+            in_flight: 1,
+            completions: 0,
+            failures: 0,
+        };
         pool.gateway.counters().instances.push(in_flight);
     }
     let taken = pool.apply(&with_shop_argument("--new")).await;
@@ -108,7 +113,7 @@ async fn an_application_that_may_run_once_is_stopped_before_it_is_started_anew()
     for action in &machine.actions {
         match action {
             Action::Start { app, .. } if app.as_str() == "db" => running += 1,
-            Action::Stop { instance } if instance.as_str().starts_with("db-") => running -= 1,
+            Action::Stop { instance, .. } if instance.as_str().starts_with("db-") => running -= 1,
             _ => {}
         }
         assert!(running <= 1, "two databases on the same data: {:?}", machine.actions);
@@ -123,8 +128,13 @@ async fn nobody_may_wake_an_instance_that_drains_for_its_stop() {
     all_ready(&pool).await;
     let last = |pool: &Pool| pool.gateway.told().last().unwrap().clusters[0].clone();
     assert_eq!(last(&pool).wakeable, None, "whoever is there");
-    let in_flight =
-        weal_gateway::api::InstanceCounters { instance: "shop-1".into(), open: false, in_flight: 1, completions: 0, failures: 0 };
+    let in_flight = weal_protocol::gateway::EndpointCounters {
+        instance: "shop-1".into(),
+        open: false,
+        in_flight: 1,
+        completions: 0,
+        failures: 0,
+    };
     pool.gateway.counters().instances.push(in_flight);
     pool.apply(&once.replace(r#"["shop", "#, r#"["shop", "--new", "#)).await;
     pool.until("the only one drains", |pool| pool.gateway.endpoints("shop") == (vec![], vec!["shop-1".into()])).await;

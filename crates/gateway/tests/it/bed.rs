@@ -17,9 +17,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-use weal_gateway::api::{CONFIGURE, ClusterConfig, Endpoint, FlowConfig, FlowCounters, GatewayConfig, GatewayCounters, OBSERVE};
 use weal_gateway::{Limits, Options, run_until};
 use weal_model::{HeaderMatch, RouteSpec};
+use weal_protocol::gateway::{
+    CONFIGURE, ClusterConfig, Endpoint, FlowConfig, FlowCounters, GatewayConfig, GatewayCounters, OBSERVE,
+};
 
 /// Nothing in these tests takes this long unless it is broken.
 pub const PATIENCE: Duration = Duration::from_secs(30);

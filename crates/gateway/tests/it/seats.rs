@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use weal_gateway::api::{REFUSED, RefusedQuery};
 use weal_model::Crowd;
+use weal_protocol::gateway::{REFUSED, RefusedQuery};
 
 use crate::bed::*;
 
@@ -99,7 +99,8 @@ async fn waiting_classes_are_released_in_proportion_to_their_weights() {
     }
     bed.until("all have arrived", |counters| counters.flows.iter().map(|flow| flow.arrivals).sum::<u64>() == 40).await;
     gate.permits.add_permits(16);
-    let done = |counters: &weal_gateway::api::GatewayCounters| counters.flows.iter().map(|flow| flow.completions).sum::<u64>();
+    let done =
+        |counters: &weal_protocol::gateway::GatewayCounters| counters.flows.iter().map(|flow| flow.completions).sum::<u64>();
     bed.until("sixteen are done", |counters| done(counters) == 16).await;
     let (gold, bronze) = (bed.flow("gold").await.completions, bed.flow("bronze").await.completions);
     assert!((11..=13).contains(&gold), "gold {gold}, bronze {bronze}");

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
-use weal_gateway::api::{WAKE, WakeAnswer, WakeRequest};
-use weal_model::{InstanceId, Standby};
+use weal_model::InstanceId;
+use weal_protocol::gateway::Standby;
+use weal_protocol::gateway::{WAKE, WakeAnswer, WakeRequest};
 use weal_rpc::Fault;
 
 use crate::bed::*;

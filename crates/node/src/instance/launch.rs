@@ -17,13 +17,13 @@ use super::pages::WORKING_SET_FILE;
 use super::running::Running;
 use super::sleep::WAKING_FILE;
 use super::{Phase, Reply, Task, until};
-use crate::api::InstanceSpec;
 use crate::files::{at, read_json, write_json};
 use crate::isolation::Member;
 use crate::privileges::{Identity, find_user, name_and_home};
 use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, mark};
 use crate::site::Site;
 use crate::variables::fill_in;
+use weal_protocol::node::InstanceSpec;
 
 /// How long a shim may take to say that the instance runs. It forks and executes: longer means that the disk hangs.
 pub(super) const SHIM_PATIENCE: Duration = Duration::from_secs(30);

@@ -22,13 +22,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use weal_model::{Cpu, InstanceState, Rung, SleepCosts, Time};
 
-use crate::api::{InstanceEvent, InstanceSpec};
 use crate::blocking::aside;
 use crate::files::{read_json, write_json};
 use crate::isolation::{Kind, Limits, Member};
 use crate::paging::working_set::WorkingSet;
 use crate::shim::{PID_FILE, Record, Started};
 use crate::site::{Site, now};
+use weal_protocol::node::{InstanceEvent, InstanceSpec};
 
 pub use ending::finish_off;
 pub use launch::first_record;
@@ -363,7 +363,7 @@ impl Task {
     /// Takes over the parts of a spec that need no new process.
     fn update(&self, spec: &InstanceSpec) -> Result<(), String> {
         let mut record = self.record();
-        if record.spec.fingerprint != spec.fingerprint {
+        if record.spec.revision != spec.revision {
             return Err("it runs from another configuration: stop it first".to_owned());
         }
         record.spec.health = spec.health.clone();

@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 use weal_model::{Bytes, Rung};
 
 use super::{Order, Task};
-use crate::api::WOKEN;
 use crate::blocking::aside;
 use crate::files::{read_json, write_json};
 use crate::isolation::{Member, RECLAIM_SLACK};
@@ -18,6 +17,7 @@ use crate::paging::{self, Advice, pagemap, ranges::Ranges};
 use crate::priority::{self, Priority, Worker};
 use crate::process::{Identity, Proc};
 use crate::site::{Prefetch, Site};
+use weal_protocol::node::WOKEN;
 
 /// The working set, beside the instance.
 pub(super) const WORKING_SET_FILE: &str = "working-set.json";
@@ -58,7 +58,7 @@ const SAMPLED: u64 = 64;
 /// What background work on an instance's memory needs.
 struct Work {
     site: Arc<Site>,
-    spec: crate::api::InstanceSpec,
+    spec: weal_protocol::node::InstanceSpec,
     dir: std::path::PathBuf,
     /// Set when it shall let go: somebody waits for the instance.
     cancelled: Arc<AtomicBool>,

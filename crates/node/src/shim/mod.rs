@@ -34,10 +34,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::WaitOptions;
 use serde::{Deserialize, Serialize};
 
-use crate::api::InstanceSpec;
 use crate::files::{at, read_json, write_json};
 use crate::privileges::{Identity as UserIdentity, become_user};
 use crate::process::{Identity, Proc};
+use weal_protocol::node::InstanceSpec;
 
 /// All that is needed to start an instance.
 pub const SPEC_FILE: &str = "spec.json";

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal};
 use weal_model::{
     AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung,
 };
-use weal_node::api::{self, AgentObservation, CommandOutcome, InstanceCounters, InstanceEvent, InstanceSpec};
+use weal_protocol::node::{self, AgentObservation, CommandOutcome, InstanceCounters, InstanceEvent, InstanceSpec};
 use weal_rpc::{Client, Method};
 
 /// Nothing here takes that long unless it hangs.
@@ -40,7 +40,7 @@ impl Bench {
             return None;
         }
         let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(2.0), memory: Bytes::gib(1), utilization_limit: 0.9 };
-        bench.call(api::CONFIGURE, &vec![node]);
+        bench.call(node::CONFIGURE, &vec![node]);
         Some(bench)
     }
 
@@ -66,7 +66,7 @@ impl Bench {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
         *self.agent.lock().unwrap() = Some(child);
         wait_for("the agent's socket", || {
-            let called = self.runtime.block_on(self.client().call(api::OBSERVE, &()));
+            let called = self.runtime.block_on(self.client().call(node::OBSERVE, &()));
             called.ok()
         });
     }
@@ -111,49 +111,49 @@ impl Bench {
 
     /// Has these processes put before instances; what is wrong with that.
     pub fn prefer(&self, pids: &[u32]) -> Option<String> {
-        let called = self.runtime.block_on(self.client().call(api::PREFER, &pids.to_vec()));
+        let called = self.runtime.block_on(self.client().call(node::PREFER, &pids.to_vec()));
         called.err().map(|error| error.to_string())
     }
 
     pub fn observe(&self) -> AgentObservation {
-        self.call(api::OBSERVE, &())
+        self.call(node::OBSERVE, &())
     }
 
     pub fn instance(&self, id: &str) -> Option<InstanceCounters> {
         self.observe().instances.into_iter().find(|instance| instance.spec.id.as_str() == id)
     }
 
-    pub fn apply(&self, command: api::Command) -> CommandOutcome {
-        self.call(api::APPLY, &vec![command]).remove(0)
+    pub fn apply(&self, command: node::Command) -> CommandOutcome {
+        self.call(node::APPLY, &vec![command]).remove(0)
     }
 
     pub fn start(&self, spec: &InstanceSpec) -> Option<String> {
-        self.apply(api::Command::Start { spec: Box::new(spec.clone()) }).error
+        self.apply(node::Command::Start { spec: Box::new(spec.clone()) }).error
     }
 
     /// Starts it by an agent that may be killed meanwhile.
     pub fn start_and_ignore(&self, spec: &InstanceSpec) {
-        self.apply_and_ignore(api::Command::Start { spec: Box::new(spec.clone()) });
+        self.apply_and_ignore(node::Command::Start { spec: Box::new(spec.clone()) });
     }
 
     /// Does it by an agent that may be killed meanwhile.
-    pub fn apply_and_ignore(&self, command: api::Command) {
+    pub fn apply_and_ignore(&self, command: node::Command) {
         let command = vec![command];
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let _ = runtime.block_on(self.client().call(api::APPLY, &command));
+        let _ = runtime.block_on(self.client().call(node::APPLY, &command));
     }
 
     /// Wakes an instance of `app` over the socket that the gateway has.
-    pub fn wake(&self, app: &str) -> Result<api::WakeAnswer, weal_rpc::Error> {
+    pub fn wake(&self, app: &str) -> Result<node::WakeAnswer, weal_rpc::Error> {
         self.wake_one_of(app, &[])
     }
 
     /// As [`Bench::wake`], one of these only.
-    pub fn wake_one_of(&self, app: &str, only: &[&str]) -> Result<api::WakeAnswer, weal_rpc::Error> {
+    pub fn wake_one_of(&self, app: &str, only: &[&str]) -> Result<node::WakeAnswer, weal_rpc::Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let instances = only.iter().map(|id| (*id).into()).collect();
-        let request = api::WakeRequest { app: AppName::from(app), wait_s: PATIENCE.as_secs_f64(), instances };
-        runtime.block_on(self.wake_client().call(api::WAKE, &request))
+        let request = node::WakeRequest { app: AppName::from(app), wait_s: PATIENCE.as_secs_f64(), instances };
+        runtime.block_on(self.wake_client().call(node::WAKE, &request))
     }
 
     /// Who calls the wake socket.
@@ -164,13 +164,13 @@ impl Bench {
     /// Puts it to sleep; what is wrong with that. One that was woken a moment ago is left awake for a while: that is waited for.
     pub fn sleep(&self, id: &str, rung: Rung) -> Option<String> {
         wait_for("it to be left alone", || {
-            let error = self.apply(api::Command::Sleep { instance: InstanceId::from(id), rung }).error;
-            (!error.as_ref().is_some_and(|error| error.starts_with(api::ASKED_FOR))).then_some(error)
+            let error = self.apply(node::Command::Sleep { instance: InstanceId::from(id), rung }).error;
+            (!error.as_ref().is_some_and(|error| error.starts_with(node::ASKED_FOR))).then_some(error)
         })
     }
 
     pub fn stop(&self, id: &str) {
-        assert_eq!(self.apply(api::Command::Stop { instance: InstanceId::from(id) }).error, None);
+        assert_eq!(self.apply(node::Command::Stop { instance: InstanceId::from(id) }).error, None);
     }
 
     pub fn suspend(&self, id: &str) {
@@ -178,7 +178,7 @@ impl Bench {
     }
 
     pub fn resume(&self, id: &str) {
-        assert_eq!(self.apply(api::Command::Resume { instance: InstanceId::from(id) }).error, None);
+        assert_eq!(self.apply(node::Command::Resume { instance: InstanceId::from(id) }).error, None);
     }
 
     /// Starts it and waits until it is ready.
@@ -192,7 +192,7 @@ impl Bench {
     }
 
     pub fn events(&self, after: u64) -> Vec<InstanceEvent> {
-        self.call(api::EVENTS, &api::EventsAfter { after, wait_s: 0.0 })
+        self.call(node::EVENTS, &node::EventsAfter { after, wait_s: 0.0 })
     }
 
     /// The detail of an event later than `after` that begins with `begins`. Waits for it: who asked for a wake is answered before its event
@@ -225,7 +225,8 @@ impl Bench {
             restart: RestartPolicy::Always,
             stop_timeout_s: 10.0,
             on_resume: Vec::new(),
-            fingerprint: "f".into(),
+            needs: BTreeMap::new(),
+            revision: "f".into(),
         }
     }
 

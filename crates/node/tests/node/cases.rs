@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use weal_model::{Bytes, Cpu, HealthProbe, InstanceId, InstanceState, RestartPolicy, Rung};
-use weal_node::api::{self, LogsRequest};
+use weal_protocol::node::{self, LogsRequest};
 
 use crate::bench::{Bench, PATIENCE, fixture, get, is_alive, kill, signal, wait_for};
 
@@ -44,7 +44,7 @@ pub fn one_that_ignores_sigterm_is_killed_after_its_stop_timeout(bench: &Bench) 
     let mut spec = bench.spec("web-1", &["stubborn", "$PORT"]);
     spec.stop_timeout_s = 0.5;
     let pid = bench.start_ready(&spec).pid.unwrap();
-    let outcome = bench.apply(api::Command::Stop { instance: InstanceId::from("web-1") });
+    let outcome = bench.apply(node::Command::Stop { instance: InstanceId::from("web-1") });
     assert_eq!(outcome.error, None);
     assert!(outcome.took_s >= 0.5, "it was given its time: {outcome:?}");
     assert!(!is_alive(pid));
@@ -134,17 +134,17 @@ pub fn a_flooded_log_stays_bounded_and_readable(bench: &Bench) {
     bench.start_ready(&spec);
     let tail = |lines| LogsRequest { instance: InstanceId::from("web-1"), cursor: None, tail_lines: lines, wait_s: 0.0 };
     let last =
-        wait_for("the end of the flood", || Some(bench.call(api::LOGS, &tail(1))).filter(|chunk| chunk.text == "flood over\n"));
+        wait_for("the end of the flood", || Some(bench.call(node::LOGS, &tail(1))).filter(|chunk| chunk.text == "flood over\n"));
     let files = fs::read_dir(bench.dir("web-1").join("logs")).unwrap().flatten();
     let bytes: u64 = files.map(|file| file.metadata().unwrap().len()).sum();
     assert!((40 << 20..=50 << 20).contains(&bytes), "{bytes}");
     // From a place that was dropped it goes on at the oldest that is left, and says so.
     let old = LogsRequest { cursor: Some("1:0".into()), ..tail(0) };
-    let chunk = bench.call(api::LOGS, &old);
+    let chunk = bench.call(node::LOGS, &old);
     assert!(chunk.text.starts_with("[weal: older lines were dropped"), "{}", &chunk.text[..80]);
     assert!(chunk.text.len() <= (1 << 20) + 100);
     let none = LogsRequest { cursor: Some(last.next.clone()), ..tail(0) };
-    assert_eq!(bench.call(api::LOGS, &none).text, "");
+    assert_eq!(bench.call(node::LOGS, &none).text, "");
 }
 
 pub fn one_that_leaks_past_its_memory_limit_is_killed_and_restarted(bench: &Bench) {
@@ -188,7 +188,7 @@ pub fn instances_survive_the_agent_and_are_adopted(bench: &Bench) {
     bench.resume("nap-1");
     assert_eq!(get(asleep.address, "/", PATIENCE), Some(asleep.pid.unwrap().to_string()));
     let request = LogsRequest { instance: InstanceId::from("web-1"), cursor: None, tail_lines: 2, wait_s: 0.0 };
-    wait_for("both lines", || Some(bench.call(api::LOGS, &request)).filter(|chunk| chunk.text == "before\nmeanwhile\n"));
+    wait_for("both lines", || Some(bench.call(node::LOGS, &request)).filter(|chunk| chunk.text == "before\nmeanwhile\n"));
     // No other instance gets an adopted one's port.
     let other = bench.start_ready(&bench.spec("other-1", &["serve", "$PORT"]));
     assert!(other.address != web.address && other.address != asleep.address);
@@ -222,7 +222,7 @@ pub fn a_killed_shim_is_replaced_and_its_instance_lives(bench: &Bench) {
     wait_for("another shim", || Some(shim()).filter(|pid| *pid != first && is_alive(*pid)));
     assert_eq!(get(web.address, "/say/still+here", PATIENCE), Some(web.pid.unwrap().to_string()));
     let request = LogsRequest { instance: InstanceId::from("web-1"), cursor: None, tail_lines: 1, wait_s: 0.0 };
-    wait_for("the line", || Some(bench.call(api::LOGS, &request)).filter(|chunk| chunk.text == "still+here\n"));
+    wait_for("the line", || Some(bench.call(node::LOGS, &request)).filter(|chunk| chunk.text == "still+here\n"));
     assert_eq!(bench.instance("web-1").unwrap().restarts, 0);
     let family = bench.marked("web-1");
     assert!(family.len() >= 4, "{family:?}");
@@ -238,7 +238,7 @@ pub fn a_killed_shim_is_replaced_and_its_instance_lives(bench: &Bench) {
 pub fn a_shim_that_is_late_is_waited_for(bench: &Bench) {
     let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
     let ends = || -> Vec<String> {
-        let is_end = |event: &api::InstanceEvent| event.state == InstanceState::Backoff;
+        let is_end = |event: &node::InstanceEvent| event.state == InstanceState::Backoff;
         bench.events(0).into_iter().filter(is_end).map(|event| event.detail).collect()
     };
     // One that gets no core for a while has seen the end all the same.
@@ -400,7 +400,7 @@ pub fn a_repeated_start_changes_nothing_but_what_needs_no_new_process(bench: &Be
     assert_eq!(bench.start(&spec), None);
     let again = bench.instance("web-1").unwrap();
     assert_eq!((again.pid, again.spec.stop_timeout_s), (first.pid, 3.5));
-    spec.fingerprint = "other".into();
+    spec.revision = "other".into();
     assert_eq!(bench.start(&spec), Some("it runs from another configuration: stop it first".into()));
     spec.id = InstanceId::from("../../etc");
     assert!(bench.start(&spec).unwrap().contains("cannot be the name of an instance"));
@@ -424,7 +424,7 @@ pub fn parking_pages_out_or_says_why_not(bench: &Bench) {
     spec.memory = Bytes::mib(200);
     let web = bench.start_ready(&spec);
     get(web.address, "/hog/60", PATIENCE).unwrap();
-    let outcome = bench.apply(api::Command::Sleep { instance: InstanceId::from("web-1"), rung: Rung::Parked });
+    let outcome = bench.apply(node::Command::Sleep { instance: InstanceId::from("web-1"), rung: Rung::Parked });
     let has_swap = fs::read_to_string("/proc/swaps").unwrap_or_default().lines().count() > 1;
     let instance = bench.instance("web-1").unwrap();
     if has_swap {
@@ -456,7 +456,7 @@ pub fn cpu_limits_hold_where_they_can(bench: &Bench) {
     };
     let limited = burn(web.address);
     assert!(limited < 0.3, "{limited} CPU with a limit of 0.2");
-    let set = api::Command::SetCpu { instance: spec.id.clone(), share: Cpu(1.0), limit: None };
+    let set = node::Command::SetCpu { instance: spec.id.clone(), share: Cpu(1.0), limit: None };
     assert_eq!(bench.apply(set).error, None);
     let free = burn(web.address);
     // How much more depends on what else runs on this machine.

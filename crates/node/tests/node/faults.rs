@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weal_model::{Bytes, Cpu, InstanceState, NodeName, NodeSpec, Rung};
-use weal_node::api::{self, Command, InstanceCounters, InstanceEvent, NodeReserve};
+use weal_protocol::node::{self, Command, InstanceCounters, InstanceEvent, NodeReserve};
 
 use crate::bench::{Bench, PATIENCE, get, wait_for};
 use crate::vm::{Machine, Swap};
@@ -141,13 +141,13 @@ pub fn a_slow_disk_under_the_swap_makes_it_slow_and_nothing_else(bench: &Bench) 
 pub fn a_reserve_is_kept_free_by_parking_who_has_slept_longest(bench: &Bench) {
     let name = NodeName::from("n1");
     let capacity = Bytes::mib(400);
-    bench.call(api::CONFIGURE, &vec![NodeSpec { name: name.clone(), cpu: Cpu(2.0), memory: capacity, utilization_limit: 0.9 }]);
+    bench.call(node::CONFIGURE, &vec![NodeSpec { name: name.clone(), cpu: Cpu(2.0), memory: capacity, utilization_limit: 0.9 }]);
     let [first, second, awake] = ["a-1", "b-1", "c-1"].map(|id| server(bench, id, 40));
     bench.suspend("b-1");
     bench.suspend("a-1");
     let node = || bench.observe().nodes.remove(0);
     let reserve = capacity - node().memory_used + Bytes::mib(20);
-    bench.call(api::RESERVE, &vec![NodeReserve { node: name, memory: reserve }]);
+    bench.call(node::RESERVE, &vec![NodeReserve { node: name, memory: reserve }]);
     // One is enough: it frees more than is missing.
     let parked = bench.wait_state("b-1", InstanceState::Parked);
     let why = format!(": `n1` is to have {reserve} free and had ");

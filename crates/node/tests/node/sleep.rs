@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use weal_model::{Bytes, Cpu, HealthProbe, InstanceState, NodeName, NodeSpec, Rung};
-use weal_node::api::{self, Command};
+use weal_protocol::node::{self, Command};
 
 use crate::bench::{Bench, PATIENCE, get, kill, wait_for};
 
@@ -20,7 +20,7 @@ pub fn fifty_callers_wake_one_instance_once(bench: &Bench) {
         bench.suspend(id);
     }
     let before = bench.events(0).last().unwrap().id;
-    let answers: Vec<api::WakeAnswer> = std::thread::scope(|scope| {
+    let answers: Vec<node::WakeAnswer> = std::thread::scope(|scope| {
         let callers: Vec<_> = (0..50).map(|_| scope.spawn(|| bench.wake("web").unwrap())).collect();
         callers.into_iter().map(|caller| caller.join().unwrap()).collect()
     });
@@ -57,8 +57,8 @@ pub fn the_wake_socket_answers_nothing_else(bench: &Bench) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = bench.wake_client();
     let stop = vec![Command::Stop { instance: "web-1".into() }];
-    assert_eq!(refused(runtime.block_on(client.call(api::APPLY, &stop)).unwrap_err()), 404);
-    assert_eq!(refused(runtime.block_on(client.call(api::OBSERVE, &())).unwrap_err()), 404);
+    assert_eq!(refused(runtime.block_on(client.call(node::APPLY, &stop)).unwrap_err()), 404);
+    assert_eq!(refused(runtime.block_on(client.call(node::OBSERVE, &())).unwrap_err()), 404);
     let error = bench.wake("nobody").unwrap_err();
     assert!(error.to_string().contains("no instance of `nobody` is here"), "{error}");
     assert_eq!(refused(error), 404);
@@ -163,7 +163,7 @@ pub fn a_hook_renews_what_slept_too_long(bench: &Bench) {
 }
 
 /// A server that holds 40 MiB of its own.
-fn web_with_memory(bench: &Bench) -> api::InstanceCounters {
+fn web_with_memory(bench: &Bench) -> node::InstanceCounters {
     let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
     spec.memory = Bytes::mib(200);
     let web = bench.start_ready(&spec);
@@ -294,7 +294,7 @@ pub fn more_than_the_swap_is_never_begun(bench: &Bench) {
 
 pub fn what_sleeps_in_swap_leaves_its_nodes_memory_to_others(bench: &Bench) {
     let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(2.0), memory: Bytes::mib(130), utilization_limit: 0.9 };
-    bench.call(api::CONFIGURE, &vec![node.clone()]);
+    bench.call(node::CONFIGURE, &vec![node.clone()]);
     // Each takes half of the node, so that there is no room for a third that is awake.
     let servers: Vec<_> = ["a-1", "b-1", "c-1"]
         .into_iter()
@@ -312,7 +312,7 @@ pub fn what_sleeps_in_swap_leaves_its_nodes_memory_to_others(bench: &Bench) {
         })
         .collect();
     // The next agent takes the node over, although more than its memory is asleep on it.
-    bench.call(api::CONFIGURE, &vec![NodeSpec { cpu: Cpu(1.5), ..node }]);
+    bench.call(node::CONFIGURE, &vec![NodeSpec { cpu: Cpu(1.5), ..node }]);
     assert_eq!(bench.observe().nodes[0].cpu_capacity, Cpu(1.5));
     for (server, sum, _) in servers {
         let answer = bench.wake(server.spec.app.as_str()).unwrap();
@@ -325,7 +325,7 @@ pub fn what_sleeps_in_swap_leaves_its_nodes_memory_to_others(bench: &Bench) {
 pub fn fifty_applications_wake_at_once(bench: &Bench) {
     let ids: Vec<String> = (0..50).map(|number| format!("app{number}-1")).collect();
     let starts = ids.iter().map(|id| Command::Start { spec: Box::new(bench.spec(id, &["serve", "$PORT"])) });
-    let failed: Vec<_> = bench.call(api::APPLY, &starts.collect()).into_iter().filter_map(|outcome| outcome.error).collect();
+    let failed: Vec<_> = bench.call(node::APPLY, &starts.collect()).into_iter().filter_map(|outcome| outcome.error).collect();
     assert!(failed.is_empty(), "{failed:?}");
     wait_for("all of them", || {
         let ready = bench.observe().instances.iter().filter(|instance| instance.state == InstanceState::Ready).count();
@@ -364,6 +364,6 @@ pub fn a_purge_that_a_wake_breaks_off_is_refused_because_it_is_wanted(bench: &Be
         sleep.join().unwrap()
     });
     let refusal = refusal.expect("it was still being paged out");
-    assert!(api::is_wanted(&refusal), "{refusal}");
+    assert!(node::is_wanted(&refusal), "{refusal}");
     assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
 }

@@ -14,8 +14,9 @@ use weal_control::placement::{self, AppCosts, Iterations, Policy};
 use weal_control::profile::Profiles;
 use weal_model::{
     Action, AppName, ClassName, InstanceId, InstanceState, NodeName, Plan, PoolSpec, Report, Rung, SeatPlan, SleepCosts,
-    Snapshot, Standby, Time,
+    Snapshot, Time,
 };
+use weal_protocol::gateway::Standby;
 
 use super::observe::Before;
 use super::{Event, World};
@@ -139,11 +140,11 @@ impl Controller {
     }
 
     pub fn next_id(&self, app: &AppName) -> InstanceId {
-        InstanceId::from(format!("{app}-{}", self.numbers.get(app).copied().unwrap_or(0) + 1))
+        weal_model::naming::instance_id(app, self.numbers.get(app).copied().unwrap_or(0) + 1)
     }
 
     pub fn use_id(&mut self, app: &AppName, id: &InstanceId) {
-        let number = id.as_str().rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(0);
+        let number = weal_model::naming::parts(id).map_or(0, |(_, number)| number);
         let highest = self.numbers.entry(app.clone()).or_default();
         *highest = number.max(*highest);
     }
@@ -377,9 +378,9 @@ impl World<'_> {
 fn told(action: &Action) -> String {
     match action {
         Action::Start { instance, node, .. } => format!("start {instance} on {node}"),
-        Action::Stop { instance } => format!("stop {instance}"),
-        Action::Sleep { instance, rung } => format!("put {instance} to sleep, {}", rung.as_str()),
-        Action::Resume { instance } => format!("resume {instance}"),
+        Action::Stop { instance, .. } => format!("stop {instance}"),
+        Action::Sleep { instance, rung, .. } => format!("put {instance} to sleep, {}", rung.as_str()),
+        Action::Resume { instance, .. } => format!("resume {instance}"),
         Action::StartJob { job, nodes } => format!("start job {job} on {}", listed(nodes)),
         Action::SuspendJob { job } => format!("suspend job {job}"),
         Action::ResumeJob { job, nodes } => format!("resume job {job} on {}", listed(nodes)),

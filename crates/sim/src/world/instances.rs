@@ -107,7 +107,7 @@ impl World<'_> {
             Action::Resume { .. } => Change::Resume,
             _ => return self.begin_job_action(action),
         };
-        let (Action::Stop { instance } | Action::Sleep { instance, .. } | Action::Resume { instance }) = action else {
+        let (Action::Stop { instance, .. } | Action::Sleep { instance, .. } | Action::Resume { instance, .. }) = action else {
             return false;
         };
         let found = self.instances.iter().rposition(|entry| entry.id == *instance && entry.state != InstanceState::Stopped);
@@ -136,7 +136,7 @@ impl World<'_> {
                 self.apps.iter().position(|entry| entry.name == *app)?,
                 self.nodes.iter().position(|entry| entry.name == *node)?,
             )),
-            Action::Stop { instance } | Action::Sleep { instance, .. } | Action::Resume { instance } => {
+            Action::Stop { instance, .. } | Action::Sleep { instance, .. } | Action::Resume { instance, .. } => {
                 self.instances.iter().rev().find(|entry| entry.id == *instance).map(|entry| (entry.app, entry.node))
             }
             _ => None,

@@ -102,7 +102,9 @@ impl World<'_> {
     fn wake(&mut self, app: usize, sleepers: &[usize], for_crowd: bool) -> bool {
         for &instance in sleepers {
             self.apps[app].waking = Some(Wake { instance, for_crowd });
-            if self.begin_action(&Action::Resume { instance: self.instances[instance].id.clone() }) {
+            let seen = &self.instances[instance];
+            let resume = Action::Resume { instance: seen.id.clone(), app: self.apps[app].name.clone() };
+            if self.begin_action(&resume) {
                 return true;
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use weal_model::{Enactment, InstanceState, Rung};
-use weal_node::api::{Command, InstanceCounters, is_wanted};
+use weal_protocol::node::{Command, InstanceCounters, is_wanted};
 use weal_sim::reproduce::{Figure, Record, Reproduction};
 
 use super::site::Site;

@@ -94,7 +94,7 @@ fn fill(site: &Site, sleep: bool) -> Result<Seen> {
 }
 
 /// Seconds that it took; `None` when it does not come up any more.
-fn start(agent: &Agent, spec: &weal_node::api::InstanceSpec) -> Result<Option<f64>> {
+fn start(agent: &Agent, spec: &weal_protocol::node::InstanceSpec) -> Result<Option<f64>> {
     let began = Instant::now();
     match agent.start_ready(spec) {
         Ok(instance) => Ok(Some(instance.start_took_s.unwrap_or_else(|| began.elapsed().as_secs_f64()))),

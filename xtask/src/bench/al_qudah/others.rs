@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use weal_node::api::InstanceSpec;
+use weal_protocol::node::InstanceSpec;
 use weal_sim::reproduce::{Record, Reproduction};
 
 use super::site::{NULL_PAGE, Site};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use weal_model::HealthProbe;
-use weal_node::api::InstanceSpec;
+use weal_protocol::node::InstanceSpec;
 
 use crate::bench::real::agent::Agent;
 use crate::bench::real::server::Server;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use weal_model::{Bytes, Cpu, InstanceState, NodeName, NodeSpec, Rung};
-use weal_node::api::{self, InstanceCounters, InstanceSpec, WakeAnswer, WakeRequest};
+use weal_protocol::node::{self, InstanceCounters, InstanceSpec, WakeAnswer, WakeRequest};
 use weal_rpc::{Client, Method};
 
 use super::machine::{self, MemoryGroup};
@@ -36,7 +36,7 @@ impl Agent {
         agent.wait_for_answer()?;
         let cpus = machine::cpus()? as f64;
         let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(cpus), memory: Bytes::gib(16), utilization_limit: 0.9 };
-        agent.call("node.sock", api::CONFIGURE, &vec![node])?;
+        agent.call("node.sock", node::CONFIGURE, &vec![node])?;
         Ok(agent)
     }
 
@@ -49,7 +49,7 @@ impl Agent {
 
     fn wait_for_answer(&self) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(20);
-        while self.call("node.sock", api::OBSERVE, &()).is_err() {
+        while self.call("node.sock", node::OBSERVE, &()).is_err() {
             ensure!(Instant::now() < deadline, "the agent does not answer");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -66,8 +66,8 @@ impl Agent {
         Ok(self.runtime.block_on(client.call(method, asked))?)
     }
 
-    fn apply(&self, command: api::Command) -> Result<f64> {
-        let outcome = self.call("node.sock", api::APPLY, &vec![command])?.remove(0);
+    fn apply(&self, command: node::Command) -> Result<f64> {
+        let outcome = self.call("node.sock", node::APPLY, &vec![command])?.remove(0);
         match outcome.error {
             Some(error) => bail!("{}: {error}", outcome.instance),
             None => Ok(outcome.took_s),
@@ -96,7 +96,7 @@ impl Agent {
 
     /// How instances are kept apart.
     pub fn isolation(&self) -> Result<String> {
-        Ok(self.call("node.sock", api::OBSERVE, &())?.isolation)
+        Ok(self.call("node.sock", node::OBSERVE, &())?.isolation)
     }
 
     /// What the kernel bounds the memory of an instance with.
@@ -106,7 +106,7 @@ impl Agent {
 
     /// Starts it and waits until it is ready.
     pub fn start_ready(&self, spec: &InstanceSpec) -> Result<InstanceCounters> {
-        self.apply(api::Command::Start { spec: Box::new(spec.clone()) })?;
+        self.apply(node::Command::Start { spec: Box::new(spec.clone()) })?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             let instance = self.instance(spec.id.as_str())?;
@@ -120,15 +120,15 @@ impl Agent {
 
     /// Ends it.
     pub fn stop(&self, id: &str) -> Result<()> {
-        self.apply(api::Command::Stop { instance: id.into() }).map(drop)
+        self.apply(node::Command::Stop { instance: id.into() }).map(drop)
     }
 
     /// Puts it to sleep; seconds that it took.
     pub fn sleep(&self, id: &str, rung: Rung) -> Result<f64> {
         // One that was woken a moment ago is left awake for a while.
         loop {
-            match self.apply(api::Command::Sleep { instance: id.into(), rung }) {
-                Err(error) if error.to_string().contains(api::ASKED_FOR) => std::thread::sleep(Duration::from_millis(100)),
+            match self.apply(node::Command::Sleep { instance: id.into(), rung }) {
+                Err(error) if error.to_string().contains(node::ASKED_FOR) => std::thread::sleep(Duration::from_millis(100)),
                 other => return other,
             }
         }
@@ -136,18 +136,18 @@ impl Agent {
 
     /// Wakes an instance of `app`.
     pub fn wake(&self, app: &str) -> Result<WakeAnswer> {
-        self.call("wake.sock", api::WAKE, &WakeRequest { app: app.into(), wait_s: 60.0, instances: Vec::new() })
+        self.call("wake.sock", node::WAKE, &WakeRequest { app: app.into(), wait_s: 60.0, instances: Vec::new() })
     }
 
     /// How it is.
     pub fn instance(&self, id: &str) -> Result<InstanceCounters> {
-        let all = self.call("node.sock", api::OBSERVE, &())?.instances;
+        let all = self.call("node.sock", node::OBSERVE, &())?.instances;
         all.into_iter().find(|instance| instance.spec.id.as_str() == id).with_context(|| format!("there is no {id}"))
     }
 
     /// All of them.
     pub fn instances(&self) -> Result<Vec<InstanceCounters>> {
-        Ok(self.call("node.sock", api::OBSERVE, &())?.instances)
+        Ok(self.call("node.sock", node::OBSERVE, &())?.instances)
     }
 }
 

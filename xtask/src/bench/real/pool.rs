@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use weal_node::api::{self, AgentObservation, CommandOutcome, WakeAnswer, WakeRequest};
+use weal_protocol::node::{self, AgentObservation, CommandOutcome, WakeAnswer, WakeRequest};
 use weal_rpc::{Client, Method};
 
 use super::agent::first_byte_s;
@@ -79,7 +79,7 @@ impl Pool {
 
     /// What its node agent says.
     pub fn observe(&self) -> Result<AgentObservation> {
-        self.call("node.sock", api::OBSERVE, &())
+        self.call("node.sock", node::OBSERVE, &())
     }
 
     /// The processes of its roles.
@@ -91,23 +91,23 @@ impl Pool {
     }
 
     /// Orders its node agent about, behind its controller's back.
-    pub fn command(&self, command: api::Command) -> Result<()> {
+    pub fn command(&self, command: node::Command) -> Result<()> {
         let outcome = self.outcome(command)?;
         outcome.error.map_or(Ok(()), |error| bail!("{}: {error}", outcome.instance))
     }
 
     /// The same; why it was not done.
-    pub fn refusal(&self, command: api::Command) -> Result<Option<String>> {
+    pub fn refusal(&self, command: node::Command) -> Result<Option<String>> {
         Ok(self.outcome(command)?.error)
     }
 
-    fn outcome(&self, command: api::Command) -> Result<CommandOutcome> {
-        self.call("node.sock", api::APPLY, &vec![command])?.pop().context("the node agent did not say what became of it")
+    fn outcome(&self, command: node::Command) -> Result<CommandOutcome> {
+        self.call("node.sock", node::APPLY, &vec![command])?.pop().context("the node agent did not say what became of it")
     }
 
     /// Asks its node agent to wake an instance of `app`.
     pub fn wake(&self, app: &str) -> Result<WakeAnswer> {
-        self.call("wake.sock", api::WAKE, &WakeRequest { app: app.into(), wait_s: 60.0, instances: Vec::new() })
+        self.call("wake.sock", node::WAKE, &WakeRequest { app: app.into(), wait_s: 60.0, instances: Vec::new() })
     }
 
     fn call<Q: serde::Serialize, A: serde::de::DeserializeOwned>(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use weal_model::{AppName, Bytes, HealthCheck, HealthProbe, InstanceId, NodeName, RestartPolicy};
-use weal_node::api::InstanceSpec;
+use weal_protocol::node::InstanceSpec;
 
 use super::machine::call;
 
@@ -127,7 +127,8 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
         restart: RestartPolicy::Never,
         stop_timeout_s: 10.0,
         on_resume: Vec::new(),
-        fingerprint: "bench".into(),
+        needs: BTreeMap::new(),
+        revision: "bench".into(),
     }
 }
 

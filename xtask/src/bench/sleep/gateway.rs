@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use weal_node::api::InstanceSpec;
+use weal_protocol::node::InstanceSpec;
 
 use crate::bench::real::agent::{first_byte_s, serve_requests};
 use crate::bench::real::pool::Pool;

@@ -226,7 +226,7 @@ impl Bench<'_> {
         Ok(table)
     }
 
-    fn starts(&self, agent: &Agent, spec: &weal_node::api::InstanceSpec) -> Result<(f64, f64)> {
+    fn starts(&self, agent: &Agent, spec: &weal_protocol::node::InstanceSpec) -> Result<(f64, f64)> {
         let count = if self.arguments.quick { 1 } else { 3 };
         let (mut seconds, mut cpu) = (Vec::new(), Vec::new());
         for round in 0..count {

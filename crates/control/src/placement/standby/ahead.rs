@@ -59,7 +59,7 @@ fn lay_down(steps: &mut Steps, translation: &Translation, policy: &Policy) {
             let place = Ladder::of(translation, policy, m, n).asleep_at(0.0);
             if let Some(Place::Asleep(rung)) = place {
                 let why = format!("`{}` needs no further instance now: it stands by", translation.apps[m as usize].name);
-                steps.put_to_sleep(m, n, &instance.id, rung, why);
+                steps.put_to_sleep(translation, m, n, &instance.id, rung, why);
             }
         }
     }

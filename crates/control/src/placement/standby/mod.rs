@@ -83,8 +83,8 @@ pub(super) fn descend(steps: &mut Steps, translation: &Translation, policy: &Pol
                 continue;
             }
             match lower_place(translation, policy, &ladder, m, instance) {
-                Some((Place::Asleep(rung), why)) => steps.put_to_sleep(m, n, &instance.id, rung, why),
-                Some((Place::Ended, why)) => steps.end_standby(m, n, &instance.id, why),
+                Some((Place::Asleep(rung), why)) => steps.put_to_sleep(translation, m, n, &instance.id, rung, why),
+                Some((Place::Ended, why)) => steps.end_standby(translation, m, n, &instance.id, why),
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! What the controller and a node agent say to each other, over [`weal_rpc`] on the agent's local socket.
+//! What the controller and a node agent say to each other, over `weal_rpc` on the agent's local socket.
 //!
 //! | call | meaning |
 //! | --- | --- |
@@ -19,29 +19,31 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use weal_model::NodeReserve;
 use weal_model::{
     AppName, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung, SleepCosts, Time,
 };
-pub use weal_model::{NodeReserve, WakeAnswer, WakeRequest};
+
+use crate::Method;
 
 /// These are your nodes.
-pub const CONFIGURE: weal_rpc::Method<Vec<NodeSpec>, ()> = weal_rpc::Method::new("node.v1/configure");
+pub const CONFIGURE: Method<Vec<NodeSpec>, ()> = Method::new("node.v1/configure");
 /// So much memory is to be free on your nodes, until told otherwise; one that is not named keeps none free.
-pub const RESERVE: weal_rpc::Method<Vec<NodeReserve>, ()> = weal_rpc::Method::new("node.v1/reserve");
+pub const RESERVE: Method<Vec<NodeReserve>, ()> = Method::new("node.v1/reserve");
 /// Do these.
-pub const APPLY: weal_rpc::Method<Vec<Command>, Vec<CommandOutcome>> = weal_rpc::Method::new("node.v1/apply");
+pub const APPLY: Method<Vec<Command>, Vec<CommandOutcome>> = Method::new("node.v1/apply");
 /// What runs?
-pub const OBSERVE: weal_rpc::Method<(), AgentObservation> = weal_rpc::Method::new("node.v1/observe");
+pub const OBSERVE: Method<(), AgentObservation> = Method::new("node.v1/observe");
 /// What happened?
-pub const EVENTS: weal_rpc::Method<EventsAfter, Vec<InstanceEvent>> = weal_rpc::Method::new("node.v1/events");
+pub const EVENTS: Method<EventsAfter, Vec<InstanceEvent>> = Method::new("node.v1/events");
 /// What did it write?
-pub const LOGS: weal_rpc::Method<LogsRequest, LogsChunk> = weal_rpc::Method::new("node.v1/logs");
+pub const LOGS: Method<LogsRequest, LogsChunk> = Method::new("node.v1/logs");
 /// These processes, by their ids, run this very program as other roles: they come before all instances when cores are short.
-pub const PREFER: weal_rpc::Method<Vec<u32>, ()> = weal_rpc::Method::new("node.v1/prefer");
+pub const PREFER: Method<Vec<u32>, ()> = Method::new("node.v1/prefer");
 
 /// Wake an instance of this application: the cheapest that sleeps, or wait for the one that starts. The only call on the wake
 /// socket, which the gateway may use; several at once cause one wake. Refused with 404 when there is no instance to wait for.
-pub const WAKE: weal_rpc::Method<WakeRequest, WakeAnswer> = weal_rpc::Method::new("node.v1/wake");
+pub const WAKE: Method<WakeRequest, WakeAnswer> = Method::new("node.v1/wake");
 
 /// How the refusal of a [`Command::Sleep`] begins when the instance was named to somebody by [`WAKE`] just before.
 pub const ASKED_FOR: &str = "it was asked for";
@@ -55,7 +57,7 @@ pub fn is_wanted(error: &str) -> bool {
 }
 
 /// The first of these refusals, of an instance that was named so long `ago`.
-pub(crate) fn asked_for(ago: Duration) -> String {
+pub fn asked_for(ago: Duration) -> String {
     format!("{ASKED_FOR} {:.3} s ago", ago.as_secs_f64())
 }
 
@@ -96,8 +98,12 @@ pub struct InstanceSpec {
     /// Run as the instance's user after it was thawed, before it is asked whether it is ready; empty runs nothing.
     #[serde(default)]
     pub on_resume: Vec<String>,
-    /// A fingerprint of the part of the app's spec that an instance is started from: another one means that it must be replaced.
-    pub fingerprint: String,
+    /// Where it was told that the applications are which it needs. One whose address the config itself gives is not in it.
+    #[serde(default)]
+    pub needs: BTreeMap<AppName, SocketAddr>,
+    /// The revision that it is started from, as its engine writes it: another one means that it must be replaced.
+    #[serde(alias = "fingerprint")]
+    pub revision: String,
 }
 
 /// One thing to do to one instance.
@@ -272,4 +278,27 @@ pub struct LogsChunk {
     pub text: String,
     /// Where to continue; stays valid across rotation, and says so in `text` when lines were lost by it.
     pub next: String,
+}
+
+/// An application is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeRequest {
+    /// Which.
+    pub app: AppName,
+    /// Seconds that the caller waits for an instance that answers; at most 600.
+    pub wait_s: f64,
+    /// One of these, and no other; any when empty.
+    #[serde(default)]
+    pub instances: Vec<InstanceId>,
+}
+
+/// An instance that answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeAnswer {
+    /// Which.
+    pub instance: InstanceId,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Seconds from the order to wake it until it answered its health check; 0 when it was awake.
+    pub took_s: f64,
 }

@@ -1,4 +1,4 @@
-//! What the controller and a gateway say to each other, over [`weal_rpc`] on the gateway's local socket.
+//! What the controller and a gateway say to each other, over `weal_rpc` on the gateway's local socket.
 //!
 //! | call | meaning |
 //! | --- | --- |
@@ -7,27 +7,24 @@
 //! | `refused` | the last requests that it answered itself with an error |
 //!
 //! A gateway keeps the last [`GatewayConfig`] on disk and starts with it, so it serves without a controller. While requests wait and
-//! nothing is open, or they wait for longer than its config says, it asks the node agent to wake an instance ([`WAKE`]), without a
+//! nothing is open, or they wait for longer than its config says, it asks the node agent to wake an instance ([`crate::node::WAKE`]), without a
 //! controller too.
 
 use std::collections::BTreeMap;
 
-pub use weal_model::{WakeAnswer, WakeRequest};
-
-pub use crate::wake::WAKE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{
-    AppName, ClassName, FlowId, GatewayName, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec, Standby, Time,
-};
+use weal_model::{AppName, ClassName, FlowId, GatewayName, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec, Time};
+
+use crate::Method;
 
 /// Take these parameters.
-pub const CONFIGURE: weal_rpc::Method<GatewayConfig, ConfigAck> = weal_rpc::Method::new("gateway.v1/configure");
+pub const CONFIGURE: Method<GatewayConfig, ConfigAck> = Method::new("gateway.v1/configure");
 /// What happened so far?
-pub const OBSERVE: weal_rpc::Method<(), GatewayCounters> = weal_rpc::Method::new("gateway.v1/observe");
+pub const OBSERVE: Method<(), GatewayCounters> = Method::new("gateway.v1/observe");
 
 /// Which requests did you refuse?
-pub const REFUSED: weal_rpc::Method<RefusedQuery, Vec<RefusedRequest>> = weal_rpc::Method::new("gateway.v1/refused");
+pub const REFUSED: Method<RefusedQuery, Vec<RefusedRequest>> = Method::new("gateway.v1/refused");
 
 /// Which refused requests are meant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -73,6 +70,15 @@ pub struct ClusterConfig {
     /// requests wait for another config.
     #[serde(default)]
     pub wakeable: Option<Vec<InstanceId>>,
+}
+
+/// Whom a gateway may have woken by itself when a crowd comes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Standby {
+    /// Seconds that a request waits in the queue before one of them is woken. Invariant: finite and positive.
+    pub after_s: f64,
+    /// Instances that sleep where there is CPU and memory for them.
+    pub instances: Vec<InstanceId>,
 }
 
 /// One flow, as a gateway sees it.
@@ -122,7 +128,7 @@ pub struct GatewayCounters {
     /// Per flow.
     pub flows: Vec<FlowCounters>,
     /// Per instance.
-    pub instances: Vec<InstanceCounters>,
+    pub instances: Vec<EndpointCounters>,
     /// Per cluster.
     #[serde(default)]
     pub clusters: Vec<ClusterCounters>,
@@ -183,7 +189,7 @@ pub struct ClusterCounters {
 
 /// One instance since the gateway started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct InstanceCounters {
+pub struct EndpointCounters {
     /// The instance.
     pub instance: InstanceId,
     /// Takes new requests: it is not draining, or was woken since the last config.
