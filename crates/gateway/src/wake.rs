@@ -12,13 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use weal_protocol::node::WakeAnswer;
-use weal_protocol::node::WakeRequest;
+use weal_protocol::node::{WAKE, WakeRequest};
 
 use crate::cluster::{Cluster, Need};
-
-/// What the gateway asks of the node agent: the agent's own `node.v1/wake`, as far as a gateway needs it.
-pub const WAKE: weal_rpc::Method<WakeRequest, WakeAnswer> = weal_rpc::Method::new("node.v1/wake");
 
 /// How long one call waits. A start may take longer; then the call is repeated, and meanwhile something else may have helped.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 use weal_model::InstanceId;
 use weal_protocol::gateway::Standby;
-use weal_protocol::gateway::{WAKE, WakeAnswer, WakeRequest};
+use weal_protocol::node::{WAKE, WakeAnswer, WakeRequest};
 use weal_rpc::Fault;
 
 use crate::bed::*;
