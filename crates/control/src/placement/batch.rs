@@ -129,7 +129,7 @@ fn app_curves(translation: &Translation, solution: &Solution) -> Vec<AppCurve> {
 struct Batch<'a, 'b> {
     steps: &'a mut Steps,
     translation: &'a Translation<'b>,
-    policy: &'a Policy<'b>,
+    policy: &'a Policy,
     situation: &'a Situation<'a>,
 }
 

@@ -74,7 +74,7 @@ fn changes(scenario: &Scenario, load: f64, seed: u64, measured: bool) -> usize {
     let names: Vec<AppName> = pool.apps.keys().cloned().collect();
     let mut random = Seeded::new(seed);
     let mut seen = snapshot(&pool, &[]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.idle_s = names.iter().map(|name| (name.clone(), 0.0)).collect();
     let mut count = 0;
     for cycle in 0..CYCLES {

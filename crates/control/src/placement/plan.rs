@@ -1,6 +1,7 @@
 //! The placement cycle: a snapshot and a policy become a plan and a report.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use weal_model::{
     Algorithm, AppName, Enactment, InstanceId, LoadEntry, Plan, PoolSpec, Report, Rung, RungCost, SleepCosts, Snapshot, Work,
@@ -67,11 +68,11 @@ impl AppCosts {
     }
 }
 
-/// What plans are made by, besides the snapshot.
+/// What plans are made by, besides the snapshot. It owns all that it names, so a plan can be made on another thread.
 #[derive(Debug, Clone)]
-pub struct Policy<'a> {
+pub struct Policy {
     /// What is desired.
-    pub pool: &'a PoolSpec,
+    pub pool: Arc<PoolSpec>,
     /// What each application wants: its utility with so much CPU ([`Curve::of_group`] of the flows that load it); one without an
     /// entry is unmeasured and keeps what it has.
     pub demands: BTreeMap<AppName, Curve>,
@@ -111,11 +112,11 @@ pub struct Policy<'a> {
     pub runs: Runs,
 }
 
-impl<'a> Policy<'a> {
+impl Policy {
     /// A policy by the pool's algorithm that knows no demands yet.
-    pub fn new(pool: &'a PoolSpec) -> Self {
+    pub fn new(pool: impl Into<Arc<PoolSpec>>) -> Self {
+        let pool = pool.into();
         Self {
-            pool,
             demands: BTreeMap::new(),
             doubts: BTreeMap::new(),
             idle_s: BTreeMap::new(),
@@ -123,6 +124,7 @@ impl<'a> Policy<'a> {
             next_instance: BTreeMap::new(),
             held: BTreeSet::new(),
             algorithm: pool.placement,
+            pool,
             replicas: BTreeMap::new(),
             rungs: Rung::ALL.to_vec(),
             refused: BTreeSet::new(),

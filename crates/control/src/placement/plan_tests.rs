@@ -1,6 +1,8 @@
 //! Plans of small pools, from snapshot to actions.
 
-use weal_model::{Action, AppSpec, Binding, Bytes, Cpu, Enactment, NodeReserve, PoolSpec, Rung, Snapshot, Utility, Work};
+use weal_model::{
+    Action, AppSpec, Binding, Bytes, Cpu, Enactment, NodeReserve, Plan, PoolSpec, Report, Rung, Snapshot, Utility, Work,
+};
 
 use super::fixtures::{app, pool, snapshot};
 use super::*;
@@ -15,7 +17,7 @@ fn wants(cpu: f64) -> Curve {
 fn actions(snapshot: &Snapshot, policy: &Policy) -> Vec<String> {
     let (plan, report) = plan(snapshot, policy, Iterations::default());
     assert_eq!(plan.actions.len(), report.reasons.len());
-    assert_eq!(check(snapshot, policy.pool, &plan), []);
+    assert_eq!(check(snapshot, &policy.pool, &plan), []);
     plan.actions
         .iter()
         .map(|action| match action {
@@ -34,7 +36,7 @@ use weal_model::InstanceState::{Draining, Failed, Ready, Starting, Suspended};
 #[test]
 fn an_empty_pool_gets_the_fewest_instances_spread_over_the_nodes() {
     let pool = pool(3, vec![app("a", 300, 2, 3), app("b", 300, 1, 1)]);
-    let got = actions(&snapshot(&pool, &[]), &Policy::new(&pool));
+    let got = actions(&snapshot(&pool, &[]), &Policy::new(pool.clone()));
     assert_eq!(got, ["start a-1 on n0", "start a-2 on n1", "start b-1 on n2"]);
 }
 
@@ -42,7 +44,7 @@ fn an_empty_pool_gets_the_fewest_instances_spread_over_the_nodes() {
 fn a_stable_snapshot_gives_an_empty_plan() {
     let pool = pool(3, vec![app("a", 300, 2, 2), app("b", 300, 1, 1)]);
     let snapshot = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Ready), ("b-1", 2, Ready)]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.demands.insert("a".into(), wants(3.0));
     assert_eq!(actions(&snapshot, &policy), [""; 0]);
 }
@@ -51,7 +53,7 @@ fn a_stable_snapshot_gives_an_empty_plan() {
 fn demand_brings_up_instances_until_it_is_met_or_they_are_the_most() {
     let pool = pool(4, vec![app("a", 300, 1, 3)]);
     let one = snapshot(&pool, &[("a-4", 2, Ready)]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.demands.insert("a".into(), wants(3.9));
     assert_eq!(actions(&one, &policy), ["start a-5 on n0"]);
     policy.demands.insert("a".into(), wants(30.0));
@@ -65,7 +67,7 @@ fn demand_brings_up_instances_until_it_is_met_or_they_are_the_most() {
 #[test]
 fn a_resume_is_preferred_to_a_start() {
     let pool = pool(3, vec![app("a", 300, 1, 2)]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.demands.insert("a".into(), wants(4.0));
     let snapshot = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 2, Suspended)]);
     assert_eq!(actions(&snapshot, &policy), ["resume a-2"]);
@@ -76,7 +78,7 @@ fn a_resume_is_preferred_to_a_start() {
 fn a_change_is_made_only_when_it_gains_more_than_it_costs() {
     let pool = pool(2, vec![app("a", 600, 1, 2)]);
     let ready = snapshot(&pool, &[("a-1", 0, Ready)]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.demands.insert("a".into(), wants(4.0));
     assert_eq!(actions(&ready, &policy), ["start a-2 on n1"], "it gains 1 and costs 0.012");
     policy.costs.insert("a".into(), AppCosts { start_s: 400.0, start_work: Work(400.0), ..AppCosts::default() });
@@ -91,7 +93,7 @@ fn what_comes_up_to_stand_by_ends_when_the_application_needs_its_last_instance_e
     let mut crowd = app("b", 300, 1, 1);
     crowd.nodes = Some([super::fixtures::node_name(1)].into());
     let pool = pool(3, vec![app("a", 300, 1, 2), crowd]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.ahead.insert("a-2".into());
     policy.demands.insert("a".into(), wants(3.5));
     policy.demands.insert("b".into(), wants(2.0));
@@ -105,7 +107,7 @@ fn what_may_run_only_once_moves_for_its_goal_and_not_for_a_little_more() {
     let mut pool = pool(2, vec![app("a", 300, 1, 1)]);
     pool.nodes[1].cpu = Cpu(4.0);
     let mut seen = snapshot(&pool, &[("a-1", 0, Ready)]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.demands.insert("a".into(), wants(2.3));
     policy.costs.insert("a".into(), AppCosts { start_s: 20.0, ..AppCosts::default() });
     assert_eq!(actions(&seen, &policy), [""; 0], "it would gain 0.26");
@@ -122,7 +124,7 @@ fn of_more_instances_than_may_run_one_answers_until_they_are_few_enough_to_be_re
     let mut alone = app("a", 300, 1, 1);
     alone.nodes = Some([super::fixtures::node_name(2)].into());
     let pool = pool(3, vec![alone]);
-    let policy = Policy::new(&pool);
+    let policy = Policy::new(pool.clone());
     let two = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Starting)]);
     assert_eq!(actions(&two, &policy), ["stop a-2"]);
     let one = snapshot(&pool, &[("a-1", 0, Ready)]);
@@ -139,7 +141,7 @@ fn two_that_wait_for_each_other_leave_nobody_without_anything() {
     for (node, cpu) in pool.nodes.iter_mut().zip([2.0, 1.0, 4.0]) {
         node.cpu = Cpu(cpu);
     }
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     for (name, cpu) in [("a", 1.2), ("b", 1.6), ("c", 3.6)] {
         policy.demands.insert(name.into(), wants(cpu));
     }
@@ -154,7 +156,7 @@ fn what_comes_up_to_stand_by_ends_when_one_needs_its_node_that_must_be_apart() {
     let mut alone = app("a", 300, 1, 2);
     alone.apart.insert("b".into());
     let pool = pool(2, vec![alone, app("b", 300, 0, 1)]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.ahead.insert("b-1".into());
     policy.demands.insert("a".into(), wants(3.5));
     let rising = snapshot(&pool, &[("a-1", 0, Ready), ("b-1", 1, Starting)]);
@@ -167,7 +169,7 @@ fn a_gain_above_the_goal_must_be_larger_than_the_error_of_the_demand() {
     let mut small = pool(2, vec![app("a", 300, 1, 1), app("b", 300, 1, 1)]);
     small.nodes[0].cpu = Cpu(1.0);
     let here = snapshot(&small, &[("a-1", 0, Ready), ("b-1", 1, Ready)]);
-    let mut policy = Policy::new(&small);
+    let mut policy = Policy::new(small.clone());
     let steady = Curve::constant(Utility::AT_GOAL);
     for (name, curve) in [("a", wants(1.1)), ("b", steady)] {
         policy.demands.insert(name.into(), curve);
@@ -183,7 +185,7 @@ fn a_gain_above_the_goal_must_be_larger_than_the_error_of_the_demand() {
 #[test]
 fn memory_is_kept_free_for_the_next_instance_by_paging_out_what_is_suspended() {
     let pool = pool(1, vec![app("a", 600, 0, 1), AppSpec { per_node: 2, ..app("b", 300, 1, 2) }]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.idle_s.insert("b".into(), 0.0);
     let ready = snapshot(&pool, &[("a-1", 0, Suspended), ("b-1", 0, Ready)]);
     assert_eq!(actions(&ready, &policy), [""; 0], "b wants nothing more");
@@ -199,7 +201,7 @@ fn memory_is_kept_free_for_the_next_instance_by_paging_out_what_is_suspended() {
 #[test]
 fn what_goes_to_sleep_is_paged_out_once() {
     let pool = pool(1, vec![app("a", 600, 0, 1), app("b", 600, 1, 1)]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.idle_s.insert("a".into(), 3600.0);
     assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Ready)]), &policy), ["park a-1", "start b-1 on n0"]);
 }
@@ -207,7 +209,7 @@ fn what_goes_to_sleep_is_paged_out_once() {
 #[test]
 fn an_idle_application_goes_to_sleep_and_comes_back_when_asked_for() {
     let pool = pool(1, vec![app("a", 300, 0, 1)]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     let ready = snapshot(&pool, &[("a-1", 0, Ready)]);
     policy.demands.insert("a".into(), Curve::constant(Utility::AT_GOAL));
     policy.idle_s.insert("a".into(), 5.0);
@@ -224,7 +226,7 @@ fn an_idle_application_goes_to_sleep_and_comes_back_when_asked_for() {
 #[test]
 fn an_application_that_may_be_asleep_is_started_ahead_and_put_to_sleep_once_it_is_ready() {
     let pool = pool(1, vec![app("a", 300, 0, 1)]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.idle_s.insert("a".into(), f64::INFINITY);
     assert_eq!(actions(&snapshot(&pool, &[]), &policy), ["start a-1 on n0"]);
     policy.ahead.insert("a-1".into());
@@ -247,7 +249,7 @@ fn each_enactment_does_its_own_with_what_is_not_needed() {
     ];
     for (enactment, expected) in expected {
         let pool = PoolSpec { enactment, ..pool(1, vec![app("a", 300, 0, 1)]) };
-        let mut policy = Policy::new(&pool);
+        let mut policy = Policy::new(pool.clone());
         policy.idle_s.insert("a".into(), 3600.0);
         assert_eq!(actions(&snapshot(&pool, &idle), &policy), expected, "{enactment:?}");
     }
@@ -256,7 +258,7 @@ fn each_enactment_does_its_own_with_what_is_not_needed() {
 #[test]
 fn instances_stand_by_everywhere_one_after_the_other() {
     let pool = pool(3, vec![app("a", 300, 1, 3)]);
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.demands.insert("a".into(), wants(0.5));
     policy.idle_s.insert("a".into(), 0.0);
     assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Ready)]), &policy), ["start a-2 on n1"]);
@@ -273,7 +275,7 @@ fn who_was_told_to_sleep_does_so_as_deep_as_told() {
     let mut pool = pool(1, vec![app("a", 300, 1, 1)]);
     let ready = snapshot(&pool, &[("a-1", 0, Ready)]);
     pool.apps.get_mut("a").unwrap().instances.min = 0;
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.idle_s.insert("a".into(), 0.0);
     policy.resting.insert("a".into(), Some(Rung::Warm));
     assert_eq!(actions(&ready, &policy), ["warm a-1"]);
@@ -285,7 +287,7 @@ fn who_was_told_to_sleep_does_so_as_deep_as_told() {
 #[test]
 fn suspended_memory_is_paged_out_before_a_start_takes_it() {
     let pool = pool(1, vec![app("a", 600, 0, 1), app("b", 600, 1, 1)]);
-    let policy = Policy::new(&pool);
+    let policy = Policy::new(pool.clone());
     let both = snapshot(&pool, &[("a-1", 0, Suspended)]);
     assert_eq!(actions(&both, &policy), ["park a-1", "start b-1 on n0"]);
     let policy = Policy { rungs: vec![Rung::Suspended], ..policy };
@@ -295,7 +297,7 @@ fn suspended_memory_is_paged_out_before_a_start_takes_it() {
 #[test]
 fn a_vanished_node_is_replaced_and_no_answer_at_all_changes_nothing() {
     let pool = pool(2, vec![app("a", 300, 1, 2)]);
-    let policy = Policy::new(&pool);
+    let policy = Policy::new(pool.clone());
     let mut lost = snapshot(&pool, &[("a-1", 0, Ready)]);
     lost.nodes[0].up = false;
     assert_eq!(actions(&lost, &policy), ["start a-2 on n1"]);
@@ -307,13 +309,13 @@ fn a_vanished_node_is_replaced_and_no_answer_at_all_changes_nothing() {
 fn what_the_pool_no_longer_has_is_stopped() {
     let pool = pool(1, vec![app("a", 300, 1, 1)]);
     let snapshot = snapshot(&pool, &[("a-1", 0, Ready), ("gone-3", 0, Ready), ("gone-4", 0, Draining)]);
-    assert_eq!(actions(&snapshot, &Policy::new(&pool)), ["stop gone-3"]);
+    assert_eq!(actions(&snapshot, &Policy::new(pool.clone())), ["stop gone-3"]);
 }
 
 #[test]
 fn an_instance_that_failed_for_good_is_not_replaced_over_and_over() {
     let pool = pool(2, vec![app("a", 300, 1, 2)]);
-    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Failed)]), &Policy::new(&pool)), [""; 0]);
+    assert_eq!(actions(&snapshot(&pool, &[("a-1", 0, Failed)]), &Policy::new(pool.clone())), [""; 0]);
 }
 
 #[test]
@@ -321,14 +323,14 @@ fn an_application_that_is_needed_runs_even_if_its_own_fewest_is_none() {
     let mut shop = app("shop", 300, 1, 1);
     shop.needs.insert("database".into());
     let pool = pool(1, vec![shop, app("database", 300, 0, 1)]);
-    assert_eq!(actions(&snapshot(&pool, &[]), &Policy::new(&pool)), ["start database-1 on n0", "start shop-1 on n0"]);
+    assert_eq!(actions(&snapshot(&pool, &[]), &Policy::new(pool.clone())), ["start database-1 on n0", "start shop-1 on n0"]);
 }
 
 #[test]
 fn manual_applications_and_a_pool_without_control_only_get_their_fewest() {
     let mut pool = pool(3, vec![AppSpec { manual: true, ..app("a", 300, 1, 3) }, app("b", 300, 1, 3)]);
     pool.control = false;
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.demands.insert("a".into(), wants(6.0));
     policy.demands.insert("b".into(), wants(6.0));
     assert_eq!(actions(&snapshot(&pool, &[]), &policy), ["start a-1 on n0", "start b-1 on n1"]);
@@ -340,7 +342,7 @@ fn nonsense_in_measurements_still_gives_a_plan() {
     let mut snapshot = snapshot(&pool, &[("a-1", 0, Ready)]);
     snapshot.nodes[0].cpu_capacity = Cpu(f64::NAN);
     snapshot.instances[0].cpu_used = Some(Cpu(f64::NAN));
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.demands.insert("a".into(), wants(f64::NAN));
     policy.idle_s.insert("a".into(), f64::NAN);
     let (plan, report) = plan(&snapshot, &policy, Iterations::default());
@@ -352,7 +354,7 @@ fn nonsense_in_measurements_still_gives_a_plan() {
 fn static_placement_widens_everything_once_and_shares_equally_whatever_is_asked() {
     let mut pool = pool(2, vec![app("a", 300, 1, 2), app("b", 300, 1, 1), app("c", 300, 0, 2)]);
     pool.placement = Algorithm::Static;
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     policy.demands.insert("a".into(), wants(4.0));
     let got = actions(&snapshot(&pool, &[]), &policy);
     assert_eq!(got, ["start a-1 on n0", "start a-2 on n1", "start b-1 on n1", "start c-1 on n0", "start c-2 on n1"]);
@@ -370,7 +372,7 @@ fn static_placement_widens_everything_once_and_shares_equally_whatever_is_asked(
 fn an_autoscaled_application_has_what_the_autoscaler_asks_for_and_nothing_sleeps() {
     let mut pool = pool(3, vec![app("a", 300, 1, 3), app("b", 300, 1, 1)]);
     pool.placement = Algorithm::Autoscaler;
-    let mut policy = Policy::new(&pool);
+    let mut policy = Policy::new(pool.clone());
     let two = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Ready), ("b-1", 2, Ready)]);
     assert_eq!(actions(&two, &policy), [""; 0], "without its word all stays");
     policy.replicas.insert("a".into(), 3);
@@ -384,7 +386,7 @@ fn no_algorithm_changes_what_its_own_plan_led_to() {
     for (word, algorithm) in Algorithm::WORDS {
         let mut pool = PoolSpec { enactment: Enactment::StartStop, ..pool(3, vec![app("a", 300, 1, 3), app("b", 300, 2, 2)]) };
         pool.placement = algorithm;
-        let mut policy = Policy::new(&pool);
+        let mut policy = Policy::new(pool.clone());
         policy.demands.insert("a".into(), wants(3.0));
         policy.demands.insert("b".into(), wants(1.0));
         let (first, _) = plan(&snapshot(&pool, &[]), &policy, Iterations::default());
@@ -402,14 +404,14 @@ fn no_algorithm_changes_what_its_own_plan_led_to() {
 #[test]
 fn shadow_prices_say_what_more_would_give_the_worst_off() {
     let one = pool(1, vec![app("a", 600, 1, 2), app("b", 600, 0, 1)]);
-    let mut policy = Policy::new(&one);
+    let mut policy = Policy::new(one.clone());
     policy.demands.insert("a".into(), wants(4.0));
     let ready = snapshot(&one, &[("a-1", 0, Ready)]);
     let (_plan, report) = plan(&ready, &policy, Iterations::default());
     // -1 without CPU, +1 with 4 cores: half a unit a core.
     assert!((report.utility_per_core - 0.5).abs() < 1e-6, "{}", report.utility_per_core);
     let two = pool(2, vec![app("a", 600, 1, 2), app("b", 600, 1, 1)]);
-    let mut policy = Policy::new(&two);
+    let mut policy = Policy::new(two.clone());
     policy.demands.insert("a".into(), wants(4.0));
     policy.demands.insert("b".into(), wants(0.5));
     let both = snapshot(&two, &[("a-1", 0, Ready), ("b-1", 1, Ready)]);
@@ -419,4 +421,11 @@ fn shadow_prices_say_what_more_would_give_the_worst_off() {
     policy.demands.insert("a".into(), wants(1.0));
     let (_plan, report) = plan(&both, &policy, Iterations::default());
     assert_eq!((report.utility_per_core, report.utility_per_gib), (0.0, 0.0), "nobody lacks anything");
+}
+
+#[test]
+fn what_a_plan_is_made_of_can_go_to_another_thread() {
+    fn is_data<T: Send + Sync + 'static>() {}
+    is_data::<(Snapshot, Policy, Iterations)>();
+    is_data::<(Plan, Report)>();
 }

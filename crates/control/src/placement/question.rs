@@ -31,7 +31,7 @@ fn no_node(translation: &Translation, policy: &Policy, node: &NodeName) -> Strin
 
 struct Question<'a> {
     translation: &'a Translation<'a>,
-    policy: &'a Policy<'a>,
+    policy: &'a Policy,
     solution: &'a Solution,
     m: u32,
     n: u32,
@@ -218,7 +218,7 @@ mod tests {
         wants: f64,
         node: &str,
     ) -> (NodeVerdict, String) {
-        let mut policy = Policy::new(pool);
+        let mut policy = Policy::new(pool.clone());
         let curve = Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(wants), Utility(1.0))]);
         policy.demands.insert("search".into(), curve);
         let seen = snapshot(pool, running);

@@ -63,8 +63,8 @@ fn demand(random: &mut Seeded) -> Curve {
     Curve::through([(Cpu(0.0), Utility(worst)), (Cpu(cpu), Utility(random.between(-0.5, 1.0)))])
 }
 
-fn policy<'a>(random: &mut Seeded, pool: &'a PoolSpec) -> Policy<'a> {
-    let mut policy = Policy::new(pool);
+fn policy(random: &mut Seeded, pool: &PoolSpec) -> Policy {
+    let mut policy = Policy::new(pool.clone());
     policy.rungs = Rung::ALL.into_iter().filter(|_| random.chance(0.7)).collect();
     policy.idle_s = pool.apps.keys().map(|app| (app.clone(), if random.chance(0.3) { 1e5 } else { 0.0 })).collect();
     for name in pool.apps.keys() {

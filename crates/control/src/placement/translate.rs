@@ -77,7 +77,7 @@ impl<'a> Translation<'a> {
         self.active.values().chain(self.standby.values()).chain(self.rising.values()).flatten().copied()
     }
 
-    pub fn of(snapshot: &'a Snapshot, policy: &'a Policy<'a>) -> Self {
+    pub fn of(snapshot: &'a Snapshot, policy: &'a Policy) -> Self {
         let mut notes = Vec::new();
         let mut named: Vec<(NodeName, Node)> =
             policy.pool.nodes.iter().filter_map(|spec| node(spec, snapshot, &mut notes)).collect();
@@ -206,7 +206,7 @@ fn counts(instances: &BTreeMap<(u32, u32), Vec<&InstanceObservation>>, m: u32) -
 }
 
 // Applications that some other needs that runs or must run.
-fn needed<'a>(policy: &'a Policy) -> BTreeSet<&'a AppName> {
+fn needed(policy: &Policy) -> BTreeSet<&AppName> {
     let wanted = |spec: &AppSpec| {
         let demand = policy.demands.get(&spec.name).is_some_and(|demand| demand.demand().0 > 0.0);
         spec.instances.min > 0 || (demand && spec.instances.max > 0)

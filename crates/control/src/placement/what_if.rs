@@ -82,8 +82,8 @@ mod tests {
         Curve::from_inverse(Utility(-10.0), model.best(), |u| Cpu(0.2 * model.rate_for(u)))
     }
 
-    fn policy<'a>(pool: &'a weal_model::PoolSpec, goals: [&str; 2]) -> Policy<'a> {
-        let mut policy = Policy::new(pool);
+    fn policy(pool: &weal_model::PoolSpec, goals: [&str; 2]) -> Policy {
+        let mut policy = Policy::new(pool.clone());
         for (name, goal) in ["a", "b"].into_iter().zip(goals) {
             policy.demands.insert(name.into(), demand(goal));
         }

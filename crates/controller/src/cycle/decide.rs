@@ -1,6 +1,7 @@
 //! The pure decisions of `weal_control`, with the state that they carry from cycle to cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use weal_control::check;
 use weal_control::flow::controller::{Decision, demand_curves, demand_doubts, plan_seats};
@@ -29,7 +30,7 @@ pub(crate) struct Decider {
 
 /// What the placement must know beside the snapshot.
 pub(crate) struct Placing<'a> {
-    pub pool: &'a PoolSpec,
+    pub pool: &'a Arc<PoolSpec>,
     pub next_instance: &'a BTreeMap<AppName, u64>,
     /// Applications in the middle of a replacement.
     pub held: &'a BTreeSet<AppName>,
@@ -108,9 +109,9 @@ impl Decider {
         placement::question::why_node(snapshot, &self.policy(snapshot, placing), Iterations::default(), app, node)
     }
 
-    fn policy<'a>(&self, snapshot: &Snapshot, placing: &Placing<'a>) -> placement::Policy<'a> {
+    fn policy(&self, snapshot: &Snapshot, placing: &Placing<'_>) -> placement::Policy {
         let curves = demand_curves(snapshot, placing.pool, &self.profiles);
-        let mut policy = placement::Policy::new(placing.pool);
+        let mut policy = placement::Policy::new(Arc::clone(placing.pool));
         policy.demands = curves;
         policy.doubts = demand_doubts(snapshot, placing.pool, &self.profiles);
         self.restless.doubt(&mut policy.doubts);

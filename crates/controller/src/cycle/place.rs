@@ -126,6 +126,7 @@ impl<E: Engine> Loop<E> {
         );
         let mut policy = policy(&desired.spec, &agent.instances);
         self.sleep.relax(&mut policy);
+        let policy = Arc::new(policy);
         let visible = visible(&snapshot, &policy);
         let begun = Instant::now();
         let placing = Placing {
@@ -180,6 +181,7 @@ impl<E: Engine> Loop<E> {
         desired.spec.apps.get(app)?;
         let mut policy = policy(&desired.spec, &agent.instances);
         self.sleep.relax(&mut policy);
+        let policy = Arc::new(policy);
         let placing = Placing {
             pool: &policy,
             next_instance: &BTreeMap::new(),

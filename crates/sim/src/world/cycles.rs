@@ -169,7 +169,7 @@ impl Controller {
 
     /// A placement plan, not judged yet.
     fn place(&self, snapshot: &Snapshot, pool: &PoolSpec, job_costs: Costs) -> (Plan, Report) {
-        let mut policy = Policy::new(pool);
+        let mut policy = Policy::new(pool.clone());
         for (app, curve) in demand_curves(snapshot, pool, &self.profiles) {
             let idle_s = self.last_request.get(&app).map_or(0.0, |last| snapshot.time.since(*last).as_secs_f64());
             policy.idle_s.insert(app.clone(), idle_s);

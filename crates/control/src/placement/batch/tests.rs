@@ -38,13 +38,13 @@ fn with_jobs(pool: &PoolSpec, instances: &[(&str, usize, InstanceState)], jobs: 
     Snapshot { jobs, ..snapshot(pool, instances) }
 }
 
-fn free_policy(pool: &PoolSpec) -> Policy<'_> {
-    Policy { job_costs: Costs::FREE, ..Policy::new(pool) }
+fn free_policy(pool: &PoolSpec) -> Policy {
+    Policy { job_costs: Costs::FREE, ..Policy::new(pool.clone()) }
 }
 
 fn judged(snapshot: &Snapshot, policy: &Policy) -> (Plan, Report) {
     let (plan, report) = plan(snapshot, policy, Iterations::default());
-    assert_eq!(check(snapshot, policy.pool, &plan), [], "{plan:#?}");
+    assert_eq!(check(snapshot, &policy.pool, &plan), [], "{plan:#?}");
     assert_eq!(plan.actions.len(), report.reasons.len());
     (plan, report)
 }
@@ -171,7 +171,8 @@ fn plans_with_jobs_are_accepted() {
         let pool = pool(1 + random.below(4) as usize, apps);
         let jobs = (0..random.below(6)).map(|i| random_job(&mut random, i, pool.nodes.len())).collect();
         let snapshot = with_jobs(&pool, &[], jobs);
-        let mut policy = Policy { job_costs: if random.chance(0.5) { Costs::FREE } else { Costs::THESIS }, ..Policy::new(&pool) };
+        let mut policy =
+            Policy { job_costs: if random.chance(0.5) { Costs::FREE } else { Costs::THESIS }, ..Policy::new(pool.clone()) };
         for name in pool.apps.keys() {
             let curve = Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(random.between(0.1, 4.0)), Utility(0.8))]);
             policy.demands.insert(name.clone(), curve);
