@@ -10,6 +10,8 @@ mod diagnostic;
 mod diff;
 mod effective;
 pub mod import;
+mod machine;
+mod page;
 mod parse;
 mod schema;
 mod section;
@@ -19,25 +21,6 @@ mod units;
 pub use diagnostic::{Diagnostic, Level, render_all};
 pub use diff::{Change, Effect, diff, restarts};
 pub use effective::effective;
-pub use parse::parse;
+pub use machine::Machine;
+pub use parse::{Parsed, parse};
 pub use schema::{documentation, schema};
-
-use weal_model::{Bytes, PoolSpec};
-
-/// The machine that a config is for, as far as its checks and defaults depend on it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Machine {
-    /// Cores that weal may use.
-    pub cpus: f64,
-    /// Memory that it has.
-    pub memory: Bytes,
-}
-
-/// A config that can be used.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parsed {
-    /// What it says, with every default filled in.
-    pub spec: PoolSpec,
-    /// What somebody should look at, in the order of the text.
-    pub warnings: Vec<Diagnostic>,
-}

@@ -1,5 +1,7 @@
 //! Did you mean?
 
+use strsim::osa_distance;
+
 /// What people who come from elsewhere write, and what it is called here.
 const SYNONYMS: [(&str, &str); 24] = [
     ("command", "run"),
@@ -39,7 +41,7 @@ pub(crate) fn meant<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) ->
     let allowed = (plain.chars().count() / 3).max(1);
     known
         .iter()
-        .map(|name| (distance(&plain, &name.to_lowercase().replace('_', "-")), *name))
+        .map(|name| (osa_distance(&plain, &name.to_lowercase().replace('_', "-")), *name))
         .filter(|&(distance, name)| distance <= allowed || (plain.len() >= 3 && name.starts_with(&plain)))
         .min()
         .map(|(_, name)| name)
@@ -63,27 +65,6 @@ pub(crate) fn list(words: &[&str]) -> String {
         Some((only, [])) => only.clone(),
         Some((last, others)) => format!("{} and {last}", others.join(", ")),
     }
-}
-
-/// Edit distance in which swapping two neighbouring characters counts as one edit (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    rows[0] = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = least;
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod references;
 
 use weal_model::{PoolSpec, RouteSpec};
 
-use crate::Machine;
+use crate::machine::Machine;
 use crate::section::Reading;
 
 /// Reports what is wrong with `spec` at the places that `reading` remembers.

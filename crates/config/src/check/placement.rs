@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use weal_model::{AppName, AppSpec, Bytes, NodeName, NodeSpec, PoolSpec};
 
+use crate::machine::Machine;
 use crate::section::Reading;
-use crate::{Machine, suggest};
+use crate::suggest;
 
 pub(super) fn check(reading: &mut Reading, spec: &PoolSpec, machine: &Machine) {
     check_machine(reading, spec, machine);

@@ -32,29 +32,18 @@ fn needs_shell(line: &str, filled_in: &[&str]) -> bool {
 
 /// The words of a line that means the same without a shell; `None` when it needs one.
 fn words(line: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote: Option<char> = None;
-    let mut chars = line.chars();
-    while let Some(c) = chars.next() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (Some('\''), c) => word.get_or_insert_default().push(c),
-            (_, '\\') => word.get_or_insert_default().push(chars.next()?),
-            (_, '`') => return None,
-            (Some(_), c) => word.get_or_insert_default().push(c),
-            (None, '"' | '\'') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (None, '&' | ';' | '|' | '<' | '>' | '(' | ')' | '*' | '?' | '~' | '#' | '\n') => return None,
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
-            (None, c) => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
+    let words = shlex::split(line).filter(|_| !has_operators(line))?;
     let assigns = words.first().is_some_and(|first| first.contains('='));
-    (quote.is_none() && !assigns).then_some(words)
+    (!assigns).then_some(words)
+}
+
+/// True when a character outside quotes means something to a shell; a backtick does so inside double quotes too.
+fn has_operators(line: &str) -> bool {
+    const OPERATORS: [char; 12] = ['&', ';', '|', '<', '>', '(', ')', '*', '?', '~', '#', '\n'];
+    // With one kind of quotation mark and no backslash, every second part is quoted. Otherwise all parts count: a shell is never wrong.
+    let mixed = line.contains('\\') || line.contains('"') && line.contains('\'');
+    let mut outside = line.split(['"', '\'']).step_by(if mixed { 1 } else { 2 });
+    line.contains('`') || outside.any(|part| part.contains(OPERATORS))
 }
 
 #[cfg(test)]
@@ -70,5 +59,8 @@ mod tests {
         assert_eq!(argv("a && b $HOME"), "/bin/sh|-c|a && b $$HOME");
         assert_eq!(argv("echo $PORTAL"), "/bin/sh|-c|exec echo $$PORTAL");
         assert_eq!(argv("echo 'unfinished"), "/bin/sh|-c|exec echo 'unfinished");
+        assert_eq!(argv("gunicorn \"shop:app(debug=0)\" -b :$PORT"), "gunicorn|shop:app(debug=0)|-b|:$PORT");
+        assert_eq!(argv("echo \"it's\" & b 'c'"), "/bin/sh|-c|echo \"it's\" & b 'c'");
+        assert_eq!(argv("echo a\\ b \"\""), "echo|a b|");
     }
 }

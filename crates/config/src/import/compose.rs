@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use toml_edit::InlineTable;
 use weal_model::Bytes;
 
+use super::app::{App, health_command, to_toml};
 use super::command::{escape, to_argv};
-use super::{App, ImportError, Imported, to_toml};
-use crate::effective::quote_list;
+use super::imported::{ImportError, Imported};
 use crate::parse::{as_name, is_name};
 use crate::units::show_span;
 
@@ -87,7 +88,7 @@ impl Reader<'_> {
         app.health = self.health();
         if port.is_none() && app.health.is_none() {
             self.note("does not seem to listen anywhere: it counts as healthy while it runs");
-            app.health = Some("{ command = [\"true\"] }".to_owned());
+            app.health = Some(health_command(["true"]));
         }
         if app.run.iter().any(|argument| argument.contains("0.0.0.0")) {
             self.note("listens on all addresses: 127.0.0.1 is enough here, clients come through weal");
@@ -192,7 +193,7 @@ impl Reader<'_> {
         }
     }
 
-    fn health(&mut self) -> Option<String> {
+    fn health(&mut self) -> Option<InlineTable> {
         let check = self.service.get("healthcheck")?.as_object()?;
         let words: Vec<String> = match check.get("test") {
             Some(Value::String(line)) => vec!["CMD-SHELL".to_owned(), line.clone()],
@@ -210,18 +211,18 @@ impl Reader<'_> {
             return None;
         }
         self.note("is checked by the command that ran in its container: see that it asks $PORT");
-        let mut parts = vec![format!("command = {}", quote_list(&argv))];
+        let mut health = health_command(argv.iter().map(String::as_str));
         for (theirs, ours) in [("interval", "interval"), ("timeout", "timeout"), ("start_period", "start-timeout")] {
             if let Some(seconds) =
                 check.get(theirs).and_then(scalar).and_then(|text| parse_go_duration(&text)).filter(|s| *s >= 0.1)
             {
-                parts.push(format!("{ours} = \"{}\"", show_span(seconds)));
+                health.insert(ours, show_span(seconds).into());
             }
         }
-        if let Some(retries) = check.get("retries").and_then(Value::as_u64).filter(|retries| (1..=1000).contains(retries)) {
-            parts.push(format!("failures = {retries}"));
+        if let Some(retries) = check.get("retries").and_then(Value::as_i64).filter(|retries| (1..=1000).contains(retries)) {
+            health.insert("failures", retries.into());
         }
-        Some(format!("{{ {} }}", parts.join(", ")))
+        Some(health)
     }
 
     fn span(&mut self, key: &str) -> Option<String> {

@@ -1,7 +1,8 @@
 //! `import::procfile`: the format of Heroku and foreman, `name: command` per line.
 
+use super::app::{App, health_command, to_toml};
 use super::command::to_argv;
-use super::{App, ImportError, Imported, to_toml};
+use super::imported::{ImportError, Imported};
 use crate::parse::{as_name, is_name};
 
 /// Makes a `weal.toml` of a Procfile.
@@ -49,5 +50,5 @@ fn app(name: String, command: &str, notes: &mut Vec<String>) -> App {
         notes.push(format!("`{name}` does not mention $PORT: see that it listens there, it is in its environment"));
     }
     let host = (name == "web").then(|| "web.localhost".to_owned());
-    App { name, run, health: (!listens).then(|| "{ command = [\"true\"] }".to_owned()), host, ..App::default() }
+    App { name, run, health: (!listens).then(|| health_command(["true"])), host, ..App::default() }
 }

@@ -1,12 +1,12 @@
 //! `[app.NAME]`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 use weal_model::{AppName, AppSpec, InstanceRange, NodeName, RestartPolicy};
 
+use super::argv::check_argv;
 use super::{health, pool, routes};
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
@@ -87,15 +87,6 @@ fn read_run(reading: &mut Reading, section: &Section) -> Vec<String> {
     let Some(argv) = section.texts(reading, "run") else { return Vec::new() };
     check_argv(reading, &argv, reading.places.value(&section.at("run")));
     argv
-}
-
-/// A command needs a program, and no argument can hold a zero byte.
-pub(super) fn check_argv(reading: &mut Reading, argv: &[String], place: Range<usize>) {
-    if argv.first().is_none_or(|program| program.trim().is_empty()) {
-        reading.findings.error(place, "this names no program", "write the program first: `[\"./program\", \"argument\"]`");
-    } else if argv.iter().any(|argument| argument.contains('\0')) {
-        reading.findings.error(place, "an argument holds a zero byte", "no program can be given one");
-    }
 }
 
 /// `instances = 2` or `instances = { min = 1, max = 4 }`.

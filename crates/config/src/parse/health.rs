@@ -3,7 +3,7 @@
 use toml::de::DeValue;
 use weal_model::{HealthCheck, HealthProbe};
 
-use super::app::check_argv;
+use super::argv::check_argv;
 use crate::defaults;
 use crate::section::{Reading, Section};
 

@@ -1,19 +1,32 @@
 //! From text to [`PoolSpec`].
 
 mod app;
+mod argv;
 mod health;
+mod names;
 mod pool;
 mod routes;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+pub(crate) use names::{as_name, is_name};
 use toml::de::DeTable;
 use weal_model::{AppName, AppSpec, ClassName, Importance, PoolSpec, ServiceClass};
 
 use crate::diagnostic::{Diagnostic, Findings};
+use crate::machine::Machine;
 use crate::section::{Places, Reading, Section};
-use crate::{Machine, Parsed, check, defaults};
+use crate::{check, defaults};
+
+/// A config that can be used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parsed {
+    /// What it says, with every default filled in.
+    pub spec: PoolSpec,
+    /// What somebody should look at, in the order of the text.
+    pub warnings: Vec<Diagnostic>,
+}
 
 /// Reads a config.
 ///
@@ -91,51 +104,13 @@ fn named<'a>(reading: &mut Reading, kind: &str, tables: &'a DeTable<'a>) -> Vec<
         let name: &str = key.get_ref();
         let path = format!("{kind}.{name}");
         reading.places.remember(path.clone(), key.span(), value.span());
-        check_name(reading, kind, name, key.span(), &names);
+        names::check_name(reading, kind, name, key.span(), &names);
         let item = crate::section::Item { path, span: value.span(), value: value.get_ref() };
         if let Some(table) = item.table(reading) {
             found.push((name, table));
         }
     }
     found
-}
-
-/// Names stand in paths, in variables (`NAME_ADDR`) and in ids of instances: lower-case letters, digits and inner dashes.
-pub(crate) fn check_name(reading: &mut Reading, kind: &str, name: &str, span: std::ops::Range<usize>, taken: &[&str]) {
-    if is_name(name) {
-        return;
-    }
-    let right = as_name(name);
-    let help = if is_name(&right) && !taken.contains(&right.as_str()) {
-        format!(
-            "did you mean `{right}`? Names have up to 40 lower-case letters, digits and inner dashes, and begin with a letter"
-        )
-    } else {
-        "names have up to 40 lower-case letters, digits and inner dashes, and begin with a letter".to_owned()
-    };
-    reading.findings.error(span, format!("`{name}` cannot be the name of {}", article(kind)), help);
-}
-
-pub(crate) fn is_name(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=40).contains(&name.len())
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && !name.ends_with('-')
-        && name.chars().all(inner)
-}
-
-/// The nearest name that is allowed; may still be none (`""`, `"42"`).
-pub(crate) fn as_name(text: &str) -> String {
-    let dashed: String = text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    dashed.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-").chars().take(40).collect()
-}
-
-fn article(kind: &str) -> &str {
-    match kind {
-        "app" => "an application",
-        "class" => "a class",
-        _ => "a node",
-    }
 }
 
 fn folder_of(path: &str) -> std::path::PathBuf {

@@ -8,9 +8,10 @@ use weal_model::{
     Algorithm, Bytes, Cpu, Enactment, Goal, GoalError, Importance, NodeName, NodeSpec, OverloadLimit, PoolSpec, TimingSpec,
 };
 
-use super::check_name;
+use super::names::check_name;
+use crate::machine::Machine;
 use crate::section::{Reading, Section, within};
-use crate::{Machine, defaults, suggest};
+use crate::{defaults, suggest};
 
 /// Everything that stands in `[pool]`; nodes, classes and applications are left empty.
 pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> PoolSpec {

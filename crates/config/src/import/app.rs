@@ -1,0 +1,70 @@
+//! From an application of another tool to TOML.
+
+use std::collections::BTreeMap;
+
+use toml_edit::{Array, InlineTable};
+use weal_model::Bytes;
+
+use crate::page::{Page, Section, number, texts};
+use crate::units::show_size;
+
+/// One application on its way to TOML.
+#[derive(Default)]
+pub(super) struct App {
+    pub name: String,
+    pub run: Vec<String>,
+    /// A remark above `run`.
+    pub remark: Option<String>,
+    pub health: Option<InlineTable>,
+    pub memory: Option<Bytes>,
+    pub cpu: Option<f64>,
+    pub instances: Option<u32>,
+    pub host: Option<String>,
+    pub needs: Vec<String>,
+    pub user: Option<String>,
+    pub env: BTreeMap<String, String>,
+    pub cwd: Option<String>,
+    pub stop_timeout: Option<String>,
+    pub restart: Option<&'static str>,
+}
+
+impl App {
+    fn section(&self) -> Section {
+        let mut section = Section::default();
+        self.remark.iter().for_each(|remark| section.remark(remark));
+        section.add("run", texts(self.run.iter().map(String::as_str)));
+        self.health.iter().for_each(|health| section.add("health", health.clone()));
+        self.memory.iter().for_each(|memory| section.add("memory", show_size(*memory)));
+        self.cpu.iter().for_each(|cpu| section.add("cpu", number(*cpu)));
+        self.instances.iter().for_each(|count| section.add("instances", i64::from(*count)));
+        self.host.iter().for_each(|host| section.add("routes", Array::from_iter([InlineTable::from_iter([("host", host)])])));
+        if !self.needs.is_empty() {
+            section.add("needs", texts(self.needs.iter().map(String::as_str)));
+        }
+        self.user.iter().for_each(|user| section.add("user", user));
+        self.cwd.iter().for_each(|cwd| section.add("cwd", cwd));
+        self.stop_timeout.iter().for_each(|span| section.add("stop-timeout", span));
+        self.restart.iter().for_each(|policy| section.add("restart", *policy));
+        if !self.env.is_empty() {
+            let mut env = Section::default();
+            self.env.iter().for_each(|(name, value)| env.add(name, value));
+            section.add_section("env", env);
+        }
+        section
+    }
+}
+
+/// A config of `apps`, which come from a `source`.
+pub(super) fn to_toml(source: &str, apps: &[App]) -> String {
+    let mut page = Page::default();
+    page.remark(&format!(
+        "Imported from a {source}. Add goals: `[class.NAME]` with `goal = \"p95 < 250ms\"`, and `class` in the routes."
+    ));
+    apps.iter().for_each(|app| page.add_named("app", &app.name, app.section()));
+    page.finish()
+}
+
+/// A health check by a command.
+pub(super) fn health_command<'a>(argv: impl IntoIterator<Item = &'a str>) -> InlineTable {
+    InlineTable::from_iter([("command", texts(argv))])
+}

@@ -1,0 +1,43 @@
+//! Names of nodes, classes and applications.
+
+use std::ops::Range;
+
+use crate::section::Reading;
+
+/// Names stand in paths, in variables (`NAME_ADDR`) and in ids of instances: lower-case letters, digits and inner dashes.
+pub(super) fn check_name(reading: &mut Reading, kind: &str, name: &str, span: Range<usize>, taken: &[&str]) {
+    if is_name(name) {
+        return;
+    }
+    let right = as_name(name);
+    let help = if is_name(&right) && !taken.contains(&right.as_str()) {
+        format!(
+            "did you mean `{right}`? Names have up to 40 lower-case letters, digits and inner dashes, and begin with a letter"
+        )
+    } else {
+        "names have up to 40 lower-case letters, digits and inner dashes, and begin with a letter".to_owned()
+    };
+    reading.findings.error(span, format!("`{name}` cannot be the name of {}", article(kind)), help);
+}
+
+pub(crate) fn is_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=40).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.chars().all(inner)
+}
+
+/// The nearest name that is allowed; may still be none (`""`, `"42"`).
+pub(crate) fn as_name(text: &str) -> String {
+    let dashed: String = text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    dashed.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-").chars().take(40).collect()
+}
+
+fn article(kind: &str) -> &str {
+    match kind {
+        "app" => "an application",
+        "class" => "a class",
+        _ => "a node",
+    }
+}
