@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// The floor of each crate. A crate uses only crates on lower floors.
-const FLOORS: [(&str, u32); 12] = [
+const FLOORS: [(&str, u32); 13] = [
     ("weal-model", 0),
     ("weal-protocol", 0),
     ("weal-control", 1),
@@ -18,7 +18,8 @@ const FLOORS: [(&str, u32); 12] = [
     ("weal-rpc", 2),
     ("weal-gateway", 3),
     ("weal-node", 3),
-    ("weal-engine", 3),
+    ("weal-engine", 2),
+    ("weal-engine-local", 3),
     ("weal-load", 3),
     ("weal-controller", 4),
     ("weal", 5),

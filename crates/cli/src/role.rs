@@ -28,7 +28,7 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
             RoleCommand::Controller { state, api_fd, local_fd } => {
                 let api = TcpListener::from(inherited(*api_fd)?);
                 let local = UnixListener::from(inherited(*local_fd)?);
-                weal_controller::run(weal_controller::Options { state_dir: state.clone(), api, local }).await?;
+                weal_controller::run(weal_controller::Options { state_dir: state.clone(), api, local, record: None }).await?;
             }
             RoleCommand::Node { state, rpc_fd, wake_fd } => {
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);

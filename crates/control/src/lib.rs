@@ -19,6 +19,7 @@
 //! Invariant: planners are functions of their arguments; equal arguments give equal plans. Budgets count iterations.
 
 pub mod check;
+pub mod cycle;
 pub mod dispatch;
 pub mod flow;
 pub mod jobs;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, watch};
-use weal_model::{AppName, Event, EventKind, InstanceId, InstanceState, NodeName, Severity, Status};
+use weal_control::cycle::Note;
+use weal_model::{AppName, Event, InstanceId, InstanceState, NodeName, Severity, Status};
 use weal_protocol::gateway::GatewayCounters;
 
 use crate::clock;
@@ -51,46 +52,6 @@ struct Events {
     newest_id: u64,
     /// Invariant: ids without gaps, ending with `newest_id`.
     recent: VecDeque<Event>,
-}
-
-/// An event before it has an id and a time.
-#[derive(Debug, Clone)]
-pub(crate) struct Note {
-    severity: Severity,
-    kind: EventKind,
-    app: Option<AppName>,
-    instance: Option<InstanceId>,
-    node: Option<NodeName>,
-    text: String,
-}
-
-impl Note {
-    pub fn info(kind: EventKind, text: impl Into<String>) -> Self {
-        Self { severity: Severity::Info, kind, app: None, instance: None, node: None, text: text.into() }
-    }
-
-    pub fn warning(kind: EventKind, text: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::info(kind, text) }
-    }
-
-    pub fn error(kind: EventKind, text: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, ..Self::info(kind, text) }
-    }
-
-    pub fn app(mut self, app: &AppName) -> Self {
-        self.app = Some(app.clone());
-        self
-    }
-
-    pub fn instance(mut self, instance: &InstanceId) -> Self {
-        self.instance = Some(instance.clone());
-        self
-    }
-
-    pub fn node(mut self, node: &NodeName) -> Self {
-        self.node = Some(node.clone());
-        self
-    }
 }
 
 impl Board {

@@ -5,7 +5,7 @@
 //!
 //! | module | part |
 //! | --- | --- |
-//! | `cycle` | the loop: observe -> profile -> plan -> check -> apply |
+//! | `driver` | the I/O around [`weal_control::cycle`], which decides: observe -> profile -> plan -> check -> apply |
 //! | [`store`] | what outlives the process |
 //! | `api` | HTTP: one table of routes, who may call them, the stream, the dashboard |
 //! | `board` | what the loop shows and the API reads |
@@ -15,8 +15,8 @@
 mod api;
 mod board;
 mod clock;
-mod cycle;
 mod desired;
+mod driver;
 mod metrics;
 pub mod store;
 mod why;
@@ -28,23 +28,28 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use weal_control::cycle::{Note, Start};
+use weal_control::jobs::Costs;
 use weal_engine::Engine;
-use weal_engine::embedded::Embedded;
+use weal_engine_local::Local;
 use weal_model::{EventKind, Status, Time};
 use weal_rpc::Client;
 
 use crate::api::{Api, Door, Token, router, serve_local, serve_tcp};
-use crate::board::{Board, Note, View};
-use crate::cycle::{Loop, Order, Start};
+use crate::board::{Board, View};
 use crate::desired::Desired;
+use crate::driver::{Driver, Order, Recorder};
 use crate::store::{Saved, Store};
 use weal_protocol::controller::{ConfigView, PlanView};
 
 pub use api::openapi;
+pub use driver::record;
 pub use desired::machine;
 
 /// How long the gateway may take to answer a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The gateway of this machine, as `weal role gateway --name` names it.
+const GATEWAY: &str = "gw";
 /// Configs that may wait for the loop to take them.
 const ORDERS: usize = 16;
 
@@ -57,6 +62,8 @@ pub struct Options {
     pub api: std::net::TcpListener,
     /// Where they are served locally, without a token.
     pub local: std::os::unix::net::UnixListener,
+    /// Where the loop's inputs are written down, for a replay.
+    pub record: Option<PathBuf>,
 }
 
 /// Why the controller cannot run.
@@ -81,6 +88,9 @@ pub enum Error {
     /// The store cannot be used.
     #[error("the store cannot be used: {0}")]
     Store(#[from] store::Error),
+    /// The loop's inputs cannot be written down.
+    #[error("the loop's inputs cannot be recorded: {0}")]
+    Record(#[from] driver::RecordError),
     /// Signals cannot be caught.
     #[error("signals cannot be caught: {0}")]
     Signal(io::Error),
@@ -90,7 +100,7 @@ pub enum Error {
 pub async fn run(options: Options) -> Result<(), Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signal)?;
-    let engine = Embedded::new(options.state_dir.join("run/node.sock"));
+    let engine = Local::new(options.state_dir.join("run/node.sock"));
     run_with(options, engine, async move {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -113,8 +123,8 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let (store, saved, notes) = Store::open(&folder.join("store.db"))?;
     let (desired, refused) = desired_from(&saved);
     // Profiles of another version are learnt anew, within a few cycles.
-    let profiles = saved.values.get("profiles").and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
-    let resting = saved.values.get(cycle::RESTING).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+    let profiles = saved.values.get(driver::PROFILES).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+    let resting = saved.values.get(driver::RESTING).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
     let noted_until = saved.events.last().map_or(Time::ZERO, |event| event.time);
     let board = Arc::new(Board::new(store, saved.events, first_view(desired.as_ref())));
     for note in notes.into_iter().chain(refused) {
@@ -125,12 +135,14 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let engine = Arc::new(engine);
     let gateway = Client::new(options.state_dir.join("run/gateway.sock"), CALL_TIMEOUT);
     let (orders, queue) = mpsc::channel::<Order>(ORDERS);
-    let loop_ = Loop::new(Arc::clone(&board), Arc::clone(&engine), &gateway, Start { desired, profiles, resting, noted_until });
+    let recorder = options.record.as_deref().map_or_else(|| Ok(Recorder::default()), Recorder::create)?;
+    let start = Start { gateway: GATEWAY.into(), config: None, profiles, resting, noted_until, job_costs: Costs::THESIS };
+    let driver = Driver::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, start, recorder);
     let api = Api { board: Arc::clone(&board), orders, read_logs: read_logs(engine), gateway };
     let by_tcp = router(api.clone(), &Door::tcp(address, token));
     let by_socket = router(api, &Door::Local);
     tokio::select! {
-        () = loop_.run(queue) => {}
+        () = driver.run(queue) => {}
         () = serve_tcp(api_listener, by_tcp) => {}
         () = serve_local(local, by_socket) => {}
         () = stop => {}

@@ -29,8 +29,7 @@ pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why>
         sentences.extend(contradiction(explained, &flows));
     }
     for reason in &view.plan.report.reasons {
-        let words = serde_json::to_string(&reason.action).unwrap_or_default();
-        if words.contains(&format!("\"{app}-")) || words.contains(&format!("\"{app}\"")) {
+        if reason.action.target().app() == Some(app) {
             sentences.push(format!("The last plan did this: {}", sentence(&reason.text)));
         }
     }

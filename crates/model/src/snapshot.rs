@@ -77,6 +77,23 @@ impl InstanceState {
         !matches!(self, Self::Stopped | Self::Failed | Self::Backoff | Self::Parked)
     }
 
+    /// As it is written in messages and shown to people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Unhealthy => "unhealthy",
+            Self::Draining => "draining",
+            Self::Suspended => "suspended",
+            Self::Warm => "warm",
+            Self::Parked => "parked",
+            Self::Stopping => "stopping",
+            Self::Backoff => "backoff",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+
     /// True when it takes requests or soon will.
     pub fn is_active(self) -> bool {
         matches!(self, Self::Starting | Self::Ready | Self::Unhealthy | Self::Backoff)

@@ -59,6 +59,27 @@ pub enum Refusal {
         /// Its name.
         app: AppName,
     },
+    /// Nothing has been observed yet.
+    #[error("nothing is known of this pool's machines yet")]
+    NotObserved,
+    /// The pool's config lets nothing sleep.
+    #[error("nothing sleeps in this pool (enactment = \"{enactment}\", control, placement)")]
+    NothingSleeps {
+        /// How the pool enacts its placement.
+        enactment: String,
+    },
+    /// An application that is awake needs it.
+    #[error("`{by}` is awake and needs it")]
+    StillNeeded {
+        /// Which.
+        by: AppName,
+    },
+    /// There is no instance that it could be done to.
+    #[error("`{app}` has no instance that could sleep")]
+    NoInstances {
+        /// Its application.
+        app: AppName,
+    },
     /// An application that is needed has no ready instance.
     #[error("`{app}` needs `{needed}`, which has no ready instance")]
     NeedNotReady {

@@ -13,9 +13,10 @@ use weal_protocol::gateway::{REFUSED, RefusedQuery};
 
 use super::answer::{Body, Parameters, refusal};
 use super::routes::ApiState;
-use crate::cycle::Order;
+use crate::driver::Order;
 use crate::{clock, metrics, why};
-use weal_protocol::controller::{ApiError, ConfigUpdate, SleepOrder};
+use weal_protocol::Refusal;
+use weal_protocol::controller::{ConfigUpdate, SleepOrder};
 
 /// The dashboard: one self-contained page, so that no file is needed beside the binary.
 const DASHBOARD: &str = include_str!("../../../../dashboard/dist/index.html");
@@ -121,7 +122,7 @@ async fn give_order<T: serde::Serialize>(
     api: &ApiState,
     app: &AppName,
     order: Order,
-    answer: oneshot::Receiver<Result<T, ApiError>>,
+    answer: oneshot::Receiver<Result<T, Refusal>>,
 ) -> Response {
     let status = api.board.view().status;
     if !status.apps.iter().any(|known| known.name == *app) {
@@ -132,7 +133,7 @@ async fn give_order<T: serde::Serialize>(
     }
     match answer.await {
         Ok(Ok(taken)) => Json(taken).into_response(),
-        Ok(Err(refused)) => (StatusCode::CONFLICT, Json(refused)).into_response(),
+        Ok(Err(refused)) => refusal(StatusCode::CONFLICT, refused.to_string()),
         Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "the controller is stopping"),
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use weal_protocol::node::{LogsChunk, LogsRequest};
 
 use crate::board::Board;
-use crate::cycle::Order;
+use crate::driver::Order;
 
 pub use openapi::openapi;
 

@@ -15,16 +15,17 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use weal_controller::{Error, Options};
-use weal_engine::{Engine, embedded};
+use weal_engine::Engine;
+use weal_engine_local::{instance_spec, revision};
 use weal_model::{
-    Action, AppName, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeReserve, NodeSpec, PoolSpec,
+    Action, AppName, AppSpec, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeReserve, NodeSpec, PoolSpec,
     SleepCosts, Status, Time,
 };
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
 use weal_protocol::gateway::{ConfigAck, FlowCounters, GatewayConfig, GatewayCounters};
-use weal_protocol::node::{
-    AgentObservation, InstanceCounters, InstanceEvent, InstanceSpec, LogsChunk, LogsRequest, NodeCounters,
-};
+use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation, Outcome, Revision};
+use weal_protocol::node::{InstanceEvent, InstanceSpec, LogsChunk, LogsRequest};
+use weal_protocol::{Capabilities, Refusal};
 
 /// Nothing in these tests takes this long; a test that fails waits for it.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -36,7 +37,11 @@ pub fn now() -> Time {
 /// What the fake machine holds.
 #[derive(Debug)]
 pub struct Machine {
-    pub agent: AgentObservation,
+    pub agent: Observation,
+    /// What each instance was started from.
+    pub specs: BTreeMap<InstanceId, InstanceSpec>,
+    /// True: no call ends, as when the agent's process is stopped.
+    pub stuck: bool,
     pub events: Vec<InstanceEvent>,
     /// Every action in the order in which it came.
     pub actions: Vec<Action>,
@@ -57,14 +62,18 @@ pub struct FakeEngine(Arc<Mutex<Machine>>);
 impl FakeEngine {
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(Machine {
-            agent: AgentObservation {
-                started: now(),
+            agent: Observation {
+                began: now(),
                 time: now(),
-                isolation: "none".into(),
-                limits: vec!["nothing is kept apart".into()],
-                nodes: Vec::new(),
-                instances: Vec::new(),
+                capabilities: Capabilities {
+                    jobs: false,
+                    losses: vec!["nothing is kept apart".into()],
+                    ..Capabilities::all("none")
+                },
+                ..Observation::default()
             },
+            specs: BTreeMap::new(),
+            stuck: false,
             events: Vec::new(),
             actions: Vec::new(),
             loads: BTreeMap::new(),
@@ -83,26 +92,28 @@ impl FakeEngine {
         self.lock().set_state(id, state, detail);
     }
 
-    fn up(&self) -> Result<MutexGuard<'_, Machine>, weal_engine::Error> {
+    async fn up(&self) -> Result<MutexGuard<'_, Machine>, weal_engine::Error> {
+        while self.lock().stuck {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         let machine = self.lock();
         if machine.up {
             return Ok(machine);
         }
-        let source = std::io::Error::other("down for the test");
-        Err(weal_engine::Error::Agent(weal_rpc::Error::Unreachable { socket: "fake".into(), source }))
+        Err(weal_engine::Error::Away { peer: "the node agent", detail: "down for the test".into() })
     }
 }
 
 impl Machine {
     pub fn set_state(&mut self, id: &str, state: InstanceState, detail: &str) {
-        let instance = self.agent.instances.iter_mut().find(|i| i.spec.id.as_str() == id).expect("the instance is there");
+        let instance = self.agent.instances.iter_mut().find(|i| i.id.as_str() == id).expect("the instance is there");
         (instance.state, instance.detail, instance.since) = (state, detail.into(), now());
         let event = InstanceEvent {
             id: self.events.len() as u64 + 1,
             time: now(),
-            instance: instance.spec.id.clone(),
-            app: instance.spec.app.clone(),
-            node: instance.spec.node.clone(),
+            instance: instance.id.clone(),
+            app: instance.app.clone(),
+            node: instance.node.clone(),
             state,
             detail: detail.into(),
         };
@@ -110,7 +121,7 @@ impl Machine {
     }
 
     pub fn states(&self) -> BTreeMap<String, InstanceState> {
-        self.agent.instances.iter().map(|i| (i.spec.id.to_string(), i.state)).collect()
+        self.agent.instances.iter().map(|i| (i.id.to_string(), i.state)).collect()
     }
 
     pub fn starts(&self) -> Vec<String> {
@@ -125,16 +136,23 @@ impl Machine {
         if self.unstartable.contains(app) {
             return Some("there is no such program".into());
         }
-        if let Some(running) = self.agent.instances.iter_mut().find(|running| running.spec.id == *instance) {
-            running.spec.health = pool.apps[app].health.clone();
+        if let Some(running) = self.agent.instances.iter_mut().find(|running| running.id == *instance) {
+            running.revision = revision(&pool.apps[app]);
             return None;
         }
         let ready = self.agent.instances.iter().filter(|i| i.state == InstanceState::Ready);
-        let addresses = ready.map(|i| (i.spec.app.clone(), i.address)).collect();
-        let spec: InstanceSpec = embedded::instance_spec(&pool.apps[app], instance, node, &addresses);
+        let addresses = ready.map(|i| (i.app.clone(), i.address)).collect();
+        let spec = instance_spec(&pool.apps[app], instance, node, &addresses);
         self.next_port += 1;
-        self.agent.instances.push(InstanceCounters {
-            spec,
+        self.specs.insert(instance.clone(), spec.clone());
+        self.agent.instances.push(InstanceSeen {
+            id: instance.clone(),
+            app: app.clone(),
+            node: node.clone(),
+            revision: revision(&pool.apps[app]),
+            needs: spec.needs,
+            memory_limit: spec.memory,
+            is_running: true,
             state: InstanceState::Starting,
             detail: String::new(),
             since: now(),
@@ -157,9 +175,14 @@ impl Machine {
 }
 
 impl Engine for FakeEngine {
+    fn revision(&self, app: &AppSpec) -> Revision {
+        revision(app)
+    }
+
     async fn configure(&self, nodes: &[NodeSpec]) -> Result<(), weal_engine::Error> {
-        let counters = |node: &NodeSpec| NodeCounters {
+        let counters = |node: &NodeSpec| NodeSeen {
             name: node.name.clone(),
+            up: true,
             cpu_capacity: node.cpu,
             memory_capacity: node.memory,
             cpu_seconds: 0.0,
@@ -168,51 +191,43 @@ impl Engine for FakeEngine {
             memory_reserve: weal_model::Bytes(0),
             parked_for_reserve: 0,
         };
-        self.up()?.agent.nodes = nodes.iter().map(counters).collect();
+        self.up().await?.agent.nodes = nodes.iter().map(counters).collect();
         Ok(())
     }
 
-    async fn apply(
-        &self,
-        pool: &PoolSpec,
-        actions: &[Action],
-    ) -> Result<Vec<weal_protocol::engine::Outcome>, weal_engine::Error> {
-        let mut machine = self.up()?;
+    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<Outcome>, weal_engine::Error> {
+        let mut machine = self.up().await?;
         let mut outcomes = Vec::new();
         for action in actions {
             machine.actions.push(action.clone());
             let error = match action {
                 Action::Start { instance, app, node } => machine.start(pool, instance, app, node),
                 Action::Stop { instance, .. } => {
-                    machine.agent.instances.retain(|running| running.spec.id != *instance);
+                    machine.agent.instances.retain(|running| running.id != *instance);
                     None
                 }
                 other => Some(format!("the fake cannot do {other:?}")),
             };
-            outcomes.push(weal_protocol::engine::Outcome {
-                action: action.clone(),
-                took_s: 0.0,
-                refusal: error.map(weal_protocol::Refusal::failed),
-            });
+            outcomes.push(Outcome { action: action.clone(), took_s: 0.0, refusal: error.map(Refusal::failed) });
         }
         Ok(outcomes)
     }
 
-    async fn set_loads(&self, _: &PoolSpec, loads: &[LoadEntry]) -> Result<(), weal_engine::Error> {
-        self.up()?.loads.extend(loads.iter().map(|load| (load.instance.clone(), load.cpu.0)));
+    async fn set_loads(&self, loads: &[LoadEntry]) -> Result<(), weal_engine::Error> {
+        self.up().await?.loads.extend(loads.iter().map(|load| (load.instance.clone(), load.cpu.0)));
         Ok(())
     }
 
     async fn set_reserves(&self, reserves: &[NodeReserve]) -> Result<(), weal_engine::Error> {
-        for node in &mut self.up()?.agent.nodes {
+        for node in &mut self.up().await?.agent.nodes {
             let kept = reserves.iter().find(|reserve| reserve.node == node.name);
             node.memory_reserve = kept.map_or(weal_model::Bytes(0), |reserve| reserve.memory);
         }
         Ok(())
     }
 
-    async fn observe(&self) -> Result<AgentObservation, weal_engine::Error> {
-        let mut machine = self.up()?;
+    async fn observe(&self) -> Result<Observation, weal_engine::Error> {
+        let mut machine = self.up().await?;
         machine.agent.time = now();
         Ok(machine.agent.clone())
     }
@@ -220,7 +235,7 @@ impl Engine for FakeEngine {
     async fn events(&self, after: u64, wait: Duration) -> Result<Vec<InstanceEvent>, weal_engine::Error> {
         let deadline = Instant::now() + wait;
         loop {
-            let events: Vec<_> = self.up()?.events.iter().filter(|event| event.id > after).cloned().collect();
+            let events: Vec<_> = self.up().await?.events.iter().filter(|event| event.id > after).cloned().collect();
             if !events.is_empty() || Instant::now() > deadline {
                 return Ok(events);
             }
@@ -229,8 +244,8 @@ impl Engine for FakeEngine {
     }
 
     async fn logs(&self, request: &LogsRequest) -> Result<LogsChunk, weal_engine::Error> {
-        let machine = self.up()?;
-        assert!(machine.agent.instances.iter().any(|i| i.spec.id == request.instance));
+        let machine = self.up().await?;
+        assert!(machine.agent.instances.iter().any(|i| i.id == request.instance));
         let text =
             if request.cursor.is_none() { format!("hello from {}\nsecond line\n", request.instance) } else { String::new() };
         Ok(LogsChunk { text, next: "2".into() })
@@ -364,7 +379,7 @@ impl Pool {
         let api = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         self.api = api.local_addr().unwrap();
         let local = weal_rpc::bind(&self.path("run/controller.sock")).unwrap();
-        let options = Options { state_dir: self.folder.path().to_owned(), api, local };
+        let options = Options { state_dir: self.folder.path().to_owned(), api, local, record: None };
         let (stop, stopped) = oneshot::channel();
         let engine = self.engine.clone();
         self.stop = Some(stop);

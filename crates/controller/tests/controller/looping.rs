@@ -30,11 +30,11 @@ async fn an_application_starts_after_what_it_needs_is_ready() {
     pool.engine.set_state("db-1", InstanceState::Ready, "");
     all_ready(&pool).await;
     let machine = pool.engine.lock();
-    let db = machine.agent.instances.iter().find(|i| i.spec.id.as_str() == "db-1").unwrap().address.to_string();
-    let shops: Vec<_> = machine.agent.instances.iter().filter(|i| i.spec.app.as_str() == "shop").collect();
+    let db = machine.agent.instances.iter().find(|i| i.id.as_str() == "db-1").unwrap().address.to_string();
+    let shops: Vec<_> = machine.agent.instances.iter().filter(|i| i.app.as_str() == "shop").collect();
     assert_eq!(shops.len(), 2);
-    assert!(shops.iter().all(|shop| shop.spec.env["DB_ADDR"] == db));
-    assert_ne!(shops[0].spec.node, shops[1].spec.node, "spread over the nodes");
+    assert!(shops.iter().all(|shop| machine.specs[&shop.id].env["DB_ADDR"] == db));
+    assert_ne!(shops[0].node, shops[1].node, "spread over the nodes");
 }
 
 #[tokio::test]
@@ -81,8 +81,8 @@ async fn a_changed_program_is_replaced_one_by_one_and_drained_first() {
     }
     pool.until("all are new", |pool| {
         let machine = pool.engine.lock();
-        let mut shops = machine.agent.instances.iter().filter(|i| i.spec.app.as_str() == "shop");
-        shops.clone().count() == 2 && shops.all(|shop| shop.spec.run.contains(&"--new".to_owned()))
+        let mut shops = machine.agent.instances.iter().filter(|i| i.app.as_str() == "shop");
+        shops.clone().count() == 2 && shops.all(|shop| machine.specs[&shop.id].run.contains(&"--new".to_owned()))
     })
     .await;
     let machine = pool.engine.lock();
@@ -102,10 +102,10 @@ async fn an_application_that_may_run_once_is_stopped_before_it_is_started_anew()
     pool.apply(&CONFIG.replace(r#"["db", "#, r#"["db2", "#)).await;
     pool.until("the new database runs, and shops that know its address", |pool| {
         let machine = pool.engine.lock();
-        let Some(db) = machine.agent.instances.iter().find(|i| i.spec.app.as_str() == "db") else { return false };
+        let Some(db) = machine.agent.instances.iter().find(|i| i.app.as_str() == "db") else { return false };
         let address = db.address.to_string();
-        let mut shops = machine.agent.instances.iter().filter(|i| i.spec.app.as_str() == "shop");
-        db.spec.run[0] == "db2" && shops.clone().count() == 2 && shops.all(|shop| shop.spec.env["DB_ADDR"] == address)
+        let mut shops = machine.agent.instances.iter().filter(|i| i.app.as_str() == "shop");
+        machine.specs[&db.id].run[0] == "db2" && shops.clone().count() == 2 && shops.all(|shop| machine.specs[&shop.id].env["DB_ADDR"] == address)
     })
     .await;
     let machine = pool.engine.lock();
@@ -209,7 +209,7 @@ async fn an_agent_that_is_away_changes_nothing_and_is_said_once() {
     {
         let mut machine = pool.engine.lock();
         machine.up = true;
-        machine.agent.started = crate::fake::now();
+        machine.agent.began = crate::fake::now();
     }
     pool.until_status("all is well", |status| status.problems.is_empty()).await;
     let events: Vec<weal_model::Event> = pool.get("/v1/events").await;
@@ -276,4 +276,22 @@ async fn without_control_nothing_is_limited() {
     assert!(pool.gateway.told().iter().all(|config| config.clusters.iter().all(|cluster| cluster.seats.is_none())));
     assert!(pool.engine.lock().loads.is_empty());
     assert_eq!(pool.engine.lock().starts().len(), 3);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_an_agent_that_is_stuck() {
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    all_ready(&pool).await;
+    // From here on no call to the agent ever ends: whatever waited for one would wait for ever.
+    pool.engine.lock().stuck = true;
+    let status = pool.until_status("the nodes are shown as away", |status| status.nodes.iter().all(|node| !node.up)).await;
+    assert_eq!(status.config_generation, 1);
+    let taken = pool.apply(&CONFIG.replace("max = 4", "max = 3")).await;
+    assert_eq!(taken.generation, 2, "a config is taken");
+    let (code, body) = pool.local("POST", "/v1/apps/shop/sleep", "{}").await;
+    assert_eq!(code, 409, "{body}");
+    assert!(body.contains("the node agent does not answer: a call has been unanswered for"), "{body}");
+    pool.engine.lock().stuck = false;
+    pool.until_status("all is well", |status| status.nodes.iter().all(|node| node.up) && status.problems.is_empty()).await;
 }

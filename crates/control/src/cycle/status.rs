@@ -2,30 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_control::flow::loads::Loads;
+use crate::flow::loads::Loads;
 use weal_model::{
-    AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, Goal,
-    HistorySample, InstanceId, InstanceState, InstanceStatus, LatencySummary, NodeName, NodeSample, NodeStatus, PlanSummary,
-    PoolSpec, Report, SeatPlan, Snapshot, Status, Time, WorkFactor,
+    AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, GatewayName,
+    Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, LatencySummary, NodeName, NodeSample, NodeStatus,
+    PlanSummary, PoolSpec, Report, SeatPlan, Snapshot, Status, Time, WorkFactor,
 };
-use weal_protocol::node::{AgentObservation, InstanceCounters};
+use weal_protocol::engine::{InstanceSeen, Observation};
 
 use super::gateway::flow_id;
 use super::recent::{Recent, RecentFlow};
 
 /// Everything that a status is made from.
-pub(crate) struct Inputs<'a> {
+pub(super) struct Inputs<'a> {
     pub pool: &'a PoolSpec,
     pub time: Time,
     pub config_generation: u64,
     pub config_error: Option<&'a str>,
     pub problems: Vec<String>,
-    pub agent: Option<&'a AgentObservation>,
-    /// False when the last call to the agent failed.
-    pub agent_up: bool,
+    pub engine: Option<&'a Observation>,
+    /// False when it does not answer.
+    pub engine_up: bool,
     pub snapshot: Option<&'a Snapshot>,
     pub recent: &'a Recent,
     pub closed: &'a BTreeSet<InstanceId>,
+    pub gateway: &'a GatewayName,
     pub seats: &'a SeatPlan,
     pub report: &'a Report,
     pub work_factors: &'a [WorkFactor],
@@ -37,11 +38,11 @@ pub(crate) struct Inputs<'a> {
 
 /// What each instance was given, as CPU of its node. Loads are shares, which may add up to more than a node has where several
 /// instances could each use what is left.
-pub(super) fn fitted(loads: &Loads, agent: Option<&AgentObservation>) -> BTreeMap<InstanceId, Cpu> {
+pub(super) fn fitted(loads: &Loads, agent: Option<&Observation>) -> BTreeMap<InstanceId, Cpu> {
     let mut fitted = BTreeMap::new();
     for node in agent.iter().flat_map(|agent| &agent.nodes) {
-        let here = agent.iter().flat_map(|agent| &agent.instances).filter(|instance| instance.spec.node == node.name);
-        let here: Vec<(&InstanceId, Cpu)> = here.filter_map(|i| Some((&i.spec.id, loads.given(&i.spec.id)?))).collect();
+        let here = agent.iter().flat_map(|agent| &agent.instances).filter(|instance| instance.node == node.name);
+        let here: Vec<(&InstanceId, Cpu)> = here.filter_map(|i| Some((&i.id, loads.given(&i.id)?))).collect();
         let given: Cpu = here.iter().map(|(_, cpu)| *cpu).sum();
         let scale = if given.0 > node.cpu_capacity.0 { node.cpu_capacity.0 / given.0 } else { 1.0 };
         fitted.extend(here.into_iter().map(|(id, cpu)| (id.clone(), cpu * scale)));
@@ -50,10 +51,10 @@ pub(super) fn fitted(loads: &Loads, agent: Option<&AgentObservation>) -> BTreeMa
 }
 
 /// The whole pool, now.
-pub(crate) fn status(inputs: &Inputs<'_>) -> Status {
+pub(super) fn status(inputs: &Inputs<'_>) -> Status {
     let pool = inputs.pool;
     let flows = flows(inputs);
-    let instances: &[InstanceCounters] = inputs.agent.map_or(&[], |agent| &agent.instances);
+    let instances: &[InstanceSeen] = inputs.engine.map_or(&[], |agent| &agent.instances);
     Status {
         pool: pool.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -64,7 +65,7 @@ pub(crate) fn status(inputs: &Inputs<'_>) -> Status {
         placement: pool.placement,
         listen: format!("http://{}", pool.listen),
         api: format!("http://{}", pool.api),
-        limits: inputs.agent.map(|agent| agent.limits.clone()).unwrap_or_default(),
+        limits: inputs.engine.map(|engine| engine.capabilities.losses.clone()).unwrap_or_default(),
         problems: inputs.problems.clone(),
         nodes: pool.nodes.iter().map(|node| node_status(&node.name, inputs)).collect(),
         apps: pool.apps.values().map(|app| app_status(app, instances, &flows, inputs)).collect(),
@@ -76,15 +77,15 @@ pub(crate) fn status(inputs: &Inputs<'_>) -> Status {
 fn node_status(name: &NodeName, inputs: &Inputs<'_>) -> NodeStatus {
     let spec = inputs.pool.nodes.iter().find(|node| node.name == *name);
     let seen = inputs.snapshot.and_then(|snapshot| snapshot.nodes.iter().find(|node| node.name == *name));
-    let counters = inputs.agent.and_then(|agent| agent.nodes.iter().find(|node| node.name == *name));
-    let instances = inputs.agent.map_or(&[][..], |agent| &agent.instances);
-    let here = instances.iter().filter(|instance| instance.spec.node == *name);
+    let counters = inputs.engine.and_then(|agent| agent.nodes.iter().find(|node| node.name == *name));
+    let instances = inputs.engine.map_or(&[][..], |agent| &agent.instances);
+    let here = instances.iter().filter(|instance| instance.node == *name);
     NodeStatus {
         name: name.clone(),
-        up: inputs.agent_up && (seen.is_none_or(|node| node.up)),
+        up: inputs.engine_up && (seen.is_none_or(|node| node.up)),
         cpu_capacity: seen.map_or_else(|| spec.map_or(Cpu(0.0), |spec| spec.cpu), |node| node.cpu_capacity),
         cpu_used: seen.map_or(Cpu(0.0), |node| node.cpu_used),
-        cpu_allocated: here.filter_map(|instance| inputs.loads.get(&instance.spec.id).copied()).sum(),
+        cpu_allocated: here.filter_map(|instance| inputs.loads.get(&instance.id).copied()).sum(),
         memory_capacity: seen.map_or_else(|| spec.map_or(Bytes(0), |spec| spec.memory), |node| node.memory_capacity),
         memory_used: seen.map_or(Bytes(0), |node| node.memory_used),
         memory_reserve: counters.map_or(Bytes(0), |node| node.memory_reserve),
@@ -92,9 +93,8 @@ fn node_status(name: &NodeName, inputs: &Inputs<'_>) -> NodeStatus {
     }
 }
 
-fn app_status(app: &AppSpec, instances: &[InstanceCounters], flows: &[FlowStatus], inputs: &Inputs<'_>) -> AppStatus {
-    let mine: Vec<InstanceStatus> =
-        instances.iter().filter(|i| i.spec.app == app.name).map(|i| instance_status(i, inputs)).collect();
+fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], inputs: &Inputs<'_>) -> AppStatus {
+    let mine: Vec<InstanceStatus> = instances.iter().filter(|i| i.app == app.name).map(|i| instance_status(i, inputs)).collect();
     let explained = inputs.report.apps.get(&app.name);
     let (state, detail) = app_state(app, &mine, inputs);
     let utilities = flows.iter().filter(|flow| flow.app == app.name).filter_map(|flow| flow.utility);
@@ -130,11 +130,11 @@ fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -
     if ready == 0 && count(InstanceState::Draining) > 0 {
         return ("ready", "goes to sleep as soon as its requests are done".into());
     }
-    let trouble = instances.iter().find(|instance| {
+    let failing = instances.iter().find(|instance| {
         matches!(instance.state, InstanceState::Failed | InstanceState::Backoff | InstanceState::Unhealthy)
             && !instance.detail.is_empty()
     });
-    let told = trouble.map(|instance| format!("{}: {}", instance.id, instance.detail));
+    let told = failing.map(|instance| format!("{}: {}", instance.id, instance.detail));
     if ready > 0 {
         let detail = told.unwrap_or_else(|| format!("{ready} of at least {} instances ready", app.instances.min));
         return ("degraded", detail);
@@ -145,7 +145,7 @@ fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -
     if let Some(failure) = inputs.failures.get(&app.name) {
         return ("failed", failure.clone());
     }
-    if let Some(missing) = unready_need(app, inputs.agent.map_or(&[], |agent| &agent.instances)) {
+    if let Some(missing) = unready_need(app, inputs.engine.map_or(&[], |agent| &agent.instances)) {
         return ("waiting", format!("needs {missing}, which is not ready"));
     }
     if instances.iter().any(|instance| instance.state.is_active()) {
@@ -170,18 +170,18 @@ fn asleep(instances: &[InstanceStatus]) -> Option<String> {
 }
 
 /// The first application that `app` needs and that has no ready instance.
-pub(crate) fn unready_need<'a>(app: &'a AppSpec, instances: &[InstanceCounters]) -> Option<&'a AppName> {
-    let ready = |name: &AppName| instances.iter().any(|i| i.spec.app == *name && i.state == InstanceState::Ready);
+pub(super) fn unready_need<'a>(app: &'a AppSpec, instances: &[InstanceSeen]) -> Option<&'a AppName> {
+    let ready = |name: &AppName| instances.iter().any(|i| i.app == *name && i.state == InstanceState::Ready);
     app.needs.iter().find(|needed| !ready(needed))
 }
 
-fn instance_status(instance: &InstanceCounters, inputs: &Inputs<'_>) -> InstanceStatus {
-    let id = &instance.spec.id;
+fn instance_status(instance: &InstanceSeen, inputs: &Inputs<'_>) -> InstanceStatus {
+    let id = &instance.id;
     let seen = inputs.snapshot.and_then(|snapshot| snapshot.instances.iter().find(|seen| seen.id == *id));
     let draining = inputs.closed.contains(id) && instance.state == InstanceState::Ready;
     InstanceStatus {
         id: id.clone(),
-        node: instance.spec.node.clone(),
+        node: instance.node.clone(),
         state: if draining { InstanceState::Draining } else { instance.state },
         detail: instance.detail.clone(),
         pid: instance.pid,
@@ -203,7 +203,7 @@ fn flows(inputs: &Inputs<'_>) -> Vec<FlowStatus> {
     for app in inputs.pool.apps.values() {
         let classes: BTreeSet<&ClassName> = app.routes.iter().map(|route| &route.class).collect();
         for class in classes {
-            let id = flow_id(&app.name, class);
+            let id = flow_id(inputs.gateway, &app.name, class);
             let empty = RecentFlow::empty();
             flows.push(flow_status(app, class, recent.get(&id).unwrap_or(&empty), inputs));
         }
@@ -212,7 +212,7 @@ fn flows(inputs: &Inputs<'_>) -> Vec<FlowStatus> {
 }
 
 fn flow_status(app: &AppSpec, class: &ClassName, recent: &RecentFlow, inputs: &Inputs<'_>) -> FlowStatus {
-    let id = flow_id(&app.name, class);
+    let id = flow_id(inputs.gateway, &app.name, class);
     let (goal, importance) = match inputs.pool.classes.get(class) {
         Some(class) => (class.goal, class.importance),
         None => Default::default(),
@@ -260,7 +260,7 @@ fn achieved(goal: Option<Goal>, recent: &RecentFlow) -> Option<f64> {
 }
 
 /// The status as a sample for the history.
-pub(crate) fn sample(status: &Status, span_s: f64) -> HistorySample {
+pub(super) fn sample(status: &Status, span_s: f64) -> HistorySample {
     let flow = |flow: &FlowStatus| FlowSample {
         app: flow.app.clone(),
         class: flow.class.clone(),

@@ -10,11 +10,11 @@ const SPAN_S: f64 = 10.0;
 
 /// The last snapshots' flows.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(VecDeque<(f64, Vec<FlowObservation>)>);
+pub(super) struct Recent(VecDeque<(f64, Vec<FlowObservation>)>);
 
 /// One flow, over the span.
 #[derive(Debug, Clone)]
-pub(crate) struct RecentFlow {
+pub(super) struct RecentFlow {
     pub arrivals: u64,
     pub completions: u64,
     pub rejections: u64,

@@ -1,15 +1,15 @@
-//! The embedded engine against an agent that only writes down what it is told.
+//! The local engine against an agent that only writes down what it is told.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use weal_engine::embedded::{Embedded, fingerprint};
-use weal_engine::{Engine, InstanceCounters};
+use weal_engine::Engine;
+use weal_engine_local::{Local, instance_spec, revision};
 use weal_model::{
     Action, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, LoadEntry, NodeName, NodeSpec, PoolSpec,
     Time, TimingSpec,
 };
-use weal_protocol::node::{self, AgentObservation, Command, CommandOutcome};
+use weal_protocol::node::{self, AgentObservation, Command, CommandOutcome, InstanceCounters};
 
 fn app(name: &str, needs: &[&str]) -> AppSpec {
     AppSpec {
@@ -45,7 +45,7 @@ fn pool() -> PoolSpec {
 type Told = Arc<Mutex<Vec<Command>>>;
 
 /// An agent on a socket in `folder` that runs `running` and refuses to stop anything.
-fn agent(folder: &std::path::Path, running: Vec<InstanceCounters>) -> (Embedded, Told) {
+fn agent(folder: &std::path::Path, running: Vec<InstanceCounters>) -> (Local, Told) {
     let told = Told::default();
     let path = folder.join("node.sock");
     let listener = tokio::net::UnixListener::from_std(weal_rpc::bind(&path).unwrap()).unwrap();
@@ -63,7 +63,7 @@ fn agent(folder: &std::path::Path, running: Vec<InstanceCounters>) -> (Embedded,
             }
         });
     tokio::spawn(weal_rpc::serve(listener, router));
-    (Embedded::new(path), told)
+    (Local::new(path), told)
 }
 
 fn outcome(command: &Command) -> CommandOutcome {
@@ -76,8 +76,7 @@ fn outcome(command: &Command) -> CommandOutcome {
 }
 
 fn running(id: &str, app_name: &str, state: InstanceState, port: u16) -> InstanceCounters {
-    let spec =
-        weal_engine::embedded::instance_spec(&app(app_name, &[]), &InstanceId::from(id), &NodeName::from("n1"), &BTreeMap::new());
+    let spec = instance_spec(&app(app_name, &[]), &InstanceId::from(id), &NodeName::from("n1"), &BTreeMap::new());
     InstanceCounters {
         spec,
         state,
@@ -126,7 +125,7 @@ async fn actions_become_commands_in_their_order_and_outcomes_come_back_in_it() {
     let entry = |name: &str| spec.env.get(name).map(String::as_str);
     assert_eq!(entry("MY_DB_ADDR"), Some("127.0.0.1:4002"), "the ready one");
     assert_eq!((entry("MY_DB_HOST"), entry("MY_DB_PORT"), entry("MODE")), (Some("127.0.0.1"), Some("4002"), Some("fast")));
-    assert_eq!(spec.revision, fingerprint(&pool().apps["shop"]));
+    assert_eq!(spec.revision, revision(&pool().apps["shop"]).start);
 }
 
 #[tokio::test]
@@ -140,29 +139,16 @@ async fn what_needs_an_application_that_is_not_ready_is_not_started() {
 }
 
 #[tokio::test]
-async fn loads_become_shares_under_the_applications_own_limit() {
+async fn loads_become_shares_and_limits() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, told) = agent(folder.path(), Vec::new());
-    engine.set_loads(&pool(), &[LoadEntry { instance: InstanceId::from("my-db-3"), cpu: Cpu(0.7), limit: None }]).await.unwrap();
+    engine.set_loads(&[LoadEntry { instance: InstanceId::from("my-db-3"), cpu: Cpu(0.7), limit: Some(Cpu(0.5)) }]).await.unwrap();
     let expected = Command::SetCpu { instance: InstanceId::from("my-db-3"), share: Cpu(0.7), limit: Some(Cpu(0.5)) };
     assert_eq!(*told.lock().unwrap(), [expected]);
 }
 
 #[tokio::test]
 async fn an_agent_that_does_not_answer_is_an_error_with_its_socket() {
-    let error = Embedded::new("/nowhere/node.sock").observe().await.unwrap_err().to_string();
-    assert!(error.starts_with("the node agent failed: /nowhere/node.sock does not answer"), "{error}");
-}
-
-#[test]
-fn a_fingerprint_changes_with_what_a_process_is_started_from_only() {
-    let first = app("shop", &[]);
-    let mut same = first.clone();
-    same.health.interval_s = 5.0;
-    same.instances.max = 9;
-    same.stop_timeout_s = 1.0;
-    assert_eq!(fingerprint(&first), fingerprint(&same));
-    let mut other = first.clone();
-    other.env.insert("MODE".into(), "slow".into());
-    assert_ne!(fingerprint(&first), fingerprint(&other));
+    let error = Local::new("/nowhere/node.sock").observe().await.unwrap_err().to_string();
+    assert!(error.starts_with("the node agent does not answer: /nowhere/node.sock does not answer"), "{error}");
 }

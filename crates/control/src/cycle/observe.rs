@@ -8,27 +8,30 @@
 //! - an instance starts anew (its counter falls): what it counted is what it used since then.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use weal_model::{
-    Cpu, FlowId, FlowObservation, InstanceId, InstanceObservation, InstanceState, LatencyHistogram, NodeObservation, SeatPlan,
-    Snapshot, Time,
+    Cpu, FlowId, FlowObservation, InstanceId, InstanceObservation, InstanceState, JobObservation, LatencyHistogram,
+    NodeObservation, NodeSpec, PoolSpec, SeatPlan, Snapshot, Time,
 };
+use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 use weal_protocol::gateway::{FlowCounters, GatewayCounters};
-use weal_protocol::node::{AgentObservation, InstanceCounters, NodeCounters};
 
 /// A window shorter than this says nothing: two observations came too close together.
 const SHORTEST_WINDOW_S: f64 = 0.05;
+/// The share of a discovered node's CPU that plans may fill, where the config says nothing.
+const DEFAULT_UTILIZATION_LIMIT: f64 = 0.95;
 
 /// Remembers the last observations.
 #[derive(Debug, Default)]
-pub(crate) struct Observer {
-    gateway: Option<GatewayCounters>,
-    agent: Option<AgentObservation>,
+pub(super) struct Observer {
+    gateway: Option<Arc<GatewayCounters>>,
+    agent: Option<Arc<Observation>>,
     generation: u64,
 }
 
 /// What of the loop's own knowledge goes into a snapshot.
-pub(crate) struct Known<'a> {
+pub(super) struct Known<'a> {
     /// Instances that take no new requests; the agent knows nothing of it.
     pub closed: &'a BTreeSet<InstanceId>,
     /// The seats in force.
@@ -38,8 +41,13 @@ pub(crate) struct Known<'a> {
 impl Observer {
     /// A snapshot from both sides' counters; `None` when the last one is only just over. The first one has no rates in it:
     /// what came before may be hours, and is no measurement of now. Without counters of a gateway there are no flows.
-    pub fn observe(&mut self, gateway: Option<GatewayCounters>, agent: AgentObservation, known: &Known<'_>) -> Option<Snapshot> {
-        let before = self.agent.as_ref();
+    pub fn observe(
+        &mut self,
+        gateway: Option<Arc<GatewayCounters>>,
+        agent: Arc<Observation>,
+        known: &Known<'_>,
+    ) -> Option<Snapshot> {
+        let before = self.agent.as_deref();
         let window_s = before.map_or(0.0, |before| window_s(before.time, agent.time));
         if before.is_some() && window_s < SHORTEST_WINDOW_S {
             // A clock that was set back: begin again from here.
@@ -49,7 +57,7 @@ impl Observer {
             return None;
         }
         let (flows, flow_window_s) = match &gateway {
-            Some(now) => flows(now, self.gateway.as_ref(), known),
+            Some(now) => flows(now, self.gateway.as_deref(), known),
             None => (Vec::new(), 0.0),
         };
         self.generation += 1;
@@ -59,9 +67,9 @@ impl Observer {
             // Rates of flows are over their own window, which differs only when one side answered late.
             window_s: if flows.is_empty() { window_s } else { flow_window_s },
             nodes: nodes(&agent, before, window_s),
-            instances: instances(&agent, gateway.as_ref(), known, |now| measured(now, before, window_s)),
+            instances: instances(&agent, gateway.as_deref(), known, |now| measured(now, before, window_s)),
             flows,
-            jobs: Vec::new(),
+            jobs: jobs(&agent),
         };
         self.agent = Some(agent);
         self.gateway = gateway.or(self.gateway.take());
@@ -70,17 +78,17 @@ impl Observer {
 
     /// `snapshot` with what runs according to `agent`, a later observation too close for new rates. It covers no time of its own, so
     /// that nothing is learnt from its rates twice.
-    pub fn refresh(&mut self, snapshot: &Snapshot, agent: &AgentObservation, known: &Known<'_>) -> Snapshot {
+    pub fn refresh(&mut self, snapshot: &Snapshot, agent: &Observation, known: &Known<'_>) -> Snapshot {
         self.generation += 1;
         Snapshot { generation: self.generation, ..present(snapshot, agent, known) }
     }
 }
 
 /// As [`Observer::refresh`], only to look at.
-pub(crate) fn present(snapshot: &Snapshot, agent: &AgentObservation, known: &Known<'_>) -> Snapshot {
+pub(super) fn present(snapshot: &Snapshot, agent: &Observation, known: &Known<'_>) -> Snapshot {
     let before = |id: &InstanceId| snapshot.instances.iter().find(|seen| seen.id == *id);
     let instances = instances(agent, None, known, |now| {
-        before(&now.spec.id).map_or_else(
+        before(&now.id).map_or_else(
             || measured(now, None, 0.0),
             |before| InstanceObservation { state: now.state, since: now.since, ..before.clone() },
         )
@@ -92,18 +100,18 @@ pub(crate) fn present(snapshot: &Snapshot, agent: &AgentObservation, known: &Kno
             (node.cpu_used, node.cpu_pressure) = (before.cpu_used, before.cpu_pressure);
         }
     }
-    Snapshot { time: agent.time, window_s: 0.0, nodes, instances, ..snapshot.clone() }
+    Snapshot { time: agent.time, window_s: 0.0, nodes, instances, jobs: jobs(agent), ..snapshot.clone() }
 }
 
 fn instances(
-    agent: &AgentObservation,
+    agent: &Observation,
     gateway: Option<&GatewayCounters>,
     known: &Known<'_>,
-    measure: impl Fn(&InstanceCounters) -> InstanceObservation,
+    measure: impl Fn(&InstanceSeen) -> InstanceObservation,
 ) -> Vec<InstanceObservation> {
     let in_flight: BTreeMap<&InstanceId, u32> =
         gateway.into_iter().flat_map(|g| &g.instances).map(|i| (&i.instance, i.in_flight)).collect();
-    let seen = |now: &InstanceCounters| {
+    let seen = |now: &InstanceSeen| {
         let mut seen = measure(now);
         seen.in_flight = in_flight.get(&seen.id).copied().unwrap_or(seen.in_flight);
         if known.closed.contains(&seen.id) && seen.state == InstanceState::Ready {
@@ -116,7 +124,26 @@ fn instances(
     instances
 }
 
-fn nodes(agent: &AgentObservation, before: Option<&AgentObservation>, window_s: f64) -> Vec<NodeObservation> {
+/// The jobs, sorted by name.
+fn jobs(agent: &Observation) -> Vec<JobObservation> {
+    let mut jobs = agent.jobs.clone();
+    jobs.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+    jobs
+}
+
+/// The nodes of an engine that finds them itself, as a config would name them.
+pub(super) fn discovered_nodes(agent: &Observation, pool: &PoolSpec) -> Vec<NodeSpec> {
+    let limit = pool.nodes.first().map_or(DEFAULT_UTILIZATION_LIMIT, |node| node.utilization_limit);
+    let node = |seen: &NodeSeen| NodeSpec {
+        name: seen.name.clone(),
+        cpu: seen.cpu_capacity,
+        memory: seen.memory_capacity,
+        utilization_limit: limit,
+    };
+    agent.nodes.iter().map(node).collect()
+}
+
+fn nodes(agent: &Observation, before: Option<&Observation>, window_s: f64) -> Vec<NodeObservation> {
     let mut nodes: Vec<_> = agent.nodes.iter().map(|now| node(now, before, window_s)).collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     nodes
@@ -127,14 +154,14 @@ fn window_s(from: Time, to: Time) -> f64 {
     to.since(from).as_secs_f64()
 }
 
-fn measured(now: &InstanceCounters, all_before: Option<&AgentObservation>, window_s: f64) -> InstanceObservation {
-    let before = all_before.and_then(|all| all.instances.iter().find(|before| before.spec.id == now.spec.id));
+fn measured(now: &InstanceSeen, all_before: Option<&Observation>, window_s: f64) -> InstanceObservation {
+    let before = all_before.and_then(|all| all.instances.iter().find(|before| before.id == now.id));
     let cpu_s = grown(now.cpu_seconds, before.map(|b| b.cpu_seconds)).filter(|_| all_before.is_some());
     let disk_bytes = grown(now.disk_bytes.map(|b| b as f64), before.map(|b| b.disk_bytes.map(|b| b as f64)));
     InstanceObservation {
-        id: now.spec.id.clone(),
-        app: now.spec.app.clone(),
-        node: now.spec.node.clone(),
+        id: now.id.clone(),
+        app: now.app.clone(),
+        node: now.node.clone(),
         state: now.state,
         cpu_used: cpu_s.map(|used| Cpu(used / window_s)),
         memory_used: now.memory_used,
@@ -148,7 +175,7 @@ fn measured(now: &InstanceCounters, all_before: Option<&AgentObservation>, windo
 /// By how much a counter grew: all of it when its owner is new (`before` is `None`) or began again.
 fn grown(now: Option<f64>, before: Option<Option<f64>>) -> Option<f64> {
     let now = now.filter(|value| value.is_finite())?;
-    match before {
+    match before.map(|before| before.filter(|value| value.is_finite())) {
         None => Some(now),
         Some(None) => None,
         Some(Some(before)) if now >= before => Some(now - before),
@@ -156,7 +183,7 @@ fn grown(now: Option<f64>, before: Option<Option<f64>>) -> Option<f64> {
     }
 }
 
-fn node(now: &NodeCounters, all_before: Option<&AgentObservation>, window_s: f64) -> NodeObservation {
+fn node(now: &NodeSeen, all_before: Option<&Observation>, window_s: f64) -> NodeObservation {
     let before = all_before.and_then(|all| all.nodes.iter().find(|node| node.name == now.name));
     // A node that comes back brings the counters of its group along: unlike an instance's they do not begin with it.
     let per_s = |grown: Option<f64>| grown.filter(|_| before.is_some()).map(|grown| grown / window_s);
@@ -164,7 +191,7 @@ fn node(now: &NodeCounters, all_before: Option<&AgentObservation>, window_s: f64
     let pressure = per_s(grown(now.cpu_pressure_seconds, before.map(|b| b.cpu_pressure_seconds)));
     NodeObservation {
         name: now.name.clone(),
-        up: true,
+        up: now.up,
         cpu_capacity: now.cpu_capacity,
         cpu_used: Cpu(cpu_used.unwrap_or(0.0)),
         memory_capacity: now.memory_capacity,
@@ -228,9 +255,10 @@ mod tests {
 
     use super::*;
 
-    fn agent(at_s: f64, nodes: &[(&str, f64)]) -> AgentObservation {
-        let node = |&(name, cpu_seconds): &(&str, f64)| NodeCounters {
+    fn agent(at_s: f64, nodes: &[(&str, f64)]) -> Observation {
+        let node = |&(name, cpu_seconds): &(&str, f64)| NodeSeen {
             name: name.into(),
+            up: true,
             cpu_capacity: Cpu(1.0),
             memory_capacity: Bytes(1 << 30),
             cpu_seconds,
@@ -239,14 +267,8 @@ mod tests {
             memory_reserve: Bytes(0),
             parked_for_reserve: 0,
         };
-        AgentObservation {
-            started: Time::from_secs_f64(0.0),
-            time: Time::from_secs_f64(at_s),
-            isolation: "none".into(),
-            limits: Vec::new(),
-            nodes: nodes.iter().map(node).collect(),
-            instances: Vec::new(),
-        }
+        let time = Time::from_secs_f64(at_s);
+        Observation { time, nodes: nodes.iter().map(node).collect(), ..Observation::default() }
     }
 
     /// A gateway that started at `started_s` and has one flow with so many answers since.
@@ -280,8 +302,12 @@ mod tests {
         }
     }
 
-    fn observe(observer: &mut Observer, gateway: GatewayCounters, agent: AgentObservation) -> Option<Snapshot> {
-        observer.observe(Some(gateway), agent, &Known { closed: &BTreeSet::new(), seats: &SeatPlan::default() })
+    fn observe(observer: &mut Observer, gateway: GatewayCounters, agent: Observation) -> Option<Snapshot> {
+        observer.observe(
+            Some(Arc::new(gateway)),
+            Arc::new(agent),
+            &Known { closed: &BTreeSet::new(), seats: &SeatPlan::default() },
+        )
     }
 
     #[test]
@@ -333,5 +359,6 @@ mod tests {
         assert_eq!(grown(Some(4.0), Some(None)), None);
         assert_eq!(grown(None, Some(Some(3.0))), None);
         assert_eq!(grown(Some(f64::NAN), None), None);
+        assert_eq!(grown(Some(4.0), Some(Some(f64::NAN))), None, "nobody knows what it was before");
     }
 }

@@ -1,9 +1,13 @@
 //! What is noted as events: seats that changed by much, instances that changed their state.
 
-use weal_model::{AppName, Binding, EventKind, FlowAllocation, FlowExplanation, FlowId, InstanceState, NodeName, SeatPlan};
+use std::collections::BTreeSet;
+
+use weal_model::{
+    Action, AppName, Binding, EventKind, FlowAllocation, FlowExplanation, FlowId, InstanceState, NodeName, SeatPlan,
+};
 use weal_protocol::node::InstanceEvent;
 
-use crate::board::Note;
+use super::Note;
 
 /// Flows whose seats doubled or halved: who gained, who lost meanwhile, and what keeps it from more.
 pub(super) fn seats(before: &SeatPlan, plan: &SeatPlan, why: &[FlowExplanation]) -> Vec<(AppName, String)> {
@@ -47,11 +51,36 @@ fn limit(binding: &Binding) -> String {
     }
 }
 
+/// An action that is begun.
+pub(super) fn action(action: &Action, reason: &str) -> Note {
+    let colon = if reason.is_empty() { "" } else { ": " };
+    let (verb, target) = (action.verb(), action.target());
+    match action {
+        Action::Start { node, .. } => Note::info(EventKind::Plan, format!("start {target} on {node}{colon}{reason}")).node(node),
+        Action::StartJob { nodes, .. } | Action::ResumeJob { nodes, .. } => {
+            Note::info(EventKind::Plan, format!("{verb} {target} on {}{colon}{reason}", listed(nodes)))
+        }
+        Action::MigrateJob { nodes, .. } => {
+            Note::info(EventKind::Plan, format!("{verb} {target} to {}{colon}{reason}", listed(nodes)))
+        }
+        Action::Stop { .. }
+        | Action::Sleep { .. }
+        | Action::Resume { .. }
+        | Action::SuspendJob { .. }
+        | Action::SetJobCpu { .. } => Note::info(EventKind::Plan, format!("{verb} {target}{colon}{reason}")),
+    }
+}
+
+/// The nodes of a job's tasks, each once.
+fn listed(nodes: &[NodeName]) -> String {
+    let names: BTreeSet<&str> = nodes.iter().map(NodeName::as_str).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
 /// An instance that changed its state.
 pub(super) fn instance(event: &InstanceEvent) -> Note {
     let colon = if event.detail.is_empty() { "" } else { ": " };
-    let word = serde_json::to_value(event.state).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default();
-    let text = format!("{} is {word}{colon}{}", event.instance, event.detail);
+    let text = format!("{} is {}{colon}{}", event.instance, event.state.as_str(), event.detail);
     let note = match event.state {
         InstanceState::Failed => Note::error(EventKind::Instance, text),
         InstanceState::Backoff | InstanceState::Unhealthy => Note::warning(EventKind::Instance, text),

@@ -8,11 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{Action, AppName, AppSpec, Bytes, InstanceId, InstanceState, NodeName, PoolSpec};
-use weal_protocol::node::InstanceCounters;
+use weal_protocol::engine::{InstanceSeen, Revision};
 
 /// An instance as the replacement sees it.
 struct Seen<'a> {
-    instance: &'a InstanceCounters,
+    instance: &'a InstanceSeen,
     /// Why it must be replaced.
     stale: Option<String>,
     busy: bool,
@@ -20,49 +20,45 @@ struct Seen<'a> {
 
 /// What to do next, and which applications are in the middle of it (placement leaves those alone).
 #[derive(Debug, Default)]
-pub(crate) struct Step {
+pub(super) struct Step {
     pub actions: Vec<(Action, String)>,
-    pub rolling: BTreeSet<AppName>,
+    pub replacing: BTreeSet<AppName>,
 }
 
 /// Remembers how many instances an application had when its replacement began.
 #[derive(Debug, Default)]
-pub(crate) struct Roll {
+pub(super) struct Rollout {
     targets: BTreeMap<AppName, usize>,
 }
 
-impl Roll {
-    /// The next steps. `fingerprint` tells what an instance of an application would be started from, `busy` whether an
+impl Rollout {
+    /// The next steps. `revisions` are what instances would be started from, `busy` whether an
     /// instance has an operation, `name` an unused id for a new instance.
     pub fn step(
         &mut self,
         pool: &PoolSpec,
-        instances: &[InstanceCounters],
-        fingerprint: impl Fn(&AppSpec) -> String,
+        instances: &[InstanceSeen],
+        revisions: &BTreeMap<AppName, Revision>,
         busy: impl Fn(&InstanceId) -> bool,
         mut name: impl FnMut(&AppName) -> InstanceId,
     ) -> Step {
         let mut step = Step::default();
-        for instance in instances.iter().filter(|i| !pool.apps.contains_key(&i.spec.app) && !busy(&i.spec.id)) {
-            let reason = format!("{} is not in the config any more", instance.spec.app);
-            step.actions.push((Action::Stop { instance: instance.spec.id.clone(), app: instance.spec.app.clone() }, reason));
+        for instance in instances.iter().filter(|i| !pool.apps.contains_key(&i.app) && !busy(&i.id)) {
+            let reason = format!("{} is not in the config any more", instance.app);
+            step.actions.push((Action::Stop { instance: instance.id.clone(), app: instance.app.clone() }, reason));
         }
         for app in pool.apps.values() {
-            let wanted = fingerprint(app);
+            let Some(wanted) = revisions.get(&app.name) else { continue };
             let seen: Vec<Seen<'_>> = instances
                 .iter()
-                .filter(|instance| instance.spec.app == app.name)
-                .map(|instance| Seen {
-                    instance,
-                    stale: stale(pool, app, &wanted, instance, instances),
-                    busy: busy(&instance.spec.id),
-                })
+                .filter(|instance| instance.app == app.name)
+                .map(|instance| Seen { instance, stale: stale(pool, app, wanted, instance, instances), busy: busy(&instance.id) })
                 .collect();
             if !seen.iter().any(|seen| seen.stale.is_some()) {
                 self.targets.remove(&app.name);
                 continue;
             }
-            step.rolling.insert(app.name.clone());
+            step.replacing.insert(app.name.clone());
             let active = seen.iter().filter(|seen| !seen.busy && seen.instance.state.is_active()).count();
             let target = *self.targets.entry(app.name.clone()).or_insert(active.max(1));
             step.actions.extend(next(pool, app, &seen, active, target, instances, &mut name));
@@ -72,25 +68,18 @@ impl Roll {
 }
 
 /// Why `instance` must be replaced, if it must.
-fn stale(
-    pool: &PoolSpec,
-    app: &AppSpec,
-    fingerprint: &str,
-    instance: &InstanceCounters,
-    all: &[InstanceCounters],
-) -> Option<String> {
-    if instance.spec.revision != fingerprint {
+fn stale(pool: &PoolSpec, app: &AppSpec, wanted: &Revision, instance: &InstanceSeen, all: &[InstanceSeen]) -> Option<String> {
+    if instance.revision.start != wanted.start {
         return Some(format!("the config of {} changed", app.name));
     }
-    if !pool.nodes.iter().any(|node| node.name == instance.spec.node) {
-        return Some(format!("node {} is not in the config any more", instance.spec.node));
+    if !pool.nodes.iter().any(|node| node.name == instance.node) {
+        return Some(format!("node {} is not in the config any more", instance.node));
     }
     let moved = |needed: &&AppName| {
-        let variable = weal_model::naming::variable(needed, "ADDR");
-        let Some(address) = instance.spec.env.get(&variable).filter(|_| !app.env.contains_key(&variable)) else { return false };
-        let mut providers = all.iter().filter(|i| i.spec.app == **needed && i.state.is_active()).peekable();
+        let Some(address) = instance.needs.get(*needed) else { return false };
+        let mut providers = all.iter().filter(|i| i.app == **needed && i.state.is_active()).peekable();
         // While the needed one is away nobody knows where it will be.
-        providers.peek().is_some() && !providers.any(|i| i.address.to_string() == *address)
+        providers.peek().is_some() && !providers.any(|i| i.address == *address)
     };
     app.needs.iter().find(moved).map(|needed| format!("{needed} has moved to another address"))
 }
@@ -101,12 +90,12 @@ fn next(
     seen: &[Seen<'_>],
     active: usize,
     target: usize,
-    all: &[InstanceCounters],
+    all: &[InstanceSeen],
     name: &mut impl FnMut(&AppName) -> InstanceId,
 ) -> Vec<(Action, String)> {
     let stale: Vec<(&Seen<'_>, &String)> = seen.iter().filter_map(|s| Some((s, s.stale.as_ref()?))).collect();
     let stop = |(seen, why): (&Seen<'_>, &String)| {
-        (Action::Stop { instance: seen.instance.spec.id.clone(), app: app.name.clone() }, format!("replaced, because {why}"))
+        (Action::Stop { instance: seen.instance.id.clone(), app: app.name.clone() }, format!("replaced, because {why}"))
     };
     let useless = |seen: &Seen<'_>| seen.instance.state != InstanceState::Ready;
     let mut actions: Vec<_> = stale.iter().filter(|(s, _)| !s.busy && useless(s)).map(|&old| stop(old)).collect();
@@ -116,12 +105,12 @@ fn next(
         return actions;
     }
     let Some(&(old, why)) = usable.first() else { return actions };
-    let place = (app.instances.max > 1 || active < target).then(|| room(pool, app, &old.instance.spec.node, all)).flatten();
+    let place = (app.instances.max > 1 || active < target).then(|| room(pool, app, &old.instance.node, all)).flatten();
     if active <= target
         && let Some(node) = place
     {
         let instance = name(&app.name);
-        let text = format!("takes the place of {}, because {why}", old.instance.spec.id);
+        let text = format!("takes the place of {}, because {why}", old.instance.id);
         actions.push((Action::Start { instance, app: app.name.clone(), node }, text));
     } else {
         actions.push(stop((old, why)));
@@ -130,14 +119,14 @@ fn next(
 }
 
 /// A node with room for one more instance of `app`: `preferred` if it is one, else that with the most free memory.
-fn room(pool: &PoolSpec, app: &AppSpec, preferred: &NodeName, all: &[InstanceCounters]) -> Option<NodeName> {
+fn room(pool: &PoolSpec, app: &AppSpec, preferred: &NodeName, all: &[InstanceSeen]) -> Option<NodeName> {
     let held = |node: &NodeName| -> Bytes {
-        let here = all.iter().filter(|i| i.spec.node == *node && i.state.holds_memory());
-        here.map(|i| pool.apps.get(&i.spec.app).map_or(i.spec.memory, |app| app.memory.max(i.spec.memory))).sum()
+        let here = all.iter().filter(|i| i.node == *node && i.state.holds_memory());
+        here.map(|i| pool.apps.get(&i.app).map_or(i.memory_limit, |app| app.memory.max(i.memory_limit))).sum()
     };
-    let count = |node: &NodeName| all.iter().filter(|i| i.spec.node == *node && i.spec.app == app.name).count();
+    let count = |node: &NodeName| all.iter().filter(|i| i.node == *node && i.app == app.name).count();
     let conflict = |node: &NodeName| {
-        let mut here = all.iter().filter(|i| i.spec.node == *node).map(|i| &i.spec.app);
+        let mut here = all.iter().filter(|i| i.node == *node).map(|i| &i.app);
         here.any(|other| app.apart.contains(other) || pool.apps.get(other).is_some_and(|o| o.apart.contains(&app.name)))
     };
     let allowed = |node: &NodeName| app.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));

@@ -1,0 +1,252 @@
+//! What goes in and out of the control loop.
+//!
+//! Whoever drives a [`Cycle`](super::Cycle) carries out its [`Effect`]s, beside each other, and hands back what came of them as
+//! [`Input`]s. Both are plain data, so that a pool's inputs can be recorded and replayed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use weal_model::{
+    Action, AppName, EventKind, InstanceId, LoadEntry, NodeName, NodeReserve, NodeSpec, Plan, PoolSpec, Report, Rung, Severity,
+    Snapshot, Target, WhyNode,
+};
+use weal_protocol::Refusal;
+use weal_protocol::engine::{Observation, Outcome, Revision};
+use weal_protocol::gateway::{GatewayConfig, GatewayCounters};
+use weal_protocol::node::InstanceEvent;
+
+use crate::check;
+use crate::placement::question::why_node;
+use crate::placement::{self, Iterations, Policy};
+use crate::profile::Profiles;
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Input {
+    /// The time of [`Cycle::poll_timeout`](super::Cycle::poll_timeout) has come.
+    Timeout,
+    /// A config is in force.
+    Config(Config),
+    /// The gateway answered [`Effect::ObserveGateway`], or did not.
+    Gateway(Result<GatewayCounters, Refusal>),
+    /// The engine answered [`Effect::ObserveEngine`], or did not.
+    Engine(Result<Observation, Refusal>),
+    /// Instances changed their states.
+    Events(Vec<InstanceEvent>),
+    /// Jobs came, went on or ended.
+    Jobs,
+    /// Somebody gave an order.
+    Order(Order),
+    /// An effect was carried out, or could not be.
+    Done(Done),
+}
+
+/// A config that is in force.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// Grows by one with each config.
+    pub generation: u64,
+    /// What it says.
+    pub pool: Arc<PoolSpec>,
+    /// What the engine would start each application from.
+    pub revisions: BTreeMap<AppName, Revision>,
+}
+
+/// What a person may ask of the loop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Let an application sleep until somebody asks for it.
+    Sleep {
+        /// Which.
+        app: AppName,
+        /// How deep at most.
+        rung: Option<Rung>,
+    },
+    /// Wake it.
+    Wake {
+        /// Which.
+        app: AppName,
+    },
+}
+
+/// What came of an effect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Done {
+    /// [`Effect::ConfigureGateway`]: the version in force.
+    Gateway(Result<u64, Refusal>),
+    /// [`Effect::ConfigureNodes`].
+    Nodes(Result<(), Refusal>),
+    /// [`Effect::Act`].
+    Acted(Outcome),
+    /// [`Effect::Update`].
+    Updated(Result<Vec<Outcome>, Refusal>),
+    /// [`Effect::SetLoads`].
+    Loads(Result<(), Refusal>),
+    /// [`Effect::SetReserves`].
+    Reserves(Result<(), Refusal>),
+    /// [`Effect::Plan`].
+    Planned(Box<Planned>),
+}
+
+/// What is to be done. Effects may be carried out in any order and beside each other: the loop asks for nothing that must wait for an
+/// effect which it has not heard of yet.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// Ask the gateway for its counters.
+    ObserveGateway,
+    /// Tell the gateway what it works by.
+    ConfigureGateway(GatewayConfig),
+    /// Ask the engine what runs.
+    ObserveEngine,
+    /// Make these the engine's nodes.
+    ConfigureNodes(Vec<NodeSpec>),
+    /// Carry one action out.
+    Act {
+        /// The config that it is made for.
+        pool: Arc<PoolSpec>,
+        /// The action.
+        action: Action,
+    },
+    /// Hand running instances the settings of the config.
+    Update {
+        /// The config.
+        pool: Arc<PoolSpec>,
+        /// Which: each as the start of an instance that runs.
+        starts: Vec<Action>,
+    },
+    /// Give instances these shares of CPU, and these limits.
+    SetLoads(Vec<LoadEntry>),
+    /// Keep so much memory free.
+    SetReserves(Vec<NodeReserve>),
+    /// Make a plan: [`PlanRequest::run`]. It may take long, so it has a thread of its own.
+    Plan(Box<PlanRequest>),
+    /// Store this, so that a later controller goes on from it.
+    Keep(Kept),
+    /// Tell people.
+    Note(Note),
+    /// What people are shown has changed. With a sample, it goes into the history too.
+    Show {
+        /// A flow cycle is over.
+        sample: bool,
+    },
+}
+
+/// What outlives a controller.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kept {
+    /// What was learnt.
+    Profiles(Box<Profiles>),
+    /// Applications that were told to sleep, and how deep at most.
+    Resting(BTreeMap<AppName, Option<Rung>>),
+    /// The last plan that changed something, and why.
+    Plan(Box<(Plan, Report)>),
+}
+
+/// Everything that a plan is made from.
+#[derive(Debug, Clone)]
+pub struct PlanRequest {
+    /// What was measured, as far as placement decides about it.
+    pub snapshot: Snapshot,
+    /// What it is judged by.
+    pub policy: Policy,
+}
+
+/// A plan that was made, or why none was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Planned {
+    /// The snapshot that it was made for.
+    pub generation: u64,
+    /// How long that took.
+    pub took_ms: f64,
+    /// The plan and its report; what is unsound about it otherwise.
+    pub result: Result<(Plan, Report), String>,
+}
+
+impl PlanRequest {
+    /// Plans, and has the plan judged. Whoever calls measures how long it takes.
+    pub fn run(&self) -> Planned {
+        let (plan, report) = placement::plan(&self.snapshot, &self.policy, Iterations::default());
+        let findings = check::check(&self.snapshot, &self.policy.pool, &plan);
+        let result = match findings.as_slice() {
+            [] => Ok((plan, report)),
+            findings => Err(findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+        };
+        Planned { generation: self.snapshot.generation, took_ms: 0.0, result }
+    }
+
+    /// Why `app` is on `node`, or not.
+    pub fn why_node(&self, app: &AppName, node: &NodeName) -> WhyNode {
+        why_node(&self.snapshot, &self.policy, Iterations::default(), app, node)
+    }
+}
+
+/// An event before it has an id and a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Note {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is about.
+    pub kind: EventKind,
+    /// The application concerned.
+    pub app: Option<AppName>,
+    /// The instance concerned.
+    pub instance: Option<InstanceId>,
+    /// The node concerned.
+    pub node: Option<NodeName>,
+    /// One plain sentence.
+    pub text: String,
+}
+
+impl Note {
+    /// As planned.
+    pub fn info(kind: EventKind, text: impl Into<String>) -> Self {
+        Self { severity: Severity::Info, kind, app: None, instance: None, node: None, text: text.into() }
+    }
+
+    /// Somebody may want to know.
+    pub fn warning(kind: EventKind, text: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::info(kind, text) }
+    }
+
+    /// Somebody must act.
+    pub fn error(kind: EventKind, text: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, ..Self::info(kind, text) }
+    }
+
+    /// It concerns this application.
+    #[must_use]
+    pub fn app(mut self, app: &AppName) -> Self {
+        self.app = Some(app.clone());
+        self
+    }
+
+    /// It concerns this instance.
+    #[must_use]
+    pub fn instance(mut self, instance: &InstanceId) -> Self {
+        self.instance = Some(instance.clone());
+        self
+    }
+
+    /// It concerns this node.
+    #[must_use]
+    pub fn node(mut self, node: &NodeName) -> Self {
+        self.node = Some(node.clone());
+        self
+    }
+
+    /// It concerns what an action is done to.
+    #[must_use]
+    pub fn target(self, target: &Target) -> Self {
+        match target {
+            Target::Instance { instance, app } => self.app(app).instance(instance),
+            Target::Job { .. } => self,
+        }
+    }
+}
+
+/// Ids of instances.
+pub(super) type Ids = BTreeSet<InstanceId>;

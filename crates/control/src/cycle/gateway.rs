@@ -1,0 +1,109 @@
+//! What the gateway is told: from desired state, instances and seats to a [`ClusterConfig`]s.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weal_model::{AppName, AppSpec, ClassName, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan};
+use weal_protocol::engine::InstanceSeen;
+use weal_protocol::gateway::{ClusterConfig, Endpoint, FlowConfig, Standby};
+
+use crate::flow::loads::Loads;
+use crate::flow::pipeline::{ClassLimits, Limits};
+
+/// What a gateway's config is made from.
+pub(super) struct Inputs<'a> {
+    pub pool: &'a PoolSpec,
+    pub gateway: &'a GatewayName,
+    pub instances: &'a [InstanceSeen],
+    pub draining: &'a BTreeSet<InstanceId>,
+    /// Those of them that are to be stopped.
+    pub stopping: &'a BTreeSet<InstanceId>,
+    pub seats: &'a SeatPlan,
+    pub loads: &'a Loads,
+    /// Applications that had a ready instance when the seats were planned.
+    pub seated: &'a BTreeSet<AppName>,
+    /// Whom the gateway may have woken for a crowd.
+    pub standbys: &'a BTreeMap<AppName, Standby>,
+}
+
+/// One cluster per application with routes, and one without routes per application that is gone but still finishes requests.
+pub(super) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {
+    let with_routes = inputs.pool.apps.values().filter(|app| !app.routes.is_empty());
+    let mut clusters: Vec<_> = with_routes.map(|app| cluster(app, inputs)).collect();
+    let known = |app: &AppName| inputs.pool.apps.get(app).is_some_and(|app| !app.routes.is_empty());
+    let gone: BTreeSet<&AppName> = inputs.instances.iter().map(|i| &i.app).filter(|app| !known(app)).collect();
+    for app in gone {
+        let endpoints = endpoints(app, inputs);
+        if endpoints.iter().any(|endpoint| endpoint.draining) && !inputs.pool.apps.contains_key(app) {
+            clusters.push(ClusterConfig {
+                app: app.clone(),
+                routes: Vec::new(),
+                seats: None,
+                flows: BTreeMap::new(),
+                endpoints,
+                request_timeout_s: 60.0,
+                standby: None,
+                wakeable: wakeable(app, inputs),
+            });
+        }
+    }
+    clusters
+}
+
+fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
+    let planned = |class: &ClassName| {
+        let id = flow_id(inputs.gateway, &app.name, class);
+        inputs.seats.flows.iter().find(|flow| flow.id == id)
+    };
+    let Limits { seats, classes } = Limits::planned(inputs.pool, app, planned);
+    let flow = |(class, limits): (ClassName, ClassLimits)| {
+        let ClassLimits { weight, size, queue_limit } = limits;
+        let seats = planned(&class).map_or(1, |planned| planned.seats.max(1));
+        (class, FlowConfig { weight, seats, size, queue_limit })
+    };
+    ClusterConfig {
+        app: app.name.clone(),
+        routes: app.routes.clone(),
+        // Those who waited for a wake need more than the one seat that was planned for nobody.
+        seats: seats.filter(|_| inputs.seated.contains(&app.name)),
+        flows: classes.into_iter().map(flow).collect(),
+        endpoints: endpoints(&app.name, inputs),
+        request_timeout_s: app.request_timeout_s,
+        standby: inputs.standbys.get(&app.name).cloned(),
+        wakeable: wakeable(&app.name, inputs),
+    }
+}
+
+/// Who may be woken while others are about to be stopped; `None` when none is.
+fn wakeable(app: &AppName, inputs: &Inputs<'_>) -> Option<Vec<InstanceId>> {
+    let mine = || inputs.instances.iter().filter(|instance| instance.app == *app).map(|instance| &instance.id);
+    let stays = |id: &&InstanceId| !inputs.stopping.contains(*id);
+    let any_stops = mine().any(|id| !stays(&id));
+    any_stops.then(|| mine().filter(stays).cloned().collect())
+}
+
+/// Ready instances; when there are none, those that fail their health check: an overloaded instance that answers late is
+/// better than none. What is drained stays listed until it is gone, so that its requests are finished and counted.
+fn endpoints(app: &AppName, inputs: &Inputs<'_>) -> Vec<Endpoint> {
+    let mine: Vec<_> = inputs.instances.iter().filter(|instance| instance.app == *app).collect();
+    let takes = |instance: &InstanceSeen, state| instance.state == state && !inputs.draining.contains(&instance.id);
+    let any_ready = mine.iter().any(|instance| takes(instance, InstanceState::Ready));
+    let endpoint = |instance: &&InstanceSeen| {
+        let open = match instance.state {
+            InstanceState::Ready => true,
+            InstanceState::Unhealthy => !any_ready,
+            _ => return None,
+        };
+        Some(Endpoint {
+            instance: instance.id.clone(),
+            address: instance.address,
+            weight: inputs.loads.weight(&instance.id, inputs.pool),
+            draining: !open || inputs.draining.contains(&instance.id),
+        })
+    };
+    mine.iter().filter_map(endpoint).collect()
+}
+
+/// The flow of `class` to `app` through `gateway`.
+pub(super) fn flow_id(gateway: &GatewayName, app: &AppName, class: &ClassName) -> FlowId {
+    FlowId { gateway: gateway.clone(), app: app.clone(), class: class.clone() }
+}

@@ -1,0 +1,102 @@
+//! What became of starts: which applications must wait before the next try, and which numbers were used.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weal_model::{AppName, InstanceId, Time, naming};
+
+use super::effect::Ids;
+
+/// After a failed start, an application is left alone for this long, doubled with each further failure.
+const FIRST_HOLDOFF: Duration = Duration::from_secs(1);
+/// A minute is short against a person who mends a config, and long against a crash loop.
+const LONGEST_HOLDOFF: Duration = Duration::from_secs(60);
+
+/// What became of starts.
+#[derive(Debug, Default)]
+pub(super) struct Starts {
+    failures: BTreeMap<AppName, String>,
+    holdoffs: BTreeMap<AppName, (Time, Duration)>,
+    highest: BTreeMap<AppName, u64>,
+}
+
+impl Starts {
+    /// Why the last start of an application failed.
+    pub fn failures(&self) -> &BTreeMap<AppName, String> {
+        &self.failures
+    }
+
+    /// A new config may have mended what failed.
+    pub fn forget(&mut self) {
+        self.failures.clear();
+        self.holdoffs.clear();
+    }
+
+    pub fn may_start(&self, now: Time, app: &AppName) -> bool {
+        self.holdoffs.get(app).is_none_or(|(until, _)| now >= *until)
+    }
+
+    pub fn handle_outcome(&mut self, now: Time, app: &AppName, error: Option<String>) {
+        let Some(error) = error else {
+            self.failures.remove(app);
+            self.holdoffs.remove(app);
+            return;
+        };
+        self.failures.insert(app.clone(), error);
+        let pause = self.holdoffs.get(app).map_or(FIRST_HOLDOFF, |(_, pause)| (*pause * 2).min(LONGEST_HOLDOFF));
+        self.holdoffs.insert(app.clone(), (now + pause, pause));
+    }
+
+    /// The number for each application's next instance.
+    pub fn next_numbers(&self, taken: &Ids) -> BTreeMap<AppName, u64> {
+        let mut next: BTreeMap<AppName, u64> = self.highest.iter().map(|(app, highest)| (app.clone(), highest + 1)).collect();
+        for (app, number) in taken.iter().filter_map(naming::parts) {
+            let at_least = next.entry(app).or_insert(1);
+            *at_least = (*at_least).max(number + 1);
+        }
+        next
+    }
+
+    /// Numbers that were used are not used again.
+    pub fn handle_begun(&mut self, instance: &InstanceId) {
+        if let Some((app, number)) = naming::parts(instance) {
+            let highest = self.highest.entry(app).or_default();
+            *highest = (*highest).max(number);
+        }
+    }
+
+    /// An id that no instance has or had since the controller started.
+    pub fn unused_id(&mut self, app: &AppName, taken: &Ids) -> InstanceId {
+        let number = self.next_numbers(taken).get(app).copied().unwrap_or(1);
+        self.highest.insert(app.clone(), number);
+        naming::instance_id(app, number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_application_that_fails_to_start_is_left_alone_for_longer_each_time() {
+        let (mut starts, shop) = (Starts::default(), AppName::from("shop"));
+        let at = Time::from_secs_f64;
+        starts.handle_outcome(at(0.0), &shop, Some("no such file".into()));
+        assert!(!starts.may_start(at(0.5), &shop) && starts.may_start(at(1.0), &shop));
+        starts.handle_outcome(at(1.0), &shop, Some("no such file".into()));
+        assert!(!starts.may_start(at(2.9), &shop) && starts.may_start(at(3.0), &shop));
+        assert_eq!(starts.failures()[&shop], "no such file");
+        starts.handle_outcome(at(3.0), &shop, None);
+        assert!(starts.may_start(at(3.0), &shop) && starts.failures().is_empty());
+    }
+
+    #[test]
+    fn numbers_are_never_used_twice() {
+        let (mut starts, shop) = (Starts::default(), AppName::from("shop"));
+        let taken = Ids::from(["shop-4".into(), "db-9".into()]);
+        assert_eq!(starts.unused_id(&shop, &taken).as_str(), "shop-5");
+        assert_eq!(starts.unused_id(&shop, &Ids::new()).as_str(), "shop-6", "the one before may have ended");
+        starts.handle_begun(&"shop-9".into());
+        assert_eq!(starts.next_numbers(&taken)[&shop], 10);
+    }
+}

@@ -1,0 +1,194 @@
+//! The I/O around [`Cycle`]: one task hands it what happens and has its effects carried out, each in a task of its own.
+//!
+//! Nothing here waits for a peer. An effect's answer comes back over a channel when it is there; until then the loop goes on, takes configs
+//! and answers orders by what it knows. Planning runs on a thread for blocking work.
+//!
+//! | file | part |
+//! | --- | --- |
+//! | `orders` | what the API asks |
+//! | `perform` | effects carried out |
+//! | `record` | inputs and effects written down, for a replay |
+
+mod orders;
+mod perform;
+pub mod record;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use weal_control::cycle::{Config, Cycle, Effect, Input, Kept, Start};
+use weal_engine::Engine;
+use weal_model::{Status, Time};
+use weal_protocol::controller::PlanView;
+use weal_protocol::node::InstanceEvent;
+
+use crate::board::{Board, View};
+use crate::clock::{self, Clock};
+use crate::desired::Desired;
+pub(crate) use orders::Order;
+use perform::Hands;
+pub(crate) use record::{Error as RecordError, Recorder};
+
+/// Under which key the store has who was told to sleep.
+pub(crate) const RESTING: &str = "resting";
+/// Under which key it has what was learnt.
+pub(crate) const PROFILES: &str = "profiles";
+/// What waiting for instance events takes at most before they are asked for again.
+const EVENTS_WAIT: Duration = Duration::from_secs(30);
+/// The agent is away; the loop says so. Asked again soon, for it is back within a second.
+const EVENTS_RETRY: Duration = Duration::from_millis(250);
+/// Batches of events that may wait for the loop.
+const EVENTS_QUEUE: usize = 16;
+
+/// A loop and its surroundings.
+pub(crate) struct Driver<E> {
+    cycle: Cycle,
+    clock: Clock,
+    board: Arc<Board>,
+    hands: Hands<E>,
+    desired: Option<Desired>,
+    config_error: Option<String>,
+    recorder: Recorder,
+    answers: mpsc::UnboundedReceiver<Input>,
+}
+
+impl<E: Engine> Driver<E> {
+    /// A loop that goes on from `start`, over `engine` and `gateway`.
+    pub fn new(
+        board: Arc<Board>,
+        engine: Arc<E>,
+        gateway: &weal_rpc::Client,
+        desired: Option<Desired>,
+        start: Start,
+        recorder: Recorder,
+    ) -> Self {
+        let (sender, answers) = mpsc::unbounded_channel();
+        let clock = Clock::new();
+        let hands = Hands::new(engine, gateway, sender);
+        let config = desired.as_ref().map(|desired| hands.config(desired));
+        let start = Start { config, ..start };
+        let mut recorder = recorder;
+        recorder.handle_start(clock.now(), &start);
+        let cycle = Cycle::new(clock.now(), start);
+        Self { cycle, clock, board, hands, desired, config_error: None, recorder, answers }
+    }
+
+    /// Runs until `orders` closes.
+    pub async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        let mut events = watch_instances(self.hands.engine());
+        self.carry_out();
+        loop {
+            let timeout = self.clock.instant(self.cycle.poll_timeout());
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(order) => self.handle_order(order),
+                    None => return,
+                },
+                Some(answer) = self.answers.recv() => self.handle(answer),
+                Some(events) = events.recv() => self.handle(Input::Events(events)),
+                () = tokio::time::sleep_until(timeout) => self.handle(Input::Timeout),
+            }
+            self.carry_out();
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        let now = self.clock.now();
+        self.recorder.handle_input(now, &input);
+        self.cycle.handle(now, input);
+    }
+
+    /// Has everything begun that the loop asks for now.
+    fn carry_out(&mut self) {
+        while let Some(effect) = self.cycle.poll_effect() {
+            self.recorder.handle_effect(&effect);
+            match effect {
+                Effect::Note(note) => self.board.note(note),
+                Effect::Keep(kept) => self.keep(kept),
+                Effect::Show { sample } => self.show(sample),
+                effect => self.hands.perform(effect),
+            }
+        }
+    }
+
+    fn keep(&self, kept: Kept) {
+        match kept {
+            Kept::Profiles(profiles) => self.board.store.save_value(PROFILES, &profiles),
+            Kept::Resting(resting) => self.board.store.save_value(RESTING, &resting),
+            Kept::Plan(plan) => {
+                self.board.store.save_value("plan", &plan.0);
+                self.board.store.save_value("report", &plan.1);
+            }
+        }
+    }
+
+    /// Puts what people are shown on the board.
+    fn show(&mut self, sample: bool) {
+        if sample {
+            self.look_at_store();
+        }
+        let now = self.clock.now();
+        let config_error = self.config_error.as_deref();
+        let (Some(desired), Some(status)) = (&self.desired, self.cycle.status(now, config_error)) else {
+            let mut view = self.board.view();
+            let (problems, config_error) = (self.cycle.problems(), self.config_error.clone());
+            view.status = Arc::new(Status { problems, config_error, time: clock::now(), ..(*view.status).clone() });
+            return self.board.show(view);
+        };
+        let status = Status { version: env!("CARGO_PKG_VERSION").to_owned(), ..status };
+        if sample {
+            self.board.store.save_sample(self.cycle.sample(&status));
+        }
+        let (plan, report, seats) = (self.cycle.plan().clone(), self.cycle.report(), self.cycle.seats().clone());
+        let counts = self.cycle.counts();
+        self.board.show(View {
+            status: Arc::new(status),
+            plan: Arc::new(PlanView { plan, report, seats }),
+            config: Arc::new(desired.view()),
+            counters: self.cycle.counters(),
+            actions_total: counts.actions,
+            transitions: counts.transitions.clone(),
+        });
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn look_at_store(&mut self) {
+        let trouble = self.board.store.trouble().borrow().clone();
+        let problem = trouble.map_or(Ok("the store writes again"), Err);
+        self.cycle.handle_problem("store", problem);
+    }
+}
+
+impl<E: Engine> Hands<E> {
+    /// `desired` as the loop takes it: with what the engine would start each application from.
+    fn config(&self, desired: &Desired) -> Config {
+        let engine = self.engine();
+        let revisions = desired.spec.apps.values().map(|app| (app.name.clone(), engine.revision(app))).collect();
+        Config { generation: desired.generation, pool: Arc::clone(&desired.spec), revisions }
+    }
+}
+
+/// Asks for instance events for ever, in a task of its own that ends with the receiver.
+fn watch_instances<E: Engine>(engine: Arc<E>) -> mpsc::Receiver<Vec<InstanceEvent>> {
+    let (sender, receiver) = mpsc::channel(EVENTS_QUEUE);
+    tokio::spawn(async move {
+        let mut after = 0;
+        while !sender.is_closed() {
+            match engine.events(after, EVENTS_WAIT).await {
+                Ok(events) => {
+                    let Some(last) = events.last() else { continue };
+                    after = last.id;
+                    if sender.send(events).await.is_err() {
+                        return;
+                    }
+                }
+                Err(_) => tokio::time::sleep(EVENTS_RETRY).await,
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,97 @@
+//! Effects carried out, each in a task of its own that reports back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedSender;
+use weal_control::cycle::{Done, Effect, Input, PlanRequest, Planned};
+use weal_engine::Engine;
+use weal_model::{Action, PoolSpec};
+use weal_protocol::Refusal;
+use weal_protocol::engine::Outcome;
+use weal_protocol::gateway::{self, GatewayConfig};
+use weal_rpc::Client;
+
+/// The gateway answers from memory; longer than this it is stuck or away.
+const GATEWAY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What carries effects out.
+pub(super) struct Hands<E> {
+    engine: Arc<E>,
+    gateway: Client,
+    /// Where answers go. The loop ends before its tasks do when weal stops.
+    answers: UnboundedSender<Input>,
+}
+
+impl<E: Engine> Hands<E> {
+    pub fn new(engine: Arc<E>, gateway: &Client, answers: UnboundedSender<Input>) -> Self {
+        Self { engine, gateway: gateway.with_timeout(GATEWAY_TIMEOUT), answers }
+    }
+
+    pub fn engine(&self) -> Arc<E> {
+        Arc::clone(&self.engine)
+    }
+
+    /// Begins `effect`; what comes of it goes to the loop.
+    pub fn perform(&self, effect: Effect) {
+        let (engine, gateway) = (self.engine(), self.gateway.clone());
+        match effect {
+            Effect::ObserveGateway => {
+                self.answer(async move { Input::Gateway(gateway.call(gateway::OBSERVE, &()).await.map_err(gateway_failed)) })
+            }
+            Effect::ConfigureGateway(config) => self.answer(configure_gateway(gateway, config)),
+            Effect::ObserveEngine => self.answer(async move { Input::Engine(engine.observe().await.map_err(Refusal::from)) }),
+            Effect::ConfigureNodes(nodes) => {
+                self.answer(async move { Input::Done(Done::Nodes(engine.configure(&nodes).await.map_err(Refusal::from))) })
+            }
+            Effect::Act { pool, action } => {
+                self.answer(async move { Input::Done(Done::Acted(act(&*engine, &pool, action).await)) })
+            }
+            Effect::Update { pool, starts } => {
+                self.answer(async move { Input::Done(Done::Updated(engine.apply(&pool, &starts).await.map_err(Refusal::from))) })
+            }
+            Effect::SetLoads(loads) => {
+                self.answer(async move { Input::Done(Done::Loads(engine.set_loads(&loads).await.map_err(Refusal::from))) })
+            }
+            Effect::SetReserves(reserves) => self
+                .answer(async move { Input::Done(Done::Reserves(engine.set_reserves(&reserves).await.map_err(Refusal::from))) }),
+            Effect::Plan(request) => self.plan(request),
+            // The driver's own.
+            Effect::Keep(_) | Effect::Note(_) | Effect::Show { .. } => {}
+        }
+    }
+
+    fn answer(&self, answer: impl Future<Output = Input> + Send + 'static) {
+        let answers = self.answers.clone();
+        tokio::spawn(async move { answers.send(answer.await) });
+    }
+
+    fn plan(&self, request: Box<PlanRequest>) {
+        let answers = self.answers.clone();
+        tokio::task::spawn_blocking(move || {
+            let begun = Instant::now();
+            let planned = request.run();
+            let took_ms = begun.elapsed().as_secs_f64() * 1e3;
+            answers.send(Input::Done(Done::Planned(Box::new(Planned { took_ms, ..planned }))))
+        });
+    }
+}
+
+async fn act<E: Engine>(engine: &E, pool: &PoolSpec, action: Action) -> Outcome {
+    match engine.apply(pool, std::slice::from_ref(&action)).await {
+        Ok(outcomes) => outcomes.into_iter().next().unwrap_or(Outcome { action, took_s: 0.0, refusal: None }),
+        Err(error) => Outcome { action, took_s: 0.0, refusal: Some(error.into()) },
+    }
+}
+
+async fn configure_gateway(gateway: Client, config: GatewayConfig) -> Input {
+    let ack = gateway.call(gateway::CONFIGURE, &config).await;
+    Input::Done(Done::Gateway(ack.map(|ack| ack.version).map_err(gateway_failed)))
+}
+
+fn gateway_failed(error: weal_rpc::Error) -> Refusal {
+    match error {
+        weal_rpc::Error::Refused { fault, .. } => Refusal::failed(fault.message),
+        error => Refusal::failed(error.to_string()),
+    }
+}

@@ -1,0 +1,145 @@
+//! Inputs and effects of the loop, written down line by line, so that a running pool's decisions can be replayed.
+//!
+//! The first line has what the loop began with. Each further one has an input with its time, or the digest of an effect in the order in which
+//! the loop asked for it: a replay that gives other digests has decided otherwise.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weal_control::cycle::{Config, Effect, Input, Start};
+use weal_control::profile::Profiles;
+use weal_model::{AppName, GatewayName, Rung, Time};
+
+/// Where a loop's inputs and effects go; nowhere unless somebody wants them.
+#[derive(Debug, Default)]
+pub struct Recorder(Option<BufWriter<File>>);
+
+/// One line of a recording.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Line {
+    /// What the loop began with.
+    Start {
+        /// When.
+        at: Time,
+        /// The gateway.
+        gateway: GatewayName,
+        /// The config in force.
+        config: Option<Box<Config>>,
+        /// What was learnt before.
+        profiles: Box<Profiles>,
+        /// Applications that were told to sleep.
+        resting: BTreeMap<AppName, Option<Rung>>,
+        /// Events up to here were noted before.
+        noted_until: Time,
+    },
+    /// What happened.
+    Input {
+        /// When.
+        at: Time,
+        /// What.
+        input: Box<Input>,
+    },
+    /// What was asked for then.
+    Effect {
+        /// The digest of all of it.
+        digest: u64,
+    },
+}
+
+/// Why a recording cannot be made or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file.
+    #[error("{}: {source}", .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line of it.
+    #[error("{}:{line}: {source}", .path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+impl Recorder {
+    /// Writes to `path`, in place of what was there.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        let file = File::create(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        Ok(Self(Some(BufWriter::new(file))))
+    }
+
+    pub(super) fn handle_start(&mut self, at: Time, start: &Start) {
+        if self.0.is_some() {
+            self.write(&Line::Start {
+                at,
+                gateway: start.gateway.clone(),
+                config: start.config.clone().map(Box::new),
+                profiles: Box::new(start.profiles.clone()),
+                resting: start.resting.clone(),
+                noted_until: start.noted_until,
+            });
+        }
+    }
+
+    pub(super) fn handle_input(&mut self, at: Time, input: &Input) {
+        if self.0.is_some() {
+            self.write(&Line::Input { at, input: Box::new(input.clone()) });
+        }
+    }
+
+    pub(super) fn handle_effect(&mut self, effect: &Effect) {
+        if self.0.is_some() {
+            self.write(&Line::Effect { digest: digest(effect) });
+        }
+    }
+
+    /// A recording that cannot be written ends; the pool goes on.
+    fn write(&mut self, line: &Line) {
+        let Some(file) = &mut self.0 else { return };
+        let written = serde_json::to_writer(&mut *file, line).map_err(std::io::Error::from);
+        let written = written.and_then(|()| file.write_all(b"\n")).and_then(|()| file.flush());
+        if let Err(error) = written {
+            tracing::warn!(%error, "the recording of the loop's inputs ends");
+            self.0 = None;
+        }
+    }
+}
+
+/// The lines of a recording.
+///
+/// # Errors
+/// When it cannot be read; a last line that was cut off is left out.
+pub fn read(path: &Path) -> Result<Vec<Line>, Error> {
+    let file = |source| Error::File { path: path.to_owned(), source };
+    let texts: Vec<String> = BufReader::new(File::open(path).map_err(file)?).lines().collect::<Result<_, _>>().map_err(file)?;
+    let mut lines = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        match serde_json::from_str(text) {
+            Ok(line) => lines.push(line),
+            Err(_) if index + 1 == texts.len() => {}
+            Err(source) => return Err(Error::Line { path: path.to_owned(), line: index + 1, source }),
+        }
+    }
+    Ok(lines)
+}
+
+/// A digest of everything that an effect says (FNV-1a over its text).
+pub fn digest(effect: &Effect) -> u64 {
+    let text = format!("{effect:?}");
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}

@@ -1,0 +1,113 @@
+//! What an instance is started from.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde_json::json;
+use weal_model::{AppName, AppSpec, InstanceId, NodeName, naming};
+use weal_protocol::engine::Revision;
+use weal_protocol::node::InstanceSpec;
+
+/// What an instance of `app` is started from. `addresses` are those of the applications it needs; one without an
+/// address leaves its variables out.
+pub fn instance_spec(
+    app: &AppSpec,
+    instance: &InstanceId,
+    node: &NodeName,
+    addresses: &BTreeMap<AppName, SocketAddr>,
+) -> InstanceSpec {
+    let (mut env, mut needs) = (BTreeMap::new(), BTreeMap::new());
+    for (needed, address) in app.needs.iter().filter_map(|needed| Some((needed, *addresses.get(needed)?))) {
+        let whole = naming::variable(needed, "ADDR");
+        if !app.env.contains_key(&whole) {
+            needs.insert(needed.clone(), address);
+        }
+        env.insert(whole, address.to_string());
+        env.insert(naming::variable(needed, "HOST"), address.ip().to_string());
+        env.insert(naming::variable(needed, "PORT"), address.port().to_string());
+    }
+    env.extend(app.env.clone());
+    InstanceSpec {
+        id: instance.clone(),
+        app: app.name.clone(),
+        node: node.clone(),
+        run: app.run.clone(),
+        env,
+        cwd: app.cwd.clone(),
+        user: app.user.clone(),
+        memory: app.memory,
+        cpu_limit: app.cpu_limit,
+        health: app.health.clone(),
+        restart: app.restart,
+        stop_timeout_s: app.stop_timeout_s,
+        on_resume: app.on_resume.clone(),
+        needs,
+        revision: revision(app).start,
+    }
+}
+
+/// The revision of `app`: when the first part differs, instances must be replaced; the second is what the agent takes over for a running
+/// instance when it is told to start it again.
+pub fn revision(app: &AppSpec) -> Revision {
+    let start = digest(&json!((&app.run, &app.env, &app.cwd, &app.user, app.memory, app.cpu_limit, &app.needs)));
+    Revision { start, settings: settings(&json!(app.health), &json!(app.restart), app.stop_timeout_s, &app.on_resume) }
+}
+
+/// The revision of an instance that runs, from what the agent says that it was started from.
+pub(super) fn revision_of(spec: &InstanceSpec) -> Revision {
+    let settings = settings(&json!(spec.health), &json!(spec.restart), spec.stop_timeout_s, &spec.on_resume);
+    Revision { start: spec.revision.clone(), settings }
+}
+
+fn settings(health: &serde_json::Value, restart: &serde_json::Value, stop_timeout_s: f64, on_resume: &[String]) -> String {
+    digest(&json!((health, restart, stop_timeout_s, on_resume)))
+}
+
+fn digest(value: &serde_json::Value) -> String {
+    format!("{:016x}", fnv1a(value.to_string().as_bytes()))
+}
+
+/// FNV-1a, 64 bits: stable over versions of Rust, unlike the standard library's hasher. Nobody attacks these strings.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_changes_with_what_a_process_is_started_from_and_apart_from_that_with_its_settings() {
+        let first = AppSpec::example("shop");
+        let mut same = first.clone();
+        same.instances.max = 9;
+        assert_eq!(revision(&first), revision(&same));
+        let mut settings = first.clone();
+        settings.stop_timeout_s += 1.0;
+        assert_eq!(revision(&first).start, revision(&settings).start);
+        assert_ne!(revision(&first).settings, revision(&settings).settings);
+        let mut other = first.clone();
+        other.env.insert("MODE".into(), "slow".into());
+        assert_ne!(revision(&first).start, revision(&other).start);
+    }
+
+    #[test]
+    fn an_instance_that_runs_has_the_revision_that_it_was_started_from() {
+        let app = AppSpec::example("shop");
+        let spec = instance_spec(&app, &"shop-1".into(), &"n1".into(), &BTreeMap::new());
+        let told = serde_json::from_str(&serde_json::to_string(&spec).unwrap()).unwrap();
+        assert_eq!(revision_of(&told), revision(&app));
+    }
+
+    #[test]
+    fn an_address_that_the_config_gives_itself_is_not_followed() {
+        let mut app = AppSpec::example("shop");
+        app.needs = ["db".into(), "cache".into()].into();
+        app.env.insert("CACHE_ADDR".into(), "10.0.0.1:1".into());
+        let address: SocketAddr = "127.0.0.1:4002".parse().unwrap();
+        let addresses = BTreeMap::from([("db".into(), address), ("cache".into(), address)]);
+        let spec = instance_spec(&app, &"shop-1".into(), &"n1".into(), &addresses);
+        assert_eq!(spec.needs, BTreeMap::from([("db".into(), address)]));
+        assert_eq!(spec.env["CACHE_ADDR"], "10.0.0.1:1");
+    }
+}
