@@ -9,19 +9,22 @@ use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// The floor of each crate. A crate uses only crates on lower floors.
-const FLOORS: [(&str, u32); 13] = [
+const FLOORS: [(&str, u32); 16] = [
     ("weal-model", 0),
     ("weal-protocol", 0),
+    ("weal-rng", 0),
     ("weal-control", 1),
     ("weal-config", 1),
-    ("weal-sim", 2),
+    ("weal-scenario", 2),
     ("weal-rpc", 2),
     ("weal-gateway", 3),
     ("weal-node", 3),
     ("weal-engine", 2),
     ("weal-engine-local", 3),
     ("weal-load", 3),
+    ("weal-sim", 3),
     ("weal-controller", 4),
+    ("weal-reproduce", 4),
     ("weal", 5),
 ];
 
@@ -29,7 +32,8 @@ const FLOORS: [(&str, u32); 13] = [
 const EXCEPTIONS: [(&str, &str); 1] = [("weal-protocol", "weal-model")];
 
 /// Crates that know no sockets, no async runtime, no wall clock and no entropy.
-const PURE: [&str; 5] = ["weal-model", "weal-protocol", "weal-control", "weal-config", "weal-sim"];
+const PURE: [&str; 8] =
+    ["weal-model", "weal-protocol", "weal-rng", "weal-control", "weal-config", "weal-scenario", "weal-sim", "weal-reproduce"];
 
 /// What a pure crate must not depend on.
 const IMPURE: [&str; 9] = ["tokio", "hyper", "axum", "rustix", "nix", "socket2", "mio", "rusqlite", "tracing-subscriber"];

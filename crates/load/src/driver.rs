@@ -11,8 +11,8 @@ use http_body_util::Full;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
-use weal_sim::workload::access_log::Entry;
-use weal_sim::workload::{Page, Walk, Workload};
+use weal_scenario::workload::access_log::Entry;
+use weal_scenario::workload::{Page, Walk, Workload};
 
 use crate::connections::{Connections, Message};
 use crate::tally::{Ending, FlowResult, Outcome, Progress, Tally};

@@ -4,7 +4,7 @@
 //! counts from that moment. A slow server therefore cannot slow the questions down and look better for it (coordinated
 //! omission). Closed sessions ask again a think time after the answer, as people do; theirs counts from that moment too.
 //!
-//! What drives a flow is `weal_sim`'s own [`Workload`](weal_sim::workload::Workload), so that a scenario runs in simulation and here unchanged.
+//! What drives a flow is `weal_scenario`'s own [`Workload`](weal_scenario::workload::Workload), so that a scenario runs in simulation and here unchanged.
 
 mod connections;
 mod driver;
@@ -18,4 +18,4 @@ pub use driver::{Error, Flow, Options, Request, Source, drive};
 pub use recording::{Recorder, Recording, RecordingError};
 pub use rehearsal::{Rehearsal, flows_of};
 pub use tally::{FlowResult, Outcome, Progress, Second};
-pub use weal_sim::workload::access_log;
+pub use weal_scenario::workload::access_log;

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 use weal_model::{Event, EventKind, InstanceState, Status, Time};
-use weal_sim::workload::Workload;
+use weal_scenario::workload::Workload;
 
 /// The version that this code writes, and the only one that it reads.
 const VERSION: u32 = 1;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weal_model::{Event, EventKind, FlowStatus, InstanceState, LatencyHistogram, LatencySummary, NodeStatus, Status, Time};
-use weal_sim::report::{AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, NodePoint, NodeSeries, Run};
-use weal_sim::scenario::{Load, Scenario};
+use weal_scenario::report::{AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, NodePoint, NodeSeries, Run};
+use weal_scenario::{Load, Scenario};
 
 use crate::driver::{Flow, Request, Source};
 use crate::tally::{FlowResult, Outcome};

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use weal_load::{Flow, Options, Outcome, Request, Source, drive};
-use weal_sim::workload::{Phase, Workload};
+use weal_scenario::workload::{Phase, Workload};
 
 /// A server that answers after `delay`, one request at a time if `serial`.
 async fn server(delay: Duration, serial: bool) -> SocketAddr {

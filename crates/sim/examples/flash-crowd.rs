@@ -2,8 +2,8 @@
 //! a Kubernetes-like autoscaler makes of it, weal with starts only, and weal with instances that sleep. Prints one JSON object a line;
 //! `cargo xtask bench flash-crowd` shows them.
 
-use weal_sim::report::Run;
-use weal_sim::scenario::Scenario;
+use weal_scenario::Scenario;
+use weal_scenario::report::Run;
 use weal_sim::world::simulate;
 
 /// When crowds come, to whom.

@@ -3,8 +3,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rand_distr::{Distribution, Exp1};
+use weal_rng::{Rng, stream};
 use weal_sim::engine::Agenda;
-use weal_sim::random::{Rng, stream};
 
 /// Arrivals per unit of time; service takes a unit in the mean.
 const LOAD: f64 = 0.8;

@@ -11,10 +11,10 @@ use std::fmt::Write;
 
 use rand::RngExt;
 
-use crate::random::{self, Rng};
-use crate::report::Run;
-use crate::scenario::Scenario;
 use crate::world::simulate;
+use weal_rng::{self as random, Rng};
+use weal_scenario::Scenario;
+use weal_scenario::report::Run;
 
 /// Faults begin after this, in seconds, and are over by [`SAFE_UNTIL_S`].
 const FAULTS_FROM_S: f64 = 40.0;
@@ -266,7 +266,7 @@ fn finished(run: &Run) -> BTreeMap<&str, f64> {
 
 /// The median over the last phase: an application that may run only once and moves late answers nobody for the seconds of its start, which
 /// would outweigh all the rest in a mean.
-fn utility(flow: &crate::report::FlowSeries) -> Option<f64> {
+fn utility(flow: &weal_scenario::report::FlowSeries) -> Option<f64> {
     let mut utilities: Vec<f64> =
         flow.points.iter().filter(|point| point.t_s > WELL_FROM_S).filter_map(|point| point.utility).collect();
     utilities.sort_by(f64::total_cmp);

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use weal_sim::report::{BesideSimulation, Run, difference};
-use weal_sim::scenario::Scenario;
+use weal_scenario::Scenario;
+use weal_scenario::report::{BesideSimulation, Run, difference};
 
 use super::Arguments;
 use super::real::median;

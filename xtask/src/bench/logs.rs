@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
     let data = crate::root().join("../shared/data");
     let folder = target().join("bench-logs");
     std::fs::create_dir_all(&folder)?;
-    let program = release(&["--package", "weal-sim", "--example", "logs"])?.join("examples/logs");
+    let program = release(&["--package", "weal-reproduce", "--example", "logs"])?.join("examples/logs");
     let mut tables = Vec::new();
     for case in CASES.iter().filter(|case| arguments.case.as_deref().is_none_or(|only| only == case.name)) {
         let (log, trace) = (data.join(case.log), data.join(TRACE));

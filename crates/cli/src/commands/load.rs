@@ -15,8 +15,8 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use tokio::sync::watch;
 use weal_load::{Flow, Options, Outcome, Progress, Request, Source, access_log, drive, flows_of};
-use weal_sim::scenario::{Rate, Scenario, Span};
-use weal_sim::workload::{Phase, TraceWindow, Workload, read_requests_per_minute};
+use weal_scenario::workload::{Phase, TraceWindow, Workload, read_requests_per_minute};
+use weal_scenario::{Rate, Scenario, Span};
 
 use crate::args::{Load, Target};
 use crate::client::Client;

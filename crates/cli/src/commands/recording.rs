@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use weal_load::{Flow, Options, Recorder, Recording, Request, Source};
 use weal_model::{PoolSpec, RouteSpec, Status};
-use weal_sim::workload::Workload;
+use weal_scenario::workload::Workload;
 
 use crate::args::{Record, Replay};
 use crate::client::{Client, block_on};

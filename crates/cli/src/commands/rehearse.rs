@@ -15,8 +15,8 @@ use toml_edit::{DocumentMut, Item, value};
 use weal_load::{Options, Rehearsal, flows_of};
 use weal_model::Algorithm;
 use weal_protocol::controller::ConfigUpdate;
-use weal_sim::report::{self, BesideSimulation, Comparison, Run, difference};
-use weal_sim::scenario::{Fault, FaultKind, Scenario};
+use weal_scenario::report::{self, BesideSimulation, Comparison, Run, difference};
+use weal_scenario::{Fault, FaultKind, Scenario};
 
 use crate::args::{Rehearse, Switch, Variation};
 use crate::client::{Client, Error};

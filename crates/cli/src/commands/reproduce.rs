@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context;
-use weal_sim::reproduce::{Case, Effort, Measure, Reproduction, Setting, Workers, cases, files, page, verdict};
+use weal_reproduce::{Case, Effort, Measure, Reproduction, Setting, Workers, cases, files, page, verdict};
 
 use crate::args::Reproduce;
 use crate::failure::{Exit, Failure};

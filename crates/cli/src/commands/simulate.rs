@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use weal_sim::report::Run;
-use weal_sim::scenario::Scenario;
+use weal_scenario::Scenario;
+use weal_scenario::report::Run;
 use weal_sim::world::{Simulated, simulate};
 
 use crate::args::{Simulate, Switch};

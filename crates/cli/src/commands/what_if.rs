@@ -11,9 +11,9 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::{Deserialize, Serialize};
 use weal_load::Recording;
 use weal_model::{Cpu, Goal, InstanceState, NodeSpec, PoolSpec};
-use weal_sim::random;
-use weal_sim::report::{FlowSeries, Run};
-use weal_sim::scenario::{Behaviour, Call, Load, RequestCost, Scenario, Size, Span, Spread, Surroundings};
+use weal_rng as random;
+use weal_scenario::report::{FlowSeries, Run};
+use weal_scenario::{Behaviour, Call, Load, RequestCost, Scenario, Size, Span, Spread, Surroundings};
 
 use crate::args::WhatIf;
 use crate::commands::simulate::{simulate_shown, sound};

@@ -1,8 +1,8 @@
 //! Who asks: sessions that think, and arrivals that nobody waits for.
 
 use super::{Event, World};
-use crate::scenario::{Load, Scenario};
-use crate::workload::{Arrivals, Thoughts, Walk};
+use weal_scenario::workload::{Arrivals, Thoughts, Walk};
+use weal_scenario::{Load, Scenario};
 
 /// What a client waits at least after a connection that broke, as the load generator does: it would ask without end otherwise.
 const AFTER_FAILURE_S: f64 = 0.01;

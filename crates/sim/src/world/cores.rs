@@ -9,7 +9,7 @@
 use rand::RngExt;
 
 use super::machine::{self, Machine};
-use crate::random::{self, Rng};
+use weal_rng::{self as random, Rng};
 
 /// How often a request that comes in while one core is idle is put on a busy one.
 const BESIDE: f64 = 0.74;

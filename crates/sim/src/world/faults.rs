@@ -6,8 +6,8 @@ use weal_model::InstanceState;
 
 use super::tasks::Owner;
 use super::{App, TaskId, World};
-use crate::random::{self, Rng};
-use crate::scenario::{Fault, FaultKind};
+use weal_rng::{self as random, Rng};
+use weal_scenario::{Fault, FaultKind};
 
 /// An action that hangs is given up after this.
 const HANGS_S: f64 = 60.0;

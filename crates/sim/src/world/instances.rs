@@ -6,7 +6,7 @@ use weal_model::{Action, AppName, Bytes, InstanceId, InstanceState, Rung};
 
 use super::tasks::{Owner, Task, steps_of_start};
 use super::{Event, TaskId, World};
-use crate::scenario::Spread;
+use weal_scenario::Spread;
 
 /// Before an instance that ended by itself is started again.
 const BACKOFF_S: f64 = 1.0;

@@ -8,7 +8,7 @@ use weal_model::{Action, Bytes, Cpu, JobName, JobObservation, JobSpec, JobState,
 
 use super::tasks::{Owner, Task};
 use super::{Event, TaskId, World};
-use crate::report::JobEnd;
+use weal_scenario::report::JobEnd;
 
 /// Tenants of machines from here on are tasks of jobs; below, instances.
 const FIRST_TENANT: usize = 1 << 40;

@@ -44,10 +44,6 @@ use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Limits, Pipeli
 use weal_model::{AppName, ClassName, JobSpec, NodeName, Time};
 
 use crate::engine::Agenda;
-use crate::random::{self, Rng};
-use crate::report::Run;
-use crate::scenario::{Load, Scenario};
-use crate::workload::Page;
 use clients::{Clients, Told};
 use cores::Cores;
 use cycles::Controller;
@@ -58,6 +54,10 @@ use machine::Machine;
 use oracle::Oracle;
 use record::Recorder;
 use tasks::{Step, Tasks};
+use weal_rng::{self as random, Rng};
+use weal_scenario::report::Run;
+use weal_scenario::workload::Page;
+use weal_scenario::{Load, Scenario};
 
 /// A [`tasks::Task`]'s number.
 type TaskId = u64;

@@ -11,7 +11,7 @@ use weal_model::{
 
 use super::instances::Instance;
 use super::{GATEWAY, World};
-use crate::scenario::FaultKind;
+use weal_scenario::FaultKind;
 
 /// A shorter window says nothing.
 const SHORTEST_WINDOW_S: f64 = 0.05;
@@ -177,7 +177,7 @@ impl World<'_> {
 }
 
 /// Log-normal with median 1.
-fn noise(rng: &mut crate::random::Rng, size: f64) -> f64 {
+fn noise(rng: &mut weal_rng::Rng, size: f64) -> f64 {
     let normal: f64 = StandardNormal.sample(rng);
     (size * normal).exp()
 }

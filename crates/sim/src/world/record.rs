@@ -7,8 +7,10 @@ use weal_model::{FlowObservation, Goal, InstanceState, JobState, LatencyHistogra
 use super::clients::Told;
 use super::jobs::Job;
 use super::{Simulated, World};
-use crate::report::{AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, JobPoint, JobSeries, NodePoint, NodeSeries, Run};
-use crate::scenario::Scenario;
+use weal_scenario::Scenario;
+use weal_scenario::report::{
+    AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, JobPoint, JobSeries, NodePoint, NodeSeries, Run,
+};
 
 /// Seconds that a point looks back, as the status of a running pool does.
 const SPAN_S: f64 = 10.0;
@@ -156,7 +158,7 @@ impl World<'_> {
         flows.values_mut().for_each(summarise);
         let cores: f64 = scenario.pool.nodes.iter().map(|node| node.cpu.0).sum();
         let assumed = scenario.loads.iter().filter(|load| scenario.behaviours[&load.app].assumed);
-        let note = |load: &crate::scenario::Load| {
+        let note = |load: &weal_scenario::Load| {
             format!("no [[simulate]] says what a request to {} costs: 10 ms of CPU are assumed", load.app)
         };
         let mut run = Run {

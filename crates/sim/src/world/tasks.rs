@@ -7,7 +7,7 @@ use weal_control::flow::pipeline;
 use weal_model::Bytes;
 
 use super::TaskId;
-use crate::scenario::{Behaviour, RequestCost, Scenario, Spread};
+use weal_scenario::{Behaviour, RequestCost, Scenario, Spread};
 
 /// One thing under way.
 #[derive(Debug, Clone)]

@@ -11,8 +11,8 @@ use super::clients::Answer;
 use super::instances::Change;
 use super::tasks::{Owner, Request, Sender, Step, Task};
 use super::{Event, TaskId, Wake, World, machine};
-use crate::random;
-use crate::scenario::Spread;
+use weal_rng as random;
+use weal_scenario::Spread;
 
 /// After nobody could be woken for a request that waits: the gateway's own pauses are up to this long.
 const WAKE_PAUSE_S: f64 = 1.0;

@@ -1,7 +1,7 @@
 //! Figures 2, 6 and 10: how long a start and a resume take, against the CPU load of others and after use.
 
 use anyhow::{Context, Result};
-use weal_sim::reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction};
 
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, WARM, Way, settle};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use weal_model::{Enactment, InstanceState, Rung};
 use weal_protocol::node::{Command, InstanceCounters, is_wanted};
-use weal_sim::reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction};
 
 use super::site::Site;
 use crate::bench::real::load::{Answer, Phase, Question, drive};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use weal_sim::reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction};
 
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, Way, settle};

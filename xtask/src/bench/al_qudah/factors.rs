@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use weal_model::Rung;
 use weal_node::swap_areas;
-use weal_sim::reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction};
 
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, Rest, Way, settle};

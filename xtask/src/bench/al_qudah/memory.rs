@@ -1,7 +1,7 @@
 //! Figure 8: applications of different sizes, whose memory the next request needs as a whole or not at all.
 
 use anyhow::Result;
-use weal_sim::reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction};
 
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, Way, settle};

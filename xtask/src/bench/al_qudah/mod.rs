@@ -17,7 +17,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use weal_sim::reproduce::{Reproduction, page_of, verdict};
+use weal_reproduce::{Reproduction, page_of, verdict};
 
 use super::Arguments;
 use super::real::machine::{self, Swap, SwapOn};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use weal_protocol::node::InstanceSpec;
-use weal_sim::reproduce::{Record, Reproduction};
+use weal_reproduce::{Record, Reproduction};
 
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, WARM, Way, settle};

@@ -1,0 +1,172 @@
+//! Figures as SVG for the page, and as gnuplot scripts beside their CSV.
+
+use std::fmt::Write;
+
+use super::record::{Figure, number};
+use weal_scenario::report::escape;
+
+/// Colours that people with any kind of colour blindness tell apart (Okabe and Ito 2008); each has its own dashes too.
+const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B07700", "#3A8FC0", "#7a6f00"];
+const DASHES: [&str; 7] = ["none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 2"];
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 260.0;
+/// Room for the axes' numbers and names.
+const LEFT: f64 = 70.0;
+const BOTTOM: f64 = 44.0;
+const TOP: f64 = 8.0;
+
+/// The figure as one `<svg>` element, with its legend below.
+pub(super) fn svg(figure: &Figure) -> String {
+    let axes = Axes::of(figure);
+    let rows = figure.curves.len().div_ceil(3) as f64;
+    let height = HEIGHT + 16.0 * rows;
+    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\"><title>{}</title>", escape(&figure.title));
+    axes.draw(figure, &mut svg);
+    for (i, name) in figure.curves.iter().enumerate() {
+        let (colour, dashes) = (COLOURS[i % COLOURS.len()], DASHES[i % DASHES.len()]);
+        if figure.points {
+            for (x, y) in values(figure, i) {
+                let _ = write!(svg, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"/>", axes.x(x), axes.y(y));
+            }
+        } else {
+            let path = path(figure, i, &axes);
+            let _ = write!(
+                svg,
+                "<path fill=\"none\" stroke-width=\"1.6\" stroke=\"{colour}\" stroke-dasharray=\"{dashes}\" d=\"{path}\"/>"
+            );
+        }
+        let (x, y) = (LEFT + (i % 3) as f64 * 190.0, HEIGHT + 12.0 + 16.0 * (i / 3) as f64);
+        let _ = write!(
+            svg,
+            "<path stroke-width=\"2\" stroke=\"{colour}\" stroke-dasharray=\"{dashes}\" d=\"M{x} {:.1}h22\"/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+            y - 4.0,
+            x + 26.0,
+            escape(name)
+        );
+    }
+    svg + "</svg>"
+}
+
+/// A gnuplot script that draws all figures of a case from their CSV, as SVG files.
+pub(super) fn gnuplot(case: &str, figures: &[Figure]) -> String {
+    let mut script = format!("# Draws the figures of {case} from the CSV beside this script: gnuplot plot.gp\n");
+    script += "set terminal svg size 800,420 dynamic\nset datafile separator comma\nset key outside below\nset grid\n";
+    for figure in figures {
+        let name = &figure.name;
+        let with = if figure.points { "points" } else { "linespoints pointsize 0.4" };
+        let _ = write!(
+            script,
+            "\nset output '{name}.svg'\nset title '{}' noenhanced\nset xlabel '{}' noenhanced\nset ylabel '{}' noenhanced\n\
+             plot for [column=2:{}] '{name}.csv' using 1:column with {with} title columnheader(column) noenhanced\n",
+            figure.title,
+            figure.x,
+            figure.y,
+            figure.curves.len() + 1
+        );
+    }
+    script
+}
+
+fn values(figure: &Figure, curve: usize) -> impl Iterator<Item = (f64, f64)> + '_ {
+    figure.rows.iter().filter_map(move |(x, values)| Some((*x, values[curve]?)))
+}
+
+fn path(figure: &Figure, curve: usize, axes: &Axes) -> String {
+    let mut path = String::new();
+    let mut pen = 'M';
+    for (x, values) in &figure.rows {
+        match values[curve] {
+            Some(y) => {
+                let _ = write!(path, "{pen}{:.1} {:.1}", axes.x(*x), axes.y(y));
+                pen = 'L';
+            }
+            // Curves over time go on after a gap from point to point: a gap means that nothing was done then.
+            None => continue,
+        }
+    }
+    path
+}
+
+struct Axes {
+    x: (f64, f64),
+    y: (f64, f64),
+}
+
+impl Axes {
+    fn of(figure: &Figure) -> Self {
+        let span = |values: &mut dyn Iterator<Item = f64>| {
+            let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+            if high > low { (low, high) } else { (low.min(0.0), low.max(0.0) + 1.0) }
+        };
+        let x = span(&mut figure.rows.iter().map(|(x, _)| *x));
+        let (low, high) = span(&mut (0..figure.curves.len()).flat_map(|i| values(figure, i)).map(|(_, y)| y));
+        // Zero belongs to the picture, unless all happens in a narrow band far from it.
+        let y = if low > 0.0 && low < 0.7 * high { (0.0, high) } else { (low, high) };
+        Self { x, y }
+    }
+
+    fn x(&self, x: f64) -> f64 {
+        LEFT + (x - self.x.0) / (self.x.1 - self.x.0) * (WIDTH - LEFT - 10.0)
+    }
+
+    fn y(&self, y: f64) -> f64 {
+        HEIGHT - BOTTOM - (y - self.y.0) / (self.y.1 - self.y.0) * (HEIGHT - BOTTOM - TOP)
+    }
+
+    fn draw(&self, figure: &Figure, svg: &mut String) {
+        for value in ticks(self.y, 5) {
+            let y = self.y(value);
+            let _ = write!(
+                svg,
+                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                WIDTH - 10.0,
+                LEFT - 6.0,
+                y + 4.0,
+                number(value)
+            );
+        }
+        for value in ticks(self.x, 7) {
+            let (x, y) = (self.x(value), HEIGHT - BOTTOM + 15.0);
+            let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", number(value));
+        }
+        let (x, y) = (0.5 * (LEFT + WIDTH), HEIGHT - 12.0);
+        let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escape(&figure.x));
+        let middle = 0.5 * (HEIGHT - BOTTOM);
+        let _ = write!(
+            svg,
+            "<text transform=\"translate(12 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            escape(&figure.y)
+        );
+    }
+}
+
+/// About `count` round values within a span.
+fn ticks((low, high): (f64, f64), count: usize) -> Vec<f64> {
+    let raw = (high - low) / count as f64;
+    let power = 10f64.powf(raw.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|&step| step >= raw).unwrap_or(raw);
+    ((low / step).ceil() as i64..=(high / step).floor() as i64).map(|i| i as f64 * step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_drawn_with_its_names_and_one_path_per_curve() {
+        let mut figure = Figure::new("f", "a < b", ["x", "y"], &["one", "two"]);
+        figure.row(0.0, &[1.0, 5.0]);
+        figure.row(10.0, &[2.0, f64::NAN]);
+        let svg = svg(&figure);
+        assert!(svg.contains("a &lt; b") && svg.contains(">two<"), "{svg}");
+        assert_eq!(svg.matches("fill=\"none\"").count(), 2);
+        assert!(!svg.contains("NaN"), "{svg}");
+        assert!(gnuplot("X", &[figure]).contains("[column=2:3] 'f.csv'"));
+    }
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        assert_eq!(ticks((0.0, 10.0), 5), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(ticks((-0.3, 0.7), 5), [-0.2, 0.0, 0.2, 0.4, 0.6000000000000001]);
+    }
+}

@@ -1,0 +1,218 @@
+//! What a scenario expects, against what a run measured.
+//!
+//! Series are averaged over the span that an expectation is about; response times are weighted by how many requests were
+//! answered at each point, so that a quiet moment does not count like a busy one.
+
+use super::{Check, FlowPoint, FlowSeries, Run};
+use crate::{ExpectTable, Measure};
+
+/// Measures one expectation. What cannot be measured is not met.
+pub fn check(run: &Run, expectation: &ExpectTable, warm_up_s: f64) -> Check {
+    let from = expectation.from.map_or(warm_up_s, |span| span.0);
+    let to = expectation.to.map_or(f64::INFINITY, |span| span.0);
+    let span = Span { from, to };
+    let got = measure(run, expectation, span).filter(|got| got.is_finite());
+    let met = got.is_some_and(|got| {
+        expectation.at_least.is_none_or(|least| got >= least) && expectation.at_most.is_none_or(|most| got <= most)
+    });
+    Check { what: describe(expectation, span), expected: range(expectation), got, met }
+}
+
+fn describe(expectation: &ExpectTable, span: Span) -> String {
+    let whom = match (&expectation.app, &expectation.class) {
+        (Some(app), Some(class)) => format!(" of {app}/{class}"),
+        (Some(app), None) => format!(" of {app}"),
+        (None, Some(class)) => format!(" of class {class}"),
+        (None, None) => String::new(),
+    };
+    let until = if span.to.is_finite() { format!("{} s", span.to) } else { "the end".into() };
+    format!("{}{whom}, {} s to {until}", name(expectation.what), span.from)
+}
+
+fn range(expectation: &ExpectTable) -> String {
+    match (expectation.at_least, expectation.at_most) {
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        (Some(least), None) => format!("at least {least}"),
+        (None, Some(most)) => format!("at most {most}"),
+        (None, None) => "anything".into(),
+    }
+}
+
+fn name(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Utility => "utility",
+        Measure::LowestUtility => "lowest utility",
+        Measure::UtilityGap => "highest minus lowest utility",
+        Measure::MeanResponse => "mean response time, s",
+        Measure::P95Response => "95th percentile of response time, s",
+        Measure::Throughput => "answers per second",
+        Measure::Rejections => "rejected requests",
+        Measure::Failures => "failed requests",
+        Measure::PlacementChanges => "placement changes",
+        Measure::Instances => "ready instances",
+        Measure::Utilization => "utilisation of the nodes",
+        Measure::JobsDone => "jobs done",
+        Measure::JobsOnTime => "share of the jobs due that were done by then",
+        Measure::JobUtility => "mean utility of the jobs done",
+        Measure::LowestJobUtility => "lowest utility of a job done",
+        Measure::JobsWaiting => "jobs waiting or suspended",
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    from: f64,
+    to: f64,
+}
+
+impl Span {
+    fn holds(self, t_s: f64) -> bool {
+        t_s >= self.from && t_s < self.to
+    }
+}
+
+fn measure(run: &Run, expectation: &ExpectTable, span: Span) -> Option<f64> {
+    let flows: Vec<&FlowSeries> = run.flows.iter().filter(|flow| is_meant(flow, expectation)).collect();
+    let sum = |value: &dyn Fn(&FlowPoint) -> f64| -> Option<f64> {
+        let totals: Vec<f64> = flows.iter().filter_map(|flow| total(flow, span, value)).collect();
+        (!totals.is_empty()).then(|| totals.iter().sum())
+    };
+    let utilities = || flows.iter().filter_map(|flow| mean(flow, span, &|point| point.utility, &|_| 1.0));
+    let jobs = || run.jobs.as_ref().map(|jobs| jobs.summary(span.from, span.to));
+    match expectation.what {
+        Measure::Utility | Measure::LowestUtility => utilities().reduce(f64::min),
+        Measure::UtilityGap => Some(utilities().reduce(f64::max)? - utilities().reduce(f64::min)?),
+        Measure::MeanResponse => weighted(&flows, span, &|point| point.mean_ms).map(|ms| ms / 1e3),
+        Measure::P95Response => weighted(&flows, span, &|point| point.p95_ms).map(|ms| ms / 1e3),
+        Measure::Throughput => {
+            let rates: Vec<f64> =
+                flows.iter().filter_map(|flow| mean(flow, span, &|point| Some(point.throughput_per_s), &|_| 1.0)).collect();
+            (!rates.is_empty()).then(|| rates.iter().sum())
+        }
+        Measure::Rejections => sum(&|point| point.rejected_per_s),
+        Measure::Failures => sum(&|point| point.errors_per_s),
+        Measure::PlacementChanges => {
+            Some(run.changes.iter().filter(|change| change.placement && span.holds(change.t_s)).count() as f64)
+        }
+        Measure::Instances => {
+            let series = run.apps.iter().find(|app| Some(&app.name) == expectation.app.as_ref())?;
+            average(series.ready.iter().filter(|(t_s, _)| span.holds(*t_s)).map(|&(_, ready)| (f64::from(ready), 1.0)))
+        }
+        Measure::Utilization => average(run.nodes.iter().filter(|node| node.cpu_capacity > 0.0).flat_map(|node| {
+            let points = node.points.iter().filter(move |point| span.holds(point.t_s));
+            points.map(|point| (point.cpu_used / node.cpu_capacity, node.cpu_capacity))
+        })),
+        Measure::JobsDone => jobs().map(|jobs| jobs.done as f64),
+        Measure::JobsOnTime => jobs().filter(|jobs| jobs.due > 0).map(|jobs| jobs.on_time as f64 / jobs.due as f64),
+        Measure::JobUtility => jobs()?.mean_utility,
+        Measure::LowestJobUtility => jobs()?.lowest_utility,
+        Measure::JobsWaiting => {
+            let points = run.jobs.iter().flat_map(|jobs| &jobs.points).filter(|point| span.holds(point.t_s));
+            average(points.map(|point| (f64::from(point.waiting + point.suspended), 1.0)))
+        }
+    }
+}
+
+fn is_meant(flow: &FlowSeries, expectation: &ExpectTable) -> bool {
+    let (app, class) = flow.name.split_once('/').unwrap_or((&flow.name, ""));
+    expectation.app.as_deref().is_none_or(|wanted| wanted == app)
+        && expectation.class.as_deref().is_none_or(|wanted| wanted == class)
+}
+
+fn weighted(flows: &[&FlowSeries], span: Span, value: &dyn Fn(&FlowPoint) -> Option<f64>) -> Option<f64> {
+    let points = flows.iter().flat_map(|flow| &flow.points).filter(|point| span.holds(point.t_s));
+    average(points.filter_map(|point| Some((value(point)?, point.throughput_per_s))))
+}
+
+fn mean(
+    flow: &FlowSeries,
+    span: Span,
+    value: &dyn Fn(&FlowPoint) -> Option<f64>,
+    weight: &dyn Fn(&FlowPoint) -> f64,
+) -> Option<f64> {
+    let points = flow.points.iter().filter(|point| span.holds(point.t_s));
+    average(points.filter_map(|point| Some((value(point)?, weight(point)))))
+}
+
+/// The integral of a rate over the span, each point standing for the time since the one before.
+fn total(flow: &FlowSeries, span: Span, rate: &dyn Fn(&FlowPoint) -> f64) -> Option<f64> {
+    let mut before = 0.0;
+    let mut sum = None;
+    for point in &flow.points {
+        if span.holds(point.t_s) {
+            *sum.get_or_insert(0.0) += rate(point) * (point.t_s - before);
+        }
+        before = point.t_s;
+    }
+    sum
+}
+
+fn average(values: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
+    let (sum, weights) = values.fold((0.0, 0.0), |(sum, weights), (value, weight)| (sum + value * weight, weights + weight));
+    (weights > 0.0).then(|| sum / weights)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Span as SpanText;
+    use crate::report::{AppSeries, Change};
+
+    fn run() -> Run {
+        let flow = |name: &str, utility: f64| FlowSeries {
+            name: name.into(),
+            points: (1..=10)
+                .map(|t| FlowPoint {
+                    t_s: f64::from(t),
+                    utility: (t > 2).then_some(utility),
+                    mean_ms: Some(if t > 5 { 300.0 } else { 100.0 }),
+                    throughput_per_s: if t > 5 { 30.0 } else { 10.0 },
+                    rejected_per_s: 2.0,
+                    ..FlowPoint::default()
+                })
+                .collect(),
+            ..FlowSeries::default()
+        };
+        Run {
+            flows: vec![flow("shop/gold", 0.5), flow("search/gold", -0.1)],
+            apps: vec![AppSeries { name: "shop".into(), ready: vec![(1.0, 1), (6.0, 3)] }],
+            changes: vec![
+                Change { t_s: 1.0, placement: true, text: "a".into() },
+                Change { t_s: 7.0, placement: true, text: "b".into() },
+            ],
+            ..Run::default()
+        }
+    }
+
+    fn expect(what: Measure, app: Option<&str>, at_least: f64, at_most: f64) -> ExpectTable {
+        let app = app.map(Into::into);
+        ExpectTable { what, app, class: None, from: None, to: None, at_least: Some(at_least), at_most: Some(at_most) }
+    }
+
+    #[test]
+    fn measures_are_taken_over_their_span() {
+        let cases = [
+            (Measure::Utility, Some("shop"), 0.5),
+            (Measure::LowestUtility, None, -0.1),
+            (Measure::UtilityGap, None, 0.6),
+            (Measure::MeanResponse, Some("shop"), (4.0 * 10.0 * 0.1 + 5.0 * 30.0 * 0.3) / 190.0),
+            (Measure::Throughput, Some("shop"), 190.0 / 9.0),
+            (Measure::Rejections, Some("shop"), 18.0),
+            (Measure::PlacementChanges, None, 1.0),
+            (Measure::Instances, Some("shop"), 3.0),
+        ];
+        for (what, app, value) in cases {
+            let check = check(&run(), &expect(what, app, value - 1e-9, value + 1e-9), 1.5);
+            assert!(check.met, "{check:?}, expected {value}");
+        }
+        let mut first = expect(Measure::PlacementChanges, None, 1.0, 1.0);
+        (first.from, first.to) = (Some(SpanText(0.0)), Some(SpanText(5.0)));
+        assert!(check(&run(), &first, 1.5).met);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_not_met() {
+        let check = check(&run(), &expect(Measure::Utility, Some("nobody"), -1e9, 1e9), 0.0);
+        assert!(!check.met && check.got.is_none());
+    }
+}
