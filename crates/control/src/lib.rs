@@ -9,6 +9,7 @@
 //! | [`model`] | work factors and a share of CPU | response time and throughput | Carrera 5.3.1, Stewart & Shen 3 |
 //! | [`utility`] | a goal and a model | a monotone curve utility(CPU) and its inverse | Carrera 5.3.1-5.3.2 |
 //! | [`flow`] | profiles and the current placement | seats and weights of each flow (every second) | Pacifici 3 |
+//! | [`admission`] | arrivals, ends, configs and the node agent's answers at one gateway | dispatches, rejections and calls that wake instances (every request) | Al-Qudah 3 |
 //! | [`dispatch`] | seats, weights and queues | which request goes next, to which instance (every request) | Pacifici 3.1, Tsai 3 |
 //! | [`jobs`] | stages and goals of batch jobs | hypothetical utility, demand | Carrera 5.4.2 |
 //! | [`shares`] | what the tasks of a parallel job use and lack | CPU that moves between them | Tsai 5.3 |
@@ -18,6 +19,7 @@
 //!
 //! Invariant: planners are functions of their arguments; equal arguments give equal plans. Budgets count iterations.
 
+pub mod admission;
 pub mod check;
 pub mod cycle;
 pub mod dispatch;

@@ -349,6 +349,11 @@ impl Pipeline {
         matches!(self.tickets.get(ticket), Some(Request { phase: Phase::InService { .. }, .. }))
     }
 
+    /// The class of a ticket that is valid and has a seat.
+    pub fn class_in_service(&self, ticket: Ticket) -> Option<ClassIndex> {
+        self.tickets.get(ticket).filter(|request| matches!(request.phase, Phase::InService { .. })).map(|request| request.class)
+    }
+
     /// Requests waiting, over all classes.
     pub fn queued(&self) -> u32 {
         self.queued

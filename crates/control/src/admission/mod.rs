@@ -1,0 +1,361 @@
+//! One cluster at one gateway: which request goes next, to which instance, and when to have another instance woken.
+//!
+//! [`Admission`] is a pure state machine. It owns the queues and seats ([`pipeline`]), the choice of an instance
+//! ([`crate::dispatch`]), the watch for crowds ([`crate::flow::crowd`]) and the calls to the node agent that wake instances. The caller
+//! does what it says: the gateway with sockets and timers, the simulator in virtual time.
+//!
+//! | comes in | call |
+//! | --- | --- |
+//! | a config of the controller | [`Admission::handle_config`] |
+//! | a request | [`Admission::handle_arrival`] |
+//! | a failed attempt that another instance may make good | [`Admission::handle_retry`] |
+//! | the end of a request | [`Admission::handle_end`], [`Admission::handle_cancel`], [`Admission::handle_upgrade`] |
+//! | the end of a tunnel | [`Admission::handle_tunnel_end`] |
+//! | the moment that [`Admission::poll_timeout`] names | [`Admission::handle_timeout`] |
+//! | the node agent's answer | [`Admission::handle_woken`], [`Admission::handle_wake_refused`] |
+//!
+//! After each of them the caller asks [`Admission::poll_dispatch`] until it gives nothing, then [`Admission::poll_wake`] and
+//! [`Admission::poll_wake_timeout`].
+//!
+//! # What holds
+//!
+//! - Once `poll_dispatch` gives nothing, no request waits while a seat is free and an instance is open.
+//! - Each ticket ends exactly once: by its end, by a cancellation or by its time-out. A ticket that has ended changes nothing any more.
+//! - At most one call to the node agent is under way. Between a refusal and the next call there is a pause, which grows with each
+//!   refusal in a row.
+
+mod wakes;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, InstanceId, Time};
+use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters};
+use weal_protocol::node::WakeRequest;
+
+use crate::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
+use crate::flow::pipeline::{self, ClassIndex, ClassLimits, Limits, Outcome, Pipeline, Rejection, Ticket};
+
+use wakes::Wakes;
+pub use wakes::{CALL_WAIT, WakeReason};
+
+/// Instances that one request may be sent to. A third failure says more about the request or the network than about the instances.
+pub const MOST_ATTEMPTS: usize = 3;
+
+/// The share of the load of an instance that no config has spoken of yet, relative to one that was given a whole core.
+const WOKEN_WEIGHT: f64 = 1.0;
+
+/// The decisions about the requests of one cluster.
+#[derive(Debug)]
+pub struct Admission {
+    app: AppName,
+    /// What the pipeline works by: the last config's, with the seats of instances woken since.
+    limits: Limits,
+    pipeline: Pipeline,
+    dispatcher: Dispatcher,
+    /// Those of the last config, and those woken since.
+    candidates: Vec<Candidate>,
+    /// By [`Ticket::slot`]: where a request is outstanding. Invariant: `None` for tickets that wait or have ended.
+    instances: Vec<Option<InstanceIndex>>,
+    /// Requests sent again, of the classes that have any.
+    retries: Vec<(ClassIndex, u64)>,
+    request_timeout: Duration,
+    wakes: Wakes,
+}
+
+/// A request that goes to an instance now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dispatched {
+    /// Which.
+    pub ticket: Ticket,
+    /// Where.
+    pub instance: InstanceIndex,
+}
+
+/// An instance that takes requests since the node agent has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Woken {
+    /// Where it is from now on.
+    pub instance: InstanceIndex,
+    /// What it was asked for.
+    pub reason: WakeReason,
+}
+
+impl Admission {
+    /// The cluster of `app`, which takes nothing before its first config. The seed only serves choices among many instances.
+    pub fn new(app: AppName, seed: u64) -> Self {
+        Self {
+            app,
+            limits: Limits::default(),
+            pipeline: Pipeline::default(),
+            dispatcher: Dispatcher::new(seed),
+            candidates: Vec::new(),
+            instances: Vec::new(),
+            retries: Vec::new(),
+            request_timeout: Duration::ZERO,
+            wakes: Wakes::new(),
+        }
+    }
+
+    /// Works by `config` from now on. No request is lost, whatever it says.
+    pub fn handle_config(&mut self, now: Time, config: &ClusterConfig) {
+        self.limits = limits_of(config);
+        self.pipeline.configure(now, &self.limits);
+        self.request_timeout = Duration::try_from_secs_f64(config.request_timeout_s).unwrap_or(Duration::MAX);
+        self.candidates = candidates_of(config);
+        self.dispatcher.configure(&self.candidates);
+        self.wakes.configure(config.standby.as_ref(), config.wakeable.as_deref());
+    }
+
+    /// A request comes in. It waits until [`Admission::poll_dispatch`] names its ticket.
+    ///
+    /// # Errors
+    /// When as many wait as may.
+    pub fn handle_arrival(&mut self, now: Time, class: ClassIndex) -> Result<Ticket, Rejection> {
+        let ticket = self.pipeline.handle_arrival(now, class, now + self.request_timeout)?;
+        if self.instances.len() <= ticket.slot() {
+            self.instances.resize(ticket.slot() + 1, None);
+        }
+        Ok(ticket)
+    }
+
+    /// The next request that has a seat, and where it goes. It is outstanding there until its end. `None` when nothing can go.
+    pub fn poll_dispatch(&mut self, now: Time) -> Option<Dispatched> {
+        if !self.dispatcher.has_candidate() {
+            return None;
+        }
+        let ticket = self.pipeline.poll_dispatch(now)?.ticket;
+        let instance = self.dispatcher.handle_dispatch(now, &[]).expect("an instance is open and none is excluded");
+        self.instances[ticket.slot()] = Some(instance);
+        Some(Dispatched { ticket, instance })
+    }
+
+    /// An attempt has failed, and the request can be sent again. It keeps its seat and goes to another instance than those in `failed`.
+    /// `None` when no other is left, or enough were tried: then the request ends.
+    pub fn handle_retry(
+        &mut self,
+        now: Time,
+        ticket: Ticket,
+        attempt: Attempt,
+        failed: &[InstanceIndex],
+    ) -> Option<InstanceIndex> {
+        let class = self.pipeline.class_in_service(ticket)?;
+        let before = self.instances[ticket.slot()].take()?;
+        self.dispatcher.handle_end(now, before, attempt);
+        if failed.len() >= MOST_ATTEMPTS {
+            return None;
+        }
+        let instance = self.dispatcher.handle_dispatch(now, failed)?;
+        self.instances[ticket.slot()] = Some(instance);
+        match self.retries.iter_mut().find(|(known, _)| *known == class) {
+            Some((_, count)) => *count += 1,
+            None => self.retries.push((class, 1)),
+        }
+        Some(instance)
+    }
+
+    /// A request that was dispatched has ended: its seat is free. False when it had ended before, or waits.
+    pub fn handle_end(&mut self, now: Time, ticket: Ticket, attempt: Attempt, outcome: Outcome) -> bool {
+        let ended = self.pipeline.handle_completion(now, ticket, outcome);
+        self.release(now, ticket, attempt, ended)
+    }
+
+    /// Nobody wants the answer any more, whether the request waits or is at an instance. False when it had ended before.
+    pub fn handle_cancel(&mut self, now: Time, ticket: Ticket) -> bool {
+        let ended = self.pipeline.handle_cancel(now, ticket);
+        self.release(now, ticket, Attempt::Abandoned, ended)
+    }
+
+    /// The connection is no longer HTTP: the request counts as served and its seat is free, but the tunnel stays outstanding at the
+    /// instance until [`Admission::handle_tunnel_end`]. A tunnel may last for days; were it to keep its seat, a few of them would
+    /// starve all requests.
+    pub fn handle_upgrade(&mut self, now: Time, ticket: Ticket) -> Option<InstanceIndex> {
+        let ended = self.pipeline.handle_completion(now, ticket, Outcome::Served);
+        self.instances.get_mut(ticket.slot()).filter(|_| ended)?.take()
+    }
+
+    /// A tunnel to `instance` has ended.
+    pub fn handle_tunnel_end(&mut self, now: Time, instance: InstanceIndex) {
+        self.dispatcher.handle_end(now, instance, Attempt::Answered);
+    }
+
+    /// When [`Admission::handle_timeout`] has something to do next; `None` when nothing waits.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.pipeline.poll_timeout()
+    }
+
+    /// Ends what has waited for too long, and says what that was.
+    pub fn handle_timeout(&mut self, now: Time) -> Vec<Ticket> {
+        self.pipeline.handle_timeout(now)
+    }
+
+    /// What to ask of the node agent now; `None` while nothing is needed, a call is under way or a pause lasts. The caller makes the call
+    /// and hands its answer to [`Admission::handle_woken`] or [`Admission::handle_wake_refused`].
+    pub fn poll_wake(&mut self, now: Time) -> Option<WakeRequest> {
+        let Self { wakes, pipeline, dispatcher, .. } = self;
+        if wakes.is_busy(now) {
+            return None;
+        }
+        let any_waits = pipeline.queued() > 0;
+        let instances = wakes.poll(now, any_waits, dispatcher.has_candidate(), || pipeline.oldest_wait(now))?;
+        Some(WakeRequest { app: self.app.clone(), wait_s: CALL_WAIT.as_secs_f64(), instances })
+    }
+
+    /// When to ask [`Admission::poll_wake`] although nothing has come in; `None` when something else comes first. To be asked after it.
+    pub fn poll_wake_timeout(&self, now: Time) -> Option<Time> {
+        let can_be_late = self.pipeline.queued() > 0 && self.dispatcher.has_candidate();
+        self.wakes.poll_timeout(now, can_be_late, || self.pipeline.oldest_wait(now))
+    }
+
+    /// The node agent names an instance that answers. It takes what waits, and all that comes until a config says otherwise. `None` when
+    /// it is not used, because a config came meanwhile by which it is about to be stopped.
+    pub fn handle_woken(&mut self, now: Time, instance: &InstanceId) -> Option<Woken> {
+        let reason = self.wakes.handle_woken(now, instance)?;
+        if reason == WakeReason::Crowd {
+            self.limits.add_instance(self.candidates.iter().filter(|candidate| !candidate.draining).count());
+            self.pipeline.configure(now, &self.limits);
+        }
+        self.candidates.retain(|candidate| candidate.instance != *instance);
+        self.candidates.push(Candidate { instance: instance.clone(), weight: WOKEN_WEIGHT, draining: false });
+        self.dispatcher.configure(&self.candidates);
+        Some(Woken { instance: self.find(instance)?, reason })
+    }
+
+    /// The node agent could wake none, or did not answer.
+    pub fn handle_wake_refused(&mut self, now: Time) {
+        self.wakes.handle_refused(now);
+    }
+
+    /// Its application.
+    pub fn app(&self) -> &AppName {
+        &self.app
+    }
+
+    /// Where `class` is among the cluster's classes. Valid for the life of this.
+    pub fn class(&self, class: &ClassName) -> Option<ClassIndex> {
+        self.pipeline.class(class)
+    }
+
+    /// Where an instance is. Valid until the config leaves it out and nothing is outstanding there.
+    pub fn find(&self, instance: &InstanceId) -> Option<InstanceIndex> {
+        self.dispatcher.find(instance)
+    }
+
+    /// Where a request is outstanding; `None` when it waits or has ended.
+    pub fn instance_of(&self, ticket: Ticket) -> Option<InstanceIndex> {
+        if !self.pipeline.is_in_service(ticket) {
+            return None;
+        }
+        self.instances[ticket.slot()]
+    }
+
+    /// True while a request waits.
+    pub fn is_queued(&self, ticket: Ticket) -> bool {
+        self.pipeline.is_queued(ticket)
+    }
+
+    /// Requests that wait.
+    pub fn queued(&self) -> u32 {
+        self.pipeline.queued()
+    }
+
+    /// True when some instance takes requests.
+    pub fn any_open(&self) -> bool {
+        self.dispatcher.has_candidate()
+    }
+
+    /// True while [`Admission::poll_dispatch`] has something to give.
+    pub fn can_dispatch(&self) -> bool {
+        self.dispatcher.has_candidate() && self.pipeline.can_dispatch()
+    }
+
+    /// True when nothing waits and nothing is outstanding.
+    pub fn is_idle(&self) -> bool {
+        self.pipeline.queued() == 0 && self.pipeline.in_service() == 0
+    }
+
+    /// How long a request may take in all, its wait included.
+    pub fn request_timeout(&self) -> Duration {
+        self.request_timeout
+    }
+
+    /// How crowded it is now for `class`.
+    pub fn crowd(&self, class: ClassIndex) -> Crowd {
+        let (queued, queue_limit, seats) = self.pipeline.limits_of(class);
+        let any_open = self.dispatcher.has_candidate();
+        Crowd { queued, queue_limit, in_service: self.pipeline.in_service(), seats, any_open }
+    }
+
+    /// What happened so far, as `gateway` tells it: adds one entry per flow and one per instance.
+    pub fn observe(
+        &mut self,
+        now: Time,
+        gateway: &GatewayName,
+        flows: &mut Vec<FlowCounters>,
+        instances: &mut Vec<EndpointCounters>,
+    ) -> ClusterCounters {
+        let (app, retries) = (&self.app, &self.retries);
+        flows.extend(self.pipeline.observe(now).map(|class| {
+            let id = FlowId { gateway: gateway.clone(), app: app.clone(), class: class.name.clone() };
+            let retries = retries.iter().find(|(index, _)| *index == class.index).map_or(0, |&(_, count)| count);
+            flow_counters(id, retries, &class)
+        }));
+        instances.extend(self.dispatcher.counts().map(|counts| EndpointCounters {
+            instance: counts.instance.clone(),
+            open: counts.open,
+            in_flight: counts.outstanding,
+            completions: counts.completions,
+            failures: counts.failures,
+        }));
+        self.wakes.counters(app)
+    }
+
+    /// A request that has `ended` is no longer outstanding at its instance. Otherwise its slot may already be another's.
+    fn release(&mut self, now: Time, ticket: Ticket, attempt: Attempt, ended: bool) -> bool {
+        if ended && let Some(instance) = self.instances[ticket.slot()].take() {
+            self.dispatcher.handle_end(now, instance, attempt);
+        }
+        ended
+    }
+}
+
+fn limits_of(config: &ClusterConfig) -> Limits {
+    let classes = config
+        .flows
+        .iter()
+        .map(|(name, flow)| (name.clone(), ClassLimits { weight: flow.weight, size: flow.size, queue_limit: flow.queue_limit }));
+    Limits { seats: config.seats, classes: classes.collect() }
+}
+
+fn candidates_of(config: &ClusterConfig) -> Vec<Candidate> {
+    let endpoints = config.endpoints.iter();
+    let candidates = endpoints.map(|endpoint| Candidate {
+        instance: endpoint.instance.clone(),
+        weight: endpoint.weight,
+        draining: endpoint.draining,
+    });
+    candidates.collect()
+}
+
+fn flow_counters(id: FlowId, retries: u64, class: &pipeline::ClassObservation<'_>) -> FlowCounters {
+    let counters = class.counters;
+    FlowCounters {
+        id,
+        arrivals: counters.arrivals,
+        completions: counters.completions,
+        rejections: counters.rejections,
+        errors: counters.errors,
+        retries,
+        response_time: counters.response_time.clone(),
+        service_time: counters.service_time.clone(),
+        queue_integral_s: counters.queue_integral_s,
+        in_service_integral_s: counters.in_service_integral_s,
+        queued: class.queued,
+        in_service: class.in_service,
+        oldest_wait_s: class.oldest_wait.as_secs_f64(),
+    }
+}
