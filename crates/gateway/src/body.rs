@@ -18,13 +18,6 @@ use crate::connection::Busy;
 use crate::limits::Limits;
 use crate::upstream::{Link, Upstream};
 
-/// What is sent to an instance.
-#[derive(Debug)]
-pub(crate) enum RequestBody {
-    Empty,
-    Client(Incoming),
-}
-
 /// What is sent to a client. Ends the connection's busy time when it is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
@@ -175,32 +168,6 @@ impl Relay {
         self.link = None;
         if let Some(seat) = self.seat.take() {
             seat.finish(Attempt::Broken, Outcome::Failed);
-        }
-    }
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match self.get_mut() {
-            Self::Empty => Poll::Ready(None),
-            Self::Client(incoming) => Pin::new(incoming).poll_frame(cx),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Empty => true,
-            Self::Client(incoming) => incoming.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Empty => SizeHint::with_exact(0),
-            Self::Client(incoming) => incoming.size_hint(),
         }
     }
 }

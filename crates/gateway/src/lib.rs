@@ -1,9 +1,9 @@
-//! Sockets around `weal_control::flow` and `weal_control::dispatch`: the role that faces clients.
+//! Sockets around `weal_control::admission`: the role that faces clients.
 //!
 //! A request's way: `server` accepts its connection, `proxy` finds its flow (`table`, `routes`), takes a seat (`cluster`, where
 //! the pure decisions are), rewrites its head (`forward`), sends it over a connection of `upstream` and relays the answer
 //! (`body`), which holds the seat to its end. Whatever goes wrong becomes an `answer`. Where no instance is open, `wake` has the
-//! node agent wake one.
+//! node agent wake one, when `cluster` says so.
 //!
 //! Deliberately absent: state that matters. All a gateway knows comes with a config, and it can be killed at any time.
 
@@ -17,6 +17,8 @@ mod forward;
 mod limits;
 mod proxy;
 mod refused;
+mod registry;
+mod request_body;
 mod routes;
 mod server;
 mod table;
@@ -39,9 +41,9 @@ use crate::forward::RequestIds;
 pub use crate::limits::Limits;
 use crate::proxy::Gateway;
 use crate::refused::Refused;
-use crate::server::{Registry, Workers};
+use crate::registry::Registry;
+use crate::server::Workers;
 use crate::table::Tables;
-use crate::wake::Wakes;
 use weal_protocol::gateway::{CONFIGURE, GatewayConfig, GatewayCounters, OBSERVE, REFUSED, RefusedQuery};
 
 /// What a gateway needs to run.
@@ -89,9 +91,9 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
     let clock = Clock::new();
     let Options { name, state_dir, clients, rpc, wake, access_log } = options;
     let limits = Arc::new(limits);
-    let (wakes, asked) = Wakes::new();
+    let (errands, received) = tokio::sync::mpsc::unbounded_channel();
     let gateway = Arc::new(Gateway {
-        tables: Tables::load(&state_dir, clock, limits.workers, wakes),
+        tables: Tables::load(&state_dir, clock, limits.workers, errands),
         limits: Arc::clone(&limits),
         ids: RequestIds::new(clock.begun().0 ^ u64::from(std::process::id()).rotate_left(40)),
         access_log,
@@ -107,7 +109,7 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
     let workers = Workers::start(&gateway, &registry, clock).map_err(failed_to("start a worker"))?;
     let router = rpc_router(&gateway, &registry, clock, name);
     let sweep = server::sweep(gateway, Arc::clone(&registry), clock);
-    let around = async { tokio::join!(weal_rpc::serve(rpc, router), wake::serve(&wake, asked), sweep) };
+    let around = async { tokio::join!(weal_rpc::serve(rpc, router), wake::serve(&wake, received), sweep) };
     tokio::select! {
         _ = around => unreachable!("both serve for ever"),
         () = async {

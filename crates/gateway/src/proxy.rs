@@ -15,19 +15,17 @@ use weal_control::flow::pipeline::Outcome;
 
 use crate::alarm::Alarm;
 use crate::answer::{Refusal, note_id};
-use crate::body::{AnswerBody, Relay, RequestBody};
+use crate::body::{AnswerBody, Relay};
 use crate::cluster::{Cluster, Expired, Seat, Target};
 use crate::connection::{Busy, Client, Record};
 use crate::forward::{self, Malformed, Origin, RequestIds};
 use crate::limits::Limits;
 use crate::refused::Refused;
-use crate::server::Entry;
+use crate::registry::Entry;
+use crate::request_body::RequestBody;
 use crate::table::{Destination, Tables, View};
 use crate::tunnel;
 use crate::upstream::{ExchangeError, Link};
-
-/// Instances that one request may be sent to. A third failure says more about the request or the network than about them.
-const MOST_ATTEMPTS: usize = 3;
 
 /// What all connections of a gateway share.
 #[derive(Debug)]
@@ -45,9 +43,9 @@ pub(crate) struct Gateway {
 #[derive(Debug)]
 pub(crate) struct Session {
     gateway: Arc<Gateway>,
-    pub client: Arc<Client>,
+    client: Arc<Client>,
     /// Shared with the tunnel that the connection may become.
-    pub entry: Arc<Entry>,
+    entry: Arc<Entry>,
     worker: usize,
     /// Never waited for: the requests of a connection come one after the other.
     memory: Mutex<Memory>,
@@ -203,8 +201,8 @@ impl Session {
             };
             failed.push(target.index);
             let refusal = Refusal::failed(attempt, &reason);
-            let Some(again) = again.filter(|_| failed.len() < MOST_ATTEMPTS) else { return Err((attempt, refusal)) };
-            let Some(next) = seat.redispatch(attempt, &failed) else { return Err((attempt, refusal)) };
+            let Some(again) = again else { return Err((attempt, refusal)) };
+            let Some(next) = seat.retry(attempt, &failed) else { return Err((attempt, refusal)) };
             (target, request) = (next, again);
         }
     }
@@ -278,7 +276,8 @@ impl Session {
             return Ok((parts, Some(self.relay(incoming, None, seat, target))));
         }
         let instance_side = hyper::upgrade::on(&mut response);
-        tunnel::spawn(client_side, instance_side, seat.into_tunnel(), self);
+        let (client, entry) = (Arc::clone(&self.client), Arc::clone(&self.entry));
+        tunnel::spawn(client_side, instance_side, seat.into_tunnel(), client, entry);
         let mut parts = response.into_parts().0;
         let protocol = parts.headers.get(header::UPGRADE).cloned();
         forward::remove_hop_by_hop(&mut parts.headers);

@@ -3,11 +3,10 @@
 //! Each worker is a thread with a single-threaded runtime: a connection stays on its thread with its instances' connections,
 //! so nothing is handed between cores for a request.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -18,87 +17,12 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::connection::{Client, ClientStream, Order, Phase};
-use crate::limits::{FIELDS_ON_STACK, Limits};
+use crate::limits::FIELDS_ON_STACK;
 use crate::proxy::{Gateway, Session};
+use crate::registry::{Entry, Registry};
 
 /// How often connections are looked at: how late a slow head may be noticed.
 const SWEEP: Duration = Duration::from_millis(250);
-
-/// The client connections that are open, tunnels included.
-#[derive(Debug, Default)]
-pub(crate) struct Registry {
-    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
-    next: AtomicU64,
-}
-
-/// An open connection's entry; closed when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    registry: Arc<Registry>,
-    key: u64,
-}
-
-impl Registry {
-    fn enter(self: &Arc<Self>, client: &Arc<Client>) -> Entry {
-        let key = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lock().insert(key, Arc::clone(client));
-        Entry { registry: Arc::clone(self), key }
-    }
-
-    pub fn count(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Tells every connection to close after its present request.
-    pub fn close_all(&self) {
-        for client in self.lock().values() {
-            client.give(Order::Close);
-        }
-    }
-
-    /// Makes room by closing those that have been idle the longest, a few at a time so that a flood does not look at all of
-    /// them for each newcomer. False when none is idle.
-    fn make_room(&self, clock: Clock) -> bool {
-        let clients = self.lock();
-        let now = clock.now();
-        let mut idle: Vec<(Duration, &Arc<Client>)> = clients
-            .values()
-            .filter(|client| client.phase() == Phase::Idle && !client.has_order())
-            .map(|client| (client.phase_age(now), client))
-            .collect();
-        let few = (clients.len() / 64).max(1).min(idle.len());
-        if few == 0 {
-            return false;
-        }
-        idle.select_nth_unstable_by_key(few - 1, |&(age, _)| std::cmp::Reverse(age));
-        for (_, client) in &idle[..few] {
-            client.give(Order::Close);
-        }
-        true
-    }
-
-    fn sweep(&self, clock: Clock, limits: &Limits) {
-        let now = clock.now();
-        for client in self.lock().values() {
-            let age = client.phase_age(now);
-            match client.phase() {
-                Phase::Idle if age > limits.idle => client.give(Order::Close),
-                Phase::Head if age > limits.head => client.give(Order::TooSlow),
-                _ => {}
-            }
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.registry.lock().remove(&self.key);
-    }
-}
 
 /// The workers' inboxes and loads.
 pub(crate) struct Workers {

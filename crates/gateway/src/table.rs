@@ -10,9 +10,8 @@ use weal_model::AppName;
 use weal_rpc::Fault;
 
 use crate::clock::Clock;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Errands};
 use crate::routes::Routes;
-use crate::wake::Wakes;
 use weal_protocol::gateway::{ConfigAck, GatewayConfig};
 
 /// Where the last config is kept, below the state directory.
@@ -41,7 +40,7 @@ pub(crate) struct Tables {
     file: PathBuf,
     clock: Clock,
     workers: usize,
-    wakes: Wakes,
+    errands: Errands,
     /// Grows with each change, so that connections notice without taking the lock.
     epoch: AtomicU64,
     current: Mutex<Arc<Table>>,
@@ -58,12 +57,12 @@ pub(crate) struct View {
 
 impl Tables {
     /// Begins with the config that was in force last, if there is one that can be read.
-    pub fn load(state_dir: &Path, clock: Clock, workers: usize, wakes: Wakes) -> Self {
+    pub fn load(state_dir: &Path, clock: Clock, workers: usize, errands: Errands) -> Self {
         let tables = Self {
             file: state_dir.join(FILE),
             clock,
             workers,
-            wakes,
+            errands,
             epoch: AtomicU64::new(1),
             current: Mutex::default(),
             leaving: Mutex::default(),
@@ -129,7 +128,7 @@ impl Tables {
                     cluster.configure(wanted);
                     cluster
                 }
-                None => Cluster::new(wanted, self.clock, self.workers, self.wakes.clone()),
+                None => Cluster::new(wanted, self.clock, self.workers, self.errands.clone()),
             };
             clusters.insert(wanted.app.clone(), cluster);
         }

@@ -12,10 +12,11 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use weal_control::dispatch::Attempt;
 
-use crate::body::RequestBody;
 use crate::cluster::TunnelSeat;
+use crate::connection::Client;
 use crate::limits::Limits;
-use crate::proxy::Session;
+use crate::registry::Entry;
+use crate::request_body::RequestBody;
 use crate::upstream::Upstream;
 
 /// Puts the request for another protocol, or the consent to it, back into a head without hop-by-hop headers.
@@ -44,9 +45,8 @@ pub(crate) async fn exchange(
 }
 
 /// Passes bytes both ways until both sides have closed or one breaks off.
-pub(crate) fn spawn(client_side: OnUpgrade, instance_side: OnUpgrade, seat: TunnelSeat, session: &Session) {
-    session.client.enter_tunnel();
-    let (client, entry) = (Arc::clone(&session.client), Arc::clone(&session.entry));
+pub(crate) fn spawn(client_side: OnUpgrade, instance_side: OnUpgrade, seat: TunnelSeat, client: Arc<Client>, entry: Arc<Entry>) {
+    client.enter_tunnel();
     tokio::spawn(async move {
         let (from_client, from_instance) = match tokio::try_join!(client_side, instance_side) {
             Ok(sides) => sides,
