@@ -6,7 +6,7 @@ use weal_control::check;
 use weal_control::flow::controller::{demand_curves, demand_doubts, plan_seats};
 use weal_control::flow::crowd;
 use weal_control::flow::loads::Loads;
-use weal_control::flow::pipeline::Limits;
+use weal_control::flow::pipeline::{ClassLimits, Limits};
 use weal_control::jobs::Costs;
 use weal_control::placement::autoscaler::Autoscaler;
 use weal_control::placement::restless::Restless;
@@ -16,8 +16,9 @@ use weal_model::{
     Action, AppName, ClassName, InstanceId, InstanceState, NodeName, Plan, PoolSpec, Report, Rung, SeatPlan, SleepCosts,
     Snapshot, Time,
 };
-use weal_protocol::gateway::Standby;
+use weal_protocol::gateway::{ClusterConfig, Endpoint, FlowConfig, GatewayConfig, Standby};
 
+use super::instances::Instance;
 use super::observe::Before;
 use super::{Event, World};
 
@@ -54,6 +55,8 @@ pub(super) struct Controller {
     ahead: BTreeSet<InstanceId>,
     /// When the gateway had instances woken for a crowd.
     woken: BTreeMap<InstanceId, f64>,
+    /// Those that it was told last to have woken for a crowd.
+    standbys: BTreeMap<AppName, Standby>,
     plan_due_s: Option<f64>,
     last_plan_s: f64,
 }
@@ -79,6 +82,7 @@ impl Controller {
             restless: Restless::default(),
             ahead: BTreeSet::new(),
             woken: BTreeMap::new(),
+            standbys: BTreeMap::new(),
             plan_due_s: None,
             last_plan_s: f64::NEG_INFINITY,
         }
@@ -275,7 +279,7 @@ impl World<'_> {
     /// Requests wait for an application that has nothing running.
     fn somebody_waits_for_an_instance(&self) -> bool {
         let live = |app: usize| self.instances.iter().any(|i| i.app == app && i.state.is_active());
-        (0..self.apps.len()).any(|app| self.apps[app].pipeline.queued() > 0 && !live(app))
+        (0..self.apps.len()).any(|app| self.apps[app].admission.queued() > 0 && !live(app))
     }
 
     /// Seats and weights to the gateway. Without a plan for each flow of an application nothing is limited.
@@ -283,21 +287,58 @@ impl World<'_> {
         if !self.gateway_up || !self.controller.up {
             return;
         }
-        let now = self.now();
-        let standbys = self.standbys();
-        for app in &mut self.apps {
-            let spec = &self.scenario.pool.apps[&app.name];
-            if spec.routes.is_empty() {
-                continue;
-            }
-            let planned = |class: &ClassName| {
-                self.controller.seats.flows.iter().find(|flow| flow.id.app == app.name && flow.id.class == *class)
-            };
-            app.limits = Limits::planned(&self.scenario.pool, spec, planned);
-            app.pipeline.configure(now, &app.limits);
-            app.crowd.configure(standbys.get(&app.name));
+        self.controller.standbys = self.standbys();
+        let clusters = (0..self.apps.len()).filter_map(|app| self.cluster_config(app)).collect();
+        self.configure_gateway(&GatewayConfig { version: 0, clusters });
+    }
+
+    /// What the gateway is told of one application, after a change of its instances.
+    pub(super) fn tell_cluster(&mut self, app: usize) {
+        if self.gateway_up
+            && self.controller.up
+            && let Some(config) = self.cluster_config(app)
+        {
+            self.configure_cluster(app, &config);
         }
-        (0..self.apps.len()).for_each(|app| self.tell_dispatcher(app));
+    }
+
+    /// One cluster, as the gateway sees it; `None` without routes.
+    fn cluster_config(&self, app: usize) -> Option<ClusterConfig> {
+        let name = &self.apps[app].name;
+        let spec = &self.scenario.pool.apps[name];
+        if spec.routes.is_empty() {
+            return None;
+        }
+        let planned =
+            |class: &ClassName| self.controller.seats.flows.iter().find(|flow| flow.id.app == *name && flow.id.class == *class);
+        let Limits { seats, classes } = Limits::planned(&self.scenario.pool, spec, planned);
+        let flow = |(class, ClassLimits { weight, size, queue_limit }): (ClassName, ClassLimits)| {
+            let seats = planned(&class).map_or(1, |planned| planned.seats.max(1));
+            (class, FlowConfig { weight, seats, size, queue_limit })
+        };
+        let own = || self.instances.iter().filter(|i| i.app == app && i.state != InstanceState::Stopped);
+        let endpoint = |instance: &Instance| Endpoint {
+            instance: instance.id.clone(),
+            address: super::gateway::ADDRESS,
+            weight: self.controller.loads.weight(&instance.id, &self.scenario.pool),
+            draining: instance.is_closed(),
+        };
+        let still_asleep = |id: &InstanceId| own().any(|i| i.id == *id && i.state.is_asleep() && i.operation.is_none());
+        let standby = self.controller.standbys.get(name).map(|Standby { after_s, instances }| Standby {
+            after_s: *after_s,
+            instances: instances.iter().filter(|id| still_asleep(id)).cloned().collect(),
+        });
+        let any_stops = own().any(Instance::is_to_stop);
+        Some(ClusterConfig {
+            app: name.clone(),
+            routes: spec.routes.clone(),
+            seats,
+            flows: classes.into_iter().map(flow).collect(),
+            endpoints: own().filter(|i| i.state == InstanceState::Ready).map(endpoint).collect(),
+            request_timeout_s: spec.request_timeout_s,
+            standby,
+            wakeable: any_stops.then(|| own().filter(|i| !i.is_to_stop()).map(|i| i.id.clone()).collect()),
+        })
     }
 
     /// Shares and limits to the nodes, where they changed.

@@ -1,7 +1,6 @@
 //! What goes wrong in the pool itself; what goes wrong with measurements is `observe`'s.
 
 use rand::RngExt;
-use weal_control::dispatch::Dispatcher;
 use weal_model::InstanceState;
 
 use super::tasks::Owner;
@@ -101,31 +100,22 @@ impl World<'_> {
                 continue;
             }
             let request = *request;
-            if request.served_by.is_some() {
+            if request.is_at_instance {
                 self.instances[home].in_flight -= 1;
             } else {
                 self.tasks.remove(id);
             }
             self.tell_client(request.flow, request.session, super::clients::Answer::Failed);
         }
-        for app in &mut self.apps {
-            app.waiting.clear();
-            app.behind.clear();
-            app.deadlines.clear();
-        }
+        self.apps.iter_mut().for_each(App::lose_gateway);
         self.cut(self.gateway_link());
         (0..self.instances.len()).for_each(|instance| self.drained(instance));
     }
 
-    /// A new one, which knows what the controller tells it.
+    /// A new one, which goes on by the config that was in force last.
     fn gateway_back(&mut self) {
         self.gateway_up = true;
-        for index in 0..self.apps.len() {
-            let app = &mut self.apps[index];
-            app.pipeline = App::fresh_pipeline(self.scenario, &app.name);
-            app.dispatcher = Dispatcher::new(self.scenario.seed ^ index as u64);
-            (app.crowd, app.waking) = Default::default();
-        }
+        self.restart_gateway();
         self.forget_counters();
         self.tell_gateway();
     }

@@ -1,6 +1,6 @@
 //! Instances: their states, and what actions and accidents make of them.
 
-use weal_control::dispatch::{Attempt, Candidate};
+use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Outcome;
 use weal_model::{Action, AppName, Bytes, InstanceId, InstanceState, Rung};
 
@@ -27,6 +27,10 @@ pub(super) struct Instance {
     pub version: u64,
     /// What is being done to it.
     pub operation: Option<Operation>,
+    /// What its last wake took; infinite when it was never woken.
+    pub last_wake_s: f64,
+    /// When the node agent last named it to the gateway.
+    pub named_s: f64,
 }
 
 /// What is being done to an instance.
@@ -54,6 +58,11 @@ impl Instance {
         self.operation.is_some_and(|operation| matches!(operation.change, Change::Stop | Change::Sleep(_)))
     }
 
+    /// It is to be stopped.
+    pub fn is_to_stop(&self) -> bool {
+        self.operation.is_some_and(|operation| operation.change == Change::Stop)
+    }
+
     /// Its process takes connections.
     pub fn answers(&self) -> bool {
         matches!(self.state, InstanceState::Ready | InstanceState::Stopping)
@@ -69,8 +78,19 @@ impl World<'_> {
         let index = self.instances.len();
         self.nodes[node].machine.add(index);
         let (since_s, state) = (self.now_s(), InstanceState::Starting);
-        let (in_flight, version, operation) = (0, 0, None);
-        self.instances.push(Instance { id, app, node, state, since_s, started_s: since_s, in_flight, version, operation });
+        self.instances.push(Instance {
+            id,
+            app,
+            node,
+            state,
+            since_s,
+            started_s: since_s,
+            in_flight: 0,
+            version: 0,
+            operation: None,
+            last_wake_s: f64::INFINITY,
+            named_s: f64::NEG_INFINITY,
+        });
         self.oracle_memory(node);
         index
     }
@@ -85,7 +105,9 @@ impl World<'_> {
         if state == InstanceState::Ready {
             self.watch_housekeeping(instance);
         }
-        self.tell_dispatcher(app);
+        // The gateway hears of who is awake from the node agent first, if it has asked.
+        self.go_on_waking(app);
+        self.tell_cluster(app);
     }
 
     /// Begins one action, or leaves it to a later plan when it cannot be done yet. True when it is begun.
@@ -171,10 +193,10 @@ impl World<'_> {
         if !draining {
             return self.act(instance);
         }
-        let timeout_s = self.apps[entry.app].timeout_s.clamp(0.0, 600.0);
+        let timeout_s = self.apps[entry.app].config.request_timeout_s.clamp(0.0, 600.0);
         let (version, app) = (entry.version, entry.app);
         self.agenda.enter(now_s + timeout_s, Event::DrainedLong { instance, version });
-        self.tell_dispatcher(app);
+        self.tell_cluster(app);
         self.drained(instance);
     }
 
@@ -200,13 +222,16 @@ impl World<'_> {
         entry.version += 1;
         entry.operation = None;
         let app = entry.app;
-        self.open(app);
+        self.tell_cluster(app);
     }
 
     /// The engine takes the operation of an instance.
     pub(super) fn act(&mut self, instance: usize) {
         let now_s = self.now_s();
         let Some(mut operation) = self.instances[instance].operation else { return };
+        if matches!(operation.change, Change::Sleep(_)) && self.was_just_named(instance) {
+            return self.stay_awake(instance);
+        }
         operation.draining = false;
         let name = self.apps[self.instances[instance].app].name.clone();
         let changes = self.scenario.behaviours[name.as_str()].changes;
@@ -269,10 +294,6 @@ impl World<'_> {
         };
         let at = self.instances[instance].app;
         let app = self.apps[at].name.clone();
-        let woken = self.apps[at].waking.take_if(|wake| wake.instance == instance);
-        if let Some(wake) = woken {
-            self.handle_wake_ended(at, wake, fails);
-        }
         if fails {
             self.recorder.note(now_s, false, format!("could not {} {}", word(change), self.instances[instance].id));
         }
@@ -286,6 +307,9 @@ impl World<'_> {
                 self.remove(instance);
             }
             (Change::Resume, false) | (Change::Stop, true) => {
+                if change == Change::Resume {
+                    self.instances[instance].last_wake_s = now_s - self.instances[instance].since_s;
+                }
                 self.nodes[node].machine.freeze(now_s, instance, false);
                 self.soil(node);
                 self.set_state(instance, InstanceState::Ready);
@@ -297,10 +321,10 @@ impl World<'_> {
                 self.soil(node);
                 self.set_state(instance, rung.state());
             }
-            (Change::Sleep(_), true) => self.tell_dispatcher(at),
-        }
-        if woken.is_some() {
-            self.open(at);
+            (Change::Sleep(_), true) => {
+                self.go_on_waking(at);
+                self.tell_cluster(at);
+            }
         }
         if self.instances[instance].state == InstanceState::Ready {
             self.reseat();
@@ -310,7 +334,6 @@ impl World<'_> {
 
     /// Its process is gone, and the requests that it had with it.
     fn remove(&mut self, instance: usize) {
-        self.forget_wake(instance);
         self.set_state(instance, InstanceState::Stopped);
         self.instances[instance].operation = None;
         self.lose_work(instance);
@@ -329,7 +352,6 @@ impl World<'_> {
 
     /// An instance ends by itself; it is started again after a pause.
     pub(super) fn crash(&mut self, instance: usize) {
-        self.forget_wake(instance);
         self.set_state(instance, InstanceState::Backoff);
         self.lose_work(instance);
         let (now_s, node, version) = (self.now_s(), self.instances[instance].node, self.instances[instance].version);
@@ -338,11 +360,6 @@ impl World<'_> {
         self.soil(node);
         self.agenda.enter(now_s + BACKOFF_S, Event::Changed { instance, version });
         self.want_plan();
-    }
-
-    /// Its wake, if it is being woken, does not end any more.
-    fn forget_wake(&mut self, instance: usize) {
-        self.apps[self.instances[instance].app].waking.take_if(|wake| wake.instance == instance);
     }
 
     fn lose_work(&mut self, instance: usize) {
@@ -370,33 +387,6 @@ impl World<'_> {
         let task = self.tasks.insert(Task::new(Owner::Housekeeping, steps, instance));
         self.begin_step(task);
         self.watch_housekeeping(instance);
-    }
-
-    /// Tells the gateway's dispatcher who takes requests of an application, as the controller knows it.
-    pub(super) fn tell_dispatcher(&mut self, app: usize) {
-        if self.controller.up && self.gateway_up {
-            self.open(app);
-        }
-    }
-
-    /// Whoever takes requests of an application gets them.
-    pub(super) fn open(&mut self, app: usize) {
-        let own = |i: &&Instance| i.app == app && matches!(i.state, InstanceState::Ready | InstanceState::Stopping);
-        let candidates: Vec<Candidate> = (self.instances.iter().filter(own))
-            .map(|instance| {
-                let weight = self.controller.loads.weight(&instance.id, &self.scenario.pool);
-                let draining = instance.is_closed() || instance.state == InstanceState::Stopping;
-                Candidate { instance: instance.id.clone(), weight, draining }
-            })
-            .collect();
-        let entry = &mut self.apps[app];
-        entry.dispatcher.configure(&candidates);
-        for (index, instance) in self.instances.iter().enumerate().filter(|(_, i)| own(i)) {
-            if let Some(at) = entry.dispatcher.find(&instance.id) {
-                entry.behind.insert(at.slot(), index);
-            }
-        }
-        self.dispatch(app);
     }
 }
 

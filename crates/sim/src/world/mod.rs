@@ -1,6 +1,6 @@
 //! A whole pool in virtual time: clients, the gateway's queues, nodes, and the controller's cycles.
 //!
-//! What decides is what decides in `weal up`: [`weal_control::flow::pipeline`] and [`weal_control::dispatch`] per request,
+//! What decides is what decides in `weal up`: [`weal_control::admission`] per request,
 //! [`weal_control::profile`] and [`weal_control::flow::controller`] each flow cycle, [`weal_control::placement`] each placement
 //! cycle and on events, and [`weal_control::check`] before each plan. Only what surrounds them is simulated:
 //!
@@ -10,7 +10,9 @@
 //! | `cores` | a machine's cores, shared by the nodes that are its slices |
 //! | `tasks` | requests, starts and housekeeping as steps |
 //! | `clients` | sessions and arrivals |
+//! | `gateway` | the gateway: one `Admission` per application, and what it is told |
 //! | `traffic` | requests from arrival to answer |
+//! | `wakes` | what the node agent answers to the gateway |
 //! | `instances` | their states, and what actions make of them |
 //! | `jobs` | batch jobs, and what actions make of them |
 //! | `cycles` | the controller's cycles |
@@ -23,6 +25,7 @@ mod clients;
 mod cores;
 mod cycles;
 mod faults;
+mod gateway;
 mod instances;
 mod jobs;
 mod machine;
@@ -31,23 +34,22 @@ mod oracle;
 mod record;
 mod tasks;
 mod traffic;
+mod wakes;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use weal_control::dispatch::Dispatcher;
-use weal_control::flow::crowd;
-use weal_control::flow::pipeline::{self, ClassIndex, ClassLimits, Limits, Pipeline};
-use weal_model::{AppName, ClassName, JobSpec, NodeName, Time};
+use weal_control::flow::pipeline::ClassIndex;
+use weal_model::{ClassName, JobSpec, NodeName, Time};
 
 use crate::engine::Agenda;
 use clients::{Clients, Told};
 use cores::Cores;
 use cycles::Controller;
 use faults::Faults;
+use gateway::App;
 use instances::Instance;
 use jobs::Job;
 use machine::Machine;
@@ -157,6 +159,11 @@ enum Event {
     Look {
         app: usize,
     },
+    /// A call of the gateway to the node agent has taken as long as it may.
+    WakeLate {
+        app: usize,
+        call: u64,
+    },
     /// A job comes in.
     Submission {
         job: usize,
@@ -195,47 +202,14 @@ struct Link {
     version: u64,
 }
 
-/// An instance that is being woken because requests wait.
-#[derive(Debug, Clone, Copy)]
-struct Wake {
-    instance: usize,
-    /// Others are open.
-    for_crowd: bool,
-}
-
-/// An application's place in the gateway.
-struct App {
-    name: AppName,
-    /// What the pipeline works by.
-    limits: Limits,
-    pipeline: Pipeline,
-    crowd: crowd::Watch,
-    /// What the gateway has asked the node agent for.
-    waking: Option<Wake>,
-    /// Not asked again before, because nobody could be woken.
-    wakes_from_s: f64,
-    /// A [`Event::Look`] is entered.
-    looked_after: bool,
-    dispatcher: Dispatcher,
-    timeout_s: f64,
-    /// The instance at each of the dispatcher's indices.
-    behind: BTreeMap<usize, usize>,
-    /// The requests that wait, by their place in the pipeline.
-    waiting: BTreeMap<pipeline::Ticket, TaskId>,
-    /// Requests in order of arrival with the moment when their time is up; some have ended.
-    deadlines: VecDeque<(f64, TaskId)>,
-    /// A [`Event::Deadline`] is entered.
-    watched: bool,
-    /// Turns among instances for calls from others.
-    next_callee: usize,
-}
-
 /// The requests of a load, or of one of its pages.
 struct Flow {
     /// Its load.
     load: usize,
     app: usize,
-    class: ClassIndex,
+    class: ClassName,
+    /// Where its class is in the gateway, which may differ from one gateway to the next; `None` when no route leads there.
+    index: Option<ClassIndex>,
     /// `app/class`.
     name: String,
     steps: Rc<[Step]>,
@@ -370,10 +344,8 @@ impl<'a> World<'a> {
             | Event::JobChanged { .. }
             | Event::Housekeeping { .. } => {}
             Event::Deadline { app } => self.expire(app),
-            Event::Look { app } => {
-                self.apps[app].looked_after = false;
-                self.look(app);
-            }
+            Event::Look { app } => self.look_again(app),
+            Event::WakeLate { app, call } => self.wake_late(app, call),
             Event::Submission { job } => self.submit(job),
             Event::FlowCycle => {
                 self.flow_cycle();
@@ -444,12 +416,14 @@ impl Flow {
     fn of_load(scenario: &Scenario, apps: &[App], number: usize, load: &Load) -> Vec<Self> {
         let flow = |class: &str, factor: f64, stream: String| {
             let app = apps.iter().position(|app| app.name.as_str() == load.app).expect("loads are checked when read");
+            let class = ClassName::from(class);
             Self {
                 load: number,
                 app,
-                class: apps[app].pipeline.class(&class.into()).expect("each load's classes are configured"),
+                index: apps[app].admission.class(&class),
                 name: format!("{}/{class}", load.app),
-                steps: tasks::steps_of_request(scenario, &load.app, class),
+                steps: tasks::steps_of_request(scenario, &load.app, class.as_str()),
+                class,
                 factor,
                 work: random::stream(scenario.seed, &stream),
                 told: Told::default(),
@@ -463,36 +437,5 @@ impl Flow {
             flow(&page.class, load.work_factor * page.work_factor, stream)
         };
         load.pages.iter().map(page).collect()
-    }
-}
-
-impl App {
-    fn new(scenario: &Scenario, index: usize, name: &AppName) -> Self {
-        Self {
-            name: name.clone(),
-            pipeline: Self::fresh_pipeline(scenario, name),
-            limits: Limits::default(),
-            crowd: crowd::Watch::default(),
-            waking: None,
-            wakes_from_s: 0.0,
-            looked_after: false,
-            dispatcher: Dispatcher::new(scenario.seed ^ index as u64),
-            timeout_s: scenario.pool.apps[name].request_timeout_s,
-            behind: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            deadlines: VecDeque::new(),
-            watched: false,
-            next_callee: 0,
-        }
-    }
-
-    /// The pipeline of a gateway that nobody has told anything: every class of the application, no limit.
-    fn fresh_pipeline(scenario: &Scenario, name: &AppName) -> Pipeline {
-        let spec = &scenario.pool.apps[name];
-        let limit = ClassLimits { weight: 1.0, size: 1.0, queue_limit: spec.queue_limit };
-        let routed = spec.routes.iter().map(|route| route.class.clone());
-        let own = scenario.loads.iter().filter(|load| load.app == name.as_str());
-        let asked = own.flat_map(|load| load.classes()).map(ClassName::from);
-        Pipeline::new(&Limits { seats: None, classes: routed.chain(asked).map(|class| (class, limit)).collect() })
     }
 }

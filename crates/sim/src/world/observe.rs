@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
-use weal_control::flow::pipeline::ClassCounters;
 use weal_model::{
-    Bytes, ClassName, Cpu, FlowId, FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot, Time,
+    Bytes, Cpu, FlowId, FlowObservation, InstanceObservation, InstanceState, LatencyHistogram, NodeObservation, Snapshot, Time,
 };
+use weal_protocol::gateway::FlowCounters;
 
+use super::World;
 use super::instances::Instance;
-use super::{GATEWAY, World};
 use weal_scenario::FaultKind;
 
 /// A shorter window says nothing.
@@ -20,7 +20,7 @@ const SHORTEST_WINDOW_S: f64 = 0.05;
 #[derive(Default)]
 pub(super) struct Before {
     time_s: f64,
-    flows: BTreeMap<(usize, ClassName), ClassCounters>,
+    flows: BTreeMap<FlowId, FlowCounters>,
     instances: BTreeMap<usize, f64>,
     nodes: BTreeMap<usize, f64>,
     /// How far the controller's clock is ahead.
@@ -105,14 +105,12 @@ impl World<'_> {
 
     fn observe_flows(&mut self, app: usize, window_s: f64) -> Vec<FlowObservation> {
         let now = self.now();
-        let name = self.apps[app].name.clone();
         let (seats, before) = (&self.controller.seats, &mut self.controller.before.flows);
         let mut flows = Vec::new();
-        for class in self.apps[app].pipeline.observe(now) {
-            let id = FlowId { gateway: GATEWAY.into(), app: name.clone(), class: class.name.clone() };
-            let allotted = seats.flows.iter().find(|flow| flow.id == id).map_or(0.0, |flow| f64::from(flow.seats));
-            let old = before.insert((app, class.name.clone()), class.counters.clone()).unwrap_or_default();
-            flows.push(difference(id, &old, class.counters, window_s, allotted, class.oldest_wait.as_secs_f64()));
+        for flow in self.apps[app].flows(now) {
+            let allotted = seats.flows.iter().find(|seats| seats.id == flow.id).map_or(0.0, |seats| f64::from(seats.seats));
+            flows.push(difference(before.get(&flow.id), &flow, window_s, allotted));
+            before.insert(flow.id.clone(), flow);
         }
         flows
     }
@@ -182,25 +180,22 @@ fn noise(rng: &mut weal_rng::Rng, size: f64) -> f64 {
     (size * normal).exp()
 }
 
-fn difference(
-    id: FlowId,
-    old: &ClassCounters,
-    new: &ClassCounters,
-    window_s: f64,
-    seats: f64,
-    oldest_wait_s: f64,
-) -> FlowObservation {
+/// What happened in a window; without `old` in all.
+fn difference(old: Option<&FlowCounters>, new: &FlowCounters, window_s: f64, seats: f64) -> FlowObservation {
+    let count = |of: fn(&FlowCounters) -> u64| of(new) - old.map_or(0, of);
+    let mean = |of: fn(&FlowCounters) -> f64| (of(new) - old.map_or(0.0, of)) / window_s;
+    let times = |of: fn(&FlowCounters) -> &LatencyHistogram| old.map_or_else(|| of(new).clone(), |old| of(new).since(of(old)));
     FlowObservation {
-        id,
-        arrivals: new.arrivals - old.arrivals,
-        completions: new.completions - old.completions,
-        rejections: new.rejections - old.rejections,
-        errors: new.errors - old.errors,
-        response_time: new.response_time.since(&old.response_time),
-        service_time: new.service_time.since(&old.service_time),
-        queue_mean: (new.queue_integral_s - old.queue_integral_s) / window_s,
-        in_service_mean: (new.in_service_integral_s - old.in_service_integral_s) / window_s,
+        id: new.id.clone(),
+        arrivals: count(|flow| flow.arrivals),
+        completions: count(|flow| flow.completions),
+        rejections: count(|flow| flow.rejections),
+        errors: count(|flow| flow.errors),
+        response_time: times(|flow| &flow.response_time),
+        service_time: times(|flow| &flow.service_time),
+        queue_mean: mean(|flow| flow.queue_integral_s),
+        in_service_mean: mean(|flow| flow.in_service_integral_s),
         seats,
-        oldest_wait_s,
+        oldest_wait_s: new.oldest_wait_s,
     }
 }

@@ -69,13 +69,13 @@ impl World<'_> {
     fn examine_queues(&mut self, index: usize) {
         let now_s = self.now_s();
         let app = &self.apps[index];
-        let free = app.pipeline.can_dispatch();
-        if self.gateway_up && free && app.pipeline.queued() > 0 && app.dispatcher.has_candidate() {
-            let text = format!("{} requests for {} wait beside a free seat", app.pipeline.queued(), app.name);
+        let queued = app.admission.queued();
+        if self.gateway_up && app.admission.can_dispatch() {
+            let text = format!("{queued} requests for {} wait beside a free seat", app.name);
             self.oracle.note(now_s, text);
         }
-        if app.waiting.len() != app.pipeline.queued() as usize && self.gateway_up {
-            let text = format!("{} requests wait for {}, its queues hold {}", app.waiting.len(), app.name, app.pipeline.queued());
+        if app.waiting.len() != queued as usize && self.gateway_up {
+            let text = format!("{} requests wait for {}, its queues hold {queued}", app.waiting.len(), app.name);
             self.oracle.note(now_s, text);
         }
     }
@@ -97,7 +97,7 @@ impl World<'_> {
             let Owner::Request(request) = task.owner else { continue };
             if request.place.is_some() {
                 open[request.flow] += 1;
-                if request.served_by.is_some() {
+                if request.is_at_instance {
                     at_instances[task.home] += 1;
                 }
             }
@@ -115,11 +115,10 @@ impl World<'_> {
             }
         }
         for app in self.apps.iter_mut().filter(|_| self.gateway_up) {
-            for class in app.pipeline.observe(now) {
-                let counts = class.counters;
-                let ended = counts.completions + counts.rejections + counts.errors;
-                if counts.arrivals != ended + u64::from(class.queued) + u64::from(class.in_service) {
-                    self.oracle.note(now_s, format!("{}/{}: the gateway's counts do not add up", app.name, class.name));
+            for flow in app.flows(now) {
+                let ended = flow.completions + flow.rejections + flow.errors;
+                if flow.arrivals != ended + u64::from(flow.queued) + u64::from(flow.in_service) {
+                    self.oracle.note(now_s, format!("{}: the gateway's counts do not add up", flow.id));
                 }
             }
         }

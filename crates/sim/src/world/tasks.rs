@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use weal_control::dispatch::InstanceIndex;
 use weal_control::flow::pipeline;
 use weal_model::Bytes;
 
@@ -55,8 +54,8 @@ pub(super) struct Request {
     pub app: usize,
     /// Its place in the gateway; `None` once the gateway has given up on it, while an instance still works on it.
     pub place: Option<pipeline::Ticket>,
-    /// The instance by the dispatcher's index; `None` while the request waits.
-    pub served_by: Option<InstanceIndex>,
+    /// False while the request waits.
+    pub is_at_instance: bool,
 }
 
 /// One step.

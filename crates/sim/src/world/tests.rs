@@ -201,9 +201,34 @@ fn a_request_wakes_who_sleeps_without_a_controller_and_again_after_a_failure() {
     let after = |fault: &str| woken(&format!("resume = \"100ms\"\n[[fault]]\nat = \"440s\"\n{fault}"));
     let alone = after("for = \"40s\"\nkind = \"controller-down\"");
     let failed = after("for = \"15s\"\nkind = \"action-fails\"\namount = 1.0");
-    // The first request comes at a random moment, and the time is read once a second. A wake is asked for again after a second.
+    // The first request comes at a random moment, and the time is read once a second. A wake is asked for again after a second at most.
     assert!(alone <= 2.0, "{alone}");
     assert!((5.0..=7.0).contains(&failed), "{failed}");
+}
+
+#[test]
+fn a_gateway_that_comes_back_without_a_controller_serves_by_its_last_config() {
+    let simulated = run(&one_node(
+        "duration = \"100s\"\n[[fault]]\nkind = \"controller-down\"\nat = \"40s\"\nfor = \"60s\"\n\
+         [[fault]]\nkind = \"gateway-down\"\nat = \"50s\"\nfor = \"1s\"",
+        "rate = \"20/s\"",
+    ));
+    let summary = simulated.run.flows[0].summary;
+    assert!(summary.answered + 40 > summary.sent && summary.sent > 1_800, "{summary:?}");
+    assert!(simulated.findings.is_empty(), "{:?}", simulated.findings);
+}
+
+#[test]
+fn an_instance_that_gets_ready_while_the_controller_is_away_takes_who_waits() {
+    let simulated = run(&scenario(
+        "duration = \"200s\"\n[[node]]\nname = \"n1\"\ncpu = 2.0\nmemory = \"1GiB\"\n[class.gold]\ngoal = \"mean < 500ms\"\n\
+         [app.web]\nmemory = \"512MiB\"\nwork = \"10ms\"\ninstances = \"0..1\"\n[[simulate]]\napp = \"web\"\nstart = \"8s\"\n\
+         [[load]]\napp = \"web\"\nclass = \"gold\"\nrate = \"5/s\"\nat = \"50s\"\n\
+         [[fault]]\nkind = \"controller-down\"\nat = \"55s\"\nfor = \"145s\"\n",
+    ));
+    let summary = simulated.run.flows[0].summary;
+    assert!(summary.answered + 5 > summary.sent && summary.sent > 650, "{summary:?} {:?}", simulated.run.changes);
+    assert!(simulated.findings.is_empty(), "{:?}", simulated.findings);
 }
 
 #[test]

@@ -1,21 +1,17 @@
 //! Requests: from a client through the gateway's queue to an instance, and back.
 
 use std::rc::Rc;
-use std::time::Duration;
 
+use weal_control::admission::Dispatched;
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Outcome;
-use weal_model::{Action, InstanceId, InstanceState};
+use weal_model::InstanceState;
 
 use super::clients::Answer;
-use super::instances::Change;
 use super::tasks::{Owner, Request, Sender, Step, Task};
-use super::{Event, TaskId, Wake, World, machine};
+use super::{Event, TaskId, World, machine};
 use weal_rng as random;
 use weal_scenario::Spread;
-
-/// After nobody could be woken for a request that waits: the gateway's own pauses are up to this long.
-const WAKE_PAUSE_S: f64 = 1.0;
 
 impl World<'_> {
     /// A request comes in at the gateway.
@@ -23,148 +19,58 @@ impl World<'_> {
         let number = self.next_flow(load, session);
         let flow = &mut self.flows[number];
         flow.told.sent += 1;
-        let (index, class, steps) = (flow.app, flow.class, Rc::clone(&flow.steps));
-        if !self.gateway_up {
+        let (index, class, steps) = (flow.app, flow.index, Rc::clone(&flow.steps));
+        let Some(class) = class.filter(|_| self.gateway_up) else {
             return self.tell_client(number, session, Answer::Failed);
-        }
+        };
         let (now, now_s) = (self.now(), self.now_s());
         let app = &mut self.apps[index];
-        let deadline = now + Duration::from_secs_f64(app.timeout_s);
-        let Ok(place) = app.pipeline.handle_arrival(now, class, deadline) else {
+        let Ok(place) = app.admission.handle_arrival(now, class) else {
             return self.tell_client(number, session, Answer::Rejected);
         };
-        let request = Request { flow: number, session, app: index, place: Some(place), served_by: None };
+        let request = Request { flow: number, session, app: index, place: Some(place), is_at_instance: false };
         let id = self.tasks.insert(Task::new(Owner::Request(request), steps, usize::MAX));
         app.waiting.insert(place, id);
         while app.deadlines.front().is_some_and(|&(_, task)| self.tasks.get(task).is_none()) {
             app.deadlines.pop_front();
         }
-        app.deadlines.push_back((now_s + app.timeout_s, id));
+        app.deadlines.push_back((now_s + app.config.request_timeout_s, id));
         self.watch_deadlines(index);
         self.dispatch(index);
     }
 
-    /// Sends what may go to instances.
+    /// Sends what may go to instances, and has another one woken where that is needed.
     pub(super) fn dispatch(&mut self, app: usize) {
         let now = self.now();
         self.oracle.touch(app);
-        while self.apps[app].dispatcher.has_candidate() {
-            let entry = &mut self.apps[app];
-            let Some(next) = entry.pipeline.poll_dispatch(now) else { break };
-            let id = entry.waiting.remove(&next.ticket).expect("the pipeline hands out what it was given");
-            self.send(app, id);
+        while let Some(next) = self.apps[app].admission.poll_dispatch(now) {
+            let id = self.apps[app].waiting.remove(&next.ticket).expect("the gateway hands out what it was given");
+            self.send(app, id, next);
         }
         self.look(app);
     }
 
-    /// Has an instance woken for those who wait, as the gateway does, which asks the node agent: because none is open, or because they have
-    /// waited for too long.
-    pub(super) fn look(&mut self, app: usize) {
-        let (now, now_s) = (self.now(), self.now_s());
-        let entry = &self.apps[app];
-        if !self.gateway_up || entry.waking.is_some() || entry.pipeline.queued() == 0 || now_s < entry.wakes_from_s {
-            return;
-        }
-        if !entry.dispatcher.has_candidate() {
-            return self.wake_any(app);
-        }
-        let oldest_wait = || entry.pipeline.oldest_wait(now);
-        if let Some(sleepers) = entry.crowd.poll(now, oldest_wait) {
-            let named = |id: &InstanceId| self.instances.iter().position(|i| i.id == *id && i.state.is_asleep());
-            let sleepers: Vec<usize> = sleepers.iter().filter_map(named).collect();
-            if !self.wake(app, &sleepers, true) {
-                self.apps[app].crowd.handle_failure(now);
-            }
-        } else if let Some(at) = entry.crowd.poll_timeout(now, oldest_wait) {
-            self.look_at(app, at.as_secs_f64());
-        }
-    }
-
-    /// One that drains for its sleep stays awake; otherwise the lightest sleeper is woken.
-    fn wake_any(&mut self, app: usize) {
-        let of_app = |index: &usize| self.instances[*index].app == app;
-        let drains =
-            |index: &usize| self.instances[*index].operation.is_some_and(|o| o.draining && matches!(o.change, Change::Sleep(_)));
-        let own = || (0..self.instances.len()).filter(of_app);
-        if let Some(index) = own().find(drains) {
-            let (id, now_s) = (self.instances[index].id.clone(), self.now_s());
-            self.controller.handle_woken(&id, now_s);
-            return self.stay_awake(index);
-        }
-        let mut sleepers: Vec<usize> = own().filter(|&index| self.instances[index].state.is_asleep()).collect();
-        sleepers.sort_by_key(|&index| self.instances[index].state.rung());
-        if !sleepers.is_empty() && !self.wake(app, &sleepers, false) {
-            self.pause_wakes(app);
-        }
-    }
-
-    /// Begins to wake the first of `sleepers` that can be woken.
-    fn wake(&mut self, app: usize, sleepers: &[usize], for_crowd: bool) -> bool {
-        for &instance in sleepers {
-            self.apps[app].waking = Some(Wake { instance, for_crowd });
-            let seen = &self.instances[instance];
-            let resume = Action::Resume { instance: seen.id.clone(), app: self.apps[app].name.clone() };
-            if self.begin_action(&resume) {
-                return true;
-            }
-        }
-        self.apps[app].waking = None;
-        false
-    }
-
-    /// A wake that the gateway had asked for is over. The instance takes requests before the controller knows of it.
-    pub(super) fn handle_wake_ended(&mut self, app: usize, Wake { instance, for_crowd }: Wake, fails: bool) {
-        let (now, now_s) = (self.now(), self.now_s());
-        let id = self.instances[instance].id.clone();
-        let awake = self.instances.iter().filter(|i| i.app == app && i.state == InstanceState::Ready).count();
-        let entry = &mut self.apps[app];
-        match (for_crowd, fails) {
-            (true, true) => return entry.crowd.handle_failure(now),
-            (false, true) => return self.pause_wakes(app),
-            (true, false) => {
-                entry.crowd.handle_woken(now, &id);
-                entry.limits.add_instance(awake);
-                entry.pipeline.configure(now, &entry.limits);
-            }
-            (false, false) => {}
-        }
-        let who = if for_crowd { "a crowd" } else { "a request" };
-        self.recorder.note(now_s, false, format!("{id} was woken by the gateway: {who} waits"));
-        self.controller.handle_woken(&id, now_s);
-    }
-
-    fn pause_wakes(&mut self, app: usize) {
-        let until_s = self.now_s() + WAKE_PAUSE_S;
-        self.apps[app].wakes_from_s = until_s;
-        self.look_at(app, until_s);
-    }
-
-    fn look_at(&mut self, app: usize, at_s: f64) {
-        if !std::mem::replace(&mut self.apps[app].looked_after, true) {
-            // A little later, for the gateway counts in whole nanoseconds.
-            self.agenda.enter(at_s + 1e-6, Event::Look { app });
-        }
-    }
-
-    /// Sends one request to an instance, or to another when that one refuses.
-    fn send(&mut self, app: usize, id: TaskId) {
+    /// Sends one request to its instance, or to another when that one refuses.
+    fn send(&mut self, app: usize, id: TaskId, Dispatched { ticket, instance: mut at }: Dispatched) {
         let now = self.now();
-        let mut refused = Vec::new();
+        let mut failed = Vec::new();
         let found = loop {
             let entry = &mut self.apps[app];
-            let Some(index) = entry.dispatcher.handle_dispatch(now, &refused) else { break None };
-            let instance = entry.behind[&index.slot()];
+            let instance = entry.behind[&at.slot()];
             if self.instances[instance].answers() {
-                break Some((index, instance));
+                break Some(instance);
             }
-            entry.dispatcher.handle_end(now, index, Attempt::Refused);
-            refused.push(index);
+            failed.push(at);
+            match entry.admission.handle_retry(now, ticket, Attempt::Refused, &failed) {
+                Some(other) => at = other,
+                None => break None,
+            }
         };
         let Some(task) = self.tasks.get_mut(id) else { return };
         let Owner::Request(request) = &mut task.owner else { return };
         match found {
-            Some((index, instance)) => {
-                request.served_by = Some(index);
+            Some(instance) => {
+                request.is_at_instance = true;
                 task.home = instance;
                 self.instances[instance].in_flight += 1;
                 self.begin_step(id);
@@ -319,10 +225,9 @@ impl World<'_> {
         let Some(place) = request.place else { return };
         let now = self.now();
         let app = &mut self.apps[request.app];
-        let ended = app.pipeline.handle_completion(now, place, outcome);
+        let ended = app.admission.handle_end(now, place, attempt, outcome);
         self.oracle.answered_once(now, ended);
-        if let Some(index) = request.served_by {
-            app.dispatcher.handle_end(now, index, attempt);
+        if request.is_at_instance {
             self.left(home);
         }
         let answer = if outcome == Outcome::Served { Answer::Served } else { Answer::Failed };
@@ -351,7 +256,7 @@ impl World<'_> {
     pub(super) fn expire(&mut self, app: usize) {
         let (now, now_s) = (self.now(), self.now_s());
         self.apps[app].watched = false;
-        for place in self.apps[app].pipeline.handle_timeout(now) {
+        for place in self.apps[app].admission.handle_timeout(now) {
             let Some(id) = self.apps[app].waiting.remove(&place) else { continue };
             if let Some(Task { owner: Owner::Request(request), .. }) = self.tasks.remove(id) {
                 self.tell_client(request.flow, request.session, Answer::Rejected);
@@ -378,10 +283,9 @@ impl World<'_> {
         let Some(place) = request.place.take() else { return };
         let request = *request;
         let app = &mut self.apps[request.app];
-        let ended = app.pipeline.handle_completion(now, place, Outcome::Failed);
+        let ended = app.admission.handle_end(now, place, attempt, Outcome::Failed);
         self.oracle.answered_once(now, ended);
-        if let Some(index) = request.served_by {
-            app.dispatcher.handle_end(now, index, attempt);
+        if request.is_at_instance {
             self.left(home);
         }
         self.tell_client(request.flow, request.session, Answer::Failed);
