@@ -11,9 +11,11 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use weal_control::flow::seats;
-use weal_control::placement::generate::{self, Seeded, Shape};
+use weal_control::placement::problem::generate::{self, Shape};
 use weal_control::placement::problem::{App, Problem};
-use weal_control::placement::search::{Solution, solve_with};
+use weal_control::placement::solve::Solution;
+use weal_control::placement::solve_with;
+use weal_control::rng::Seeded;
 use weal_model::{Algorithm, Utility};
 
 const SEED: u64 = 1;

@@ -6,28 +6,30 @@
 //! | module | turns | into | source |
 //! | --- | --- | --- | --- |
 //! | [`profile`] | snapshots | work factors, service and think times, populations, each with its uncertainty | Pacifici 4 |
-//! | [`model`] | work factors and a share of CPU | response time and throughput | Carrera 5.3.1, Stewart & Shen 3 |
+//! | [`queueing`] | work factors and a share of CPU | response time and throughput | Carrera 5.3.1, Stewart & Shen 3 |
 //! | [`utility`] | a goal and a model | a monotone curve utility(CPU) and its inverse | Carrera 5.3.1-5.3.2 |
 //! | [`flow`] | profiles and the current placement | seats and weights of each flow (every second) | Pacifici 3 |
 //! | [`admission`] | arrivals, ends, configs and the node agent's answers at one gateway | dispatches, rejections and calls that wake instances (every request) | Al-Qudah 3 |
+//! | [`cycle`] | what engine, gateway and people say | everything that is to be done: the whole loop around the above and below | |
 //! | [`dispatch`] | seats, weights and queues | which request goes next, to which instance (every request) | Pacifici 3.1, Tsai 3 |
 //! | [`jobs`] | stages and goals of batch jobs | hypothetical utility, demand | Carrera 5.4.2 |
 //! | [`shares`] | what the tasks of a parallel job use and lack | CPU that moves between them | Tsai 5.3 |
 //! | [`placement`] | curves, memory and constraints | which instances run where (every 10 seconds) | Carrera 5.3, Al-Qudah 3 |
-//! | [`planning`] | component profiles and machines | the placement of a multi-component service that carries most (offline) | Stewart & Shen 3, 5 |
+//! | [`components`] | component profiles and machines | the placement of a multi-component service that carries most (offline) | Stewart & Shen 3, 5 |
 //! | [`check`] | a plan | what is wrong with it; shares no code with the planners | - |
 //!
 //! Invariant: planners are functions of their arguments; equal arguments give equal plans. Budgets count iterations.
 
 pub mod admission;
 pub mod check;
+pub mod components;
 pub mod cycle;
 pub mod dispatch;
 pub mod flow;
 pub mod jobs;
-pub mod model;
 pub mod placement;
-pub mod planning;
 pub mod profile;
+pub mod queueing;
+pub mod rng;
 pub mod shares;
 pub mod utility;

@@ -1,6 +1,6 @@
 //! `cargo xtask bench control`: the planner on generated problems, beside the thesis' algorithm and general solvers.
 //!
-//! Problems come from `weal_control::placement::generate` with a fixed seed. Each is planned in a process of its own, whose peak memory is
+//! Problems come from `weal_control::placement::problem::generate` with a fixed seed. Each is planned in a process of its own, whose peak memory is
 //! read at its end: from nothing (cold), again from the answer (which must change nothing), and after a change: of one application's
 //! demand, or, at the thesis' size, of everybody's, as in its control cycles. Times are medians over some rounds.
 //!

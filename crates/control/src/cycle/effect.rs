@@ -17,7 +17,6 @@ use weal_protocol::gateway::{GatewayConfig, GatewayCounters};
 use weal_protocol::node::InstanceEvent;
 
 use crate::check;
-use crate::placement::question::why_node;
 use crate::placement::{self, Iterations, Policy};
 use crate::profile::Profiles;
 
@@ -180,7 +179,7 @@ impl PlanRequest {
 
     /// Why `app` is on `node`, or not.
     pub fn why_node(&self, app: &AppName, node: &NodeName) -> WhyNode {
-        why_node(&self.snapshot, &self.policy, Iterations::default(), app, node)
+        placement::why_node(&self.snapshot, &self.policy, Iterations::default(), app, node)
     }
 }
 

@@ -9,7 +9,7 @@ use weal_protocol::engine::Observation;
 use super::effect::{Ids, PlanRequest};
 use crate::flow::controller::{Decision, demand_curves, demand_doubts, plan_seats};
 use crate::jobs::Costs;
-use crate::placement::autoscaler::Autoscaler;
+use crate::placement::baselines::Autoscaler;
 use crate::placement::restless::Restless;
 use crate::placement::{AppCosts, Policy};
 use crate::profile::Profiles;

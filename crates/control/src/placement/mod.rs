@@ -4,66 +4,144 @@
 //! utility(CPU); find the instances and their loads such that the utilities, sorted from the worst, are lexicographically
 //! as great as can be, with the fewest changes. It is NP-hard. The way from a snapshot to a plan:
 //!
-//! | step | module |
+//! | step | room |
 //! | --- | --- |
-//! | names become indices, measured states become what can be counted on | [`plan`](mod@plan), [`problem`] |
-//! | what no placement can exceed | [`bound`] |
-//! | what must be so whatever it gains: fewest instances, nothing where it must not be | [`mandatory`] |
-//! | a better placement near the current one | [`search`], which lets [`repair`] and [`pack`] work on a [`layout`] |
-//! | in small pools, every exchange of a few instances, then the best for the worst off by branch and bound | `polish`, `exact` |
-//! | the same for pools of more than 12,000 nodes, in parts | [`partition`] |
-//! | the best loads for a placement, exactly | [`load`] on maximum [`flow`] |
-//! | indices become ordered actions on named instances, standby ones included | [`plan`](mod@plan), `standby` |
-//! | which jobs run beside them, and how fast | `batch`, with [`crate::jobs`] |
-//! | who changes places for nothing, and is doubted for that | [`restless`] |
-//! | why | `explain`; why not there: [`question`] |
-//! | what another goal, node or load would do | [`what_if`](mod@what_if) |
-//! | the older algorithms, for comparison | [`baseline`], [`autoscaler`] |
-//! | random problems for tests and benchmarks | [`generate`] |
+//! | what is desired, what was learnt, how hard to search | [`Policy`], [`Iterations`] |
+//! | names become indices; what no placement can exceed, and what each must keep | [`problem`] |
+//! | a better placement near the current one, with the best loads for it | [`solve`] |
+//! | the older algorithms, for comparison | [`baselines`] |
+//! | who may sleep, how deep, and how much memory is kept free | `standby` |
+//! | indices become ordered actions on named instances and jobs | `steps` |
+//! | why; why not there; what another goal, node or load would do | `explain` |
+//! | who changes places for nothing, and is doubted for that the next time | [`restless`] |
+//!
+//! Each room uses those above it and none below. This file has the way through them.
 //!
 //! A change has a cost in utility, from what starting and resuming were measured to take, and is made only when it gains
 //! more. That is the only damping: there are no cooldown timers, and a stable snapshot gives an empty plan.
 
-mod actions;
-pub mod autoscaler;
-pub mod baseline;
-mod batch;
-pub mod bound;
-mod exact;
+pub mod baselines;
 mod explain;
-pub mod flow;
-pub mod generate;
-pub mod layout;
-pub mod load;
-pub mod mandatory;
-pub mod pack;
-pub mod partition;
-pub mod plan;
-mod polish;
+mod policy;
 pub mod problem;
-pub mod question;
-pub mod repair;
 pub mod restless;
-pub mod search;
+pub mod solve;
 mod standby;
-mod translate;
-pub mod what_if;
+mod steps;
 
 #[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]
 mod noise_tests;
 #[cfg(test)]
-mod oracle_tests;
-#[cfg(test)]
 mod plan_tests;
-#[cfg(test)]
-mod properties;
 #[cfg(test)]
 mod robust_tests;
 
-pub use plan::{AppCosts, Iterations, Policy, plan};
-pub use search::solve_with;
+use weal_model::{AppName, NodeName, Plan, Report, Snapshot, WhyNode};
+
+use baselines::nested_loops::{Objective, equal_shares, nested_loops};
+pub use explain::{Shift, WhatIf};
+pub use policy::{AppCosts, Iterations, Policy};
+use problem::Problem;
+use problem::translate::Translation;
+use solve::{Solution, solve};
 pub(crate) use standby::SPARE_CPU;
 pub use weal_model::Algorithm;
-pub use what_if::{Shift, WhatIf, what_if};
+
+/// Where everything should be, and why.
+///
+/// The plan belongs to this snapshot: its actions are ordered such that what frees memory comes before what takes it. A plan
+/// of a stable snapshot has no actions. Nothing is planned, and a note says why, when no node answers.
+pub fn plan(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, Report) {
+    let first = attempt(snapshot, policy, budget);
+    let again = |held: &[AppName]| {
+        let mut patient = policy.clone();
+        patient.held.extend(held.iter().cloned());
+        attempt(snapshot, &patient, budget)
+    };
+    // Whose place is not free before others have gone waits for the next plan with all that it has.
+    if !first.bereft.is_empty() {
+        let second = again(&first.bereft);
+        return (second.plan, second.report);
+    }
+    // Two that wait for each other never go: nobody else may be left without anything because of them.
+    if first.without_any > 0 && !first.in_the_way.is_empty() {
+        let second = again(&first.in_the_way);
+        if second.without_any < first.without_any {
+            return (second.plan, second.report);
+        }
+    }
+    (first.plan, first.report)
+}
+
+/// Why `app`, which the pool has, is or is not on `node`: the problem solved as a plan would solve it.
+pub fn why_node(snapshot: &Snapshot, policy: &Policy, budget: Iterations, app: &AppName, node: &NodeName) -> WhyNode {
+    let translation = translated(snapshot, policy);
+    let solution = solve_with(&translation.problem, policy.algorithm, budget.0);
+    explain::why_node(&translation, policy, &solution, app, node)
+}
+
+/// What a change would do: plans for the world as it is and for the changed one, with the same budget.
+pub fn what_if(is: (&Snapshot, &Policy), changed: (&Snapshot, &Policy), budget: Iterations) -> WhatIf {
+    explain::compare(plan(is.0, is.1, budget), plan(changed.0, changed.1, budget))
+}
+
+/// A placement by the given algorithm.
+pub fn solve_with(problem: &Problem, algorithm: Algorithm, budget: u32) -> Solution {
+    match algorithm {
+        Algorithm::Weal => solve(problem, budget),
+        Algorithm::Thesis => nested_loops(problem, Objective::Utility, budget),
+        Algorithm::Demand => nested_loops(problem, Objective::SatisfiedDemand, budget),
+        Algorithm::Static => equal_shares(problem, true),
+        Algorithm::Autoscaler => equal_shares(problem, false),
+    }
+}
+
+/// A plan, and what is wrong with it.
+struct Attempt {
+    plan: Plan,
+    report: Report,
+    /// Applications with less than their fewest instances although they have more now.
+    bereft: Vec<AppName>,
+    /// How many have nothing at all.
+    without_any: usize,
+    /// Who runs and waits for others to go.
+    in_the_way: Vec<AppName>,
+}
+
+fn attempt(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> Attempt {
+    let translation = translated(snapshot, policy);
+    if translation.nodes.is_empty() {
+        let (plan, report) = keep(snapshot, "no node answers: everything stays as it is");
+        return Attempt { plan, report, bereft: Vec::new(), without_any: 0, in_the_way: Vec::new() };
+    }
+    let mut solution = solve_with(&translation.problem, policy.algorithm, budget.0);
+    let mut steps = steps::of(&translation, snapshot, policy, &solution);
+    let jobs = steps::decide_jobs(&mut steps, &translation, snapshot, policy, &mut solution);
+    let plan = Plan {
+        generation: snapshot.generation,
+        actions: steps.reasons.iter().map(|reason| reason.action.clone()).collect(),
+        ahead: steps.ahead(),
+        placement: steps.placement(&translation, &solution),
+        loads: steps.loads(&translation, &solution),
+        reserves: standby::reserves(&translation, policy),
+    };
+    let (bereft, without_any) = (steps.bereft(&translation), steps.without_any(&translation));
+    let in_the_way = steps.in_the_way(&translation);
+    let report = explain::report(&translation, snapshot, policy, &solution, steps, jobs);
+    Attempt { plan, report, bereft, without_any, in_the_way }
+}
+
+/// The problem that a snapshot and a policy pose.
+fn translated<'a>(snapshot: &'a Snapshot, policy: &'a Policy) -> Translation<'a> {
+    let mut translation = Translation::of(snapshot, policy);
+    standby::limit_instances(&mut translation, policy);
+    translation
+}
+
+fn keep(snapshot: &Snapshot, why: &str) -> (Plan, Report) {
+    let plan = Plan { generation: snapshot.generation, ..Plan::default() };
+    let report = Report { generation: snapshot.generation, notes: vec![why.to_owned()], ..Report::default() };
+    (plan, report)
+}

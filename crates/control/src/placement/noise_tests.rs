@@ -8,11 +8,12 @@ use std::f64::consts::TAU;
 
 use weal_model::{AppName, PoolSpec};
 
-use super::fixtures::{app, pool, snapshot};
-use super::generate::{Seeded, curve};
-use super::robust_tests::carry_out;
 use super::{Iterations, Policy, plan};
 use crate::check::check;
+use crate::placement::fixtures::{app, pool, snapshot};
+use crate::placement::problem::generate::curve;
+use crate::placement::robust_tests::carry_out;
+use crate::rng::Seeded;
 use crate::utility::Curve;
 
 const CYCLES: usize = 200;

@@ -4,9 +4,9 @@ use weal_model::{
     Action, AppSpec, Binding, Bytes, Cpu, Enactment, NodeReserve, Plan, PoolSpec, Report, Rung, Snapshot, Utility, Work,
 };
 
-use super::fixtures::{app, pool, snapshot};
 use super::*;
 use crate::check::check;
+use crate::placement::fixtures::{app, pool, snapshot};
 use crate::utility::Curve;
 
 // -1 without CPU, 0 with half of `cpu`, 1 with all of it.

@@ -1,6 +1,6 @@
 //! S1: where the components of an online service should stand (Stewart & Shen 5.1, Tables 2 and 4).
 
-use weal_control::planning::{Component, Machine, Placement, Service, anneal, replicate_all, sample};
+use weal_control::components::{Component, Machine, Placement, Service, anneal, replicate_all, sample};
 
 use crate::{Figure, Record, Reproduction, Setting};
 
@@ -43,7 +43,7 @@ pub(super) fn placements(setting: &Setting) -> Reproduction {
     record.claim("in this order", rows.windows(2).all(|pair| pair[0].2 > pair[1].2));
     let annealed = setting.seeds(seeds, |seed| anneal(&service, examined, seed));
     let sampled = setting.seeds(seeds, |seed| sample(&service, examined, seed));
-    let of = |found: &[weal_control::planning::Searched]| found.iter().map(|one| one.saturation).collect::<Vec<f64>>();
+    let of = |found: &[weal_control::components::Searched]| found.iter().map(|one| one.saturation).collect::<Vec<f64>>();
     record.at_least("weal's annealing", &of(&annealed), "everything everywhere", &[all.saturation], 0.0);
     record.at_least("weal's annealing", &of(&annealed), "weal's sampling", &of(&sampled), 0.0);
     record.near_mean("weal's annealing: requests per second at saturation", 287.0, &of(&annealed), 28.7);

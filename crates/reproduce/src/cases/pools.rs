@@ -1,8 +1,9 @@
 //! C13, C14: placement of web applications against satisfied demand, cycle by cycle (Carrera 5.6.1.2, 5.6.1.3).
 
-use weal_control::placement::generate::{Seeded, curve};
+use weal_control::placement::problem::generate::curve;
 use weal_control::placement::problem::{App, Node, Problem};
 use weal_control::placement::{Algorithm, solve_with};
+use weal_control::rng::Seeded;
 
 use crate::record::mean;
 use crate::{Figure, Record, Reproduction, Setting};

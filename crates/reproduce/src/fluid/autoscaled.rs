@@ -1,12 +1,12 @@
 //! An autoscaler in the manner of Kubernetes' beside a job queue: what a pool does that starts and stops.
 //!
-//! How many instances the web load gets is decided by [`weal_control::placement::autoscaler`] as it is, from CPU alone: it does not
+//! How many instances the web load gets is decided by [`weal_control::placement::baselines::autoscaler`] as it is, from CPU alone: it does not
 //! depend on the jobs, so it is played through first. An instance is a node's CPU, takes its start before it serves, and comes before jobs:
 //! the web load's nodes are the last ones, jobs fill the pool from the first on, and a job whose node is taken is stopped and
 //! begins anew.
 
 use weal_control::jobs::{Assignment, FirstComeFirstServed, Scheduler, Site, Situation};
-use weal_control::placement::autoscaler::Autoscaler;
+use weal_control::placement::baselines::Autoscaler;
 use weal_model::{Cpu, InstanceId, InstanceObservation, InstanceState, Snapshot, Time};
 
 use weal_scenario::Scenario;

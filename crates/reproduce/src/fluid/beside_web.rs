@@ -13,7 +13,7 @@
 use weal_control::jobs::{
     AppCurve, Costs, EarliestDeadlineFirst, FirstComeFirstServed, Scheduler, Site, StaticPartition, WealScheduler,
 };
-use weal_control::model::FlowModel;
+use weal_control::queueing::FlowModel;
 use weal_model::{Bytes, Importance, Work};
 
 use super::autoscaled::Autoscaled;

@@ -8,7 +8,7 @@ use weal_control::flow::crowd;
 use weal_control::flow::loads::Loads;
 use weal_control::flow::pipeline::{ClassLimits, Limits};
 use weal_control::jobs::Costs;
-use weal_control::placement::autoscaler::Autoscaler;
+use weal_control::placement::baselines::Autoscaler;
 use weal_control::placement::restless::Restless;
 use weal_control::placement::{self, AppCosts, Iterations, Policy};
 use weal_control::profile::Profiles;

@@ -43,8 +43,8 @@ use weal_model::{
 };
 
 use super::seats::{Solution, solve, whole};
-use crate::model::FlowModel;
 use crate::profile::Profiles;
+use crate::queueing::FlowModel;
 use crate::utility::Curve;
 use pool::{FIRST_SEATS, Pool};
 

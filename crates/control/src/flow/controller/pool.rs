@@ -8,8 +8,8 @@ use weal_model::{
 };
 
 use super::super::seats::{Appetite, Flow, Host, Problem, Solution};
-use crate::model::FlowModel;
 use crate::profile::{FlowProfile, Profiles, Usable};
+use crate::queueing::FlowModel;
 
 /// What an instance that competes for CPU may use beyond its load, besides what nobody uses there
 /// ([`Profiles::slack`]). Without any, the rounding of the quota leaves CPU unused; much

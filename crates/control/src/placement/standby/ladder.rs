@@ -19,11 +19,11 @@
 
 use weal_model::{Enactment, Rung, RungCost};
 
-use super::super::plan::Policy;
-use super::super::translate::Translation;
+use crate::placement::policy::Policy;
+use crate::placement::problem::translate::Translation;
 
 /// An instance is never taken for idle sooner, however large it is: two requests of one visitor lie further apart.
-pub(super) const SHORTEST_IDLE_S: f64 = 15.0;
+pub(in crate::placement) const SHORTEST_IDLE_S: f64 = 15.0;
 /// What being awake uses at least, in cores: it answers health checks.
 const AWAKE_CPU: f64 = 0.001;
 /// The rent of memory that nobody else wants, relative to that of a node that is full. 0 would keep idle instances awake for ever
@@ -32,7 +32,7 @@ const LEAST_PRICE: f64 = 0.05;
 
 /// Where an instance can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum Place {
+pub(in crate::placement) enum Place {
     /// Takes requests.
     Awake,
     /// Stands by.
@@ -53,7 +53,7 @@ struct Stand {
 
 /// The places of one application on one node.
 #[derive(Debug, Clone, PartialEq)]
-pub(in super::super) struct Ladder {
+pub(in crate::placement) struct Ladder {
     /// From awake to the deepest. Invariant: begins with [`Place::Awake`].
     stands: Vec<Stand>,
     /// Awake until then, asleep from then on, whatever it costs.

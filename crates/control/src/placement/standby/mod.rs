@@ -7,25 +7,56 @@
 //! | question | answer |
 //! | --- | --- |
 //! | how long may an instance be idle before it sleeps, and how deep does it sleep then | [`ladder`] |
-//! | what is started before anybody asks | [`ahead`] |
-//! | what is paged out for those who may grow | [`tidy`] |
+//! | how many instances may be awake | [`limit_instances`] |
+//! | how much memory is kept free for those who may grow | [`kept_free`] |
+//!
+//! What is done about it are steps of a plan: `steps`.
 
-mod ahead;
 mod ladder;
 
-use weal_model::{Algorithm, Bytes, Enactment, InstanceObservation, NodeReserve, Rung};
+use std::collections::BTreeSet;
 
-use super::actions::Steps;
-use super::plan::Policy;
-use super::translate::Translation;
-pub(crate) use ahead::SPARE_CPU;
-pub(super) use ahead::start_ahead;
+use weal_model::{Algorithm, AppName, AppSpec, Bytes, Enactment, InstanceObservation, NodeReserve, Rung};
+
+use super::policy::Policy;
+use super::problem::translate::Translation;
 use ladder::SHORTEST_IDLE_S;
 pub(super) use ladder::{Ladder, Place};
 
+/// The part of a node's CPU that must be to spare for a start, or to wake somebody for a crowd: both compete with those who have requests.
+pub(crate) const SPARE_CPU: f64 = 0.25;
+
+/// Says how many instances of each application may run.
+pub(super) fn limit_instances(translation: &mut Translation, policy: &Policy) {
+    let needed = needed(policy);
+    for m in 0..translation.apps.len() as u32 {
+        let is_needed = needed.contains(&translation.apps[m as usize].name);
+        let range = instance_range(translation, policy, m, is_needed);
+        translation.limit_instances(m, range);
+    }
+}
+
+/// Applications that some other needs that runs or must run.
+fn needed(policy: &Policy) -> BTreeSet<&AppName> {
+    let wanted = |spec: &AppSpec| {
+        let demand = policy.demands.get(&spec.name).is_some_and(|demand| demand.demand().0 > 0.0);
+        spec.instances.min > 0 || (demand && spec.instances.max > 0)
+    };
+    let mut open: Vec<&AppSpec> = policy.pool.apps.values().filter(|spec| wanted(spec)).collect();
+    let mut needed = BTreeSet::new();
+    while let Some(spec) = open.pop() {
+        for name in &spec.needs {
+            if needed.insert(name) {
+                open.extend(policy.pool.apps.get(name));
+            }
+        }
+    }
+    needed
+}
+
 /// Fewest and most instances that may run now. An application that is idle for longer than it pays has no more than its fewest, one
 /// that was told to sleep none; one that is asked for, or that another needs, has at least one.
-pub(super) fn instance_range(translation: &Translation, policy: &Policy, m: u32, needed: bool) -> (u32, u32) {
+fn instance_range(translation: &Translation, policy: &Policy, m: u32, needed: bool) -> (u32, u32) {
     if !policy.algorithm.knows_goals() {
         return without_goals(translation, policy, m, needed);
     }
@@ -71,28 +102,8 @@ pub(super) fn place_for(translation: &Translation, policy: &Policy, m: u32, n: u
     Ladder::of(translation, policy, m, n).asleep_at(idle_s).unwrap_or(Place::Ended)
 }
 
-/// Lets what stands by go deeper where that has become cheaper, and ends what may not stand by any more.
-pub(super) fn descend(steps: &mut Steps, translation: &Translation, policy: &Policy) {
-    if !policy.pool.control || !policy.algorithm.knows_goals() {
-        return;
-    }
-    for (&(m, n), sleepers) in &translation.standby {
-        let ladder = Ladder::of(translation, policy, m, n);
-        for instance in sleepers {
-            if !steps.stands_by(m, n, &instance.id) {
-                continue;
-            }
-            match lower_place(translation, policy, &ladder, m, instance) {
-                Some((Place::Asleep(rung), why)) => steps.put_to_sleep(translation, m, n, &instance.id, rung, why),
-                Some((Place::Ended, why)) => steps.end_standby(translation, m, n, &instance.id, why),
-                _ => {}
-            }
-        }
-    }
-}
-
 /// Where one that stands by goes from here, and why; `None` when it stays.
-fn lower_place(
+pub(super) fn lower_place(
     translation: &Translation,
     policy: &Policy,
     ladder: &Ladder,
@@ -121,13 +132,6 @@ fn idle(seconds: f64) -> String {
     }
 }
 
-/// Keeps memory free on every node for an average instance of those that may still grow, by paging out what is suspended.
-pub(super) fn tidy(steps: &mut Steps, translation: &Translation, policy: &Policy) {
-    for (n, bytes) in kept_free(translation, policy) {
-        steps.make_memory(translation, policy, n, bytes, None);
-    }
-}
-
 /// The same for the time until the next plan: what each node's agent is to keep free of what is really used.
 pub(super) fn reserves(translation: &Translation, policy: &Policy) -> Vec<NodeReserve> {
     let of = |(n, bytes): (u32, u64)| NodeReserve { node: translation.nodes[n as usize].clone(), memory: Bytes(bytes) };
@@ -135,13 +139,13 @@ pub(super) fn reserves(translation: &Translation, policy: &Policy) -> Vec<NodeRe
 }
 
 /// The nodes on which memory is kept free, and how many bytes.
-fn kept_free(translation: &Translation, policy: &Policy) -> impl Iterator<Item = (u32, u64)> {
+pub(super) fn kept_free(translation: &Translation, policy: &Policy) -> impl Iterator<Item = (u32, u64)> {
     let nodes = if policy.has(Rung::Parked) { translation.nodes.len() as u32 } else { 0 };
     (0..nodes).map(|n| (n, reserve(translation, n))).filter(|(_, bytes)| *bytes > 0)
 }
 
 /// The memory of an average instance of those that may still grow on `n`, in bytes.
-fn reserve(translation: &Translation, n: u32) -> u64 {
+pub(super) fn reserve(translation: &Translation, n: u32) -> u64 {
     let may_grow = (0u32..).zip(&translation.problem.apps).filter(|(_, app)| {
         let running: u32 = app.current.iter().map(|entry| entry.1).sum();
         !app.manual && app.allows(n) && running < app.instances.1 && app.demand() > 0.0

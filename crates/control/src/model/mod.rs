@@ -1,7 +1,0 @@
-//! Queueing models: what a share of CPU means for response time and throughput.
-
-mod flow_model;
-mod queueing;
-
-pub use flow_model::FlowModel;
-pub use queueing::{closed_throughput, mg1_response, ps_response};

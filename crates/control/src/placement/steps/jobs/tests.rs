@@ -1,0 +1,209 @@
+//! Plans with jobs: what is decided, and that `check` accepts it.
+
+use weal_model::{
+    Action, Bytes, Cpu, Importance, InstanceState, JobObservation, JobSpec, JobState, NodeName, Plan, PoolSpec, Report, Snapshot,
+    Stage, Time, Utility, Work,
+};
+
+use crate::check::check;
+use crate::jobs::Costs;
+use crate::placement::fixtures::{app, pool, snapshot};
+use crate::placement::{Iterations, Policy, plan};
+use crate::rng::Seeded;
+use crate::utility::Curve;
+
+/// `work` CPU-seconds a task at up to `speed` cores, due `due_s` seconds from the start of time.
+fn job(name: &str, work: f64, speed: f64, memory_mib: u64, due_s: f64) -> JobObservation {
+    let stage = Stage { work: Work(work), max_speed: Cpu(speed), min_speed: Cpu(0.0), memory: Bytes::mib(memory_mib) };
+    let spec = JobSpec {
+        name: name.into(),
+        submitted: Time::ZERO,
+        desired_start: Time::ZERO,
+        deadline: Time::from_secs_f64(due_s),
+        importance: Importance::NORMAL,
+        stages: vec![stage],
+        tasks: 1,
+    };
+    JobObservation { spec, state: JobState::Pending, done: Work(0.0), nodes: Vec::new(), cpu: None }
+}
+
+fn running(mut job: JobObservation, nodes: &[usize], cpu: f64) -> JobObservation {
+    job.state = JobState::Running;
+    job.nodes = nodes.iter().map(|n| NodeName::from(format!("n{n}"))).collect();
+    job.cpu = Some(Cpu(cpu));
+    job
+}
+
+fn with_jobs(pool: &PoolSpec, instances: &[(&str, usize, InstanceState)], jobs: Vec<JobObservation>) -> Snapshot {
+    Snapshot { jobs, ..snapshot(pool, instances) }
+}
+
+fn free_policy(pool: &PoolSpec) -> Policy {
+    Policy { job_costs: Costs::FREE, ..Policy::new(pool.clone()) }
+}
+
+fn judged(snapshot: &Snapshot, policy: &Policy) -> (Plan, Report) {
+    let (plan, report) = plan(snapshot, policy, Iterations::default());
+    assert_eq!(check(snapshot, &policy.pool, &plan), [], "{plan:#?}");
+    assert_eq!(plan.actions.len(), report.reasons.len());
+    (plan, report)
+}
+
+fn words(plan: &Plan) -> Vec<String> {
+    let on = |nodes: &[NodeName]| nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" ");
+    let word = |action: &Action| match action {
+        Action::StartJob { job, nodes } => format!("start {job} on {}", on(nodes)),
+        Action::SuspendJob { job } => format!("suspend {job}"),
+        Action::ResumeJob { job, nodes } => format!("resume {job} on {}", on(nodes)),
+        Action::MigrateJob { job, nodes } => format!("migrate {job} to {}", on(nodes)),
+        Action::SetJobCpu { job, cpu } => format!("{job} gets {:.1}", cpu.0),
+        other => format!("{other:?}"),
+    };
+    plan.actions.iter().map(word).collect()
+}
+
+#[test]
+fn a_job_starts_where_there_is_room_and_gets_its_speed() {
+    let pool = pool(2, vec![app("a", 800, 1, 1)]);
+    let snapshot = with_jobs(&pool, &[("a-1", 0, InstanceState::Ready)], vec![job("j", 100.0, 1.5, 400, 1000.0)]);
+    let (plan, report) = judged(&snapshot, &free_policy(&pool));
+    assert_eq!(words(&plan), ["start j on n1", "j gets 1.5"]);
+    assert!(report.reasons[0].text.contains("can reach"), "{:?}", report.reasons);
+    assert!(report.lowest_utility.unwrap().0 > 0.9);
+}
+
+#[test]
+fn a_job_that_runs_as_planned_needs_no_step() {
+    let pool = pool(1, vec![]);
+    let jobs = vec![running(job("j", 100.0, 1.0, 400, 1000.0), &[0], 1.0)];
+    assert_eq!(words(&judged(&with_jobs(&pool, &[], jobs), &free_policy(&pool)).0), [""; 0]);
+}
+
+#[test]
+fn a_gang_starts_on_several_nodes_at_once_or_not_at_all() {
+    let pool = pool(2, vec![]);
+    let gang = |tasks: u32| {
+        let mut gang = job("g", 100.0, 1.0, 600, 1000.0);
+        gang.spec.tasks = tasks;
+        with_jobs(&pool, &[], vec![gang])
+    };
+    assert_eq!(words(&judged(&gang(2), &free_policy(&pool)).0), ["start g on n0 n1", "g gets 1.0"]);
+    let (plan, report) = judged(&gang(3), &free_policy(&pool));
+    assert_eq!(words(&plan), [""; 0]);
+    assert!(report.notes.iter().any(|note| note.starts_with("job `g` waits")), "{:?}", report.notes);
+}
+
+/// Carrera 5.7.2 (case C12): a job that cannot wait takes the place of one that can, which is resumed when there is room.
+#[test]
+fn an_urgent_job_suspends_one_that_has_time() {
+    let pool = pool(1, vec![]);
+    let patient = running(job("patient", 500.0, 2.0, 700, 10_000.0), &[0], 2.0);
+    let snapshot = with_jobs(&pool, &[], vec![patient.clone(), job("urgent", 100.0, 2.0, 700, 60.0)]);
+    let (plan, report) = judged(&snapshot, &free_policy(&pool));
+    assert_eq!(words(&plan), ["suspend patient", "start urgent on n0", "urgent gets 2.0"]);
+    assert!(report.reasons[0].text.contains("can still reach"), "{:?}", report.reasons);
+    let mut suspended = patient;
+    (suspended.state, suspended.cpu) = (JobState::Suspended, None);
+    let later = with_jobs(&pool, &[], vec![suspended]);
+    assert_eq!(words(&judged(&later, &free_policy(&pool)).0), ["resume patient on n0", "patient gets 2.0"]);
+}
+
+#[test]
+fn applications_and_jobs_share_cpu_by_one_objective() {
+    let pool = pool(1, vec![app("a", 300, 1, 1)]);
+    let mut policy = free_policy(&pool);
+    let curve = Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(2.0), Utility(1.0))]);
+    policy.demands.insert("a".into(), curve);
+    let instances = [("a-1", 0, InstanceState::Ready)];
+    let alone = judged(&with_jobs(&pool, &instances, vec![]), &policy).0;
+    assert_eq!(alone.loads[0].cpu, Cpu(2.0));
+    // 100 CPU-seconds in 100 seconds need a whole core to be just in time.
+    let late = running(job("j", 100.0, 2.0, 300, 100.0), &[0], 0.0);
+    let (shared, report) = judged(&with_jobs(&pool, &instances, vec![late]), &policy);
+    let Some(Action::SetJobCpu { cpu: job, .. }) = shared.actions.last() else { panic!("{shared:?}") };
+    assert!((shared.loads[0].cpu.0 + job.0 - 2.0).abs() < 1e-3, "{shared:?}");
+    assert!(job.0 > 0.9 && shared.loads[0].cpu.0 > 0.5, "{shared:?}");
+    assert!(report.lowest_utility.unwrap().0 < 0.3);
+}
+
+#[test]
+fn a_job_moves_to_where_it_gets_more() {
+    let pool = pool(2, vec![]);
+    let crowd = vec![running(job("j", 300.0, 2.0, 300, 200.0), &[0], 1.0), running(job("k", 300.0, 2.0, 300, 200.0), &[0], 1.0)];
+    let got = words(&judged(&with_jobs(&pool, &[], crowd), &free_policy(&pool)).0);
+    assert_eq!(got, ["migrate j to n1", "j gets 2.0", "k gets 2.0"]);
+}
+
+#[test]
+fn suspended_instances_give_their_memory_to_a_job() {
+    let pool = pool(1, vec![app("a", 600, 0, 1)]);
+    let snapshot = with_jobs(&pool, &[("a-1", 0, InstanceState::Suspended)], vec![job("j", 10.0, 1.0, 600, 100.0)]);
+    let got = words(&judged(&snapshot, &free_policy(&pool)).0);
+    assert!(got[0].contains("Parked") && got[1] == "start j on n0", "{got:?}");
+}
+
+#[test]
+fn a_job_that_does_not_say_how_much_it_is_runs_by_what_earlier_ones_were() {
+    let pool = pool(1, vec![]);
+    let mut policy = free_policy(&pool);
+    let unknown = || with_jobs(&pool, &[], vec![job("report-7", 0.0, 2.0, 100, 1000.0)]);
+    let lowest = |policy: &Policy| judged(&unknown(), policy).1.lowest_utility.unwrap().0;
+    assert!(lowest(&policy) > 0.9, "unknown work counts as little");
+    policy.runs.learn(&"report-6".into(), Work(1800.0));
+    assert!((lowest(&policy) - 0.1).abs() < 0.02, "{}", lowest(&policy));
+}
+
+#[test]
+fn jobs_on_a_vanished_node_start_again_elsewhere() {
+    let pool = pool(2, vec![]);
+    let mut snapshot = with_jobs(&pool, &[], vec![running(job("j", 100.0, 1.0, 300, 1000.0), &[0], 1.0)]);
+    snapshot.nodes[0].up = false;
+    assert_eq!(words(&judged(&snapshot, &free_policy(&pool)).0), ["start j on n1", "j gets 1.0"]);
+}
+
+/// Random pools with applications and jobs in every state and with nonsense in numbers: `check` accepts each plan.
+#[test]
+fn plans_with_jobs_are_accepted() {
+    for seed in 0..400 {
+        let mut random = Seeded::new(seed);
+        let apps =
+            (0..random.below(3)).map(|i| app(&format!("a{i}"), 100 + 100 * random.below(4), random.below(2) as u32, 2)).collect();
+        let pool = pool(1 + random.below(4) as usize, apps);
+        let jobs = (0..random.below(6)).map(|i| random_job(&mut random, i, pool.nodes.len())).collect();
+        let snapshot = with_jobs(&pool, &[], jobs);
+        let mut policy =
+            Policy { job_costs: if random.chance(0.5) { Costs::FREE } else { Costs::THESIS }, ..Policy::new(pool.clone()) };
+        for name in pool.apps.keys() {
+            let curve = Curve::through([(Cpu(0.0), Utility(-1.0)), (Cpu(random.between(0.1, 4.0)), Utility(0.8))]);
+            policy.demands.insert(name.clone(), curve);
+        }
+        let (plan, _report) = plan(&snapshot, &policy, Iterations::default());
+        assert_eq!(check(&snapshot, &pool, &plan), [], "seed {seed}: {plan:#?}\n{:#?}", snapshot.jobs);
+    }
+}
+
+fn random_job(random: &mut Seeded, i: u64, nodes: usize) -> JobObservation {
+    let mut one = job(
+        &format!("j{i}"),
+        random.between(0.0, 500.0),
+        random.between(0.2, 2.0),
+        50 + random.below(500),
+        random.between(5.0, 2000.0),
+    );
+    one.spec.tasks = 1 + random.below(3) as u32;
+    if random.chance(0.1) {
+        one.spec.stages[0].work = Work(f64::NAN);
+    }
+    one.done = Work(random.between(0.0, 100.0));
+    if random.chance(0.6) {
+        // One task a node, and few enough that all fit.
+        let first = random.below(nodes as u64) as usize;
+        one.spec.tasks = 1;
+        one.spec.stages[0].memory = Bytes::mib(50);
+        one = running(one, &[first], 0.1);
+        if random.chance(0.3) {
+            (one.state, one.cpu) = (JobState::Suspended, None);
+        }
+    }
+    one
+}
