@@ -7,7 +7,9 @@ use weal_model::{
     AppName, Cpu, FlowId, FlowObservation, InstanceId, InstanceObservation, InstanceState, Snapshot, Work, WorkFactor,
 };
 
-use super::{Coefficient, FlowProfile, Place, Regression};
+use super::flow::FlowProfile;
+use super::place::Place;
+use super::regression::{Coefficient, Regression};
 
 /// What a request can use up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

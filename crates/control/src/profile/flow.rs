@@ -15,7 +15,8 @@
 use serde::{Deserialize, Serialize};
 use weal_model::{FlowId, FlowObservation, Goal, LatencyHistogram, Work};
 
-use super::{Place, Smooth};
+use super::place::Place;
+use super::smooth::Smooth;
 
 /// One flow's profile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
