@@ -46,6 +46,25 @@ pub struct PoolSpec {
 }
 
 impl PoolSpec {
+    /// A pool without nodes, classes and applications, for tests and examples.
+    pub fn example() -> Self {
+        Self {
+            name: "test".to_owned(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            api: SocketAddr::from(([127, 0, 0, 1], 8081)),
+            user: "nobody".to_owned(),
+            control: true,
+            placement: Algorithm::default(),
+            autoscaler_speed: 1.0,
+            enactment: Enactment::default(),
+            overload_limit: OverloadLimit::default(),
+            timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
+            nodes: Vec::new(),
+            classes: BTreeMap::new(),
+            apps: BTreeMap::new(),
+        }
+    }
+
     /// Whether flows have seats, and instances CPU, by their goals. Otherwise requests pass unlimited, and CPU is shared equally.
     pub fn limits_seats(&self) -> bool {
         self.control && self.placement.knows_goals()

@@ -2,7 +2,7 @@
 
 use weal_model::{
     AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceObservation, InstanceRange, InstanceState, NodeName, NodeObservation,
-    NodeSpec, PoolSpec, Snapshot, Time, TimingSpec,
+    NodeSpec, PoolSpec, Snapshot, Time,
 };
 
 pub(crate) fn app(name: &str, memory_mib: u64, min: u32, max: u32) -> AppSpec {
@@ -12,19 +12,9 @@ pub(crate) fn app(name: &str, memory_mib: u64, min: u32, max: u32) -> AppSpec {
 pub(crate) fn pool(nodes: usize, apps: Vec<AppSpec>) -> PoolSpec {
     let node = |i: usize| NodeSpec { name: node_name(i), cpu: Cpu(2.0), memory: Bytes::mib(1000), utilization_limit: 1.0 };
     PoolSpec {
-        name: "test".to_owned(),
-        listen: "127.0.0.1:8080".parse().unwrap(),
-        api: "127.0.0.1:8081".parse().unwrap(),
-        user: "nobody".to_owned(),
-        control: true,
-        placement: Default::default(),
-        autoscaler_speed: 1.0,
-        enactment: weal_model::Enactment::default(),
-        overload_limit: weal_model::OverloadLimit::default(),
-        timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
         nodes: (0..nodes).map(node).collect(),
-        classes: Default::default(),
         apps: apps.into_iter().map(|app| (app.name.clone(), app)).collect(),
+        ..PoolSpec::example()
     }
 }
 

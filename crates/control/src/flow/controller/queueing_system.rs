@@ -357,22 +357,13 @@ pub(super) fn spec(nodes: &[(&str, f64)], classes: &[(&str, &str, &str)], apps: 
         importance: Importance::from_word(importance).unwrap(),
     };
     PoolSpec {
-        name: "test".into(),
-        listen: "127.0.0.1:8080".parse().unwrap(),
-        api: "127.0.0.1:8081".parse().unwrap(),
-        user: "nobody".into(),
-        control: true,
-        placement: Default::default(),
-        autoscaler_speed: 1.0,
-        enactment: weal_model::Enactment::default(),
-        overload_limit: weal_model::OverloadLimit::default(),
-        timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
         nodes: nodes
             .iter()
             .map(|&(name, cpu)| NodeSpec { name: name.into(), cpu: Cpu(cpu), memory: Bytes::gib(1), utilization_limit: 0.95 })
             .collect(),
         classes: classes.iter().map(|c| (c.0.into(), class(c))).collect(),
         apps: apps.iter().map(|&(name, classes, needs)| (name.into(), app(name, classes, needs))).collect::<BTreeMap<_, _>>(),
+        ..PoolSpec::example()
     }
 }
 
