@@ -15,7 +15,7 @@
 //! | [`jobs`] | stages and goals of batch jobs | hypothetical utility, demand | Carrera 5.4.2 |
 //! | [`shares`] | what the tasks of a parallel job use and lack | CPU that moves between them | Tsai 5.3 |
 //! | [`placement`] | curves, memory and constraints | which instances run where (every 10 seconds) | Carrera 5.3, Al-Qudah 3 |
-//! | [`components`] | component profiles and machines | the placement of a multi-component service that carries most (offline) | Stewart & Shen 3, 5 |
+//! | [`components`] | component models and servers | the placement of a multi-component service that carries most (offline) | Stewart & Shen 3, 5 |
 //! | [`check`] | a plan | what is wrong with it; shares no code with the planners | - |
 //!
 //! Invariant: planners are functions of their arguments; equal arguments give equal plans. Budgets count iterations.

@@ -17,18 +17,18 @@ pub struct Searched {
     pub saturation: f64,
 }
 
-/// Everything everywhere; what cannot be replicated stands on the machine where that costs least.
+/// Everything everywhere; what cannot be replicated stands on the server where that costs least.
 pub fn replicate_all(service: &Service) -> Searched {
-    let machines = service.machines.len();
+    let servers = service.servers.len();
     let at = |home: usize| {
         let here = |s: usize| service.components.iter().map(|component| component.replicable || s == home).collect();
-        Placement((0..machines).map(here).collect())
+        Placement((0..servers).map(here).collect())
     };
-    let candidates = (0..machines).map(|home| searched(service, at(home)));
-    candidates.max_by(|a, b| a.saturation.total_cmp(&b.saturation)).expect("a service has machines")
+    let candidates = (0..servers).map(|home| searched(service, at(home)));
+    candidates.max_by(|a, b| a.saturation.total_cmp(&b.saturation)).expect("a service has servers")
 }
 
-/// The best of `count` random placements: each component on a random number of random machines.
+/// The best of `count` random placements: each component on a random number of random servers.
 pub fn sample(service: &Service, count: u32, seed: u64) -> Searched {
     let mut random = Seeded::new(seed);
     let candidates = (0..count.max(1)).map(|_| searched(service, drawn(service, &mut random)));
@@ -62,12 +62,12 @@ fn searched(service: &Service, placement: Placement) -> Searched {
 }
 
 fn drawn(service: &Service, random: &mut Seeded) -> Placement {
-    let machines = service.machines.len() as u64;
-    let mut placement = Placement(vec![vec![false; service.components.len()]; machines as usize]);
+    let servers = service.servers.len() as u64;
+    let mut placement = Placement(vec![vec![false; service.components.len()]; servers as usize]);
     for (c, component) in service.components.iter().enumerate() {
-        let replicas = if component.replicable { 1 + random.below(machines) } else { 1 };
+        let replicas = if component.replicable { 1 + random.below(servers) } else { 1 };
         for _ in 0..replicas {
-            placement.0[random.below(machines) as usize][c] = true;
+            placement.0[random.below(servers) as usize][c] = true;
         }
     }
     placement
@@ -75,9 +75,9 @@ fn drawn(service: &Service, random: &mut Seeded) -> Placement {
 
 /// One replica more, less or elsewhere; `None` when the draw leads to nothing that is allowed.
 fn neighbour(service: &Service, placement: &Placement, random: &mut Seeded) -> Option<Placement> {
-    let machines = service.machines.len() as u64;
+    let servers = service.servers.len() as u64;
     let c = random.below(service.components.len() as u64) as usize;
-    let (from, to) = (random.below(machines) as usize, random.below(machines) as usize);
+    let (from, to) = (random.below(servers) as usize, random.below(servers) as usize);
     let mut next = placement.clone();
     match random.below(3) {
         0 => next.0[to][c] = true,
@@ -91,15 +91,15 @@ fn neighbour(service: &Service, placement: &Placement, random: &mut Seeded) -> O
 #[cfg(test)]
 mod tests {
     use super::super::service::tests::two_components;
-    use super::super::{Call, Component, Machine};
+    use super::super::{Call, Component, Server};
     use super::*;
 
     /// Every placement of a small service.
     fn best_by_force(service: &Service) -> f64 {
-        let (machines, components) = (service.machines.len(), service.components.len());
-        let all = (0..1u32 << (machines * components)).map(|bits| {
+        let (servers, components) = (service.servers.len(), service.components.len());
+        let all = (0..1u32 << (servers * components)).map(|bits| {
             let here = |s: usize| (0..components).map(|c| bits >> (s * components + c) & 1 == 1).collect();
-            Placement((0..machines).map(here).collect())
+            Placement((0..servers).map(here).collect())
         });
         all.filter(|placement| service.accepts(placement)).map(|one| service.saturation(&one)).fold(0.0, f64::max)
     }
@@ -117,8 +117,8 @@ mod tests {
             };
             let components: Vec<Component> = (0..4).map(|c| component(c, &mut random)).collect();
             let calls = (1..4).map(|from| Call { from, to: 0, overhead: random.between(0.0, 0.01), delay_s: 0.0 }).collect();
-            let machines = (0..4).map(|_| Machine { speed: random.between(0.5, 1.5) }).collect();
-            let service = Service { components, calls, machines };
+            let servers = (0..4).map(|_| Server { speed: random.between(0.5, 1.5) }).collect();
+            let service = Service { components, calls, servers };
             let (found, best) = (anneal(&service, 10_000, seed), best_by_force(&service));
             assert!(service.accepts(&found.placement));
             assert!(found.saturation > 0.9 * best, "seed {seed}: {} of {best}", found.saturation);

@@ -1,8 +1,8 @@
-//! Profiles, machines, and what a placement carries.
+//! Profiles, servers, and what a placement carries.
 
 use crate::queueing::mg1_response;
 
-/// A component's profile. Units are free as long as machines are in the same: a speed of 1 is the machine of the profile.
+/// A component's profile. Units are free as long as servers are in the same: a speed of 1 is the server of the profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Component {
     /// Its name.
@@ -28,25 +28,25 @@ pub struct Call {
     pub delay_s: f64,
 }
 
-/// A machine.
+/// A server.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Machine {
+pub struct Server {
     /// Its CPU: `w_s`.
     pub speed: f64,
 }
 
-/// A service and the machines that it may use.
+/// A service and the servers that it may use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Service {
     /// Its components.
     pub components: Vec<Component>,
     /// Who calls whom; empty is the base model.
     pub calls: Vec<Call>,
-    /// The machines.
-    pub machines: Vec<Machine>,
+    /// The servers.
+    pub servers: Vec<Server>,
 }
 
-/// For each machine, which components have a replica there.
+/// For each server, which components have a replica there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement(pub Vec<Vec<bool>>);
 
@@ -67,7 +67,7 @@ impl Service {
         })
     }
 
-    /// The CPU time per request on each machine, and the CPU that is gone before the first one.
+    /// The CPU time per request on each server, and the CPU that is gone before the first one.
     fn loads(&self, placement: &Placement) -> Vec<(f64, f64)> {
         let replicas: Vec<f64> = (0..self.components.len()).map(|c| placement.replicas(c) as f64).collect();
         let load = |here: &Vec<bool>| {
@@ -82,16 +82,16 @@ impl Service {
         placement.0.iter().map(load).collect()
     }
 
-    /// Requests per second at which each machine is full; infinite for one without work, 0 for one that is full at rest.
+    /// Requests per second at which each server is full; infinite for one without work, 0 for one that is full at rest.
     pub fn saturations(&self, placement: &Placement) -> Vec<f64> {
-        let full = |((per_request, standing), machine): (&(f64, f64), &Machine)| {
-            let left = (machine.speed - standing).max(0.0);
+        let full = |((per_request, standing), server): (&(f64, f64), &Server)| {
+            let left = (server.speed - standing).max(0.0);
             if *per_request > 0.0 { left / per_request } else { f64::INFINITY }
         };
-        self.loads(placement).iter().zip(&self.machines).map(full).collect()
+        self.loads(placement).iter().zip(&self.servers).map(full).collect()
     }
 
-    /// Requests per second at which the first machine is full (3.1).
+    /// Requests per second at which the first server is full (3.1).
     pub fn saturation(&self, placement: &Placement) -> f64 {
         self.saturations(placement).into_iter().fold(f64::INFINITY, f64::min)
     }
@@ -99,10 +99,10 @@ impl Service {
     /// Mean response time in seconds at `rate` requests per second (3.2), for execution times with this coefficient of
     /// variation; infinite from the saturation on.
     pub fn response_s(&self, placement: &Placement, rate: f64, variation: f64) -> f64 {
-        let each = self.loads(placement).into_iter().zip(&self.machines).map(|((per_request, standing), machine)| {
-            // A request of the service visits a machine with a share of its components; what it executes there is the mean.
-            let left = machine.speed - standing;
-            if per_request <= 0.0 { 0.0 } else { mg1_response(per_request / machine.speed, rate * per_request / left, variation) }
+        let each = self.loads(placement).into_iter().zip(&self.servers).map(|((per_request, standing), server)| {
+            // A request of the service visits a server with a share of its components; what it executes there is the mean.
+            let left = server.speed - standing;
+            if per_request <= 0.0 { 0.0 } else { mg1_response(per_request / server.speed, rate * per_request / left, variation) }
         });
         each.sum::<f64>() + self.network_s(placement)
     }
@@ -127,12 +127,12 @@ pub(super) mod tests {
         Service {
             components: vec![component("web", 0.02, true), component("db", 0.01, false)],
             calls: vec![Call { from: 0, to: 1, overhead: 0.005, delay_s: 0.001 }],
-            machines: vec![Machine { speed: 1.0 }; 3],
+            servers: vec![Server { speed: 1.0 }; 3],
         }
     }
 
     #[test]
-    fn a_machine_is_full_when_its_share_of_the_requests_uses_what_is_left() {
+    fn a_server_is_full_when_its_share_of_the_requests_uses_what_is_left() {
         let service = two_components();
         let placement = Placement(vec![vec![true, false], vec![true, false], vec![false, true]]);
         let saturations = service.saturations(&placement);

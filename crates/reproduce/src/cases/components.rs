@@ -1,6 +1,6 @@
 //! S1: where the components of an online service should stand (Stewart & Shen 5.1, Tables 2 and 4).
 
-use weal_control::components::{Component, Machine, Placement, Service, anneal, replicate_all, sample};
+use weal_control::components::{Component, Placement, Server, Service, anneal, replicate_all, sample};
 
 use crate::{Figure, Record, Reproduction, Setting};
 
@@ -68,7 +68,7 @@ fn stock_online() -> Service {
     Service {
         components: NAMES.iter().zip(&PROFILE).map(component).collect(),
         calls: Vec::new(),
-        machines: vec![Machine { speed: 1.0 }; 12],
+        servers: vec![Server { speed: 1.0 }; 12],
     }
 }
 

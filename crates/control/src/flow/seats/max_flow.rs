@@ -2,6 +2,9 @@
 //!
 //! Dinic's algorithm on the graph source -> cluster -> node -> sink. Amounts below `tiny`, a fixed share of the biggest
 //! capacity, count as nothing, so rounding cannot keep it busy.
+//!
+//! Whole seats are given out one by one, each only if the flow can still serve all: so this graph can try an addition and take it back
+//! ([`MaxFlow::try_more`]). The maximum flow of placement cannot, and works on the loads of a placement instead of a graph.
 
 use std::collections::VecDeque;
 
