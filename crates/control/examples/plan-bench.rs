@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let exact = (case == "hard").then(|| generate::exact_by_folding(&problem));
     let (cold, cold_ms) = timed(&problem, algorithm, rounds);
     let (mut living, mut random) = (problem.clone(), Seeded::new(SEED + 1));
-    adopt(&mut living, &cold);
+    cold.adopt(&mut living);
     let (stable, stable_ms) = timed(&living, algorithm, rounds);
     let changed = if case == "thesis" { living.apps.len() } else { 1 };
     for app in living.apps.iter_mut().take(changed) {
@@ -96,19 +96,6 @@ fn median(rounds: usize, mut run: impl FnMut()) -> f64 {
         .collect();
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
-}
-
-/// As if the solution ran already.
-fn adopt(problem: &mut Problem, solution: &Solution) {
-    for app in &mut problem.apps {
-        app.current.clear();
-    }
-    for (m, n, count, _) in solution.entries() {
-        problem.apps[m as usize].current.push((n, count));
-    }
-    for app in &mut problem.apps {
-        app.current.sort_unstable();
-    }
 }
 
 /// The most memory that this process ever had, in MiB.

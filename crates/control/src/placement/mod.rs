@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | what is desired, what was learnt, how hard to search | [`Policy`], [`Iterations`] |
 //! | names become indices; what no placement can exceed, and what each must keep | [`problem`] |
-//! | a better placement near the current one, with the best loads for it | [`solve`] |
+//! | a better placement near the current one, with the best loads for it | [`solve`](mod@solve) |
 //! | the older algorithms, for comparison | [`baselines`] |
 //! | who may sleep, how deep, and how much memory is kept free | `standby` |
 //! | indices become ordered actions on named instances and jobs | `steps` |

@@ -77,7 +77,7 @@ pub struct Policy {
     pub rungs: Vec<Rung>,
     /// Rungs that applications could not be brought to lately.
     pub refused: BTreeSet<(AppName, Rung)>,
-    /// Instances that were started to stand by: [`Plan::ahead`] of the plan before.
+    /// Instances that were started to stand by: [`Plan::ahead`](weal_model::Plan::ahead) of the plan before.
     pub ahead: BTreeSet<InstanceId>,
     /// Applications that were told to sleep, and how deep at most: they do until somebody asks for them.
     pub resting: BTreeMap<AppName, Option<Rung>>,

@@ -1,5 +1,5 @@
 //! The algorithms that came before, for comparison: the thesis' three nested loops (Carrera 5.3.2) and the demand-based
-//! placement of the older literature ([58] there: maximise satisfied demand), in the same interface.
+//! placement of the older literature (\[58\] there: maximise satisfied demand), in the same interface.
 //!
 //! Both visit node after node (outer loop), take instances off it one by one (intermediate loop), and put instances of
 //! applications that lack something in their place (inner loop). They differ in the order and in what they compare: sorted
@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 
 use crate::placement::problem::bound::Bound;
 use crate::placement::problem::layout::Layout;
-use crate::placement::problem::mandatory::{add_with_companions, best_node, enforce, may_add_with_companions};
+use crate::placement::problem::mandatory::{best_node, enforce};
 use crate::placement::problem::{App, Problem};
 use crate::placement::solve::Solution;
 use crate::placement::solve::distribute::{distribute, utilities};
@@ -129,7 +129,7 @@ impl Nested<'_> {
             .all
             .iter()
             .filter(|&&m| self.lacks(layout, m))
-            .any(|&m| may_add_with_companions(self.problem, layout, m, n).is_ok())
+            .any(|&m| layout.may_add_with_companions(self.problem, m, n).is_ok())
         {
             return 1.0;
         }
@@ -165,9 +165,9 @@ impl Nested<'_> {
             if cpu <= layout.epsilon() {
                 return;
             }
-            if may_add_with_companions(self.problem, layout, m, n).is_ok() {
+            if layout.may_add_with_companions(self.problem, m, n).is_ok() {
                 let lack = self.cap[m as usize] - layout.given(m);
-                add_with_companions(self.problem, layout, m, n);
+                layout.add_with_companions(self.problem, m, n);
                 cpu -= lack.min(self.problem.apps[m as usize].instance_cpu);
             }
         }
@@ -183,7 +183,7 @@ pub fn equal_shares(problem: &Problem, wide: bool) -> Solution {
     while !growing.is_empty() {
         growing.retain(|&m| match best_node(problem, &layout, m, false) {
             Ok(n) => {
-                add_with_companions(problem, &mut layout, m, n);
+                layout.add_with_companions(problem, m, n);
                 true
             }
             Err(_) => false,

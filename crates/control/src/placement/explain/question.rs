@@ -4,7 +4,6 @@ use weal_model::{AppName, Bytes, NodeName, NodeVerdict, WhyNode};
 
 use crate::placement::policy::Policy;
 use crate::placement::problem::layout::{Layout, Obstacle};
-use crate::placement::problem::mandatory::{add_with_companions, may_add_with_companions};
 use crate::placement::problem::translate::Translation;
 use crate::placement::solve::Solution;
 use crate::placement::solve::try_instead;
@@ -68,10 +67,10 @@ impl Question<'_> {
         if let Some(&other) = app.apart.iter().find(|&&other| layout.count(other, self.n) > 0) {
             return (NodeVerdict::Forbidden, vec![self.forbidden(Obstacle::Apart(other))]);
         }
-        match may_add_with_companions(problem, layout, self.m, self.n) {
+        match layout.may_add_with_companions(problem, self.m, self.n) {
             Ok(()) => {
                 let mut with = layout.clone();
-                add_with_companions(problem, &mut with, self.m, self.n);
+                with.add_with_companions(problem, self.m, self.n);
                 self.weigh(with, &format!("an instance of {name} on {node}"), NodeVerdict::NoGain)
             }
             Err(Obstacle::MaxInstances | Obstacle::MaxNodes) => self.instead(),
@@ -153,11 +152,11 @@ impl Question<'_> {
                 continue;
             }
             with.remove(problem, self.m, old);
-            if let Err(obstacle) = may_add_with_companions(problem, &with, self.m, self.n) {
+            if let Err(obstacle) = with.may_add_with_companions(problem, self.m, self.n) {
                 why_not = Some(obstacle);
                 continue;
             }
-            add_with_companions(problem, &mut with, self.m, self.n);
+            with.add_with_companions(problem, self.m, self.n);
             let what = format!("{name} on {node} instead of {}", self.translation.nodes[old as usize]);
             let reached = try_instead(problem, self.solution, with.clone()).utilities[self.m as usize];
             let (verdict, sentences) = self.weigh(with, &what, NodeVerdict::MaxInstances);

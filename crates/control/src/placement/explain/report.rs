@@ -7,7 +7,7 @@ use weal_model::{AppExplanation, AppName, Binding, Bytes, Cpu, Report, Snapshot,
 use crate::placement::policy::Policy;
 use crate::placement::problem::Problem;
 use crate::placement::problem::layout::Obstacle;
-use crate::placement::problem::mandatory::{best_node, may_add_with_companions};
+use crate::placement::problem::mandatory::best_node;
 use crate::placement::problem::translate::Translation;
 use crate::placement::solve::Solution;
 use crate::placement::solve::distribute::{distribute, level_for};
@@ -187,7 +187,7 @@ fn per_gib(problem: &Problem, solution: &Solution, flow: &mut FlowNetwork, m: u3
     let nearly = |n: &u32| layout.free_memory(*n).saturating_add(Bytes::GIB) >= problem.apps[m as usize].memory;
     let blocked = (0..problem.nodes.len() as u32)
         .filter(nearly)
-        .filter(|&n| may_add_with_companions(problem, layout, m, n) == Err(Obstacle::Memory));
+        .filter(|&n| layout.may_add_with_companions(problem, m, n) == Err(Obstacle::Memory));
     let Some(n) = blocked.max_by(|&a, &b| layout.spare(a).total_cmp(&layout.spare(b)).then(b.cmp(&a))) else { return 0.0 };
     let mut more = layout.clone();
     more.add(problem, m, n);

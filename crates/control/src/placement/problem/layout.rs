@@ -46,7 +46,7 @@ pub enum Obstacle {
 /// Which instances are where, with their loads.
 #[derive(Debug, Clone)]
 pub struct Layout {
-    pub(in crate::placement) edges: Vec<Edge>,
+    edges: Vec<Edge>,
     vacant: Vec<u32>,
     by_app: Vec<Vec<u32>>,
     by_node: Vec<Vec<u32>>,
@@ -55,9 +55,9 @@ pub struct Layout {
     /// Per node: CPU that every instance there must get, summed.
     reserved: Vec<f64>,
     /// Per node: CPU not given out.
-    pub(in crate::placement) spare: Vec<f64>,
+    spare: Vec<f64>,
     /// Per application: CPU given.
-    pub(in crate::placement) given: Vec<f64>,
+    given: Vec<f64>,
     epsilon: f64,
 }
 
@@ -178,6 +178,30 @@ impl Layout {
         Ok(())
     }
 
+    /// Whether an instance of `m` may be on `n` once those that must be together with it are there too.
+    pub fn may_add_with_companions(&self, problem: &Problem, m: u32, n: u32) -> Result<(), Obstacle> {
+        let app = &problem.apps[m as usize];
+        match self.may_add(problem, m, n) {
+            Err(Obstacle::Together(_)) => {}
+            answer => return answer,
+        }
+        let mut memory = app.memory;
+        for &other in app.together.iter().filter(|&&other| self.count(other, n) == 0) {
+            let companion = &problem.apps[other as usize];
+            if companion.manual && self.instances(other) >= companion.instances.0 {
+                return Err(Obstacle::Together(other));
+            }
+            match self.may_add(problem, other, n) {
+                // Companions that need `m` itself come with it.
+                Err(Obstacle::Together(third)) if third == m || app.together.contains(&third) => {}
+                Err(obstacle) => return Err(obstacle),
+                Ok(()) => {}
+            }
+            memory = memory.saturating_add(problem.apps[other as usize].memory);
+        }
+        if self.free_memory(n) < memory { Err(Obstacle::Memory) } else { Ok(()) }
+    }
+
     /// Whether one instance of `m` may leave `n` for good, or, with `moving`, leave it for another node.
     pub fn may_remove(&self, problem: &Problem, m: u32, n: u32, moving: bool) -> Result<(), Obstacle> {
         let app = &problem.apps[m as usize];
@@ -221,6 +245,16 @@ impl Layout {
         self.by_app[m as usize].push(edge);
         self.by_node[n as usize].push(edge);
         edge
+    }
+
+    /// Adds an instance of `m` on `n` and what must be together with it.
+    pub fn add_with_companions(&mut self, problem: &Problem, m: u32, n: u32) {
+        self.add(problem, m, n);
+        for &other in &problem.apps[m as usize].together {
+            if self.count(other, n) == 0 {
+                self.add(problem, other, n);
+            }
+        }
     }
 
     /// Takes one instance of `m` off `n`; load that the others cannot carry goes with it.

@@ -85,7 +85,7 @@ fn bring_up(problem: &Problem, layout: &mut Layout, m: u32, start: &mut u32) -> 
         let new_node = layout.instances(m) >= app.instances.0;
         match best_node_from(problem, layout, m, new_node, *start) {
             Ok(n) => {
-                add_with_companions(problem, layout, m, n);
+                layout.add_with_companions(problem, m, n);
                 *start = if problem.nodes.len() > COMPARED { n + 1 } else { 0 };
             }
             Err(_) if make_room(problem, layout, m) => {}
@@ -138,7 +138,7 @@ fn best_node_from(problem: &Problem, layout: &Layout, m: u32, only_new: bool, st
         if compared >= COMPARED || only_new && layout.count(m, n) > 0 {
             return;
         }
-        if let Err(obstacle) = may_add_with_companions(problem, layout, m, n) {
+        if let Err(obstacle) = layout.may_add_with_companions(problem, m, n) {
             nearest = nearest.min(obstacle);
             return;
         }
@@ -161,40 +161,6 @@ fn best_node_from(problem: &Problem, layout: &Layout, m: u32, only_new: bool, st
     best.map(|(n, _)| n).ok_or(nearest)
 }
 
-/// Whether an instance of `m` may be on `n` once those that must be together with it are there too.
-pub fn may_add_with_companions(problem: &Problem, layout: &Layout, m: u32, n: u32) -> Result<(), Obstacle> {
-    let app = &problem.apps[m as usize];
-    match layout.may_add(problem, m, n) {
-        Err(Obstacle::Together(_)) => {}
-        answer => return answer,
-    }
-    let mut memory = app.memory;
-    for &other in app.together.iter().filter(|&&other| layout.count(other, n) == 0) {
-        let companion = &problem.apps[other as usize];
-        if companion.manual && layout.instances(other) >= companion.instances.0 {
-            return Err(Obstacle::Together(other));
-        }
-        match layout.may_add(problem, other, n) {
-            // Companions that need `m` itself come with it.
-            Err(Obstacle::Together(third)) if third == m || app.together.contains(&third) => {}
-            Err(obstacle) => return Err(obstacle),
-            Ok(()) => {}
-        }
-        memory = memory.saturating_add(problem.apps[other as usize].memory);
-    }
-    if layout.free_memory(n) < memory { Err(Obstacle::Memory) } else { Ok(()) }
-}
-
-/// Adds an instance of `m` on `n` and what must be together with it.
-pub fn add_with_companions(problem: &Problem, layout: &mut Layout, m: u32, n: u32) {
-    layout.add(problem, m, n);
-    for &other in &problem.apps[m as usize].together {
-        if layout.count(other, n) == 0 {
-            layout.add(problem, other, n);
-        }
-    }
-}
-
 // An application that is below its fewest goes before instances that others can spare. True when something was taken off.
 fn make_room(problem: &Problem, layout: &mut Layout, m: u32) -> bool {
     let app = &problem.apps[m as usize];
@@ -215,7 +181,7 @@ fn make_room(problem: &Problem, layout: &mut Layout, m: u32) -> bool {
         let before = layout.clone();
         for other in spare {
             layout.remove(problem, other, n);
-            if may_add_with_companions(problem, layout, m, n).is_ok() {
+            if layout.may_add_with_companions(problem, m, n).is_ok() {
                 return true;
             }
         }

@@ -4,6 +4,11 @@
 //! Dinic's algorithm: breadth-first levels from every application that lacks CPU, then blocking flow along them. When no
 //! node with spare CPU can be reached any more, what was reached is a minimum cut: the applications in it share nodes that
 //! are full, and no other distribution of load gives them more together.
+//!
+//! The flow of seats (`flow::seats`) is another implementation, because it answers another question about the same shape of graph. This
+//! one has no graph of its own: it moves the loads of a [`Layout`], which the search clones and changes thousands of times for one plan,
+//! and starts from what they are. That one builds its graph once for each cycle, takes back what it tried, and is exact to 1e-13 where
+//! this one stops at a billionth of a node.
 
 use crate::placement::problem::Problem;
 use crate::placement::problem::layout::Layout;

@@ -2,7 +2,6 @@
 
 use good_lp::{Expression, ProblemVariables, Solution as _, SolverModel, constraint, microlp, variable};
 
-use super::solution::Solution;
 use super::solve;
 use crate::placement::problem::generate::{Shape, constrained, exact_by_folding, pool};
 use crate::placement::problem::{App, ChangeCost, Problem};
@@ -98,7 +97,7 @@ fn the_hard_case_is_solved_exactly() {
             "seed {seed}: {lowest} of {exact}, gap {}",
             solution.gap()
         );
-        adopt(&mut problem, &solution);
+        solution.adopt(&mut problem);
         assert_eq!(solve(&problem, 1_000_000).changes.count(), 0, "seed {seed}");
     }
 }
@@ -117,7 +116,7 @@ fn the_incremental_answer_equals_the_cold_one() {
     for seed in 0..20 {
         let cold = pool(Shape::of_size(60), seed);
         let mut living = cold.clone();
-        adopt(&mut living, &solve(&cold, 1_000_000));
+        solve(&cold, 1_000_000).adopt(&mut living);
         let mut random = Seeded::new(seed ^ 0x55);
         let m = random.below(living.apps.len() as u64) as usize;
         living.apps[m].curve = living.apps[m].curve.scaled(random.between(0.5, 2.0));
@@ -128,12 +127,4 @@ fn the_incremental_answer_equals_the_cold_one() {
         assert!(mine >= best - 0.005, "seed {seed}: {mine} after a change, {best} from nothing");
         assert!(warm.changes.count() * 3 < anew.changes.count(), "seed {seed}: {:?} of {:?}", warm.changes, anew.changes);
     }
-}
-
-fn adopt(problem: &mut Problem, solution: &Solution) {
-    problem.apps.iter_mut().for_each(|app| app.current.clear());
-    for (m, n, count, _) in solution.entries() {
-        problem.apps[m as usize].current.push((n, count));
-    }
-    problem.apps.iter_mut().for_each(|app| app.current.sort_unstable());
 }

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::placement::problem::Problem;
 use crate::placement::problem::layout::{Layout, Obstacle};
-use crate::placement::problem::mandatory::{add_with_companions, may_add_with_companions};
 
 /// How far into the order a place looks for an application that may be there; only constraints make it look at all.
 const LOOK: usize = 24;
@@ -79,7 +78,7 @@ fn fill(problem: &Problem, layout: &mut Layout, open: &mut Open, n: u32, eps: f6
         }
         let Some((m, piece)) = choose(problem, layout, open, n, places, cpu, eps) else { return };
         let piece = piece.min(problem.apps[m as usize].instance_cpu).min(cpu);
-        add_with_companions(problem, layout, m, n);
+        layout.add_with_companions(problem, m, n);
         let edge = layout.find(m, n).expect("it was just added");
         layout.shift(edge, piece);
         open.take(problem, layout, m, piece, eps);
@@ -87,7 +86,7 @@ fn fill(problem: &Problem, layout: &mut Layout, open: &mut Open, n: u32, eps: f6
 }
 
 fn choose(problem: &Problem, layout: &Layout, open: &Open, n: u32, places: u64, cpu: f64, eps: f64) -> Option<(u32, f64)> {
-    let fits = |m: u32| may_add_with_companions(problem, layout, m, n).is_ok();
+    let fits = |m: u32| layout.may_add_with_companions(problem, m, n).is_ok();
     let piece_of = |m: u32| {
         let least = problem.apps[m as usize].instances.0.saturating_sub(layout.instances(m)).max(1);
         open.left[m as usize] / f64::from(least)
@@ -213,5 +212,5 @@ fn assignment(problem: &Problem, layout: &Layout, nodes: &[u32]) -> BTreeMap<u32
 
 /// Why nothing of `m` can be added on `n`, for callers that only want to know whether memory is what is missing.
 pub fn lacks_only_memory(problem: &Problem, layout: &Layout, m: u32, n: u32) -> bool {
-    matches!(may_add_with_companions(problem, layout, m, n), Err(Obstacle::Memory))
+    matches!(layout.may_add_with_companions(problem, m, n), Err(Obstacle::Memory))
 }

@@ -262,16 +262,6 @@ mod tests {
     use crate::check::dense;
     use crate::placement::problem::generate::{Shape, pool};
 
-    fn adopt(problem: &mut Problem, solution: &Solution) {
-        for app in &mut problem.apps {
-            app.current.clear();
-        }
-        for (m, n, count, _) in solution.entries() {
-            problem.apps[m as usize].current.push((n, count));
-        }
-        problem.apps.iter_mut().for_each(|app| app.current.sort_unstable());
-    }
-
     #[test]
     fn a_divided_pool_is_near_the_bound_feasible_and_stable() {
         for seed in 0..3 {
@@ -279,7 +269,7 @@ mod tests {
             let first = solve_in_parts(&problem, 10_000_000);
             assert_eq!(dense::check(&problem, &first.entries(), |_| false), [""; 0], "seed {seed}");
             assert!(first.gap() < 0.005, "seed {seed}: {} below {}", first.lowest().unwrap(), first.bound.utility);
-            adopt(&mut problem, &first);
+            first.adopt(&mut problem);
             assert_eq!(solve_in_parts(&problem, 10_000_000).changes.count(), 0, "seed {seed}");
         }
     }

@@ -9,7 +9,6 @@ use super::candidate::Candidate;
 use super::max_flow::FlowNetwork;
 use crate::placement::problem::Problem;
 use crate::placement::problem::layout::Layout;
-use crate::placement::problem::mandatory::{add_with_companions, may_add_with_companions};
 
 /// Pools with more than so many pairs of application and node are left alone: exchanges grow with the square of that.
 const PAIRS: usize = 64;
@@ -67,8 +66,8 @@ impl Exchange {
             layout.remove(problem, m, n);
         }
         for &(m, n) in &self.on {
-            may_add_with_companions(problem, &layout, m, n).ok()?;
-            add_with_companions(problem, &mut layout, m, n);
+            layout.may_add_with_companions(problem, m, n).ok()?;
+            layout.add_with_companions(problem, m, n);
         }
         let short = |&(m, _): &(u32, u32)| {
             let app = &problem.apps[m as usize];

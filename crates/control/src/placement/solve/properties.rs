@@ -9,7 +9,7 @@ use crate::check::dense;
 use crate::placement::problem::bound::Bound;
 use crate::placement::problem::generate::{Shape, constrained, pool};
 use crate::placement::problem::layout::Layout;
-use crate::placement::problem::mandatory::{enforce, may_add_with_companions};
+use crate::placement::problem::mandatory::enforce;
 use crate::placement::problem::{ChangeCost, Problem};
 use crate::rng::Seeded;
 
@@ -21,13 +21,6 @@ fn problem(seed: u64) -> Problem {
 
 fn judge(problem: &Problem, solution: &Solution) -> Vec<String> {
     dense::check(problem, &solution.entries(), |m| solution.missing.iter().any(|missing| missing.app == m))
-}
-
-fn adopt(problem: &mut Problem, solution: &Solution) {
-    for (m, app) in problem.apps.iter_mut().enumerate() {
-        app.current = solution.entries().iter().filter(|entry| entry.0 as usize == m).map(|entry| (entry.1, entry.2)).collect();
-        app.current.sort_unstable();
-    }
 }
 
 fn lowest(utilities: &[f64]) -> f64 {
@@ -53,7 +46,7 @@ fn a_placement_that_was_just_made_is_kept() {
     for seed in 0..10_000 {
         let mut problem = problem(seed);
         let first = solve(&problem, BUDGET);
-        adopt(&mut problem, &first);
+        first.adopt(&mut problem);
         let second = solve(&problem, BUDGET);
         assert_eq!(second.changes.count(), 0, "seed {seed}: {:?} then {:?}", first.entries(), second.entries());
     }
@@ -115,7 +108,7 @@ fn hardly_anything_moves_for_a_ripple() {
         let mut problem = problem(seed);
         problem.tolerance = 0.02;
         let first = solve(&problem, BUDGET);
-        adopt(&mut problem, &first);
+        first.adopt(&mut problem);
         let mut random = Seeded::new(seed ^ 0x77);
         for app in &mut problem.apps {
             app.curve = app.curve.scaled(random.between(0.998, 1.002));
@@ -136,7 +129,7 @@ fn hardly_any_change_is_needless() {
         problem.tolerance = 0.01;
         problem.apps.iter_mut().for_each(|app| app.cost = ChangeCost { start: 0.01, resume: 0.001, remove: 0.001 });
         let first = solve(&problem, BUDGET);
-        adopt(&mut problem, &first);
+        first.adopt(&mut problem);
         let mut random = Seeded::new(seed ^ 0x3C);
         for app in &mut problem.apps {
             app.curve = app.curve.scaled(random.between(0.85, 1.15));
@@ -170,7 +163,7 @@ fn with_less_changed(problem: &Problem, layout: &Layout) -> Vec<Layout> {
             layout.remove(problem, m, n);
         }
         for &(m, n) in on {
-            may_add_with_companions(problem, &layout, m, n).ok()?;
+            layout.may_add_with_companions(problem, m, n).ok()?;
             layout.add(problem, m, n);
         }
         Some(layout)

@@ -10,7 +10,6 @@ use super::max_flow::FlowNetwork;
 use super::pack;
 use crate::placement::problem::Problem;
 use crate::placement::problem::layout::Layout;
-use crate::placement::problem::mandatory::{add_with_companions, may_add_with_companions};
 
 /// Candidate nodes looked at for one new instance, in order of spare CPU.
 const CANDIDATES: usize = 64;
@@ -136,7 +135,7 @@ impl Repair<'_> {
     }
 
     fn could_host(&self, layout: &Layout, m: u32, n: u32) -> bool {
-        if may_add_with_companions(self.problem, layout, m, n).is_ok() {
+        if layout.may_add_with_companions(self.problem, m, n).is_ok() {
             return true;
         }
         let idle: u64 = self.idle_on(layout, n).map(|other| self.problem.apps[other as usize].memory).sum();
@@ -157,12 +156,12 @@ impl Repair<'_> {
     }
 
     fn place(&mut self, layout: &mut Layout, m: u32, n: u32, load: f64) {
-        while may_add_with_companions(self.problem, layout, m, n).is_err() {
+        while layout.may_add_with_companions(self.problem, m, n).is_err() {
             let Some(idle) = self.idle_on(layout, n).next() else { return };
             layout.remove(self.problem, idle, n);
             *self.budget = self.budget.saturating_sub(1);
         }
-        add_with_companions(self.problem, layout, m, n);
+        layout.add_with_companions(self.problem, m, n);
         let edge = layout.find(m, n).expect("it was just added");
         layout.shift(edge, load.min(layout.room(self.problem, edge)).min(layout.spare(n)));
         *self.budget = self.budget.saturating_sub(1);

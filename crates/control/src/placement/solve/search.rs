@@ -33,7 +33,7 @@ pub(in crate::placement) fn solve_whole(problem: &Problem, budget: u32) -> Solut
     if solution.changes.count() > 0 {
         let mut adopted = problem.clone();
         for _ in 1..PASSES {
-            adopt(&mut adopted, &solution);
+            solution.adopt(&mut adopted);
             let next = pass(&adopted, budget);
             if next.changes.count() == 0 {
                 break;
@@ -43,15 +43,6 @@ pub(in crate::placement) fn solve_whole(problem: &Problem, budget: u32) -> Solut
     }
     solution.changes = solution.layout.changes(problem);
     solution
-}
-
-// As if the solution ran already.
-fn adopt(problem: &mut Problem, solution: &Solution) {
-    for (m, app) in (0u32..).zip(&mut problem.apps) {
-        let edges = solution.layout.of_app(m).iter().map(|&edge| solution.layout.edge(edge));
-        app.current = edges.map(|edge| (edge.node, edge.count)).collect();
-        app.current.sort_unstable();
-    }
 }
 
 fn pass(problem: &Problem, mut budget: u32) -> Solution {

@@ -1,5 +1,6 @@
 //! What an algorithm answers: a placement with its loads.
 
+use crate::placement::problem::Problem;
 use crate::placement::problem::bound::Bound;
 use crate::placement::problem::layout::{Changes, Layout};
 use crate::placement::problem::mandatory::Missing;
@@ -28,6 +29,15 @@ impl Solution {
     /// How far the worst off is below the bound.
     pub fn gap(&self) -> f64 {
         self.lowest().map_or(0.0, |lowest| (self.bound.utility - lowest).max(0.0))
+    }
+
+    /// Makes `problem` one in which this runs already.
+    pub fn adopt(&self, problem: &mut Problem) {
+        for (m, app) in (0u32..).zip(&mut problem.apps) {
+            let edges = self.layout.of_app(m).iter().map(|&edge| self.layout.edge(edge));
+            app.current = edges.map(|edge| (edge.node, edge.count)).collect();
+            app.current.sort_unstable();
+        }
     }
 
     /// (application, node, instances, CPU), for judging.
