@@ -20,7 +20,7 @@ const MOST_NOISE: f64 = 0.25;
 
 /// A placement in comparison.
 #[derive(Debug, Clone)]
-pub(in crate::placement) struct Candidate {
+pub(super) struct Candidate {
     pub layout: Layout,
     pub utilities: Vec<f64>,
     /// By how much each utility may be wrong, because the demand is not known better.

@@ -15,7 +15,7 @@ use crate::placement::problem::bound::Bound;
 use crate::placement::problem::layout::Layout;
 
 /// Pools with more than so many pairs of application and node are left alone: what they need grows exponentially.
-pub(in crate::placement) const PAIRS: usize = 64;
+pub(super) const PAIRS: usize = 64;
 
 /// Relaxations that may be solved for one utility, and for all; each takes some microseconds. Of the tests' small problems, those with
 /// up to 4 nodes and 4 applications need some dozens.
@@ -26,7 +26,7 @@ const FOR_ALL: u32 = 2_000;
 ///
 /// Postcondition, if the steps suffice: no placement brings the worst off above `bound.utility`, and one that comes within the
 /// tolerance was tried.
-pub(in crate::placement) fn raise_the_worst_off(
+pub(super) fn raise_the_worst_off(
     problem: &Problem,
     bound: &mut Bound,
     flow: &mut FlowNetwork,

@@ -70,7 +70,7 @@ impl FlowNetwork {
     }
 
     /// Each of `nodes` once.
-    pub(in crate::placement) fn distinct(&mut self, nodes: impl Iterator<Item = u32>) -> impl Iterator<Item = u32> {
+    pub(super) fn distinct(&mut self, nodes: impl Iterator<Item = u32>) -> impl Iterator<Item = u32> {
         self.walk += 1;
         nodes.filter(move |&n| std::mem::replace(&mut self.walked[n as usize], self.walk) != self.walk)
     }

@@ -17,7 +17,7 @@ const PAIRS: usize = 64;
 const JUDGED: u32 = 1_500;
 
 /// Improves `best` until no exchange is better. Each judged placement takes a step of the budget.
-pub(in crate::placement) fn polish(problem: &Problem, flow: &mut FlowNetwork, best: &mut Candidate, budget: &mut u32) {
+pub(super) fn polish(problem: &Problem, flow: &mut FlowNetwork, best: &mut Candidate, budget: &mut u32) {
     if problem.apps.len() * problem.nodes.len() > PAIRS {
         return;
     }

@@ -28,7 +28,7 @@ const STEPS_FOR_THE_REST: u32 = 6;
 const PASSES: u32 = 6;
 
 /// The answer for a pool that is searched as a whole.
-pub(in crate::placement) fn solve_whole(problem: &Problem, budget: u32) -> Solution {
+pub(super) fn solve_whole(problem: &Problem, budget: u32) -> Solution {
     let mut solution = pass(problem, budget);
     if solution.changes.count() > 0 {
         let mut adopted = problem.clone();

@@ -23,7 +23,7 @@ use crate::placement::policy::Policy;
 use crate::placement::problem::translate::Translation;
 
 /// An instance is never taken for idle sooner, however large it is: two requests of one visitor lie further apart.
-pub(in crate::placement) const SHORTEST_IDLE_S: f64 = 15.0;
+pub(super) const SHORTEST_IDLE_S: f64 = 15.0;
 /// What being awake uses at least, in cores: it answers health checks.
 const AWAKE_CPU: f64 = 0.001;
 /// The rent of memory that nobody else wants, relative to that of a node that is full. 0 would keep idle instances awake for ever

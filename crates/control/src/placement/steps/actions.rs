@@ -49,7 +49,13 @@ struct Reclaimable {
 
 impl Steps {
     /// The steps that bring the running instances to where the solution has them.
-    pub fn of(translation: &Translation, snapshot: &Snapshot, policy: &Policy, solution: &Solution, names: &mut Names) -> Self {
+    pub(super) fn of(
+        translation: &Translation,
+        snapshot: &Snapshot,
+        policy: &Policy,
+        solution: &Solution,
+        names: &mut Names,
+    ) -> Self {
         let mut steps = Self::default();
         steps.count_memory(translation, snapshot);
         for orphan in &translation.orphans {
@@ -374,7 +380,15 @@ impl Steps {
     }
 
     /// Starts an instance that will stand by.
-    pub fn start_ahead(&mut self, translation: &Translation, policy: &Policy, names: &mut Names, m: u32, n: u32, why: String) {
+    pub(super) fn start_ahead(
+        &mut self,
+        translation: &Translation,
+        policy: &Policy,
+        names: &mut Names,
+        m: u32,
+        n: u32,
+        why: String,
+    ) {
         let (spec, node) = (translation.apps[m as usize], &translation.nodes[n as usize]);
         let id = names.next(&spec.name);
         self.push(Action::Start { instance: id.clone(), app: spec.name.clone(), node: node.clone() }, why);

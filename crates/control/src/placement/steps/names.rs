@@ -12,7 +12,7 @@ pub(super) fn number(id: &InstanceId) -> u64 {
 }
 
 /// The next number of each application: one above all that are known.
-pub(in crate::placement) struct Names(BTreeMap<AppName, u64>);
+pub(super) struct Names(BTreeMap<AppName, u64>);
 
 impl Names {
     pub fn of(snapshot: &Snapshot, policy: &Policy) -> Self {
