@@ -43,8 +43,8 @@ use crate::store::{Saved, Store};
 use weal_protocol::controller::{ConfigView, PlanView};
 
 pub use api::openapi;
-pub use driver::record;
 pub use desired::machine;
+pub use driver::record;
 
 /// How long the gateway may take to answer a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);

@@ -59,8 +59,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use weal_model::{
-    AppName, EventKind, GatewayName, HistorySample, InstanceState, NodeName, Plan, PoolSpec, Report, Rung, SeatPlan, Snapshot,
-    Status, Time,
+    AppName, Cpu, EventKind, GatewayName, HistorySample, InstanceId, InstanceState, NodeName, Plan, PoolSpec, Report, Rung,
+    SeatPlan, Snapshot, Status, Time,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{SleepTaken, WakeTaken};
@@ -211,11 +211,12 @@ impl Cycle {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
         let due = self.timers.poll_due(now, self.operations.any_draining());
-        if due.flow_cycle {
-            self.begin_flow_cycle(now, true);
-        }
+        // The last cycle first: its patience is no longer the next one's.
         if due.patience_is_over && self.waiting.flow_cycle.is_some() {
             self.end_flow_cycle(now);
+        }
+        if due.flow_cycle {
+            self.begin_flow_cycle(now, true);
         }
         if due.drains {
             self.gateway.look.want();
@@ -404,6 +405,11 @@ impl Cycle {
     /// The seats in force.
     pub fn seats(&self) -> &SeatPlan {
         &self.seating.plan
+    }
+
+    /// CPU that an instance was given.
+    pub fn cpu(&self, instance: &InstanceId) -> Option<Cpu> {
+        self.seating.loads.cpu(instance)
     }
 
     /// The gateway's counters, as it said them last.

@@ -18,12 +18,12 @@ use weal_controller::{Error, Options};
 use weal_engine::Engine;
 use weal_engine_local::{instance_spec, revision};
 use weal_model::{
-    Action, AppName, AppSpec, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeReserve, NodeSpec, PoolSpec,
-    SleepCosts, Status, Time,
+    Action, AppName, AppSpec, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeReserve, NodeSpec,
+    PoolSpec, SleepCosts, Status, Time,
 };
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
-use weal_protocol::gateway::{ConfigAck, FlowCounters, GatewayConfig, GatewayCounters};
 use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation, Outcome, Revision};
+use weal_protocol::gateway::{ConfigAck, FlowCounters, GatewayConfig, GatewayCounters};
 use weal_protocol::node::{InstanceEvent, InstanceSpec, LogsChunk, LogsRequest};
 use weal_protocol::{Capabilities, Refusal};
 

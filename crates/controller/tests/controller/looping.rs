@@ -105,7 +105,9 @@ async fn an_application_that_may_run_once_is_stopped_before_it_is_started_anew()
         let Some(db) = machine.agent.instances.iter().find(|i| i.app.as_str() == "db") else { return false };
         let address = db.address.to_string();
         let mut shops = machine.agent.instances.iter().filter(|i| i.app.as_str() == "shop");
-        machine.specs[&db.id].run[0] == "db2" && shops.clone().count() == 2 && shops.all(|shop| machine.specs[&shop.id].env["DB_ADDR"] == address)
+        machine.specs[&db.id].run[0] == "db2"
+            && shops.clone().count() == 2
+            && shops.all(|shop| machine.specs[&shop.id].env["DB_ADDR"] == address)
     })
     .await;
     let machine = pool.engine.lock();

@@ -49,10 +49,10 @@ impl World<'_> {
                 self.soil(node);
             }
             (FaultKind::InstanceDown, _) if begins => self.crash_one(fault),
-            (FaultKind::ControllerDown, _) if begins => self.controller.up = false,
+            (FaultKind::ControllerDown, _) if begins => self.lose_controller(),
             (FaultKind::GatewayDown, _) if begins => self.lose_gateway(),
             // Faults of a kind may overlap: the last one to end counts.
-            (FaultKind::ControllerDown, _) if self.lasting(fault.kind).next().is_none() => self.controller_back(),
+            (FaultKind::ControllerDown, _) if self.lasting(fault.kind).next().is_none() => self.start_controller(),
             (FaultKind::GatewayDown, _) if self.lasting(fault.kind).next().is_none() => self.gateway_back(),
             _ => {}
         }
@@ -70,7 +70,6 @@ impl World<'_> {
             self.cut(node);
             self.soil(node);
         }
-        self.want_plan();
     }
 
     fn crash_one(&mut self, fault: &Fault) {
@@ -109,7 +108,6 @@ impl World<'_> {
         }
         self.apps.iter_mut().for_each(App::lose_gateway);
         self.cut(self.gateway_link());
-        (0..self.instances.len()).for_each(|instance| self.drained(instance));
     }
 
     /// A new one, which goes on by the config that was in force last.
@@ -117,20 +115,6 @@ impl World<'_> {
         self.gateway_up = true;
         self.restart_gateway();
         self.forget_counters();
-        self.tell_gateway();
-    }
-
-    /// A new one, which knows what was stored and what runs. What was draining is not any more.
-    fn controller_back(&mut self) {
-        self.controller.restart();
-        for instance in &mut self.instances {
-            if instance.operation.is_some_and(|operation| operation.draining) {
-                instance.operation = None;
-                instance.version += 1;
-            }
-        }
-        self.tell_gateway();
-        self.want_plan();
     }
 
     /// How long the next action takes that would take `takes_s`, and whether it fails: one that hangs does when its fault is over, or it is given up.

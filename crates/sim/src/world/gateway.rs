@@ -91,6 +91,7 @@ impl App {
 impl World<'_> {
     /// The gateway is told everything that it works by.
     pub(super) fn configure_gateway(&mut self, config: &GatewayConfig) {
+        self.gateway_version = config.version;
         for cluster in &config.clusters {
             if let Some(app) = self.apps.iter().position(|app| app.name == cluster.app) {
                 self.configure_cluster(app, cluster);

@@ -2,9 +2,11 @@
 
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Outcome;
-use weal_model::{Action, AppName, Bytes, InstanceId, InstanceState, Rung};
+use weal_model::{Action, Bytes, InstanceId, InstanceState, Rung};
+use weal_protocol::Refusal;
 
 use super::tasks::{Owner, Task, steps_of_start};
+use super::wakes::JUST_NAMED_S;
 use super::{Event, TaskId, World};
 use weal_scenario::Spread;
 
@@ -31,16 +33,22 @@ pub(super) struct Instance {
     pub last_wake_s: f64,
     /// When the node agent last named it to the gateway.
     pub named_s: f64,
+    /// From its start to ready.
+    pub start_took_s: Option<f64>,
+    /// How often it was started again.
+    pub restarts: u32,
 }
 
-/// What is being done to an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the engine is doing to an instance.
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Operation {
     pub change: Change,
-    /// It still finishes its requests.
-    pub draining: bool,
     /// It will fail.
     pub fails: bool,
+    /// When it began.
+    began_s: f64,
+    /// The controller's order, which hears what becomes of it; `None` when the gateway has asked for it.
+    pub ordered: Option<Action>,
 }
 
 /// An action on an instance.
@@ -53,14 +61,9 @@ pub(super) enum Change {
 }
 
 impl Instance {
-    /// The gateway must send nothing new to it.
-    pub fn is_closed(&self) -> bool {
-        self.operation.is_some_and(|operation| matches!(operation.change, Change::Stop | Change::Sleep(_)))
-    }
-
-    /// It is to be stopped.
-    pub fn is_to_stop(&self) -> bool {
-        self.operation.is_some_and(|operation| operation.change == Change::Stop)
+    /// What is being done to it.
+    pub fn change(&self) -> Option<Change> {
+        self.operation.as_ref().map(|operation| operation.change)
     }
 
     /// Its process takes connections.
@@ -70,11 +73,8 @@ impl Instance {
 }
 
 impl World<'_> {
-    /// A new instance, starting but with nothing under way. Without an id it gets the application's next.
-    pub(super) fn add_instance(&mut self, app: usize, node: usize, id: Option<InstanceId>) -> usize {
-        let name = self.apps[app].name.clone();
-        let id = id.unwrap_or_else(|| self.controller.next_id(&name));
-        self.controller.use_id(&name, &id);
+    /// A new instance, starting but with nothing under way.
+    pub(super) fn add_instance(&mut self, app: usize, node: usize, id: InstanceId) -> usize {
         let index = self.instances.len();
         self.nodes[node].machine.add(index);
         let (since_s, state) = (self.now_s(), InstanceState::Starting);
@@ -90,6 +90,8 @@ impl World<'_> {
             operation: None,
             last_wake_s: f64::INFINITY,
             named_s: f64::NEG_INFINITY,
+            start_took_s: None,
+            restarts: 0,
         });
         self.oracle_memory(node);
         index
@@ -107,71 +109,55 @@ impl World<'_> {
         }
         // The gateway hears of who is awake from the node agent first, if it has asked.
         self.go_on_waking(app);
-        self.tell_cluster(app);
+        self.tell_state(instance);
     }
 
-    /// Begins one action, or leaves it to a later plan when it cannot be done yet. True when it is begun.
-    pub(super) fn begin_action(&mut self, action: &Action) -> bool {
-        let change = match action {
+    /// The engine is ordered to do something to an instance or a job. What cannot be done is refused at once.
+    pub(super) fn act(&mut self, action: Action) {
+        match &action {
             Action::Start { instance, app, node } => {
                 let app = self.apps.iter().position(|entry| entry.name == *app);
                 let node = self.nodes.iter().position(|entry| entry.name == *node);
-                let (Some(app), Some(node)) = (app, node) else { return false };
-                if !self.may_start(app, node) {
-                    return false;
-                }
-                let index = self.add_instance(app, node, Some(instance.clone()));
-                self.operate(index, Change::Start, false);
-                return true;
+                let (Some(app), Some(node)) = (app, node) else {
+                    return self.tell_outcome(action, 0.0, Some(Refusal::failed("there is no such application or node")));
+                };
+                let index = self.add_instance(app, node, instance.clone());
+                self.operate(index, Change::Start, Some(action));
             }
-            Action::Stop { .. } => Change::Stop,
-            &Action::Sleep { rung, .. } => Change::Sleep(rung),
-            Action::Resume { .. } => Change::Resume,
-            _ => return self.begin_job_action(action),
-        };
-        let (Action::Stop { instance, .. } | Action::Sleep { instance, .. } | Action::Resume { instance, .. }) = action else {
-            return false;
-        };
-        let found = self.instances.iter().rposition(|entry| entry.id == *instance && entry.state != InstanceState::Stopped);
-        let Some(index) = found.filter(|&index| self.instances[index].operation.is_none()) else { return false };
-        let closes = matches!(change, Change::Stop | Change::Sleep(_));
-        let flow_cycle_s = self.scenario.pool.timing.flow_cycle_s;
-        if closes && self.controller.was_just_woken(instance, self.now_s(), flow_cycle_s) {
-            return false;
+            Action::Stop { instance, .. } => self.act_on(instance.clone(), Change::Stop, action),
+            Action::Sleep { instance, rung, .. } => self.act_on(instance.clone(), Change::Sleep(*rung), action),
+            Action::Resume { instance, .. } => self.act_on(instance.clone(), Change::Resume, action),
+            Action::StartJob { .. }
+            | Action::SuspendJob { .. }
+            | Action::ResumeJob { .. }
+            | Action::MigrateJob { .. }
+            | Action::SetJobCpu { .. } => self.act_on_job(action),
         }
-        let entry = &self.instances[index];
-        // Who makes room for it may not be done yet.
-        let needs_room = matches!(change, Change::Resume) && !entry.state.holds_memory();
-        if needs_room && self.room(entry.node) < self.scenario.pool.apps[&self.apps[entry.app].name].memory {
-            return false;
-        }
-        let routed = !self.scenario.pool.apps[&self.apps[entry.app].name].routes.is_empty();
-        let drains = closes && entry.state == InstanceState::Ready && routed;
-        self.operate(index, change, drains);
-        true
     }
 
-    /// The application and the node that an action is about.
-    pub(super) fn place_of(&self, action: &Action) -> Option<(usize, usize)> {
-        match action {
-            Action::Start { app, node, .. } => Some((
-                self.apps.iter().position(|entry| entry.name == *app)?,
-                self.nodes.iter().position(|entry| entry.name == *node)?,
-            )),
-            Action::Stop { instance, .. } | Action::Sleep { instance, .. } | Action::Resume { instance, .. } => {
-                self.instances.iter().rev().find(|entry| entry.id == *instance).map(|entry| (entry.app, entry.node))
+    fn act_on(&mut self, id: InstanceId, change: Change, action: Action) {
+        let now_s = self.now_s();
+        let found = self.instances.iter().rposition(|entry| entry.id == id && entry.state != InstanceState::Stopped);
+        let Some(index) = found else { return self.tell_outcome(action, 0.0, None) };
+        let entry = &mut self.instances[index];
+        let refusal = match (change, &mut entry.operation) {
+            // One that is being woken for the gateway is woken for the controller too.
+            (Change::Resume, Some(operation)) if operation.change == Change::Resume => {
+                operation.ordered = Some(action);
+                return;
+            }
+            (Change::Sleep(_) | Change::Resume, Some(_)) => {
+                Some(Refusal::WrongState { instance: id, state: "being changed".to_owned() })
+            }
+            (Change::Sleep(_), None) if now_s - entry.named_s < JUST_NAMED_S => {
+                Some(Refusal::AskedFor { ago_s: now_s - entry.named_s })
             }
             _ => None,
-        }
-    }
-
-    fn may_start(&self, app: usize, node: usize) -> bool {
-        let spec = &self.scenario.pool.apps[&self.apps[app].name];
-        let ready = |name: &AppName| {
-            let is_ready = |i: &Instance| self.apps[i.app].name == *name && i.state == InstanceState::Ready;
-            self.instances.iter().any(is_ready)
         };
-        self.controller.may_start(&spec.name, self.now_s()) && spec.needs.iter().all(ready) && self.room(node) >= spec.memory
+        match refusal {
+            Some(refusal) => self.tell_outcome(action, 0.0, Some(refusal)),
+            None => self.operate(index, change, Some(action)),
+        }
     }
 
     pub(super) fn room(&self, node: usize) -> Bytes {
@@ -185,89 +171,57 @@ impl World<'_> {
         instances + self.jobs.iter().map(|job| job.memory_on(node)).sum()
     }
 
-    fn operate(&mut self, instance: usize, change: Change, draining: bool) {
+    /// Begins a change, whether or not the controller has ordered it.
+    pub(super) fn operate(&mut self, instance: usize, change: Change, ordered: Option<Action>) {
         let now_s = self.now_s();
-        let entry = &mut self.instances[instance];
-        entry.version += 1;
-        entry.operation = Some(Operation { change, draining, fails: false });
-        if !draining {
-            return self.act(instance);
-        }
-        let timeout_s = self.apps[entry.app].config.request_timeout_s.clamp(0.0, 600.0);
-        let (version, app) = (entry.version, entry.app);
-        self.agenda.enter(now_s + timeout_s, Event::DrainedLong { instance, version });
-        self.tell_cluster(app);
-        self.drained(instance);
-    }
-
-    /// Nothing is outstanding at an instance: what waited for that goes on.
-    pub(super) fn drained(&mut self, instance: usize) {
-        let entry = &self.instances[instance];
-        if entry.in_flight == 0 && entry.operation.is_some_and(|operation| operation.draining) {
-            self.act(instance);
-        }
-    }
-
-    /// It has drained for as long as it may: a stop goes on, a sleep is given up, because what is frozen answers nobody.
-    pub(super) fn drained_long(&mut self, instance: usize) {
-        match self.instances[instance].operation {
-            Some(Operation { change: Change::Sleep(_), .. }) => self.stay_awake(instance),
-            _ => self.act(instance),
-        }
-    }
-
-    /// The sleep for which it drains is called off.
-    pub(super) fn stay_awake(&mut self, instance: usize) {
-        let entry = &mut self.instances[instance];
-        entry.version += 1;
-        entry.operation = None;
-        let app = entry.app;
-        self.tell_cluster(app);
-    }
-
-    /// The engine takes the operation of an instance.
-    pub(super) fn act(&mut self, instance: usize) {
-        let now_s = self.now_s();
-        let Some(mut operation) = self.instances[instance].operation else { return };
-        if matches!(operation.change, Change::Sleep(_)) && self.was_just_named(instance) {
-            return self.stay_awake(instance);
-        }
-        operation.draining = false;
-        let name = self.apps[self.instances[instance].app].name.clone();
-        let changes = self.scenario.behaviours[name.as_str()].changes;
-        let image_mib = self.scenario.pool.apps[&name].memory.0 as f64 / Bytes::MIB as f64;
-        let state = self.instances[instance].state;
-        let mut takes_s = match operation.change {
-            Change::Start => changes.start_s,
-            Change::Stop => changes.stop_s,
-            Change::Sleep(Rung::Suspended) => changes.suspend_s + changes.suspend_s_per_mib * image_mib,
-            Change::Sleep(_) => changes.park_s + changes.suspend_s_per_mib * image_mib,
-            Change::Resume if state == InstanceState::Parked => {
-                changes.resume_s + changes.page_in_s + changes.resume_s_per_mib * image_mib
-            }
-            Change::Resume => changes.resume_s + changes.resume_s_per_mib * image_mib,
-        };
-        (takes_s, operation.fails) = self.draw_trouble(takes_s);
-        self.instances[instance].operation = Some(operation);
-        match (operation.change, state.rung()) {
-            (Change::Sleep(rung), _) if !operation.fails => self.controller.handle_slept(&name, rung, takes_s),
-            (Change::Resume, Some(rung)) if !operation.fails => self.controller.handle_resumed(&name, rung, takes_s),
+        let (takes_s, fails) = self.draw_trouble(self.takes_s(instance, change));
+        let (app, state) = (self.instances[instance].app, self.instances[instance].state);
+        let costs = &mut self.sleep_costs[app];
+        match (change, state.rung()) {
+            (Change::Sleep(rung), _) if !fails => costs.of_mut(rung).sleep_s = Some(takes_s),
+            (Change::Resume, Some(rung)) if !fails => costs.of_mut(rung).wake_s = Some(takes_s),
             _ => {}
         }
-        if operation.change == Change::Resume {
+        let starts = change == Change::Start && !fails;
+        // A start is done when its process runs; that it is ready is an event.
+        let (told, ordered) = if starts { (ordered, None) } else { (None, ordered) };
+        self.instances[instance].operation = Some(Operation { change, fails, began_s: now_s, ordered });
+        if change == Change::Resume {
             // From here on it holds its memory again.
             self.set_state(instance, InstanceState::Starting);
         }
-        if operation.change == Change::Start && !operation.fails {
+        if starts {
+            if let Some(action) = told {
+                self.tell_outcome(action, 0.0, None);
+            }
+            self.tell_state(instance);
             return self.start(instance);
         }
         let entry = &mut self.instances[instance];
         entry.version += 1;
         let version = entry.version;
-        if operation.change == Change::Stop && entry.state != InstanceState::Starting {
+        if change == Change::Stop && entry.state != InstanceState::Starting {
             entry.state = InstanceState::Stopping;
+            self.tell_state(instance);
         }
         self.agenda.enter(now_s + takes_s, Event::Changed { instance, version });
+    }
+
+    /// How long a change takes.
+    fn takes_s(&self, instance: usize, change: Change) -> f64 {
+        let name = &self.apps[self.instances[instance].app].name;
+        let changes = self.scenario.behaviours[name.as_str()].changes;
+        let image_mib = self.scenario.pool.apps[name].memory.0 as f64 / Bytes::MIB as f64;
+        match change {
+            Change::Start => changes.start_s,
+            Change::Stop => changes.stop_s,
+            Change::Sleep(Rung::Suspended) => changes.suspend_s + changes.suspend_s_per_mib * image_mib,
+            Change::Sleep(_) => changes.park_s + changes.suspend_s_per_mib * image_mib,
+            Change::Resume if self.instances[instance].state == InstanceState::Parked => {
+                changes.resume_s + changes.page_in_s + changes.resume_s_per_mib * image_mib
+            }
+            Change::Resume => changes.resume_s + changes.resume_s_per_mib * image_mib,
+        }
     }
 
     fn start(&mut self, instance: usize) {
@@ -283,59 +237,48 @@ impl World<'_> {
     pub(super) fn changed(&mut self, instance: usize) {
         let now_s = self.now_s();
         let node = self.instances[instance].node;
-        let Some(Operation { change, fails, .. }) = self.instances[instance].operation.take() else {
+        let Some(Operation { change, fails, began_s, ordered }) = self.instances[instance].operation.take() else {
             return match self.instances[instance].state {
                 InstanceState::Backoff => {
+                    self.instances[instance].restarts += 1;
                     self.set_state(instance, InstanceState::Starting);
                     self.start(instance);
                 }
                 _ => self.set_state(instance, InstanceState::Ready),
             };
         };
-        let at = self.instances[instance].app;
-        let app = self.apps[at].name.clone();
-        if fails {
-            self.recorder.note(now_s, false, format!("could not {} {}", word(change), self.instances[instance].id));
-        }
         match (change, fails) {
             (Change::Start, false) => {
-                self.controller.started(&app, now_s - self.instances[instance].started_s);
+                self.instances[instance].start_took_s = Some(now_s - self.instances[instance].started_s);
                 self.set_state(instance, InstanceState::Ready);
             }
-            (Change::Start, true) => {
-                self.controller.start_failed(&app, now_s);
-                self.remove(instance);
-            }
+            (Change::Start, true) | (Change::Stop, false) => self.remove(instance),
             (Change::Resume, false) | (Change::Stop, true) => {
                 if change == Change::Resume {
-                    self.instances[instance].last_wake_s = now_s - self.instances[instance].since_s;
+                    self.instances[instance].last_wake_s = now_s - began_s;
                 }
                 self.nodes[node].machine.freeze(now_s, instance, false);
                 self.soil(node);
                 self.set_state(instance, InstanceState::Ready);
             }
             (Change::Resume, true) => self.set_state(instance, InstanceState::Suspended),
-            (Change::Stop, false) => self.remove(instance),
             (Change::Sleep(rung), false) => {
                 self.nodes[node].machine.freeze(now_s, instance, true);
                 self.soil(node);
                 self.set_state(instance, rung.state());
             }
-            (Change::Sleep(_), true) => {
-                self.go_on_waking(at);
-                self.tell_cluster(at);
-            }
+            (Change::Sleep(_), true) => self.go_on_waking(self.instances[instance].app),
         }
-        if self.instances[instance].state == InstanceState::Ready {
-            self.reseat();
+        if let Some(action) = ordered {
+            let refusal = fails.then(|| Refusal::failed("the simulated machine failed"));
+            self.tell_outcome(action, now_s - began_s, refusal);
         }
-        self.want_plan();
     }
 
     /// Its process is gone, and the requests that it had with it.
     fn remove(&mut self, instance: usize) {
         self.set_state(instance, InstanceState::Stopped);
-        self.instances[instance].operation = None;
+        self.forget_operation(instance);
         self.lose_work(instance);
         let (now_s, node) = (self.now_s(), self.instances[instance].node);
         self.nodes[node].machine.remove(now_s, instance);
@@ -346,7 +289,15 @@ impl World<'_> {
     pub(super) fn lose(&mut self, instance: usize) {
         if self.instances[instance].state != InstanceState::Stopped {
             self.remove(instance);
-            self.want_plan();
+        }
+    }
+
+    /// What was being done to an instance ends with it: it is gone.
+    fn forget_operation(&mut self, instance: usize) {
+        let now_s = self.now_s();
+        if let Some(Operation { began_s, ordered: Some(action), .. }) = self.instances[instance].operation.take() {
+            let id = self.instances[instance].id.clone();
+            self.tell_outcome(action, now_s - began_s, Some(Refusal::Gone { instance: id }));
         }
     }
 
@@ -359,7 +310,6 @@ impl World<'_> {
         self.nodes[node].machine.add(instance);
         self.soil(node);
         self.agenda.enter(now_s + BACKOFF_S, Event::Changed { instance, version });
-        self.want_plan();
     }
 
     fn lose_work(&mut self, instance: usize) {
@@ -387,14 +337,5 @@ impl World<'_> {
         let task = self.tasks.insert(Task::new(Owner::Housekeeping, steps, instance));
         self.begin_step(task);
         self.watch_housekeeping(instance);
-    }
-}
-
-fn word(change: Change) -> &'static str {
-    match change {
-        Change::Start => "start",
-        Change::Stop => "stop",
-        Change::Sleep(_) => "put to sleep",
-        Change::Resume => "resume",
     }
 }

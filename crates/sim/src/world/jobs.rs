@@ -6,6 +6,9 @@
 use weal_control::jobs::ChangeKind;
 use weal_model::{Action, Bytes, Cpu, JobName, JobObservation, JobSpec, JobState, NodeName, Stage, Work};
 
+use weal_control::cycle::Input;
+use weal_protocol::Refusal;
+
 use super::tasks::{Owner, Task};
 use super::{Event, TaskId, World};
 use weal_scenario::report::JobEnd;
@@ -48,6 +51,10 @@ struct Operation {
     /// Where it was before, and holds memory until the change is done.
     leaves: Vec<usize>,
     fails: bool,
+    /// When it began.
+    began_s: f64,
+    /// The controller's order, which hears what becomes of it.
+    ordered: Option<Action>,
 }
 
 impl Job {
@@ -66,6 +73,13 @@ impl Job {
             version: 0,
             finished_s: None,
             seen_done: 0.0,
+        }
+    }
+
+    /// Nobody waits for what becomes of it.
+    pub fn forget_order(&mut self) {
+        if let Some(operation) = &mut self.operation {
+            operation.ordered = None;
         }
     }
 
@@ -150,7 +164,7 @@ impl World<'_> {
 
     pub(super) fn submit(&mut self, job: usize) {
         self.jobs.push(Job::new(self.to_come[job].clone()));
-        self.want_plan();
+        self.controller.hear(Input::Jobs);
     }
 
     /// The jobs that are not done, as the controller knows them, sorted by name.
@@ -172,33 +186,37 @@ impl World<'_> {
         job.before() + (job.current().work.0 - most_left).max(0.0)
     }
 
-    /// Begins one action on a job, or leaves it to a later plan when it cannot be done yet. True when it is begun.
-    pub(super) fn begin_job_action(&mut self, action: &Action) -> bool {
-        let (name, to, change) = match action {
+    /// The engine is ordered to do something to a job. What cannot be done is refused at once.
+    pub(super) fn act_on_job(&mut self, action: Action) {
+        let (name, to, change) = match &action {
             Action::StartJob { job, nodes } => (job, Some(nodes), ChangeKind::Start),
             Action::ResumeJob { job, nodes } => (job, Some(nodes), ChangeKind::Resume),
             Action::MigrateJob { job, nodes } => (job, Some(nodes), ChangeKind::Migrate),
             Action::SuspendJob { job } => (job, None, ChangeKind::Suspend),
-            Action::SetJobCpu { job, cpu } => return self.set_job_cpu(job, *cpu),
-            _ => return false,
+            Action::SetJobCpu { job, cpu } => {
+                let refusal = (!self.set_job_cpu(job, *cpu)).then(|| not_now(job));
+                return self.tell_outcome(action, 0.0, refusal);
+            }
+            Action::Start { .. } | Action::Stop { .. } | Action::Sleep { .. } | Action::Resume { .. } => return,
         };
-        let Some(index) = self.open_job(name) else { return false };
         let wanted = match change {
             ChangeKind::Start => JobState::Pending,
             ChangeKind::Resume | ChangeKind::MoveAndResume => JobState::Suspended,
             ChangeKind::Migrate | ChangeKind::Suspend => JobState::Running,
         };
-        if self.jobs[index].state != wanted || self.jobs[index].operation.is_some() {
-            return false;
-        }
+        let open = self.open_job(name).filter(|&index| self.jobs[index].state == wanted && self.jobs[index].operation.is_none());
         let to = to.map(|names| names.iter().filter_map(|name| self.node_called(name)).collect::<Vec<usize>>());
-        if let Some(to) = &to
-            && !(to.len() == self.jobs[index].spec.tasks as usize && self.has_room_for(index, to))
-        {
-            return false;
+        let fits = |index: usize| {
+            let enough = |to: &Vec<usize>| to.len() == self.jobs[index].spec.tasks as usize && self.has_room_for(index, to);
+            to.as_ref().is_none_or(enough)
+        };
+        match open.filter(|&index| fits(index)) {
+            Some(index) => self.operate_on_job(index, change, to, action),
+            None => {
+                let refusal = not_now(name);
+                self.tell_outcome(action, 0.0, Some(refusal));
+            }
         }
-        self.operate_on_job(index, change, to);
-        true
     }
 
     fn open_job(&self, name: &JobName) -> Option<usize> {
@@ -237,7 +255,7 @@ impl World<'_> {
         }
     }
 
-    fn operate_on_job(&mut self, index: usize, change: ChangeKind, to: Option<Vec<usize>>) {
+    fn operate_on_job(&mut self, index: usize, change: ChangeKind, to: Option<Vec<usize>>, action: Action) {
         let now_s = self.now_s();
         self.halt(index);
         let costs = self.scenario.surroundings.job_costs();
@@ -258,7 +276,7 @@ impl World<'_> {
             }
         }
         entry.version += 1;
-        entry.operation = Some(Operation { change, leaves, fails });
+        entry.operation = Some(Operation { change, leaves, fails, began_s: now_s, ordered: Some(action) });
         let (version, mut on) = (entry.version, entry.nodes.clone());
         on.dedup();
         on.into_iter().for_each(|node| self.oracle_memory(node));
@@ -268,7 +286,7 @@ impl World<'_> {
     /// What was being done to a job is done, or has failed.
     pub(super) fn job_changed(&mut self, index: usize) {
         let entry = &mut self.jobs[index];
-        let Some(Operation { change, leaves, fails }) = entry.operation.take() else { return };
+        let Some(Operation { change, leaves, fails, began_s, ordered }) = entry.operation.take() else { return };
         match (change, fails) {
             (ChangeKind::Suspend, false) => (entry.state, entry.speed) = (JobState::Suspended, 0.0),
             (ChangeKind::Start, true) => (entry.state, entry.nodes, entry.speed) = (JobState::Pending, Vec::new(), 0.0),
@@ -277,14 +295,14 @@ impl World<'_> {
             (ChangeKind::Migrate, true) => entry.nodes = leaves,
             _ => {}
         }
-        let (name, runs) = (entry.spec.name.clone(), entry.state == JobState::Running);
-        if fails {
-            self.recorder.note(self.now_s(), false, format!("could not {} job {name}", word(change)));
-        }
-        if runs {
+        if entry.state == JobState::Running {
             self.compute(index);
         }
-        self.want_plan();
+        if let Some(action) = ordered {
+            let refusal = fails.then(|| Refusal::failed("the simulated machine failed"));
+            self.tell_outcome(action, self.now_s() - began_s, refusal);
+        }
+        self.controller.hear(Input::Jobs);
     }
 
     /// Puts the tasks of a job on the machines.
@@ -342,7 +360,7 @@ impl World<'_> {
         self.oracle_job_done(index);
         let late = if now_s > end.deadline_s { format!(", {:.0} s late", now_s - end.deadline_s) } else { String::new() };
         self.recorder.note(now_s, false, format!("job {} is done{late}", end.name));
-        self.want_plan();
+        self.controller.hear(Input::Jobs);
     }
 
     /// Goes on with the stage that a job has come to, if there is room for it where it is; else it waits for a plan.
@@ -365,7 +383,7 @@ impl World<'_> {
             let text = format!("job {} waits: there is not enough room for its next stage", entry.spec.name);
             self.recorder.note(self.now_s(), false, text);
         }
-        self.want_plan();
+        self.controller.hear(Input::Jobs);
     }
 
     /// Jobs that have something on a node which is gone begin anew.
@@ -378,6 +396,9 @@ impl World<'_> {
             }
             let done = self.done_by(entry);
             self.halt(index);
+            if let Some(action) = self.jobs[index].operation.take().and_then(|operation| operation.ordered) {
+                self.tell_outcome(action, 0.0, Some(Refusal::failed("its node is gone")));
+            }
             let entry = &mut self.jobs[index];
             *entry = Job { version: entry.version + 1, ..Job::new(entry.spec.clone()) };
             let text = format!("job {} lost {done:.0} s of work with {} and begins anew", entry.spec.name, self.nodes[node].name);
@@ -422,11 +443,6 @@ impl World<'_> {
     }
 }
 
-fn word(change: ChangeKind) -> &'static str {
-    match change {
-        ChangeKind::Start => "start",
-        ChangeKind::Suspend => "suspend",
-        ChangeKind::Resume | ChangeKind::MoveAndResume => "resume",
-        ChangeKind::Migrate => "move",
-    }
+fn not_now(job: &JobName) -> Refusal {
+    Refusal::failed(format!("{job} is not in a state for it now, or there is no room"))
 }

@@ -15,15 +15,15 @@
 //! | `wakes` | what the node agent answers to the gateway |
 //! | `instances` | their states, and what actions make of them |
 //! | `jobs` | batch jobs, and what actions make of them |
-//! | `cycles` | the controller's cycles |
-//! | `observe` | snapshots, and what faults do to them |
+//! | `controller` | the controller's loop, and effects carried out in virtual time |
+//! | `observe` | what engine and gateway say, and what faults do to that |
 //! | `faults` | what goes wrong |
 //! | `oracle` | what must hold whatever happens |
 //! | `record` | the run as data, as a rehearsal with real processes gives it |
 
 mod clients;
+mod controller;
 mod cores;
-mod cycles;
 mod faults;
 mod gateway;
 mod instances;
@@ -42,17 +42,18 @@ mod tests;
 use std::rc::Rc;
 
 use weal_control::flow::pipeline::ClassIndex;
-use weal_model::{ClassName, JobSpec, NodeName, Time};
+use weal_model::{Bytes, ClassName, JobSpec, NodeName, SleepCosts, Time};
 
 use crate::engine::Agenda;
 use clients::{Clients, Told};
+use controller::Controller;
 use cores::Cores;
-use cycles::Controller;
 use faults::Faults;
 use gateway::App;
 use instances::Instance;
 use jobs::Job;
 use machine::Machine;
+use observe::Measurements;
 use oracle::Oracle;
 use record::Recorder;
 use tasks::{Step, Tasks};
@@ -142,11 +143,6 @@ enum Event {
         instance: usize,
         version: u64,
     },
-    /// An instance has been draining for as long as it may.
-    DrainedLong {
-        instance: usize,
-        version: u64,
-    },
     Housekeeping {
         instance: usize,
         version: u64,
@@ -173,10 +169,12 @@ enum Event {
         job: usize,
         version: u64,
     },
-    FlowCycle,
-    PlacementCycle,
-    /// A plan that something asked for.
-    Plan,
+    /// The books are made, once a flow cycle.
+    Books,
+    /// The controller's loop is called; only the latest of these counts.
+    Cycle {
+        version: u64,
+    },
     Fault {
         index: usize,
         begins: bool,
@@ -188,6 +186,8 @@ struct Node {
     name: NodeName,
     machine: Machine,
     up: bool,
+    /// Memory that is to be free on it.
+    reserve: Bytes,
     /// Counts its [`Event::Node`]s.
     version: u64,
     /// Its next change was not entered yet.
@@ -248,6 +248,11 @@ struct World<'a> {
     clients: Vec<Clients>,
     gateway_up: bool,
     controller: Controller,
+    measurements: Measurements,
+    /// What sleeping has cost each application's instances.
+    sleep_costs: Vec<SleepCosts>,
+    /// The config that the gateway has.
+    gateway_version: u64,
     faults: Faults,
     recorder: Recorder,
     oracle: Oracle,
@@ -263,6 +268,7 @@ impl<'a> World<'a> {
             name: node.name.clone(),
             machine: if slices_of == 0 { Machine::whole(node.cpu.0) } else { Machine::slice(node.cpu.0, slices_of) },
             up: true,
+            reserve: Bytes(0),
             version: 0,
             dirty: false,
         });
@@ -289,7 +295,10 @@ impl<'a> World<'a> {
             tasks: Tasks::default(),
             clients: scenario.loads.iter().map(|load| Clients::new(scenario, load)).collect(),
             gateway_up: true,
-            controller: Controller::new(),
+            controller: Controller::new(scenario),
+            measurements: Measurements::default(),
+            sleep_costs: vec![SleepCosts::default(); pool.apps.len()],
+            gateway_version: 0,
             faults: Faults::new(scenario.seed),
             recorder: Recorder::new(scenario),
             oracle: Oracle::default(),
@@ -313,8 +322,9 @@ impl<'a> World<'a> {
             self.agenda.enter(fault.until_s, Event::Fault { index, begins: false });
         }
         let timing = &self.scenario.pool.timing;
-        self.agenda.enter(timing.flow_cycle_s, Event::FlowCycle);
-        self.agenda.enter(timing.placement_cycle_s, Event::PlacementCycle);
+        self.agenda.enter(timing.flow_cycle_s, Event::Books);
+        self.start_controller();
+        self.settle();
         self.enter_nodes();
     }
 
@@ -332,32 +342,27 @@ impl<'a> World<'a> {
             Event::Settled => self.share_cores(),
             Event::Link { link, version } if self.links[link].version == version => self.deliver(link),
             Event::Changed { instance, version } if self.instances[instance].version == version => self.changed(instance),
-            Event::DrainedLong { instance, version } if self.instances[instance].version == version => {
-                self.drained_long(instance)
-            }
+            Event::Cycle { version } if self.controller.version == version => self.wake_controller(),
             Event::JobChanged { job, version } if self.jobs[job].version == version => self.job_changed(job),
             Event::Housekeeping { instance, version } if self.instances[instance].version == version => self.keep_house(instance),
             Event::Node { .. }
             | Event::Link { .. }
             | Event::Changed { .. }
-            | Event::DrainedLong { .. }
             | Event::JobChanged { .. }
+            | Event::Cycle { .. }
             | Event::Housekeeping { .. } => {}
             Event::Deadline { app } => self.expire(app),
             Event::Look { app } => self.look_again(app),
             Event::WakeLate { app, call } => self.wake_late(app, call),
             Event::Submission { job } => self.submit(job),
-            Event::FlowCycle => {
-                self.flow_cycle();
-                self.agenda.enter(self.now_s() + self.scenario.pool.timing.flow_cycle_s, Event::FlowCycle);
+            Event::Books => {
+                let books = self.make_books();
+                self.record(&books);
+                self.agenda.enter(self.now_s() + self.scenario.pool.timing.flow_cycle_s, Event::Books);
             }
-            Event::PlacementCycle => {
-                self.want_plan();
-                self.agenda.enter(self.now_s() + self.scenario.pool.timing.placement_cycle_s, Event::PlacementCycle);
-            }
-            Event::Plan => self.plan_if_due(),
             Event::Fault { index, begins } => self.fault(index, begins),
         }
+        self.settle();
         self.enter_nodes();
         self.examine(event);
     }

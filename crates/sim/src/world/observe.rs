@@ -1,100 +1,101 @@
-//! Snapshots of the simulated pool, and what faults do to them on their way to the controller.
+//! What the simulated engine and gateway say of themselves, and what faults do to it on its way to the controller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use weal_model::{
     Bytes, Cpu, FlowId, FlowObservation, InstanceObservation, InstanceState, LatencyHistogram, NodeObservation, Snapshot, Time,
 };
-use weal_protocol::gateway::FlowCounters;
-
-use super::World;
-use super::instances::Instance;
+use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
+use weal_protocol::gateway::{FlowCounters, GatewayCounters};
+use weal_protocol::{Capabilities, Refusal};
 use weal_scenario::FaultKind;
 
-/// A shorter window says nothing.
-const SHORTEST_WINDOW_S: f64 = 0.05;
+use super::controller::gateway_away;
+use super::instances::Instance;
+use super::{GATEWAY, World, gateway};
 
-/// Counters at the last snapshot.
+/// The past, as far as measurements need it.
 #[derive(Default)]
-pub(super) struct Before {
+pub(super) struct Measurements {
+    /// When the books were last made.
     time_s: f64,
+    /// The counters then.
     flows: BTreeMap<FlowId, FlowCounters>,
-    instances: BTreeMap<usize, f64>,
-    nodes: BTreeMap<usize, f64>,
-    /// How far the controller's clock is ahead.
-    ahead_s: f64,
+    nodes: Vec<f64>,
+    /// When the gateway began to count.
+    pub gateway_began: Time,
+    /// What instances and nodes have used, as it is measured.
+    instances_measured: Vec<Measured>,
+    nodes_measured: Vec<Measured>,
+    /// Former counters, the newest last, as far as a delay may hold them back.
+    delayed: VecDeque<(Vec<FlowCounters>, Observation)>,
+}
+
+/// A counter of CPU-seconds as a measurement has it.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    truth: f64,
+    seen: f64,
+    /// What each second counts for until the next books.
+    factor: f64,
+    fault: Option<FaultKind>,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Self { truth: 0.0, seen: 0.0, factor: 1.0, fault: None }
+    }
+}
+
+impl Measured {
+    fn read(&mut self, truth: f64) -> Option<f64> {
+        if truth < self.truth {
+            // It began anew.
+            (self.truth, self.seen) = (0.0, 0.0);
+        }
+        self.seen += (truth - self.truth) * self.factor;
+        self.truth = truth;
+        match self.fault {
+            Some(FaultKind::Missing) => None,
+            Some(FaultKind::Nan) => Some(f64::NAN),
+            _ => Some(self.seen),
+        }
+    }
 }
 
 impl World<'_> {
-    /// The truth about the time since the last snapshot.
-    pub(super) fn observe(&mut self) -> Snapshot {
-        let now_s = self.now_s();
-        let window_s = (now_s - self.controller.before.time_s).max(1e-3);
-        self.controller.before.time_s = now_s;
-        self.controller.generation += 1;
-        let mut snapshot = Snapshot { generation: self.controller.generation, time: self.now(), window_s, ..Snapshot::default() };
-        self.refresh(&mut snapshot);
-        let index: BTreeMap<_, _> = (0..self.instances.len()).map(|i| (self.instances[i].id.clone(), i)).collect();
-        for observation in &mut snapshot.instances {
-            let at = index[&observation.id];
-            let used = self.nodes[self.instances[at].node].machine.used_by(now_s, at);
-            let before = self.controller.before.instances.insert(at, used.unwrap_or(0.0)).unwrap_or(0.0);
-            // One that began anew counts from nothing.
-            observation.cpu_used = used.map(|used| Cpu(if used >= before { used - before } else { used } / window_s));
-        }
-        for (number, node) in self.nodes.iter_mut().enumerate() {
-            let used = node.machine.used(now_s);
-            let before = self.controller.before.nodes.insert(number, used).unwrap_or(0.0);
-            if let Some(seen) = snapshot.nodes.iter_mut().find(|seen| seen.name == node.name) {
-                seen.cpu_used = Cpu((used - before) / window_s);
-            }
-        }
-        if self.gateway_up {
-            snapshot.flows = (0..self.apps.len()).flat_map(|app| self.observe_flows(app, window_s)).collect();
-            snapshot.flows.sort_by(|a, b| a.id.cmp(&b.id));
-        }
-        snapshot
-    }
-
-    /// The gateway counts anew.
-    pub(super) fn forget_counters(&mut self) {
-        self.controller.before.flows.clear();
-    }
-
-    /// Brings up to date what runs where, keeping what was measured.
-    pub(super) fn refresh(&self, snapshot: &mut Snapshot) {
-        let before = std::mem::take(&mut snapshot.instances);
+    /// The truth about what runs, without what was measured.
+    pub(super) fn truth(&self) -> Snapshot {
         let present = self.instances.iter().filter(|instance| instance.state != InstanceState::Stopped);
-        let old = |instance: &Instance| before.iter().find(|old| old.id == instance.id);
-        snapshot.instances = present.map(|instance| self.observation(instance, old(instance))).collect();
-        snapshot.instances.sort_by(|a, b| a.id.cmp(&b.id));
-        let old_nodes = std::mem::take(&mut snapshot.nodes);
-        for (number, (node, spec)) in self.nodes.iter().zip(&self.scenario.pool.nodes).enumerate() {
-            snapshot.nodes.push(NodeObservation {
+        let mut instances: Vec<_> = present.map(|instance| self.instance_truth(instance)).collect();
+        instances.sort_by(|a, b| a.id.cmp(&b.id));
+        let nodes = self.nodes.iter().zip(&self.scenario.pool.nodes).enumerate();
+        let mut nodes: Vec<_> = nodes
+            .map(|(number, (node, spec))| NodeObservation {
                 name: node.name.clone(),
                 up: node.up,
                 cpu_capacity: spec.cpu,
-                cpu_used: old_nodes.iter().find(|old| old.name == node.name).map_or(Cpu(0.0), |old| old.cpu_used),
+                cpu_used: Cpu(0.0),
                 memory_capacity: spec.memory,
                 memory_used: self.memory_held(number),
                 cpu_pressure: None,
-            });
-        }
-        snapshot.nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        snapshot.jobs = self.observe_jobs();
+            })
+            .collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Snapshot { time: self.now(), nodes, instances, jobs: self.observe_jobs(), ..Snapshot::default() }
     }
 
-    fn observation(&self, instance: &Instance, old: Option<&InstanceObservation>) -> InstanceObservation {
+    fn instance_truth(&self, instance: &Instance) -> InstanceObservation {
         let app = &self.scenario.pool.apps[&self.apps[instance.app].name];
-        let closed = instance.is_closed() && instance.state == InstanceState::Ready;
         InstanceObservation {
             id: instance.id.clone(),
             app: app.name.clone(),
             node: self.nodes[instance.node].name.clone(),
-            state: if closed { InstanceState::Draining } else { instance.state },
-            cpu_used: old.and_then(|old| old.cpu_used),
+            state: instance.state,
+            cpu_used: None,
             memory_used: Some(if instance.state.holds_memory() { app.memory } else { Bytes(0) }),
             disk_bytes_per_s: None,
             network_bytes_per_s: None,
@@ -103,75 +104,216 @@ impl World<'_> {
         }
     }
 
-    fn observe_flows(&mut self, app: usize, window_s: f64) -> Vec<FlowObservation> {
-        let now = self.now();
-        let (seats, before) = (&self.controller.seats, &mut self.controller.before.flows);
-        let mut flows = Vec::new();
-        for flow in self.apps[app].flows(now) {
-            let allotted = seats.flows.iter().find(|seats| seats.id == flow.id).map_or(0.0, |seats| f64::from(seats.seats));
-            flows.push(difference(before.get(&flow.id), &flow, window_s, allotted));
-            before.insert(flow.id.clone(), flow);
+    /// Makes the books: the truth about the time since the last ones, for the report. What faults do to measurements is drawn anew.
+    pub(super) fn make_books(&mut self) -> Snapshot {
+        let (now, now_s) = (self.now(), self.now_s());
+        let window_s = (now_s - self.measurements.time_s).max(1e-3);
+        self.measurements.time_s = now_s;
+        let mut snapshot = Snapshot { window_s, ..self.truth() };
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            let used = node.machine.used(now_s);
+            let before = grow(&mut self.measurements.nodes, number);
+            if let Some(seen) = snapshot.nodes.iter_mut().find(|seen| seen.name == node.name) {
+                seen.cpu_used = Cpu((used - *before) / window_s);
+            }
+            *before = used;
         }
-        flows
+        if self.gateway_up {
+            let flows: Vec<FlowCounters> = self.apps.iter_mut().flat_map(|app| app.flows(now)).collect();
+            let seats = self.controller.seats();
+            for flow in &flows {
+                let planned = seats.and_then(|seats| seats.flows.iter().find(|seats| seats.id == flow.id));
+                let seats = planned.map_or(0.0, |planned| f64::from(planned.seats));
+                snapshot.flows.push(difference(self.measurements.flows.get(&flow.id), flow, window_s, seats));
+            }
+            self.measurements.flows = flows.into_iter().map(|flow| (flow.id.clone(), flow)).collect();
+            snapshot.flows.sort_by(|a, b| a.id.cmp(&b.id));
+        }
+        self.draw_faults();
+        if self.scenario.faults.iter().any(|fault| fault.kind == FaultKind::Delay) {
+            self.remember();
+        }
+        snapshot
     }
 
-    /// What the controller gets to see of a snapshot; `None` when it gets nothing.
-    pub(super) fn through_faults(&mut self, snapshot: Snapshot) -> Option<Snapshot> {
-        let delay = self.lasting(FaultKind::Delay).map(|fault| fault.amount.max(0.0) as usize).max().unwrap_or(0);
-        self.controller.delayed.push_back(snapshot);
-        let mut snapshot = None;
-        while self.controller.delayed.len() > delay {
-            snapshot = self.controller.delayed.pop_front();
+    /// The gateway counts anew.
+    pub(super) fn forget_counters(&mut self) {
+        self.measurements.gateway_began = self.its_time();
+        self.measurements.flows.clear();
+    }
+
+    /// The time by the clocks of gateway and engine.
+    pub(super) fn its_time(&self) -> Time {
+        let ahead_s: f64 = self.lasting(FaultKind::ClockJump).map(|fault| fault.amount).sum();
+        Time::from_secs_f64(self.now_s() + ahead_s)
+    }
+
+    /// What the gateway has counted.
+    pub(super) fn counters(&mut self) -> Result<GatewayCounters, Refusal> {
+        if !self.gateway_up {
+            return Err(gateway_away());
         }
-        let mut snapshot = self.by_wrong_clock(snapshot?)?;
-        let faults: Vec<_> = [FaultKind::Noise, FaultKind::Missing, FaultKind::Nan]
-            .into_iter()
-            .flat_map(|kind| self.lasting(kind).cloned().collect::<Vec<_>>())
-            .collect();
+        let now = self.now();
+        let (mut flows, mut instances, mut clusters) = (Vec::new(), Vec::new(), Vec::new());
+        for app in &mut self.apps {
+            clusters.push(app.admission.observe(now, &GATEWAY.into(), &mut flows, &mut instances));
+        }
+        let mut time = self.its_time();
+        if let Some((former, seen)) = self.held_back() {
+            (flows, time) = (former.clone(), seen.time);
+        }
+        Ok(GatewayCounters {
+            gateway: GATEWAY.into(),
+            started: self.measurements.gateway_began,
+            time,
+            version: self.gateway_version,
+            flows,
+            instances,
+            clusters,
+            connections: 0,
+            unrouted: 0,
+            malformed: 0,
+        })
+    }
+
+    /// What runs, with counters.
+    pub(super) fn observation(&mut self) -> Observation {
+        let (now_s, time) = (self.now_s(), self.its_time());
+        let jobs = self.observe_jobs();
+        let mut nodes = Vec::with_capacity(self.nodes.len());
+        for number in 0..self.nodes.len() {
+            let memory_used = self.memory_held(number);
+            let used = self.nodes[number].machine.used(now_s);
+            let measured = grow(&mut self.measurements.nodes_measured, number).read(used);
+            let (node, spec) = (&self.nodes[number], &self.scenario.pool.nodes[number]);
+            nodes.push(NodeSeen {
+                name: node.name.clone(),
+                up: node.up,
+                cpu_capacity: spec.cpu,
+                memory_capacity: spec.memory,
+                cpu_seconds: measured.unwrap_or(f64::NAN),
+                memory_used,
+                cpu_pressure_seconds: None,
+                memory_reserve: node.reserve,
+                parked_for_reserve: 0,
+            });
+        }
+        let present = (0..self.instances.len()).filter(|&index| self.instances[index].state != InstanceState::Stopped);
+        let instances = present.collect::<Vec<_>>().into_iter().map(|index| self.instance_seen(index, now_s)).collect();
+        let capabilities = Capabilities::all("simulated");
+        let mut seen = Observation { began: Time::ZERO, time, capabilities, nodes, instances, jobs };
+        if let Some((_, former)) = self.held_back() {
+            hold_back(&mut seen, former);
+        }
+        seen
+    }
+
+    fn instance_seen(&mut self, index: usize, now_s: f64) -> InstanceSeen {
+        let node = self.instances[index].node;
+        let used = self.nodes[node].machine.used_by(now_s, index);
+        let measured = grow(&mut self.measurements.instances_measured, index);
+        let cpu_seconds = used.and_then(|used| measured.read(used));
+        let instance = &self.instances[index];
+        let app = &self.scenario.pool.apps[&self.apps[instance.app].name];
+        InstanceSeen {
+            id: instance.id.clone(),
+            app: app.name.clone(),
+            node: self.nodes[instance.node].name.clone(),
+            revision: self.controller.revision(&app.name),
+            state: instance.state,
+            detail: String::new(),
+            since: Time::from_secs_f64(instance.since_s),
+            is_running: instance.state != InstanceState::Backoff,
+            pid: None,
+            address: address(index),
+            needs: BTreeMap::new(),
+            memory_limit: app.memory,
+            cpu_seconds,
+            memory_used: Some(if instance.state.holds_memory() { app.memory } else { Bytes(0) }),
+            swap_used: None,
+            disk_bytes: None,
+            restarts: instance.restarts,
+            start_took_s: instance.start_took_s,
+            last_wake_s: Some(instance.last_wake_s).filter(|seconds| seconds.is_finite()),
+            costs: self.sleep_costs[instance.app],
+        }
+    }
+
+    /// What a delay shows instead of the present, if one lasts.
+    fn held_back(&self) -> Option<&(Vec<FlowCounters>, Observation)> {
+        let delay =
+            self.lasting(FaultKind::Delay).map(|fault| fault.amount.max(0.0) as usize).max().filter(|&cycles| cycles > 0)?;
+        let at = self.measurements.delayed.len().checked_sub(delay + 1).unwrap_or(0);
+        self.measurements.delayed.get(at)
+    }
+
+    fn remember(&mut self) {
+        let longest = self.scenario.faults.iter().filter(|fault| fault.kind == FaultKind::Delay);
+        let longest = longest.map(|fault| fault.amount.max(0.0) as usize).max().unwrap_or(0);
+        let now = self.now();
+        let flows: Vec<FlowCounters> = self.apps.iter_mut().flat_map(|app| app.flows(now)).collect();
+        let held = std::mem::take(&mut self.measurements.delayed);
+        let seen = self.observation();
+        self.measurements.delayed = held;
+        self.measurements.delayed.push_back((flows, seen));
+        while self.measurements.delayed.len() > longest + 1 {
+            self.measurements.delayed.pop_front();
+        }
+    }
+
+    /// Draws what faults do to each counter until the next books.
+    fn draw_faults(&mut self) {
+        let kinds = [FaultKind::Noise, FaultKind::Missing, FaultKind::Nan];
+        let faults: Vec<_> = kinds.into_iter().flat_map(|kind| self.lasting(kind).cloned().collect::<Vec<_>>()).collect();
         let rng = &mut self.faults.measurements;
-        for fault in faults {
-            let hit = |node: &str| fault.node.as_deref().is_none_or(|only| only == node);
-            for instance in snapshot.instances.iter_mut().filter(|instance| hit(instance.node.as_str())) {
-                instance.cpu_used = match fault.kind {
-                    FaultKind::Noise => instance.cpu_used.map(|cpu| cpu * noise(rng, fault.amount)),
-                    FaultKind::Missing if rng.random::<f64>() < fault.amount => None,
-                    FaultKind::Nan if rng.random::<f64>() < fault.amount => Some(Cpu(f64::NAN)),
-                    _ => instance.cpu_used,
-                };
-            }
-            for node in snapshot.nodes.iter_mut().filter(|node| hit(node.name.as_str())) {
-                if fault.kind == FaultKind::Noise {
-                    node.cpu_used = node.cpu_used * noise(rng, fault.amount);
-                } else if fault.kind == FaultKind::Nan && rng.random::<f64>() < fault.amount {
-                    node.cpu_used = Cpu(f64::NAN);
+        let mut draw = |name: &str, is_node: bool| {
+            let mut measured = (1.0, None);
+            for fault in faults.iter().filter(|fault| fault.node.as_deref().is_none_or(|only| only == name)) {
+                match fault.kind {
+                    FaultKind::Noise => measured.0 *= noise(rng, fault.amount),
+                    FaultKind::Missing if is_node => {}
+                    kind if rng.random::<f64>() < fault.amount => measured.1 = Some(kind),
+                    _ => {}
                 }
             }
+            measured
+        };
+        for (number, node) in self.nodes.iter().enumerate() {
+            let entry = grow(&mut self.measurements.nodes_measured, number);
+            (entry.factor, entry.fault) = draw(node.name.as_str(), true);
         }
-        Some(snapshot)
+        for (index, instance) in self.instances.iter().enumerate().filter(|(_, i)| i.state != InstanceState::Stopped) {
+            let entry = grow(&mut self.measurements.instances_measured, index);
+            (entry.factor, entry.fault) = draw(self.nodes[instance.node].name.as_str(), false);
+        }
     }
+}
 
-    /// The snapshot as a controller measures it whose clock jumps: in the cycle of the jump its window is wrong, and its rates with it.
-    fn by_wrong_clock(&mut self, mut snapshot: Snapshot) -> Option<Snapshot> {
-        let ahead_s: f64 = self.lasting(FaultKind::ClockJump).map(|fault| fault.amount).sum();
-        let jump_s = ahead_s - std::mem::replace(&mut self.controller.before.ahead_s, ahead_s);
-        snapshot.time = Time::from_secs_f64(snapshot.time.as_secs_f64() + ahead_s);
-        if jump_s == 0.0 {
-            return Some(snapshot);
+/// Where a simulated instance listens: each somewhere else, though nobody connects.
+fn address(index: usize) -> SocketAddr {
+    SocketAddr::new(gateway::ADDRESS.ip(), 1 + (index % usize::from(u16::MAX - 1)) as u16)
+}
+
+/// The present with the counters of the past.
+fn hold_back(seen: &mut Observation, former: &Observation) {
+    seen.time = former.time;
+    for node in &mut seen.nodes {
+        if let Some(before) = former.nodes.iter().find(|before| before.name == node.name) {
+            node.cpu_seconds = before.cpu_seconds;
         }
-        let window_s = snapshot.window_s + jump_s;
-        if window_s < SHORTEST_WINDOW_S {
-            return None;
-        }
-        let factor = snapshot.window_s / window_s;
-        snapshot.window_s = window_s;
-        snapshot.instances.iter_mut().for_each(|instance| instance.cpu_used = instance.cpu_used.map(|cpu| cpu * factor));
-        snapshot.nodes.iter_mut().for_each(|node| node.cpu_used = node.cpu_used * factor);
-        for flow in &mut snapshot.flows {
-            flow.queue_mean *= factor;
-            flow.in_service_mean *= factor;
-        }
-        Some(snapshot)
     }
+    for instance in &mut seen.instances {
+        let before = former.instances.iter().find(|before| before.id == instance.id);
+        instance.cpu_seconds = before.and_then(|before| before.cpu_seconds);
+    }
+}
+
+/// The entry at `index`, which is there from now on.
+fn grow<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
+    if list.len() <= index {
+        list.resize(index + 1, T::default());
+    }
+    &mut list[index]
 }
 
 /// Log-normal with median 1.
@@ -180,11 +322,13 @@ fn noise(rng: &mut weal_rng::Rng, size: f64) -> f64 {
     (size * normal).exp()
 }
 
-/// What happened in a window; without `old` in all.
 fn difference(old: Option<&FlowCounters>, new: &FlowCounters, window_s: f64, seats: f64) -> FlowObservation {
-    let count = |of: fn(&FlowCounters) -> u64| of(new) - old.map_or(0, of);
-    let mean = |of: fn(&FlowCounters) -> f64| (of(new) - old.map_or(0.0, of)) / window_s;
-    let times = |of: fn(&FlowCounters) -> &LatencyHistogram| old.map_or_else(|| of(new).clone(), |old| of(new).since(of(old)));
+    let count = |read: fn(&FlowCounters) -> u64| read(new) - old.map_or(0, read);
+    let mean = |read: fn(&FlowCounters) -> f64| (read(new) - old.map_or(0.0, read)) / window_s;
+    let times = |read: fn(&FlowCounters) -> &LatencyHistogram| match old {
+        Some(old) => read(new).since(read(old)),
+        None => read(new).clone(),
+    };
     FlowObservation {
         id: new.id.clone(),
         arrivals: count(|flow| flow.arrivals),

@@ -60,7 +60,7 @@ impl World<'_> {
         }
         touched.clear();
         self.oracle.touched = touched;
-        if event == Event::FlowCycle {
+        if event == Event::Books {
             self.examine_books();
             self.examine_jobs();
         }

@@ -111,7 +111,7 @@ impl World<'_> {
             let used = snapshot.nodes.iter().find(|node| node.name.as_str() == series.name).map_or(0.0, |node| node.cpu_used.0);
             let mut cpu = vec![0.0; self.apps.len()];
             for instance in self.instances.iter().filter(|i| i.node == number && i.state != InstanceState::Stopped) {
-                cpu[instance.app] += self.controller.loads.cpu(&instance.id).map_or(0.0, |cpu| cpu.0);
+                cpu[instance.app] += self.controller.cpu(&instance.id).map_or(0.0, |cpu| cpu.0);
             }
             if !self.scenario.jobs.is_empty() {
                 cpu.push(cpu_on(&self.jobs, number));

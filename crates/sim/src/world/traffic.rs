@@ -238,9 +238,6 @@ impl World<'_> {
     /// One request less is outstanding at an instance.
     fn left(&mut self, instance: usize) {
         self.instances[instance].in_flight -= 1;
-        if self.instances[instance].in_flight == 0 {
-            self.drained(instance);
-        }
     }
 
     fn watch_deadlines(&mut self, app: usize) {

@@ -4,14 +4,14 @@
 //! ready. When a wake fails, the next one is tried within the same call. The agent does not know that an instance drains: it names that
 //! too, and the controller calls its sleep off.
 
-use weal_model::{Action, InstanceId, InstanceState};
+use weal_model::{InstanceId, InstanceState};
 use weal_protocol::node::WakeRequest;
 
 use super::instances::{Change, Instance};
 use super::{Event, World};
 
 /// An instance that was named to the gateway is not put to sleep for so long.
-const JUST_NAMED_S: f64 = 2.0;
+pub(super) const JUST_NAMED_S: f64 = 2.0;
 
 /// A call that is under way.
 #[derive(Debug, Clone)]
@@ -23,8 +23,6 @@ pub(super) struct WakeCall {
     ordered: Option<usize>,
     /// Those that could not be woken.
     failed: Vec<usize>,
-    /// It waits for a wake to end.
-    awaits_wake: bool,
 }
 
 impl World<'_> {
@@ -35,7 +33,7 @@ impl World<'_> {
         entry.wake_calls += 1;
         let number = entry.wake_calls;
         let instances = request.instances;
-        entry.wake = Some(WakeCall { number, instances, ordered: None, failed: Vec::new(), awaits_wake: false });
+        entry.wake = Some(WakeCall { number, instances, ordered: None, failed: Vec::new() });
         self.go_on_waking(app);
         if self.apps[app].wake.as_ref().is_some_and(|call| call.number == number) {
             self.agenda.enter(now_s + request.wait_s, Event::WakeLate { app, call: number });
@@ -54,7 +52,7 @@ impl World<'_> {
         while let Some(call) = &mut self.apps[app].wake {
             if let Some(instance) = call.ordered {
                 let entry = &self.instances[instance];
-                if entry.operation.is_some_and(|operation| operation.change == Change::Resume) {
+                if entry.change() == Some(Change::Resume) {
                     return;
                 }
                 if entry.state == InstanceState::Ready {
@@ -67,11 +65,7 @@ impl World<'_> {
             match Condition::of(&self.instances[instance]) {
                 Condition::Awake => return self.answer_wake(app, instance),
                 Condition::Asleep => self.order_wake(app, instance),
-                Condition::Changes => {
-                    let resumes = self.instances[instance].operation.is_some_and(|o| o.change == Change::Resume);
-                    self.apps[app].wake.as_mut().expect("the call is under way").awaits_wake |= resumes;
-                    return;
-                }
+                Condition::Changes => return,
                 Condition::Leaves => self.apps[app].wake.as_mut().expect("the call is under way").failed.push(instance),
             }
         }
@@ -91,32 +85,29 @@ impl World<'_> {
 
     fn order_wake(&mut self, app: usize, instance: usize) {
         let call = self.apps[app].wake.as_mut().expect("the call is under way");
-        (call.ordered, call.awaits_wake) = (Some(instance), true);
-        let resume = Action::Resume { instance: self.instances[instance].id.clone(), app: self.apps[app].name.clone() };
-        // When there is no room for it, the call goes on without it.
-        self.begin_action(&resume);
+        call.ordered = Some(instance);
+        let entry = &self.instances[instance];
+        let needs_room = !entry.state.holds_memory();
+        if needs_room && self.room(entry.node) < self.scenario.pool.apps[&self.apps[app].name].memory {
+            // The call goes on without it.
+            return;
+        }
+        self.operate(instance, Change::Resume, None);
     }
 
     /// The gateway hears of an instance that is awake, before the controller does.
     fn answer_wake(&mut self, app: usize, instance: usize) {
         let (now, now_s) = (self.now(), self.now_s());
-        let Some(call) = self.apps[app].wake.take() else { return };
+        if self.apps[app].wake.take().is_none() {
+            return;
+        }
         let id = self.instances[instance].id.clone();
         self.instances[instance].named_s = now_s;
         let woken = self.apps[app].admission.handle_woken(now, &id);
         if let Some(woken) = woken {
             self.apps[app].behind.insert(woken.instance.slot(), instance);
-            if call.awaits_wake {
-                let text = format!("{id} was woken by the gateway: {} waits", woken.reason.as_str());
-                self.recorder.note(now_s, false, text);
-            }
-            self.controller.handle_woken(&id, now_s);
         }
         self.dispatch(app);
-        let drains = self.instances[instance].operation.is_some_and(|o| o.draining && matches!(o.change, Change::Sleep(_)));
-        if woken.is_some() && drains {
-            self.stay_awake(instance);
-        }
     }
 
     fn refuse_wake(&mut self, app: usize) {
@@ -124,11 +115,6 @@ impl World<'_> {
         self.apps[app].wake = None;
         self.apps[app].admission.handle_wake_refused(now);
         self.dispatch(app);
-    }
-
-    /// Whether an order to put it to sleep was decided by one who had not seen the request that it was named for.
-    pub(super) fn was_just_named(&self, instance: usize) -> bool {
-        self.now_s() - self.instances[instance].named_s < JUST_NAMED_S
     }
 }
 
@@ -143,8 +129,7 @@ enum Condition {
 
 impl Condition {
     fn of(instance: &Instance) -> Self {
-        let acts = instance.operation.filter(|operation| !operation.draining).map(|operation| operation.change);
-        match (instance.state, acts) {
+        match (instance.state, instance.change()) {
             (InstanceState::Ready, None) => Self::Awake,
             (state, None) if state.is_asleep() => Self::Asleep,
             (_, Some(Change::Stop)) => Self::Leaves,
