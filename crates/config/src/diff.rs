@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use weal_model::{AppSpec, HealthProbe, InstanceRange, PoolSpec, RestartPolicy, RouteSpec};
 
-use crate::units::{show_size, show_span};
+use weal_model::written::{show_size, show_span};
 
 /// How a change takes effect, the mildest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use weal_model::{
 use crate::defaults;
 use crate::diff::show_restart;
 use crate::page::{Page, Section, lines, number, texts};
-use crate::units::{show_size, show_span};
+use weal_model::written::{show_size, show_span};
 
 /// `spec` as TOML, every key written out; values that equal the default are marked. Reading it gives `spec` again.
 pub fn effective(spec: &PoolSpec) -> String {

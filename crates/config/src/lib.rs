@@ -16,7 +16,6 @@ mod parse;
 mod schema;
 mod section;
 mod suggest;
-mod units;
 
 pub use diagnostic::{Diagnostic, Level, render_all};
 pub use diff::{Change, Effect, diff, restarts};

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use weal_model::{Algorithm, Enactment, Importance, OverloadLimit};
 
 use crate::defaults;
-use crate::units::{show_size, show_span};
+use weal_model::written::{show_size, show_span};
 
 const NAME: &str = "^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$";
 const SPAN: &str = r"^\s*[0-9][0-9_.]*\s*(us|ms|s|m|min|h)\s*$";

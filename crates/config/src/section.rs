@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 use weal_model::Bytes;
+use weal_model::written::{self, UnitError};
 
 use crate::diagnostic::Findings;
-use crate::units::UnitError;
-use crate::{suggest, units};
+use crate::suggest;
 
 /// What reading needs all along.
 pub(crate) struct Reading<'t> {
@@ -119,9 +119,9 @@ impl<'a> Section<'a> {
     /// A duration in seconds within `range`, both ends included.
     pub(crate) fn span(&self, reading: &mut Reading, key: &str, (least, most): (f64, f64)) -> Option<f64> {
         let item = self.item(key)?;
-        let seconds = item.with_unit(reading, "a duration", "10s", units::parse_span)?;
+        let seconds = item.with_unit(reading, "a duration", "10s", written::parse_span)?;
         if !(least..=most).contains(&seconds) {
-            let bounds = format!("write something from `{}` to `{}`", units::show_span(least), units::show_span(most));
+            let bounds = format!("write something from `{}` to `{}`", written::show_span(least), written::show_span(most));
             reading.findings.error(item.span, format!("`{key}` is out of range"), bounds);
             return None;
         }
@@ -129,7 +129,7 @@ impl<'a> Section<'a> {
     }
 
     pub(crate) fn size(&self, reading: &mut Reading, key: &str) -> Option<Bytes> {
-        self.item(key)?.with_unit(reading, "a size", "300MiB", units::parse_size)
+        self.item(key)?.with_unit(reading, "a size", "300MiB", written::parse_size)
     }
 
     /// A list of texts.

@@ -16,6 +16,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::written::{parse_rate, parse_span};
 use crate::{ClassName, Utility};
 
 /// What is asked of a flow.
@@ -135,7 +136,8 @@ impl FromStr for Goal {
         };
         if measure == "throughput" {
             expect('>')?;
-            return Ok(Self::Throughput { per_second: parse_rate(value)? });
+            let per_second = parse_rate(value).ok().and_then(positive);
+            return Ok(Self::Throughput { per_second: per_second.ok_or_else(|| GoalError::Rate(value.to_owned()))? });
         }
         let percentile = match measure.strip_prefix('p') {
             _ if measure == "mean" => None,
@@ -149,7 +151,7 @@ impl FromStr for Goal {
             _ => return Err(GoalError::UnknownMeasure(measure.to_owned())),
         };
         expect('<')?;
-        let target_s = parse_span(value).ok_or_else(|| GoalError::Span(value.to_owned()))?;
+        let target_s = parse_span(value).ok().and_then(positive).ok_or_else(|| GoalError::Span(value.to_owned()))?;
         Ok(match percentile {
             None => Self::Mean { target_s },
             Some(percentile) => Self::Percentile { percentile, target_s },
@@ -157,31 +159,8 @@ impl FromStr for Goal {
     }
 }
 
-fn parse_span(text: &str) -> Option<f64> {
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-    let value: f64 = text[..split].parse().ok()?;
-    let seconds = match text[split..].trim() {
-        "us" | "µs" => value / 1e6,
-        "ms" => value / 1e3,
-        "s" => value,
-        "m" | "min" => value * 60.0,
-        "h" => value * 3600.0,
-        _ => return None,
-    };
-    (seconds > 0.0 && seconds.is_finite()).then_some(seconds)
-}
-
-fn parse_rate(text: &str) -> Result<f64, GoalError> {
-    let bad = || GoalError::Rate(text.to_owned());
-    let (value, unit) = text.split_once('/').ok_or_else(bad)?;
-    let value: f64 = value.trim().parse().map_err(|_| bad())?;
-    let per_second = match unit.trim() {
-        "s" => value,
-        "min" => value / 60.0,
-        "h" => value / 3600.0,
-        _ => return Err(bad()),
-    };
-    if per_second > 0.0 && per_second.is_finite() { Ok(per_second) } else { Err(bad()) }
+fn positive(value: f64) -> Option<f64> {
+    (value > 0.0 && value.is_finite()).then_some(value)
 }
 
 /// How much missing a goal matters, as the factor on negative utilities. Grows with importance.

@@ -36,6 +36,7 @@ mod snapshot;
 mod spec;
 mod status;
 mod units;
+pub mod written;
 
 pub use enactment::Enactment;
 pub use goal::{Goal, GoalError, Importance, ServiceClass};

@@ -373,10 +373,19 @@ at-least = 0.0
     }
 
     #[test]
+    fn sizes_and_times_are_written_as_in_the_config() {
+        let text =
+            GOOD.replacen("memory = \"300MiB\"", "memory = \"750MB\"", 1).replacen("duration = \"120s\"", "duration = \"2m\"", 1);
+        let scenario = parse(&text).unwrap();
+        assert_eq!(scenario.pool.apps[&AppName::from("shop")].memory, Bytes(750_000_000));
+        assert_eq!(scenario.duration_s, 120.0);
+    }
+
+    #[test]
     fn every_mistake_has_its_place_and_says_what_would_be_right() {
         let cases = [
             ("cpu = 2.0", "cpu = -1.0", 8, "zero or more"),
-            ("warm-up = \"40s\"", "warm-up = \"40\"", 4, "`40` is not a time"),
+            ("warm-up = \"40s\"", "warm-up = \"40\"", 4, "`40` has no unit: did you mean `40s`?"),
             ("warm-up", "warmup", 4, "unknown field `warmup`"),
             ("importance = \"high\"", "importance = \"urgent\"", 13, "importance is"),
             (

@@ -1,7 +1,8 @@
-//! Values as people write them: `90s`, `20/s`, `300MiB`.
+//! Values as people write them: `90s`, `20/s`, `300MiB`. They are read as in `weal.toml`, with the same errors.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use weal_model::written::{parse_bandwidth, parse_rate, parse_size, parse_span};
 use weal_model::{Bytes, Goal};
 
 /// A span of time in seconds, written `250ms`, `1.5s`, `2min` or `1h`.
@@ -11,11 +12,7 @@ pub struct Span(pub f64);
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let units = [("ms", 1e-3), ("us", 1e-6), ("min", 60.0), ("s", 1.0), ("h", 3600.0)];
-        let seconds = scaled(&text, &units).filter(|&seconds| seconds >= 0.0);
-        seconds
-            .map(Self)
-            .ok_or_else(|| D::Error::custom(format!("`{text}` is not a time: write `250ms`, `1.5s`, `2min` or `1h`")))
+        parse_span(&text).map(Self).map_err(D::Error::custom)
     }
 }
 
@@ -26,39 +23,30 @@ pub struct Rate(pub f64);
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let units = [("/s", 1.0), ("/min", 1.0 / 60.0), ("/h", 1.0 / 3600.0)];
-        let rate = scaled(&text, &units).filter(|&rate| rate >= 0.0);
-        rate.map(Self).ok_or_else(|| D::Error::custom(format!("`{text}` is not a rate: write `20/s` or `1200/min`")))
+        parse_rate(&text).map(Self).map_err(D::Error::custom)
     }
 }
 
-/// An amount of memory, written `300MiB` or `2GiB`.
+/// An amount of memory, written `300MiB` or `750MB`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub Bytes);
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let units = [("KiB", 1024.0), ("MiB", Bytes::MIB as f64), ("GiB", Bytes::GIB as f64)];
-        let bytes = scaled(&text, &units).filter(|&bytes| bytes >= 0.0);
-        bytes
-            .map(|bytes| Self(Bytes(bytes as u64)))
-            .ok_or_else(|| D::Error::custom(format!("`{text}` is not a size: write `300MiB` or `2GiB`")))
+        parse_size(&text).map(Self).map_err(D::Error::custom)
     }
 }
 
-/// Bytes per second of a link, written `1Gbit/s`, `100Mbit/s` or `12.5MB/s`.
+/// Bytes per second of a link, written `1Gbit/s`, `100Mbit/s` or `12.5MB/s`; not nothing.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Bandwidth(pub f64);
 
 impl<'de> Deserialize<'de> for Bandwidth {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let units = [("Gbit/s", 1e9 / 8.0), ("Mbit/s", 1e6 / 8.0), ("MB/s", 1e6)];
-        let bandwidth = scaled(&text, &units).filter(|&bandwidth| bandwidth > 0.0);
-        bandwidth
-            .map(Self)
-            .ok_or_else(|| D::Error::custom(format!("`{text}` is not a bandwidth: write `1Gbit/s`, `100Mbit/s` or `12.5MB/s`")))
+        let bandwidth = parse_bandwidth(&text).map_err(D::Error::custom)?;
+        if bandwidth > 0.0 { Ok(Self(bandwidth)) } else { Err(D::Error::custom(format!("`{text}` lets nothing through"))) }
     }
 }
 
@@ -70,11 +58,4 @@ impl<'de> Deserialize<'de> for GoalText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map(Self).map_err(D::Error::custom)
     }
-}
-
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let at = text.find(|c: char| c.is_ascii_alphabetic() || c == '/')?;
-    let (number, unit) = (text[..at].trim(), text[at..].trim());
-    let scale = units.iter().find(|(name, _)| *name == unit)?.1;
-    number.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| number * scale)
 }

@@ -6,7 +6,7 @@ use toml_edit::{Array, InlineTable};
 use weal_model::Bytes;
 
 use crate::page::{Page, Section, number, texts};
-use crate::units::show_size;
+use weal_model::written::show_size;
 
 /// One application on its way to TOML.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use super::app::{App, health_command, to_toml};
 use super::command::{escape, to_argv};
 use super::imported::{ImportError, Imported};
 use crate::parse::{as_name, is_name};
-use crate::units::show_span;
+use weal_model::written::show_span;
 
 /// Ports at which databases and caches listen, which do not speak HTTP.
 const NOT_HTTP: [u16; 10] = [1433, 3306, 4222, 5432, 5672, 6379, 9042, 9092, 11211, 27017];
