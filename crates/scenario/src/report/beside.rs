@@ -1,11 +1,10 @@
 //! A rehearsal and a simulation of the same scenario beside each other.
 
-use std::fmt::Write;
-
+use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
-use super::chart::{Chart, Line, escape};
-use super::html::style;
+use super::chart::{Chart, Line};
+use super::html::{document, shown, style};
 use super::{FlowPoint, FlowSeries, NodeSeries, Run};
 
 /// How far a simulation is from the real run, flow by flow.
@@ -50,37 +49,40 @@ impl BesideSimulation {
 
     /// One self-contained page: the differences in numbers, and both runs in the same charts.
     pub fn to_html(&self, real: &Run, simulated: &Run) -> String {
-        let mut body = format!(
-            "<h1>{}: real and simulated</h1><p>{}</p><p class=\"soft\">Real: {}. Simulated: {}.</p><table><tr><th>Flow</th><th></th>\
-             <th class=\"n\">Real</th><th class=\"n\">Simulated</th><th class=\"n\">Difference</th></tr>",
-            escape(&real.title),
-            escape(&real.intent),
-            escape(&real.machine),
-            escape(&simulated.machine)
-        );
-        for flow in &self.flows {
-            let rows = [("mean response, ms", flow.mean_ms), ("answered per second", flow.throughput_per_s)];
-            for (what, (was, is)) in rows {
-                let _ = write!(
-                    body,
-                    "<tr><td>{}</td><td>{what}</td><td class=\"n\">{was:.1}</td><td class=\"n\">{is:.1}</td><td class=\"n\">{:+.1}%</td></tr>",
-                    escape(&flow.name),
-                    100.0 * difference((was, is))
-                );
+        let title = format!("{}: real and simulated", real.title);
+        let body = html! {
+            h1 { (title) }
+            p { (real.intent) }
+            p.soft { "Real: " (real.machine) ". Simulated: " (simulated.machine) "." }
+            (self.table())
+            @for flow in &real.flows {
+                @if let Some(other) = simulated.flows.iter().find(|other| other.name == flow.name) {
+                    h2 { (flow.name) }
+                    (charts(flow, other, real.duration_s))
+                }
+            }
+        };
+        document(&title, &style(), &body)
+    }
+
+    fn table(&self) -> Markup {
+        let rows = |flow: &BesideFlow| [("mean response, ms", flow.mean_ms), ("answered per second", flow.throughput_per_s)];
+        html! {
+            table {
+                tr { th { "Flow" } th {} th.n { "Real" } th.n { "Simulated" } th.n { "Difference" } }
+                @for flow in &self.flows {
+                    @for (what, (was, is)) in rows(flow) {
+                        tr {
+                            td { (flow.name) }
+                            td { (what) }
+                            td.n { (format!("{was:.1}")) }
+                            td.n { (format!("{is:.1}")) }
+                            td.n { (format!("{:+.1}%", 100.0 * difference((was, is)))) }
+                        }
+                    }
+                }
             }
         }
-        body.push_str("</table>");
-        for flow in &real.flows {
-            let Some(other) = simulated.flows.iter().find(|other| other.name == flow.name) else { continue };
-            let _ = write!(body, "<h2>{}</h2>", escape(&flow.name));
-            charts(flow, other, real.duration_s, &mut body);
-        }
-        format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-             <title>{}: real and simulated</title><style>{}</style></head><body><main>\n{body}\n</main></body></html>\n",
-            escape(&real.title),
-            style()
-        )
     }
 }
 
@@ -110,7 +112,7 @@ fn mean(flow: &FlowSeries, from_s: f64, value: Value) -> Option<f64> {
 /// What a chart shows of a point.
 type Measure = fn(&FlowPoint) -> Option<f64>;
 
-fn charts(real: &FlowSeries, simulated: &FlowSeries, duration_s: f64, body: &mut String) {
+fn charts(real: &FlowSeries, simulated: &FlowSeries, duration_s: f64) -> Markup {
     let line = |flow: &FlowSeries, name: &str, style: usize, value: Measure| Line {
         name: name.to_owned(),
         style,
@@ -122,10 +124,12 @@ fn charts(real: &FlowSeries, simulated: &FlowSeries, duration_s: f64, body: &mut
         ("Seats in force", |point| Some(point.seats)),
         ("Requests waiting", |point| Some(point.queue)),
     ];
-    for (title, value) in measures {
+    let chart = |(title, value): (&str, Measure)| {
         let lines = vec![line(real, "real", 0, value), line(simulated, "simulated", 1, value)];
-        let chart = Chart { title, duration_s, lines, limits: vec![], marks: vec![], stacked: false, cap: None };
-        let _ = write!(body, "<h3>{title}</h3>{}", chart.to_svg());
+        shown(&Chart { title, duration_s, lines, limits: vec![], marks: vec![], stacked: false, cap: None })
+    };
+    html! {
+        @for measure in measures { (chart(measure)) }
     }
 }
 

@@ -1,9 +1,11 @@
-//! Line and area charts as SVG text.
+//! Line and area charts as SVG.
 //!
 //! No chart library: what is needed is two shapes, and what matters (dashes and labels for people who see no colours,
 //! `currentColor` for dark pages, gaps for missing values) is what libraries leave to their users.
 
 use std::fmt::Write;
+
+use maud::{Markup, html};
 
 /// Colours that people with any kind of colour blindness tell apart (Okabe and Ito 2008), as CSS classes `c0`..`c6`.
 pub const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7a6f00"];
@@ -50,23 +52,20 @@ pub struct Chart<'a> {
 
 impl Chart<'_> {
     /// The chart as one `<svg>` element with a title for screen readers.
-    pub fn to_svg(&self) -> String {
+    pub fn to_svg(&self) -> Markup {
         let (low, high) = self.range();
         let duration = if self.duration_s > 0.0 { self.duration_s } else { 1.0 };
         let scale = Scale { low, high, duration };
-        let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{}</title>", escape(self.title));
-        self.axes(&scale, &mut svg);
-        for &at in &self.marks {
-            let x = scale.x(at);
-            let _ = write!(svg, "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{:.1}\"/>", HEIGHT - BOTTOM);
+        html! {
+            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" {
+                title { (self.title) }
+                (self.axes(&scale))
+                @for x in self.marks.iter().map(|&at| tenths(scale.x(at))) {
+                    line class="mark" x1=(x) x2=(x) y1=(TOP) y2=(tenths(HEIGHT - BOTTOM)) {}
+                }
+                @if self.stacked { (self.areas(&scale)) } @else { (self.curves(&scale)) }
+            }
         }
-        if self.stacked {
-            self.areas(&scale, &mut svg)
-        } else {
-            self.curves(&scale, &mut svg)
-        }
-        svg.push_str("</svg>");
-        svg
     }
 
     fn range(&self) -> (f64, f64) {
@@ -92,106 +91,102 @@ impl Chart<'_> {
         if high - low < 1e-9 { (low, low + 1.0) } else { (low, high + (high - low) * 0.05) }
     }
 
-    fn axes(&self, scale: &Scale, svg: &mut String) {
-        for value in ticks(scale.low, scale.high, 4) {
-            let y = scale.y(value);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                WIDTH - RIGHT,
-                LEFT - 6.0,
-                y + 4.0,
-                number(value)
-            );
-        }
-        for value in ticks(0.0, scale.duration, 6) {
-            let _ = write!(
-                svg,
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                scale.x(value),
-                HEIGHT - 8.0,
-                span(value)
-            );
-        }
-        for (value, label, style) in &self.limits {
-            let y = scale.y(*value);
-            let _ = write!(
-                svg,
-                "<line class=\"limit c{style}\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"f{style}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                WIDTH - RIGHT,
-                LEFT + 4.0,
-                y - 3.0,
-                escape(label)
-            );
+    fn axes(&self, scale: &Scale) -> Markup {
+        let right = tenths(WIDTH - RIGHT);
+        html! {
+            @for value in ticks(scale.low, scale.high, 4) {
+                @let y = scale.y(value);
+                line class="grid" x1=(LEFT) x2=(right) y1=(tenths(y)) y2=(tenths(y)) {}
+                text x=(tenths(LEFT - 6.0)) y=(tenths(y + 4.0)) text-anchor="end" { (number(value)) }
+            }
+            @for value in ticks(0.0, scale.duration, 6) {
+                text x=(tenths(scale.x(value))) y=(tenths(HEIGHT - 8.0)) text-anchor="middle" { (span(value)) }
+            }
+            @for (value, label, style) in &self.limits {
+                @let y = scale.y(*value);
+                line class={ "limit c" (style) } x1=(LEFT) x2=(right) y1=(tenths(y)) y2=(tenths(y)) {}
+                text class={ "f" (style) } x=(tenths(LEFT + 4.0)) y=(tenths(y - 3.0)) { (label) }
+            }
         }
     }
 
-    fn curves(&self, scale: &Scale, svg: &mut String) {
-        let mut labels = Vec::new();
-        for line in &self.lines {
-            let style = line.style % COLOURS.len();
-            let mut path = String::new();
-            let mut broken = true;
-            for &(at, value) in &line.points {
-                let Some(value) = value.filter(|value| value.is_finite()) else {
-                    broken = true;
-                    continue;
-                };
-                let _ = write!(path, "{}{:.1} {:.1}", if broken { "M" } else { "L" }, scale.x(at), scale.y(value));
-                broken = false;
+    fn curves(&self, scale: &Scale) -> Markup {
+        let last = |line: &Line| line.points.iter().rev().find_map(|&(_, value)| value);
+        let label = |line| Some(Label { y: scale.y(last(line)?), style: line.style % COLOURS.len(), name: &line.name });
+        html! {
+            @for line in &self.lines {
+                @let style = line.style % COLOURS.len();
+                path class={ "line c" (style) } stroke-dasharray=(DASHES[style]) d=(curve(&line.points, scale)) {}
             }
-            let _ = write!(svg, "<path class=\"line c{style}\" stroke-dasharray=\"{}\" d=\"{path}\"/>", DASHES[style]);
-            if let Some(last) = line.points.iter().rev().find_map(|&(_, value)| value) {
-                labels.push((scale.y(last), style, &line.name));
-            }
+            (labels(self.lines.iter().filter_map(label).collect()))
         }
-        write_labels(labels, svg);
     }
 
-    fn areas(&self, scale: &Scale, svg: &mut String) {
+    fn areas(&self, scale: &Scale) -> Markup {
         let count = self.lines.iter().map(|line| line.points.len()).max().unwrap_or(0);
         let mut below = vec![0.0; count];
-        let mut labels = Vec::new();
-        for line in &self.lines {
+        let mut areas = Vec::new();
+        for line in self.lines.iter().filter(|line| !line.points.is_empty()) {
             let style = line.style % COLOURS.len();
             let lower = below.clone();
             let mut forth = String::new();
             let mut back = String::new();
             for (i, &(at, value)) in line.points.iter().enumerate() {
                 below[i] += value.unwrap_or(0.0).max(0.0);
+                // Writing into a string cannot fail.
                 let _ = write!(forth, "{}{:.1} {:.1}", if i == 0 { "M" } else { "L" }, scale.x(at), scale.y(below[i]));
                 back.insert_str(0, &format!("L{:.1} {:.1}", scale.x(at), scale.y(lower[i])));
             }
-            if line.points.is_empty() {
-                continue;
-            }
-            let _ = write!(
-                svg,
-                "<path class=\"area a{style}\" d=\"{forth}{back}Z\"/><path class=\"line c{style}\" stroke-dasharray=\"{}\" d=\"{forth}\"/>",
-                DASHES[style]
-            );
             let middle = (below[count - 1] + lower[count - 1]) / 2.0;
-            labels.push((scale.y(middle), style, &line.name));
+            areas.push((forth, back, Label { y: scale.y(middle), style, name: &line.name }));
         }
-        write_labels(labels, svg);
+        html! {
+            @for (forth, back, Label { style, .. }) in &areas {
+                path class={ "area a" (style) } d={ (forth) (back) "Z" } {}
+                path class={ "line c" (style) } stroke-dasharray=(DASHES[*style]) d=(forth) {}
+            }
+            (labels(areas.into_iter().map(|(.., label)| label).collect()))
+        }
     }
 }
 
-/// Writes labels at the right end, moved apart so that none covers another.
-fn write_labels(mut labels: Vec<(f64, usize, &String)>, svg: &mut String) {
-    labels.sort_by(|a, b| a.0.total_cmp(&b.0));
+/// The path through these points, with a gap where one has no value.
+fn curve(points: &Points, scale: &Scale) -> String {
+    let mut path = String::new();
+    let mut broken = true;
+    for &(at, value) in points {
+        let Some(value) = value.filter(|value| value.is_finite()) else {
+            broken = true;
+            continue;
+        };
+        // Writing into a string cannot fail.
+        let _ = write!(path, "{}{:.1} {:.1}", if broken { "M" } else { "L" }, scale.x(at), scale.y(value));
+        broken = false;
+    }
+    path
+}
+
+/// The name of a line at its right end.
+struct Label<'a> {
+    y: f64,
+    style: usize,
+    name: &'a str,
+}
+
+/// Labels at the right end, moved apart so that none covers another.
+fn labels(mut labels: Vec<Label>) -> Markup {
+    labels.sort_by(|a, b| a.y.total_cmp(&b.y));
     let mut lowest = TOP;
-    for (y, style, name) in labels {
-        let y = y.max(lowest).min(HEIGHT - 4.0);
-        lowest = y + 12.0;
-        let shown: String = if name.chars().count() > 20 { name.chars().take(19).chain(['…']).collect() } else { name.clone() };
-        let _ = write!(
-            svg,
-            "<text class=\"f{style}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            WIDTH - RIGHT + 6.0,
-            y + 4.0,
-            escape(&shown)
-        );
+    for label in &mut labels {
+        label.y = label.y.max(lowest).min(HEIGHT - 4.0);
+        lowest = label.y + 12.0;
+    }
+    html! {
+        @for Label { y, style, name } in &labels {
+            text class={ "f" (style) } x=(tenths(WIDTH - RIGHT + 6.0)) y=(tenths(y + 4.0)) {
+                @if name.chars().count() > 20 { (name.chars().take(19).collect::<String>()) "…" } @else { (name) }
+            }
+        }
     }
 }
 
@@ -229,6 +224,11 @@ fn number(value: f64) -> String {
 
 fn span(seconds: f64) -> String {
     if seconds >= 120.0 { format!("{} min", number(seconds / 60.0)) } else { format!("{} s", number(seconds)) }
+}
+
+/// A coordinate: a tenth of a unit is finer than any screen shows.
+fn tenths(value: f64) -> String {
+    format!("{value:.1}")
 }
 
 /// Text that is safe between tags and in attributes.

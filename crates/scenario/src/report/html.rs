@@ -3,71 +3,106 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::chart::{COLOURS, Chart, Line, Points, escape};
-use super::{Comparison, FlowPoint, FlowSeries, JobPoint, Run, Variant};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::chart::{COLOURS, Chart, Line, Points};
+use super::{Comparison, FlowPoint, FlowSeries, JobPoint, NodeSeries, Run, Variant};
 
 /// One self-contained page for a run.
 pub fn page(run: &Run) -> String {
-    let mut body = String::new();
-    head(run, &mut body);
-    checks(run, &mut body);
-    summary(run, &mut body);
-    flow_charts(run, &mut body);
-    node_charts(run, &mut body);
-    jobs(run, &mut body);
-    actions(run, &mut body);
-    changes(run, &mut body);
-    let _ = write!(body, "<h2>Scenario</h2><pre>{}</pre>", escape(&run.scenario));
-    document(&run.title, &body)
+    let body = html! {
+        (head(run))
+        (checks(run))
+        (summary(run))
+        (flow_charts(run))
+        (node_charts(run))
+        (jobs(run))
+        (actions(run))
+        (changes(run))
+        h2 { "Scenario" }
+        pre { (run.scenario) }
+    };
+    document(&run.title, &style(), &body)
 }
 
 /// One self-contained page for several ways of running a scenario.
 pub fn comparison_page(comparison: &Comparison) -> String {
-    let Some(first) = comparison.first() else { return document("nothing was run", "<p>Nothing was run.</p>") };
-    let mut body = String::new();
-    let _ = write!(body, "<h1>{}</h1><p>{}</p><table>", escape(&first.title), escape(&first.intent));
-    let (duration, names) = (format!("{:.0} s each", first.duration_s), comparison.variants.iter().map(|v| v.name.as_str()));
+    let Some(first) = comparison.first() else {
+        return document("nothing was run", &style(), &html! { p { "Nothing was run." } });
+    };
+    let names: Vec<&str> = comparison.variants.iter().map(|variant| variant.name.as_str()).collect();
     let seeds: Vec<String> = comparison.variants[0].runs.iter().map(|run| run.seed.to_string()).collect();
     let facts = [
         ("Run on", first.kind.clone()),
         ("Machine", first.machine.clone()),
-        ("Compared", names.collect::<Vec<_>>().join(", ")),
+        ("Compared", names.join(", ")),
         ("Seeds", seeds.join(", ")),
-        ("Duration", duration),
+        ("Duration", format!("{:.0} s each", first.duration_s)),
     ];
-    for (name, value) in facts {
-        let _ = write!(body, "<tr><th>{name}</th><td>{}</td></tr>", escape(&value));
-    }
-    body.push_str("</table>");
     let mut notes: Vec<&String> = comparison.variants.iter().flat_map(|v| &v.runs).flat_map(|run| &run.notes).collect();
     notes.sort();
     notes.dedup();
-    for note in notes {
-        let _ = write!(body, "<p><strong>Note:</strong> {}</p>", escape(note));
-    }
-    figures(comparison, &mut body);
-    comparison_charts(comparison, first, &mut body);
-    let _ = write!(body, "<h2>Scenario</h2><pre>{}</pre>", escape(&first.scenario));
-    document(&first.title, &body)
+    let body = html! {
+        h1 { (first.title) }
+        p { (first.intent) }
+        (table_of_facts(&facts))
+        @for note in notes { (shown_note(note)) }
+        (figures(comparison))
+        (comparison_charts(comparison, first))
+        h2 { "Scenario" }
+        pre { (first.scenario) }
+    };
+    document(&first.title, &style(), &body)
 }
 
-fn figures(comparison: &Comparison, body: &mut String) {
-    body.push_str("<h2>Side by side</h2><p class=\"soft\">Medians over the seeds, with the lowest and the highest.</p><div class=\"wide\"><table><tr><th>What</th><th>Expected</th>");
-    for variant in &comparison.variants {
-        let _ = write!(body, "<th class=\"n\">{}</th>", escape(&variant.name));
-    }
-    body.push_str("</tr>");
-    for figure in comparison.figures() {
-        let _ = write!(body, "<tr><td>{}</td><td>{}</td>", escape(&figure.what), escape(&figure.expected));
-        for spread in &figure.spreads {
-            let _ = write!(body, "<td class=\"n\">{}</td>", spread.map_or("–".into(), |spread| spread.to_string()));
+fn table_of_facts(facts: &[(&str, String)]) -> Markup {
+    html! {
+        table {
+            @for (name, value) in facts {
+                tr { th { (name) } td { (value) } }
+            }
         }
-        body.push_str("</tr>");
     }
-    body.push_str("</table></div>");
 }
 
-fn comparison_charts(comparison: &Comparison, first: &Run, body: &mut String) {
+fn shown_note(note: &str) -> Markup {
+    html! { p { strong { "Note:" } " " (note) } }
+}
+
+/// A chart under its heading.
+pub(super) fn shown(chart: &Chart) -> Markup {
+    html! {
+        h3 { (chart.title) }
+        (chart.to_svg())
+    }
+}
+
+fn figures(comparison: &Comparison) -> Markup {
+    html! {
+        h2 { "Side by side" }
+        p.soft { "Medians over the seeds, with the lowest and the highest." }
+        div.wide {
+            table {
+                tr {
+                    th { "What" }
+                    th { "Expected" }
+                    @for variant in &comparison.variants { th.n { (variant.name) } }
+                }
+                @for figure in comparison.figures() {
+                    tr {
+                        td { (figure.what) }
+                        td { (figure.expected) }
+                        @for spread in &figure.spreads {
+                            td.n { (spread.map_or("–".into(), |spread| spread.to_string())) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn comparison_charts(comparison: &Comparison, first: &Run) -> Markup {
     type Value = fn(&FlowPoint) -> Option<f64>;
     let values: [(&str, Value); 6] = [
         ("response time against its goal, ms", |p| p.response_ms),
@@ -77,30 +112,33 @@ fn comparison_charts(comparison: &Comparison, first: &Run, body: &mut String) {
         ("requests outstanding", |p| Some(p.in_service)),
         ("requests waiting", |p| Some(p.queue)),
     ];
-    body.push_str("<h2>Over time</h2><p class=\"soft\">Medians over the seeds, second by second.</p>");
-    for flow in &first.flows {
-        for (i, (what, value)) in values.iter().enumerate() {
-            let limits = match (i, flow.target_ms) {
-                (0, Some(target_ms)) => vec![(target_ms, flow.goal.clone(), 0)],
-                (1, _) => vec![(0.0, "goal".into(), 0)],
-                _ => vec![],
-            };
-            let cap = if i == 0 { flow.target_ms.map(|target_ms| 4.0 * target_ms) } else { (i == 1).then_some(3.0) };
-            let series = |run: &Run| -> Points {
-                let flow = run.flows.iter().find(|other| other.name == flow.name);
-                flow.map_or(vec![], |flow| flow.points.iter().map(|point| (point.t_s, value(point))).collect())
-            };
-            let title = format!("{}: {what}", flow.name);
-            compared(comparison, first, &title, limits, cap, series, body);
-        }
-    }
-    for node in &first.nodes {
-        let series = |run: &Run| -> Points {
-            let node = run.nodes.iter().find(|other| other.name == node.name);
-            node.map_or(vec![], |node| node.points.iter().map(|point| (point.t_s, Some(point.cpu_used))).collect())
+    let of_flow = |flow: &FlowSeries, i: usize, (what, value): &(&str, Value)| {
+        let limits = match (i, flow.target_ms) {
+            (0, Some(target_ms)) => vec![(target_ms, flow.goal.clone(), 0)],
+            (1, _) => vec![(0.0, "goal".into(), 0)],
+            _ => vec![],
         };
-        let limits = vec![(node.cpu_capacity, "capacity".into(), 0)];
-        compared(comparison, first, &format!("CPU used on {}, cores", node.name), limits, None, series, body);
+        let cap = if i == 0 { flow.target_ms.map(|target_ms| 4.0 * target_ms) } else { (i == 1).then_some(3.0) };
+        let series = |run: &Run| -> Points {
+            let flow = run.flows.iter().find(|other| other.name == flow.name);
+            flow.map_or(vec![], |flow| flow.points.iter().map(|point| (point.t_s, value(point))).collect())
+        };
+        compared(comparison, first, &format!("{}: {what}", flow.name), limits, cap, series)
+    };
+    html! {
+        h2 { "Over time" }
+        p.soft { "Medians over the seeds, second by second." }
+        @for flow in &first.flows {
+            @for (i, value) in values.iter().enumerate() { (of_flow(flow, i, value)) }
+        }
+        @for node in &first.nodes {
+            @let series = |run: &Run| -> Points {
+                let node = run.nodes.iter().find(|other| other.name == node.name);
+                node.map_or(vec![], |node| node.points.iter().map(|point| (point.t_s, Some(point.cpu_used))).collect())
+            };
+            @let limits = vec![(node.cpu_capacity, "capacity".into(), 0)];
+            (compared(comparison, first, &format!("CPU used on {}, cores", node.name), limits, None, series))
+        }
     }
 }
 
@@ -112,25 +150,31 @@ fn compared(
     limits: Vec<(f64, String, usize)>,
     cap: Option<f64>,
     series: impl Fn(&Run) -> Points,
-    body: &mut String,
-) {
+) -> Markup {
     let line = |(style, variant): (usize, &Variant)| Line {
         name: variant.name.clone(),
         style: style % COLOURS.len(),
         points: variant.median_of(first.duration_s, &series),
     };
     let lines = comparison.variants.iter().enumerate().map(line).collect();
-    let chart = Chart { title, duration_s: first.duration_s, lines, limits, marks: vec![], stacked: false, cap };
-    let _ = write!(body, "<h3>{}</h3>{}", escape(title), chart.to_svg());
+    shown(&Chart { title, duration_s: first.duration_s, lines, limits, marks: vec![], stacked: false, cap })
 }
 
-fn document(title: &str, body: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{}</title><style>{}</style></head><body><main>\n{body}\n</main></body></html>\n",
-        escape(title),
-        style()
-    )
+/// A page that needs nothing beside itself.
+pub fn document(title: &str, style: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width";
+                title { (title) }
+                style { (PreEscaped(style)) }
+            }
+            body { main { (body) } }
+        }
+    };
+    page.into_string()
 }
 
 pub(super) fn style() -> String {
@@ -153,68 +197,71 @@ pub(super) fn style() -> String {
     css
 }
 
-fn head(run: &Run, body: &mut String) {
-    let _ = write!(body, "<h1>{}</h1><p>{}</p><table>", escape(&run.title), escape(&run.intent));
-    let seed = run.seed.to_string();
-    let duration = format!("{:.0} s", run.duration_s);
-    let facts =
-        [("Run on", &run.kind), ("Control", &run.control), ("Machine", &run.machine), ("Seed", &seed), ("Duration", &duration)];
-    for (name, value) in facts {
-        let _ = write!(body, "<tr><th>{name}</th><td>{}</td></tr>", escape(value));
-    }
-    body.push_str("</table>");
-    for note in &run.notes {
-        let _ = write!(body, "<p><strong>Note:</strong> {}</p>", escape(note));
+fn head(run: &Run) -> Markup {
+    let facts = [
+        ("Run on", run.kind.clone()),
+        ("Control", run.control.clone()),
+        ("Machine", run.machine.clone()),
+        ("Seed", run.seed.to_string()),
+        ("Duration", format!("{:.0} s", run.duration_s)),
+    ];
+    html! {
+        h1 { (run.title) }
+        p { (run.intent) }
+        (table_of_facts(&facts))
+        @for note in &run.notes { (shown_note(note)) }
     }
 }
 
-fn checks(run: &Run, body: &mut String) {
-    if run.checks.is_empty() {
-        return;
+fn checks(run: &Run) -> Markup {
+    html! {
+        @if !run.checks.is_empty() {
+            h2 { "Expected and measured" }
+            table {
+                tr { th { "What" } th { "Expected" } th.n { "Measured" } th {} }
+                @for check in &run.checks {
+                    tr {
+                        td { (check.what) }
+                        td { (check.expected) }
+                        td.n { (check.got.map_or("not measured".into(), |got| format!("{got:.3}"))) }
+                        @if check.met { td { "met" } } @else { td.missed { "missed" } }
+                    }
+                }
+            }
+        }
     }
-    body.push_str(
-        "<h2>Expected and measured</h2><table><tr><th>What</th><th>Expected</th><th class=\"n\">Measured</th><th></th></tr>",
-    );
-    for check in &run.checks {
-        let got = check.got.map_or("not measured".into(), |got| format!("{got:.3}"));
-        let verdict = if check.met { "<td>met</td>" } else { "<td class=\"missed\">missed</td>" };
-        let _ = write!(
-            body,
-            "<tr><td>{}</td><td>{}</td><td class=\"n\">{got}</td>{verdict}</tr>",
-            escape(&check.what),
-            escape(&check.expected)
-        );
-    }
-    body.push_str("</table>");
 }
 
-fn summary(run: &Run, body: &mut String) {
-    body.push_str(
-        "<h2>As the clients saw it</h2><div class=\"wide\"><table><tr><th>Flow</th><th>Goal</th><th class=\"n\">Sent</th><th class=\"n\">Answered</th>\
-         <th class=\"n\">Rejected</th><th class=\"n\">Failed</th><th class=\"n\">Mean</th><th class=\"n\">p95</th><th class=\"n\">p99</th><th class=\"n\">Within goal</th></tr>",
-    );
-    for flow in &run.flows {
+fn summary(run: &Run) -> Markup {
+    let numbers = ["Sent", "Answered", "Rejected", "Failed", "Mean", "p95", "p99", "Within goal"];
+    let cells = |flow: &FlowSeries| {
         let s = &flow.summary;
+        let ms = [s.mean_ms, s.p95_ms, s.p99_ms].map(|ms| format!("{ms:.0} ms"));
         let within = s.within_goal.map_or("–".into(), |share| format!("{:.1}%", share * 100.0));
-        let _ = write!(
-            body,
-            "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{:.0} ms</td><td class=\"n\">{:.0} ms</td><td class=\"n\">{:.0} ms</td><td class=\"n\">{within}</td></tr>",
-            escape(&flow.name),
-            escape(&flow.goal),
-            s.sent,
-            s.answered,
-            s.rejected,
-            s.failed,
-            s.mean_ms,
-            s.p95_ms,
-            s.p99_ms
-        );
+        [s.sent, s.answered, s.rejected, s.failed].map(|count| count.to_string()).into_iter().chain(ms).chain([within])
+    };
+    html! {
+        h2 { "As the clients saw it" }
+        div.wide {
+            table {
+                tr {
+                    th { "Flow" }
+                    th { "Goal" }
+                    @for name in numbers { th.n { (name) } }
+                }
+                @for flow in &run.flows {
+                    tr {
+                        td { (flow.name) }
+                        td { (flow.goal) }
+                        @for cell in cells(flow) { td.n { (cell) } }
+                    }
+                }
+            }
+        }
     }
-    body.push_str("</table></div>");
 }
 
-fn flow_charts(run: &Run, body: &mut String) {
+fn flow_charts(run: &Run) -> Markup {
     let marks: Vec<f64> = run.changes.iter().filter(|change| change.placement).map(|change| change.t_s).collect();
     let lines = |value: &dyn Fn(&FlowPoint) -> Option<f64>| -> Vec<Line> {
         let line = |(style, flow): (usize, &FlowSeries)| Line {
@@ -241,56 +288,56 @@ fn flow_charts(run: &Run, body: &mut String) {
         ("Requests outstanding", lines(&|p| Some(p.in_service)), vec![], None),
         ("Requests waiting", lines(&|p| Some(p.queue)), vec![], None),
     ];
-    body.push_str("<h2>Flows</h2><p class=\"soft\">Dotted vertical lines are placement changes.</p>");
-    for (title, lines, limits, cap) in charts {
-        let chart = Chart { title, duration_s: run.duration_s, lines, limits, marks: marks.clone(), stacked: false, cap };
-        let _ = write!(body, "<h3>{}</h3>{}", escape(title), chart.to_svg());
+    let chart = |(title, lines, limits, cap)| {
+        shown(&Chart { title, duration_s: run.duration_s, lines, limits, marks: marks.clone(), stacked: false, cap })
+    };
+    html! {
+        h2 { "Flows" }
+        p.soft { "Dotted vertical lines are placement changes." }
+        @for one in charts { (chart(one)) }
     }
 }
 
-fn node_charts(run: &Run, body: &mut String) {
-    body.push_str("<h2>Nodes</h2>");
+fn node_charts(run: &Run) -> Markup {
     // An application keeps its colour on every node.
     let mut apps: Vec<&String> = run.nodes.iter().flat_map(|node| &node.apps).collect();
     apps.sort();
     apps.dedup();
-    for node in &run.nodes {
+    let chart = |node: &NodeSeries| {
         let line = |(i, app): (usize, &String)| Line {
             name: app.clone(),
             style: apps.iter().position(|known| *known == app).unwrap_or(0) % COLOURS.len(),
             points: node.points.iter().map(|point| (point.t_s, point.cpu.get(i).copied())).collect(),
         };
-        let title = format!("CPU on {}, cores", node.name);
-        let chart = Chart {
-            title: &title,
+        shown(&Chart {
+            title: &format!("CPU on {}, cores", node.name),
             duration_s: run.duration_s,
             lines: node.apps.iter().enumerate().map(line).collect(),
             limits: vec![(node.cpu_capacity, "capacity".into(), 0)],
             marks: vec![],
             stacked: true,
             cap: None,
-        };
-        let _ = write!(body, "<h3>{}</h3>{}", escape(&title), chart.to_svg());
+        })
+    };
+    html! {
+        h2 { "Nodes" }
+        @for node in &run.nodes { (chart(node)) }
     }
 }
 
-fn jobs(run: &Run, body: &mut String) {
-    let Some(jobs) = &run.jobs else { return };
+fn jobs(run: &Run) -> Markup {
+    let Some(jobs) = &run.jobs else { return Markup::default() };
     let all = jobs.summary(0.0, f64::INFINITY);
     let due = jobs.summary(0.0, run.duration_s);
     let utility = |utility: Option<f64>| utility.map_or("–".into(), |utility| format!("{utility:+.2}"));
-    let _ = write!(
-        body,
-        "<h2>Jobs</h2><table><tr><th class=\"n\">Came</th><th class=\"n\">Done</th><th class=\"n\">Due</th><th class=\"n\">Of these on time</th>\
-         <th class=\"n\">Mean utility</th><th class=\"n\">Lowest</th></tr><tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-         <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr></table>",
-        all.came,
-        all.done,
-        due.due,
-        due.on_time,
-        utility(all.mean_utility),
-        utility(all.lowest_utility)
-    );
+    let numbers = [
+        ("Came", all.came.to_string()),
+        ("Done", all.done.to_string()),
+        ("Due", due.due.to_string()),
+        ("Of these on time", due.on_time.to_string()),
+        ("Mean utility", utility(all.mean_utility)),
+        ("Lowest", utility(all.lowest_utility)),
+    ];
     type Count = fn(&JobPoint) -> u32;
     let counts: [(&str, Count); 3] = [("running", |p| p.running), ("suspended", |p| p.suspended), ("waiting", |p| p.waiting)];
     let line = |(style, (name, count)): (usize, (&str, Count))| Line {
@@ -319,13 +366,18 @@ fn jobs(run: &Run, body: &mut String) {
         stacked: false,
         cap: Some(3.0),
     };
-    for chart in [placed, utilities] {
-        let _ = write!(body, "<h3>{}</h3>{}", escape(chart.title), chart.to_svg());
+    html! {
+        h2 { "Jobs" }
+        table {
+            tr { @for (name, _) in &numbers { th.n { (name) } } }
+            tr { @for (_, number) in &numbers { td.n { (number) } } }
+        }
+        @for chart in [placed, utilities] { (shown(&chart)) }
     }
 }
 
 /// How many actions of each kind were taken until then.
-fn actions(run: &Run, body: &mut String) {
+fn actions(run: &Run) -> Markup {
     let mut kinds: BTreeMap<&str, Points> = BTreeMap::new();
     for change in run.changes.iter().filter(|change| change.placement) {
         let kind = change.text.split(' ').next().unwrap_or_default();
@@ -335,7 +387,7 @@ fn actions(run: &Run, body: &mut String) {
         points.extend([(change.t_s, Some(before)), (change.t_s, Some(before + 1.0))]);
     }
     if kinds.is_empty() {
-        return;
+        return Markup::default();
     }
     let line = |(style, (kind, mut points)): (usize, (&str, Points))| {
         let last = points.last().and_then(|point| point.1);
@@ -345,18 +397,24 @@ fn actions(run: &Run, body: &mut String) {
     let title = "Placement actions so far";
     let lines = kinds.into_iter().enumerate().map(line).collect();
     let chart = Chart { title, duration_s: run.duration_s, lines, limits: vec![], marks: vec![], stacked: false, cap: None };
-    let _ = write!(body, "<h2>Actions</h2><h3>{title}</h3>{}", chart.to_svg());
+    html! {
+        h2 { "Actions" }
+        (shown(&chart))
+    }
 }
 
-fn changes(run: &Run, body: &mut String) {
-    body.push_str("<h2>What changed, and why</h2>");
-    if run.changes.is_empty() {
-        body.push_str("<p>Nothing.</p>");
-        return;
+fn changes(run: &Run) -> Markup {
+    html! {
+        h2 { "What changed, and why" }
+        @if run.changes.is_empty() {
+            p { "Nothing." }
+        } @else {
+            table {
+                tr { th.n { "At" } th { "What and why" } }
+                @for change in &run.changes {
+                    tr { td.n { (format!("{:.1} s", change.t_s)) } td { (change.text) } }
+                }
+            }
+        }
     }
-    body.push_str("<table><tr><th class=\"n\">At</th><th>What and why</th></tr>");
-    for change in &run.changes {
-        let _ = write!(body, "<tr><td class=\"n\">{:.1} s</td><td>{}</td></tr>", change.t_s, escape(&change.text));
-    }
-    body.push_str("</table>");
 }

@@ -12,12 +12,13 @@ mod html;
 
 use serde::{Deserialize, Serialize};
 
-pub use chart::escape;
-
 use crate::ExpectTable;
 
 pub use beside::{BesideFlow, BesideSimulation, difference};
 pub use comparison::{Comparison, Figure, Spread, Variant};
+pub use chart::escape;
+pub use csv::comma_separated;
+pub use html::document;
 
 /// One run of a scenario, simulated or real.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -359,7 +360,7 @@ mod tests {
     #[test]
     fn an_empty_run_is_a_page_too() {
         let page = Run::default().to_html();
-        assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
         assert!(!page.contains("NaN") && !page.contains("inf"));
     }
 }
