@@ -8,4 +8,4 @@ set output 'pairs.svg'
 set title 'numbers, in the order of the table' noenhanced
 set xlabel 'number' noenhanced
 set ylabel 'value' noenhanced
-plot for [column=2:3] 'pairs.csv' using 1:column with points title columnheader(column) noenhanced
+plot for [column=2:4] 'pairs.csv' using 1:column with points title columnheader(column) noenhanced

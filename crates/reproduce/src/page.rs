@@ -1,10 +1,10 @@
 //! All cases on one self-contained page, and the files of each case's folder.
 
-use std::fmt::Write;
+use maud::{Markup, html};
+use weal_scenario::report::document;
 
 use super::plot::{gnuplot, svg};
 use super::record::{Measure, Reproduction};
-use weal_scenario::report::escape;
 
 const STYLE: &str = ":root{color-scheme:light dark;--back:#fff;--fore:#1b1b1b;--soft:#666;--grid:#ddd;--bad:#b00020}\
     @media(prefers-color-scheme:dark){:root{--back:#16181b;--fore:#ececec;--soft:#a5a5a5;--grid:#34383d;--bad:#ff8a80}}\
@@ -16,67 +16,76 @@ const STYLE: &str = ":root{color-scheme:light dark;--back:#fff;--fore:#1b1b1b;--
     svg{width:100%;max-width:44rem;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--fore)}\
     .grid{stroke:var(--grid)}@media print{svg,tr{break-inside:avoid}}";
 
-/// What a measure's verdict is called.
-pub fn verdict(measure: &Measure) -> &'static str {
-    match (measure.is_judged(), measure.pass) {
-        (false, _) => "told",
-        (true, true) => "holds",
-        (true, false) => "differs",
-    }
+/// What stands above the tables of a page.
+#[derive(Debug, Clone, Copy)]
+pub struct Heading<'a> {
+    /// The title.
+    pub title: &'a str,
+    /// What a reader must know of how the numbers came about.
+    pub told: &'a str,
+    /// What the column beside the paper's is.
+    pub own: &'a str,
 }
 
 /// One page with a table of all numbers, and each case with its assumptions and figures.
 pub fn page(cases: &[Reproduction]) -> String {
-    let told = "Means over seeds stand with the half width of their 95% confidence interval.";
-    page_of("The papers' cases, run again", told, cases)
+    let told = "Paper: what the paper prints, or \"not stated\". Recalculated: what its inputs give in our own arithmetic, or what must hold \
+                whatever they are. Means over seeds stand with the half width of their 95% confidence interval.";
+    page_of(Heading { title: "The papers' cases, run again", told, own: "recalculated" }, cases)
 }
 
-/// The same with another heading, and with what a reader must know of how the numbers came about.
-pub fn page_of(title: &str, told: &str, cases: &[Reproduction]) -> String {
-    let mut body = format!("<h1>{}</h1>", escape(title));
-    let judged = cases.iter().flat_map(|case| &case.measures).filter(|measure| measure.is_judged());
-    let (holds, differs): (Vec<&Measure>, Vec<&Measure>) = judged.partition(|measure| measure.pass);
-    let _ = write!(body, "<p>{} numbers hold, {} differ. {}</p>", holds.len(), differs.len(), escape(told));
-    let rows =
-        cases.iter().flat_map(|case| case.measures.iter().filter(|measure| measure.is_judged()).map(|one| (&case.case, one)));
-    table(rows.map(|(case, measure)| (Some(case.as_str()), measure)), &mut body);
-    for case in cases {
-        section(case, &mut body);
-    }
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>weal reproduce</title><style>{STYLE}</style></head><body><main>\n{body}\n</main></body></html>\n"
-    )
+/// The same with another heading.
+pub fn page_of(heading: Heading, cases: &[Reproduction]) -> String {
+    let (holds, differs): (Vec<_>, Vec<_>) =
+        cases.iter().flat_map(|case| &case.measures).flat_map(Measure::judged).partition(|judged| judged.holds);
+    let judged = cases
+        .iter()
+        .flat_map(|case| case.measures.iter().filter(|measure| measure.is_judged()).map(|one| (Some(&*case.case), one)));
+    let body = html! {
+        h1 { (heading.title) }
+        p { (holds.len()) " expectations hold, " (differs.len()) " differ. " (heading.told) }
+        (table(heading.own, judged))
+        @for case in cases { (section(heading.own, case)) }
+    };
+    document("weal reproduce", STYLE, &body)
 }
 
-fn section(case: &Reproduction, body: &mut String) {
-    let _ = write!(body, "<h2 id=\"{0}\">{0}</h2><p>{1}</p>", escape(&case.case), escape(&case.claim));
-    let _ = write!(body, "<p class=\"soft\">{}<br>Inputs: {}</p>", escape(&case.source), escape(&case.inputs));
-    if !case.assumptions.is_empty() {
-        body.push_str("<p>Assumed:</p><ul>");
-        case.assumptions.iter().for_each(|text| {
-            let _ = write!(body, "<li>{}</li>", escape(text));
-        });
-        body.push_str("</ul>");
-    }
-    table(case.measures.iter().map(|measure| (None, measure)), body);
-    for figure in &case.figures {
-        let _ = write!(body, "<h3>{}</h3>{}", escape(&figure.title), svg(figure));
-    }
-}
-
-fn table<'a>(rows: impl Iterator<Item = (Option<&'a str>, &'a Measure)>, body: &mut String) {
-    body.push_str("<div class=\"wide\"><table><tr><th></th><th>what</th><th>paper</th><th>weal</th><th>tolerance</th></tr>");
-    for (case, measure) in rows {
-        let verdict = verdict(measure);
-        let case = case.map(|case| format!("<a href=\"#{0}\">{0}</a> ", escape(case))).unwrap_or_default();
-        let _ = write!(body, "<tr><td>{case}<span class=\"{verdict}\">{verdict}</span></td>");
-        for text in [&measure.what, &measure.expected, &measure.got, &measure.tolerance] {
-            let _ = write!(body, "<td>{}</td>", escape(text));
+fn section(own: &str, case: &Reproduction) -> Markup {
+    html! {
+        h2 id=(case.case) { (case.case) }
+        p { (case.claim) }
+        p.soft { (case.source) br; "Inputs: " (case.inputs) }
+        @if !case.assumptions.is_empty() {
+            p { "Assumed:" }
+            ul { @for text in &case.assumptions { li { (text) } } }
         }
-        body.push_str("</tr>");
+        (table(own, case.measures.iter().map(|measure| (None, measure))))
+        @for figure in &case.figures {
+            h3 { (figure.title) }
+            (svg(figure))
+        }
     }
-    body.push_str("</table></div>");
+}
+
+fn table<'a>(own: &str, rows: impl Iterator<Item = (Option<&'a str>, &'a Measure)>) -> Markup {
+    let judged = |expected: &str, verdict: &str| html! { td { (expected) " " span class=(verdict) { (verdict) } } };
+    html! {
+        div.wide {
+            table {
+                tr { th {} th { "what" } th { "paper" } th { (own) } th { "weal" } }
+                @for (case, measure) in rows {
+                    @let [what, paper, papers_verdict, recalculated, recalculateds_verdict, got] = measure.cells();
+                    tr {
+                        td { @if let Some(case) = case { a href={ "#" (case) } { (case) } } }
+                        td { (what) }
+                        (judged(paper, papers_verdict))
+                        (judged(recalculated, recalculateds_verdict))
+                        td { (got) }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The files that a case's folder gets: (name, content).

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-use super::record::{Figure, number};
-use weal_scenario::report::escape;
+use maud::{Markup, html};
+
+use crate::Figure;
+use crate::number::number;
 
 /// Colours that people with any kind of colour blindness tell apart (Okabe and Ito 2008); each has its own dashes too.
 const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B07700", "#3A8FC0", "#7a6f00"];
@@ -16,35 +18,33 @@ const BOTTOM: f64 = 44.0;
 const TOP: f64 = 8.0;
 
 /// The figure as one `<svg>` element, with its legend below.
-pub(super) fn svg(figure: &Figure) -> String {
+pub(super) fn svg(figure: &Figure) -> Markup {
     let axes = Axes::of(figure);
-    let rows = figure.curves.len().div_ceil(3) as f64;
-    let height = HEIGHT + 16.0 * rows;
-    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\"><title>{}</title>", escape(&figure.title));
-    axes.draw(figure, &mut svg);
-    for (i, name) in figure.curves.iter().enumerate() {
-        let (colour, dashes) = (COLOURS[i % COLOURS.len()], DASHES[i % DASHES.len()]);
-        if figure.points {
-            for (x, y) in values(figure, i) {
-                let _ = write!(svg, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"/>", axes.x(x), axes.y(y));
+    let height = HEIGHT + 16.0 * figure.curves.len().div_ceil(3) as f64;
+    html! {
+        svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" {
+            title { (figure.title) }
+            (axes.draw(figure))
+            @for (i, name) in figure.curves.iter().enumerate() {
+                @let (colour, dashes) = (COLOURS[i % COLOURS.len()], DASHES[i % DASHES.len()]);
+                @if figure.points {
+                    @for (x, y) in values(figure, i) {
+                        circle cx=(tenths(axes.x(x))) cy=(tenths(axes.y(y))) r="3" fill=(colour) {}
+                    }
+                } @else {
+                    path fill="none" stroke-width="1.6" stroke=(colour) stroke-dasharray=(dashes) d=(path(figure, i, &axes)) {}
+                }
+                @let (x, y) = (LEFT + (i % 3) as f64 * 190.0, HEIGHT + 12.0 + 16.0 * (i / 3) as f64);
+                path stroke-width="2" stroke=(colour) stroke-dasharray=(dashes) d={ "M" (x) " " (tenths(y - 4.0)) "h22" } {}
+                text x=(tenths(x + 26.0)) y=(tenths(y)) { (name) }
             }
-        } else {
-            let path = path(figure, i, &axes);
-            let _ = write!(
-                svg,
-                "<path fill=\"none\" stroke-width=\"1.6\" stroke=\"{colour}\" stroke-dasharray=\"{dashes}\" d=\"{path}\"/>"
-            );
         }
-        let (x, y) = (LEFT + (i % 3) as f64 * 190.0, HEIGHT + 12.0 + 16.0 * (i / 3) as f64);
-        let _ = write!(
-            svg,
-            "<path stroke-width=\"2\" stroke=\"{colour}\" stroke-dasharray=\"{dashes}\" d=\"M{x} {:.1}h22\"/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-            y - 4.0,
-            x + 26.0,
-            escape(name)
-        );
     }
-    svg + "</svg>"
+}
+
+/// A coordinate: a tenth of a unit is finer than any screen shows.
+fn tenths(value: f64) -> String {
+    format!("{value:.1}")
 }
 
 /// A gnuplot script that draws all figures of a case from their CSV, as SVG files.
@@ -113,30 +113,20 @@ impl Axes {
         HEIGHT - BOTTOM - (y - self.y.0) / (self.y.1 - self.y.0) * (HEIGHT - BOTTOM - TOP)
     }
 
-    fn draw(&self, figure: &Figure, svg: &mut String) {
-        for value in ticks(self.y, 5) {
-            let y = self.y(value);
-            let _ = write!(
-                svg,
-                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                WIDTH - 10.0,
-                LEFT - 6.0,
-                y + 4.0,
-                number(value)
-            );
+    fn draw(&self, figure: &Figure) -> Markup {
+        let middle = tenths(0.5 * (HEIGHT - BOTTOM));
+        html! {
+            @for value in ticks(self.y, 5) {
+                @let y = self.y(value);
+                path class="grid" d={ "M" (LEFT) " " (tenths(y)) "H" (tenths(WIDTH - 10.0)) } {}
+                text x=(tenths(LEFT - 6.0)) y=(tenths(y + 4.0)) text-anchor="end" { (number(value)) }
+            }
+            @for value in ticks(self.x, 7) {
+                text x=(tenths(self.x(value))) y=(tenths(HEIGHT - BOTTOM + 15.0)) text-anchor="middle" { (number(value)) }
+            }
+            text x=(tenths(0.5 * (LEFT + WIDTH))) y=(tenths(HEIGHT - 12.0)) text-anchor="middle" { (figure.x) }
+            text transform={ "translate(12 " (middle) ") rotate(-90)" } text-anchor="middle" { (figure.y) }
         }
-        for value in ticks(self.x, 7) {
-            let (x, y) = (self.x(value), HEIGHT - BOTTOM + 15.0);
-            let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", number(value));
-        }
-        let (x, y) = (0.5 * (LEFT + WIDTH), HEIGHT - 12.0);
-        let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escape(&figure.x));
-        let middle = 0.5 * (HEIGHT - BOTTOM);
-        let _ = write!(
-            svg,
-            "<text transform=\"translate(12 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-            escape(&figure.y)
-        );
     }
 }
 
@@ -157,7 +147,7 @@ mod tests {
         let mut figure = Figure::new("f", "a < b", ["x", "y"], &["one", "two"]);
         figure.row(0.0, &[1.0, 5.0]);
         figure.row(10.0, &[2.0, f64::NAN]);
-        let svg = svg(&figure);
+        let svg = svg(&figure).into_string();
         assert!(svg.contains("a &lt; b") && svg.contains(">two<"), "{svg}");
         assert_eq!(svg.matches("fill=\"none\"").count(), 2);
         assert!(!svg.contains("NaN"), "{svg}");

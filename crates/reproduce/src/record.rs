@@ -1,79 +1,74 @@
-//! What a case gives: numbers beside the paper's, curves, and what had to be assumed.
+//! What a case gives: its numbers, each beside what the paper prints and beside what the paper's inputs give in our own arithmetic.
+//!
+//! The two are kept apart. A paper may print a rounded number, another one than follows from its inputs, an order in words, or nothing;
+//! each is judged for what it is. A paper's number may be missed by the case's tolerance or by half a unit of its last printed digit,
+//! whichever is more.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-/// One number of a case, beside what the paper says.
+use crate::Figure;
+use crate::number::{interval, mean, number, with_tolerance};
+
+/// What stands in the paper's column where the paper says nothing.
+pub const NOT_STATED: &str = "not stated";
+
+/// One number of a case. Without both expectations it is only told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
     /// What it is.
     pub what: String,
-    /// What the paper, or its inputs recalculated, gives; `-` where it says nothing and weal's is only told.
-    pub expected: String,
     /// What weal gives; with `±`, the half width of the mean's 95% confidence interval over the seeds.
     pub got: String,
-    /// How far apart they may be.
-    pub tolerance: String,
-    /// True when they are no further apart than that.
-    pub pass: bool,
+    /// What the paper prints; `None` where it says nothing.
+    pub paper: Option<Judged>,
+    /// What the paper's inputs give in our own arithmetic, or what must hold whatever they are; `None` where nothing was recalculated.
+    pub recalculated: Option<Judged>,
+}
+
+/// Something that a number was held to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The number with its tolerance, a range, an order or a word.
+    pub expected: String,
+    /// True when weal's is as expected.
+    pub holds: bool,
+}
+
+impl Judged {
+    /// `holds` or `differs`.
+    pub fn verdict(&self) -> &'static str {
+        if self.holds { "holds" } else { "differs" }
+    }
+
+    fn cells<'a>(judged: Option<&'a Self>, absent: &'a str) -> (&'a str, &'a str) {
+        judged.map_or((absent, ""), |one| (&one.expected, one.verdict()))
+    }
 }
 
 impl Measure {
+    /// What it was held to.
+    pub fn judged(&self) -> impl Iterator<Item = &Judged> {
+        self.paper.iter().chain(&self.recalculated)
+    }
+
     /// False when the number is only told.
     pub fn is_judged(&self) -> bool {
-        self.expected != "-"
-    }
-}
-
-/// Curves or points over one axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Figure {
-    /// `figure-5.22`: the name of its files.
-    pub name: String,
-    /// What it shows.
-    pub title: String,
-    /// What the lower axis counts.
-    pub x: String,
-    /// What the left axis counts.
-    pub y: String,
-    /// One name per curve.
-    pub curves: Vec<String>,
-    /// The x of a row, then one value per curve; `None` is a gap.
-    pub rows: Vec<(f64, Vec<Option<f64>>)>,
-    /// True: points instead of lines.
-    pub points: bool,
-}
-
-impl Figure {
-    /// Without rows.
-    pub fn new(name: &str, title: &str, [x, y]: [&str; 2], curves: &[&str]) -> Self {
-        let text = str::to_owned;
-        let curves = curves.iter().copied().map(text).collect();
-        Self { name: text(name), title: text(title), x: text(x), y: text(y), curves, rows: Vec::new(), points: false }
+        self.judged().next().is_some()
     }
 
-    /// Adds a row with a value for every curve.
-    pub fn row(&mut self, x: f64, values: &[f64]) {
-        self.rows.push((x, values.iter().map(|&value| value.is_finite().then_some(value)).collect()));
+    /// True unless it differs from something that it was held to.
+    pub fn holds(&self) -> bool {
+        self.judged().all(|one| one.holds)
     }
 
-    /// Adds a point to one curve.
-    pub fn point(&mut self, x: f64, curve: usize, value: f64) {
-        let values = (0..self.curves.len()).map(|i| (i == curve && value.is_finite()).then_some(value)).collect();
-        self.rows.push((x, values));
-        self.points = true;
-    }
-
-    /// Comma-separated, with a heading.
-    pub fn to_csv(&self) -> String {
-        let quoted = |text: &String| if text.contains(',') { format!("\"{text}\"") } else { text.clone() };
-        let heading: Vec<String> = std::iter::once(&self.x).chain(&self.curves).map(quoted).collect();
-        let mut text = heading.join(",") + "\n";
-        for (x, values) in &self.rows {
-            let cells = values.iter().map(|value| value.map(number).unwrap_or_default());
-            let row: Vec<String> = std::iter::once(number(*x)).chain(cells).collect();
-            text += &(row.join(",") + "\n");
-        }
-        text
+    /// The cells of a table's row: what, the paper's and its verdict, the recalculated and its verdict, weal's.
+    pub fn cells(&self) -> [&str; 6] {
+        let paper = Judged::cells(self.paper.as_ref(), if self.is_judged() { NOT_STATED } else { "-" });
+        let recalculated = Judged::cells(self.recalculated.as_ref(), "-");
+        [&self.what, paper.0, paper.1, recalculated.0, recalculated.1, &self.got]
     }
 }
 
@@ -94,49 +89,149 @@ pub struct Reproduction {
     pub measures: Vec<Measure>,
     /// The curves.
     pub figures: Vec<Figure>,
-    /// True when all numbers are within their tolerances.
-    pub pass: bool,
 }
 
 impl Reproduction {
+    /// True when no number differs from what it was held to.
+    pub fn holds(&self) -> bool {
+        self.measures.iter().all(Measure::holds)
+    }
+
     /// The numbers, comma-separated with a heading.
     pub fn to_csv(&self) -> String {
-        let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-        let mut text = "what,paper,weal,tolerance,verdict\n".to_owned();
-        for measure in &self.measures {
-            let verdict = if !measure.is_judged() { "told" } else { ["differs", "holds"][usize::from(measure.pass)] };
-            let cells = [&measure.what, &measure.expected, &measure.got, &measure.tolerance].map(|cell| quoted(cell));
-            text += &format!("{},{verdict}\n", cells.join(","));
-        }
-        text
+        let heading = ["what", "paper", "paper's verdict", "recalculated", "recalculated's verdict", "weal"];
+        let rows = self.measures.iter().map(Measure::cells);
+        let records: Vec<_> = std::iter::once(heading).chain(rows).collect();
+        weal_scenario::report::comma_separated(&records)
     }
+}
+
+/// What a number is held to.
+#[derive(Debug, Clone)]
+pub enum Expected<'a> {
+    /// No further from the first than the second.
+    Near(f64, f64),
+    /// In this range.
+    Within(RangeInclusive<f64>),
+    /// At least the mean of these values, which belong to who is named, less a slack. The paper gives the order, we the value.
+    AtLeast(&'a str, &'a [f64], f64),
+    /// Written just so.
+    Word(String),
+}
+
+/// A number has to be within `tolerance` of this one. Chance gets no room: of a mean over seeds the interval is told, the mean is judged.
+pub fn near(expected: f64, tolerance: f64) -> Expected<'static> {
+    Expected::Near(expected, tolerance)
+}
+
+/// A number has to lie in this range.
+pub fn within(range: RangeInclusive<f64>) -> Expected<'static> {
+    Expected::Within(range)
+}
+
+/// Values of the same seeds have to be at least these of `who` on average, `slack` aside.
+pub fn at_least<'a>(who: &'a str, values: &'a [f64], slack: f64) -> Expected<'a> {
+    Expected::AtLeast(who, values, slack)
+}
+
+/// It has to be written just so.
+pub fn exactly(word: impl Display) -> Expected<'static> {
+    Expected::Word(word.to_string())
+}
+
+impl Expected<'_> {
+    fn judge(&self, got: &Got) -> Judged {
+        let (expected, holds) = match self {
+            Self::Near(expected, tolerance) => {
+                (with_tolerance(*expected, *tolerance), (got.value - expected).abs() <= *tolerance)
+            }
+            Self::Within(range) => (range_text(range), range.contains(&got.value)),
+            Self::AtLeast(who, values, slack) => {
+                let less = if *slack > 0.0 { format!(" less {}", number(*slack)) } else { String::new() };
+                (format!(">= {who}: {}{less}", interval(values)), got.value >= mean(values) - slack)
+            }
+            Self::Word(word) => (word.clone(), *word == got.text),
+        };
+        Judged { expected, holds }
+    }
+}
+
+fn range_text(range: &RangeInclusive<f64>) -> String {
+    let (low, high) = (*range.start(), *range.end());
+    match (low.is_finite(), high.is_finite()) {
+        (true, true) => format!("{}..={}", number(low), number(high)),
+        (true, false) => format!(">= {}", number(low)),
+        _ => format!("<= {}", number(high)),
+    }
+}
+
+/// What weal gives.
+#[derive(Debug)]
+struct Got {
+    text: String,
+    /// NaN for a word.
+    value: f64,
 }
 
 /// Collects what one case gives.
 #[derive(Debug)]
 pub struct Record {
     reproduction: Reproduction,
-    /// The paper's number and weal's, where both are one.
-    pairs: Vec<[f64; 2]>,
+    /// The paper's number, the recalculated one and weal's, where they are numbers.
+    triples: Vec<[f64; 3]>,
+}
+
+/// A number of a record, to be held to something.
+#[derive(Debug)]
+pub struct Row<'a> {
+    record: &'a mut Record,
+    got: Got,
+}
+
+impl Row<'_> {
+    /// The paper prints this.
+    pub fn paper(self, expected: Expected) -> Self {
+        let judged = expected.judge(&self.got);
+        let mut row = self.with_value(0, &expected);
+        row.measure().paper = Some(judged);
+        row
+    }
+
+    /// The paper's inputs give this in our own arithmetic, or it must hold whatever they are.
+    pub fn recalculated(self, expected: Expected) -> Self {
+        let judged = expected.judge(&self.got);
+        let mut row = self.with_value(1, &expected);
+        row.measure().recalculated = Some(judged);
+        row
+    }
+
+    fn measure(&mut self) -> &mut Measure {
+        self.record.reproduction.measures.last_mut().expect("a row is made when its measure was pushed")
+    }
+
+    /// Keeps the expected number for the figure of those cases that have no other.
+    fn with_value(self, column: usize, expected: &Expected) -> Self {
+        if let (Expected::Near(value, _), Some(triple)) = (expected, self.record.triples.last_mut()) {
+            triple[column] = *value;
+        }
+        self
+    }
 }
 
 impl Record {
     /// A case without numbers: its name, where the claim stands, the claim, what goes in.
     pub fn new(case: &str, source: &str, claim: &str, inputs: &str) -> Self {
         let text = str::to_owned;
-        Self {
-            reproduction: Reproduction {
-                case: text(case),
-                claim: text(claim),
-                source: text(source),
-                inputs: text(inputs),
-                assumptions: Vec::new(),
-                measures: Vec::new(),
-                figures: Vec::new(),
-                pass: true,
-            },
-            pairs: Vec::new(),
-        }
+        let reproduction = Reproduction {
+            case: text(case),
+            claim: text(claim),
+            source: text(source),
+            inputs: text(inputs),
+            assumptions: Vec::new(),
+            measures: Vec::new(),
+            figures: Vec::new(),
+        };
+        Self { reproduction, triples: Vec::new() }
     }
 
     /// Something that the paper does not say and the outcome depends on.
@@ -155,71 +250,46 @@ impl Record {
         self.reproduction.figures.push(figure);
     }
 
-    /// A number that has to be within `tolerance` of the expected one.
-    pub fn near(&mut self, what: &str, expected: f64, got: f64, tolerance: f64) {
-        let pass = (got - expected).abs() <= tolerance;
-        self.pairs.push([expected, got]);
-        self.push(what, number(expected), number(got), margin(tolerance), pass);
+    /// A number; only told unless it is held to something.
+    pub fn number(&mut self, what: &str, got: f64) -> Row<'_> {
+        self.push(what, Got { text: number(got), value: got })
     }
 
-    /// The mean over seeds, which has to be within `tolerance` of the expected one. Chance gets no room: the interval is told,
-    /// the mean is judged.
-    pub fn near_mean(&mut self, what: &str, expected: f64, values: &[f64], tolerance: f64) {
-        let pass = (mean(values) - expected).abs() <= tolerance;
-        self.pairs.push([expected, mean(values)]);
-        self.push(what, number(expected), interval(values), margin(tolerance), pass);
+    /// The mean over seeds.
+    pub fn mean(&mut self, what: &str, values: &[f64]) -> Row<'_> {
+        self.push(what, Got { text: interval(values), value: mean(values) })
     }
 
-    /// A number that has to lie in a range.
-    pub fn within(&mut self, what: &str, expected: std::ops::RangeInclusive<f64>, got: f64) {
-        let (low, high) = (*expected.start(), *expected.end());
-        let range = match (low.is_finite(), high.is_finite()) {
-            (true, true) => format!("{}..={}", number(low), number(high)),
-            (true, false) => format!(">= {}", number(low)),
-            _ => format!("<= {}", number(high)),
-        };
-        self.push(what, range, number(got), "range".to_owned(), expected.contains(&got));
+    /// What was chosen, when something happened, or how often.
+    pub fn word(&mut self, what: &str, got: impl Display) -> Row<'_> {
+        self.push(what, Got { text: got.to_string(), value: f64::NAN })
     }
 
-    /// Pairs of the same seeds: the first of each has to be at least the second on average, `slack` aside.
-    pub fn at_least(&mut self, what: &str, values: &[f64], other: &str, others: &[f64], slack: f64) {
-        let pass = mean(values) >= mean(others) - slack;
-        let tolerance = if slack > 0.0 { number(slack) } else { "order".to_owned() };
-        self.push(what, format!(">= {} ({other})", interval(others)), interval(values), tolerance, pass);
-    }
-
-    /// Something that has to be just so.
-    pub fn same<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, expected: T, got: T) {
-        let pass = expected == got;
-        self.push(what, format!("{expected:?}"), format!("{got:?}"), "exact".to_owned(), pass);
-    }
-
-    /// A claim in words.
+    /// A claim that the paper makes in words.
     pub fn claim(&mut self, what: &str, holds: bool) {
-        let word = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
-        self.push(what, word(true), word(holds), "exact".to_owned(), holds);
+        self.word(what, yes(holds)).paper(exactly("yes"));
     }
 
-    /// A number to be told, not judged.
-    pub fn tell(&mut self, what: &str, got: f64) {
-        self.push(what, "-".to_owned(), number(got), "told only".to_owned(), true);
+    /// Something that must hold by the inputs and that the paper does not say.
+    pub fn property(&mut self, what: &str, holds: bool) {
+        self.word(what, yes(holds)).recalculated(exactly("yes"));
     }
 
-    /// A mean over seeds to be told, not judged.
-    pub fn tell_mean(&mut self, what: &str, values: &[f64]) {
-        self.push(what, "-".to_owned(), interval(values), "told only".to_owned(), true);
+    fn push(&mut self, what: &str, got: Got) -> Row<'_> {
+        let measure = Measure { what: what.to_owned(), got: got.text.clone(), paper: None, recalculated: None };
+        self.reproduction.measures.push(measure);
+        self.triples.push([f64::NAN, f64::NAN, got.value]);
+        Row { record: self, got }
     }
 
-    fn push(&mut self, what: &str, expected: String, got: String, tolerance: String, pass: bool) {
-        self.reproduction.pass &= pass;
-        self.reproduction.measures.push(Measure { what: what.to_owned(), expected, got, tolerance, pass });
-    }
-
-    /// The case. One without curves gets a figure of its numbers beside the paper's.
+    /// The case. One without curves gets a figure of its numbers beside the expected ones.
     pub fn done(mut self) -> Reproduction {
-        if self.reproduction.figures.is_empty() && !self.pairs.is_empty() {
-            let mut figure = Figure::new("pairs", "numbers, in the order of the table", ["number", "value"], &["paper", "weal"]);
-            self.pairs.iter().enumerate().for_each(|(i, pair)| figure.row(i as f64 + 1.0, pair));
+        let compared = |triple: &&[f64; 3]| triple[0].is_finite() || triple[1].is_finite();
+        let triples: Vec<&[f64; 3]> = self.triples.iter().filter(compared).collect();
+        if self.reproduction.figures.is_empty() && !triples.is_empty() {
+            let title = "numbers, in the order of the table";
+            let mut figure = Figure::new("pairs", title, ["number", "value"], &["paper", "recalculated", "weal"]);
+            triples.iter().enumerate().for_each(|(i, triple)| figure.row(i as f64 + 1.0, *triple));
             figure.points = true;
             self.reproduction.figures.push(figure);
         }
@@ -227,45 +297,8 @@ impl Record {
     }
 }
 
-pub(super) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-/// The mean with the half width of its 95% confidence interval (Student's t); without one for a single value.
-fn interval(values: &[f64]) -> String {
-    let half = half_width(values);
-    if half > 0.0 { format!("{} ± {}", number(mean(values)), number(half)) } else { number(mean(values)) }
-}
-
-fn half_width(values: &[f64]) -> f64 {
-    if values.len() < 2 {
-        return 0.0;
-    }
-    let n = values.len() as f64;
-    let centre = mean(values);
-    let variance = values.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / (n - 1.0);
-    student_975(n - 1.0) * (variance / n).sqrt()
-}
-
-/// The 0.975 quantile of Student's t by its expansion in 1/n around the normal one (Abramowitz and Stegun 26.7.5).
-fn student_975(freedom: f64) -> f64 {
-    let z: f64 = 1.959_964;
-    let (z3, z5, z7) = (z.powi(3), z.powi(5), z.powi(7));
-    z + (z3 + z) / (4.0 * freedom)
-        + (5.0 * z5 + 16.0 * z3 + 3.0 * z) / (96.0 * freedom.powi(2))
-        + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * z) / (384.0 * freedom.powi(3))
-}
-
-/// A tolerance; those for rounding keep their power of ten.
-fn margin(tolerance: f64) -> String {
-    if tolerance > 0.0 && tolerance < 1e-4 { format!("±{tolerance:e}") } else { format!("±{}", number(tolerance)) }
-}
-
-/// A number with the digits that matter.
-pub(super) fn number(value: f64) -> String {
-    let text = if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.4}") };
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text };
-    if text == "-0" { "0".to_owned() } else { text }
+fn yes(holds: bool) -> &'static str {
+    if holds { "yes" } else { "no" }
 }
 
 #[cfg(test)]
@@ -273,26 +306,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_those_of_student() {
-        assert!((student_975(19.0) - 2.093).abs() < 1e-3);
-        assert!((student_975(4.0) - 2.776).abs() < 0.02);
-        assert_eq!(interval(&[2.0]), "2");
-        assert_eq!(interval(&[1.0, 2.0, 3.0, 4.0, 5.0]), format!("3 ± {}", number(student_975(4.0) * 0.5f64.sqrt())));
+    fn the_papers_number_and_the_recalculated_one_are_judged_apart() {
+        let mut record = Record::new("X", "", "", "");
+        record.number("a \"b\"", 0.6581).paper(near(0.65, 0.005)).recalculated(near(0.6581, 1e-3));
+        record.number("only ours", 1.0).recalculated(within(0.0..=2.0));
+        record.number("told", 2.0);
+        let done = record.done();
+        assert!(!done.holds() && !done.measures[0].holds() && done.measures[1].holds() && !done.measures[2].is_judged());
+        assert_eq!(
+            done.to_csv(),
+            "what,paper,paper's verdict,recalculated,recalculated's verdict,weal\n\
+             \"a \"\"b\"\"\",0.65 ±0.005,differs,0.6581 ±0.001,holds,0.6581\n\
+             only ours,not stated,,0..=2,holds,1\n\
+             told,-,,-,,2\n"
+        );
+        assert_eq!(done.figures[0].rows, [(1.0, vec![Some(0.65), Some(0.6581), Some(0.6581)])]);
     }
 
     #[test]
-    fn tables_and_figures_become_comma_separated() {
-        let mut figure = Figure::new("a", "b", ["time, s", "y"], &["one", "two"]);
-        figure.row(0.5, &[1.0, f64::NAN]);
-        assert_eq!(figure.to_csv(), "\"time, s\",one,two\n0.5,1,\n");
+    fn an_order_names_whose_value_it_is_above() {
         let mut record = Record::new("X", "", "", "");
-        record.near("a \"b\"", 1.0, 1.5, 0.1);
-        record.tell("c", 2.0);
+        record.mean("lowest", &[1.0, 1.0]).paper(at_least("satisfied demand", &[1.05, 1.05], 0.1));
+        record.word("chosen", "P2").paper(exactly("P1"));
         let done = record.done();
-        assert!(!done.pass);
-        assert_eq!(
-            done.to_csv(),
-            "what,paper,weal,tolerance,verdict\n\"a \"\"b\"\"\",\"1\",\"1.5\",\"±0.1\",differs\n\"c\",\"-\",\"2\",\"told only\",told\n"
-        );
+        assert_eq!(done.measures[0].cells(), ["lowest", ">= satisfied demand: 1.05 less 0.1", "holds", "-", "", "1"]);
+        assert!(!done.measures[1].holds());
     }
 }

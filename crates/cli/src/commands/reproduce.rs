@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context;
-use weal_reproduce::{Case, Effort, Measure, Reproduction, Setting, Workers, cases, files, page, verdict};
+use weal_reproduce::{Case, Effort, Judged, Measure, Reproduction, Setting, Workers, cases, files, page};
 
 use crate::args::Reproduce;
 use crate::failure::{Exit, Failure};
@@ -36,7 +36,7 @@ pub fn run(order: &Reproduce, json: bool) -> anyhow::Result<()> {
         eprint!("\r\x1b[K");
     }
     write_files(order, &done)?;
-    let differing: Vec<_> = done.iter().filter(|one| !one.pass).map(|one| one.case.as_str()).collect();
+    let differing: Vec<_> = done.iter().filter(|one| !one.holds()).map(|one| one.case.as_str()).collect();
     if json {
         output::json(&done, false)?;
     } else {
@@ -108,18 +108,13 @@ fn write_files(order: &Reproduce, done: &[Reproduction]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The columns: the paper's and the recalculated expectation, each followed by its verdict.
+const COLUMNS: [&str; 6] = ["WHAT", "PAPER", "", "RECALCULATED", "", "WEAL"];
+
 /// A case in words: its claim, where it stands, what was assumed, and its numbers.
 fn told(title: &str, reproduction: &Reproduction) -> String {
-    let mut table = Table::new(&["", "WHAT", "PAPER", "WEAL", "TOLERANCE"]);
-    for measure in &reproduction.measures {
-        table.row(vec![
-            toned_verdict(measure),
-            cell(&measure.what),
-            cell(&measure.expected),
-            cell(&measure.got),
-            cell(&measure.tolerance),
-        ]);
-    }
+    let mut table = Table::new(&COLUMNS);
+    reproduction.measures.iter().for_each(|measure| table.row(cells(measure).collect()));
     let head = paint(&format!("{} {title}", reproduction.case), Tone::Strong, Stream::Out);
     let source = paint(&reproduction.source, Tone::Dim, Stream::Out);
     let assumed: String = reproduction.assumptions.iter().map(|text| format!("assumed: {text}\n")).collect();
@@ -128,18 +123,11 @@ fn told(title: &str, reproduction: &Reproduction) -> String {
 
 /// All judged numbers of all cases in one table, then what was assumed.
 fn compared(done: &[Reproduction]) -> String {
-    let mut table = Table::new(&["CASE", "WHAT", "PAPER", "WEAL", "TOLERANCE", ""]);
+    let mut table = Table::new(&["CASE"].into_iter().chain(COLUMNS).collect::<Vec<_>>());
     let mut assumed = String::new();
     for reproduction in done {
         for measure in reproduction.measures.iter().filter(|measure| measure.is_judged()) {
-            table.row(vec![
-                cell(&reproduction.case),
-                cell(&measure.what),
-                cell(&measure.expected),
-                cell(&measure.got),
-                cell(&measure.tolerance),
-                toned_verdict(measure),
-            ]);
+            table.row(std::iter::once(cell(&reproduction.case)).chain(cells(measure)).collect());
         }
         for text in &reproduction.assumptions {
             assumed += &format!("{}: {text}\n", reproduction.case);
@@ -148,25 +136,36 @@ fn compared(done: &[Reproduction]) -> String {
     format!("{}\n{}\n{assumed}", table.render(), paint("Assumed where the papers are silent", Tone::Strong, Stream::Out))
 }
 
-fn toned_verdict(measure: &Measure) -> (String, Option<Tone>) {
-    match verdict(measure) {
-        "differs" => toned("differs", Tone::Bad),
-        "holds" => toned("holds", Tone::Good),
+fn cells(measure: &Measure) -> impl Iterator<Item = (String, Option<Tone>)> + '_ {
+    measure.cells().into_iter().map(|text| match text {
+        "differs" => toned(text, Tone::Bad),
+        "holds" => toned(text, Tone::Good),
         other => cell(other),
-    }
+    })
 }
 
 fn summary(done: &[Reproduction], differing: &[&str]) -> String {
     let cases = if done.len() == 1 { "1 case".to_owned() } else { format!("{} cases", done.len()) };
     if differing.is_empty() {
-        return paint(&format!("{cases}: every number is within its tolerance"), Tone::Good, Stream::Out);
+        return paint(
+            &format!("{cases}: every number is as the paper prints it and as it was recalculated"),
+            Tone::Good,
+            Stream::Out,
+        );
     }
-    let judged = done.iter().flat_map(|case| &case.measures).filter(|measure| measure.is_judged());
-    let (holds, differs): (Vec<_>, Vec<_>) = judged.partition(|measure| measure.pass);
+    let count = |of: fn(&Measure) -> &Option<Judged>| {
+        let judged = done.iter().flat_map(|case| &case.measures).filter_map(|measure| of(measure).as_ref());
+        let (holds, differs): (Vec<_>, Vec<_>) = judged.partition(|judged| judged.holds);
+        (holds.len(), differs.len())
+    };
+    let (of_paper, recalculated) = (count(|measure| &measure.paper), count(|measure| &measure.recalculated));
     let text = format!(
-        "{cases}: {} numbers hold, {} differ in {}; the folders in experiments/ say why",
-        holds.len(),
-        differs.len(),
+        "{cases}: of the papers' own numbers and claims {} hold and {} differ, of the recalculated ones {} hold and {} differ; \
+         those that differ are in {}; the folders in experiments/ say why",
+        of_paper.0,
+        of_paper.1,
+        recalculated.0,
+        recalculated.1,
         differing.join(", ")
     );
     paint(&text, Tone::Bad, Stream::Out)

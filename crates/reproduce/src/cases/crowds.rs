@@ -1,7 +1,7 @@
 //! A1: a flash crowd with three ways to bring an instance up (Al-Qudah et al. 2009, section 5, Figure 11).
 
 use crate::fluid::crowd::{Course, Crowd, play};
-use crate::{Figure, Record, Reproduction, Setting};
+use crate::{Figure, Record, Reproduction, Setting, near};
 
 /// Name, seconds to bring an instance up, worst response and seconds of bad service in Figure 11.
 const WAYS: [(&str, f64, f64, f64); 3] =
@@ -33,20 +33,23 @@ pub(super) fn flash_crowd(_: &Setting) -> Reproduction {
     };
     let courses = WAYS.map(|(_, enactment_s, ..)| play(&crowd(enactment_s, 7.0), RUN_S));
     for ((name, _, worst_s, until_s), course) in WAYS.iter().zip(&courses) {
-        record.near(&format!("{name}: seconds until another instance serves"), *until_s, course.serves_s - 50.0, 0.15 * until_s);
+        let row = record.number(&format!("{name}: seconds until another instance serves"), course.serves_s - 50.0);
+        row.paper(near(*until_s, 0.15 * until_s));
         if *name == "start" {
             // The crowd's size is taken from this one.
-            record.tell("start: longest response, s", course.worst_s());
+            record.number("start: longest response, s", course.worst_s());
         } else {
-            record.near(&format!("{name}: longest response, s"), *worst_s, course.worst_s(), 0.15 * worst_s);
+            record.number(&format!("{name}: longest response, s"), course.worst_s()).paper(near(*worst_s, 0.15 * worst_s));
         }
-        record.tell(&format!("{name}: seconds until nobody waits longer than 0.2 s"), course.missed_s(GOAL_S));
+        record.number(&format!("{name}: seconds until nobody waits longer than 0.2 s"), course.missed_s(GOAL_S));
     }
-    record.near("bad service: start over prefetch and resume", 100.0 / 11.0, ratio(&courses, 0, 2), 1.5);
-    record.near("bad service: resume over prefetch and resume", 25.0 / 11.0, ratio(&courses, 1, 2), 0.35);
+    let row = record.number("bad service: start over prefetch and resume", ratio(&courses, 0, 2));
+    row.recalculated(near(100.0 / 11.0, 1.5));
+    let row = record.number("bad service: resume over prefetch and resume", ratio(&courses, 1, 2));
+    row.paper(near(2.0, 0.5)).recalculated(near(25.0 / 11.0, 0.35));
     let own = play(&crowd(WAYS[2].1, 0.0), RUN_S);
-    record.tell("prefetch and resume, a router that knows at once: seconds until another instance serves", own.serves_s - 50.0);
-    record.tell("the same: longest response, s", own.worst_s());
+    record.number("prefetch and resume, a router that knows at once: seconds until another instance serves", own.serves_s - 50.0);
+    record.number("the same: longest response, s", own.worst_s());
     let names: Vec<&str> = WAYS.iter().map(|way| way.0).chain(["prefetch and resume, quick router"]).collect();
     let mut figure = Figure::new("figure-11", "response time of what arrives", ["time, s", "s"], &names);
     for i in (0..courses[0].points.len()).step_by(40) {

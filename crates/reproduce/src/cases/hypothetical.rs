@@ -3,7 +3,7 @@
 use weal_control::jobs::{Costs, Job, Samples, Scheduler, Site, Situation, WealScheduler, equalize, evaluate};
 use weal_model::{Bytes, Cpu, JobState, Stage, Work};
 
-use crate::{Record, Reproduction, Setting};
+use crate::{Record, Reproduction, Setting, exactly, near};
 
 fn job(start_s: f64, relative_goal_s: f64, work: f64, max_speed: f64, memory_mib: u64) -> Job {
     let stage = Stage { work: Work(work), max_speed: Cpu(max_speed), min_speed: Cpu(0.0), memory: Bytes::mib(memory_mib) };
@@ -19,15 +19,22 @@ fn job(start_s: f64, relative_goal_s: f64, work: f64, max_speed: f64, memory_mib
     }
 }
 
+/// A utility as the thesis prints it, with half a unit of its last digit, and as its inputs give it.
+type Printed = ((f64, f64), f64);
+
 pub(super) fn experiment_one_scenario_1(_: &Setting) -> Reproduction {
-    experiment_one("C1", 4.0, [0.6958, 0.6958], [0.7, 0.6875], "P2: no change")
+    let sharing = [((0.7, 0.05), 0.6958), ((0.7, 0.05), 0.6958)];
+    let waiting = [((0.7, 0.05), 0.7), ((0.7, 0.05), 0.6875)];
+    experiment_one("C1", 4.0, sharing, waiting, "P2: no change")
 }
 
 pub(super) fn experiment_one_scenario_2(_: &Setting) -> Reproduction {
-    experiment_one("C2", 3.0, [0.6581, 0.6581], [0.7, 0.5833], "P1: start J2")
+    let sharing = [((0.65, 0.005), 0.6581), ((0.65, 0.005), 0.6581)];
+    let waiting = [((0.7, 0.05), 0.7), ((0.6, 0.05), 0.5833)];
+    experiment_one("C2", 3.0, sharing, waiting, "P1: start J2")
 }
 
-fn experiment_one(case: &str, factor: f64, sharing: [f64; 2], waiting: [f64; 2], chosen: &str) -> Reproduction {
+fn experiment_one(case: &str, factor: f64, sharing: [Printed; 2], waiting: [Printed; 2], chosen: &str) -> Reproduction {
     let mut record = Record::new(
         case,
         "Carrera 5.6.2.1, Figure 5.14, cycle 2",
@@ -39,14 +46,16 @@ fn experiment_one(case: &str, factor: f64, sharing: [f64; 2], waiting: [f64; 2],
     let jobs = [j1, job(1.0, 4.0 * factor, 2000.0, 500.0, 750)];
     for (name, speeds, expected) in [("P1", [500.0, 500.0], sharing), ("P2", [1000.0, 0.0], waiting)] {
         let got = evaluate(&jobs, &speeds, &[0.0; 2], 1.0, 1.0);
-        record.near(&format!("{name}: hypothetical utility of J1"), expected[0], got[0], 1e-3);
-        record.near(&format!("{name}: hypothetical utility of J2"), expected[1], got[1], 1e-3);
+        for (job, (((printed, digit), recalculated), got)) in expected.into_iter().zip(got).enumerate() {
+            let row = record.number(&format!("{name}: hypothetical utility of J{}", job + 1), got);
+            row.paper(near(printed, digit)).recalculated(near(recalculated, 1e-3));
+        }
     }
     let nodes = [Site { cpu: 1000.0, memory: Bytes::mib(2000).0 }];
     let situation = Situation { now_s: 1.0, cycle_s: 1.0, nodes: &nodes, jobs: &jobs, apps: &[], costs: Costs::FREE };
     let assignment = WealScheduler.schedule(&situation);
     let choice = if assignment.runs[1].is_some() { "P1: start J2" } else { "P2: no change" };
-    record.same("chosen by weal's scheduler", chosen, choice);
+    record.word("chosen by weal's scheduler", choice).paper(exactly(chosen)).recalculated(exactly(chosen));
     record.done()
 }
 
@@ -63,12 +72,12 @@ pub(super) fn first_example(_: &Setting) -> Reproduction {
         "demands x^3 and x^2, group allocation 150",
     );
     let got = Samples::new(vec![2.0, 8.0], cube_and_square, &[100.0, 100.0]).interpolate(150.0);
-    record.near("interpolated, job 1", 131.32, got.by_app[0], 0.1);
-    record.near("interpolated, job 2", 18.68, got.by_app[1], 0.1);
+    record.number("interpolated, job 1", got.by_app[0]).paper(near(131.0, 0.5)).recalculated(near(131.32, 0.1));
+    record.number("interpolated, job 2", got.by_app[1]).paper(near(18.0, 0.5)).recalculated(near(18.68, 0.1));
     let exact = equalize(cube_and_square, &[100.0, 100.0], 150.0);
-    record.near("exact, job 1", 125.0, exact.speeds[0], 0.1);
-    record.near("exact, job 2", 25.0, exact.speeds[1], 0.1);
-    record.near("exact, common utility", 5.0, exact.level, 0.01);
+    record.number("exact, job 1", exact.speeds[0]).recalculated(near(125.0, 0.1));
+    record.number("exact, job 2", exact.speeds[1]).recalculated(near(25.0, 0.1));
+    record.number("exact, common utility", exact.level).recalculated(near(5.0, 0.01));
     record.done()
 }
 
@@ -80,13 +89,19 @@ pub(super) fn second_example(_: &Setting) -> Reproduction {
         "demands min(1000, x^3) and x^2, samples at 5 and 30, group allocation 1180",
     );
     let got = Samples::new(vec![5.0, 30.0], cube_and_square, &[10.0, 100.0]).interpolate(1180.0);
-    for (how, values, expected) in [("group ratio", &got.by_group, [640.0, 540.0]), ("app ratio", &got.by_app, [983.3, 196.7])] {
-        record.near(&format!("{how}, job 1"), expected[0], values[0], 0.5);
-        record.near(&format!("{how}, job 2"), expected[1], values[1], 0.5);
+    let ways = [
+        ("group ratio", &got.by_group, [640.0, 540.0], [640.0, 540.0]),
+        ("app ratio", &got.by_app, [974.0, 195.0], [983.3, 196.7]),
+    ];
+    for (how, values, printed, recalculated) in ways {
+        for job in 0..2 {
+            let row = record.number(&format!("{how}, job {}", job + 1), values[job]);
+            row.paper(near(printed[job], 0.5)).recalculated(near(recalculated[job], 0.5));
+        }
     }
     let exact = equalize(cube_and_square, &[10.0, 100.0], 1180.0);
-    record.near("exact, job 1", 1000.0, exact.speeds[0], 0.5);
-    record.near("exact, job 2", 180.0, exact.speeds[1], 0.5);
+    record.number("exact, job 1", exact.speeds[0]).recalculated(near(1000.0, 0.5));
+    record.number("exact, job 2", exact.speeds[1]).recalculated(near(180.0, 0.5));
     record.done()
 }
 
@@ -98,12 +113,12 @@ pub(super) fn baseline_bounds(_: &Setting) -> Reproduction {
         "25 nodes of 4 x 3,900 MHz and 16,000 MB; 68,640,000 Mcycles at up to 3,900 MHz, 4,320 MB, goal factor 2.7, one per 260 s",
     );
     let job = job(0.0, 47_520.0, 68_640_000.0, 3900.0, 4320);
-    record.near("seconds at full speed", 17_600.0, job.best_s(), 0.0);
-    record.near("best utility", 0.6296, job.max_utility(0.0), 5e-5);
+    record.number("seconds at full speed", job.best_s()).paper(near(17_600.0, 0.0)).recalculated(near(17_600.0, 0.0));
+    record.number("best utility", job.max_utility(0.0)).paper(near(0.63, 0.005)).recalculated(near(0.6296, 5e-5));
     let needs = job.needs(600.0);
     let (by_memory, by_cpu) = (Bytes::mib(16_000).0 / needs.memory, (4.0 * 3900.0 / needs.max_speed) as u64);
     let slots = 25 * by_memory.min(by_cpu);
-    record.same("jobs at once", 75, slots);
-    record.near("load", 0.903, job.best_s() / 260.0 / slots as f64, 5e-4);
+    record.number("jobs at once", slots as f64).paper(near(75.0, 0.0)).recalculated(near(75.0, 0.0));
+    record.number("load", job.best_s() / 260.0 / slots as f64).recalculated(near(0.903, 5e-4));
     record.done()
 }

@@ -2,7 +2,7 @@
 
 use weal_control::dispatch::locality::servers_of;
 
-use crate::{Figure, Record, Reproduction, Setting, mean};
+use crate::{Figure, Record, Reproduction, Setting, mean, near};
 
 /// Points of the name space at which the mappings are compared, times both numbers of ranges: ranges are hit evenly.
 const POINTS: usize = 16;
@@ -20,16 +20,22 @@ pub(super) fn lost_by_a_failure(_: &Setting) -> Reproduction {
     let percent = |share: f64| 100.0 * share;
     for n in [4, 10, 20] {
         let expected = (n as f64 + 1.0) / (3.0 * n as f64);
-        record.near(&format!("renumbered, N = {n}, R = 1: lost, %"), percent(expected), percent(mean(&renumbered(n, 1))), 1e-9);
+        let row = record.number(&format!("renumbered, N = {n}, R = 1: lost, %"), percent(mean(&renumbered(n, 1))));
+        let row = row.recalculated(near(percent(expected), 1e-9));
+        if n == 10 {
+            row.paper(near(37.0, 0.5));
+        }
     }
     let worst = renumbered(10, 1).into_iter().fold(0.0, f64::max);
-    record.near("renumbered, N = 10, R = 1: lost at worst, %", 50.0, percent(worst), 1e-9);
-    record.near("renumbered, N = 10, R = 2: lost, %", 21.3, percent(mean(&renumbered(10, 2))), 0.05);
+    let row = record.number("renumbered, N = 10, R = 1: lost at worst, %", percent(worst));
+    row.paper(near(50.0, 1e-9)).recalculated(near(50.0, 1e-9));
+    record.number("renumbered, N = 10, R = 2: lost, %", percent(mean(&renumbered(10, 2)))).recalculated(near(21.3, 0.05));
     let off = (2..=20).flat_map(|n| (1..n.min(4)).map(move |r| (n, r))).flat_map(|(n, r)| {
         let each = skipped(n, r).into_iter();
         each.map(move |lost| (lost - 1.0 / n as f64).abs())
     });
-    record.near("skipped, N = 2..20, R = 1..3: furthest from 1/N", 0.0, off.fold(0.0, f64::max), 1e-12);
+    let row = record.number("skipped, N = 2..20, R = 1..3: furthest from 1/N", off.fold(0.0, f64::max));
+    row.paper(near(0.0, 1e-12)).recalculated(near(0.0, 1e-12));
     let title = "locality lost by the failure of one server";
     let curves = ["renumbered, R = 1", "renumbered, R = 2", "renumbered, R = 3", "skipped, any R"];
     let mut figure = Figure::new("figure-4.1", title, ["servers", "lost, %"], &curves);

@@ -6,7 +6,7 @@ use weal_model::{Cpu, Utility};
 
 use super::streams::{baseline_mix, broken, nodes, of_each};
 use crate::batch::{Batch, Outcome, Sample, Until, run};
-use crate::{Figure, Record, Reproduction, Setting, mean};
+use crate::{Figure, Record, Reproduction, Setting, at_least, mean, near, within};
 
 /// MHz with which the application reaches its best utility (Figure 5.24).
 const APP_DEMAND: f64 = 130_000.0;
@@ -37,9 +37,10 @@ pub(super) fn heterogeneous(setting: &Setting) -> Reproduction {
     record.assume("the jobs' utility is the mean of their hypothetical utilities, as in Figure 5.26; contention is when all jobs at hand and the application would use more than there is");
     record.assume("equal: within 0.01 on average over the contended cycles; better: by more than 0.01");
     let total: f64 = nodes().iter().map(|node| node.cpu).sum();
-    record.near("MHz of 75 jobs at full speed", 292_500.0, 75.0 * JOB_MHZ, 0.0);
-    record.near("MHz left beside 75 jobs", 97_500.0, total - 75.0 * JOB_MHZ, 0.0);
-    record.near("jobs at which contention begins", 66.7, (total - app_curve().demand().0) / JOB_MHZ, 0.05);
+    record.number("MHz of 75 jobs at full speed", 75.0 * JOB_MHZ).recalculated(near(292_500.0, 0.0));
+    record.number("MHz left beside 75 jobs", total - 75.0 * JOB_MHZ).recalculated(near(97_500.0, 0.0));
+    let contention = (total - app_curve().demand().0) / JOB_MHZ;
+    record.number("jobs at which contention begins", contention).recalculated(near(66.7, 0.05));
     let nine = StaticPartition { app_nodes: 9, jobs: FirstComeFirstServed };
     let six = StaticPartition { app_nodes: 6, jobs: FirstComeFirstServed };
     let policies: [&(dyn Scheduler + Sync); 3] = [&WealScheduler, &nine, &six];
@@ -50,22 +51,19 @@ pub(super) fn heterogeneous(setting: &Setting) -> Reproduction {
     equality(&mut record, shared, total);
     for (name, partition) in [("9+16", nine), ("6+19", six)] {
         let lower = |outcomes: &[Outcome]| of_each(outcomes, |one| mean(&worse_off(one)));
-        record.at_least("worse-off workload, mean over time: shared", &lower(shared), name, &lower(partition), 0.0);
+        record.mean("worse-off workload, mean over time: shared", &lower(shared)).paper(at_least(name, &lower(partition), 0.0));
         let beaten = shared.iter().zip(partition).map(|(shared, other)| {
             let pairs: Vec<bool> =
                 worse_off(shared).iter().zip(worse_off(other)).map(|(own, other)| other > own + DIGIT).collect();
             100.0 * pairs.iter().filter(|better| **better).count() as f64 / pairs.len().max(1) as f64
         });
-        record.near_mean(
-            &format!("time in which {name} is better for the worse-off workload, %"),
-            0.0,
-            &beaten.collect::<Vec<_>>(),
-            0.0,
-        );
+        let what = format!("time in which {name} is better for the worse-off workload, %");
+        record.mean(&what, &beaten.collect::<Vec<_>>()).paper(near(0.0, 0.0));
     }
-    record.near("9 nodes: utility of the application", 0.66, nine[0].samples[0].apps[0].1, 1e-3);
-    record.tell("6 nodes: utility of the application", six[0].samples[0].apps[0].1);
-    record.same("decisions that broke a rule", 0, outcomes.iter().map(|outcomes| broken(outcomes)).sum());
+    record.number("9 nodes: utility of the application", nine[0].samples[0].apps[0].1).paper(near(0.66, 0.005));
+    record.number("6 nodes: utility of the application", six[0].samples[0].apps[0].1);
+    let broken: usize = outcomes.iter().map(|outcomes| broken(outcomes)).sum();
+    record.number("decisions that broke a rule", broken as f64).recalculated(near(0.0, 0.0));
     record.figure(allocations(&outcomes));
     record.figure(utilities(&outcomes));
     record.done()
@@ -95,11 +93,11 @@ fn equality(record: &mut Record, shared: &[Outcome], total: f64) {
         contended.filter_map(|sample| Some((sample.hypothetical? - sample.apps[0].1).abs())).collect()
     };
     let with: Vec<Vec<f64>> = shared.iter().map(apart).filter(|apart| !apart.is_empty()).collect();
-    record.within("seeds with contention", 1.0..=f64::INFINITY, with.len() as f64);
+    record.number("seeds with contention", with.len() as f64).recalculated(within(1.0..=f64::INFINITY));
     let means: Vec<f64> = with.iter().map(|apart| mean(apart)).collect();
-    record.near_mean("difference between jobs and application under contention, mean", 0.0, &means, DIGIT);
+    record.mean("difference between jobs and application under contention, mean", &means).paper(near(0.0, DIGIT));
     let most: Vec<f64> = with.iter().map(|apart| apart.iter().copied().fold(0.0, f64::max)).collect();
-    record.tell_mean("the same, largest of a run", &most);
+    record.mean("the same, largest of a run", &most);
 }
 
 /// The lower of both workloads' utilities, cycle by cycle.

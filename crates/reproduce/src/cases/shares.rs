@@ -2,7 +2,7 @@
 
 use weal_control::shares::{distribute, even_withhold, excess, redistribute, shortage};
 
-use crate::{Record, Reproduction, Setting};
+use crate::{Record, Reproduction, Setting, near};
 
 pub(super) fn worked_examples(_: &Setting) -> Reproduction {
     let mut record = Record::new(
@@ -12,9 +12,13 @@ pub(super) fn worked_examples(_: &Setting) -> Reproduction {
         "shares 0.5; use 0.1 and 0.67",
     );
     let transfer = distribute(excess(0.5, 0.1), even_withhold(3), 3);
-    record.near("transfer to each upstream task", 0.1, transfer.each, 1e-12);
-    record.near("share retained", 0.2, 0.5 - 3.0 * transfer.each, 1e-12);
     let lacking = shortage(0.5, 0.67, 1.0);
-    record.near("from the bank", 0.085, redistribute(0.3, &[lacking, 0.6 - lacking], &[0.5, 0.5])[0], 1e-12);
+    for (what, expected, got) in [
+        ("transfer to each upstream task", 0.1, transfer.each),
+        ("share retained", 0.2, 0.5 - 3.0 * transfer.each),
+        ("from the bank", 0.085, redistribute(0.3, &[lacking, 0.6 - lacking], &[0.5, 0.5])[0]),
+    ] {
+        record.number(what, got).paper(near(expected, 1e-12)).recalculated(near(expected, 1e-12));
+    }
     record.done()
 }

@@ -4,7 +4,7 @@ use weal_control::jobs::{ChangeKind, Costs, FirstComeFirstServed, Scheduler, Sit
 use weal_model::{Bytes, Cpu, Work};
 
 use crate::batch::{Batch, Outcome, Until, run};
-use crate::{Figure, Record, Reproduction, Setting, mean};
+use crate::{Figure, Record, Reproduction, Setting, at_least, mean, near};
 use weal_scenario::workload::{JobKind, JobMix};
 
 /// Seconds of the thesis' control cycle.
@@ -47,7 +47,7 @@ pub(super) fn experiment_two(setting: &Setting) -> Reproduction {
     let seeds = setting.pick(20, 2);
     let mut record = Record::new(
         "C7",
-        "Carrera 5.6.2.2, Figures 5.15-5.16; expected values recalculated over 20 seeds, planning on events",
+        "Carrera 5.6.2.2, Figures 5.15-5.16; recalculated over 20 seeds, planning on events",
         "identical jobs are never suspended or migrated, and their utility stays close to the best possible",
         &format!("800 jobs of Table 5.3, one per 260 s on average, costs of Table 5.1; {seeds} seeds from 1"),
     );
@@ -57,20 +57,21 @@ pub(super) fn experiment_two(setting: &Setting) -> Reproduction {
     record.assume("a job counts as at 0.63 when its utility rounds to that: 0.625 or more");
     let mix = baseline_mix(&[(1.0, 2.7)]);
     let outcomes = setting.seeds(seeds, |seed| simulate(&mix, seed, &WealScheduler, Costs::THESIS, Until::Submitted(800)));
-    record.near_mean("mean utility at completion", 0.623, &of_each(&outcomes, Outcome::mean_utility), 0.01);
-    record.near_mean("lowest utility at completion", 0.57, &of_each(&outcomes, Outcome::lowest_utility), 0.01);
+    record.mean("mean utility at completion", &of_each(&outcomes, Outcome::mean_utility)).recalculated(near(0.623, 0.01));
+    record.mean("lowest utility at completion", &of_each(&outcomes, Outcome::lowest_utility)).recalculated(near(0.57, 0.01));
     let share = |least: f64| {
         of_each(&outcomes, |outcome| {
             let best = outcome.completions.iter().filter(|job| job.utility >= least).count();
             best as f64 / outcome.completions.len() as f64
         })
     };
-    record.near_mean("share of jobs at 0.63", 0.78, &share(0.625), 0.01);
-    record.tell_mean("share of jobs that never waited", &share(1.0 - (17_600.0 + Costs::THESIS.start_s) / 47_520.0 - 1e-6));
-    record.same("jobs suspended or migrated", 0, outcomes.iter().map(Outcome::placement_changes).sum());
-    let most = outcomes.iter().map(|outcome| outcome.most_running).max();
-    record.same("most jobs at once", Some(75), most);
-    record.same("decisions that broke a rule", 0, broken(&outcomes));
+    record.mean("share of jobs at 0.63", &share(0.625)).recalculated(near(0.78, 0.01));
+    record.mean("share of jobs that never waited", &share(1.0 - (17_600.0 + Costs::THESIS.start_s) / 47_520.0 - 1e-6));
+    let changes: usize = outcomes.iter().map(Outcome::placement_changes).sum();
+    record.number("jobs suspended or migrated", changes as f64).paper(near(0.0, 0.0)).recalculated(near(0.0, 0.0));
+    let most = outcomes.iter().map(|outcome| outcome.most_running).max().unwrap_or(0);
+    record.number("most jobs at once", most as f64).paper(near(75.0, 0.0)).recalculated(near(75.0, 0.0));
+    record.number("decisions that broke a rule", broken(&outcomes) as f64).recalculated(near(0.0, 0.0));
     record.figure(jobs_over_time("figure-5.15", &outcomes[0]));
     record.figure(utility_over_time("figure-5.16", &outcomes[0], &[2.7]));
     record.done()
@@ -93,22 +94,23 @@ pub(super) fn experiment_three(setting: &Setting) -> Reproduction {
     };
     let (outcomes, fcfs) = (by(&WealScheduler), by(&FirstComeFirstServed));
     for (factor, best) in bests {
-        record.near(&format!("best utility at factor {factor}"), best, 1.0 - 1.0 / factor, 5e-4);
+        record.number(&format!("best utility at factor {factor}"), 1.0 - 1.0 / factor).recalculated(near(best, 5e-4));
     }
     let count = |kinds: &[ChangeKind]| of_each(&outcomes, |one| kinds.iter().map(|&kind| one.count(kind)).sum::<usize>() as f64);
     let suspended = count(&[ChangeKind::Suspend]);
     let moved = count(&[ChangeKind::Migrate, ChangeKind::MoveAndResume]);
     record.claim("jobs are suspended with every seed", suspended.iter().all(|&count| count > 0.0));
     record.claim("jobs are migrated, running or when resumed, with every seed", moved.iter().all(|&count| count > 0.0));
-    record.tell_mean("jobs suspended", &suspended);
-    record.tell_mean("jobs migrated, running or when resumed", &moved);
+    record.mean("jobs suspended", &suspended);
+    record.mean("jobs migrated, running or when resumed", &moved);
     for (factor, best) in bests {
         let utilities = of_each(&outcomes, |outcome| mean(&utilities_at(outcome, factor)));
-        record.near_mean(&format!("mean utility at factor {factor}: close to its best"), best, &utilities, 0.1);
+        record.mean(&format!("mean utility at factor {factor}: close to its best"), &utilities).paper(near(best, 0.1));
     }
     let lowest = |outcomes: &[Outcome]| of_each(outcomes, Outcome::lowest_utility);
-    record.at_least("lowest utility", &lowest(&outcomes), "FCFS", &lowest(&fcfs), 0.0);
-    record.same("decisions that broke a rule", 0, broken(&outcomes) + broken(&fcfs));
+    record.mean("lowest utility", &lowest(&outcomes)).recalculated(at_least("FCFS", &lowest(&fcfs), 0.0));
+    let broken = broken(&outcomes) + broken(&fcfs);
+    record.number("decisions that broke a rule", broken as f64).recalculated(near(0.0, 0.0));
     record.figure(jobs_over_time("figure-5.18", &outcomes[0]));
     record.figure(utility_over_time("figure-5.19", &outcomes[0], &[1.9, 2.5, 10.0]));
     record.figure(changes_over_time("figure-5.20", &outcomes[0]));

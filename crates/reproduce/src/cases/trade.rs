@@ -8,7 +8,7 @@
 use weal_control::flow::seats::paper::{Sessions, trade};
 use weal_control::flow::seats::{Appetite, Problem, solve, whole};
 
-use crate::{Figure, Record, Reproduction, Setting};
+use crate::{Figure, Record, Reproduction, Setting, near};
 
 /// Service times that P2 assumes, in seconds, and goals.
 const SERVICE_S: [f64; 2] = [0.17, 0.34];
@@ -135,19 +135,20 @@ pub(super) fn figures(_: &Setting) -> Reproduction {
     let [_, loaded] = &with;
     record
         .claim("phase 2: the seats of TradeB are less than half of TradeA's (Figure 5)", loaded.seats[1] < 0.5 * loaded.seats[0]);
-    record.near("seats of TradeB, phase 2 less phase 1: unchanged (Figure 5)", 0.0, loaded.seats[1] - with[0].seats[1], 1.0);
+    let more = loaded.seats[1] - with[0].seats[1];
+    record.number("seats of TradeB, phase 2 less phase 1: unchanged (Figure 5)", more).paper(near(0.0, 1.0));
     let queued = [0, 1].map(|f| f64::from(PHASES[1][f]) - loaded.seats[f]);
     record.claim("phase 2: both flows queue in the gateway (Figure 6)", queued.iter().all(|&queued| queued > 0.0));
     let change = loaded.used[1] - with[0].used[1];
-    record.near("use of df211, phase 2 less phase 1: almost equal (Figure 7)", 0.0, change, 0.1);
+    record.number("use of df211, phase 2 less phase 1: almost equal (Figure 7)", change).paper(near(0.0, 0.1));
     record.claim("phase 2: no machine is overloaded (Figure 7)", loaded.used.iter().all(|&used| used <= 1.0 + 1e-9));
     let under = |state: &State| (0..2).all(|f| state.response_s[f] < GOAL_S[f] && state.response_s[f] > 0.85 * GOAL_S[f]);
     record.claim("phase 2: both response times are slightly below their goals (Figure 8)", under(loaded));
     let moved = [loaded.by_machine[1] - with[0].by_machine[1], loaded.by_machine[2] - with[0].by_machine[2]];
-    record.near("seats on df211, phase 2 less phase 1: TradeA (Figure 9)", 6.0, moved[0], 1.0);
-    record.near("seats on df211, phase 2 less phase 1: TradeB (Figure 9)", -3.0, moved[1], 1.0);
+    record.number("seats on df211, phase 2 less phase 1: TradeA (Figure 9)", moved[0]).paper(near(6.0, 1.0));
+    record.number("seats on df211, phase 2 less phase 1: TradeB (Figure 9)", moved[1]).paper(near(-3.0, 1.0));
     let apart = |state: &State| (state.utility[0] - state.utility[1]).abs();
-    record.near("phase 2: difference of the utilities (Figure 10)", 0.0, apart(loaded), 0.05);
+    record.number("phase 2: difference of the utilities (Figure 10)", apart(loaded)).paper(near(0.0, 0.05));
     record.claim("without control, phase 2: TradeA misses its goal (Figures 11, 12)", without[1].utility[0] < 0.0);
     record.claim("without control, phase 2: TradeB is well below its goal (Figures 11, 12)", without[1].utility[1] > 0.2);
     failure(&mut record);
@@ -194,8 +195,10 @@ fn failure(record: &mut Record) {
     };
     let (controlled_drop, with) = drop(&controlled);
     let (uncontrolled_drop, without) = drop(&uncontrolled);
-    record.near("df209 down, control: TradeA's throughput drops by, % (Figure 13)", 50.0, controlled_drop, 10.0);
-    record.near("df209 down, no control: TradeA's throughput drops by, % (Figure 13)", 70.0, uncontrolled_drop, 10.0);
+    record.number("df209 down, control: TradeA's throughput drops by, % (Figure 13)", controlled_drop).paper(near(50.0, 10.0));
+    record
+        .number("df209 down, no control: TradeA's throughput drops by, % (Figure 13)", uncontrolled_drop)
+        .paper(near(70.0, 10.0));
     record.claim("df209 down: TradeA answers sooner with control (Figure 13)", with.response_s[0] < without.response_s[0]);
     let apart = |state: &State| (state.utility[0] - state.utility[1]).abs();
     record.claim("df209 down: utilities are closer together with control (Figure 13)", apart(&with) < apart(&without));
@@ -204,8 +207,8 @@ fn failure(record: &mut Record) {
         with.utility.iter().all(|&utility| utility >= 0.0),
     );
     for (f, name) in ["TradeA", "TradeB"].iter().enumerate() {
-        record.tell(&format!("df209 down, control: utility of {name}"), with.utility[f]);
-        record.tell(&format!("df209 down, no control: utility of {name}"), without.utility[f]);
+        record.number(&format!("df209 down, control: utility of {name}"), with.utility[f]);
+        record.number(&format!("df209 down, no control: utility of {name}"), without.utility[f]);
     }
 }
 

@@ -8,8 +8,7 @@ use weal_model::Bytes;
 
 use crate::batch::{Batch, Outcome, Until, run};
 use crate::fluid::log::{jobs_of, made_log, web_app};
-use crate::record::mean;
-use crate::{Figure, Record, Reproduction, Setting};
+use crate::{Figure, Record, Reproduction, Setting, mean, near, within};
 
 const NODE_CPU: f64 = 4.0;
 /// The web load's demand over the pool's CPU, averaged over the day.
@@ -45,20 +44,19 @@ pub(super) fn weeks(setting: &Setting) -> Reproduction {
     let outcomes = setting.map(policies.len(), |i| simulate(&size, policies[i].1));
     let met = |outcome: &Outcome| 100.0 * outcome.met();
     for (policy, outcome) in policies.iter().zip(&outcomes) {
-        record.tell(&format!("{}: goals met, %", policy.0), met(outcome));
-        record.tell(&format!("{}: lower utility of both workloads, mean over time", policy.0), mean(&worse_off(outcome)));
-        record.tell(&format!("{}: placement changes", policy.0), outcome.placement_changes() as f64);
+        record.number(&format!("{}: goals met, %", policy.0), met(outcome));
+        record.number(&format!("{}: lower utility of both workloads, mean over time", policy.0), mean(&worse_off(outcome)));
+        record.number(&format!("{}: placement changes", policy.0), outcome.placement_changes() as f64);
     }
     for other in [1, 3] {
-        record.within(
-            &format!("goals met by weal, %, at least {}'s", policies[other].0),
-            met(&outcomes[other])..=100.0,
-            met(&outcomes[0]),
-        );
+        let row = record.number(&format!("goals met by weal, %, at least {}'s", policies[other].0), met(&outcomes[0]));
+        row.recalculated(within(met(&outcomes[other])..=100.0));
         let (own, theirs) = (mean(&worse_off(&outcomes[0])), mean(&worse_off(&outcomes[other])));
-        record.within(&format!("worse-off workload under weal, at least {}'s", policies[other].0), theirs..=1.0, own);
+        let row = record.number(&format!("worse-off workload under weal, at least {}'s", policies[other].0), own);
+        row.recalculated(within(theirs..=1.0));
     }
-    record.same("decisions that broke a rule", 0, outcomes.iter().map(|outcome| outcome.violations.len()).sum::<usize>());
+    let broken: usize = outcomes.iter().map(|outcome| outcome.violations.len()).sum();
+    record.number("decisions that broke a rule", broken as f64).recalculated(near(0.0, 0.0));
     let names = policies.map(|policy| policy.0);
     let mut figure = Figure::new("worse-off", "lower utility of both workloads", ["time, s", "utility"], &names);
     let length = outcomes.iter().map(|outcome| outcome.samples.len()).min().unwrap_or(0);

@@ -230,20 +230,3 @@ fn span(seconds: f64) -> String {
 fn tenths(value: f64) -> String {
     format!("{value:.1}")
 }
-
-/// Text that is safe between tags and in attributes.
-pub fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            c if c.is_control() && c != '\n' => safe.push('\u{fffd}'),
-            c => safe.push(c),
-        }
-    }
-    safe
-}

@@ -16,7 +16,6 @@ use crate::ExpectTable;
 
 pub use beside::{BesideFlow, BesideSimulation, difference};
 pub use comparison::{Comparison, Figure, Spread, Variant};
-pub use chart::escape;
 pub use csv::comma_separated;
 pub use html::document;
 

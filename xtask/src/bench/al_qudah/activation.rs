@@ -1,7 +1,7 @@
 //! Figures 2, 6 and 10: how long a start and a resume take, against the CPU load of others and after use.
 
 use anyhow::{Context, Result};
-use weal_reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction, near, within};
 
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, WARM, Way, settle};
@@ -45,11 +45,11 @@ pub fn starts(site: &Site) -> Result<Reproduction> {
             agent.stop("server-1")?;
         }
         figure.row(f64::from(load), &[median(&took), quantile(&took, 0.0), quantile(&took, 1.0)]);
-        record.tell(&format!("start with {load}% of the CPU taken, s"), median(&took));
+        record.number(&format!("start with {load}% of the CPU taken, s"), median(&took));
         medians.push(median(&took));
     }
     record.claim("the more of the CPU is taken, the longer", medians.windows(2).all(|pair| pair[0] < pair[1]));
-    record.near("start at 40% over start at 0%", 150.0 / 90.0, medians[2] / medians[0], 0.35);
+    record.number("start at 40% over start at 0%", medians[2] / medians[0]).paper(near(150.0 / 90.0, 0.35));
     record.figure(figure);
     Ok(record.done())
 }
@@ -81,18 +81,19 @@ pub fn resumes(site: &Site) -> Result<Reproduction> {
     for (at, load) in LOADS.iter().enumerate() {
         figure.row(f64::from(*load), &medians.iter().map(|of_way| of_way[at] * 1e3).collect::<Vec<_>>());
     }
-    record.tell("regular start in this run, idle, s", start_s);
+    record.number("regular start in this run, idle, s", start_s);
     for (way, of_way) in WAYS.iter().zip(&medians) {
-        record.tell(&format!("{}, idle, ms", way.name), of_way[0] * 1e3);
-        record.tell(&format!("{}, 80% taken, ms", way.name), of_way[3] * 1e3);
+        record.number(&format!("{}, idle, ms", way.name), of_way[0] * 1e3);
+        record.number(&format!("{}, 80% taken, ms", way.name), of_way[3] * 1e3);
     }
     let [regular, enhanced, parked, _] = &medians[..] else { anyhow::bail!("there are four ways") };
-    record.within("suspend/resume: times faster than the start", 5.3..=f64::INFINITY, start_s / regular[0]);
-    record.within("enhanced: times faster than the start", 20.0..=f64::INFINITY, start_s / enhanced[0]);
+    record.number("suspend/resume: times faster than the start", start_s / regular[0]).paper(within(5.3..=f64::INFINITY));
+    record.number("enhanced: times faster than the start", start_s / enhanced[0]).paper(within(20.0..=f64::INFINITY));
     record.claim("enhanced is faster than suspend/resume", enhanced[0] < regular[0]);
-    record.within("enhanced: at 40% load over idle", 0.0..=1.2, enhanced[2] / enhanced[0]);
-    record.claim("weal's working set is faster than prefetching all", parked[0] < enhanced[0]);
-    record.within("ladder, parked: times faster than the start", 150.0..=f64::INFINITY, start_s / parked[0]);
+    record.number("enhanced: at 40% load over idle", enhanced[2] / enhanced[0]).paper(within(0.0..=1.2));
+    record.property("weal's working set is faster than prefetching all", parked[0] < enhanced[0]);
+    let row = record.number("ladder, parked: times faster than the start", start_s / parked[0]);
+    row.recalculated(within(150.0..=f64::INFINITY));
     record.figure(figure);
     Ok(record.done())
 }
@@ -147,12 +148,12 @@ pub fn repeated(site: &Site) -> Result<Reproduction> {
         figure.row(trial as f64 + 1.0, &took.iter().map(|of_way| of_way[trial] * 1e3).collect::<Vec<_>>());
     }
     for (way, took) in ways.iter().zip(&took) {
-        record.tell(&format!("{}: median, ms", way.name), median(took) * 1e3);
-        record.tell(&format!("{}: longest over shortest", way.name), quantile(took, 1.0) / quantile(took, 0.0));
+        record.number(&format!("{}: median, ms", way.name), median(took) * 1e3);
+        record.number(&format!("{}: longest over shortest", way.name), quantile(took, 1.0) / quantile(took, 0.0));
     }
     let all_shorter = |a: usize, b: usize| took[a].iter().zip(&took[b]).all(|(a, b)| a < b);
     record.claim("enhanced is faster than suspend/resume in every trial", all_shorter(1, 0));
-    record.claim("weal's working set is faster than suspend/resume in every trial", all_shorter(2, 0));
+    record.property("weal's working set is faster than suspend/resume in every trial", all_shorter(2, 0));
     record.figure(figure);
     Ok(record.done())
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use weal_model::{Enactment, InstanceState, Rung};
 use weal_protocol::node::{Command, InstanceCounters, is_wanted};
-use weal_reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction, within};
 
 use super::site::Site;
 use crate::bench::real::load::{Answer, Phase, Question, drive};
@@ -127,7 +127,7 @@ pub fn run(site: &Site) -> Result<Reproduction> {
     record.assume(&format!(
         "an earlier crowd of {EARLIER_LASTS_S} s was answered by all that stood by then, and they went back to sleep"
     ));
-    failed.iter().for_each(|what| record.claim(what, false));
+    failed.iter().for_each(|what| record.property(what, false));
     judge(&mut record, &ways, &seen);
     record.figure(figure(
         "figure-11",
@@ -146,28 +146,22 @@ fn judge(record: &mut Record, ways: &[&Way], seen: &[Seen]) {
     for (way, seen) in ways.iter().zip(seen) {
         let name = way.name;
         if let Some((degraded_s, worst_s)) = way.paper {
-            record.within(&format!("{name}: seconds degraded"), 0.0..=degraded_s, seen.degraded_s());
-            record.within(&format!("{name}: worst response, s"), 0.0..=worst_s, seen.worst_s());
+            record.number(&format!("{name}: seconds degraded"), seen.degraded_s()).paper(within(0.0..=degraded_s));
+            record.number(&format!("{name}: worst response, s"), seen.worst_s()).paper(within(0.0..=worst_s));
         } else {
-            record.tell(&format!("{name}: seconds degraded"), seen.degraded_s());
-            record.tell(&format!("{name}: worst response, s"), seen.worst_s());
+            record.number(&format!("{name}: seconds degraded"), seen.degraded_s());
+            record.number(&format!("{name}: worst response, s"), seen.worst_s());
         }
-        record.tell(&format!("{name}: seconds until the second instance was ready"), seen.ready_s.unwrap_or(0.0));
+        record.number(&format!("{name}: seconds until the second instance was ready"), seen.ready_s.unwrap_or(0.0));
     }
     let of = |enactment| ways.iter().zip(seen).find(|(way, _)| way.enactment == enactment).map(|(_, seen)| seen);
     if let (Some(start), Some(ladder)) = (of(Enactment::StartStop), of(Enactment::Ladder)) {
-        record.within(
-            "ladder, parked: seconds until all requests are within the goal again",
-            0.0..=1.0,
-            ladder.until_all_within_s(),
-        );
-        record.tell("regular start: seconds until all requests are within the goal again", start.until_all_within_s());
+        let what = "ladder, parked: seconds until all requests are within the goal again";
+        record.number(what, ladder.until_all_within_s()).recalculated(within(0.0..=1.0));
+        record.number("regular start: seconds until all requests are within the goal again", start.until_all_within_s());
         let ratio = start.until_all_within_s() / ladder.until_all_within_s().max(0.02);
-        record.within(
-            "degraded time, from the first request to the last: regular start over ladder",
-            20.0..=f64::INFINITY,
-            ratio,
-        );
+        let what = "degraded time, from the first request to the last: regular start over ladder";
+        record.number(what, ratio).recalculated(within(20.0..=f64::INFINITY));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use weal_reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction, within};
 
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, Way, settle};
@@ -39,8 +39,8 @@ pub fn run(site: &Site) -> Result<Reproduction> {
             site.machine
         ),
     );
-    record.tell("start, files cold, s", start_s);
-    record.tell("start: CPU-seconds", start_cpu_s);
+    record.number("start, files cold, s", start_s);
+    record.number("start: CPU-seconds", start_cpu_s);
     record.figure(figure("figure-3", "a start", &start));
     let mut cpu_of = Vec::new();
     for (at, way) in WAYS.iter().enumerate() {
@@ -51,15 +51,16 @@ pub fn run(site: &Site) -> Result<Reproduction> {
             settle();
         }
         let (course, took_s, cpu_s) = resume(&agent, way)?;
-        record.tell(&format!("{}, ms", way.name), took_s * 1e3);
-        record.tell(&format!("{}: CPU ms of the server", way.name), cpu_s * 1e3);
-        record.tell(&format!("{}: ms of waiting for the disk, all CPUs", way.name), waited_ms(&course));
+        record.number(&format!("{}, ms", way.name), took_s * 1e3);
+        record.number(&format!("{}: CPU ms of the server", way.name), cpu_s * 1e3);
+        record.number(&format!("{}: ms of waiting for the disk, all CPUs", way.name), waited_ms(&course));
         record.figure(figure(&format!("figure-7-{}", at + 1), way.name, &course));
         cpu_of.push(cpu_s);
     }
     let of_start = |cpu_s: f64| start_cpu_s / cpu_s.max(1e-4);
-    record.within("CPU of a start over that of suspend/resume", 10.0..=f64::INFINITY, of_start(cpu_of[0]));
-    record.within("CPU of a start over that of the ladder, parked", 100.0..=f64::INFINITY, of_start(cpu_of[2]));
+    record.number("CPU of a start over that of suspend/resume", of_start(cpu_of[0])).paper(within(10.0..=f64::INFINITY));
+    let row = record.number("CPU of a start over that of the ladder, parked", of_start(cpu_of[2]));
+    row.recalculated(within(100.0..=f64::INFINITY));
     Ok(record.done())
 }
 

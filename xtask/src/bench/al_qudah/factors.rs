@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use weal_model::Rung;
 use weal_node::swap_areas;
-use weal_reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction, within};
 
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, Rest, Way, settle};
@@ -69,7 +69,7 @@ pub fn run(site: &Site) -> Result<Reproduction> {
     }
     for (factor, of_factor) in FACTORS.iter().zip(&medians) {
         for (load, took_s) in LOADS.iter().zip(of_factor) {
-            record.tell(&format!("{}, {load}% competing load, ms", factor.name), took_s * 1e3);
+            record.number(&format!("{}, {load}% competing load, ms", factor.name), took_s * 1e3);
         }
     }
     let idle: Vec<f64> = medians.iter().map(|of_factor| of_factor[0]).collect();
@@ -78,7 +78,7 @@ pub fn run(site: &Site) -> Result<Reproduction> {
     }
     record.claim("prefetching contributes most", idle[1] < idle[2] && idle[1] < idle[3]);
     record.claim("all three together are the fastest of these", idle[4] < idle[1].min(idle[2]).min(idle[3]));
-    record.claim("weal's working set is faster than all three", idle[5] < idle[4]);
+    record.property("weal's working set is faster than all three", idle[5] < idle[4]);
     record.figure(figure);
     Ok(record.done())
 }
@@ -150,13 +150,14 @@ pub fn areas(site: &Site) -> Result<Reproduction> {
     figure.points = true;
     for (at, (bulk, pressed)) in bulk.iter().zip(&pressed).enumerate() {
         figure.row(at as f64 + 1.0, &[bulk.0, pressed.0]);
-        record.tell(&format!("instance {}: areas in bulk, by the kernel", at + 1), bulk.0);
-        record.tell(&format!("instance {}: areas by the kernel", at + 1), pressed.0);
+        record.number(&format!("instance {}: areas in bulk, by the kernel", at + 1), bulk.0);
+        record.number(&format!("instance {}: areas by the kernel", at + 1), pressed.0);
     }
     let per_mb = |all: &[(f64, f64)]| median(&all.iter().map(|(areas, bytes)| areas / (bytes / 1e6)).collect::<Vec<_>>());
-    record.tell("areas per MB in swap, in bulk", per_mb(&bulk));
-    record.tell("areas per MB in swap, by the kernel", per_mb(&pressed));
-    record.within("areas by the kernel over areas in bulk, per MB", 10.0..=f64::INFINITY, per_mb(&pressed) / per_mb(&bulk));
+    record.number("areas per MB in swap, in bulk", per_mb(&bulk));
+    record.number("areas per MB in swap, by the kernel", per_mb(&pressed));
+    let row = record.number("areas by the kernel over areas in bulk, per MB", per_mb(&pressed) / per_mb(&bulk));
+    row.paper(within(10.0..=f64::INFINITY));
     record.figure(figure);
     Ok(record.done())
 }

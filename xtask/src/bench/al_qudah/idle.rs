@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use weal_model::Rung;
-use weal_reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction, within};
 
 use super::site::{NULL_PAGE, Site};
 use crate::bench::real::agent::Agent;
@@ -54,12 +54,12 @@ pub fn run(site: &Site) -> Result<Reproduction> {
     }
     let last = |seen: &Seen| seen.last().map_or(f64::NAN, |last| last.0 / seen[0].0);
     let worst = |seen: &Seen| seen.iter().map(|seen| seen.1 + seen.2).fold(0.0, f64::max);
-    record.tell("run-everywhere: servers until it thrashed, or the most", awake.len() as f64);
-    record.within("run-everywhere: the last start over the first", 1.5..=f64::INFINITY, last(&awake));
-    record.tell("run-everywhere: busy and waiting for a disk while all are idle, at most, %", worst(&awake));
-    record.tell("ladder, parked: servers", asleep.len() as f64);
-    record.within("ladder, parked: the last start over the first", 0.0..=1.3, last(&asleep));
-    record.tell("ladder, parked: busy and waiting for a disk while all are idle, at most, %", worst(&asleep));
+    record.number("run-everywhere: servers until it thrashed, or the most", awake.len() as f64);
+    record.number("run-everywhere: the last start over the first", last(&awake)).paper(within(1.5..=f64::INFINITY));
+    record.number("run-everywhere: busy and waiting for a disk while all are idle, at most, %", worst(&awake));
+    record.number("ladder, parked: servers", asleep.len() as f64);
+    record.number("ladder, parked: the last start over the first", last(&asleep)).recalculated(within(0.0..=1.3));
+    record.number("ladder, parked: busy and waiting for a disk while all are idle, at most, %", worst(&asleep));
     record.figure(idle);
     record.figure(starts);
     Ok(record.done())

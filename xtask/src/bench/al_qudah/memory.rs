@@ -1,7 +1,7 @@
 //! Figure 8: applications of different sizes, whose memory the next request needs as a whole or not at all.
 
 use anyhow::Result;
-use weal_reproduce::{Figure, Record, Reproduction};
+use weal_reproduce::{Figure, Record, Reproduction, within};
 
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, Way, settle};
@@ -55,19 +55,18 @@ pub fn run(site: &Site) -> Result<Reproduction> {
         record.figure(figure);
         for (at, way) in WAYS.iter().enumerate() {
             for size in [0, SIZES_MIB.len() - 1] {
-                record.tell(&format!("{half}, {} MiB: {}, ms", SIZES_MIB[size], way.name), medians[size][at] * 1e3);
+                record.number(&format!("{half}, {} MiB: {}, ms", SIZES_MIB[size], way.name), medians[size][at] * 1e3);
             }
         }
     }
     let gain = |size: usize| medians[0][size][0] - medians[0][size][1];
     record.claim("useful: what enhanced gains grows with the size", gain(SIZES_MIB.len() - 1) > gain(0));
     let largest = &medians[1][SIZES_MIB.len() - 1];
-    record.within("useless, largest: enhanced over suspend/resume", 0.0..=1.0, largest[1] / largest[0]);
-    record.within("useless, largest: weal's working set over suspend/resume", 0.0..=1.0, largest[2] / largest[0]);
-    record.within(
-        "useful, largest: weal's working set over enhanced",
-        0.0..=1.1,
-        medians[0][SIZES_MIB.len() - 1][2] / medians[0][SIZES_MIB.len() - 1][1],
-    );
+    record.number("useless, largest: enhanced over suspend/resume", largest[1] / largest[0]).paper(within(0.0..=1.0));
+    let row = record.number("useless, largest: weal's working set over suspend/resume", largest[2] / largest[0]);
+    row.recalculated(within(0.0..=1.0));
+    let largest = &medians[0][SIZES_MIB.len() - 1];
+    let row = record.number("useful, largest: weal's working set over enhanced", largest[2] / largest[1]);
+    row.recalculated(within(0.0..=1.1));
     Ok(record.done())
 }

@@ -68,7 +68,7 @@ fn measure(site: &Site, application: &Application, record: &mut Record) -> Resul
         first_byte_s(instance.address, application.path)?;
     }
     let name = application.name;
-    record.tell(&format!("{name}: start, s"), instance.start_took_s.context("it has been started")?);
+    record.number(&format!("{name}: start, s"), instance.start_took_s.context("it has been started")?);
     let mut medians = Vec::new();
     for way in &WAYS {
         agent = agent.replaced(&site.fixture(), way.prefetch)?;
@@ -79,11 +79,11 @@ fn measure(site: &Site, application: &Application, record: &mut Record) -> Resul
             settle();
             took.extend((round >= way.lessons()).then_some(took_s));
         }
-        record.tell(&format!("{name}: {}, ms", way.name), median(&took) * 1e3);
+        record.number(&format!("{name}: {}, ms", way.name), median(&took) * 1e3);
         medians.push(median(&took));
     }
-    record.tell(&format!("{name}: MB held when parked"), held_parked(&agent, id)?);
-    record.claim(&format!("{name}: weal's working set is no slower than prefetching all"), medians[2] <= 1.05 * medians[1]);
+    record.number(&format!("{name}: MB held when parked"), held_parked(&agent, id)?);
+    record.property(&format!("{name}: weal's working set is no slower than prefetching all"), medians[2] <= 1.05 * medians[1]);
     agent.stop(id)
 }
 
