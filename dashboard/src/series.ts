@@ -95,8 +95,8 @@ function valuesOfSample(sample: HistorySample): Map<string, number | null> {
 
 function setFlow(values: Map<string, number | null>, flow: HistorySample["flows"][number]): void {
   const key = flowKey(flow.app, flow.class);
-  values.set(`flow ${key} achieved`, flow.achieved);
-  values.set(`flow ${key} utility`, flow.utility);
+  values.set(`flow ${key} achieved`, flow.achieved ?? null);
+  values.set(`flow ${key} utility`, flow.utility ?? null);
   values.set(`flow ${key} seats`, flow.seats);
   values.set(`flow ${key} queue`, flow.queue_mean);
   values.set(`flow ${key} arrivals`, flow.arrival_per_s);

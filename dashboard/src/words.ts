@@ -31,13 +31,13 @@ export function rate(perSecond: number): string {
 
 /** What a flow's goal is about, as achieved. */
 export function achieved(flow: FlowStatus): string {
-  if (flow.achieved === null) return "no traffic";
+  if (flow.achieved == null) return "no traffic";
   return flow.goal?.kind === "throughput" ? rate(flow.achieved) : span(flow.achieved);
 }
 
 /** The goal on the scale of `achieved`: milliseconds, or requests per second. */
 export function target(flow: FlowStatus): number | null {
-  if (flow.goal === null) return null;
+  if (flow.goal == null) return null;
   return flow.goal.kind === "throughput" ? flow.goal.per_second : flow.goal.target_s * 1000;
 }
 
@@ -82,9 +82,9 @@ export interface Headline {
 export function headline(status: Status): Headline {
   const broken = status.apps.find((app) => app.state === "failed") ?? status.apps.find((app) => app.state === "degraded");
   if (broken !== undefined) return brokenApp(broken);
-  const measured = status.flows.filter((flow) => flow.utility !== null);
+  const measured = status.flows.filter((flow) => flow.utility != null);
   if (measured.length === 0) {
-    const text = status.flows.some((flow) => flow.goal !== null) ? "No requests have come in lately." : "No flow has a goal yet.";
+    const text = status.flows.some((flow) => flow.goal != null) ? "No requests have come in lately." : "No flow has a goal yet.";
     return { tone: "unknown", lead: "Nobody is known to be worse off.", app: null, text };
   }
   const worst = measured.reduce((a, b) => (b.utility! < a.utility! ? b : a));
