@@ -17,8 +17,8 @@ use weal_model::{Event, Status, Why, WhyRequest};
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView, SleepOrder, SleepTaken, WakeTaken};
 
 use crate::failure::{Exit, Failure};
+use crate::role_name::RoleName;
 use crate::state::StateDir;
-use crate::supervisor::RoleName;
 
 /// The largest answer that is read at once; a status of 200 flows and 50 nodes is below 1 MiB.
 const ANSWER_LIMIT: usize = 64 << 20;

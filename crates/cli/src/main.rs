@@ -17,6 +17,7 @@ mod failure;
 mod output;
 mod process;
 mod role;
+mod role_name;
 mod state;
 mod supervisor;
 mod users;

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::Target;
 use crate::failure::{Exit, Failure};
 use crate::process::ProcessId;
-use crate::supervisor::RoleName;
+use crate::role_name::RoleName;
 use crate::users::{self, User};
 
 /// The file that is meant when none is named.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use tokio::sync::watch;
 
-use super::progress::{Arrival, Progress};
-use super::{Console, last_lines};
+use super::console::Console;
+use super::logs::last_lines;
+use super::progress::{Arrival, Progress, waiting_line};
 use crate::client::{Client, block_on};
 use crate::config_file::Loaded;
 use crate::failure::{Exit, Failure};
@@ -93,7 +94,7 @@ fn last_words(log: &Path, before: u64) -> String {
 
 async fn late(state: &StateDir, limit: Duration) -> anyhow::Error {
     let waiting = match Client::new(state).status().await {
-        Ok(status) => super::progress::waiting_line(&status, limit),
+        Ok(status) => waiting_line(&status, limit),
         Err(error) => error.to_string(),
     };
     Failure::new(Exit::TimedOut, format!("not ready in time, and still running: {waiting}")).into()

@@ -10,7 +10,6 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
@@ -18,34 +17,9 @@ use tokio::sync::mpsc;
 
 use super::sockets::{bind_tcp, bind_unix, inheritable, number, taken_over};
 use crate::process::ProcessId;
+use crate::role_name::RoleName;
 use crate::state::{RoleRecord, StateDir};
 use crate::users::User;
-
-/// The three roles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RoleName {
-    /// Faces clients.
-    Gateway,
-    /// Decides.
-    Controller,
-    /// Runs instances.
-    Node,
-}
-
-impl RoleName {
-    /// All of them, in the order of their start.
-    pub const ALL: [Self; 3] = [Self::Node, Self::Gateway, Self::Controller];
-
-    /// Its name on the command line and in file names.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gateway => "gateway",
-            Self::Controller => "controller",
-            Self::Node => "node",
-        }
-    }
-}
 
 /// A role that lives longer than this was well; one that dies sooner is started again after a pause.
 const STABLE: Duration = Duration::from_secs(5);

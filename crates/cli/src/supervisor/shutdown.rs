@@ -8,10 +8,10 @@ use weal_model::{AppName, InstanceId, InstanceState};
 use weal_protocol::node::{APPLY, AgentObservation, Command, OBSERVE};
 
 use super::console::Console;
-use super::role::RoleName;
 use crate::client::Client;
 use crate::output::Tone;
 use crate::process::ProcessId;
+use crate::role_name::RoleName;
 use crate::state::StateDir;
 
 /// The gateway ends its drain by a deadline of its own; this is for one that hangs.

@@ -1,0 +1,306 @@
+//! The supervisor's own loop: what it waits for, and what it does about it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tokio::sync::{mpsc, watch};
+use weal_protocol::node::PREFER;
+
+use super::background;
+use super::console::Console;
+use super::feed::{Feed, Wish};
+use super::logs::{cut_long, last_lines};
+use super::progress::{Arrival, Progress};
+use super::role::{Role, RoleEnd};
+use super::shutdown::{Needs, Shutdown, needs_of};
+use super::signals::{Asked, Signals};
+use crate::args;
+use crate::client::{Client, block_on};
+use crate::config_file::{self, Loaded};
+use crate::output::{Stream, Tone, paint};
+use crate::process::ProcessId;
+use crate::role_name::RoleName;
+use crate::state::{DEFAULT_FILE, Lock, Record, StateDir};
+use crate::users::{self, User};
+
+/// A role that ends so often, each time soon after its start and before the pool was ever ready, will not come up.
+const HOPELESS: u32 = 6;
+/// How long to wait for a role of an earlier supervisor, whose sockets cannot be taken over, to let go of them.
+const HANDOVER: Duration = Duration::from_secs(20);
+/// How long the agent may take to come up.
+const AGENT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs `weal up`.
+pub fn up(order: &args::Up) -> anyhow::Result<()> {
+    let file = order.target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
+    let loaded = config_file::load(&file)?;
+    let state = StateDir::of(order.target.state.as_deref(), &loaded.path)?;
+    if order.detach {
+        return background::start(&loaded, &state, Duration::from_secs(order.timeout));
+    }
+    if order.background {
+        // A session of its own: the terminal's end is not ours. Fails only for a process group's leader, which it is not.
+        let _ = rustix::process::setsid();
+    }
+    let user = users::unprivileged(&loaded.spec.user)?;
+    state.prepare(user.as_ref())?;
+    let lock = state.lock()?;
+    let console = Console::new((!order.background).then(|| state.log("supervisor")).as_deref());
+    block_on(async { Supervisor::new(state, lock, console, user, &loaded)?.run(loaded).await })
+}
+
+/// Everything that `weal up` holds.
+struct Supervisor {
+    state: StateDir,
+    _lock: Lock,
+    console: Console,
+    config: PathBuf,
+    roles: Vec<Role>,
+    ends: (mpsc::UnboundedSender<RoleEnd>, mpsc::UnboundedReceiver<RoleEnd>),
+    needs: Needs,
+    was_ready: bool,
+}
+
+/// Why the supervisor stops waiting.
+enum Turn {
+    Ended(RoleEnd),
+    Due,
+    Tidy,
+    Asked(Asked),
+    Arrived(Arrival),
+}
+
+impl Supervisor {
+    fn new(state: StateDir, lock: Lock, console: Console, user: Option<User>, loaded: &Loaded) -> anyhow::Result<Self> {
+        let spec = &loaded.spec;
+        let roles = RoleName::ALL
+            .iter()
+            .map(|name| match name {
+                // The controller calls the agent and the gateway, so it owns their sockets.
+                RoleName::Node => Role::new(*name, None, None, user.clone()),
+                RoleName::Gateway => Role::new(*name, Some((spec.listen, "listen")), user.clone(), user.clone()),
+                RoleName::Controller => Role::new(*name, Some((spec.api, "api")), user.clone(), None),
+            })
+            .collect();
+        let (config, needs) = (loaded.path.clone(), needs_of(spec));
+        Ok(Self { state, _lock: lock, console, config, roles, ends: mpsc::unbounded_channel(), needs, was_ready: false })
+    }
+
+    async fn run(mut self, loaded: Loaded) -> anyhow::Result<()> {
+        let mut signals = Signals::new()?;
+        self.warn(&loaded);
+        self.start_roles().await?;
+        self.greet(&loaded);
+        let client = Client::new(&self.state);
+        let (generation, taken) = watch::channel(None);
+        let (wishes, wished) = mpsc::unbounded_channel();
+        tokio::spawn(Feed::new(client.clone(), self.console.clone(), &loaded, generation).run(wished));
+        let progress = Progress::new(client, self.console.clone());
+        let why = self.attend(&mut signals, &wishes, progress, taken).await?;
+        self.finish(&mut signals, why).await
+    }
+
+    /// The main loop: returns the reason to stop.
+    async fn attend(
+        &mut self,
+        signals: &mut Signals,
+        wishes: &mpsc::UnboundedSender<Wish>,
+        mut progress: Progress,
+        taken: watch::Receiver<Option<u64>>,
+    ) -> anyhow::Result<&'static str> {
+        let (arrived, mut arrival) = mpsc::unbounded_channel();
+        let follower = tokio::spawn(async move {
+            let _ = arrived.send(progress.until_ready(taken).await);
+            progress.follow().await;
+        });
+        let mut tidy = tokio::time::interval(Duration::from_secs(60));
+        loop {
+            let turn = tokio::select! {
+                Some(end) = self.ends.1.recv() => Turn::Ended(end),
+                () = until(self.roles.iter().filter_map(|role| role.restart_at).min()) => Turn::Due,
+                asked = signals.next() => Turn::Asked(asked),
+                Some(arrival) = arrival.recv() => Turn::Arrived(arrival),
+                _ = tidy.tick() => Turn::Tidy,
+            };
+            match turn {
+                Turn::Ended(end) => self.handle_end(&end)?,
+                Turn::Due => self.restart_due(wishes)?,
+                Turn::Tidy => self.cut_logs(),
+                Turn::Arrived(arrival) => self.handle_arrival(arrival),
+                Turn::Asked(Asked::Reload) => {
+                    self.console.say("reloading the config");
+                    // The feed lives as long as this end of the channel.
+                    let _ = wishes.send(Wish::Reload);
+                }
+                Turn::Asked(Asked::Stop(why)) => {
+                    follower.abort();
+                    return Ok(why);
+                }
+            }
+        }
+    }
+
+    async fn start_roles(&mut self) -> anyhow::Result<()> {
+        let old = self.state.record();
+        let mut replaced = false;
+        for role in &mut self.roles {
+            let left = old.as_ref().and_then(|record| record.roles.iter().find(|one| one.role == role.name()));
+            if let Some(found) = left.and_then(|left| role.take_over(left, &self.ends.0)) {
+                self.console.say(&found);
+                replaced |= role.record.is_none();
+            }
+        }
+        let deadline = Instant::now() + if replaced { HANDOVER } else { Duration::ZERO };
+        // All sockets before the first process, so that a port in use leaves nothing behind.
+        for role in &mut self.roles {
+            while let Err(error) = role.bind(&self.state) {
+                if Instant::now() >= deadline {
+                    return Err(error);
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        for index in 0..self.roles.len() {
+            if self.roles[index].record.is_none() {
+                self.roles[index].start(&self.state, &self.ends.0)?;
+            }
+        }
+        self.prefer_roles();
+        self.write_record()
+    }
+
+    /// Has the agent put the other roles before all instances. Its socket takes the call before it is up; where it cannot do so, its log says why.
+    fn prefer_roles(&self) {
+        let others = self.roles.iter().filter(|role| role.name() != RoleName::Node);
+        let pids = others.filter_map(|role| u32::try_from(role.record.as_ref()?.process.pid).ok()).collect();
+        let agent = weal_rpc::Client::new(self.state.socket(RoleName::Node), AGENT_PATIENCE);
+        tokio::spawn(async move { agent.call(PREFER, &pids).await });
+    }
+
+    fn write_record(&self) -> anyhow::Result<()> {
+        let roles = self.roles.iter().filter_map(|role| role.record.clone()).collect();
+        let supervisor = ProcessId::me().context("cannot read /proc/self/stat")?;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        self.state.write_record(&Record { supervisor, config: self.config.clone(), version, roles })
+    }
+
+    fn handle_end(&mut self, end: &RoleEnd) -> anyhow::Result<()> {
+        let Some(role) = self.roles.iter_mut().find(|role| role.record.as_ref().is_some_and(|one| one.process == end.process))
+        else {
+            return Ok(());
+        };
+        let pause = role.plan_restart();
+        let when = if pause.is_zero() { "at once".to_owned() } else { format!("in {:.1}s", pause.as_secs_f64()) };
+        self.console.tell(Tone::Warn, end.role.name(), &format!("{}; it is started again {when}", end.how));
+        if role.quick_ends >= HOPELESS && !self.was_ready {
+            let log = self.state.log(end.role.name());
+            let tail = last_lines(&std::fs::read_to_string(&log).unwrap_or_default(), 10);
+            self.roles.iter().for_each(Role::terminate);
+            bail!("the {} does not come up. The end of {}:\n{tail}", end.role.name(), log.display());
+        }
+        Ok(())
+    }
+
+    fn restart_due(&mut self, wishes: &mpsc::UnboundedSender<Wish>) -> anyhow::Result<()> {
+        let now = Instant::now();
+        let mut started = false;
+        for role in &mut self.roles {
+            if role.restart_at.is_none_or(|at| at > now) {
+                continue;
+            }
+            if let Err(error) = role.start(&self.state, &self.ends.0) {
+                let pause = role.plan_restart().max(Duration::from_millis(200));
+                role.restart_at = Some(now + pause);
+                self.console.tell(Tone::Bad, role.name().name(), &format!("{error:#}; trying again"));
+                continue;
+            }
+            started = true;
+            if role.name() == RoleName::Controller {
+                let _ = wishes.send(Wish::Check);
+            }
+        }
+        if started {
+            self.prefer_roles();
+        }
+        self.write_record()
+    }
+
+    fn handle_arrival(&mut self, arrival: Arrival) {
+        self.was_ready = true;
+        match arrival {
+            Arrival::Ready => self.console.tell(Tone::Good, "ready:", "every application takes requests"),
+            Arrival::Failed(failed) => {
+                for app in failed {
+                    self.console.tell(Tone::Bad, "not ready:", &format!("{app} (see weal logs and weal why)"));
+                }
+            }
+        }
+    }
+
+    fn warn(&self, loaded: &Loaded) {
+        let rendered = weal_config::render_all(&loaded.warnings, &loaded.text, crate::output::colored(Stream::Out));
+        rendered.lines().for_each(|line| self.console.say(line));
+    }
+
+    fn greet(&self, loaded: &Loaded) {
+        let spec = &loaded.spec;
+        self.console.say(&format!("{} {}", paint("weal", Tone::Strong, Stream::Out), spec.name));
+        self.console.say(&format!("  applications  http://{}", spec.listen));
+        for host in hosts(loaded) {
+            self.console.say(&format!("                http://{host}:{}", spec.listen.port()));
+        }
+        self.console.say(&format!("  dashboard     http://{}", spec.api));
+        self.console.say(&format!("  state         {}", self.state.root.display()));
+    }
+
+    fn cut_logs(&self) {
+        let names = RoleName::ALL.map(RoleName::name).into_iter().chain(["supervisor"]);
+        for log in names.map(|name| self.state.log(name)) {
+            if let Err(error) = cut_long(&log) {
+                self.console.tell(Tone::Warn, "logs:", &format!("cannot cut {}: {error}", log.display()));
+            }
+        }
+    }
+
+    /// Ends everything; a second signal ends the gateway without waiting for its requests.
+    async fn finish(self, signals: &mut Signals, why: &'static str) -> anyhow::Result<()> {
+        self.console.live("");
+        self.console.say(&format!("{why}: stopping"));
+        let living = self.roles.iter().filter_map(|role| Some((role.name(), role.record.as_ref()?.process)));
+        let (state, console, needs) = (self.state.clone(), self.console.clone(), self.needs.clone());
+        let shutdown = Shutdown { state, console, roles: living.collect::<BTreeMap<_, _>>(), needs };
+        let mut ending = tokio::spawn(shutdown.run());
+        let left = loop {
+            tokio::select! {
+                left = &mut ending => break left?,
+                asked = signals.next() => if let Asked::Stop(_) = asked {
+                    self.console.say("again: no longer waiting for requests");
+                    self.roles.iter().filter(|role| role.name() == RoleName::Gateway).for_each(Role::kill);
+                },
+            }
+        };
+        self.console.live("");
+        if !left.is_empty() {
+            bail!("not everything ended: {}", left.join(", "));
+        }
+        self.state.forget_record();
+        self.console.say("stopped");
+        Ok(())
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The hosts that routes name, each once.
+fn hosts(loaded: &Loaded) -> Vec<String> {
+    let routes = loaded.spec.apps.values().flat_map(|app| &app.routes);
+    let named: std::collections::BTreeSet<String> = routes.filter_map(|route| route.host.clone()).collect();
+    named.into_iter().filter(|host| !host.contains('*')).collect()
+}
