@@ -1,32 +1,27 @@
 //! Calls to the controller's API over its Unix socket: no token needed, the file's mode is the proof.
 
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use weal_model::{Event, Status, Why, WhyRequest};
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView, SleepOrder, SleepTaken, WakeTaken};
+use weal_rpc::http::{HttpClient, HttpError, read_body};
 
 use crate::failure::{Exit, Failure};
 use crate::role_name::RoleName;
 use crate::state::StateDir;
 
-/// The largest answer that is read at once; a status of 200 flows and 50 nodes is below 1 MiB.
-const ANSWER_LIMIT: usize = 64 << 20;
-
-/// Calls one pool's controller. Each call makes its own connection, so one that was started anew is found again.
+/// Calls one pool's controller.
 #[derive(Debug, Clone)]
 pub struct Client {
-    socket: PathBuf,
+    http: HttpClient,
     timeout: Duration,
 }
 
@@ -43,11 +38,16 @@ struct Refusal {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nobody listens there.
-    #[error("no pool runs here ({0}): start it with weal up")]
-    NotRunning(PathBuf, #[source] io::Error),
+    #[error("no pool runs here ({}): start it with weal up", .socket.display())]
+    NotRunning {
+        /// Where nobody listens.
+        socket: PathBuf,
+        /// What the system said.
+        source: HttpError,
+    },
     /// It broke off.
     #[error("the controller broke off")]
-    BrokeOff(#[source] hyper::Error),
+    BrokeOff(#[source] HttpError),
     /// No answer in time.
     #[error("the controller gave no answer within {0:?}")]
     TimedOut(Duration),
@@ -61,29 +61,37 @@ pub enum Error {
         /// The config's diagnostics; may be empty.
         diagnostics: Vec<serde_json::Value>,
     },
+    /// The exchange failed in another way.
+    #[error("cannot ask the controller for {path}: {source}")]
+    Exchange {
+        /// What was asked.
+        path: String,
+        /// Why it failed.
+        source: HttpError,
+    },
     /// The answer cannot be read.
-    #[error("the controller's answer to {path} cannot be read: {reason}")]
+    #[error("the controller's answer to {path} cannot be read: {source}")]
     Unreadable {
         /// What was asked.
         path: String,
-        /// Why.
-        reason: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
     },
 }
 
 impl Error {
     /// Whether another attempt may succeed because the controller was being started.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::NotRunning(..) | Self::BrokeOff(_) | Self::TimedOut(_))
+        matches!(self, Self::NotRunning { .. } | Self::BrokeOff(_) | Self::TimedOut(_))
     }
 
     /// As the failure of a command, with its exit code.
     pub fn into_failure(self) -> Failure {
         let exit = match &self {
-            Self::NotRunning(..) => Exit::NotRunning,
+            Self::NotRunning { .. } => Exit::NotRunning,
             Self::TimedOut(_) => Exit::TimedOut,
             Self::Refused { status, .. } if *status == StatusCode::UNPROCESSABLE_ENTITY => Exit::ConfigInvalid,
-            Self::Refused { .. } | Self::BrokeOff(_) | Self::Unreadable { .. } => Exit::Failed,
+            Self::Refused { .. } | Self::BrokeOff(_) | Self::Exchange { .. } | Self::Unreadable { .. } => Exit::Failed,
         };
         let mut failure = Failure::new(exit, self.to_string());
         if let Self::Refused { diagnostics, .. } = self {
@@ -103,7 +111,7 @@ impl From<Error> for Failure {
 impl Client {
     /// Calls the pool of `state`.
     pub fn new(state: &StateDir) -> Self {
-        Self { socket: state.socket(RoleName::Controller), timeout: Duration::from_secs(15) }
+        Self { http: HttpClient::new(state.socket(RoleName::Controller)), timeout: Duration::from_secs(15) }
     }
 
     /// The same with another time-out.
@@ -165,9 +173,9 @@ impl Client {
 
     /// Asks `path` for text and hands over each piece as it comes, without a time limit.
     pub async fn stream(&self, path: &str, mut each: impl FnMut(&[u8])) -> Result<(), Error> {
-        let mut body = accepted(self.send(Method::GET, path, Vec::new()).await?).await?.into_body();
+        let mut body = self.send(Method::GET, path, Vec::new()).await?.into_body();
         while let Some(frame) = body.frame().await {
-            if let Some(data) = frame.map_err(Error::BrokeOff)?.data_ref() {
+            if let Some(data) = frame.map_err(|error| Error::BrokeOff(HttpError::BrokeOff(error)))?.data_ref() {
                 each(data);
             }
         }
@@ -176,44 +184,37 @@ impl Client {
 
     async fn timed<A: DeserializeOwned>(&self, path: &str, call: impl Future<Output = Result<Bytes, Error>>) -> Result<A, Error> {
         let body = tokio::time::timeout(self.timeout, call).await.map_err(|_| Error::TimedOut(self.timeout))??;
-        serde_json::from_slice(&body).map_err(|error| Error::Unreadable { path: path.to_owned(), reason: error.to_string() })
+        serde_json::from_slice(&body).map_err(|source| Error::Unreadable { path: path.to_owned(), source })
     }
 
     async fn call(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, Error> {
-        let response = accepted(self.send(method, path, body).await?).await?;
-        read(response).await
+        let response = self.send(method, path, body).await?;
+        read_body(response).await.map_err(|error| self.explain(path, error))
     }
 
+    /// # Errors
+    /// The exchange failed, or the controller refuses.
     async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Response<Incoming>, Error> {
-        let stream = weal_rpc::connect(&self.socket).await.map_err(|source| Error::NotRunning(self.socket.clone(), source))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Error::BrokeOff)?;
-        // Ends with the response: it is polled until the body was read or dropped.
-        tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "weal")
-            .header("content-type", "application/json")
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| Error::Unreadable { path: path.to_owned(), reason: error.to_string() })?;
-        sender.send_request(request).await.map_err(Error::BrokeOff)
+        let response = self.http.send(method, path, body).await.map_err(|error| self.explain(path, error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = read_body(response).await.map_err(|error| self.explain(path, error))?;
+        let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+        let message = if refusal.error.is_empty() { format!("the controller answered {status}") } else { refusal.error };
+        Err(Error::Refused { status, message, diagnostics: refusal.diagnostics })
     }
-}
 
-async fn accepted(response: Response<Incoming>) -> Result<Response<Incoming>, Error> {
-    let status = response.status();
-    if status.is_success() {
-        return Ok(response);
+    fn explain(&self, path: &str, error: HttpError) -> Error {
+        match error {
+            HttpError::Connect(_) => Error::NotRunning { socket: self.http.socket().to_owned(), source: error },
+            HttpError::BrokeOff(_) => Error::BrokeOff(error),
+            HttpError::Path { .. } | HttpError::TooLarge | HttpError::Body(_) => {
+                Error::Exchange { path: path.to_owned(), source: error }
+            }
+        }
     }
-    let body = read(response).await?;
-    let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
-    let message = if refusal.error.is_empty() { format!("the controller answered {status}") } else { refusal.error };
-    Err(Error::Refused { status, message, diagnostics: refusal.diagnostics })
-}
-
-async fn read(response: Response<Incoming>) -> Result<Bytes, Error> {
-    let body = Limited::new(response.into_body(), ANSWER_LIMIT).collect().await;
-    Ok(body.map_err(|error| Error::Unreadable { path: "the answer".to_owned(), reason: error.to_string() })?.to_bytes())
 }
 
 /// Percent-encodes what is not plain in a path segment or a query value.

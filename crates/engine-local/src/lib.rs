@@ -120,7 +120,9 @@ fn failed(error: weal_rpc::Error) -> Error {
             Error::Away { peer: AGENT, detail: error.to_string() }
         }
         weal_rpc::Error::Refused { fault, .. } => Error::Refused { peer: AGENT, refusal: Refusal::failed(fault.message) },
-        weal_rpc::Error::Unreadable { .. } => Error::Unreadable { peer: AGENT, detail: error.to_string() },
+        weal_rpc::Error::Unwritable { .. } | weal_rpc::Error::Unreadable { .. } => {
+            Error::Unreadable { peer: AGENT, detail: error.to_string() }
+        }
     }
 }
 

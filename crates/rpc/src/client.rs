@@ -1,41 +1,36 @@
 //! Making calls.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::Request;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use weal_protocol::Method;
 
-use crate::{BODY_LIMIT, Error, Fault, Method, socket};
+use crate::error::{Error, Fault};
+use crate::http::{HttpClient, HttpError, read_body};
 
-/// Calls one role. Each call makes its own connection: local ones cost 50 us, and a role that was started anew is
-/// found without a word.
+/// Calls one role.
 #[derive(Debug, Clone)]
 pub struct Client {
-    socket: PathBuf,
+    http: HttpClient,
     timeout: Duration,
 }
 
 impl Client {
     /// Calls the role that listens at `socket`, waiting at most `timeout` for an answer.
     pub fn new(socket: impl Into<PathBuf>, timeout: Duration) -> Self {
-        Self { socket: socket.into(), timeout }
+        Self { http: HttpClient::new(socket), timeout }
     }
 
     /// The same with another time-out.
     pub fn with_timeout(&self, timeout: Duration) -> Self {
-        Self { socket: self.socket.clone(), timeout }
+        Self { http: self.http.clone(), timeout }
     }
 
     /// Where it calls.
     pub fn socket(&self) -> &Path {
-        &self.socket
+        self.http.socket()
     }
 
     /// Calls `method`.
@@ -44,40 +39,25 @@ impl Client {
         match tokio::time::timeout(self.timeout, exchange).await {
             Ok(result) => result,
             Err(_) => Err(Error::TimedOut {
-                socket: self.socket.display().to_string(),
+                socket: self.socket().display().to_string(),
                 method: method.name(),
                 seconds: self.timeout.as_secs_f64(),
             }),
         }
     }
 
-    async fn exchange<Q: Serialize, A: DeserializeOwned>(&self, name: &'static str, request: &Q) -> Result<A, Error> {
-        let unreachable = |source: io::Error| Error::Unreachable { socket: self.socket.display().to_string(), source };
-        let unreadable = |reason: String| Error::Unreadable { method: name, reason };
-        let stream = socket::connect(&self.socket).await.map_err(unreachable)?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreachable(io::Error::other(error)))?;
-        let connection = tokio::spawn(connection);
-        let body = serde_json::to_vec(request).map_err(|error| unreadable(error.to_string()))?;
-        let request = Request::post(format!("/{name}"))
-            .header("host", "weal")
-            .header("content-type", "application/json")
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| unreadable(error.to_string()))?;
-        let response = sender.send_request(request).await.map_err(|error| unreachable(io::Error::other(error)))?;
+    async fn exchange<Q: Serialize, A: DeserializeOwned>(&self, method: &'static str, request: &Q) -> Result<A, Error> {
+        let unreachable = |source: HttpError| Error::Unreachable { socket: self.socket().display().to_string(), source };
+        let body = serde_json::to_vec(request).map_err(|source| Error::Unwritable { method, source })?;
+        let response = self.http.send(http::Method::POST, &format!("/{method}"), body).await.map_err(unreachable)?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), BODY_LIMIT)
-            .collect()
-            .await
-            .map_err(|error| unreadable(error.to_string()))?
-            .to_bytes();
-        connection.abort();
+        let body = read_body(response).await.map_err(unreachable)?;
         if status.is_success() {
-            return serde_json::from_slice(&body).map_err(|error| unreadable(error.to_string()));
+            return serde_json::from_slice(&body).map_err(|source| Error::Unreadable { method, source });
         }
         let fault = serde_json::from_slice(&body)
             .unwrap_or_else(|_| Fault { status: status.as_u16(), message: String::from_utf8_lossy(&body).into_owned() });
-        Err(Error::Refused { method: name, fault })
+        Err(Error::Refused { method, fault })
     }
 }
 

@@ -15,8 +15,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
+use weal_protocol::Method;
 
-use crate::{BODY_LIMIT, Fault, Method};
+use crate::error::Fault;
+use crate::http::BODY_LIMIT;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, Fault>> + Send>>;
 type Handler = Box<dyn Fn(Bytes) -> Answer + Send + Sync>;

@@ -35,7 +35,7 @@ pub fn show(command: &ConfigCommand, json: bool) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(target)?);
     let (text, spec) = match block_on(async { Ok(client.config().await) })? {
         Ok(ConfigView { text, spec: Some(spec), .. }) => (text, spec),
-        Ok(_) | Err(Error::NotRunning(..)) => {
+        Ok(_) | Err(Error::NotRunning { .. }) => {
             let loaded = load_of(target)?;
             (loaded.text, loaded.spec)
         }

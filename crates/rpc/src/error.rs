@@ -1,0 +1,73 @@
+//! Why calls fail.
+
+use serde::{Deserialize, Serialize};
+
+use crate::http::HttpError;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody listens there, or it broke off.
+    #[error("{socket} does not answer: {source}")]
+    Unreachable {
+        /// The socket's path.
+        socket: String,
+        /// What went wrong.
+        source: HttpError,
+    },
+    /// No answer in time.
+    #[error("{socket} gave no answer to {method} within {seconds} s")]
+    TimedOut {
+        /// The socket's path.
+        socket: String,
+        /// What was called.
+        method: &'static str,
+        /// How long was waited.
+        seconds: f64,
+    },
+    /// The other side could not do it.
+    #[error("{method}: {0}", .fault.message)]
+    Refused {
+        /// What was called.
+        method: &'static str,
+        /// What the other side said.
+        fault: Fault,
+    },
+    /// The request cannot be written as JSON.
+    #[error("{method}: the request is not JSON: {source}")]
+    Unwritable {
+        /// What was called.
+        method: &'static str,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The answer cannot be read.
+    #[error("{method}: unreadable answer: {source}")]
+    Unreadable {
+        /// What was called.
+        method: &'static str,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+/// A refusal, as sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// HTTP status.
+    pub status: u16,
+    /// A fragment that fits "failed to call: ...".
+    pub message: String,
+}
+
+impl Fault {
+    /// The caller's mistake.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self { status: 400, message: message.into() }
+    }
+
+    /// Our own.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self { status: 500, message: message.into() }
+    }
+}
