@@ -1,5 +1,6 @@
 //! Results as a table: for people, as JSON, and against their targets.
 
+use comfy_table::presets;
 use serde::Serialize;
 
 /// A table of measured values.
@@ -57,21 +58,32 @@ impl Table {
             Some(false) => "MISSED",
             None => "",
         };
-        let mut widths: Vec<usize> = self.columns.iter().map(|name| name.chars().count()).collect();
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(&row.cells) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        let line = |cells: &[String], last: &str| {
-            let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
-            format!("| {} | {last:<6} |\n", padded.join(" | "))
-        };
-        let mut text = format!("{}\n\n", self.title);
-        text += &line(&self.columns, "target");
-        text += &line(&widths.iter().map(|&width| "-".repeat(width)).collect::<Vec<_>>(), "------");
-        text.extend(self.rows.iter().map(|row| line(&row.cells, verdict(row))));
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header(self.columns.iter().map(String::as_str).chain(["target"]));
+        table.add_rows(self.rows.iter().map(|row| row.cells.iter().map(String::as_str).chain([verdict(row)])));
+        let mut text = format!("{}\n\n{table}\n", self.title);
         text.extend(self.notes.iter().map(|note| format!("\n{note}\n")));
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_markdown_that_lines_up() {
+        let mut table = Table::new("Bytes, at rest", &["what", "bytes"]);
+        table.row(["größer".to_owned(), "1".to_owned()], Some(true));
+        table.row(["b".to_owned(), "20".to_owned()], None);
+        table.notes.push("A note.".to_owned());
+        let expected = "Bytes, at rest\n\n\
+                        | what   | bytes | target |\n\
+                        |--------|-------|--------|\n\
+                        | größer | 1     | met    |\n\
+                        | b      | 20    |        |\n\n\
+                        A note.\n";
+        assert_eq!(table.to_markdown(), expected);
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 
+use comfy_table::{CellAlignment, presets};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use owo_colors::OwoColorize;
@@ -100,43 +101,41 @@ pub fn json<T: Serialize>(value: &T, compact: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A table with a heading; the columns are as wide as their widest cell, and cells that are all numbers go right.
+/// What stands in a cell of a table, and its colour.
+pub type Cell = (String, Option<Tone>);
+
+/// A table with a heading; the columns are as wide as their widest cell, and columns of numbers go right.
 pub struct Table {
-    heading: Vec<String>,
-    rows: Vec<Vec<(String, Option<Tone>)>>,
+    heading: Vec<Cell>,
+    rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     /// An empty one.
     pub fn new(heading: &[&str]) -> Self {
-        Self { heading: heading.iter().map(|word| (*word).to_owned()).collect(), rows: Vec::new() }
+        Self { heading: heading.iter().map(|word| toned(*word, Tone::Dim)).collect(), rows: Vec::new() }
     }
 
     /// Adds a row.
-    pub fn row(&mut self, cells: Vec<(String, Option<Tone>)>) {
+    pub fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }
 
     /// The table as text.
     pub fn render(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|(text, _)| text.chars().count());
-            cells.chain([self.heading[column].chars().count()]).max().unwrap_or(0)
+        // Whether colours are wanted is decided here alone, so the table is told nothing of the terminal.
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING).force_no_tty();
+        let shown = |row: &Vec<Cell>| -> Vec<String> {
+            let painted = |(text, tone): &Cell| tone.map_or_else(|| text.clone(), |tone| paint(text, tone, Stream::Out));
+            row.iter().map(painted).collect()
         };
-        let widths: Vec<usize> = (0..self.heading.len()).map(width).collect();
-        let mut text = String::new();
-        let heading: Vec<_> = self.heading.iter().map(|word| (word.clone(), Some(Tone::Dim))).collect();
-        for row in std::iter::once(&heading).chain(&self.rows) {
-            let mut cells = Vec::new();
-            for (column, (cell, tone)) in row.iter().enumerate() {
-                let padding = " ".repeat(widths[column].saturating_sub(cell.chars().count()));
-                let shown = tone.map_or_else(|| cell.clone(), |tone| paint(cell, tone, Stream::Out));
-                cells.push(if self.is_number(column) { format!("{padding}{shown}") } else { format!("{shown}{padding}") });
-            }
-            text.push_str(cells.join("  ").trim_end());
-            text.push('\n');
+        table.set_header(shown(&self.heading)).add_rows(self.rows.iter().map(shown));
+        for (at, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, 2));
+            column.set_cell_alignment(if self.is_number(at) { CellAlignment::Right } else { CellAlignment::Left });
         }
-        text
+        table.trim_fmt() + "\n"
     }
 
     fn is_number(&self, column: usize) -> bool {
@@ -146,17 +145,17 @@ impl Table {
 }
 
 /// A plain cell.
-pub fn cell(text: impl Into<String>) -> (String, Option<Tone>) {
+pub fn cell(text: impl Into<String>) -> Cell {
     (text.into(), None)
 }
 
 /// A coloured cell.
-pub fn toned(text: impl Into<String>, tone: Tone) -> (String, Option<Tone>) {
+pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
     (text.into(), Some(tone))
 }
 
 /// A utility with its colour, `-` when there is none.
-pub fn utility(value: Option<Utility>) -> (String, Option<Tone>) {
+pub fn utility(value: Option<Utility>) -> Cell {
     match value {
         None => cell("-"),
         Some(value) => toned(value.to_string(), utility_tone(value)),
@@ -218,6 +217,21 @@ mod tests {
         table.row(vec![cell("a"), cell("1.5")]);
         table.row(vec![cell("longer"), cell("10.25")]);
         assert_eq!(table.render(), "NAME      CPU\na         1.5\nlonger  10.25\n");
+    }
+
+    #[test]
+    fn colours_take_no_room_in_a_table() {
+        let mut table = Table::new(&["STATE", "WHY"]);
+        table.row(vec![
+            cell("\u{1b}[32mready\u{1b}[39m"),
+            cell("größer 日本, long words that no terminal's width breaks ".repeat(5).trim()),
+        ]);
+        table.row(vec![cell("asleep"), cell("")]);
+        let shown = table.render();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines.len() == 3 && lines[2] == "asleep", "{shown}");
+        assert_eq!(lines[0].find("WHY"), Some(8), "{shown}");
+        assert!(lines[1].starts_with("\u{1b}[32mready\u{1b}[39m\u{1b}[0m   größer 日本"), "{shown:?}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ const KEYS: Duration = Duration::from_millis(100);
 struct View {
     status: Option<Status>,
     events: Vec<Event>,
-    trouble: Option<String>,
+    problem: Option<String>,
     scroll: usize,
 }
 
@@ -61,7 +61,7 @@ async fn watch(client: &Client, view: &mut View, terminal: &mut ratatui::Default
         }
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
-            view.trouble = look(client, view).await.err().map(|error| error.to_string());
+            view.problem = look(client, view).await.err().map(|error| error.to_string());
         }
     }
 }
@@ -105,18 +105,18 @@ fn draw(frame: &mut Frame, view: &mut View) {
     .areas(area);
     let last = status.flows.len().saturating_sub(1);
     view.scroll = view.scroll.min(last);
-    draw_head(frame, head, status, view.trouble.as_deref());
+    draw_head(frame, head, status, view.problem.as_deref());
     draw_nodes(frame, nodes, &status.nodes);
     draw_apps(frame, apps, status);
     draw_flows(frame, flows, &status.flows[view.scroll.min(status.flows.len())..]);
     draw_events(frame, events, &view.events);
 }
 
-fn draw_head(frame: &mut Frame, area: Rect, status: &Status, trouble: Option<&str>) {
+fn draw_head(frame: &mut Frame, area: Rect, status: &Status, problem: Option<&str>) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let trouble = trouble.or_else(|| status.problems.first().map(String::as_str)).or(status.config_error.as_deref());
-    let (verdict, tone) = match trouble {
-        Some(trouble) => (trouble.to_owned(), Tone::Bad),
+    let problem = problem.or_else(|| status.problems.first().map(String::as_str)).or(status.config_error.as_deref());
+    let (verdict, tone) = match problem {
+        Some(problem) => (problem.to_owned(), Tone::Bad),
         None => verdict(&status.flows),
     };
     let name = Span::styled(format!("{} ", status.pool), bold);
@@ -320,7 +320,7 @@ mod tests {
         for part in ["nodes", "applications", "flows", "events", "n1 (down)", "0.25 of 1.00", "mean < 250ms", "0 of 1..4"] {
             assert!(shown.contains(part), "{part} in\n{shown}");
         }
-        view.trouble = Some("the controller broke off".into());
+        view.problem = Some("the controller broke off".into());
         assert!(screen(&mut view, 100, 30).lines().next().unwrap().contains("the controller broke off"));
     }
 

@@ -7,6 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use console::{strip_ansi_codes, truncate_str};
+
 use crate::output::{Stream, Tone, clock, is_terminal, now, paint};
 
 /// Clones print to the same place.
@@ -49,7 +51,7 @@ impl Console {
     /// A line that stays.
     pub fn say(&self, text: &str) {
         let mut shared = self.lock();
-        let plain = strip(text);
+        let plain = strip_ansi_codes(text);
         if let Some(log) = &mut shared.log {
             // A full disk must not stop the supervisor; the terminal still has the line.
             let _ = writeln!(log, "{} {plain}", clock(now()));
@@ -91,40 +93,9 @@ fn width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stdout()).map_or(80, |size| usize::from(size.ws_col).max(20))
 }
 
-/// `text` cut to `width` columns; colours do not count.
+/// `text` cut to fewer than `width` columns, so that the terminal does not break the line; colours do not count.
 fn cut(text: &str, width: usize) -> String {
-    let mut shown = String::new();
-    let mut columns = 0;
-    let mut escape = false;
-    for c in text.chars() {
-        if c == '\x1b' {
-            escape = true;
-        } else if escape {
-            escape = c != 'm';
-        } else {
-            columns += 1;
-            if columns >= width {
-                continue;
-            }
-        }
-        shown.push(c);
-    }
-    shown
-}
-
-/// `text` without colours.
-fn strip(text: &str) -> String {
-    let mut plain = String::new();
-    let mut escape = false;
-    for c in text.chars() {
-        match c {
-            '\x1b' => escape = true,
-            'm' if escape => escape = false,
-            c if !escape => plain.push(c),
-            _ => {}
-        }
-    }
-    plain
+    truncate_str(text, width.saturating_sub(1), "").into_owned()
 }
 
 #[cfg(test)]
@@ -134,6 +105,6 @@ mod tests {
     #[test]
     fn colours_do_not_count_for_the_width_and_are_kept_whole() {
         assert_eq!(cut("\x1b[31mabcdef\x1b[0m", 4), "\x1b[31mabc\x1b[0m");
-        assert_eq!(strip("\x1b[31mabc\x1b[0m d"), "abc d");
+        assert_eq!(cut("日本", 4), "日");
     }
 }
