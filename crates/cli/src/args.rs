@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weal_model::Algorithm;
 
+use crate::values::{Switch, Variation, placement, variation};
+
 /// Hosts applications on a shared pool and keeps every one of them equally close to its goal.
 #[derive(Debug, Parser)]
 #[command(name = "weal", version, arg_required_else_help = true, max_term_width = 100)]
@@ -496,29 +498,6 @@ pub struct Rehearse {
     pub check: bool,
 }
 
-/// Another way of running a scenario.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Variation {
-    /// Control on or off.
-    Control(Switch),
-    /// Another placement.
-    Placement(Algorithm),
-}
-
-fn variation(text: &str) -> Result<Variation, String> {
-    match text.split_once('=') {
-        Some(("control", "on")) => Ok(Variation::Control(Switch::On)),
-        Some(("control", "off")) => Ok(Variation::Control(Switch::Off)),
-        Some(("placement", word)) => placement(word).map(Variation::Placement),
-        _ => Err("write `control=off`, `control=on` or `placement=NAME`".into()),
-    }
-}
-
-fn placement(word: &str) -> Result<Algorithm, String> {
-    let words = || Algorithm::WORDS.map(|(word, _)| word).join(", ");
-    Algorithm::from_word(word).ok_or_else(|| format!("there are {}", words()))
-}
-
 /// `weal simulate`.
 #[derive(Debug, Clone, Args)]
 pub struct Simulate {
@@ -542,15 +521,6 @@ pub struct Simulate {
     /// Exit with 1 when an expectation is missed.
     #[arg(long)]
     pub check: bool,
-}
-
-/// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
-    /// On.
-    On,
-    /// Off.
-    Off,
 }
 
 /// `weal record`.

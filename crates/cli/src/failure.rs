@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::values::ValueError;
+
 /// Documented in `docs/cli.md`; 2 is clap's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -50,7 +52,7 @@ struct Shape<'a> {
 /// Prints `error` and gives its exit code.
 pub fn report(error: &anyhow::Error, json: bool) -> u8 {
     let failure = error.downcast_ref::<Failure>();
-    let exit = failure.map_or(Exit::Failed, |failure| failure.exit) as u8;
+    let exit = exit_of(error) as u8;
     if json {
         let diagnostics = failure.map_or(&[][..], |failure| &failure.diagnostics);
         let shape = Shape { error: format!("{error:#}"), exit, diagnostics };
@@ -62,4 +64,26 @@ pub fn report(error: &anyhow::Error, json: bool) -> u8 {
         eprintln!("{} {error:#}", crate::output::paint("error:", crate::output::Tone::Bad, crate::output::Stream::Err));
     }
     exit
+}
+
+fn exit_of(error: &anyhow::Error) -> Exit {
+    match error.downcast_ref::<Failure>() {
+        Some(failure) => failure.exit,
+        None if error.is::<ValueError>() => Exit::Usage,
+        None => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_value_that_cannot_be_used_is_wrong_usage_also_with_context() {
+        let error = Err::<(), _>(ValueError::Factor("much".to_owned())).context("cannot change the load").unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Usage);
+        assert_eq!(exit_of(&anyhow::anyhow!("a full disk")), Exit::Failed);
+    }
 }

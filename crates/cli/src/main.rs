@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`args`] | the shape of the command line |
+//! | [`args`], [`values`] | the shape of the command line |
 //! | [`supervisor`] | `weal up`: sockets, roles, config, the end |
 //! | [`role`] | the processes that the supervisor starts |
 //! | [`commands`] | everything else: calls to the running pool, and what needs none |
@@ -21,6 +21,7 @@ mod role_name;
 mod state;
 mod supervisor;
 mod users;
+mod values;
 
 use std::process::ExitCode;
 

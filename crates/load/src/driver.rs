@@ -19,7 +19,7 @@ use crate::tally::{Ending, FlowResult, Outcome, Progress, Tally};
 
 /// One kind of request and when it comes.
 #[derive(Debug, Clone)]
-pub struct Flow {
+pub struct LoadFlow {
     /// For people, and the name of its stream of random numbers.
     pub name: String,
     /// What is asked.
@@ -86,23 +86,23 @@ impl Default for Options {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request that HTTP cannot carry.
-    #[error("flow {flow}: {reason}")]
+    #[error("flow {flow}: {source}")]
     BadRequest {
         /// The flow.
         flow: String,
         /// What is wrong.
-        reason: String,
+        source: http::Error,
     },
 }
 
 /// Makes the load of all `flows` at once. `progress` is told about twice a second; dropping the future stops everything.
-pub async fn drive(flows: &[Flow], options: &Options, progress: &watch::Sender<Vec<Progress>>) -> Result<Outcome, Error> {
+pub async fn drive(flows: &[LoadFlow], options: &Options, progress: &watch::Sender<Vec<Progress>>) -> Result<Outcome, Error> {
     let start = Instant::now() + Duration::from_millis(20);
     let outstanding = Arc::new(AtomicUsize::new(0));
     let mut lanes = Vec::new();
     for flow in flows {
         message(&flow.request, &flow.request.method, &flow.request.path, 0)
-            .map_err(|reason| Error::BadRequest { flow: flow.name.clone(), reason })?;
+            .map_err(|source| Error::BadRequest { flow: flow.name.clone(), source })?;
         lanes.push(Arc::new(Lane {
             flow: flow.clone(),
             options: options.clone(),
@@ -130,7 +130,7 @@ pub async fn drive(flows: &[Flow], options: &Options, progress: &watch::Sender<V
 
 /// One flow while it runs.
 struct Lane {
-    flow: Flow,
+    flow: LoadFlow,
     options: Options,
     start: Instant,
     outstanding: Arc<AtomicUsize>,
@@ -236,11 +236,11 @@ impl Lane {
     }
 }
 
-fn message(request: &Request, method: &str, path: &str, number: usize) -> Result<Message, String> {
+fn message(request: &Request, method: &str, path: &str, number: usize) -> Result<Message, http::Error> {
     let mut builder =
         hyper::Request::builder().method(method).uri(path.replace("{n}", &number.to_string())).header("host", &request.host);
     for (name, value) in &request.headers {
         builder = builder.header(name, value);
     }
-    builder.body(Full::new(request.body.clone())).map_err(|error| error.to_string())
+    builder.body(Full::new(request.body.clone()))
 }

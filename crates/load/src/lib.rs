@@ -14,7 +14,7 @@ mod tally;
 #[cfg(test)]
 mod test_status;
 
-pub use driver::{Error, Flow, Options, Request, Source, drive};
+pub use driver::{Error, LoadFlow, Options, Request, Source, drive};
 pub use recording::{Recorder, Recording, RecordingError};
 pub use rehearsal::{Rehearsal, flows_of};
 pub use tally::{FlowResult, Outcome, Progress, Second};

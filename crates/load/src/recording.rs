@@ -196,13 +196,44 @@ pub enum RecordingError {
     /// The file cannot be read.
     #[error("failed to read the recording: {0}")]
     Io(#[from] io::Error),
-    /// A line is not what it should be.
-    #[error("line {line}: {reason}")]
-    Line {
+    /// There is nothing in it.
+    #[error("line 1: the file is empty")]
+    Empty,
+    /// Its first line is not that of a recording.
+    #[error("line 1: this is not a recording of weal: {source}")]
+    NoRecording {
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// Another version of weal wrote it.
+    #[error("line 1: this is version {version} of a recording; only version {VERSION} can be read")]
+    Version {
+        /// Which it is.
+        version: u32,
+    },
+    /// A line takes more memory than it should.
+    #[error("line {line}: longer than {LONGEST_LINE} bytes")]
+    LongLine {
         /// Its number, from 1.
         line: usize,
-        /// What is wrong.
-        reason: String,
+    },
+    /// A line is no moment of a recording.
+    #[error("line {line}: {source}")]
+    Moment {
+        /// Its number, from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// A moment does not come after the one before.
+    #[error("line {line}: {t_s} s does not come after {after_s} s")]
+    Order {
+        /// Its number, from 1.
+        line: usize,
+        /// When it was, in seconds since the start.
+        t_s: f64,
+        /// When the one before was.
+        after_s: f64,
     },
 }
 
@@ -212,13 +243,11 @@ impl Recording {
 
     /// Reads a recording.
     pub fn read(source: impl BufRead) -> Result<Self, RecordingError> {
-        let mut lines = source.lines().enumerate();
-        let bad = |line: usize, reason: String| RecordingError::Line { line: line + 1, reason };
-        let (_, first) = lines.next().ok_or_else(|| bad(0, "the file is empty".into()))?;
-        let header: Header =
-            serde_json::from_str(&first?).map_err(|error| bad(0, format!("this is not a recording of weal: {error}")))?;
+        let mut lines = source.lines().zip(1..);
+        let (first, _) = lines.next().ok_or(RecordingError::Empty)?;
+        let header: Header = serde_json::from_str(&first?).map_err(|source| RecordingError::NoRecording { source })?;
         if header.recording != "weal" || header.version != VERSION {
-            return Err(bad(0, format!("this is version {} of a recording; only version {VERSION} can be read", header.version)));
+            return Err(RecordingError::Version { version: header.version });
         }
         let mut recording = Self {
             pool: header.pool,
@@ -230,14 +259,14 @@ impl Recording {
             actions: vec![],
         };
         let mut counts: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for (number, line) in lines {
-            let line = line?;
-            if line.len() > LONGEST_LINE {
-                return Err(bad(number, format!("longer than {LONGEST_LINE} bytes")));
+        for (text, line) in lines {
+            let text = text?;
+            if text.len() > LONGEST_LINE {
+                return Err(RecordingError::LongLine { line });
             }
-            let moment: Moment = serde_json::from_str(&line).map_err(|error| bad(number, error.to_string()))?;
+            let moment: Moment = serde_json::from_str(&text).map_err(|source| RecordingError::Moment { line, source })?;
             if moment.t_s <= recording.duration_s || !moment.t_s.is_finite() || moment.t_s > 1e7 {
-                return Err(bad(number, format!("{} s does not come after {} s", moment.t_s, recording.duration_s)));
+                return Err(RecordingError::Order { line, t_s: moment.t_s, after_s: recording.duration_s });
             }
             for (flow, count) in moment.arrivals {
                 spread(counts.entry(flow).or_default(), recording.duration_s, moment.t_s, count);

@@ -12,12 +12,12 @@ use weal_model::{Event, EventKind, FlowStatus, InstanceState, LatencyHistogram, 
 use weal_scenario::report::{AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, NodePoint, NodeSeries, Run};
 use weal_scenario::{Load, Scenario};
 
-use crate::driver::{Flow, Request, Source};
+use crate::driver::{LoadFlow, Request, Source};
 use crate::tally::{FlowResult, Outcome};
 
 /// The load that a scenario asks for, against the gateway at `gateway`. Goals come from the pool's own status.
-pub fn flows_of(scenario: &Scenario, gateway: SocketAddr, status: &Status) -> Vec<Flow> {
-    let flow = |load: &Load| Flow {
+pub fn flows_of(scenario: &Scenario, gateway: SocketAddr, status: &Status) -> Vec<LoadFlow> {
+    let flow = |load: &Load| LoadFlow {
         name: load.name.clone(),
         request: Request {
             address: gateway,

@@ -10,7 +10,7 @@ use hyper::{Request as HttpRequest, Response, body::Incoming};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use weal_load::{Flow, Options, Outcome, Request, Source, drive};
+use weal_load::{LoadFlow, Options, Outcome, Request, Source, drive};
 use weal_scenario::workload::{Phase, Workload};
 
 /// A server that answers after `delay`, one request at a time if `serial`.
@@ -35,7 +35,7 @@ async fn server(delay: Duration, serial: bool) -> SocketAddr {
     address
 }
 
-fn flow(address: SocketAddr, workload: Workload) -> Flow {
+fn flow(address: SocketAddr, workload: Workload) -> LoadFlow {
     let request = Request {
         address,
         host: "shop.localhost".into(),
@@ -44,7 +44,7 @@ fn flow(address: SocketAddr, workload: Workload) -> Flow {
         headers: [].into(),
         body: Bytes::new(),
     };
-    Flow {
+    LoadFlow {
         name: "shop".into(),
         request,
         source: Source::Workload(workload),
@@ -53,7 +53,7 @@ fn flow(address: SocketAddr, workload: Workload) -> Flow {
     }
 }
 
-async fn run(flow: Flow, options: Options) -> Outcome {
+async fn run(flow: LoadFlow, options: Options) -> Outcome {
     drive(&[flow], &options, &watch::channel(vec![]).0).await.unwrap()
 }
 

@@ -16,7 +16,7 @@ mod plot;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::Arguments;
@@ -146,8 +146,7 @@ const SEATS_MS: f64 = 20.0;
 pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
     let bench = Bench { binary: build()?, folder: crate::root().join("target/bench-control"), arguments };
     std::fs::create_dir_all(&bench.folder)?;
-    let oracles =
-        if arguments.quick { Err("--quick leaves the solvers out".to_owned()) } else { Oracles::prepare(&bench.folder) };
+    let oracles = if arguments.quick { Err(anyhow!("--quick leaves the solvers out")) } else { Oracles::prepare(&bench.folder) };
     let asked = |name: &str| arguments.case.as_deref().is_none_or(|case| case == name);
     let cases = CASES.iter().filter(|case| asked(case.name) && (!arguments.quick || case.most_mib.is_infinite()));
     let measured = cases.map(|case| bench.measure(case)).collect::<Result<Vec<_>>>()?;
@@ -165,7 +164,7 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
         bench.seat_rows(seated, oracles.as_ref().ok(), &mut table)?;
     }
     if let Err(why) = &oracles {
-        table.notes.push(format!("CP-SAT and HiGHS are absent: {why}"));
+        table.notes.push(format!("CP-SAT and HiGHS are absent: {why:#}"));
     }
     table.notes.push(format!(
         "The thesis reports 1.5 s a cycle for its size (5.6.2). Solvers: {} s, two threads, first level only, no costs of change.",

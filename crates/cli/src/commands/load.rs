@@ -1,6 +1,5 @@
 //! `weal load`: makes load and measures what comes back, without coordinated omission.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,19 +9,17 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use hyper::Uri;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::{Error as ValueError, StrDeserializer};
 use tokio::sync::watch;
-use weal_load::{Flow, Options, Outcome, Progress, Request, Source, access_log, drive, flows_of};
+use weal_load::{LoadFlow, Options, Outcome, Progress, Request, Source, access_log, drive, flows_of};
+use weal_scenario::Scenario;
 use weal_scenario::workload::{Phase, TraceWindow, Workload, read_requests_per_minute};
-use weal_scenario::{Rate, Scenario, Span};
 
 use crate::args::{Load, Target};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Table, Tone, cell, milliseconds, toned};
 use crate::state::StateDir;
+use crate::values::{header, rate, span};
 
 /// Runs it.
 pub fn run(order: &Load, json: bool) -> anyhow::Result<()> {
@@ -44,7 +41,7 @@ pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 /// Makes the load with a progress bar on standard error, if a person looks. Ctrl-C ends it.
-pub async fn drive_shown(flows: &[Flow], options: &Options) -> anyhow::Result<Outcome> {
+pub async fn drive_shown(flows: &[LoadFlow], options: &Options) -> anyhow::Result<Outcome> {
     let (sender, mut progress) = watch::channel(Vec::<Progress>::new());
     let bar = if output::is_terminal(Stream::Err) { ProgressBar::new(options.duration.as_secs()) } else { ProgressBar::hidden() };
     bar.set_style(
@@ -75,7 +72,7 @@ fn summary(progress: &[Progress]) -> String {
     format!("{sent} sent, {answered} answered, p95 {}", milliseconds(slowest))
 }
 
-async fn of_scenario(file: &Path, target: &Target, options: Options) -> anyhow::Result<(Vec<Flow>, Options)> {
+async fn of_scenario(file: &Path, target: &Target, options: Options) -> anyhow::Result<(Vec<LoadFlow>, Options)> {
     let (scenario, _) = read_scenario(file)?;
     let status = Client::new(&StateDir::find(target)?).status().await.map_err(crate::client::Error::into_failure)?;
     let flows = flows_of(&scenario, gateway_of(&status.listen)?, &status);
@@ -103,7 +100,7 @@ pub fn gateway_of(listen: &str) -> anyhow::Result<SocketAddr> {
     address.parse().with_context(|| format!("the pool's address {listen} cannot be read"))
 }
 
-fn of_arguments(order: &Load) -> anyhow::Result<Flow> {
+fn of_arguments(order: &Load) -> anyhow::Result<LoadFlow> {
     let url = order.url.as_deref().unwrap_or_default();
     let uri: Uri = url.parse().with_context(|| format!("`{url}` is not a URL: write http://HOST[:PORT]/PATH"))?;
     if uri.scheme_str() != Some("http") {
@@ -115,11 +112,11 @@ fn of_arguments(order: &Load) -> anyhow::Result<Flow> {
         host: authority.to_string(),
         method: order.method.clone(),
         path: url.split_once("://").and_then(|(_, rest)| rest.find('/').map(|at| rest[at..].to_owned())).unwrap_or("/".into()),
-        headers: headers(&order.headers)?,
+        headers: order.headers.iter().map(|line| header(line)).collect::<Result<_, _>>()?,
         body: bytes::Bytes::new(),
     };
     let target = order.within.as_deref().map(span).transpose()?;
-    Ok(Flow { name: authority.host().to_owned(), request, source: source(order)?, pages: Vec::new(), target })
+    Ok(LoadFlow { name: authority.host().to_owned(), request, source: source(order)?, pages: Vec::new(), target })
 }
 
 fn source(order: &Load) -> anyhow::Result<Source> {
@@ -153,11 +150,10 @@ fn source(order: &Load) -> anyhow::Result<Source> {
         }
         return Ok(Source::Log { entries: log.entries.into(), speed: order.speed });
     }
-    let rate = order.rate.as_deref().ok_or_else(|| {
+    let text = order.rate.as_deref().ok_or_else(|| {
         Failure::new(Exit::Usage, "say how much: --rate 50/s, --sessions 20, --trace FILE, --log FILE or --scenario FILE")
     })?;
-    let rate: Rate = parse(rate)?;
-    Ok(Source::Workload(Workload::Open { phases: phases(rate.0) }))
+    Ok(Source::Workload(Workload::Open { phases: phases(rate(text)?) }))
 }
 
 /// `*.localhost` is this machine (RFC 6761), also where the system's resolver does not know.
@@ -165,24 +161,6 @@ fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     let name = if host == "localhost" || host.ends_with(".localhost") { "127.0.0.1" } else { host };
     let mut found = (name, port).to_socket_addrs().with_context(|| format!("cannot find {host}"))?;
     found.next().with_context(|| format!("{host} has no address"))
-}
-
-fn headers(lines: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
-    let pair = |line: &String| {
-        let (name, value) = line.split_once(':').with_context(|| format!("`{line}` is not a header: write `name: value`"))?;
-        Ok((name.trim().to_owned(), value.trim().to_owned()))
-    };
-    lines.iter().map(pair).collect()
-}
-
-/// A time as scenarios write it.
-pub fn span(text: &str) -> anyhow::Result<Duration> {
-    parse::<Span>(text).map(|span| Duration::from_secs_f64(span.0))
-}
-
-fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> anyhow::Result<T> {
-    let deserializer: StrDeserializer<'a, ValueError> = text.into_deserializer();
-    T::deserialize(deserializer).map_err(|error| Failure::new(Exit::Usage, error.to_string()).into())
 }
 
 /// Prints what was measured.

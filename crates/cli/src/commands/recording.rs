@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use weal_load::{Flow, Options, Recorder, Recording, Request, Source};
+use weal_load::{LoadFlow, Options, Recorder, Recording, Request, Source};
 use weal_model::{PoolSpec, RouteSpec, Status};
 use weal_scenario::workload::Workload;
 
@@ -14,6 +14,7 @@ use crate::args::{Record, Replay};
 use crate::client::{Client, block_on};
 use crate::commands::load;
 use crate::state::StateDir;
+use crate::values::span;
 
 /// Between two looks at the pool; a moment of the recording each.
 const LOOK: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Records until the time is over or Ctrl-C.
 pub fn record(order: &Record) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(&order.target)?);
-    let until = order.duration.as_deref().map(load::span).transpose()?.map(|duration| Instant::now() + duration);
+    let until = order.duration.as_deref().map(span).transpose()?.map(|duration| Instant::now() + duration);
     let file = File::create(&order.recording).with_context(|| format!("cannot write {}", order.recording.display()))?;
     let mut recorder = Recorder::new(BufWriter::new(file));
     block_on(async {
@@ -74,7 +75,7 @@ pub fn replay(order: &Replay, json: bool) -> anyhow::Result<()> {
     load::show(&outcome, json)
 }
 
-fn flow(name: &str, workload: &Workload, volume: f64, gateway: SocketAddr, status: &Status, spec: &PoolSpec) -> Option<Flow> {
+fn flow(name: &str, workload: &Workload, volume: f64, gateway: SocketAddr, status: &Status, spec: &PoolSpec) -> Option<LoadFlow> {
     let (app, class) = name.split_once('/')?;
     let route = spec.apps.get(app)?.routes.iter().find(|route| route.class.as_str() == class)?;
     let goal =
@@ -85,7 +86,7 @@ fn flow(name: &str, workload: &Workload, volume: f64, gateway: SocketAddr, statu
         }
         other => other.clone(),
     };
-    Some(Flow {
+    Some(LoadFlow {
         name: name.to_owned(),
         request: request_for(route, gateway),
         source: Source::Workload(workload),

@@ -18,12 +18,13 @@ use weal_protocol::controller::ConfigUpdate;
 use weal_scenario::report::{self, BesideSimulation, Comparison, Run, difference};
 use weal_scenario::{Fault, FaultKind, Scenario};
 
-use crate::args::{Rehearse, Switch, Variation};
+use crate::args::Rehearse;
 use crate::client::{Client, Error};
 use crate::commands::{load, simulate};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Table, cell};
 use crate::state::StateDir;
+use crate::values::{Switch, Variation};
 
 /// Between two looks at the pool.
 const LOOK: Duration = Duration::from_secs(1);

@@ -8,11 +8,12 @@ use weal_scenario::Scenario;
 use weal_scenario::report::Run;
 use weal_sim::world::{Simulated, simulate};
 
-use crate::args::{Simulate, Switch};
+use crate::args::Simulate;
 use crate::commands::load;
 use crate::config_file;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Table, Tone, cell, milliseconds, toned};
+use crate::values::Switch;
 
 /// Runs it.
 ///

@@ -6,14 +6,12 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::Context;
-use serde::de::IntoDeserializer;
-use serde::de::value::{Error as ValueError, StrDeserializer};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use weal_load::Recording;
 use weal_model::{Cpu, Goal, InstanceState, NodeSpec, PoolSpec};
 use weal_rng as random;
 use weal_scenario::report::{FlowSeries, Run};
-use weal_scenario::{Behaviour, Call, Load, RequestCost, Scenario, Size, Span, Spread, Surroundings};
+use weal_scenario::{Behaviour, Call, Load, RequestCost, Scenario, Span, Spread, Surroundings};
 
 use crate::args::WhatIf;
 use crate::commands::simulate::{simulate_shown, sound};
@@ -21,6 +19,7 @@ use crate::config_file;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Table, Tone, cell, milliseconds, toned};
 use crate::state::DEFAULT_FILE;
+use crate::values::{self, ValueError, halves};
 
 /// Between two processes of one machine, through the loopback and the gateway.
 const LATENCY: Span = Span(0.0003);
@@ -123,7 +122,7 @@ fn changed(mut scenario: Scenario, order: &WhatIf) -> anyhow::Result<Scenario> {
     }
     for change in &order.cost {
         let (app, factor) = halves(change)?;
-        let factor = factor_of(factor)?;
+        let factor = values::factor(factor)?;
         if factor == 0.0 {
             return Err(Failure::new(Exit::Usage, format!("a request to {app} costs something: give a factor above 0")).into());
         }
@@ -136,7 +135,7 @@ fn changed(mut scenario: Scenario, order: &WhatIf) -> anyhow::Result<Scenario> {
     }
     for change in &order.load {
         let (app, factor) = change.split_once('=').map_or((None, change.as_str()), |(app, factor)| (Some(app), factor));
-        let factor = factor_of(factor)?;
+        let factor = values::factor(factor)?;
         if let Some(app) = app.filter(|app| !scenario.pool.apps.contains_key(*app)) {
             return Err(missing("application", app).into());
         }
@@ -168,10 +167,10 @@ fn change_node(scenario: &mut Scenario, name: &str, sizes: &str) -> anyhow::Resu
     let mut node = at.map(|at| nodes.remove(at));
     let (cores, memory) = sizes.split_once(',').unwrap_or((sizes, ""));
     let cpu = cores.trim().parse::<f64>().ok().filter(|cores| cores.is_finite() && *cores > 0.0).map(Cpu);
-    let cpu = cpu.ok_or_else(|| Failure::new(Exit::Usage, format!("`{sizes}` is not `CORES, MEMORY`, as in `2.0, 4GiB`")))?;
+    let cpu = cpu.ok_or_else(|| ValueError::Node(sizes.to_owned()))?;
     let memory = match (memory.trim(), &node) {
         ("", Some(node)) => node.memory,
-        (memory, _) => parse::<Size>(memory)?.0,
+        (memory, _) => values::size(memory)?,
     };
     let limit = node.take().map_or(0.95, |node| node.utilization_limit);
     nodes.push(NodeSpec { name: name.into(), cpu, memory, utilization_limit: limit });
@@ -180,20 +179,6 @@ fn change_node(scenario: &mut Scenario, name: &str, sizes: &str) -> anyhow::Resu
     let cores = nodes.iter().map(|node| node.cpu.0).sum::<f64>().ceil() as u32;
     scenario.surroundings.slices_of = scenario.surroundings.slices_of.max(cores);
     Ok(())
-}
-
-fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> anyhow::Result<T> {
-    let deserializer: StrDeserializer<'a, ValueError> = text.into_deserializer();
-    T::deserialize(deserializer).map_err(|error| Failure::new(Exit::Usage, error.to_string()).into())
-}
-
-fn halves(change: &str) -> Result<(&str, &str), Failure> {
-    change.split_once('=').ok_or_else(|| Failure::new(Exit::Usage, format!("`{change}` has no `=`: write NAME=VALUE")))
-}
-
-fn factor_of(text: &str) -> Result<f64, Failure> {
-    let factor = text.trim().parse::<f64>().ok().filter(|factor| factor.is_finite() && *factor >= 0.0);
-    factor.ok_or_else(|| Failure::new(Exit::Usage, format!("`{text}` is not a factor, as in 1.5")))
 }
 
 fn missing(what: &str, name: &str) -> Failure {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 /// Solves an exported problem; beside this file.
@@ -75,20 +75,15 @@ pub struct Oracles {
 
 impl Oracles {
     /// Makes the environment if it is not there; the error says why it cannot be had.
-    pub fn prepare(folder: &Path) -> Result<Self, String> {
+    pub fn prepare(folder: &Path) -> Result<Self> {
         let venv = folder.join("venv");
         let python = venv.join("bin/python");
-        let run = |command: &mut Command| match command.output() {
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("it failed").to_owned()),
-            Err(error) => Err(error.to_string()),
-        };
         if run(Command::new(&python).args(["-c", "import ortools, highspy"])).is_err() {
             run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
             run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PACKAGES))?;
         }
         let script = folder.join("oracle.py");
-        std::fs::write(&script, SCRIPT).map_err(|error| error.to_string())?;
+        std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
         Ok(Self { python, script })
     }
 
@@ -99,4 +94,12 @@ impl Oracles {
         ensure!(output.status.success(), "{}: {}", solver.name(), String::from_utf8_lossy(&output.stderr));
         Ok(serde_json::from_slice(&output.stdout)?)
     }
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("it failed"));
+    }
+    Ok(())
 }
