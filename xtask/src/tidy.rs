@@ -9,12 +9,13 @@ use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 /// The floor of each crate. A crate uses only crates on lower floors.
-const FLOORS: [(&str, u32); 16] = [
+const FLOORS: [(&str, u32); 17] = [
     ("weal-model", 0),
     ("weal-protocol", 0),
     ("weal-rng", 0),
     ("weal-control", 1),
     ("weal-config", 1),
+    ("weal-host", 1),
     ("weal-scenario", 2),
     ("weal-rpc", 2),
     ("weal-gateway", 3),

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use weal_config::{Diagnostic, Machine, render_all};
+use weal_host::Proc;
+use weal_host::machine::cpus;
 use weal_model::{Bytes, PoolSpec};
 
 use crate::failure::{Exit, Failure};
@@ -49,16 +51,7 @@ fn invalid(path: &Path, text: &str, diagnostics: &[Diagnostic]) -> Failure {
 
 /// This machine, as far as configs depend on it.
 pub fn machine() -> Machine {
-    let cpus = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-    Machine { cpus, memory: memory() }
-}
-
-/// `MemTotal` of `/proc/meminfo`, in kibibytes there.
-fn memory() -> Bytes {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total =
-        text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    total.map_or(Bytes::gib(1), |kibibytes| Bytes(kibibytes << 10))
+    Machine { cpus: cpus().0, memory: Proc::system().memory().total.unwrap_or(Bytes::gib(1)) }
 }
 
 /// What of `new` takes a restart of the whole pool, in words; `None` when everything can change as it runs.

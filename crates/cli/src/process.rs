@@ -1,47 +1,49 @@
-//! Processes by identity: a pid together with its start time, so that a pid that was given to another process is never
-//! taken for the old one.
+//! What the supervisor does with processes that it knows by identity.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use weal_host::{Identity, Proc};
 
-/// A process that may or may not live any more.
+/// A process that may or may not live any more. It is never mistaken for another one that got its number later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessId {
-    /// Its number.
-    pub pid: i32,
-    /// Clock ticks from boot to its start (field 22 of `/proc/PID/stat`).
-    pub start_time_ticks: u64,
-}
+#[serde(transparent)]
+pub struct ProcessId(Identity);
 
 impl ProcessId {
-    /// The process that now has number `pid`; `None` when there is none.
-    pub fn of(pid: i32) -> Option<Self> {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        Some(Self { pid, start_time_ticks: start_time(&stat)? })
+    /// The living process that now has number `pid`; `None` when there is none.
+    pub fn of(pid: u32) -> Option<Self> {
+        Proc::system().identity(pid).map(Self)
     }
 
     /// This process.
     pub fn me() -> Option<Self> {
-        Self::of(rustix::process::getpid().as_raw_nonzero().get())
+        Self::of(std::process::id())
     }
 
-    /// A handle to it; `None` when it has ended. Opened before the start time is compared, so that it cannot be mistaken.
+    /// Its number.
+    pub fn pid(self) -> u32 {
+        self.0.pid
+    }
+
+    /// A handle to it; `None` when it has ended.
     pub fn open(self) -> Option<OwnedFd> {
-        let pid = Pid::from_raw(self.pid)?;
-        let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
-        let same = start_time(&stat) == Some(self.start_time_ticks);
-        (same && !is_zombie(&stat)).then_some(handle)
+        Proc::system().open(self.0)
     }
 
     /// Whether it lives.
     pub fn is_alive(self) -> bool {
-        self.open().is_some()
+        Proc::system().is_alive(self.0)
+    }
+
+    /// Whether it runs the same program as this process.
+    pub fn runs_this_program(self) -> bool {
+        let proc = Proc::system();
+        let theirs = proc.program(self.pid()).ok();
+        theirs.is_some() && theirs == proc.program(proc.own_pid()).ok()
     }
 
     /// Sends `signal`; false when it has ended.
@@ -62,52 +64,11 @@ impl ProcessId {
     }
 }
 
-/// The command name may hold spaces and parentheses, so fields are counted from its last `)`.
-fn after_name(stat: &str) -> Option<std::str::SplitWhitespace<'_>> {
-    Some(stat.get(stat.rfind(')')? + 1..)?.split_whitespace())
-}
-
-fn start_time(stat: &str) -> Option<u64> {
-    after_name(stat)?.nth(19)?.parse().ok()
-}
-
-fn is_zombie(stat: &str) -> bool {
-    after_name(stat).and_then(|mut fields| fields.next()).is_some_and(|state| state == "Z" || state == "X")
-}
-
 /// Who listens at a TCP address: `nginx (pid 12)`; `None` when it cannot be told (another user's process).
 pub fn holder_of(address: SocketAddr) -> Option<String> {
-    let inodes: Vec<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .filter_map(|table| std::fs::read_to_string(table).ok())
-        .flat_map(|table| listening_inodes(&table, address.port()))
-        .collect();
-    let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
-    let holders = std::fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let mut names: Vec<String> = holders.filter(|pid| holds(*pid, &wanted)).map(name_of).collect();
-    let others = names.len().saturating_sub(1);
-    names.truncate(1);
-    let first = names.pop()?;
-    Some(if others == 0 { first } else { format!("{first} and {others} more") })
-}
-
-fn listening_inodes(table: &str, port: u16) -> Vec<u64> {
-    const LISTEN: &str = "0A";
-    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let listening = lines.filter(|fields| fields.len() > 9 && fields[3] == LISTEN);
-    let here = listening.filter(|fields| fields[1].rsplit_once(':').is_some_and(|(_, hex)| hex == format!("{port:04X}")));
-    here.filter_map(|fields| fields[9].parse().ok()).collect()
-}
-
-fn holds(pid: i32, wanted: &[String]) -> bool {
-    let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    let mut links = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-    links.any(|link| wanted.iter().any(|name| link == Path::new(name)))
-}
-
-fn name_of(pid: i32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    format!("{} (pid {pid})", name.trim())
+    let holders = Proc::system().listeners(address);
+    let first = holders.first().map(|holder| format!("{} (pid {})", holder.name, holder.pid))?;
+    Some(if holders.len() == 1 { first } else { format!("{first} and {} more", holders.len() - 1) })
 }
 
 #[cfg(test)]
@@ -115,17 +76,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_alive_and_one_with_another_start_time_is_not() {
+    fn this_process_runs_its_own_program_and_its_parent_another() {
         let me = ProcessId::me().unwrap();
-        assert!(me.is_alive());
-        assert!(!ProcessId { start_time_ticks: me.start_time_ticks + 1, ..me }.is_alive());
-    }
-
-    #[test]
-    fn the_start_time_is_found_behind_a_name_with_parentheses() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 1 2 3 4 20 0 1 0 4242 100 5";
-        assert_eq!(start_time(stat), Some(4242));
-        assert!(is_zombie("7 (x) Z 1"));
+        assert!(me.is_alive() && me.runs_this_program());
+        let parent = rustix::process::getppid().and_then(|pid| ProcessId::of(pid.as_raw_pid().unsigned_abs()));
+        assert!(parent.is_none_or(|parent| !parent.runs_this_program()));
     }
 
     #[test]

@@ -19,12 +19,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+use weal_host::users::User;
 
 use crate::args::Target;
 use crate::failure::{Exit, Failure};
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
-use crate::users::{self, User};
+use crate::users;
 
 /// The file that is meant when none is named.
 pub const DEFAULT_FILE: &str = "weal.toml";
@@ -130,7 +131,7 @@ impl StateDir {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Lock { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let pid = self.record().map_or_else(String::new, |record| format!(" as pid {}", record.supervisor.pid));
+                let pid = self.record().map_or_else(String::new, |record| format!(" as pid {}", record.supervisor.pid()));
                 bail!("this pool already runs{pid}: see weal status, or stop it with weal down ({})", self.root.display())
             }
             Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
@@ -301,7 +302,7 @@ mod tests {
     fn a_folder_that_the_unprivileged_user_cannot_pass_is_named() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
-        let stranger = User { name: "stranger".into(), uid: 4_000_000, gid: 4_000_000 };
+        let stranger = User { name: "stranger".into(), uid: 4_000_000, gid: 4_000_000, groups: Vec::new(), home: "/".into() };
         let error = check_reachable(folder.path(), &stranger).unwrap_err().to_string();
         assert!(
             error.contains("user stranger cannot pass through") && error.contains(folder.path().to_str().unwrap()),

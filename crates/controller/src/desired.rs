@@ -70,15 +70,8 @@ fn diagnostic(found: &Diagnostic, text: &str) -> ConfigDiagnostic {
 
 /// What this machine has: its online cores and its memory.
 pub fn machine() -> Machine {
-    let cpus = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-    let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_total(&text));
-    Machine { cpus, memory: memory.unwrap_or(Bytes::gib(1)) }
-}
-
-fn memory_total(meminfo: &str) -> Option<Bytes> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(Bytes(kib * 1024))
+    let memory = weal_host::Proc::system().memory().total;
+    Machine { cpus: weal_host::machine::cpus().0, memory: memory.unwrap_or(Bytes::gib(1)) }
 }
 
 #[cfg(test)]
@@ -95,7 +88,6 @@ mod tests {
 
     #[test]
     fn the_machine_is_read_from_the_system() {
-        assert_eq!(memory_total("MemTotal:        2048 kB\nMemFree: 1 kB\n"), Some(Bytes::mib(2)));
         assert!(machine().cpus >= 1.0 && machine().memory > Bytes::mib(16));
     }
 }

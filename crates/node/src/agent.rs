@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use weal_host::swap;
 use weal_model::{AppName, Bytes, InstanceId, NodeName, NodeSpec, Time};
 use weal_rpc::{Fault, Router};
 
@@ -14,7 +15,6 @@ use crate::events::Events;
 use crate::files::{read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Memory, Order};
 use crate::isolation::{Kind, Member, Usage, roles};
-use crate::paging::swap;
 use crate::ports::Ports;
 use crate::reserve::{RESERVES_FILE, Reserve};
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};

@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-
 use weal_protocol::node::{EventsAfter, InstanceEvent};
 
 /// So many events are kept. A caller that was away for longer reads the whole state by `observe` anyway.

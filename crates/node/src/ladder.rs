@@ -1,11 +1,10 @@
 //! Which rungs of sleep this machine has, and what is missing for the others: the data of `weal doctor`.
 
-use std::fs;
-use std::path::Path;
-
+use weal_host::Proc;
+use weal_host::swap;
 use weal_model::{Bytes, Rung};
 
-use crate::paging::{self, swap};
+use crate::paging;
 
 /// What this machine can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,18 +19,17 @@ pub struct Ladder {
 
 /// Looks at this machine.
 pub fn of_this_machine() -> Ladder {
-    look(Path::new("/proc"), &swap::of_this_machine(), paging::may_advise())
+    look(&Proc::system(), &swap::of_this_machine(), paging::may_advise())
 }
 
-fn look(proc: &Path, devices: &[swap::Device], may_advise: bool) -> Ladder {
+fn look(proc: &Proc, devices: &[swap::Device], may_advise: bool) -> Ladder {
     let missing = match (devices.is_empty(), swap::free(devices), may_advise) {
         (true, ..) => Some("there is no swap".to_owned()),
         (_, Bytes(0), _) => Some("all swap is taken".to_owned()),
         (.., false) => Some("paging others' memory needs CAP_SYS_NICE and Linux 5.10".to_owned()),
         _ => None,
     };
-    let memory = fs::read_to_string(proc.join("meminfo")).unwrap_or_default();
-    let memory = Bytes(crate::process::field(&memory, "MemTotal:").unwrap_or(0) * 1024);
+    let memory = proc.memory().total.unwrap_or_default();
     let total: Bytes = devices.iter().map(|device| device.size).sum();
     let mut advice = Vec::new();
     if devices.is_empty() {
@@ -56,9 +54,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said_for_each_rung() {
-        let proc = tempfile::tempdir().unwrap();
-        fs::write(proc.path().join("meminfo"), "MemTotal:  1048576 kB\n").unwrap();
-        let none = look(proc.path(), &[], true);
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("meminfo"), "MemTotal:  1048576 kB\n").unwrap();
+        let proc = Proc::new(root.path());
+        let none = look(&proc, &[], true);
         assert_eq!(none.rungs[0], (Rung::Suspended, None));
         assert_eq!(none.rungs[2].1.as_deref(), Some("there is no swap"));
         assert!(none.advice[0].contains("zram of 1GiB"), "{:?}", none.advice);
@@ -69,10 +68,10 @@ mod tests {
             used: Bytes(0),
             priority: -2,
         };
-        let some = look(proc.path(), std::slice::from_ref(&disk), true);
+        let some = look(&proc, std::slice::from_ref(&disk), true);
         assert!(some.rungs.iter().all(|(_, missing)| missing.is_none()) && some.advice[0].contains("rotational"), "{some:?}");
-        assert!(look(proc.path(), std::slice::from_ref(&disk), false).rungs[1].1.as_ref().unwrap().contains("CAP_SYS_NICE"));
+        assert!(look(&proc, std::slice::from_ref(&disk), false).rungs[1].1.as_ref().unwrap().contains("CAP_SYS_NICE"));
         let full = swap::Device { used: disk.size, ..disk };
-        assert_eq!(look(proc.path(), &[full], true).rungs[1].1.as_deref(), Some("all swap is taken"));
+        assert_eq!(look(&proc, &[full], true).rungs[1].1.as_deref(), Some("all swap is taken"));
     }
 }

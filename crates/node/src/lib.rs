@@ -21,9 +21,9 @@ mod ports;
 mod priority;
 mod privileges;
 mod probe;
-mod process;
 mod reserve;
 pub mod shim;
+mod signals;
 mod site;
 mod sleepers;
 mod variables;
@@ -41,7 +41,6 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use isolation::Kind;
-pub use paging::working_set::swap_areas;
 pub use site::Prefetch;
 
 /// Ports for instances unless told otherwise: below those that Linux gives to outgoing connections (32768 and up), which
@@ -122,7 +121,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         idle: idle::Idle::of_this_machine(),
         prefetch: options.prefetch,
         shim_program: options.shim_program,
-        proc: process::Proc::system(),
+        proc: weal_host::Proc::system(),
     };
     let ports = ports::Ports::new(options.port_range, site::hash(&options.state_dir));
     let agent = agent::Agent::new(site, dir, ports);

@@ -283,7 +283,7 @@ mod tests {
         let error = ask(&probe, address, Duration::from_millis(500), &launch()).await.unwrap_err();
         assert!(error.ends_with("no answer within 0.5 s"), "{error}");
         let pid: u32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
-        let proc = crate::process::Proc::system();
+        let proc = weal_host::Proc::system();
         let deadline = std::time::Instant::now() + PATIENCE;
         while proc.identity(pid).is_some() {
             assert!(std::time::Instant::now() < deadline, "the sleeping child is still there");

@@ -10,17 +10,15 @@
 //! those first that have been on their rung the longest (al-Qudah section 3: paged out in bulk, ahead of need).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weal_model::{Bytes, InstanceId, NodeName, Rung};
+use weal_protocol::node::NodeReserve;
 
 use crate::agent::Agent;
 use crate::files::write_json;
 use crate::instance::{Handle, Order};
-use crate::process::field;
-use weal_protocol::node::NodeReserve;
 
 /// The reserves, as last handed over.
 pub const RESERVES_FILE: &str = "reserves.json";
@@ -79,7 +77,8 @@ impl Agent {
         if all == Bytes(0) {
             return None;
         }
-        let available = available(&fs::read_to_string(self.site.proc.root().join("meminfo")).unwrap_or_default());
+        // A kernel that does not say what is available leaves it to the nodes' capacity.
+        let available = self.site.proc.memory().available.unwrap_or(Bytes(u64::MAX));
         for (node, &Reserve { memory, .. }) in reserves.iter().filter(|(_, reserve)| reserve.memory > Bytes(0)) {
             let part = Bytes((available.0 as f64 * (memory.0 as f64 / all.0 as f64)) as u64);
             let Some(free) = self.unused(node).map(|unused| unused.min(part)) else { continue };
@@ -101,21 +100,5 @@ impl Agent {
         };
         let sleepers = self.handles().into_iter().map(|handle| (handle.clone(), handle.view())).filter(holds_memory);
         sleepers.min_by_key(|(_, view)| view.memory.since).map(|(handle, _)| handle)
-    }
-}
-
-/// What the machine can give without paging anybody's memory out.
-fn available(meminfo: &str) -> Bytes {
-    Bytes(field(meminfo, "MemAvailable:").map_or(u64::MAX, |kib| kib * 1024))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kernel_that_does_not_say_what_is_available_leaves_it_to_the_nodes_capacity() {
-        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:     100 kB\n"), Bytes(102_400));
-        assert_eq!(available("MemTotal: 9 kB\n"), Bytes(u64::MAX));
     }
 }

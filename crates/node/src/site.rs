@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use weal_host::Proc;
 use weal_model::Time;
 
 use crate::events::Events;
 use crate::idle::Idle;
 use crate::isolation::Isolation;
-use crate::process::Proc;
 
 /// What is read ahead when an instance wakes that was paged out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

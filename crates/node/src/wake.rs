@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 use weal_model::{AppName, InstanceId, InstanceState, Rung};
+use weal_protocol::node::{self, WakeAnswer, WakeRequest};
 use weal_rpc::{Fault, Router};
 
 use crate::agent::{Agent, address};
 use crate::instance::{Handle, Order};
-use weal_protocol::node::{self, WakeAnswer, WakeRequest};
 
 /// The longest that a caller may wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);

@@ -311,12 +311,8 @@ impl Process {
     /// CPU-seconds used so far, by it and by its living children: user and system.
     fn cpu_s(&self) -> Result<f64> {
         let pid = self.0.id();
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-        let mut seconds = cpu_seconds(pid)?;
-        for child in children.split_whitespace() {
-            seconds += cpu_seconds(child.parse()?)?;
-        }
-        Ok(seconds)
+        let children = weal_host::Proc::system().children(pid);
+        std::iter::once(pid).chain(children).map(cpu_seconds).sum()
     }
 }
 

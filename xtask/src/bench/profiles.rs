@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::Arguments;
+use super::real::machine::cpu_seconds;
 use super::real::median;
 use super::real::pool::Pool;
 use crate::programs::release;
@@ -178,11 +179,7 @@ routes = [
     fn cpu_seconds(&self) -> Result<f64> {
         let status = self.status()?;
         let pid = status["apps"][0]["instances"][0]["pid"].as_u64().context("the instance has no process")?;
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // After the name in parentheses come the state and ten more fields, then user and system time in ticks of 10 ms.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).context("/proc/PID/stat is short");
-        Ok((ticks(11)? + ticks(12)?) / 100.0)
+        cpu_seconds(u32::try_from(pid)?)
     }
 
     /// CPU-seconds per request that the pool has learnt.

@@ -1,9 +1,9 @@
 //! `weal doctor`: what this machine offers; for each thing that is missing, what is lost and what to do.
 
-use std::path::Path;
-
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
+use weal_host::Proc;
+use weal_host::cgroup::{Group, Mount};
 use weal_node::ladder::Ladder;
 
 use crate::args::Target;
@@ -61,13 +61,9 @@ impl Check {
 /// # Errors
 /// Something keeps weal from starting (exit code 1).
 pub fn run(target: &Target, json: bool) -> anyhow::Result<()> {
-    let mut checks = vec![
-        privileges(),
-        cgroups(Path::new("/")),
-        sleep(&weal_node::ladder::of_this_machine()),
-        pressure(Path::new("/")),
-        descriptors(),
-    ];
+    let proc = Proc::system();
+    let mut checks =
+        vec![privileges(), cgroups(&proc), sleep(&weal_node::ladder::of_this_machine()), pressure(&proc), descriptors()];
     checks.extend(pool(target));
     if json {
         output::json(&checks, false)?;
@@ -105,10 +101,9 @@ fn privileges() -> Check {
     Check::lost("privileges", found, lost, "run as root, or under systemd with Delegate=yes")
 }
 
-/// Which control groups there are; `root` is the file system's root.
-fn cgroups(root: &Path) -> Check {
-    let mounts = std::fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
-    let (v1, v2) = controllers(&mounts, root);
+/// Which control groups there are.
+fn cgroups(proc: &Proc) -> Check {
+    let (v1, v2) = controllers(&proc.cgroup_mounts(proc.own_pid()));
     let need = ["cpu", "memory"];
     let writable = users::is_root();
     match (&v1[..], &v2) {
@@ -134,26 +129,11 @@ fn cgroups(root: &Path) -> Check {
 }
 
 /// v1 controllers that are mounted, and v2's where it is mounted.
-fn controllers(mountinfo: &str, root: &Path) -> (Vec<String>, Option<Vec<String>>) {
-    let (mut v1, mut v2) = (Vec::new(), None);
-    for line in mountinfo.lines() {
-        let Some((mount, source)) = line.split_once(" - ") else { continue };
-        let point = mount.split(' ').nth(4).unwrap_or("");
-        let mut source = source.split(' ');
-        match (source.next(), source.nth(1)) {
-            (Some("cgroup2"), _) => {
-                let file = root.join(point.trim_start_matches('/')).join("cgroup.controllers");
-                let text = std::fs::read_to_string(file).unwrap_or_default();
-                v2 = Some(text.split_whitespace().map(str::to_owned).collect());
-            }
-            (Some("cgroup"), Some(options)) => {
-                let known = ["cpu", "cpuacct", "memory", "freezer", "blkio"];
-                v1.extend(options.split(',').filter(|option| known.contains(option)).map(str::to_owned));
-            }
-            _ => {}
-        }
-    }
-    (v1, v2)
+fn controllers(mounts: &[Mount]) -> (Vec<String>, Option<Vec<String>>) {
+    let known = ["cpu", "cpuacct", "memory", "freezer", "blkio"];
+    let v1 = known.into_iter().filter(|controller| mounts.iter().any(|mount| mount.has(controller)));
+    let v2 = mounts.iter().find(|mount| mount.is_v2).map(|mount| Group::new(&mount.at).controllers());
+    (v1.map(str::to_owned).collect(), v2)
 }
 
 /// Which rungs instances can sleep on.
@@ -171,8 +151,8 @@ fn sleep(ladder: &Ladder) -> Check {
     }
 }
 
-fn pressure(root: &Path) -> Check {
-    if root.join("proc/pressure/cpu").exists() {
+fn pressure(proc: &Proc) -> Check {
+    if proc.tells_pressure() {
         return Check::ok("pressure", "the kernel tells how long processes wait for CPU");
     }
     let lost = "waiting for CPU inside a node is estimated, not measured";
@@ -266,11 +246,15 @@ mod tests {
     #[test]
     fn both_generations_of_cgroups_are_found() {
         let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(root.path().join("sys/fs/cgroup/unified")).unwrap();
-        std::fs::write(root.path().join("sys/fs/cgroup/unified/cgroup.controllers"), "cpu memory\n").unwrap();
-        let mounts = "30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct\n\
-                      31 25 0:27 / /sys/fs/cgroup/unified rw,nosuid - cgroup2 cgroup2 rw\n";
-        let (v1, v2) = controllers(mounts, root.path());
+        std::fs::write(root.path().join("cgroup.controllers"), "cpu memory\n").unwrap();
+        let mount = |at: &str, is_v2: bool, options: &[&str]| Mount {
+            at: at.into(),
+            root: "/".into(),
+            is_v2,
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
+        };
+        let v1 = mount("/sys/fs/cgroup/cpu,cpuacct", false, &["rw", "cpu", "cpuacct"]);
+        let (v1, v2) = controllers(&[v1, mount(&root.path().to_string_lossy(), true, &["rw"])]);
         assert_eq!(v1, ["cpu", "cpuacct"]);
         assert_eq!(v2, Some(vec!["cpu".to_owned(), "memory".to_owned()]));
     }

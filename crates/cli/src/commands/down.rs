@@ -39,7 +39,7 @@ async fn end_supervisor(record: &Record, limit: Duration) -> anyhow::Result<()> 
     if record.supervisor.ended_within(limit).await {
         return Ok(());
     }
-    let message = format!("pid {} still stops after {} s: see weal logs supervisor", record.supervisor.pid, limit.as_secs());
+    let message = format!("pid {} still stops after {} s: see weal logs supervisor", record.supervisor.pid(), limit.as_secs());
     Err(Failure::new(Exit::TimedOut, message).into())
 }
 

@@ -365,9 +365,7 @@ fn free_address() -> anyhow::Result<String> {
 }
 
 fn machine() -> String {
-    let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{cores} cores, Linux {}", kernel.trim())
+    format!("{} cores, Linux {}", weal_host::machine::cpus().0, weal_host::Proc::system().kernel_release())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -16,10 +16,11 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::sockets::{bind_tcp, bind_unix, inheritable, number, taken_over};
+use weal_host::users::User;
+
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
 use crate::state::{RoleRecord, StateDir};
-use crate::users::User;
 
 /// A role that lives longer than this was well; one that dies sooner is started again after a pause.
 const STABLE: Duration = Duration::from_secs(5);
@@ -91,7 +92,7 @@ impl Role {
     fn prefer(&self, process: ProcessId) {
         const PREFERRED: i32 = -10;
         let preferred = matches!(self.name, RoleName::Gateway | RoleName::Controller);
-        if let Some(pid) = rustix::process::Pid::from_raw(process.pid).filter(|_| preferred) {
+        if let Some(pid) = rustix::process::Pid::from_raw(process.pid().cast_signed()).filter(|_| preferred) {
             let _ = rustix::process::setpriority_process(Some(pid), PREFERRED);
         }
     }
@@ -106,7 +107,7 @@ impl Role {
             .command(state, tcp.as_ref(), &unix, wake.as_ref())?
             .spawn()
             .with_context(|| format!("cannot start the {}", self.name.name()))?;
-        let process = child.id().and_then(|pid| ProcessId::of(i32::try_from(pid).ok()?)).context("it ended at once")?;
+        let process = child.id().and_then(ProcessId::of).context("it ended at once")?;
         self.prefer(process);
         let (tcp_fd, unix_fd, wake_fd) = (tcp.as_ref().map(number), number(&unix), wake.as_ref().map(number));
         self.record = Some(RoleRecord { role: self.name, process, tcp_fd, unix_fd, wake_fd });
@@ -158,9 +159,9 @@ impl Role {
         self.wake = old.wake_fd.and_then(|fd| taken_over(old.process, fd)).map(UnixListener::from);
         let has_all = self.unix.is_some() && (self.name != RoleName::Node || self.wake.is_some());
         let same_address = self.address.is_none() || self.tcp.is_some();
-        if !same_address || !has_all || !runs_this_program(old.process) {
+        if !same_address || !has_all || !old.process.runs_this_program() {
             old.process.signal(rustix::process::Signal::TERM);
-            return Some(format!("replacing the {name} that was left (pid {})", old.process.pid));
+            return Some(format!("replacing the {name} that was left (pid {})", old.process.pid()));
         }
         self.record = Some(old.clone());
         self.started = Instant::now();
@@ -169,7 +170,7 @@ impl Role {
             wait_for_other(handle).await;
             let _ = ends.send(RoleEnd { role, process, how: "ended".to_owned() });
         });
-        Some(format!("took over the {name} (pid {})", old.process.pid))
+        Some(format!("took over the {name} (pid {})", old.process.pid()))
     }
 
     fn is_mine(&self, tcp: &TcpListener) -> bool {
@@ -231,12 +232,6 @@ fn describe(status: ExitStatus) -> String {
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended".to_owned(),
     }
-}
-
-fn runs_this_program(process: ProcessId) -> bool {
-    let identity = |path: &str| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    let theirs = identity(&format!("/proc/{}/exe", process.pid));
-    theirs.is_some() && theirs == identity("/proc/self/exe")
 }
 
 #[cfg(test)]

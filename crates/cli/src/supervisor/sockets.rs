@@ -9,9 +9,9 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use rustix::process::PidfdGetfdFlags;
+use weal_host::users::User;
 
 use crate::process::{ProcessId, holder_of};
-use crate::users::User;
 
 /// Connections that wait while a gateway is started anew: one second of 4,000 new connections per second. The system
 /// cuts it to `net.core.somaxconn`.

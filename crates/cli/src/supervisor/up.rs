@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tokio::sync::{mpsc, watch};
+use weal_host::users::User;
 use weal_protocol::node::PREFER;
 
 use super::background;
@@ -23,7 +24,7 @@ use crate::output::{Stream, Tone, paint};
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
 use crate::state::{DEFAULT_FILE, Lock, Record, StateDir};
-use crate::users::{self, User};
+use crate::users;
 
 /// A role that ends so often, each time soon after its start and before the pool was ever ready, will not come up.
 const HOPELESS: u32 = 6;
@@ -174,7 +175,7 @@ impl Supervisor {
     /// Has the agent put the other roles before all instances. Its socket takes the call before it is up; where it cannot do so, its log says why.
     fn prefer_roles(&self) {
         let others = self.roles.iter().filter(|role| role.name() != RoleName::Node);
-        let pids = others.filter_map(|role| u32::try_from(role.record.as_ref()?.process.pid).ok()).collect();
+        let pids = others.filter_map(|role| Some(role.record.as_ref()?.process.pid())).collect();
         let agent = weal_rpc::Client::new(self.state.socket(RoleName::Node), AGENT_PATIENCE);
         tokio::spawn(async move { agent.call(PREFER, &pids).await });
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use weal_host::Proc;
 use weal_model::{InstanceState, RestartPolicy};
 
 use super::launch::SHIM_PATIENCE;
@@ -12,8 +13,8 @@ use super::running::Running;
 use super::{Order, Phase, Reply, Task, until};
 use crate::files::read_json;
 use crate::isolation::{Isolation, Member};
-use crate::process::signal;
 use crate::shim::{self, EXIT_FILE, Exit, PID_FILE, Record, STOP_FILE, Started};
+use crate::signals::signal;
 
 /// The pause before the first restart.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -254,7 +255,7 @@ fn signal_name(number: i32) -> String {
 pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std::io::Result<()> {
     let (node, instance) = (record.spec.node.as_str(), record.spec.id.as_str());
     let member = Member { node, instance, dir };
-    let proc = crate::process::Proc::system();
+    let proc = Proc::system();
     let wait = |patience: Duration, done: &dyn Fn() -> bool| {
         let deadline = std::time::Instant::now() + patience;
         while !done() && std::time::Instant::now() < deadline {

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncReadExt;
+use weal_host::users::{User, Users};
 use weal_model::InstanceState;
+use weal_protocol::node::InstanceSpec;
 
 use super::ending::End;
 use super::pages::WORKING_SET_FILE;
@@ -19,11 +21,9 @@ use super::sleep::WAKING_FILE;
 use super::{Phase, Reply, Task, until};
 use crate::files::{at, read_json, write_json};
 use crate::isolation::Member;
-use crate::privileges::{Identity, find_user, name_and_home};
 use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, mark};
 use crate::site::Site;
 use crate::variables::fill_in;
-use weal_protocol::node::InstanceSpec;
 
 /// How long a shim may take to say that the instance runs. It forks and executes: longer means that the disk hangs.
 pub(super) const SHIM_PATIENCE: Duration = Duration::from_secs(30);
@@ -155,7 +155,11 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(
 
 /// Fills everything in: environment, program, user, data folder.
 pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -> Result<Launch, String> {
-    let user = spec.user.as_deref().map(|name| find_user(Path::new("/etc"), name)).transpose()?;
+    let users = Users::read(Path::new("/etc")).map_err(|error| format!("/etc/passwd: {error}"));
+    let user = match &spec.user {
+        Some(name) => Some(users.clone()?.by_name(name).map_err(|error| error.to_string())?),
+        None => None,
+    };
     let own = rustix::process::geteuid().as_raw();
     // Nothing has to be changed for one's own user, and nothing may be without privileges.
     let user = user.filter(|user| user.uid != own);
@@ -164,7 +168,8 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     }
     let data = site.data.join(spec.app.as_str());
     make_data(&data, user.as_ref()).map_err(|error| format!("{}: {error}", data.display()))?;
-    let env = environment(spec, port, &data, dir, user.as_ref())?;
+    let person = user.clone().or_else(|| users.ok()?.by_uid(own));
+    let env = environment(spec, port, &data, dir, person)?;
     let fill = |word: &String| fill_in(word, &env);
     let mut argv = spec.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
     let program = argv.first().ok_or("`run` is empty")?;
@@ -179,16 +184,12 @@ fn environment(
     port: u16,
     data: &Path,
     dir: &Path,
-    user: Option<&Identity>,
+    user: Option<User>,
 ) -> Result<BTreeMap<String, String>, String> {
     let mut env: BTreeMap<String, String> =
         INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect();
     env.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
-    let person = match user {
-        Some(user) => Some((user.name.clone(), user.home.clone())),
-        None => name_and_home(Path::new("/etc"), rustix::process::geteuid().as_raw()),
-    };
-    if let Some((name, home)) = person {
+    if let Some(User { name, home, .. }) = user {
         env.extend([("USER".to_owned(), name.clone()), ("LOGNAME".to_owned(), name)]);
         env.insert("HOME".to_owned(), home.display().to_string());
     }
@@ -233,7 +234,7 @@ fn find_program(program: &str, cwd: &Path, path: &str) -> Result<String, String>
     })
 }
 
-fn make_data(data: &Path, user: Option<&Identity>) -> io::Result<()> {
+fn make_data(data: &Path, user: Option<&User>) -> io::Result<()> {
     if data.is_dir() {
         return Ok(());
     }
@@ -246,7 +247,7 @@ fn make_data(data: &Path, user: Option<&Identity>) -> io::Result<()> {
 }
 
 /// The pipe belongs to the instance's user, who may open it by name too (`/dev/stdout`).
-fn make_output(path: &Path, user: Option<&Identity>) -> io::Result<()> {
+fn make_output(path: &Path, user: Option<&User>) -> io::Result<()> {
     let exists = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
     if !exists {
         mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).map_err(|error| at(path)(error.into()))?;

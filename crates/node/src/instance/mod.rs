@@ -21,6 +21,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use weal_model::{Cpu, InstanceState, Rung, SleepCosts, Time};
+use weal_protocol::node::{InstanceEvent, InstanceSpec};
 
 use crate::blocking::aside;
 use crate::files::{read_json, write_json};
@@ -28,7 +29,6 @@ use crate::isolation::{Kind, Limits, Member};
 use crate::paging::working_set::WorkingSet;
 use crate::shim::{PID_FILE, Record, Started};
 use crate::site::{Site, now};
-use weal_protocol::node::{InstanceEvent, InstanceSpec};
 
 pub use ending::finish_off;
 pub use launch::first_record;

@@ -5,19 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
+use weal_host::ranges::Ranges;
+use weal_host::swap::{self, Kind};
+use weal_host::{Identity, Proc, pagemap};
 use weal_model::{Bytes, Rung};
+use weal_protocol::node::WOKEN;
 
 use super::{Order, Task};
 use crate::blocking::aside;
 use crate::files::{read_json, write_json};
 use crate::isolation::{Member, RECLAIM_SLACK};
-use crate::paging::swap::{self, Kind};
 use crate::paging::working_set::{Kept, WorkingSet};
-use crate::paging::{self, Advice, pagemap, ranges::Ranges};
+use crate::paging::{self, Advice};
 use crate::priority::{self, Priority, Worker};
-use crate::process::{Identity, Proc};
 use crate::site::{Prefetch, Site};
-use weal_protocol::node::WOKEN;
 
 /// The working set, beside the instance.
 pub(super) const WORKING_SET_FILE: &str = "working-set.json";
@@ -402,7 +403,7 @@ impl Work {
     fn is_in_memory(&self, rung: Rung, set: &WorkingSet) -> bool {
         let is_there = |process: Identity| {
             let sample = set.of(process).sample(SAMPLED);
-            let swapped = pagemap::swapped_of(self.site.proc.root(), process.pid, &sample).unwrap_or(0);
+            let swapped = pagemap::swapped_of(&self.site.proc, process.pid, &sample).unwrap_or(0);
             swapped <= sample.len() / 2
         };
         rung != Rung::Parked && self.processes().into_iter().all(is_there)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
+use weal_host::{Identity, Proc};
 use weal_model::InstanceState;
 
 use super::ending::End;
@@ -14,7 +15,6 @@ use super::launch::start_shim;
 use super::sleep::Recording;
 use super::{Order, Phase, Reply, Task};
 use crate::probe;
-use crate::process::Identity;
 use crate::shim::{Started, logs};
 
 /// Pause between two questions to a starting instance: from this, growing, so that a fast one is ready at once and a slow
@@ -229,7 +229,7 @@ pub(super) fn seconds(seconds: f64, least: Duration) -> Duration {
 pub(super) fn watch(process: Identity) -> Option<AsyncFd<OwnedFd>> {
     let pid = Pid::from_raw(process.pid.cast_signed())?;
     let fd = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
-    let stat = crate::process::Proc::system().stat(process.pid)?;
+    let stat = Proc::system().stat(process.pid)?;
     // A zombie is fine: its end is what shall be told.
     (stat.start_ticks == process.start_ticks).then_some(())?;
     // SAFETY: the descriptor is owned by what is returned, and nobody closes it before that is dropped.

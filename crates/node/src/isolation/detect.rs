@@ -11,14 +11,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use weal_host::Proc;
+use weal_host::cgroup::{Group, Membership, Mount};
 
-use super::group::Group;
+use super::group::Change;
 use super::hybrid::{Bases, Hybrid};
 use super::plain::Plain;
 use super::unified::{CONTROLLERS, Unified};
 use super::{Isolation, Kind};
 use crate::files::{read_json, write_json};
-use crate::process::Proc;
 
 /// What a former agent chose, kept beside the instances.
 pub const RECORD: &str = "isolation.json";
@@ -97,22 +98,24 @@ fn open(layout: &Layout, name: &str) -> io::Result<Box<dyn Isolation>> {
     })
 }
 
-/// What detection reads: files of `/proc/self`, and who we are.
+/// What detection looks at: what is mounted, and who we are.
 #[derive(Debug, Clone)]
 pub struct System {
-    /// `/proc/self/mountinfo`.
-    pub mountinfo: String,
-    /// `/proc/self/cgroup`.
-    pub own_groups: String,
+    /// The mounted hierarchies.
+    pub mounts: Vec<Mount>,
+    /// The groups that we are in.
+    pub own_groups: Membership,
     /// Our effective user.
     pub uid: u32,
 }
 
 impl Default for System {
     fn default() -> Self {
+        let proc = Proc::system();
+        let own = proc.own_pid();
         Self {
-            mountinfo: fs::read_to_string("/proc/self/mountinfo").unwrap_or_default(),
-            own_groups: fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
+            mounts: proc.cgroup_mounts(own),
+            own_groups: proc.cgroups(own).unwrap_or_default(),
             uid: rustix::process::geteuid().as_raw(),
         }
     }
@@ -123,8 +126,7 @@ pub fn detect(system: &System, wanted: Option<Kind>) -> Layout {
     if wanted == Some(Kind::None) {
         return Layout::None { why: "switched off".into() };
     }
-    let mounts = parse_mounts(&system.mountinfo);
-    let unified = mounts.iter().find(|mount| mount.is_v2);
+    let unified = system.mounts.iter().find(|mount| mount.is_v2);
     let mut reasons = Vec::new();
     if wanted != Some(Kind::CgroupHybrid) {
         match unified.ok_or_else(|| "cgroup v2 is not mounted".to_owned()).and_then(|mount| use_unified(system, mount)) {
@@ -133,7 +135,7 @@ pub fn detect(system: &System, wanted: Option<Kind>) -> Layout {
         }
     }
     if wanted != Some(Kind::CgroupV2) {
-        match use_hybrid(system, &mounts) {
+        match use_hybrid(system) {
             Ok(layout) => return layout,
             Err(reason) => reasons.push(reason),
         }
@@ -142,15 +144,13 @@ pub fn detect(system: &System, wanted: Option<Kind>) -> Layout {
 }
 
 fn use_unified(system: &System, mount: &Mount) -> Result<Layout, String> {
-    let own = mount.path_of(own_group(&system.own_groups, "").unwrap_or("/"));
-    let offered = Group::new(&mount.at).read("cgroup.controllers").unwrap_or_default();
-    if !offered.split_whitespace().any(|name| name == "cpu" || name == "memory") {
+    let own = mount.path_of(system.own_groups.v2().unwrap_or("/"));
+    if !Group::new(&mount.at).controllers().iter().any(|name| name == "cpu" || name == "memory") {
         return Err("cgroup v2 has neither a cpu nor a memory controller here".to_owned());
     }
     let base = base(system, mount, &own, &mount.at).ok_or("no cgroup is delegated to this user")?;
-    let available = Group::new(&base).read("cgroup.controllers").unwrap_or_default();
-    let controllers: Vec<String> =
-        available.split_whitespace().filter(|name| CONTROLLERS.contains(name)).map(str::to_owned).collect();
+    let mut controllers = Group::new(&base).controllers();
+    controllers.retain(|name| CONTROLLERS.contains(&name.as_str()));
     let controllers = enable(&Group::new(&base), &own, controllers)?;
     Ok(Layout::Unified { base, controllers })
 }
@@ -184,21 +184,21 @@ fn our_processes(base: &Group) -> Vec<u32> {
     let roots: Vec<_> =
         [std::process::id(), parent].into_iter().filter(|pid| *pid > 1).filter_map(|pid| proc.identity(pid)).collect();
     let ours: Vec<u32> = proc.family(&roots, &[]).iter().map(|stat| stat.pid).collect();
-    let inside = base.read("cgroup.procs").unwrap_or_default();
-    inside.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| ours.contains(pid)).collect()
+    base.own_processes().into_iter().filter(|pid| ours.contains(pid)).collect()
 }
 
-fn use_hybrid(system: &System, mounts: &[Mount]) -> Result<Layout, String> {
+fn use_hybrid(system: &System) -> Result<Layout, String> {
     let find = |controller: &str| -> Result<PathBuf, String> {
-        let mount = mounts
+        let mount = system
+            .mounts
             .iter()
-            .find(|mount| mount.controllers.iter().any(|name| name == controller))
+            .find(|mount| mount.has(controller))
             .ok_or_else(|| format!("no {controller} controller is mounted"))?;
-        let own = mount.path_of(own_group(&system.own_groups, controller).unwrap_or("/"));
+        let own = mount.path_of(system.own_groups.v1(controller).unwrap_or("/"));
         base(system, mount, &own, &own).ok_or_else(|| format!("the {controller} controller is not delegated to this user"))
     };
-    let unified = mounts.iter().find(|mount| mount.is_v2).and_then(|mount| {
-        let own = mount.path_of(own_group(&system.own_groups, "").unwrap_or("/"));
+    let unified = system.mounts.iter().find(|mount| mount.is_v2).and_then(|mount| {
+        let own = mount.path_of(system.own_groups.v2().unwrap_or("/"));
         base(system, mount, &own, &own)
     });
     Ok(Layout::Hybrid { bases: Bases { cpu: find("cpu")?, cpuacct: find("cpuacct")?, memory: find("memory")?, unified } })
@@ -232,98 +232,26 @@ fn is_writable(path: &Path, uid: u32) -> bool {
     owned(path) && owned(&procs) && access(path, Access::WRITE_OK).is_ok() && access(&procs, Access::WRITE_OK).is_ok()
 }
 
-/// A mounted hierarchy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mount {
-    at: PathBuf,
-    /// The group that is seen at `at`: not `/` in a container without a namespace of its own.
-    root: String,
-    is_v2: bool,
-    controllers: Vec<String>,
-}
-
-impl Mount {
-    /// The directory of the group `name`.
-    fn path_of(&self, name: &str) -> PathBuf {
-        let inside = name.strip_prefix(self.root.as_str()).unwrap_or(name);
-        self.at.join(inside.trim_start_matches('/'))
-    }
-}
-
-/// The cgroup mounts among `/proc/self/mountinfo` (see proc(5)): fields up to a lone `-`, then type, source and options.
-fn parse_mounts(mountinfo: &str) -> Vec<Mount> {
-    let parse = |line: &str| {
-        let (place, kind) = line.split_once(" - ")?;
-        let mut place = place.split(' ').skip(3);
-        let (root, at) = (place.next()?, place.next()?);
-        let mut kind = kind.split(' ');
-        let (name, _, options) = (kind.next()?, kind.next()?, kind.next()?);
-        let is_v2 = name == "cgroup2";
-        (is_v2 || name == "cgroup").then(|| Mount {
-            at: PathBuf::from(at.replace("\\040", " ")),
-            root: root.to_owned(),
-            is_v2,
-            controllers: options.split(',').map(str::to_owned).collect(),
-        })
-    };
-    mountinfo.lines().filter_map(parse).collect()
-}
-
 /// The files that this process writes to in order to return to where it is now, in the hierarchies of `entrances`.
 pub fn own_groups_beside(entrances: &[PathBuf]) -> Vec<PathBuf> {
     let system = System::default();
-    let mounts = parse_mounts(&system.mountinfo);
     let own = |entrance: &PathBuf| {
-        let mount =
-            mounts.iter().filter(|mount| entrance.starts_with(&mount.at)).max_by_key(|mount| mount.at.as_os_str().len())?;
-        let group = match mount.is_v2 {
-            true => own_group(&system.own_groups, ""),
-            false => mount.controllers.iter().find_map(|controller| own_group(&system.own_groups, controller)),
-        };
-        Some(mount.path_of(group?).join("cgroup.procs"))
+        let around = system.mounts.iter().filter(|mount| entrance.starts_with(&mount.at));
+        let mount = around.max_by_key(|mount| mount.at.as_os_str().len())?;
+        Some(mount.path_of(system.own_groups.in_mount(mount)?).join("cgroup.procs"))
     };
     entrances.iter().filter_map(own).collect()
 }
 
-/// Our own group in the hierarchy of `controller`; the empty name is v2.
-fn own_group<'a>(own_groups: &'a str, controller: &str) -> Option<&'a str> {
-    own_groups.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        controllers.split(',').any(|name| name == controller).then_some(path)
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use weal_host::cgroup::parse_mounts;
+
     use super::*;
-
-    const HYBRID: &str = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
-32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
-35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
-41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
-
-    #[test]
-    fn mounts_are_found_with_their_controllers() {
-        let mounts = parse_mounts(HYBRID);
-        assert_eq!(mounts.len(), 3);
-        assert!(mounts[0].controllers.contains(&"cpuacct".to_owned()));
-        assert!(mounts[2].is_v2);
-        assert_eq!(mounts[1].path_of("/docker/abc/x"), Path::new("/sys/fs/cgroup/memory/x"));
-    }
-
-    #[test]
-    fn our_own_group_is_found_per_hierarchy() {
-        let groups = "4:memory:/a/b\n2:cpu,cpuacct:/c\n1:name=systemd:/d\n0::/user.slice/x:y";
-        assert_eq!(own_group(groups, "memory"), Some("/a/b"));
-        assert_eq!(own_group(groups, "cpuacct"), Some("/c"));
-        assert_eq!(own_group(groups, ""), Some("/user.slice/x:y"));
-        assert_eq!(own_group(groups, "io"), None);
-    }
 
     #[test]
     fn without_any_mount_the_reason_is_said() {
-        let system = System { mountinfo: String::new(), own_groups: String::new(), uid: 1000 };
+        let system = System { mounts: Vec::new(), own_groups: Membership::default(), uid: 1000 };
         let Layout::None { why } = detect(&system, None) else { panic!("there is nothing to use") };
         assert!(why.contains("cgroup v2 is not mounted") && why.contains("no cpu controller"), "{why}");
     }
@@ -338,8 +266,8 @@ mod tests {
             fs::write(path.join("cgroup.procs"), "").unwrap();
         }
         let system = System {
-            mountinfo: format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw", at.display()),
-            own_groups: "0::/user/app\n".into(),
+            mounts: parse_mounts(&format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw", at.display())),
+            own_groups: Membership::parse("0::/user/app\n"),
             uid: rustix::process::geteuid().as_raw(),
         };
         let layout = detect(&system, None);

@@ -4,11 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 use rustix::process::Signal;
+use weal_host::Proc;
+use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
-use super::group::{Group, weight};
+use super::group::{Change, weight};
 use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage, roles};
-use crate::process::{Proc, signal};
+use crate::signals::signal;
 
 /// The limit of memory and swap together; not where the kernel does not count swap.
 const MEMORY_AND_SWAP: &str = "memory.memsw.limit_in_bytes";
@@ -246,14 +248,14 @@ impl Isolation for Hybrid {
 
     fn remove(&self, member: Member<'_>) -> io::Result<()> {
         for group in self.groups(member) {
-            group.children().iter().for_each(Group::remove_empty);
+            group.children().iter().for_each(Change::remove_empty);
             group.remove()?;
         }
         Ok(())
     }
 
     fn clear(&self) {
-        self.tops().into_iter().for_each(Group::remove_empty);
+        self.tops().into_iter().for_each(Change::remove_empty);
     }
 }
 

@@ -10,13 +10,15 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use rustix::process::Signal;
+use weal_host::process::ticks_to_seconds;
+use weal_host::{Proc, Stat};
 use weal_model::NodeSpec;
 
 use super::hybrid::stand_still;
 use super::{Isolation, Kind, Limits, Member, NodeUsage, Usage};
 use crate::files::read_json;
-use crate::process::{Proc, Stat, signal, ticks_to_seconds};
 use crate::shim::{PID_FILE, Started, mark};
+use crate::signals::signal;
 
 /// No isolation.
 #[derive(Debug)]
@@ -53,9 +55,7 @@ impl Plain {
             Some(started) => self.proc.family(&[started.shim, started.main], session.as_slice()),
             None => Vec::new(),
         };
-        let is_shim = |stat: &Stat| {
-            started.is_some_and(|started| (stat.pid, stat.start_ticks) == (started.shim.pid, started.shim.start_ticks))
-        };
+        let is_shim = |stat: &Stat| started.is_some_and(|started| stat.identity() == started.shim);
         if session.is_none() {
             let mark = mark(member.dir);
             let strays = self.proc.all().into_iter().filter(|stat| self.proc.has_variable(stat.pid, &mark));
@@ -113,7 +113,7 @@ impl Isolation for Plain {
 
     fn processes(&self, member: Member<'_>) -> Vec<u32> {
         let (_, members) = self.family(member);
-        members.into_iter().filter(|stat| !matches!(stat.state, 'Z' | 'X')).map(|stat| stat.pid).collect()
+        members.into_iter().filter(Stat::is_alive).map(|stat| stat.pid).collect()
     }
 
     fn usage(&self, member: Member<'_>) -> Usage {
@@ -191,9 +191,10 @@ fn memory(proc: &Proc, stat: &Stat) -> u64 {
 mod tests {
     use std::fs;
 
+    use weal_host::Identity;
+
     use super::*;
     use crate::files::write_json;
-    use crate::process::Identity;
 
     #[test]
     fn who_has_the_number_of_a_session_that_is_gone_is_nobody_of_an_instances() {

@@ -5,8 +5,9 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+
+use weal_host::Proc;
 
 use super::{Isolation, detect};
 use crate::files::at;
@@ -16,11 +17,9 @@ pub const GROUP: &str = ".roles";
 
 /// Puts a process of weal's own there. An error for any other: who may call the agent shall not place whom he likes before all instances.
 pub fn prefer(isolation: &dyn Isolation, pid: u32) -> io::Result<()> {
-    let program = |process: &str| {
-        let path = PathBuf::from(format!("/proc/{process}/exe"));
-        fs::metadata(&path).map(|file| (file.dev(), file.ino())).map_err(at(&path))
-    };
-    if program(&pid.to_string())? != program("self")? {
+    let proc = Proc::system();
+    let program = |pid: u32| proc.program(pid).map_err(|error| at(&proc.path(pid, "exe"))(error));
+    if program(pid)? != program(proc.own_pid())? {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("process {pid} is none of weal's")));
     }
     isolation.role_entrances().iter().try_for_each(|entrance| fs::write(entrance, pid.to_string()).map_err(at(entrance)))

@@ -3,9 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
-use super::group::{Group, weight};
+use super::group::{Change, weight};
 use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage, roles};
 
 /// The controllers that are used where they can be had.
@@ -149,7 +150,7 @@ impl Isolation for Unified {
             cpu_seconds: group.keyed("cpu.stat", "usage_usec").map(|us| us as f64 / 1e6),
             memory: memory(&group),
             swap: group.number("memory.swap.current"),
-            disk_bytes: disk_bytes(&group),
+            disk_bytes: group.disk_bytes(),
             oom_kills: group.keyed("memory.events", "oom_kill").unwrap_or(0),
         }
     }
@@ -211,7 +212,7 @@ impl Isolation for Unified {
     fn remove(&self, member: Member<'_>) -> io::Result<()> {
         let group = self.group(member);
         // An application may have made groups of its own in there.
-        group.children().iter().for_each(Group::remove_empty);
+        group.children().iter().for_each(Change::remove_empty);
         group.remove()
     }
 
@@ -239,13 +240,6 @@ fn cpu_max(limit: Option<Cpu>) -> String {
 fn memory(group: &Group) -> Option<u64> {
     let all = group.number("memory.current")?;
     Some(all.saturating_sub(group.keyed("memory.stat", "inactive_file").unwrap_or(0)))
-}
-
-fn disk_bytes(group: &Group) -> Option<u64> {
-    let text = group.read("io.stat").ok()?;
-    let fields = text.split_whitespace();
-    let bytes = fields.filter_map(|field| field.strip_prefix("rbytes=").or(field.strip_prefix("wbytes="))?.parse::<u64>().ok());
-    Some(bytes.sum())
 }
 
 #[cfg(test)]

@@ -1,33 +1,22 @@
 //! Paging the memory of another process out and in.
 //!
-//! | file | what |
-//! | --- | --- |
-//! | `maps` | what can be paged |
-//! | `pagemap` | where each page is |
-//! | `ranges` | sets of addresses |
-//! | `working_set` | what is needed after a sleep |
-//! | `swap` | the machine's swap |
+//! [`working_set`] says what is needed after a sleep. Where the pages are is read by `weal_host`.
 //!
 //! Two system calls do the work: `process_madvise` with `MADV_PAGEOUT` and `MADV_WILLNEED`. Both need the process's user and
 //! CAP_SYS_NICE.
 
-pub mod maps;
-pub mod pagemap;
-pub mod ranges;
-pub mod swap;
 pub mod working_set;
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::CapabilitySet;
 
-use maps::Backing;
-use ranges::Ranges;
-
-use crate::process::Proc;
+use weal_host::Proc;
+use weal_host::maps::{Backing, addresses};
+use weal_host::pagemap;
+use weal_host::ranges::Ranges;
 
 /// The kernel takes at most so many ranges at once (`UIO_MAXIOV`).
 const RANGES_AT_ONCE: usize = 1024;
@@ -74,24 +63,23 @@ pub struct Memory {
 
 /// All memory of `pid` that can be paged; nothing when it is gone.
 pub fn memory_of(proc: &Proc, pid: u32) -> io::Result<Memory> {
-    let maps = match fs::read_to_string(proc.path(pid, "maps")) {
+    let mut regions = match proc.regions(pid) {
         Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => {
             return Ok(Memory::default());
         }
         other => other?,
     };
-    let mut regions = maps::regions(&maps);
     regions.retain(|region| region.end - region.start <= pagemap::LARGEST);
-    let swap_backed = maps::addresses(&regions, &[Backing::Anonymous, Backing::Shared]);
+    let swap_backed = addresses(&regions, &[Backing::Anonymous, Backing::Shared]);
     regions.retain(|region| region.backing == Backing::File);
     // Who may not read the page map leaves the little that was changed of files in memory.
-    let changed = pagemap::read(proc.root(), pid, &regions).map(|pages| pages.private).unwrap_or_default();
-    Ok(Memory { own: swap_backed.union(&changed), files: maps::addresses(&regions, &[Backing::File]) })
+    let changed = pagemap::read(proc, pid, &regions).map(|pages| pages.private).unwrap_or_default();
+    Ok(Memory { own: swap_backed.union(&changed), files: addresses(&regions, &[Backing::File]) })
 }
 
 /// What of `ranges` of `pid` is mapped and in memory: of a heap that was reserved and hardly used, that is little. All of it for who may not know.
 pub fn present(proc: &Proc, pid: u32, ranges: &Ranges) -> Ranges {
-    pagemap::present(proc.root(), pid, ranges).unwrap_or_else(|_| ranges.clone())
+    pagemap::present(proc, pid, ranges).unwrap_or_else(|_| ranges.clone())
 }
 
 /// Advises the kernel about `ranges` of `pid`, piece by piece as long as `go_on` says so; false when it did not.

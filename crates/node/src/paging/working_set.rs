@@ -5,16 +5,13 @@
 //! was prefetched in vain is not recorded again, and the set stays true although it is used.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use weal_host::maps::{Backing, addresses};
+use weal_host::pagemap;
+use weal_host::ranges::Ranges;
+use weal_host::{Identity, Proc};
 use weal_model::Rung;
-
-use super::maps::{Backing, addresses, regions};
-use super::pagemap;
-use super::ranges::Ranges;
-use crate::process::{Identity, Proc};
 
 /// So many activations count for what is read ahead: requests differ, and what two of a few needed the next may need. Older ones are
 /// forgotten, so that the set does not grow for ever.
@@ -192,7 +189,7 @@ impl WorkingSet {
         let living = |process: &&mut Process| proc.identity(process.identity.pid) == Some(process.identity);
         for process in self.processes.iter_mut().filter(living) {
             let unchecked = process.always().minus(&process.checked);
-            let pages = pagemap::scattered(proc.root(), process.identity.pid, &unchecked, left);
+            let pages = pagemap::scattered(proc, process.identity.pid, &unchecked, left);
             process.scattered = pages.unwrap_or_default();
             left -= process.scattered.bytes().min(left);
             process.kept = process.costly().minus(&process.checked);
@@ -346,16 +343,9 @@ impl Process {
 
 /// The addresses of mapped files and shared memory, and where all pages are.
 fn pages(proc: &Proc, pid: u32) -> Option<(Ranges, pagemap::Pages)> {
-    let maps = fs::read_to_string(proc.path(pid, "maps")).ok()?;
-    let regions = regions(&maps);
-    let pages = pagemap::read(proc.root(), pid, &regions).ok()?;
+    let regions = proc.regions(pid).ok()?;
+    let pages = pagemap::read(proc, pid, &regions).ok()?;
     Some((addresses(&regions, &[Backing::File, Backing::Shared]), pages))
-}
-
-/// How many contiguous areas of swap `pid` takes (al-Qudah table 1), and its bytes there.
-pub fn swap_areas(proc: &Path, pid: u32) -> Option<(usize, u64)> {
-    let pages = pages(&Proc::new(proc), pid)?.1;
-    Some((pages.areas, pages.swapped.bytes()))
 }
 
 #[cfg(test)]

@@ -33,11 +33,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::WaitOptions;
 use serde::{Deserialize, Serialize};
+use weal_host::users::User;
+use weal_host::{Identity, Proc};
+use weal_protocol::node::InstanceSpec;
 
 use crate::files::{at, read_json, write_json};
-use crate::privileges::{Identity as UserIdentity, become_user};
-use crate::process::{Identity, Proc};
-use weal_protocol::node::InstanceSpec;
+use crate::privileges::become_user;
 
 /// All that is needed to start an instance.
 pub const SPEC_FILE: &str = "spec.json";
@@ -73,7 +74,7 @@ pub struct Launch {
     /// The working directory.
     pub cwd: PathBuf,
     /// The user; `None` changes nothing.
-    pub user: Option<UserIdentity>,
+    pub user: Option<User>,
     /// The instance writes `0` to these before it becomes the program.
     pub entrances: Vec<PathBuf>,
     /// The shim writes `0` to these.
@@ -176,7 +177,7 @@ fn start_instance(dir: &Path, launch: &Launch) -> io::Result<Watch> {
     let watching = watch_started(dir, child, output);
     if watching.is_err() {
         // The folder may have been taken away meanwhile: what nobody can find again must not run.
-        let _ = crate::process::signal(child, rustix::process::Signal::KILL);
+        let _ = crate::signals::signal(child, rustix::process::Signal::KILL);
     }
     watching
 }
@@ -185,8 +186,7 @@ fn watch_started(dir: &Path, child: u32, output: File) -> io::Result<Watch> {
     let proc = Proc::system();
     let me = std::process::id();
     // It is not waited for yet, so that it is there even if it has ended already.
-    let main =
-        proc.stat(child).map(|stat| Identity { pid: child, start_ticks: stat.start_ticks }).ok_or(io::ErrorKind::NotFound)?;
+    let main = proc.stat(child).map(|stat| stat.identity()).ok_or(io::ErrorKind::NotFound)?;
     let shim = proc.identity(me).ok_or(io::ErrorKind::NotFound)?;
     write_json(&dir.join(PID_FILE), &Started { main, shim, session: proc.stat(child).map_or(me, |stat| stat.session) })?;
     Watch::new(dir, main, output)

@@ -10,7 +10,7 @@ use weal_reproduce::{Figure, Record, Reproduction, within};
 use super::site::{NULL_PAGE, Site};
 use super::ways::{ENHANCED, PARKED, REGULAR, Way, settle};
 use crate::bench::real::agent::{Agent, serve_requests};
-use crate::bench::real::machine::{CpuTimes, drop_file_cache};
+use crate::bench::real::machine::{cpu_times, drop_file_cache};
 
 const WAYS: [Way; 3] = [REGULAR, ENHANCED, PARKED];
 
@@ -82,10 +82,10 @@ fn watch(every: Duration, around_s: f64, act: impl FnOnce() -> Result<()>) -> Re
     let done = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&done);
     let looking = std::thread::spawn(move || -> Result<Course> {
-        let (began, mut before, mut course) = (Instant::now(), CpuTimes::now()?, Vec::new());
+        let (began, mut before, mut course) = (Instant::now(), cpu_times()?, Vec::new());
         while !seen.load(Ordering::Relaxed) {
             std::thread::sleep(every);
-            let now = CpuTimes::now()?;
+            let now = cpu_times()?;
             let (busy, waiting) = now.percent_since(&before);
             course.push((began.elapsed().as_secs_f64(), busy, waiting));
             before = now;

@@ -1,8 +1,9 @@
 //! Figure 9 and table 1: what each part of the enhancement contributes, where memory is short.
 
 use anyhow::{Context, Result};
+use weal_host::Proc;
+use weal_host::pagemap::swap_areas;
 use weal_model::Rung;
-use weal_node::swap_areas;
 use weal_reproduce::{Figure, Record, Reproduction, within};
 
 use super::site::{NULL_PAGE, Site};
@@ -172,7 +173,7 @@ fn paged_out(site: &Site, count: usize, page_out: impl Fn(&Agent, &[String]) -> 
     page_out(&agent, &ids)?;
     let of = |id: &String| {
         let pid = agent.instance(id)?.pid.context("it has a process")?;
-        let (areas, bytes) = swap_areas(std::path::Path::new("/proc"), pid).context("its page map cannot be read")?;
+        let (areas, bytes) = swap_areas(&Proc::system(), pid).context("its page map cannot be read")?;
         Ok((areas as f64, bytes as f64))
     };
     ids.iter().map(of).collect()

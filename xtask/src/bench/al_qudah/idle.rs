@@ -8,7 +8,7 @@ use weal_reproduce::{Figure, Record, Reproduction, within};
 
 use super::site::{NULL_PAGE, Site};
 use crate::bench::real::agent::Agent;
-use crate::bench::real::machine::CpuTimes;
+use crate::bench::real::machine::cpu_times;
 
 /// Memory of the node: about three of these servers, as four JBosses in the paper's 512 MB.
 const NODE_MIB: u64 = 1024;
@@ -82,9 +82,9 @@ fn fill(site: &Site, sleep: bool) -> Result<Seen> {
         } else {
             group.open_swap()?;
         }
-        let before = CpuTimes::now()?;
+        let before = cpu_times()?;
         std::thread::sleep(LOOK);
-        let (busy, waiting) = CpuTimes::now()?.percent_since(&before);
+        let (busy, waiting) = cpu_times()?.percent_since(&before);
         seen.push((start_s, busy, waiting));
         if start_s > TOO_LONG * seen[0].0 {
             break;

@@ -6,6 +6,8 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use weal_host::Proc;
+use weal_host::machine::CpuTimes;
 
 /// Where pages go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -25,8 +27,8 @@ pub struct Swap {
 impl Swap {
     /// Makes `gib` of swap. Needs root, and that there is no other swap, or the measurement would not be of this one.
     pub fn make(on: SwapOn, gib: u64, folder: &Path) -> Result<Self> {
-        let present = fs::read_to_string("/proc/swaps")?;
-        ensure!(present.lines().count() <= 1, "this machine has swap already: swapoff it for the measurement\n{present}");
+        let present = weal_host::swap::of_this_machine();
+        ensure!(present.is_empty(), "this machine has swap already: swapoff it for the measurement ({present:?})");
         match on {
             SwapOn::Disk => Self::on_disk(gib, folder),
             SwapOn::Zram => Self::in_memory(gib),
@@ -81,12 +83,11 @@ impl Drop for Swap {
 
 /// The machine that numbers are of, in a line.
 pub fn describe() -> Result<String> {
-    let (cpus, memory) = (fs::read_to_string("/proc/cpuinfo")?, fs::read_to_string("/proc/meminfo")?);
-    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("", |(_, name)| name);
-    let virtual_one = if cpus.contains(" hypervisor ") { "a virtual machine, " } else { "" };
-    let kib: u64 = memory.split_whitespace().nth(1).context("/proc/meminfo")?.parse()?;
-    let (cores, kernel) = (std::thread::available_parallelism()?, fs::read_to_string("/proc/sys/kernel/osrelease")?);
-    Ok(format!("{virtual_one}{cores} CPUs ({model}), {} GiB, Linux {}", kib >> 20, kernel.trim()))
+    let proc = Proc::system();
+    let (model, cores) = (proc.cpu_model(), std::thread::available_parallelism()?);
+    let virtual_one = if model.is_virtual { "a virtual machine, " } else { "" };
+    let memory = proc.memory().total.context("the kernel does not tell how much memory there is")?;
+    Ok(format!("{virtual_one}{cores} CPUs ({}), {} GiB, Linux {}", model.name, memory.0 >> 30, proc.kernel_release()))
 }
 
 /// So many CPUs.
@@ -94,55 +95,25 @@ pub fn cpus() -> Result<usize> {
     Ok(std::thread::available_parallelism()?.get())
 }
 
-/// `USER_HZ`: 100 on every architecture that Linux reports these times on.
-const TICKS_PER_SECOND: f64 = 100.0;
-
 /// CPU-seconds that `pid` has used: user and system.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid} is gone"))?;
-    // The name in parentheses may contain anything; fields are counted from what follows it.
-    let fields: Vec<&str> = stat.rsplit_once(')').context("unreadable stat")?.1.split_whitespace().collect();
-    let (user, system) = (fields.get(11), fields.get(12));
-    let ticks = user.context("no utime")?.parse::<u64>()? + system.context("no stime")?.parse::<u64>()?;
-    Ok(ticks as f64 / TICKS_PER_SECOND)
+    let stat = Proc::system().stat(pid).with_context(|| format!("process {pid} is gone"))?;
+    Ok(stat.own_seconds())
 }
 
-/// What all CPUs have done since the machine came up, in ticks.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CpuTimes {
-    busy: f64,
-    waiting: f64,
-    all: f64,
-}
-
-impl CpuTimes {
-    /// As they are now.
-    pub fn now() -> Result<Self> {
-        Self::parse(&fs::read_to_string("/proc/stat")?).context("/proc/stat")
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let ticks: Vec<f64> =
-            text.lines().next()?.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
-        let [_, _, _, idle, waiting, ..] = ticks[..] else { return None };
-        let all = ticks.iter().sum::<f64>();
-        Some(Self { busy: all - idle - waiting, waiting, all })
-    }
-
-    /// Percent of the time since `before` in which CPUs were busy, and in which they were idle with a disk read outstanding.
-    pub fn percent_since(&self, before: &Self) -> (f64, f64) {
-        let all = (self.all - before.all).max(1.0);
-        (100.0 * (self.busy - before.busy) / all, 100.0 * (self.waiting - before.waiting) / all)
-    }
+/// What all CPUs have done since the machine came up.
+pub fn cpu_times() -> Result<CpuTimes> {
+    Proc::system().cpu_times().context("/proc/stat")
 }
 
 /// Where the hierarchy that `controller` is in is mounted, and the control group of `pid` in it: v1 where it is there, else v2.
 fn group_of(pid: u32, controller: &str) -> Result<(PathBuf, String)> {
-    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
-    let lines = || groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
-    let v1 = lines().find(|(names, _)| names.split(',').any(|name| name == controller));
-    let (_, path) = v1.or_else(|| lines().find(|(names, _)| names.is_empty())).context("no control group")?;
-    let base = if v1.is_some() { Path::new("/sys/fs/cgroup").join(controller) } else { PathBuf::from("/sys/fs/cgroup") };
+    let groups = Proc::system().cgroups(pid)?;
+    let top = Path::new("/sys/fs/cgroup");
+    let (base, path) = match groups.v1(controller) {
+        Some(path) => (top.join(controller), path),
+        None => (top.to_owned(), groups.v2().context("no control group")?),
+    };
     Ok((base, path.trim_start_matches('/').to_owned()))
 }
 
@@ -281,17 +252,4 @@ pub fn call(program: &str, arguments: &[&str]) -> Result<()> {
         bail!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn busy_and_waiting_are_shares_of_all_time() {
-        let at = |text| CpuTimes::parse(text).unwrap();
-        let (before, after) = (at("cpu  10 0 10 100 0 0 0 0 0 0\n"), at("cpu  30 0 20 150 20 0 0 0 0 0\ncpu0 1\n"));
-        assert_eq!(after.percent_since(&before), (30.0, 20.0));
-        assert!(CpuTimes::parse("").is_none());
-    }
 }

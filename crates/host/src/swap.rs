@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use weal_model::Bytes;
 
+use crate::process::Proc;
+use crate::read::{SMALL, text};
+
 /// What kind of device swap is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -33,8 +36,8 @@ pub struct Device {
 }
 
 /// The devices that `proc` lists, with what `sys` says about each.
-pub fn devices(proc: &Path, sys: &Path) -> Vec<Device> {
-    let text = fs::read_to_string(proc.join("swaps")).unwrap_or_default();
+pub fn devices(proc: &Proc, sys: &Path) -> Vec<Device> {
+    let text = text(&proc.root().join("swaps"), SMALL).unwrap_or_default();
     text.lines().skip(1).filter_map(|line| device(line, sys)).collect()
 }
 
@@ -60,7 +63,7 @@ fn is_rotational(path: &Path, is_partition: bool, sys: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     let number = if is_partition { metadata.rdev() } else { metadata.dev() };
     let place = sys.join(format!("dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number)));
-    let said = |file: &str| fs::read_to_string(place.join(file)).ok();
+    let said = |file: &str| text(&place.join(file), SMALL).ok();
     said("queue/rotational").or_else(|| said("../queue/rotational")).is_some_and(|text| text.trim() == "1")
 }
 
@@ -76,7 +79,7 @@ pub fn next_kind(devices: &[Device]) -> Option<Kind> {
 
 /// The swap of this machine.
 pub fn of_this_machine() -> Vec<Device> {
-    devices(Path::new("/proc"), Path::new("/sys"))
+    devices(&Proc::system(), Path::new("/sys"))
 }
 
 #[cfg(test)]
@@ -102,12 +105,12 @@ mod tests {
         for (rotational, kind) in [("1\n", Kind::Rotational), ("0\n", Kind::Solid)] {
             fs::write(disk.join("rotational"), rotational).unwrap();
             fs::write(proc.join("swaps"), line(500)).unwrap();
-            let full = devices(&proc, &sys);
+            let full = devices(&Proc::new(&proc), &sys);
             assert_eq!((next_kind(&full), free(&full)), (Some(kind), Bytes(600 * 1024)));
         }
         fs::write(proc.join("swaps"), line(0)).unwrap();
-        assert_eq!(next_kind(&devices(&proc, &sys)), Some(Kind::Zram));
+        assert_eq!(next_kind(&devices(&Proc::new(&proc), &sys)), Some(Kind::Zram));
         fs::write(proc.join("swaps"), "Filename Type Size Used Priority\n").unwrap();
-        assert_eq!((next_kind(&devices(&proc, &sys)), free(&[])), (None, Bytes(0)));
+        assert_eq!((next_kind(&devices(&Proc::new(&proc), &sys)), free(&[])), (None, Bytes(0)));
     }
 }

@@ -1,6 +1,10 @@
 //! What a process has mapped, from `/proc/PID/maps`.
 
-use super::ranges::Ranges;
+use std::io;
+
+use crate::process::Proc;
+use crate::ranges::Ranges;
+use crate::read::{LIST, text};
 
 /// What is behind a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +28,19 @@ pub struct Region {
     pub backing: Backing,
 }
 
+impl Proc {
+    /// The mappings of `pid` that can be paged.
+    ///
+    /// # Errors
+    /// There is no such process, or it is not ours to look at.
+    pub fn regions(&self, pid: u32) -> io::Result<Vec<Region>> {
+        Ok(regions(&text(&self.path(pid, "maps"), LIST)?))
+    }
+}
+
 /// The mappings in `maps` that are worth advising about: not what the kernel puts into every process (`[vvar]` and its kin end
 /// a call with EINVAL), nor what cannot be accessed, nor other processes' files.
-pub fn regions(maps: &str) -> Vec<Region> {
+fn regions(maps: &str) -> Vec<Region> {
     maps.lines().filter_map(region).collect()
 }
 
@@ -69,7 +83,10 @@ mod tests {
 
     #[test]
     fn only_what_can_be_paged_is_listed() {
-        let regions = regions(MAPS);
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("7")).unwrap();
+        std::fs::write(root.path().join("7/maps"), MAPS).unwrap();
+        let regions = Proc::new(root.path()).regions(7).unwrap();
         let of = |wanted: &[Backing]| addresses(&regions, wanted).iter().collect::<Vec<_>>();
         assert_eq!(of(&[Backing::File]), [(0x55d0, 0x55d4)]);
         assert_eq!(of(&[Backing::Anonymous]), [(0x7f00, 0x7f08), (0x7ff0, 0x7ff4)]);

@@ -2,10 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, PidfdFlags};
 use serde::{Deserialize, Serialize};
+
+use crate::read::{LIST, SMALL, bytes, field, text};
 
 /// A process that is not mistaken for another one that got its number later.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +18,7 @@ pub struct Identity {
     /// Its number.
     pub pid: u32,
     /// When it started, in clock ticks since boot: field 22 of `/proc/PID/stat`.
+    #[serde(alias = "start_time_ticks")]
     pub start_ticks: u64,
 }
 
@@ -37,6 +43,23 @@ pub struct Stat {
     pub resident_pages: u64,
 }
 
+impl Stat {
+    /// Who this is.
+    pub fn identity(&self) -> Identity {
+        Identity { pid: self.pid, start_ticks: self.start_ticks }
+    }
+
+    /// False when it has ended and only its parent does not know yet.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X')
+    }
+
+    /// CPU-seconds of its own: user and system.
+    pub fn own_seconds(&self) -> f64 {
+        ticks_to_seconds(self.own_ticks)
+    }
+}
+
 /// A `/proc` file system.
 #[derive(Debug, Clone)]
 pub struct Proc {
@@ -55,7 +78,7 @@ impl Proc {
     }
 
     /// Where it is.
-    pub fn root(&self) -> &std::path::Path {
+    pub fn root(&self) -> &Path {
         &self.root
     }
 
@@ -64,22 +87,31 @@ impl Proc {
         self.root.join(pid.to_string()).join(name)
     }
 
+    /// The number of this process there: in a process namespace of its own, it may have another one than it knows.
+    pub fn own_pid(&self) -> u32 {
+        let link = fs::read_link(self.root.join("self")).ok();
+        link.and_then(|link| link.to_str()?.parse().ok()).unwrap_or_else(std::process::id)
+    }
+
     /// What it says about `pid`; `None` when there is no such process.
     pub fn stat(&self, pid: u32) -> Option<Stat> {
-        parse_stat(&fs::read_to_string(self.root.join(format!("{pid}/stat"))).ok()?)
+        parse_stat(&text(&self.path(pid, "stat"), SMALL).ok()?)
+    }
+
+    /// The numbers of all processes.
+    pub fn pids(&self) -> Vec<u32> {
+        let Ok(entries) = fs::read_dir(&self.root) else { return Vec::new() };
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 
     /// All processes.
     pub fn all(&self) -> Vec<Stat> {
-        let Ok(entries) = fs::read_dir(&self.root) else { return Vec::new() };
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        pids.filter_map(|pid| self.stat(pid)).collect()
+        self.pids().into_iter().filter_map(|pid| self.stat(pid)).collect()
     }
 
     /// The identity of a living process; zombies are not.
     pub fn identity(&self, pid: u32) -> Option<Identity> {
-        let stat = self.stat(pid)?;
-        (stat.state != 'Z' && stat.state != 'X').then_some(Identity { pid, start_ticks: stat.start_ticks })
+        self.stat(pid).filter(Stat::is_alive).map(|stat| stat.identity())
     }
 
     /// True while the very same process runs.
@@ -87,27 +119,52 @@ impl Proc {
         self.identity(identity.pid) == Some(identity)
     }
 
+    /// A handle to a process that stays its own whatever becomes of its number; `None` when it has ended.
+    pub fn open(&self, identity: Identity) -> Option<OwnedFd> {
+        let pid = Pid::from_raw(identity.pid.cast_signed())?;
+        // Opened before the start time is compared, so that it cannot be mistaken.
+        let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        self.is_alive(identity).then_some(handle)
+    }
+
+    /// The children of the main thread of `pid`.
+    pub fn children(&self, pid: u32) -> Vec<u32> {
+        let children = text(&self.path(pid, &format!("task/{pid}/children")), LIST).unwrap_or_default();
+        children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+    }
+
+    /// The name of `pid`, at most 15 bytes of it; `None` when there is no such process.
+    pub fn name(&self, pid: u32) -> Option<String> {
+        Some(text(&self.path(pid, "comm"), SMALL).ok()?.trim().to_owned())
+    }
+
+    /// The file that `pid` executes, as device and number: the same for two processes of one program, whatever it is called.
+    ///
+    /// # Errors
+    /// There is no such process, or it belongs to another user.
+    pub fn program(&self, pid: u32) -> io::Result<(u64, u64)> {
+        fs::metadata(self.path(pid, "exe")).map(|file| (file.dev(), file.ino()))
+    }
+
     /// Bytes that `pid` has read from and written to disk.
     pub fn disk_bytes(&self, pid: u32) -> Option<u64> {
-        let text = fs::read_to_string(self.root.join(format!("{pid}/io"))).ok()?;
+        let text = text(&self.path(pid, "io"), SMALL).ok()?;
         Some(field(&text, "read_bytes:")? + field(&text, "write_bytes:")?)
     }
 
     /// The memory that `pid` has for itself plus its part of what it shares, in bytes.
     pub fn proportional_memory(&self, pid: u32) -> Option<u64> {
-        let text = fs::read_to_string(self.root.join(format!("{pid}/smaps_rollup"))).ok()?;
-        Some(field(&text, "Pss:")? * 1024)
+        Some(field(&text(&self.path(pid, "smaps_rollup"), SMALL).ok()?, "Pss:")? * 1024)
     }
 
     /// Bytes of `pid` in swap.
     pub fn swapped(&self, pid: u32) -> Option<u64> {
-        let text = fs::read_to_string(self.root.join(format!("{pid}/status"))).ok()?;
-        Some(field(&text, "VmSwap:")? * 1024)
+        Some(field(&text(&self.path(pid, "status"), SMALL).ok()?, "VmSwap:")? * 1024)
     }
 
     /// True when the environment that `pid` was started with holds `variable=value`.
     pub fn has_variable(&self, pid: u32, variable: &str) -> bool {
-        let environ = fs::read(self.root.join(format!("{pid}/environ"))).unwrap_or_default();
+        let environ = bytes(&self.path(pid, "environ"), LIST).unwrap_or_default();
         environ.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
     }
 
@@ -118,7 +175,7 @@ impl Proc {
         loop {
             let before = members.len();
             for stat in &all {
-                let is_root = roots.contains(&Identity { pid: stat.pid, start_ticks: stat.start_ticks });
+                let is_root = roots.contains(&stat.identity());
                 if is_root || members.contains(&stat.parent) || sessions.contains(&stat.session) {
                     members.insert(stat.pid);
                 }
@@ -128,20 +185,6 @@ impl Proc {
             }
         }
         all.into_iter().filter(|stat| members.contains(&stat.pid)).collect()
-    }
-}
-
-/// The value after `name` at the beginning of a line.
-pub fn field(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
-}
-
-/// Sends `signal` to `pid`. That it is gone already is no error.
-pub fn signal(pid: u32, signal: Signal) -> std::io::Result<()> {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
-    match rustix::process::kill_process(pid, signal) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -171,7 +214,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
 mod tests {
     use super::*;
 
-    fn fake(root: &std::path::Path, pid: u32, name: &str, parent: u32, session: u32, start: u64) {
+    fn fake(root: &Path, pid: u32, name: &str, parent: u32, session: u32, start: u64) {
         let folder = root.join(pid.to_string());
         fs::create_dir_all(&folder).unwrap();
         let line = format!("{pid} ({name}) S {parent} {pid} {session} 0 -1 0 0 0 0 0 7 3 20 10 20 0 1 0 {start} 0 55 0");
@@ -210,7 +253,37 @@ mod tests {
     fn this_process_is_alive_and_an_impostor_is_not() {
         let proc = Proc::system();
         let me = proc.identity(std::process::id()).unwrap();
-        assert!(proc.is_alive(me));
-        assert!(!proc.is_alive(Identity { start_ticks: me.start_ticks + 1, ..me }));
+        assert!(proc.is_alive(me) && proc.open(me).is_some());
+        let impostor = Identity { start_ticks: me.start_ticks + 1, ..me };
+        assert!(!proc.is_alive(impostor) && proc.open(impostor).is_none());
+        assert_eq!(proc.program(me.pid).unwrap(), proc.program(me.pid).unwrap());
+    }
+
+    #[test]
+    fn what_a_process_has_is_read_from_its_files() {
+        let root = tempfile::tempdir().unwrap();
+        fake(root.path(), 7, "web", 1, 7, 100);
+        for (name, content) in [
+            ("io", "rchar: 9\nread_bytes: 4096\nwrite_bytes: 512\n"),
+            ("smaps_rollup", "55-66 ---p [rollup]\nRss: 9 kB\nPss: 3 kB\n"),
+            ("status", "Name:\tweb\nVmSwap:\t  2 kB\n"),
+            ("environ", "A=1\0B=2\0"),
+            ("comm", "web\n"),
+            ("task/7/children", "8 9 "),
+        ] {
+            let file = root.path().join("7").join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, content).unwrap();
+        }
+        let proc = Proc::new(root.path());
+        assert_eq!((proc.disk_bytes(7), proc.proportional_memory(7), proc.swapped(7)), (Some(4608), Some(3072), Some(2048)));
+        assert!(proc.has_variable(7, "B=2") && !proc.has_variable(7, "B=") && !proc.has_variable(8, "B=2"));
+        assert_eq!((proc.name(7).as_deref(), proc.name(8), proc.children(7)), (Some("web"), None, vec![8, 9]));
+    }
+
+    #[test]
+    fn an_identity_written_down_by_an_earlier_version_is_read() {
+        let old: Identity = serde_json::from_str(r#"{"pid": 7, "start_time_ticks": 9}"#).unwrap();
+        assert_eq!(old, Identity { pid: 7, start_ticks: 9 });
     }
 }

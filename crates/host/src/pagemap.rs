@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
-use super::maps::Region;
-use super::ranges::Ranges;
+use crate::maps::Region;
+use crate::process::Proc;
+use crate::ranges::Ranges;
 
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -35,7 +35,7 @@ pub struct Pages {
 }
 
 /// Where the pages of `regions` of `pid` are, as `proc` shows it.
-pub fn read(proc: &Path, pid: u32, regions: &[Region]) -> io::Result<Pages> {
+pub fn read(proc: &Proc, pid: u32, regions: &[Region]) -> io::Result<Pages> {
     let (mut pages, mut places) = (Pages::default(), Vec::new());
     let ranges = regions.iter().map(|region| (region.start, region.end)).filter(|(start, end)| end - start <= LARGEST);
     for_each(proc, pid, ranges, |start, end, entry| {
@@ -55,7 +55,7 @@ pub fn read(proc: &Path, pid: u32, regions: &[Region]) -> io::Result<Pages> {
 
 /// Calls `look` with each page of `ranges` of `pid`, from its first address to the one after its last, and with what the page map has for it.
 fn for_each(
-    proc: &Path,
+    proc: &Proc,
     pid: u32,
     ranges: impl Iterator<Item = (u64, u64)>,
     mut look: impl FnMut(u64, u64, u64),
@@ -80,8 +80,14 @@ fn for_each(
     Ok(())
 }
 
+/// How many contiguous areas of swap `pid` takes (al-Qudah table 1), and its bytes there; `None` when its page map cannot be read.
+pub fn swap_areas(proc: &Proc, pid: u32) -> Option<(usize, u64)> {
+    let pages = read(proc, pid, &proc.regions(pid).ok()?).ok()?;
+    Some((pages.areas, pages.swapped.bytes()))
+}
+
 /// What of `ranges` of `pid` is mapped and in memory.
-pub fn present(proc: &Path, pid: u32, ranges: &Ranges) -> io::Result<Ranges> {
+pub fn present(proc: &Proc, pid: u32, ranges: &Ranges) -> io::Result<Ranges> {
     let mut present = Ranges::default();
     for_each(proc, pid, ranges.iter(), |start, end, entry| {
         if entry & PRESENT != 0 {
@@ -92,7 +98,7 @@ pub fn present(proc: &Path, pid: u32, ranges: &Ranges) -> io::Result<Ranges> {
 }
 
 /// How many of the pages at `addresses` of `pid` are in swap.
-pub fn swapped_of(proc: &Path, pid: u32, addresses: &[u64]) -> io::Result<usize> {
+pub fn swapped_of(proc: &Proc, pid: u32, addresses: &[u64]) -> io::Result<usize> {
     let file = open(proc, pid)?;
     let page = rustix::param::page_size() as u64;
     let mut swapped = 0;
@@ -104,8 +110,8 @@ pub fn swapped_of(proc: &Path, pid: u32, addresses: &[u64]) -> io::Result<usize>
     Ok(swapped)
 }
 
-fn open(proc: &Path, pid: u32) -> io::Result<File> {
-    File::open(proc.join(format!("{pid}/pagemap")))
+fn open(proc: &Proc, pid: u32) -> io::Result<File> {
+    File::open(proc.path(pid, "pagemap"))
 }
 
 /// How many runs of neighbouring slots there are.
@@ -120,7 +126,7 @@ fn areas(mut places: Vec<u64>) -> usize {
 
 /// Of `pages`, which are in swap, those that lie alone or in small company there, the loneliest first, up to `most` bytes: to read them takes a
 /// request to the disk each, or nearly. Nothing for who may not know the places.
-pub fn scattered(proc: &Path, pid: u32, pages: &Ranges, most: u64) -> io::Result<Ranges> {
+pub fn scattered(proc: &Proc, pid: u32, pages: &Ranges, most: u64) -> io::Result<Ranges> {
     let mut places = Vec::new();
     for_each(proc, pid, pages.iter(), |start, end, entry| {
         if entry & (PRESENT | SWAPPED) == SWAPPED && entry & PLACE != 0 {
@@ -146,8 +152,8 @@ fn turned(place: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::maps::Backing;
     use super::*;
+    use crate::maps::Backing;
 
     #[test]
     fn pages_are_sorted_by_where_they_are() {
@@ -159,15 +165,15 @@ mod tests {
         let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_ne_bytes()).collect();
         std::fs::write(folder.path().join("7/pagemap"), bytes).unwrap();
         let region = Region { start: page, end: 8 * page, backing: Backing::Anonymous };
-        let pages = read(folder.path(), 7, &[region]).unwrap();
+        let pages = read(&Proc::new(folder.path()), 7, &[region]).unwrap();
         assert_eq!(pages.present.iter().collect::<Vec<_>>(), [(page, 3 * page)]);
         assert_eq!(pages.private.iter().collect::<Vec<_>>(), [(page, 2 * page)]);
         assert_eq!(pages.swapped.iter().collect::<Vec<_>>(), [(3 * page, 5 * page), (6 * page, 8 * page)]);
         assert_eq!(pages.areas, 3);
         let first_half = Ranges::from(vec![(page, 2 * page), (4 * page, 8 * page)]);
-        assert_eq!(present(folder.path(), 7, &first_half).unwrap().iter().collect::<Vec<_>>(), [(page, 2 * page)]);
+        assert_eq!(present(&Proc::new(folder.path()), 7, &first_half).unwrap().iter().collect::<Vec<_>>(), [(page, 2 * page)]);
         let addresses: Vec<u64> = (1..8).map(|number| number * page).collect();
-        assert_eq!(swapped_of(folder.path(), 7, &addresses).unwrap(), 4);
+        assert_eq!(swapped_of(&Proc::new(folder.path()), 7, &addresses).unwrap(), 4);
     }
 
     #[test]
@@ -182,7 +188,9 @@ mod tests {
         std::fs::write(folder.path().join("7/pagemap"), bytes).unwrap();
         let all = Ranges::from(vec![(0, 10 * page)]);
         let kept = |most: u64| {
-            Vec::from_iter(scattered(folder.path(), 7, &all, most * page).unwrap().iter().map(|(s, e)| (s / page, e / page)))
+            Vec::from_iter(
+                scattered(&Proc::new(folder.path()), 7, &all, most * page).unwrap().iter().map(|(s, e)| (s / page, e / page)),
+            )
         };
         assert_eq!(kept(0), []);
         assert_eq!(kept(3), [(6, 7), (9, 10)], "two that go together do not fit");
@@ -191,8 +199,7 @@ mod tests {
 
     #[test]
     fn our_own_pages_are_in_memory() {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let pages = read(Path::new("/proc"), std::process::id(), &super::super::maps::regions(&maps)).unwrap();
-        assert!(pages.present.bytes() > 0);
+        let (proc, own) = (Proc::system(), std::process::id());
+        assert!(read(&proc, own, &proc.regions(own).unwrap()).unwrap().present.bytes() > 0);
     }
 }
