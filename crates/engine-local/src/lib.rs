@@ -77,7 +77,7 @@ impl Engine for Local {
             let (took_s, refusal) = match command {
                 Err(refusal) => (0.0, Some(refusal)),
                 Ok(_) => match answers.next() {
-                    Some(CommandOutcome { took_s, error, .. }) => (took_s, error.map(Refusal::failed)),
+                    Some(CommandOutcome { took_s, refusal, .. }) => (took_s, refusal),
                     None => (0.0, Some(Refusal::failed("the node agent gave no answer"))),
                 },
             };
@@ -119,7 +119,10 @@ fn failed(error: weal_rpc::Error) -> Error {
         weal_rpc::Error::Unreachable { .. } | weal_rpc::Error::TimedOut { .. } => {
             Error::Away { peer: AGENT, detail: error.to_string() }
         }
-        weal_rpc::Error::Refused { fault, .. } => Error::Refused { peer: AGENT, refusal: Refusal::failed(fault.message) },
+        weal_rpc::Error::Refused { fault, .. } => {
+            let refusal = fault.refusal.unwrap_or_else(|| Refusal::failed(fault.message));
+            Error::Refused { peer: AGENT, refusal }
+        }
         weal_rpc::Error::Unwritable { .. } | weal_rpc::Error::Unreadable { .. } => {
             Error::Unreadable { peer: AGENT, detail: error.to_string() }
         }

@@ -1,9 +1,7 @@
 //! The agent's words in neutral ones.
 
-use weal_model::Rung;
 use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 use weal_protocol::node::{AgentObservation, InstanceCounters, NodeCounters};
-use weal_protocol::{Capabilities, NodeOrigin};
 
 use crate::spec::revision_of;
 
@@ -12,22 +10,10 @@ pub(super) fn neutral(agent: AgentObservation) -> Observation {
     Observation {
         began: agent.started,
         time: agent.time,
-        capabilities: capabilities(&agent),
+        capabilities: agent.capabilities,
         nodes: agent.nodes.into_iter().map(node).collect(),
         instances: agent.instances.into_iter().map(instance).collect(),
         jobs: Vec::new(),
-    }
-}
-
-fn capabilities(agent: &AgentObservation) -> Capabilities {
-    let no_swap = agent.limits.iter().any(|limit| limit.contains("but not parked"));
-    let rungs = if no_swap { vec![Rung::Suspended] } else { Rung::ALL.to_vec() };
-    Capabilities {
-        nodes: NodeOrigin::Configured,
-        rungs,
-        jobs: false,
-        losses: agent.limits.clone(),
-        ..Capabilities::all(&agent.isolation)
     }
 }
 

@@ -10,6 +10,7 @@ use weal_model::{
     Time, TimingSpec,
 };
 use weal_protocol::node::{self, AgentObservation, Command, CommandOutcome, InstanceCounters};
+use weal_protocol::{Capabilities, Refusal};
 
 fn app(name: &str, needs: &[&str]) -> AppSpec {
     AppSpec {
@@ -58,8 +59,8 @@ fn agent(folder: &std::path::Path, running: Vec<InstanceCounters>) -> (Local, To
         .on(node::OBSERVE, move |()| {
             let instances = running.clone();
             async move {
-                let (started, time, isolation) = (Time::ZERO, Time::ZERO, "none".to_owned());
-                Ok(AgentObservation { started, time, isolation, limits: Vec::new(), nodes: Vec::new(), instances })
+                let (started, time, capabilities) = (Time::ZERO, Time::ZERO, Capabilities::all("none"));
+                Ok(AgentObservation { started, time, capabilities, nodes: Vec::new(), instances })
             }
         });
     tokio::spawn(weal_rpc::serve(listener, router));
@@ -67,12 +68,12 @@ fn agent(folder: &std::path::Path, running: Vec<InstanceCounters>) -> (Local, To
 }
 
 fn outcome(command: &Command) -> CommandOutcome {
-    let (instance, error) = match command {
-        Command::Stop { instance } => (instance.clone(), Some("it does not go".to_owned())),
+    let (instance, refusal) = match command {
+        Command::Stop { instance } => (instance.clone(), Some(Refusal::Stuck { pids: vec![7] })),
         Command::Start { spec } => (spec.id.clone(), None),
         _ => (InstanceId::from("?"), None),
     };
-    CommandOutcome { instance, took_s: 0.5, error }
+    CommandOutcome { instance, took_s: 0.5, refusal }
 }
 
 fn running(id: &str, app_name: &str, state: InstanceState, port: u16) -> InstanceCounters {
@@ -111,14 +112,14 @@ async fn actions_become_commands_in_their_order_and_outcomes_come_back_in_it() {
     let actions = [stop, job, start("ghost-1", "ghost"), start("shop-2", "shop")];
     let outcomes = engine.apply(&pool(), &actions).await.unwrap();
     assert_eq!(outcomes.iter().map(|outcome| outcome.action.clone()).collect::<Vec<_>>(), actions);
-    let errors: Vec<Option<String>> = outcomes.iter().map(|outcome| Some(outcome.refusal.as_ref()?.to_string())).collect();
+    let refusals: Vec<Option<Refusal>> = outcomes.into_iter().map(|outcome| outcome.refusal).collect();
     let expected = [
-        Some("it does not go"),
-        Some("this engine runs no jobs, so not `nightly` either"),
-        Some("there is no application `ghost`"),
+        Some(Refusal::Stuck { pids: vec![7] }),
+        Some(Refusal::NoJobs { job: "nightly".into() }),
+        Some(Refusal::NoApplication { app: "ghost".into() }),
         None,
     ];
-    assert_eq!(errors, expected.map(|text| text.map(str::to_owned)));
+    assert_eq!(refusals, expected);
     let told = told.lock().unwrap();
     assert_eq!(told.len(), 2);
     let Command::Start { spec } = &told[1] else { panic!("{told:?}") };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weal_control::flow::pipeline::ClassIndex;
-use weal_model::AppName;
+use weal_model::{AppName, ClassName, InstanceId};
 use weal_rpc::Fault;
 
 use crate::clock::Clock;
@@ -83,9 +83,9 @@ impl Tables {
         let current = self.current();
         if config.version < current.version {
             let message = format!("config {} is older than {}, which is in force", config.version, current.version);
-            return Err(Fault { status: 409, message });
+            return Err(Fault { status: 409, message, refusal: None });
         }
-        check(config).map_err(Fault::bad_request)?;
+        check(config).map_err(|bad| Fault::bad_request(bad.to_string()))?;
         self.put_in_force(config);
         if let Err(error) = self.keep(config) {
             // Serving goes on: only a restart without a controller would miss it.
@@ -169,26 +169,40 @@ impl View {
     }
 }
 
-/// What no config may have, in words.
-fn check(config: &GatewayConfig) -> Result<(), String> {
+/// What no config may have.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+enum BadConfig {
+    #[error("cluster {app} is there twice")]
+    Twice { app: AppName },
+    #[error("cluster {app}: a request's time of {seconds} s is not positive")]
+    RequestTimeout { app: AppName, seconds: f64 },
+    #[error("cluster {app}: the weight {weight} of class {class} is not positive")]
+    ClassWeight { app: AppName, class: ClassName, weight: f64 },
+    #[error("cluster {app}: a route leads to class {class}, which has no flow")]
+    RouteWithoutFlow { app: AppName, class: ClassName },
+    #[error("cluster {app}: the weight {weight} of {instance} is not positive")]
+    InstanceWeight { app: AppName, instance: InstanceId, weight: f64 },
+}
+
+fn check(config: &GatewayConfig) -> Result<(), BadConfig> {
+    let is_positive = |number: f64| number.is_finite() && number > 0.0;
     let mut seen = std::collections::BTreeSet::new();
     for cluster in &config.clusters {
-        let app = &cluster.app;
-        if !seen.insert(app) {
-            return Err(format!("cluster {app} is there twice"));
+        let app = cluster.app.clone();
+        if !seen.insert(&cluster.app) {
+            return Err(BadConfig::Twice { app });
         }
-        if !(cluster.request_timeout_s.is_finite() && cluster.request_timeout_s > 0.0) {
-            return Err(format!("cluster {app}: a request's time of {} s is not positive", cluster.request_timeout_s));
+        if !is_positive(cluster.request_timeout_s) {
+            return Err(BadConfig::RequestTimeout { app, seconds: cluster.request_timeout_s });
         }
-        if let Some((class, flow)) = cluster.flows.iter().find(|(_, flow)| !(flow.weight.is_finite() && flow.weight > 0.0)) {
-            return Err(format!("cluster {app}: the weight {} of class {class} is not positive", flow.weight));
+        if let Some((class, flow)) = cluster.flows.iter().find(|(_, flow)| !is_positive(flow.weight)) {
+            return Err(BadConfig::ClassWeight { app, class: class.clone(), weight: flow.weight });
         }
         if let Some(route) = cluster.routes.iter().find(|route| !cluster.flows.contains_key(&route.class)) {
-            return Err(format!("cluster {app}: a route leads to class {}, which has no flow", route.class));
+            return Err(BadConfig::RouteWithoutFlow { app, class: route.class.clone() });
         }
-        let bad = cluster.endpoints.iter().find(|endpoint| !(endpoint.weight.is_finite() && endpoint.weight > 0.0));
-        if let Some(endpoint) = bad {
-            return Err(format!("cluster {app}: the weight {} of {} is not positive", endpoint.weight, endpoint.instance));
+        if let Some(bad) = cluster.endpoints.iter().find(|endpoint| !is_positive(endpoint.weight)) {
+            return Err(BadConfig::InstanceWeight { app, instance: bad.instance.clone(), weight: bad.weight });
         }
     }
     Ok(())

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use weal_host::swap;
 use weal_model::{AppName, Bytes, InstanceId, NodeName, NodeSpec, Time};
+use weal_protocol::Refusal;
 use weal_rpc::{Fault, Router};
 
+use crate::capabilities;
 use crate::events::Events;
-use crate::files::{read_json, write_json};
+use crate::files::{at, read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Memory, Order};
 use crate::isolation::{Kind, Member, Usage, roles};
-use crate::ports::Ports;
-use crate::reserve::{RESERVES_FILE, Reserve};
+use crate::ports::{Ports, address};
+use crate::reserve::Reserves;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
 use crate::site::{Site, now};
 use crate::sleepers::Sleepers;
@@ -46,22 +46,18 @@ pub struct Agent {
     told_cpu: Mutex<BTreeMap<NodeName, f64>>,
     sleepers: Sleepers,
     /// What each node keeps free.
-    pub(crate) reserves: Mutex<BTreeMap<NodeName, Reserve>>,
+    pub(crate) reserves: Reserves,
     /// One lock per application that is asked for: its first caller wakes an instance, the others find it awake.
     pub(crate) waking: Mutex<BTreeMap<AppName, Arc<tokio::sync::Mutex<()>>>>,
     /// When each instance was last named to who asked for its application.
     pub(crate) asked: Mutex<BTreeMap<InstanceId, Instant>>,
 }
 
-/// Where an instance with this port listens.
-pub fn address(port: u16) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-}
-
 impl Agent {
     /// An agent for `site` that goes on with what it finds in `dir`.
     pub fn new(site: Site, dir: PathBuf, ports: Ports) -> Arc<Self> {
         let nodes: Vec<NodeSpec> = read_json(&dir.join(NODES_FILE)).ok().flatten().unwrap_or_default();
+        let reserves = Reserves::load(&dir);
         let agent = Self {
             site: Arc::new(site),
             started: now(),
@@ -72,16 +68,12 @@ impl Agent {
             stopped_cpu: Mutex::default(),
             told_cpu: Mutex::default(),
             sleepers: Sleepers::default(),
-            reserves: Mutex::default(),
+            reserves,
             waking: Mutex::default(),
             asked: Mutex::default(),
         };
         if let Err(error) = agent.configure(nodes) {
             tracing::warn!(error = error.message, "the nodes of the former agent cannot be set up");
-        }
-        let reserves: Vec<NodeReserve> = read_json(&agent.dir.join(RESERVES_FILE)).ok().flatten().unwrap_or_default();
-        if let Err(error) = agent.set_reserves(&reserves) {
-            tracing::warn!(%error, "the reserves of the former agent cannot be written down again");
         }
         agent.adopt_all();
         Arc::new(agent)
@@ -99,7 +91,7 @@ impl Agent {
             })
             .on(node::RESERVE, move |reserves: Vec<NodeReserve>| {
                 let agent = Arc::clone(&reserve);
-                async move { agent.set_reserves(&reserves).map_err(|error| Fault::internal(error.to_string())) }
+                async move { agent.reserves.set(&reserves).map_err(|error| Fault::internal(error.to_string())) }
             })
             .on(node::APPLY, move |commands| {
                 let agent = Arc::clone(&apply);
@@ -134,7 +126,7 @@ impl Agent {
 
     fn configure(&self, wanted: Vec<NodeSpec>) -> Result<(), Fault> {
         if let Some(bad) = wanted.iter().find(|node| !is_safe_name(node.name.as_str())) {
-            return Err(Fault::bad_request(format!("`{}` cannot be the name of a node", bad.name)));
+            return Err(Fault::refused(400, bad_name("a node", bad.name.as_str())));
         }
         let mut nodes = self.nodes.lock().expect("nothing panics while it is held");
         for node in &wanted {
@@ -152,19 +144,18 @@ impl Agent {
     fn adopt_all(&self) {
         let Ok(entries) = fs::read_dir(&self.site.instances) else { return };
         for dir in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
-            if let Err(reason) = self.adopt(&dir) {
-                tracing::error!(folder = %dir.display(), reason, "cannot adopt an instance");
+            if let Err(error) = self.adopt(&dir) {
+                tracing::error!(folder = %dir.display(), %error, "cannot adopt an instance");
             }
         }
     }
 
-    fn adopt(&self, dir: &Path) -> Result<(), String> {
-        let show = |error: std::io::Error| error.to_string();
-        let Some(record) = read_json::<Record>(&dir.join(SPEC_FILE)).map_err(show)? else {
+    fn adopt(&self, dir: &Path) -> std::io::Result<()> {
+        let Some(record) = read_json::<Record>(&dir.join(SPEC_FILE))? else {
             // It was about to begin and never ran.
-            return fs::remove_dir_all(dir).map_err(show);
+            return fs::remove_dir_all(dir);
         };
-        let memory: Option<Memory> = read_json(&dir.join(MEMORY_FILE)).map_err(show)?;
+        let memory: Option<Memory> = read_json(&dir.join(MEMORY_FILE))?;
         self.ports.lock().expect("nothing panics while it is held").adopt(record.port);
         let id = record.spec.id.clone();
         let handle = match memory {
@@ -185,7 +176,7 @@ impl Agent {
                 outcomes.push(task.await.unwrap_or_else(|error| CommandOutcome {
                     instance: instance_of(command),
                     took_s: 0.0,
-                    error: Some(format!("the agent failed: {error}")),
+                    refusal: Some(Refusal::failed(format!("the agent failed: {error}"))),
                 }));
             }
         }
@@ -201,13 +192,13 @@ impl Agent {
             Command::Resume { instance } => self.order(&instance, Order::Resume).await,
             Command::SetCpu { instance, share, limit } => self.order(&instance, Order::SetCpu { share, limit }).await,
         };
-        CommandOutcome { instance, took_s: began.elapsed().as_secs_f64(), error: result.err() }
+        CommandOutcome { instance, took_s: began.elapsed().as_secs_f64(), refusal: result.err() }
     }
 
-    async fn start(&self, spec: InstanceSpec) -> Result<(), String> {
+    async fn start(&self, spec: InstanceSpec) -> Result<(), Refusal> {
         check(&spec)?;
         if !self.nodes.lock().expect("nothing panics while it is held").contains_key(&spec.node) {
-            return Err(format!("there is no node `{}` here", spec.node));
+            return Err(Refusal::NoNode { node: spec.node });
         }
         let answer = {
             let mut instances = self.instances.lock().expect("nothing panics while it is held");
@@ -221,25 +212,24 @@ impl Agent {
             }
         };
         match answer {
-            Ok(answer) => answer.await.unwrap_or_else(|_| Err("it was stopped before it ran".to_owned())),
+            Ok(answer) => answer.await.unwrap_or_else(|_| Err(Refusal::Gone { instance: spec.id })),
             Err(handle) => handle.order(Order::Start(Box::new(spec))).await,
         }
     }
 
-    fn begin(&self, spec: &InstanceSpec) -> Result<(Handle, tokio::sync::oneshot::Receiver<Result<(), String>>), String> {
-        let port =
-            self.ports.lock().expect("nothing panics while it is held").take().ok_or("all ports for instances are taken")?;
+    fn begin(&self, spec: &InstanceSpec) -> Result<(Handle, tokio::sync::oneshot::Receiver<Result<(), Refusal>>), Refusal> {
+        let port = self.ports.lock().expect("nothing panics while it is held").take().ok_or(Refusal::NoPort)?;
         let dir = self.site.dir(spec.id.as_str());
         let record = instance::first_record(spec.clone(), port);
         let written = fs::create_dir_all(dir.join(LOGS_FOLDER)).and_then(|()| write_json(&dir.join(SPEC_FILE), &record));
         if let Err(error) = written {
             self.ports.lock().expect("nothing panics while it is held").give_back(port);
-            return Err(format!("{}: {error}", dir.display()));
+            return Err(at(&dir)(error).into());
         }
         Ok(instance::begin(Arc::clone(&self.site), record))
     }
 
-    async fn stop(&self, instance: &InstanceId) -> Result<(), String> {
+    async fn stop(&self, instance: &InstanceId) -> Result<(), Refusal> {
         let Some(handle) = self.find(instance) else { return Ok(()) };
         let view = handle.view();
         let used = (self.site.isolation.kind() == Kind::None).then(|| self.cpu_seconds(&view)).flatten();
@@ -255,8 +245,8 @@ impl Agent {
         Ok(())
     }
 
-    async fn order(&self, instance: &InstanceId, order: Order) -> Result<(), String> {
-        let handle = self.find(instance).ok_or_else(|| format!("there is no instance `{instance}`"))?;
+    async fn order(&self, instance: &InstanceId, order: Order) -> Result<(), Refusal> {
+        let handle = self.find(instance).ok_or_else(|| no_instance(instance))?;
         handle.order(order).await
     }
 
@@ -290,8 +280,7 @@ impl Agent {
         AgentObservation {
             started: self.started,
             time: now(),
-            isolation: self.site.isolation.kind().as_str().to_owned(),
-            limits: self.limits(),
+            capabilities: capabilities::of(self.site.isolation.as_ref(), &self.site.proc),
             nodes: nodes.values().map(|node| self.observe_node(node, &instances, stopped_on(node))).collect(),
             instances,
         }
@@ -332,7 +321,7 @@ impl Agent {
             *told
         };
         let summed_memory = || own().filter_map(|instance| instance.memory_used).sum::<Bytes>();
-        let reserve = self.reserves.lock().expect("nothing panics while it is held").get(&node.name).copied().unwrap_or_default();
+        let reserve = self.reserves.of(&node.name);
         NodeCounters {
             name: node.name.clone(),
             cpu_capacity: node.cpu,
@@ -360,28 +349,17 @@ impl Agent {
         self.site.isolation.usage(Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir })
     }
 
-    fn limits(&self) -> Vec<String> {
-        let mut limits = self.site.isolation.limits().to_vec();
-        if !rustix::process::geteuid().is_root() {
-            limits.push("not root: instances cannot run as another user".to_owned());
-        }
-        if swap::free(&swap::of_this_machine()).0 == 0 {
-            limits.push("no free swap: instances can be suspended, but not parked".to_owned());
-        }
-        limits
-    }
-
     async fn logs(&self, request: LogsRequest) -> Result<LogsChunk, Fault> {
         if !is_safe_name(request.instance.as_str()) {
-            return Err(Fault::bad_request(format!("`{}` cannot be an instance", request.instance)));
+            return Err(Fault::refused(400, bad_name("an instance", request.instance.as_str())));
         }
         let folder = self.site.dir(request.instance.as_str()).join(LOGS_FOLDER);
         if !folder.is_dir() {
-            return Err(Fault { status: 404, message: format!("there is no instance `{}`", request.instance) });
+            return Err(Fault::refused(404, no_instance(&request.instance)));
         }
         let failed = |error: std::io::Error| Fault::internal(error.to_string());
         let cursor = match &request.cursor {
-            Some(cursor) => cursor.parse().map_err(Fault::bad_request)?,
+            Some(cursor) => cursor.parse().map_err(|error: logs::BadCursor| Fault::bad_request(error.to_string()))?,
             None => logs::tail(&folder, request.tail_lines).map_err(failed)?,
         };
         let wait = Duration::try_from_secs_f64(request.wait_s.clamp(0.0, 60.0)).unwrap_or_default();
@@ -411,15 +389,22 @@ fn instance_of(command: &Command) -> InstanceId {
     }
 }
 
+pub(crate) fn no_instance(instance: &InstanceId) -> Refusal {
+    Refusal::NoInstance { instance: instance.clone() }
+}
+
+fn bad_name(what: &str, name: &str) -> Refusal {
+    Refusal::BadName { what: what.to_owned(), name: name.to_owned() }
+}
+
 /// What comes over the socket becomes names of folders and groups, and the agent may be root.
-fn check(spec: &InstanceSpec) -> Result<(), String> {
-    for (what, name) in [("instance", spec.id.as_str()), ("application", spec.app.as_str()), ("node", spec.node.as_str())] {
-        if !is_safe_name(name) {
-            return Err(format!("`{name}` cannot be the name of an {what}: letters, digits, `-`, `_` and `.` only"));
-        }
+fn check(spec: &InstanceSpec) -> Result<(), Refusal> {
+    let names = [("an instance", spec.id.as_str()), ("an application", spec.app.as_str()), ("a node", spec.node.as_str())];
+    if let Some((what, name)) = names.into_iter().find(|(_, name)| !is_safe_name(name)) {
+        return Err(bad_name(what, name));
     }
     if !Path::new(&spec.cwd).is_absolute() {
-        return Err(format!("the working directory `{}` is not absolute", spec.cwd));
+        return Err(Refusal::RelativeFolder { folder: spec.cwd.clone() });
     }
     Ok(())
 }

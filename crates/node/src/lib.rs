@@ -9,6 +9,7 @@
 
 mod agent;
 mod blocking;
+pub mod capabilities;
 mod costs;
 mod events;
 mod files;
@@ -17,6 +18,7 @@ mod instance;
 pub mod isolation;
 pub mod ladder;
 mod paging;
+mod parking;
 mod ports;
 mod priority;
 mod privileges;
@@ -110,7 +112,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         .map_err(|source| Error::Folder { path: instances.clone(), source })?;
     let (listener, wake) = (listen(options.rpc)?, options.wake.map(listen).transpose()?);
     let isolation = isolation::detect::choose(&dir, &site::group_name(&options.state_dir), options.isolation);
-    tracing::info!(isolation = isolation.kind().as_str(), lost = ?isolation.limits(), "the node agent runs");
+    tracing::info!(isolation = isolation.kind().as_str(), lost = ?isolation.losses(), "the node agent runs");
     let place = isolation::roles::Place::take(isolation.as_ref());
     let site = site::Site {
         instances,

@@ -1,8 +1,13 @@
 //! Ports for instances: none twice, none that somebody else listens on.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
+
+/// Where an instance with this port listens.
+pub fn address(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
 
 /// Hands out ports in turn, so that a port that was given back rests as long as possible: clients of the old instance
 /// shall not find the new one.

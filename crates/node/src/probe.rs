@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
@@ -16,7 +16,7 @@ use weal_model::HealthProbe;
 use crate::blocking::aside;
 use crate::privileges::become_user;
 use crate::shim::Launch;
-use crate::variables::fill_in;
+use crate::variables::{UnknownVariable, fill_in};
 
 /// The longest head of a response that is waited for; a health check that answers more is broken.
 const LONGEST_HEAD: usize = 16 << 10;
@@ -25,15 +25,79 @@ const REST: Duration = Duration::from_millis(20);
 /// How long a connection to an instance that does not run may take. The kernel makes it in microseconds, or never if too many wait.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
-/// Asks once. An error says what was asked and what came back.
-pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, launch: &Launch) -> Result<(), String> {
+/// Why an instance does not count as well.
+#[derive(Debug, thiserror::Error)]
+pub enum Unwell {
+    /// It was asked, and nothing came back in time.
+    #[error("{question}: no answer within {} s", .within.as_secs_f64())]
+    Silent {
+        /// What was asked.
+        question: String,
+        /// How long was waited.
+        within: Duration,
+    },
+    /// It was asked, and the answer is no good one.
+    #[error("{question}: {why}")]
+    Bad {
+        /// What was asked.
+        question: String,
+        /// What came back.
+        why: BadAnswer,
+    },
+    /// It gave no good answer to any question in time.
+    #[error("no answer within {} s", .within.as_secs())]
+    Late {
+        /// How long was waited.
+        within: Duration,
+    },
+    /// Its main process has ended.
+    #[error("it ended")]
+    Ended,
+}
+
+/// What came back instead of a good answer.
+#[derive(Debug, thiserror::Error)]
+pub enum BadAnswer {
+    /// An error of the system.
+    #[error("{}", in_short(.0))]
+    System(#[from] io::Error),
+    /// Something else than HTTP.
+    #[error("the answer is not HTTP")]
+    NotHttp,
+    /// A status that means that it is not well.
+    #[error("status {0}")]
+    Status(u16),
+    /// The command cannot be filled in.
+    #[error(transparent)]
+    Variable(#[from] UnknownVariable),
+    /// There is no command.
+    #[error("the command is empty")]
+    EmptyCommand,
+    /// The command's control group has no name that the system takes.
+    #[error("a group with a NUL in its name")]
+    BadGroup,
+    /// The command failed.
+    #[error("{status}{}{complaint}", if .complaint.is_empty() { "" } else { ": " })]
+    Failed {
+        /// How it ended.
+        status: ExitStatus,
+        /// The last line that it wrote; may be empty.
+        complaint: String,
+    },
+}
+
+/// Asks once.
+///
+/// # Errors
+/// There was no good answer: says what was asked and what came back.
+pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, launch: &Launch) -> Result<(), Unwell> {
     match probe {
         HealthProbe::Http { path } => {
             let asking = async { receive(send(path, address).await?).await };
-            in_time(&question(path, address), timeout, asking).await
+            in_time(question(path, address), timeout, asking).await
         }
-        HealthProbe::Tcp => in_time(&format!("a connection to {address}"), timeout, tcp(address)).await,
-        HealthProbe::Command { argv } => in_time(&format!("`{}`", argv.join(" ")), timeout, command(argv, launch)).await,
+        HealthProbe::Tcp => in_time(format!("a connection to {address}"), timeout, tcp(address)).await,
+        HealthProbe::Command { argv } => in_time(format!("`{}`", argv.join(" ")), timeout, command(argv, launch)).await,
     }
 }
 
@@ -53,8 +117,8 @@ pub struct Asked {
 
 impl Asked {
     /// What comes back, as [`ask`] says it.
-    pub async fn answer(self, timeout: Duration) -> Result<(), String> {
-        in_time(&self.question, timeout, receive(self.stream)).await
+    pub async fn answer(self, timeout: Duration) -> Result<(), Unwell> {
+        in_time(self.question, timeout, receive(self.stream)).await
     }
 }
 
@@ -62,28 +126,28 @@ fn question(path: &str, address: SocketAddr) -> String {
     format!("GET {path} on {address}")
 }
 
-async fn in_time(question: &str, timeout: Duration, asking: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-    match tokio::time::timeout(timeout, asking).await {
+async fn in_time(question: String, within: Duration, asking: impl Future<Output = Result<(), BadAnswer>>) -> Result<(), Unwell> {
+    match tokio::time::timeout(within, asking).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(reason)) => Err(format!("{question}: {reason}")),
-        Err(_) => Err(format!("{question}: no answer within {} s", timeout.as_secs_f64())),
+        Ok(Err(why)) => Err(Unwell::Bad { question, why }),
+        Err(_) => Err(Unwell::Silent { question, within }),
     }
 }
 
-async fn send(path: &str, address: SocketAddr) -> Result<TcpStream, String> {
-    let mut stream = TcpStream::connect(address).await.map_err(in_short)?;
+async fn send(path: &str, address: SocketAddr) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: weal-health\r\nAccept: */*\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.map_err(in_short)?;
+    stream.write_all(request.as_bytes()).await?;
     Ok(stream)
 }
 
-async fn receive(mut stream: TcpStream) -> Result<(), String> {
+async fn receive(mut stream: TcpStream) -> Result<(), BadAnswer> {
     let mut head = Vec::new();
     let mut buffer = [0u8; 4096];
     let ends = |head: &[u8]| head.windows(4).any(|four| four == b"\r\n\r\n");
     while !ends(&head) && head.len() < LONGEST_HEAD {
-        match stream.read(&mut buffer).await.map_err(in_short)? {
+        match stream.read(&mut buffer).await? {
             0 => break,
             length => head.extend_from_slice(&buffer[..length]),
         }
@@ -92,12 +156,12 @@ async fn receive(mut stream: TcpStream) -> Result<(), String> {
         let rest = async { while stream.read(&mut buffer).await.is_ok_and(|length| length > 0) {} };
         let _ = tokio::time::timeout(REST, rest).await;
     });
-    let status = status(&head).ok_or("the answer is not HTTP")?;
-    if (200..400).contains(&status) { Ok(()) } else { Err(format!("status {status}")) }
+    let status = status(&head).ok_or(BadAnswer::NotHttp)?;
+    if (200..400).contains(&status) { Ok(()) } else { Err(BadAnswer::Status(status)) }
 }
 
-async fn tcp(address: SocketAddr) -> Result<(), String> {
-    TcpStream::connect(address).await.map(drop).map_err(in_short)
+async fn tcp(address: SocketAddr) -> Result<(), BadAnswer> {
+    Ok(TcpStream::connect(address).await.map(drop)?)
 }
 
 fn status(head: &[u8]) -> Option<u16> {
@@ -108,15 +172,14 @@ fn status(head: &[u8]) -> Option<u16> {
 }
 
 /// Runs as the instance's user, in its folder and environment and within its limits, and is killed with all that it started when time is up.
-async fn command(argv: &[String], launch: &Launch) -> Result<(), String> {
+async fn command(argv: &[String], launch: &Launch) -> Result<(), BadAnswer> {
     let argv = argv.iter().map(|word| fill_in(word, &launch.env)).collect::<Result<Vec<_>, _>>()?;
-    let (program, arguments) = argv.split_first().ok_or("the command is empty")?;
+    let (program, arguments) = argv.split_first().ok_or(BadAnswer::EmptyCommand)?;
     let mut command = tokio::process::Command::new(program);
     command.args(arguments).env_clear().envs(&launch.env).current_dir(&launch.cwd).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let user = launch.user.clone();
-    let as_path =
-        |entrance: &PathBuf| CString::new(entrance.as_os_str().as_bytes()).map_err(|_| "a group with a NUL in its name");
+    let as_path = |entrance: &PathBuf| CString::new(entrance.as_os_str().as_bytes()).map_err(|_| BadAnswer::BadGroup);
     let entrances = launch.entrances.iter().map(as_path).collect::<Result<Vec<_>, _>>()?;
     let prepare = move || {
         entrances.iter().try_for_each(|entrance| enter(entrance))?;
@@ -126,7 +189,7 @@ async fn command(argv: &[String], launch: &Launch) -> Result<(), String> {
     // one small list, and no lock of the allocator is held then: glibc and musl restore theirs in the forked child.
     unsafe { command.pre_exec(prepare) };
     // To enter a group takes the kernel some ten milliseconds.
-    let mut child = aside(|| command.spawn()).map_err(in_short)?;
+    let mut child = aside(|| command.spawn())?;
     let group = KillOnDrop(child.id());
     let mut complaint = Vec::new();
     if let Some(stderr) = child.stderr.take() {
@@ -141,14 +204,14 @@ async fn command(argv: &[String], launch: &Launch) -> Result<(), String> {
             let _ = tokio::time::timeout(REST, limited.read_to_end(&mut complaint)).await;
         }
     }
-    let status = child.wait().await.map_err(in_short)?;
+    let status = child.wait().await?;
     drop(group);
     if status.success() {
         return Ok(());
     }
     let complaint = String::from_utf8_lossy(&complaint);
     let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
-    Err(if last.is_empty() { status.to_string() } else { format!("{status}: {last}") })
+    Err(BadAnswer::Failed { status, complaint: last.to_owned() })
 }
 
 /// Takes this process into a control group: in the agent's it would come before all instances, and nothing would limit it.
@@ -171,7 +234,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-fn in_short(error: io::Error) -> String {
+fn in_short(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
@@ -229,7 +292,7 @@ mod tests {
             match expected {
                 None => result.unwrap(),
                 Some(part) => {
-                    let error = result.unwrap_err();
+                    let error = result.unwrap_err().to_string();
                     assert!(error.starts_with("GET /healthz on 127.0.0.1:") && error.contains(part), "{error}");
                 }
             }
@@ -250,7 +313,7 @@ mod tests {
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
         asked.answer(PATIENCE).await.unwrap();
         let unanswered = ask_ahead(&probe, address).await.expect("the backlog takes it");
-        let error = unanswered.answer(Duration::from_millis(50)).await.unwrap_err();
+        let error = unanswered.answer(Duration::from_millis(50)).await.unwrap_err().to_string();
         assert_eq!(error, format!("GET /healthz on {address}: no answer within 0.05 s"));
         drop(listener);
         assert!(ask_ahead(&probe, address).await.is_none(), "nobody listens");
@@ -260,7 +323,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_listening_is_said_in_short() {
         let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let error = ask(&HealthProbe::Tcp, address, PATIENCE, &launch()).await.unwrap_err();
+        let error = ask(&HealthProbe::Tcp, address, PATIENCE, &launch()).await.unwrap_err().to_string();
         assert_eq!(error, format!("a connection to {address}: connection refused"));
     }
 
@@ -269,7 +332,7 @@ mod tests {
         let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let probe = |script: &str| HealthProbe::Command { argv: vec!["sh".into(), "-c".into(), script.into()] };
         ask(&probe("test $PORT = 7"), address, PATIENCE, &launch()).await.unwrap();
-        let error = ask(&probe("echo no table >&2; exit 3"), address, PATIENCE, &launch()).await.unwrap_err();
+        let error = ask(&probe("echo no table >&2; exit 3"), address, PATIENCE, &launch()).await.unwrap_err().to_string();
         assert!(error.ends_with("exit status: 3: no table"), "{error}");
     }
 
@@ -280,7 +343,7 @@ mod tests {
         let script = format!("sleep 1000 & echo $$! > {}; wait", file.display());
         let probe = HealthProbe::Command { argv: vec!["sh".into(), "-c".into(), script] };
         let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let error = ask(&probe, address, Duration::from_millis(500), &launch()).await.unwrap_err();
+        let error = ask(&probe, address, Duration::from_millis(500), &launch()).await.unwrap_err().to_string();
         assert!(error.ends_with("no answer within 0.5 s"), "{error}");
         let pid: u32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
         let proc = weal_host::Proc::system();

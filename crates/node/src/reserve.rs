@@ -9,26 +9,20 @@
 //! a node has `F = min(C - U, A R / sum R)` free, and while `F < R` it parks instances that sleep with their memory, one after the other,
 //! those first that have been on their rung the longest (al-Qudah section 3: paged out in bulk, ahead of need).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
 
-use weal_model::{Bytes, InstanceId, NodeName, Rung};
+use weal_model::{Bytes, NodeName};
 use weal_protocol::node::NodeReserve;
 
-use crate::agent::Agent;
-use crate::files::write_json;
-use crate::instance::{Handle, Order};
+use crate::files::{read_json, write_json};
 
 /// The reserves, as last handed over.
-pub const RESERVES_FILE: &str = "reserves.json";
-/// How often memory is looked at. A purge takes about as long; an instance that grows by 100 MiB in it is met within the next.
-const TICK: Duration = Duration::from_secs(1);
-/// One that could not be parked is left alone for so long: what keeps it (full swap, a missing right) does not pass at once.
-const LEFT_ALONE: Duration = Duration::from_secs(30);
+const FILE: &str = "reserves.json";
 
 /// What a node keeps free, and what that has led to.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Reserve {
     /// What is to be free.
     pub memory: Bytes,
@@ -36,69 +30,74 @@ pub struct Reserve {
     pub parked: u64,
 }
 
-impl Agent {
-    /// Takes the reserves over; a node that is not named keeps nothing free.
-    pub(crate) fn set_reserves(&self, wanted: &[NodeReserve]) -> std::io::Result<()> {
-        let mut reserves = self.reserves.lock().expect("nothing panics while it is held");
-        let before = reserves.clone();
-        reserves.values_mut().for_each(|reserve| reserve.memory = Bytes(0));
+/// What each node keeps free. A former agent's reserves stand until others are handed over.
+#[derive(Debug)]
+pub struct Reserves {
+    nodes: Mutex<BTreeMap<NodeName, Reserve>>,
+    file: PathBuf,
+}
+
+impl Reserves {
+    /// Those that were handed over last, as `dir` remembers them.
+    pub fn load(dir: &Path) -> Self {
+        let file = dir.join(FILE);
+        let known: Vec<NodeReserve> = read_json(&file).ok().flatten().unwrap_or_default();
+        let nodes = known.into_iter().map(|NodeReserve { node, memory }| (node, Reserve { memory, parked: 0 })).collect();
+        Self { nodes: Mutex::new(nodes), file }
+    }
+
+    /// Takes others over; a node that is not named keeps nothing free.
+    ///
+    /// # Errors
+    /// They are in force and could not be written down.
+    pub fn set(&self, wanted: &[NodeReserve]) -> std::io::Result<()> {
+        let mut nodes = self.lock();
+        let before = nodes.clone();
+        nodes.values_mut().for_each(|reserve| reserve.memory = Bytes(0));
         for NodeReserve { node, memory } in wanted {
-            reserves.entry(node.clone()).or_default().memory = *memory;
+            nodes.entry(node.clone()).or_default().memory = *memory;
         }
-        let is_as_before = |(node, reserve): (&NodeName, &Reserve)| before.get(node).map(|b| b.memory) == Some(reserve.memory);
-        if reserves.iter().all(is_as_before) { Ok(()) } else { write_json(&self.dir.join(RESERVES_FILE), &wanted) }
+        if *nodes == before { Ok(()) } else { write_json(&self.file, &wanted) }
     }
 
-    /// Parks who sleeps with its memory where less is free than is to be. Never ends.
-    pub async fn keep_reserves(self: Arc<Self>) {
-        let mut tick = tokio::time::interval(TICK);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut failed: BTreeMap<InstanceId, Instant> = BTreeMap::new();
-        loop {
-            tick.tick().await;
-            failed.retain(|_, when| when.elapsed() < LEFT_ALONE);
-            while let Some((handle, why)) = self.next_to_park(&failed.keys().cloned().collect()) {
-                let spec = handle.view().record.spec;
-                match handle.order(Order::Park(why)).await {
-                    Ok(()) => {
-                        let mut reserves = self.reserves.lock().expect("nothing panics while it is held");
-                        reserves.entry(spec.node).or_default().parked += 1;
-                    }
-                    Err(_) => drop(failed.insert(spec.id, Instant::now())),
-                }
-            }
-        }
+    /// What `node` keeps free.
+    pub fn of(&self, node: &NodeName) -> Reserve {
+        self.lock().get(node).copied().unwrap_or_default()
     }
 
-    /// The instance that is parked next, and why; `None` while every reserve stands or nothing more can be done for it.
-    fn next_to_park(&self, passed_over: &BTreeSet<InstanceId>) -> Option<(Handle, String)> {
-        let reserves = self.reserves.lock().expect("nothing panics while it is held").clone();
-        let all: Bytes = reserves.values().map(|reserve| reserve.memory).sum();
-        if all == Bytes(0) {
-            return None;
-        }
-        // A kernel that does not say what is available leaves it to the nodes' capacity.
-        let available = self.site.proc.memory().available.unwrap_or(Bytes(u64::MAX));
-        for (node, &Reserve { memory, .. }) in reserves.iter().filter(|(_, reserve)| reserve.memory > Bytes(0)) {
-            let part = Bytes((available.0 as f64 * (memory.0 as f64 / all.0 as f64)) as u64);
-            let Some(free) = self.unused(node).map(|unused| unused.min(part)) else { continue };
-            if free < memory
-                && let Some(handle) = self.coldest(node, passed_over)
-            {
-                return Some((handle, format!("`{node}` is to have {memory} free and had {free}")));
-            }
-        }
-        None
+    /// The nodes that keep something free, and how much.
+    pub fn all(&self) -> Vec<(NodeName, Bytes)> {
+        let nodes = self.lock();
+        nodes.iter().filter(|(_, kept)| kept.memory > Bytes(0)).map(|(node, kept)| (node.clone(), kept.memory)).collect()
     }
 
-    /// Of those on `node` that sleep with their memory, the one that has been on its rung the longest.
-    fn coldest(&self, node: &NodeName, passed_over: &BTreeSet<InstanceId>) -> Option<Handle> {
-        let holds_memory = |(_, view): &(Handle, crate::instance::View)| {
-            view.memory.state.rung().is_some_and(|rung| rung < Rung::Parked)
-                && view.record.spec.node == *node
-                && !passed_over.contains(&view.record.spec.id)
-        };
-        let sleepers = self.handles().into_iter().map(|handle| (handle.clone(), handle.view())).filter(holds_memory);
-        sleepers.min_by_key(|(_, view)| view.memory.since).map(|(handle, _)| handle)
+    /// An instance was parked for the reserve of `node`.
+    pub fn note_parked(&self, node: NodeName) {
+        self.lock().entry(node).or_default().parked += 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeName, Reserve>> {
+        self.nodes.lock().expect("nothing panics while it is held")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_agent_keeps_the_same_memory_free_until_it_is_told_otherwise() {
+        let dir = tempfile::tempdir().unwrap();
+        let reserve = |node: &str, mib: u64| NodeReserve { node: node.into(), memory: Bytes::mib(mib) };
+        let first = Reserves::load(dir.path());
+        assert_eq!(first.all(), []);
+        first.set(&[reserve("a", 10), reserve("b", 20)]).unwrap();
+        first.note_parked("a".into());
+        assert_eq!(first.of(&"a".into()), Reserve { memory: Bytes::mib(10), parked: 1 });
+        let next = Reserves::load(dir.path());
+        assert_eq!(next.all(), [("a".into(), Bytes::mib(10)), ("b".into(), Bytes::mib(20))]);
+        assert_eq!(next.of(&"a".into()).parked, 0);
+        next.set(&[reserve("b", 5)]).unwrap();
+        assert_eq!(Reserves::load(dir.path()).all(), [("b".into(), Bytes::mib(5))]);
     }
 }

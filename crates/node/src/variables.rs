@@ -2,8 +2,18 @@
 
 use std::collections::BTreeMap;
 
+/// A name that is no variable of the instance.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`${name}` in `{text}` is no variable of this instance: set it in `env`, or write `$${name}`")]
+pub struct UnknownVariable {
+    /// The name.
+    pub name: String,
+    /// What it stands in.
+    pub text: String,
+}
+
 /// Fills `$NAME` and `${NAME}` in from `variables`; `$$` is a dollar sign, and so is one before anything else.
-pub fn fill_in(text: &str, variables: &BTreeMap<String, String>) -> Result<String, String> {
+pub fn fill_in(text: &str, variables: &BTreeMap<String, String>) -> Result<String, UnknownVariable> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -22,9 +32,8 @@ pub fn fill_in(text: &str, variables: &BTreeMap<String, String>) -> Result<Strin
             filled.push('$');
             continue;
         }
-        let value = variables.get(name).ok_or_else(|| {
-            format!("`${name}` in `{text}` is no variable of this instance: set it in `env`, or write `$${name}`")
-        })?;
+        let unknown = || UnknownVariable { name: name.to_owned(), text: text.to_owned() };
+        let value = variables.get(name).ok_or_else(unknown)?;
         filled.push_str(value);
         rest = after;
     }
@@ -56,7 +65,7 @@ mod tests {
         ] {
             assert_eq!(fill_in(text, &variables).unwrap(), expected);
         }
-        let error = fill_in("x $PROT", &variables).unwrap_err();
+        let error = fill_in("x $PROT", &variables).unwrap_err().to_string();
         assert!(error.starts_with("`$PROT` in `x $PROT` is no variable"), "{error}");
     }
 }

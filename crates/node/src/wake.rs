@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 use weal_model::{AppName, InstanceId, InstanceState, Rung};
+use weal_protocol::Refusal;
 use weal_protocol::node::{self, WakeAnswer, WakeRequest};
 use weal_rpc::{Fault, Router};
 
-use crate::agent::{Agent, address};
-use crate::instance::{Handle, Order};
+use crate::agent::{Agent, no_instance};
+use crate::instance::{Handle, Order, View};
+use crate::ports::address;
 
 /// The longest that a caller may wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
@@ -35,11 +37,14 @@ impl Agent {
         let deadline = tokio::time::Instant::now() + wait;
         // Or whatever is asked for would be remembered.
         if self.instances_of(&request.app).is_empty() {
-            return Err(nobody(&request.app, &[]));
+            return Err(nobody(&request.app, Vec::new()));
         }
         let turn = self.turn(&request.app);
-        let late =
-            || Fault { status: 504, message: format!("no instance of `{}` answers within {} s", request.app, request.wait_s) };
+        let late = || Fault {
+            status: 504,
+            message: format!("no instance of `{}` answers within {} s", request.app, request.wait_s),
+            refusal: Some(Refusal::TimedOut { seconds: request.wait_s }),
+        };
         let _turn = timeout_at(deadline, turn.lock()).await.map_err(|_| late())?;
         let answer = timeout_at(deadline, self.wake_one(&request.app, &request.instances)).await.map_err(|_| late())??;
         let mut asked = self.asked.lock().expect("nothing panics while it is held");
@@ -50,13 +55,13 @@ impl Agent {
 
     /// Puts an instance to sleep, unless requests are on their way to it. From the order on it counts as asleep: named while it is
     /// still awake, it would freeze with the request in it. Who asks for its application meanwhile calls it back.
-    pub(crate) async fn put_to_sleep(&self, instance: &InstanceId, rung: Rung) -> Result<(), String> {
-        let handle = self.find(instance).ok_or_else(|| format!("there is no instance `{instance}`"))?;
+    pub(crate) async fn put_to_sleep(&self, instance: &InstanceId, rung: Rung) -> Result<(), Refusal> {
+        let handle = self.find(instance).ok_or_else(|| no_instance(instance))?;
         let turn = self.turn(&handle.view().record.spec.app);
         let turn = turn.lock().await;
         let asked = self.asked.lock().expect("nothing panics while it is held").get(instance).map(Instant::elapsed);
         if let Some(ago) = asked.filter(|ago| *ago < JUST_ASKED) {
-            return Err(node::asked_for(ago));
+            return Err(Refusal::AskedFor { ago_s: ago.as_secs_f64() });
         }
         let ordered = handle.begin(Order::Sleep(rung)).await;
         drop(turn);
@@ -70,16 +75,16 @@ impl Agent {
 
     /// The cheapest that there is, or of `only` these: one that is awake, else the lightest sleeper, else the first that gets ready.
     async fn wake_one(&self, app: &AppName, only: &[InstanceId]) -> Result<WakeAnswer, Fault> {
-        let mut failures = Vec::new();
+        let mut failed = Vec::new();
         loop {
-            let mut candidates: Vec<(Handle, crate::instance::View)> =
+            let mut candidates: Vec<(Handle, View)> =
                 self.instances_of(app).into_iter().map(|handle| (handle.clone(), handle.view())).collect();
             candidates.retain(|(_, view)| {
                 let id = &view.record.spec.id;
-                (only.is_empty() || only.contains(id)) && !failures.iter().any(|(failed, _)| failed == id)
+                (only.is_empty() || only.contains(id)) && !failed.iter().any(|(failed, _)| failed == id)
             });
             candidates.sort_by(|(_, a), (_, b)| (price(a)).partial_cmp(&price(b)).unwrap_or(std::cmp::Ordering::Equal));
-            let Some((handle, view)) = candidates.into_iter().next() else { return Err(nobody(app, &failures)) };
+            let Some((handle, view)) = candidates.into_iter().next() else { return Err(nobody(app, failed)) };
             let answer =
                 |took_s| WakeAnswer { instance: view.record.spec.id.clone(), address: address(view.record.port), took_s };
             match view.memory.state {
@@ -89,20 +94,23 @@ impl Agent {
                     let began = Instant::now();
                     match handle.order(Order::Resume).await {
                         Ok(()) => return Ok(answer(began.elapsed().as_secs_f64())),
-                        Err(error) => failures.push((view.record.spec.id.clone(), error)),
+                        Err(refusal) => failed.push((view.record.spec.id.clone(), refusal)),
                     }
                 }
                 InstanceState::Starting | InstanceState::Backoff | InstanceState::Unhealthy => {
                     tokio::time::sleep(START_POLL).await
                 }
-                state => failures.push((view.record.spec.id.clone(), format!("it is {state:?}").to_lowercase())),
+                state => {
+                    let instance = view.record.spec.id.clone();
+                    failed.push((instance.clone(), Refusal::WrongState { instance, state }));
+                }
             }
         }
     }
 }
 
 /// Awake before asleep, light sleep before deep, asleep before starting; among equals who woke fastest.
-fn price(view: &crate::instance::View) -> (u8, f64) {
+fn price(view: &View) -> (u8, f64) {
     let state = view.memory.state;
     let class = match (state, state.rung()) {
         (InstanceState::Ready, _) if view.stays_awake() => 0,
@@ -115,8 +123,6 @@ fn price(view: &crate::instance::View) -> (u8, f64) {
     (class, view.memory.last_wake_s.unwrap_or(f64::MAX))
 }
 
-fn nobody(app: &AppName, failures: &[(weal_model::InstanceId, String)]) -> Fault {
-    let failed: Vec<String> = failures.iter().map(|(id, why)| format!("{id}: {why}")).collect();
-    let why = if failed.is_empty() { String::new() } else { format!(" ({})", failed.join("; ")) };
-    Fault { status: 404, message: format!("no instance of `{app}` is here to be woken{why}") }
+fn nobody(app: &AppName, failed: Vec<(InstanceId, Refusal)>) -> Fault {
+    Fault::refused(404, Refusal::NobodyToWake { app: app.clone(), failed })
 }

@@ -15,7 +15,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,16 +23,16 @@ use weal_model::{
     AppName, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung, SleepCosts, Time,
 };
 
-use crate::Method;
+use crate::{Capabilities, Method, Refusal};
 
 /// These are your nodes.
 pub const CONFIGURE: Method<Vec<NodeSpec>, ()> = Method::new("node.v1/configure");
 /// So much memory is to be free on your nodes, until told otherwise; one that is not named keeps none free.
 pub const RESERVE: Method<Vec<NodeReserve>, ()> = Method::new("node.v1/reserve");
 /// Do these.
-pub const APPLY: Method<Vec<Command>, Vec<CommandOutcome>> = Method::new("node.v1/apply");
+pub const APPLY: Method<Vec<Command>, Vec<CommandOutcome>> = Method::new("node.v2/apply");
 /// What runs?
-pub const OBSERVE: Method<(), AgentObservation> = Method::new("node.v1/observe");
+pub const OBSERVE: Method<(), AgentObservation> = Method::new("node.v2/observe");
 /// What happened?
 pub const EVENTS: Method<EventsAfter, Vec<InstanceEvent>> = Method::new("node.v1/events");
 /// What did it write?
@@ -42,30 +41,9 @@ pub const LOGS: Method<LogsRequest, LogsChunk> = Method::new("node.v1/logs");
 pub const PREFER: Method<Vec<u32>, ()> = Method::new("node.v1/prefer");
 
 /// Wake an instance of this application: the cheapest that sleeps, or wait for the one that starts. The only call on the wake
-/// socket, which the gateway may use; several at once cause one wake. Refused with 404 when there is no instance to wait for.
+/// socket, which the gateway may use; several at once cause one wake. Refused with [`Refusal::NobodyToWake`] when there is no instance to
+/// wait for, and with [`Refusal::TimedOut`] when none answers in time.
 pub const WAKE: Method<WakeRequest, WakeAnswer> = Method::new("node.v1/wake");
-
-/// How the refusal of a [`Command::Sleep`] begins when the instance was named to somebody by [`WAKE`] just before.
-pub const ASKED_FOR: &str = "it was asked for";
-
-/// The refusal of a [`Command::Sleep`] that somebody's wake broke off.
-pub const WOKEN: &str = "it was woken while it was paged out";
-
-/// True when a [`Command::Sleep`] was refused because somebody wants the instance: that says nothing about the rung.
-pub fn is_wanted(error: &str) -> bool {
-    error.starts_with(ASKED_FOR) || error.starts_with(WOKEN)
-}
-
-/// The first of these refusals, of an instance that was named so long `ago`.
-pub fn asked_for(ago: Duration) -> String {
-    format!("{ASKED_FOR} {:.3} s ago", ago.as_secs_f64())
-}
-
-/// How long before that refusal the instance was named; `None` for any other error.
-pub fn asked_ago(error: &str) -> Option<Duration> {
-    let seconds = error.strip_prefix(ASKED_FOR)?.strip_suffix(" s ago")?.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
-}
 
 /// What an instance needs to be started. Complete: it is stored beside the instance and suffices to start it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -150,8 +128,8 @@ pub struct CommandOutcome {
     pub instance: InstanceId,
     /// Seconds that it took.
     pub took_s: f64,
-    /// Why it failed; `None` when it did what it says.
-    pub error: Option<String>,
+    /// Why it was refused, or failed; `None` when it did what it says.
+    pub refusal: Option<Refusal>,
 }
 
 /// What runs on this machine.
@@ -161,10 +139,8 @@ pub struct AgentObservation {
     pub started: Time,
     /// When this was taken.
     pub time: Time,
-    /// How nodes are kept apart here: `cgroup-v2`, `cgroup-hybrid` or `none`.
-    pub isolation: String,
-    /// What is lost by that, in words: one entry per thing. Empty on cgroup v2 as root.
-    pub limits: Vec<String>,
+    /// What can be done here, and how instances are kept apart.
+    pub capabilities: Capabilities,
     /// The nodes.
     pub nodes: Vec<NodeCounters>,
     /// The instances, also those that ended until they are stopped by a command.

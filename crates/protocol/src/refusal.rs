@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, Bytes, InstanceId, JobName, NodeName, Rung};
+use weal_model::{AppName, Bytes, InstanceId, InstanceState, JobName, NodeName, Rung};
 
 /// Why a command or an action was refused, or failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
@@ -32,6 +32,12 @@ pub enum Refusal {
         needs: Bytes,
         /// Free swap.
         free: Bytes,
+    },
+    /// Others filled the swap while an instance was paged out.
+    #[error("the swap filled up while it was paged out, which left {left} of it in memory")]
+    SwapFilled {
+        /// What did not fit.
+        left: Bytes,
     },
     /// Memory does not suffice.
     #[error("it needs {needs} of memory, and {free} is free")]
@@ -94,19 +100,98 @@ pub enum Refusal {
         /// The job.
         job: JobName,
     },
+    /// A name leads elsewhere when it becomes that of a folder.
+    #[error("`{name}` cannot be the name of {what}: letters, digits, `-`, `_` and `.` only")]
+    BadName {
+        /// What is named: `an instance`.
+        what: String,
+        /// The name.
+        name: String,
+    },
+    /// A working directory is not absolute.
+    #[error("the working directory `{folder}` is not absolute")]
+    RelativeFolder {
+        /// The folder.
+        folder: String,
+    },
+    /// All ports for instances are taken.
+    #[error("all ports for instances are taken")]
+    NoPort,
+    /// The instance runs from another revision of its configuration.
+    #[error("it runs from another configuration: stop it first")]
+    OtherRevision {
+        /// The instance.
+        instance: InstanceId,
+    },
     /// The instance's state allows no such command.
-    #[error("{instance} is {state}")]
+    #[error("it is {} and takes no such command", name_of(*.state))]
     WrongState {
         /// The instance.
         instance: InstanceId,
         /// What it does now.
-        state: String,
+        state: InstanceState,
+    },
+    /// The process could not be started.
+    #[error("{detail}")]
+    StartFailed {
+        /// Why, for people.
+        detail: String,
+    },
+    /// Some process of an instance did not stand still in time.
+    #[error("not all of its processes could be frozen within {seconds} s")]
+    NotFrozen {
+        /// How long was waited.
+        seconds: f64,
+    },
+    /// An instance was woken, and what it runs after a sleep failed.
+    #[error("thawed after {thawed_ms:.1} ms, but its on-resume failed: {detail}")]
+    HookFailed {
+        /// Milliseconds until it ran again.
+        thawed_ms: f64,
+        /// What went wrong, for people.
+        detail: String,
+    },
+    /// An instance was woken, and does not answer its health check.
+    #[error("thawed after {thawed_ms:.1} ms, but it does not answer: {detail}")]
+    NoAnswer {
+        /// Milliseconds until it ran again.
+        thawed_ms: f64,
+        /// What was asked and what came back, for people.
+        detail: String,
+    },
+    /// An instance was woken to learn what it needs, so that it can sleep warm, and did not answer.
+    #[error("woken to learn what it needs, it did not answer: {detail}")]
+    NotLearnt {
+        /// What was asked and what came back, for people.
+        detail: String,
+    },
+    /// Processes do not end.
+    #[error("processes {pids:?} do not go even after SIGKILL: they wait for the kernel (a broken disk or mount?)")]
+    Stuck {
+        /// Their numbers.
+        pids: Vec<u32>,
+    },
+    /// No instance of an application is there to be woken.
+    #[error("no instance of `{app}` is here to be woken{}", each(.failed))]
+    NobodyToWake {
+        /// The application.
+        app: AppName,
+        /// Why each of its instances could not be woken.
+        failed: Vec<(InstanceId, Refusal)>,
     },
     /// It ended meanwhile.
     #[error("{instance} ended meanwhile")]
     Gone {
         /// The instance.
         instance: InstanceId,
+    },
+    /// A role does not know a call, or only in another version.
+    #[error("unknown method {method}: {}", version(.speaks.as_deref()))]
+    UnknownMethod {
+        /// What was called: `node.v2/apply`.
+        method: String,
+        /// What the same call is named there; `None` if there is no such call.
+        speaks: Option<String>,
     },
     /// A role or a cluster does not answer.
     #[error("{peer} does not answer: {detail}")]
@@ -128,6 +213,17 @@ pub enum Refusal {
         /// What went wrong, for people. Nothing is decided by it.
         detail: String,
     },
+    /// A refusal that a later version knows, and this one does not.
+    #[error("it was refused for a reason that only a later version of weal knows")]
+    #[serde(other)]
+    Unknown,
+}
+
+impl From<std::io::Error> for Refusal {
+    /// What the operating system said. Its error says what it was about.
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(error.to_string())
+    }
 }
 
 impl Refusal {
@@ -143,6 +239,25 @@ impl Refusal {
     }
 }
 
+/// What an unknown method means.
+fn version(speaks: Option<&str>) -> String {
+    match speaks {
+        Some(name) => format!("this role speaks {name}, so the two run different versions of weal"),
+        None => "this role may run another version of weal".to_owned(),
+    }
+}
+
+/// A state as it stands in a sentence.
+fn name_of(state: InstanceState) -> String {
+    format!("{state:?}").to_lowercase()
+}
+
+/// What became of each instance, in brackets; nothing when there was none.
+fn each(failed: &[(InstanceId, Refusal)]) -> String {
+    let each: Vec<String> = failed.iter().map(|(instance, why)| format!("{instance}: {why}")).collect();
+    if each.is_empty() { String::new() } else { format!(" ({})", each.join("; ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +270,27 @@ mod tests {
         assert_eq!(serde_json::from_str::<Refusal>(&sent).unwrap(), refusal);
         assert_eq!(refusal.to_string(), "it was asked for 0.250 s ago");
         assert!(refusal.is_wanted() && !Refusal::failed("no").is_wanted());
+    }
+
+    #[test]
+    fn a_refusal_of_a_later_version_is_still_a_refusal() {
+        let known = r#"{"refusal": "asked-for", "ago_s": 1.0, "by": "a field of a later version"}"#;
+        assert_eq!(serde_json::from_str::<Refusal>(known).unwrap(), Refusal::AskedFor { ago_s: 1.0 });
+        let unknown = r#"{"refusal": "no-moon", "phase": 0.5}"#;
+        assert_eq!(serde_json::from_str::<Refusal>(unknown).unwrap(), Refusal::Unknown);
+    }
+
+    #[test]
+    fn nobody_to_wake_says_what_became_of_each_instance() {
+        let nobody = |failed| Refusal::NobodyToWake { app: "web".into(), failed }.to_string();
+        assert_eq!(nobody(Vec::new()), "no instance of `web` is here to be woken");
+        let failed = vec![("web-1".into(), Refusal::NotFrozen { seconds: 5.0 }), ("web-2".into(), Refusal::Woken)];
+        let text = nobody(failed);
+        assert!(
+            text.ends_with(
+                "(web-1: not all of its processes could be frozen within 5 s; web-2: it was woken while it was paged out)"
+            ),
+            "{text}"
+        );
     }
 }

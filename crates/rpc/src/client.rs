@@ -7,7 +7,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use weal_protocol::Method;
 
-use crate::error::{Error, Fault};
+use crate::error::Error;
+use crate::fault::Fault;
 use crate::http::{HttpClient, HttpError, read_body};
 
 /// Calls one role.
@@ -55,36 +56,89 @@ impl Client {
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|source| Error::Unreadable { method, source });
         }
-        let fault = serde_json::from_slice(&body)
-            .unwrap_or_else(|_| Fault { status: status.as_u16(), message: String::from_utf8_lossy(&body).into_owned() });
-        Err(Error::Refused { method, fault })
+        let unread = |_| Fault { status: status.as_u16(), message: String::from_utf8_lossy(&body).into_owned(), refusal: None };
+        Err(Error::Refused { method, fault: serde_json::from_slice(&body).unwrap_or_else(unread) })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use weal_protocol::Refusal;
+
     use super::*;
-    use crate::{Router, bind, serve};
+    use crate::server::{Router, serve};
 
     const DOUBLE: Method<u32, u32> = Method::new("test.v1/double");
-    const MISSING: Method<(), ()> = Method::new("test.v2/missing");
+
+    /// A role that listens below `folder`, and a client for it. The path is longer than a socket's address.
+    fn role(folder: &Path, router: Router) -> Client {
+        let long = folder.join("x".repeat(120));
+        std::fs::create_dir(&long).unwrap();
+        let path = long.join("role.sock");
+        let listener = tokio::net::UnixListener::from_std(socket::bind(&path).unwrap()).unwrap();
+        tokio::spawn(serve(listener, router));
+        Client::new(path, Duration::from_secs(5))
+    }
+
+    fn doubles() -> Router {
+        Router::default().on(DOUBLE, |n: u32| async move {
+            match n {
+                1_000_001.. => Err(Fault::bad_request("too large")),
+                13 => Err(Fault::refused(409, Refusal::AskedFor { ago_s: 0.5 })),
+                n => Ok(n * 2),
+            }
+        })
+    }
 
     #[tokio::test]
     async fn a_call_comes_back_and_a_refusal_says_why() {
         let folder = tempfile::tempdir().unwrap();
-        let long = folder.path().join("x".repeat(120));
-        std::fs::create_dir(&long).unwrap();
-        let path = long.join("role.sock");
-        let listener = tokio::net::UnixListener::from_std(bind(&path).unwrap()).unwrap();
-        let router =
-            Router::default().on(DOUBLE, |n: u32| async move { n.checked_mul(2).ok_or_else(|| Fault::bad_request("too large")) });
-        tokio::spawn(serve(listener, router));
-        let client = Client::new(&path, Duration::from_secs(5));
+        let client = role(folder.path(), doubles());
         assert_eq!(client.call(DOUBLE, &21).await.unwrap(), 42);
-        let error = client.call(DOUBLE, &u32::MAX).await.unwrap_err().to_string();
-        assert_eq!(error, "test.v1/double: too large");
-        let error = client.call(MISSING, &()).await.unwrap_err().to_string();
-        assert!(error.contains("unknown method test.v2/missing"), "{error}");
+        let error = client.call(DOUBLE, &u32::MAX).await.unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.refusal()), ("test.v1/double: too large", None));
+        let error = client.call(DOUBLE, &13).await.unwrap_err();
+        assert_eq!(error.to_string(), "test.v1/double: it was asked for 0.500 s ago");
+        assert_eq!(error.refusal(), Some(&Refusal::AskedFor { ago_s: 0.5 }));
+    }
+
+    #[tokio::test]
+    async fn a_role_of_another_version_is_refused_with_a_sentence_that_names_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let client = role(folder.path(), doubles());
+        const LATER: Method<u32, u32> = Method::new("test.v2/double");
+        let error = client.call(LATER, &1).await.unwrap_err();
+        let sentence =
+            "unknown method test.v2/double: this role speaks test.v1/double, so the two run different versions of weal";
+        assert_eq!(error.to_string(), format!("test.v2/double: {sentence}"));
+        assert!(matches!(&error, Error::Refused { fault, .. } if fault.status == 404), "{error:?}");
+        let speaks = Some("test.v1/double".to_owned());
+        assert_eq!(error.refusal(), Some(&Refusal::UnknownMethod { method: "test.v2/double".to_owned(), speaks }));
+        const NEW: Method<(), ()> = Method::new("test.v1/halve");
+        let error = client.call(NEW, &()).await.unwrap_err().to_string();
+        assert!(error.ends_with("unknown method test.v1/halve: this role may run another version of weal"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_role_that_knows_fewer_or_more_fields_is_understood() {
+        #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
+        struct Before {
+            count: u32,
+        }
+        #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
+        struct Now {
+            count: u32,
+            #[serde(default)]
+            unit: Option<String>,
+        }
+        const OF_BEFORE: Method<Before, Before> = Method::new("test.v1/count");
+        const OF_NOW: Method<Now, Now> = Method::new("test.v1/count");
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let before = role(folders[0].path(), Router::default().on(OF_BEFORE, |asked: Before| async { Ok(asked) }));
+        let now = role(folders[1].path(), Router::default().on(OF_NOW, |asked: Now| async { Ok(asked) }));
+        assert_eq!(now.call(OF_BEFORE, &Before { count: 3 }).await.unwrap(), Before { count: 3 });
+        let asked = Now { count: 3, unit: Some("seats".to_owned()) };
+        assert_eq!(before.call(OF_NOW, &asked).await.unwrap(), Now { count: 3, unit: None });
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
 //! Why calls fail.
 
-use serde::{Deserialize, Serialize};
+use weal_protocol::Refusal;
 
+use crate::fault::Fault;
 use crate::http::HttpError;
 
 /// Why a call failed.
@@ -51,23 +52,12 @@ pub enum Error {
     },
 }
 
-/// A refusal, as sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
-    /// HTTP status.
-    pub status: u16,
-    /// A fragment that fits "failed to call: ...".
-    pub message: String,
-}
-
-impl Fault {
-    /// The caller's mistake.
-    pub fn bad_request(message: impl Into<String>) -> Self {
-        Self { status: 400, message: message.into() }
-    }
-
-    /// Our own.
-    pub fn internal(message: impl Into<String>) -> Self {
-        Self { status: 500, message: message.into() }
+impl Error {
+    /// Why the other side refused, where it said so as a type.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused { fault, .. } => fault.refusal.as_ref(),
+            _ => None,
+        }
     }
 }

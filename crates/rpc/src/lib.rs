@@ -1,18 +1,23 @@
 //! How weal's roles talk: HTTP/1.1 with JSON bodies over local sockets.
 //!
 //! A call is `POST /METHOD` with the request as JSON; the answer is `200` with the response as JSON, or another status with
-//! an [`Error`]. The method's name carries its version (`gateway.v1/configure`), so a role that speaks a newer one says so
-//! with `404` instead of misreading. Any HTTP client can join in:
-//! `curl --unix-socket .weal/run/node.sock -X POST http://weal/node.v1/observe -d null`.
+//! a [`Fault`]. Any HTTP client can join in:
+//! `curl --unix-socket .weal/run/node.sock -X POST http://weal/node.v2/observe -d null`.
+//!
+//! A role of another version is understood or refused, never misread. The method's name carries its version (`gateway.v1/configure`). Within a
+//! version a message only gains fields that may be missing, and a field that is not known is ignored. A role that is called by a name of another
+//! version answers `404`, and its sentence names both.
 
 mod client;
 mod error;
+mod fault;
 pub mod http;
 mod server;
 mod socket;
 
 pub use client::Client;
-pub use error::{Error, Fault};
+pub use error::Error;
+pub use fault::Fault;
 pub use http::BODY_LIMIT;
 pub use server::{Router, serve};
 pub use socket::{bind, peer_uid};

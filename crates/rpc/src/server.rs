@@ -15,9 +15,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
-use weal_protocol::Method;
+use weal_protocol::{Method, Refusal};
 
-use crate::error::Fault;
+use crate::fault::Fault;
 use crate::http::BODY_LIMIT;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, Fault>> + Send>>;
@@ -56,18 +56,30 @@ impl Router {
         self
     }
 
+    /// The refusal of a method that is not answered here: with the name that the same call has here, if it has one in another version.
+    fn unknown(&self, method: &str) -> Fault {
+        let asked = without_version(method);
+        let same_call = |name: &&&str| asked.is_some() && without_version(name) == asked;
+        let speaks = self.handlers.keys().find(same_call).map(|name| (*name).to_owned());
+        Fault::refused(404, Refusal::UnknownMethod { method: method.to_owned(), speaks })
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Result<Vec<u8>, Fault> {
         let name = request.uri().path().trim_start_matches('/').to_owned();
-        let handler = self.handlers.get(name.as_str()).ok_or_else(|| Fault {
-            status: 404,
-            message: format!("unknown method {name}: this role may run another version of weal"),
-        })?;
+        let handler = self.handlers.get(name.as_str()).ok_or_else(|| self.unknown(&name))?;
         let body = Limited::new(request.into_body(), BODY_LIMIT)
             .collect()
             .await
             .map_err(|error| Fault::bad_request(format!("unreadable request: {error}")))?;
         handler(body.to_bytes()).await
     }
+}
+
+/// `role.vN/verb` as role and verb.
+fn without_version(method: &str) -> Option<(&str, &str)> {
+    let (role, rest) = method.split_once(".v")?;
+    let (_, verb) = rest.split_once('/')?;
+    Some((role, verb))
 }
 
 /// Answers calls on `listener` until the process ends or the future is dropped.

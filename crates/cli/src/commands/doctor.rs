@@ -1,17 +1,24 @@
 //! `weal doctor`: what this machine offers; for each thing that is missing, what is lost and what to do.
 
+use std::path::Path;
+use std::time::Duration;
+
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use weal_host::Proc;
-use weal_host::cgroup::{Group, Mount};
+use weal_model::Rung;
 use weal_node::ladder::Ladder;
+use weal_protocol::Capabilities;
+use weal_protocol::node::OBSERVE;
 
 use crate::args::Target;
+use crate::client::block_on;
 use crate::config_file;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Tone, paint};
 use crate::process::holder_of;
-use crate::state::{DEFAULT_FILE, StateDir};
+use crate::state::{DEFAULT_FILE, StateDir, absolute_config};
+use crate::supervisor::RoleName;
 use crate::users;
 
 /// How a check came out.
@@ -61,9 +68,10 @@ impl Check {
 /// # Errors
 /// Something keeps weal from starting (exit code 1).
 pub fn run(target: &Target, json: bool) -> anyhow::Result<()> {
-    let proc = Proc::system();
+    let (foreseen, ladder) = weal_node::capabilities::of_this_machine();
+    let capabilities = of_the_agent(target).unwrap_or(foreseen);
     let mut checks =
-        vec![privileges(), cgroups(&proc), sleep(&weal_node::ladder::of_this_machine()), pressure(&proc), descriptors()];
+        vec![privileges(), isolation(&capabilities), sleep(&capabilities, &ladder), pressure(&Proc::system()), descriptors()];
     checks.extend(pool(target));
     if json {
         output::json(&checks, false)?;
@@ -101,54 +109,55 @@ fn privileges() -> Check {
     Check::lost("privileges", found, lost, "run as root, or under systemd with Delegate=yes")
 }
 
-/// Which control groups there are.
-fn cgroups(proc: &Proc) -> Check {
-    let (v1, v2) = controllers(&proc.cgroup_mounts(proc.own_pid()));
-    let need = ["cpu", "memory"];
-    let writable = users::is_root();
-    match (&v1[..], &v2) {
-        (_, Some(v2)) if need.iter().all(|name| v2.iter().any(|one| one == name)) && writable => {
-            Check::ok("cgroups", format!("v2 with {}", v2.join(" ")))
-        }
-        (v1, v2) if need.iter().all(|name| v1.iter().any(|one| one == name)) && writable => {
-            let freezer = if v2.is_some() { "freeze and kill by v2" } else { "without v2" };
-            let lost = "memory cannot be reclaimed from a sleeping instance by group, and pressure is known for the machine only";
-            Check::lost(
-                "cgroups",
-                format!("hybrid: v1 with {}, {freezer}", v1.join(" ")),
-                lost,
-                "boot with systemd.unified_cgroup_hierarchy=1",
-            )
-        }
-        _ => {
-            let found = if writable { "none that can be used" } else { "none that this user may write" };
-            let lost = "no CPU limits and shares between applications; memory limits are checked once a second only";
-            Check::lost("cgroups", found, lost, "run as root on a kernel with cgroup v2, or under systemd with Delegate=yes")
-        }
-    }
+/// How long a node agent may take to say what it can do.
+const AGENT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the running pool's node agent can do; `None` when none runs or this user may not ask it.
+fn of_the_agent(target: &Target) -> Option<Capabilities> {
+    let file = absolute_config(target.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE))).ok()?;
+    let state = StateDir::of(target.state.as_deref(), &file).ok()?;
+    state.record().filter(|record| record.supervisor.is_alive())?;
+    let agent = weal_rpc::Client::new(state.socket(RoleName::Node), AGENT_PATIENCE);
+    block_on(async { Ok(agent.call(OBSERVE, &()).await?) }).ok().map(|observation| observation.capabilities)
 }
 
-/// v1 controllers that are mounted, and v2's where it is mounted.
-fn controllers(mounts: &[Mount]) -> (Vec<String>, Option<Vec<String>>) {
-    let known = ["cpu", "cpuacct", "memory", "freezer", "blkio"];
-    let v1 = known.into_iter().filter(|controller| mounts.iter().any(|mount| mount.has(controller)));
-    let v2 = mounts.iter().find(|mount| mount.is_v2).map(|mount| Group::new(&mount.at).controllers());
-    (v1.map(str::to_owned).collect(), v2)
+/// How instances are kept apart and held to their limits.
+fn isolation(capabilities: &Capabilities) -> Check {
+    let found = format!("isolation by {}", capabilities.isolation);
+    let divides_cpu = capabilities.cpu_shares && capabilities.cpu_limits;
+    let of_v1 = capabilities.isolation == weal_node::Kind::CgroupHybrid.as_str();
+    let lost: Vec<&str> = [
+        (!divides_cpu, "no CPU limits and shares between applications"),
+        (!divides_cpu && capabilities.memory_limits, "memory limits are checked once a second only"),
+        (!capabilities.memory_limits, "no memory limits"),
+        (of_v1, "memory of a sleeping instance is reclaimed less precisely, and pressure is known for the machine only"),
+    ]
+    .into_iter()
+    .filter_map(|(is_lost, what)| is_lost.then_some(what))
+    .collect();
+    let remedy = match (lost.is_empty(), of_v1) {
+        (true, _) => return Check::ok("cgroups", found),
+        (false, true) => "boot with systemd.unified_cgroup_hierarchy=1",
+        (false, false) => "run as root on a kernel with cgroup v2, or under systemd with Delegate=yes",
+    };
+    Check::lost("cgroups", found, &lost.join("; "), remedy)
 }
 
-/// Which rungs instances can sleep on.
-fn sleep(ladder: &Ladder) -> Check {
-    let works = ladder.rungs.iter().filter(|(_, missing)| missing.is_none()).map(|(rung, _)| rung.as_str());
-    let found = format!("instances can be {}; {} of swap", works.collect::<Vec<_>>().join(", "), ladder.swap);
+/// Which rungs instances can sleep on, and what would make it better.
+fn sleep(capabilities: &Capabilities, ladder: &Ladder) -> Check {
+    let works: Vec<&str> = capabilities.rungs.iter().map(|rung| rung.as_str()).collect();
+    let found = format!("instances can be {}; {} of swap", works.join(", "), ladder.swap);
     let advice = ladder.advice.join("; ");
-    match ladder.rungs.iter().find_map(|(_, missing)| missing.as_ref()) {
-        Some(missing) => {
-            let lost = format!("sleeping instances keep their memory: {missing}");
-            Check::lost("sleep", found, &lost, if advice.is_empty() { "see docs/sleep.md".to_owned() } else { advice })
-        }
-        None if advice.is_empty() => Check::ok("sleep", found),
-        None => Check::lost("sleep", found, "some speed or room", advice),
+    if Rung::ALL.iter().all(|rung| capabilities.rungs.contains(rung)) {
+        return if advice.is_empty() {
+            Check::ok("sleep", found)
+        } else {
+            Check::lost("sleep", found, "some speed or room", advice)
+        };
     }
+    let missing = ladder.missing.map_or_else(|| "the node agent cannot page them out".to_owned(), |missing| missing.to_string());
+    let lost = format!("sleeping instances keep their memory: {missing}");
+    Check::lost("sleep", found, &lost, if advice.is_empty() { "see docs/sleep.md".to_owned() } else { advice })
 }
 
 fn pressure(proc: &Proc) -> Check {
@@ -239,33 +248,29 @@ fn app_user((app, name): (&str, &str)) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use weal_model::{Bytes, Rung};
+    use weal_model::Bytes;
+    use weal_node::ladder::Missing;
 
     use super::*;
 
     #[test]
-    fn both_generations_of_cgroups_are_found() {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::write(root.path().join("cgroup.controllers"), "cpu memory\n").unwrap();
-        let mount = |at: &str, is_v2: bool, options: &[&str]| Mount {
-            at: at.into(),
-            root: "/".into(),
-            is_v2,
-            options: options.iter().map(|option| (*option).to_owned()).collect(),
-        };
-        let v1 = mount("/sys/fs/cgroup/cpu,cpuacct", false, &["rw", "cpu", "cpuacct"]);
-        let (v1, v2) = controllers(&[v1, mount(&root.path().to_string_lossy(), true, &["rw"])]);
-        assert_eq!(v1, ["cpu", "cpuacct"]);
-        assert_eq!(v2, Some(vec!["cpu".to_owned(), "memory".to_owned()]));
+    fn a_machine_that_keeps_instances_apart_lacks_nothing_and_another_says_what() {
+        assert_eq!(isolation(&Capabilities::all("cgroup-v2")).verdict, Verdict::Ok);
+        let hybrid = isolation(&Capabilities::all("cgroup-hybrid"));
+        assert!(hybrid.verdict == Verdict::Lost && hybrid.remedy.contains("unified_cgroup_hierarchy"), "{hybrid:?}");
+        let plain = Capabilities { cpu_shares: false, cpu_limits: false, ..Capabilities::all("none") };
+        let check = isolation(&plain);
+        assert_eq!(check.lost, "no CPU limits and shares between applications; memory limits are checked once a second only");
     }
 
     #[test]
     fn a_machine_without_swap_is_told_what_is_lost() {
-        let missing = |rung| (rung, Some("there is no swap".to_owned()).filter(|_| rung != Rung::Suspended));
-        let advice = vec!["add zram".to_owned()];
-        let ladder = Ladder { rungs: Rung::ALL.map(missing).to_vec(), swap: Bytes(0), advice };
-        let check = sleep(&ladder);
+        let capabilities = Capabilities { rungs: vec![Rung::Suspended], ..Capabilities::all("cgroup-v2") };
+        let ladder = Ladder { missing: Some(Missing::Swap), swap: Bytes(0), advice: vec!["add zram".to_owned()] };
+        let check = sleep(&capabilities, &ladder);
         assert_eq!((check.verdict, check.remedy.as_str()), (Verdict::Lost, "add zram"));
         assert!(check.found.starts_with("instances can be suspended;") && check.lost.contains("there is no swap"), "{check:?}");
+        let ladder = Ladder { missing: None, swap: Bytes::gib(1), advice: Vec::new() };
+        assert_eq!(sleep(&Capabilities::all("cgroup-v2"), &ladder).verdict, Verdict::Ok);
     }
 }

@@ -89,8 +89,8 @@ impl Shutdown {
         let agent = agent.with_timeout(Duration::from_secs_f64(longest) + STOP_MARGIN);
         let commands = wave.into_iter().map(|instance| Command::Stop { instance }).collect();
         for outcome in agent.call(APPLY, &commands).await? {
-            match outcome.error {
-                Some(error) => self.console.tell(Tone::Bad, outcome.instance.as_str(), &error),
+            match outcome.refusal {
+                Some(refusal) => self.console.tell(Tone::Bad, outcome.instance.as_str(), &refusal.to_string()),
                 None => self.console.say(&format!("  {:<16} stopped in {:.1}s", outcome.instance.as_str(), outcome.took_s)),
             }
         }

@@ -34,7 +34,7 @@ fn agent(bed: &Bed, address: std::net::SocketAddr, nth: u32) -> Agent {
             assert!(request.instances.is_empty() || request.instances == ["shop-7".into()], "{request:?}");
             permits.acquire().await.unwrap().forget();
             if call < nth {
-                return Err(Fault { status: 404, message: "nothing of it sleeps".into() });
+                return Err(Fault { status: 404, message: "nothing of it sleeps".into(), refusal: None });
             }
             Ok(WakeAnswer { instance: "shop-7".into(), address, took_s: 0.006 })
         }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use rustix::process::Signal;
 use weal_host::Proc;
 use weal_model::{InstanceState, RestartPolicy};
+use weal_protocol::Refusal;
 
 use super::launch::SHIM_PATIENCE;
 use super::running::Running;
 use super::{Order, Phase, Reply, Task, until};
-use crate::files::read_json;
+use crate::files::{at, read_json};
 use crate::isolation::{Isolation, Member};
 use crate::shim::{self, EXIT_FILE, Exit, PID_FILE, Record, STOP_FILE, Started};
 use crate::signals::signal;
@@ -106,14 +107,14 @@ impl Task {
     /// Ends what an instance that has ended left behind.
     async fn clear_away(&self) {
         if let Err(error) = self.sweep().await {
-            tracing::error!(instance = %self.spec().id, error, "an instance that ended has left something");
+            tracing::error!(instance = %self.spec().id, %error, "an instance that ended has left something");
         }
         // One that died in its sleep leaves a frozen group, and the next process would never begin in it.
         let _ = self.isolated(|isolation, member| isolation.thaw(member));
     }
 
     /// Kills whatever runs in the instance.
-    async fn sweep(&self) -> Result<(), String> {
+    async fn sweep(&self) -> Result<(), Refusal> {
         let is_empty = || self.isolated(|isolation, member| isolation.processes(member)).is_empty();
         // What is being forked while it is killed is killed in the next round.
         let gone = until(KILL_PATIENCE, || {
@@ -125,8 +126,7 @@ impl Task {
         if gone.await {
             return Ok(());
         }
-        let left = self.isolated(|isolation, member| isolation.processes(member));
-        Err(format!("processes {left:?} do not go even after SIGKILL: they wait for the kernel (a broken disk or mount?)"))
+        Err(Refusal::Stuck { pids: self.isolated(|isolation, member| isolation.processes(member)) })
     }
 
     /// After its end: waits for its restart if there is to be one, and for orders.
@@ -175,7 +175,7 @@ impl Task {
                         let _ = reply.send(Ok(()));
                     }
                     Some((_, reply)) => {
-                        let _ = reply.send(Err("it does not run".to_owned()));
+                        let _ = reply.send(Err(self.wrong_state()));
                     }
                 }
             }
@@ -208,7 +208,7 @@ impl Task {
         }
         let is_gone = result.is_ok();
         if let Err(error) = &result {
-            self.enter(InstanceState::Failed, error.clone());
+            self.enter(InstanceState::Failed, error.to_string());
         }
         if let Some(reply) = reply {
             // Who asked may be gone; the instance is too.
@@ -218,7 +218,7 @@ impl Task {
     }
 
     /// Takes away the place and the files of an instance that has no process left.
-    pub(super) async fn remove(&self) -> Result<(), String> {
+    pub(super) async fn remove(&self) -> Result<(), Refusal> {
         self.sweep().await?;
         if let Some(started) = self.started() {
             // It ends by itself once its children have; an adopting one when it sees that the main process is gone.
@@ -226,7 +226,7 @@ impl Task {
         }
         until(KILL_PATIENCE, || self.isolated(|isolation, member| isolation.remove(member)).is_ok()).await;
         self.tell(InstanceState::Stopped, "stopped".to_owned());
-        fs::remove_dir_all(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))
+        Ok(fs::remove_dir_all(&self.dir).map_err(at(&self.dir))?)
     }
 }
 

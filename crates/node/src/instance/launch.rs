@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncReadExt;
-use weal_host::users::{User, Users};
+use weal_host::users::{UnknownUser, User, Users};
 use weal_model::InstanceState;
+use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
 
 use super::ending::End;
@@ -23,7 +24,7 @@ use crate::files::{at, read_json, write_json};
 use crate::isolation::Member;
 use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, mark};
 use crate::site::Site;
-use crate::variables::fill_in;
+use crate::variables::{UnknownVariable, fill_in};
 
 /// How long a shim may take to say that the instance runs. It forks and executes: longer means that the disk hangs.
 pub(super) const SHIM_PATIENCE: Duration = Duration::from_secs(30);
@@ -32,6 +33,95 @@ const ADOPTION_PATIENCE: Duration = Duration::from_secs(2);
 /// Variables of the agent's own environment that instances get too, unless their spec sets them.
 const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Why an instance was not started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    /// There is no user to run as.
+    #[error(transparent)]
+    NoUser(#[from] UnknownUser),
+    /// It cannot be told which users there are.
+    #[error("/etc/passwd: {error}")]
+    NoUsers {
+        /// What the system said.
+        error: String,
+    },
+    /// Only root may run programs as others.
+    #[error("cannot run as `{user}`: the node agent is not root")]
+    NotRoot {
+        /// Whom it is to run as.
+        user: String,
+    },
+    /// Its command or environment cannot be filled in.
+    #[error(transparent)]
+    Variable(#[from] UnknownVariable),
+    /// It has no command.
+    #[error("`run` is empty")]
+    EmptyRun,
+    /// Its program cannot be run.
+    #[error(transparent)]
+    NoProgram(#[from] NoProgram),
+    /// Its folder, its files or its control group cannot be made.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// Its shim cannot be started.
+    #[error("cannot start a shim: {0}")]
+    NoShim(io::Error),
+    /// Its shim ended without a word about the instance.
+    #[error("its shim ended at once: {complaint}")]
+    ShimEnded {
+        /// The last line that the shim wrote.
+        complaint: String,
+    },
+    /// Its shim said why the process could not be started.
+    #[error("{why}")]
+    Refused {
+        /// What the shim said.
+        why: String,
+    },
+    /// Its shim hangs.
+    #[error("its shim said nothing within {} s", .within.as_secs())]
+    ShimSilent {
+        /// How long was waited.
+        within: Duration,
+    },
+    /// Its shim did not write down who runs.
+    #[error("its shim left no process id")]
+    NoProcessId,
+}
+
+/// Why a program cannot be run.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoProgram {
+    /// It is a folder.
+    #[error("cannot run {}: it is a folder", .path.display())]
+    Folder {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Nobody may execute it.
+    #[error("cannot run {}: it is not executable (chmod +x?)", .path.display())]
+    NotExecutable {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// There is none.
+    #[error("cannot run {}: there is no such file", .path.display())]
+    NoFile {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// No folder of the search path holds it.
+    #[error("cannot run `{program}`: there is no such program in PATH ({path}); write ./{program} for one in {}", .cwd.display())]
+    NotInPath {
+        /// Its name.
+        program: String,
+        /// The search path.
+        path: String,
+        /// The working directory.
+        cwd: PathBuf,
+    },
+}
 
 impl Task {
     /// Starts the process. What fails here counts like an end of the instance.
@@ -51,30 +141,30 @@ impl Task {
                 }
             }
             Err(error) => {
+                let detail = error.to_string();
                 if let Some(reply) = reply {
-                    let _ = reply.send(Err(error.clone()));
+                    let _ = reply.send(Err(Refusal::StartFailed { detail: detail.clone() }));
                 }
                 // A shim that was late may have started it all the same.
-                self.kill_and_end(End::failure(error)).await
+                self.kill_and_end(End::failure(detail)).await
             }
         }
     }
 
-    async fn try_launch(&mut self) -> Result<Started, String> {
+    async fn try_launch(&mut self) -> Result<Started, StartError> {
         let mut record = self.record();
         record.launch = prepare(&self.site, &record.spec, record.port, &self.dir)?;
-        let show = |error: io::Error| error.to_string();
         self.working_set = None;
         let usage = || self.isolated(|isolation, member| isolation.usage(member));
         let cpu_before_s = if self.is_plain() { usage().cpu_seconds.unwrap_or(0.0) } else { 0.0 };
         for file in [PID_FILE, EXIT_FILE, WORKING_SET_FILE, WAKING_FILE, STOP_FILE] {
             let _ = fs::remove_file(self.dir.join(file));
         }
-        make_output(&self.dir.join(OUTPUT_FILE), record.launch.user.as_ref()).map_err(show)?;
-        write_json(&self.dir.join(SPEC_FILE), &record).map_err(show)?;
+        make_output(&self.dir.join(OUTPUT_FILE), record.launch.user.as_ref())?;
+        write_json(&self.dir.join(SPEC_FILE), &record)?;
         self.view.lock().expect("nothing panics while it is held").record = record;
         let limits = self.limits();
-        self.isolated(|isolation, member| isolation.create(member, &limits)).map_err(show)?;
+        self.isolated(|isolation, member| isolation.create(member, &limits))?;
         let oom_kills = usage().oom_kills;
         self.remember(|memory| {
             // Not before it is created anew: it would be counted twice by who looks meanwhile.
@@ -82,7 +172,7 @@ impl Task {
             memory.oom_kills = oom_kills;
         });
         start_shim(&self.site, &self.dir, false).await?;
-        read_json(&self.dir.join(PID_FILE)).map_err(show)?.ok_or_else(|| "its shim left no process id".to_owned())
+        read_json(&self.dir.join(PID_FILE))?.ok_or(StartError::NoProcessId)
     }
 
     /// Goes on with what a former agent left.
@@ -98,7 +188,7 @@ impl Task {
                 InstanceState::Stopped | InstanceState::Failed => Phase::Ended(End::old(memory.detail)),
                 InstanceState::Stopping => {
                     if let Err(error) = self.remove().await {
-                        tracing::error!(instance = %self.spec().id, error, "a stopped instance has left something");
+                        tracing::error!(instance = %self.spec().id, %error, "a stopped instance has left something");
                     }
                     Phase::Gone
                 }
@@ -123,8 +213,8 @@ impl Task {
 }
 
 /// Starts the shim of the instance in `dir`; with `adopt` for a process that runs already. An error is why it does not.
-pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(), String> {
-    let stderr = fs::OpenOptions::new().append(true).create(true).open(dir.join("shim.err")).map_err(|e| e.to_string())?;
+pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(), StartError> {
+    let stderr = fs::OpenOptions::new().append(true).create(true).open(dir.join("shim.err"))?;
     let mut command = tokio::process::Command::new(&site.shim_program);
     // The name that `ps` shows, whatever our own program is called by now.
     command.arg0("weal-shim").arg("shim").arg("--dir").arg(dir).current_dir("/");
@@ -132,10 +222,15 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(
         command.arg("--adopt");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-    let mut child = command.spawn().map_err(|error| format!("cannot start a shim: {error}"))?;
+    let mut child = command.spawn().map_err(StartError::NoShim)?;
     let mut said = String::new();
-    let mut stdout = child.stdout.take().ok_or("a shim without stdout")?;
-    let listening = tokio::time::timeout(SHIM_PATIENCE, stdout.read_to_string(&mut said)).await;
+    let listen = async {
+        match &mut child.stdout {
+            Some(stdout) => stdout.read_to_string(&mut said).await,
+            None => Ok(0),
+        }
+    };
+    let listening = tokio::time::timeout(SHIM_PATIENCE, listen).await;
     if listening.is_err() {
         // It would start the instance when nobody expects it any more.
         let _ = child.start_kill();
@@ -146,33 +241,35 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(
         (Ok(Ok(_)), "started") => Ok(()),
         (Ok(_), "") => {
             let complaint = fs::read_to_string(dir.join("shim.err")).unwrap_or_default();
-            Err(format!("its shim ended at once: {}", complaint.lines().last().unwrap_or("it said nothing")))
+            let complaint = complaint.lines().last().unwrap_or("it said nothing").to_owned();
+            Err(StartError::ShimEnded { complaint })
         }
-        (Ok(_), why) => Err(why.to_owned()),
-        (Err(_), _) => Err(format!("its shim said nothing within {} s", SHIM_PATIENCE.as_secs())),
+        (Ok(_), why) => Err(StartError::Refused { why: why.to_owned() }),
+        (Err(_), _) => Err(StartError::ShimSilent { within: SHIM_PATIENCE }),
     }
 }
 
 /// Fills everything in: environment, program, user, data folder.
-pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -> Result<Launch, String> {
-    let users = Users::read(Path::new("/etc")).map_err(|error| format!("/etc/passwd: {error}"));
-    let user = match &spec.user {
-        Some(name) => Some(users.clone()?.by_name(name).map_err(|error| error.to_string())?),
-        None => None,
+pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -> Result<Launch, StartError> {
+    let users = Users::read(Path::new("/etc"));
+    let user = match (&spec.user, &users) {
+        (Some(name), Ok(users)) => Some(users.by_name(name)?),
+        (Some(_), Err(error)) => return Err(StartError::NoUsers { error: error.to_string() }),
+        (None, _) => None,
     };
     let own = rustix::process::geteuid().as_raw();
     // Nothing has to be changed for one's own user, and nothing may be without privileges.
     let user = user.filter(|user| user.uid != own);
     if let Some(user) = user.as_ref().filter(|_| own != 0) {
-        return Err(format!("cannot run as `{}`: the node agent is not root", user.name));
+        return Err(StartError::NotRoot { user: user.name.clone() });
     }
     let data = site.data.join(spec.app.as_str());
-    make_data(&data, user.as_ref()).map_err(|error| format!("{}: {error}", data.display()))?;
+    make_data(&data, user.as_ref()).map_err(at(&data))?;
     let person = user.clone().or_else(|| users.ok()?.by_uid(own));
     let env = environment(spec, port, &data, dir, person)?;
     let fill = |word: &String| fill_in(word, &env);
     let mut argv = spec.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
-    let program = argv.first().ok_or("`run` is empty")?;
+    let program = argv.first().ok_or(StartError::EmptyRun)?;
     argv[0] = find_program(program, Path::new(&spec.cwd), env.get("PATH").map_or(DEFAULT_PATH, String::as_str))?;
     let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir };
     let (entrances, side_entrances) = (site.isolation.entrances(member), site.isolation.side_entrances());
@@ -185,7 +282,7 @@ fn environment(
     data: &Path,
     dir: &Path,
     user: Option<User>,
-) -> Result<BTreeMap<String, String>, String> {
+) -> Result<BTreeMap<String, String>, UnknownVariable> {
     let mut env: BTreeMap<String, String> =
         INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect();
     env.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
@@ -212,25 +309,24 @@ fn environment(
 }
 
 /// The path of a program, as a shell would find it.
-fn find_program(program: &str, cwd: &Path, path: &str) -> Result<String, String> {
+fn find_program(program: &str, cwd: &Path, path: &str) -> Result<String, NoProgram> {
     let is_executable =
         |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0);
     if program.contains('/') {
         let full = cwd.join(program);
         return match () {
             () if is_executable(&full) => Ok(full.display().to_string()),
-            () if full.is_dir() => Err(format!("cannot run {}: it is a folder", full.display())),
-            () if full.exists() => Err(format!("cannot run {}: it is not executable (chmod +x?)", full.display())),
-            () => Err(format!("cannot run {}: there is no such file", full.display())),
+            () if full.is_dir() => Err(NoProgram::Folder { path: full }),
+            () if full.exists() => Err(NoProgram::NotExecutable { path: full }),
+            () => Err(NoProgram::NoFile { path: full }),
         };
     }
     let folders = path.split(':').map(|folder| cwd.join(folder).join(program));
     let found = folders.into_iter().find(|candidate| is_executable(candidate));
-    found.map(|found| found.display().to_string()).ok_or_else(|| {
-        format!(
-            "cannot run `{program}`: there is no such program in PATH ({path}); write ./{program} for one in {}",
-            cwd.display()
-        )
+    found.map(|found| found.display().to_string()).ok_or_else(|| NoProgram::NotInPath {
+        program: program.to_owned(),
+        path: path.to_owned(),
+        cwd: cwd.to_owned(),
     })
 }
 
@@ -280,13 +376,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cwd = folder.path();
         fs::write(cwd.join("tool"), "#!/bin/sh\n").unwrap();
-        let error = find_program("./tool", cwd, "").unwrap_err();
-        assert!(error.ends_with("it is not executable (chmod +x?)"), "{error}");
+        assert_eq!(find_program("./tool", cwd, "").unwrap_err(), NoProgram::NotExecutable { path: cwd.join("./tool") });
         fs::set_permissions(cwd.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
         assert!(find_program("./tool", cwd, "").unwrap().ends_with("/tool"));
         assert!(find_program("tool", cwd, &format!("/nowhere:{}", cwd.display())).is_ok());
-        assert!(find_program("tool", cwd, "/nowhere").unwrap_err().contains("no such program in PATH (/nowhere)"));
-        assert!(find_program("./none", cwd, "").unwrap_err().ends_with("there is no such file"));
-        assert!(find_program("/", cwd, "").unwrap_err().ends_with("it is a folder"));
+        let error = find_program("tool", cwd, "/nowhere").unwrap_err().to_string();
+        assert!(error.contains("no such program in PATH (/nowhere)"), "{error}");
+        assert_eq!(find_program("./none", cwd, "").unwrap_err(), NoProgram::NoFile { path: cwd.join("./none") });
+        assert_eq!(find_program("/", cwd, "").unwrap_err(), NoProgram::Folder { path: "/".into() });
     }
 }

@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
-use weal_model::{Cpu, InstanceState, Rung, SleepCosts, Time};
+use weal_model::{Cpu, InstanceId, InstanceState, Rung, SleepCosts, Time};
+use weal_protocol::Refusal;
 use weal_protocol::node::{InstanceEvent, InstanceSpec};
 
 use crate::blocking::aside;
@@ -127,7 +128,7 @@ pub enum Order {
 }
 
 /// Where the outcome of an order goes.
-pub type Reply = oneshot::Sender<Result<(), String>>;
+pub type Reply = oneshot::Sender<Result<(), Refusal>>;
 
 /// An instance, from outside.
 #[derive(Debug, Clone)]
@@ -143,7 +144,7 @@ impl Handle {
     }
 
     /// Tells it something and waits until that is done.
-    pub async fn order(&self, order: Order) -> Result<(), String> {
+    pub async fn order(&self, order: Order) -> Result<(), Refusal> {
         self.begin(order).await.outcome().await
     }
 
@@ -154,7 +155,7 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         // One that is gone drops the other end, as one does that goes before it answers.
         let _ = self.orders.send((order, reply)).await;
-        Ordered { is_stop, answer, _bedtime: bedtime }
+        Ordered { instance: self.view().record.spec.id, is_stop, answer, _bedtime: bedtime }
     }
 
     /// True when its task has ended, so that nothing of it is left.
@@ -165,18 +166,19 @@ impl Handle {
 
 /// Something that an instance was told.
 pub struct Ordered {
+    instance: InstanceId,
     is_stop: bool,
-    answer: oneshot::Receiver<Result<(), String>>,
+    answer: oneshot::Receiver<Result<(), Refusal>>,
     _bedtime: Option<Bedtime>,
 }
 
 impl Ordered {
     /// Waits until it is done.
-    pub async fn outcome(self) -> Result<(), String> {
+    pub async fn outcome(self) -> Result<(), Refusal> {
         match self.answer.await {
             Ok(result) => result,
             Err(_) if self.is_stop => Ok(()),
-            Err(_) => Err("it has just been stopped".to_owned()),
+            Err(_) => Err(Refusal::Gone { instance: self.instance }),
         }
     }
 }
@@ -198,7 +200,7 @@ impl Drop for Bedtime {
 }
 
 /// Begins a new instance and starts its process. The future says whether it runs.
-pub fn begin(site: Arc<Site>, record: Record) -> (Handle, oneshot::Receiver<Result<(), String>>) {
+pub fn begin(site: Arc<Site>, record: Record) -> (Handle, oneshot::Receiver<Result<(), Refusal>>) {
     let memory = Memory {
         state: InstanceState::Starting,
         detail: String::new(),
@@ -334,6 +336,12 @@ impl Task {
         self.site.events.push(event);
     }
 
+    /// The refusal of what its state does not allow.
+    fn wrong_state(&self) -> Refusal {
+        let view = self.view.lock().expect("nothing panics while it is held");
+        Refusal::WrongState { instance: view.record.spec.id.clone(), state: view.memory.state }
+    }
+
     fn set_pid(&self, pid: Option<u32>) {
         self.view.lock().expect("nothing panics while it is held").pid = pid;
     }
@@ -354,23 +362,23 @@ impl Task {
         self.site.isolation.kind() == Kind::None
     }
 
-    fn set_cpu(&self, share: Cpu, limit: Option<Cpu>) -> Result<(), String> {
+    fn set_cpu(&self, share: Cpu, limit: Option<Cpu>) -> Result<(), Refusal> {
         self.remember(|memory| (memory.share, memory.cpu_limit) = (Some(share), limit));
         let limits = self.limits();
-        self.isolated(|isolation, member| isolation.limit(member, &limits)).map_err(|error| error.to_string())
+        Ok(self.isolated(|isolation, member| isolation.limit(member, &limits))?)
     }
 
     /// Takes over the parts of a spec that need no new process.
-    fn update(&self, spec: &InstanceSpec) -> Result<(), String> {
+    fn update(&self, spec: &InstanceSpec) -> Result<(), Refusal> {
         let mut record = self.record();
         if record.spec.revision != spec.revision {
-            return Err("it runs from another configuration: stop it first".to_owned());
+            return Err(Refusal::OtherRevision { instance: spec.id.clone() });
         }
         record.spec.health = spec.health.clone();
         record.spec.restart = spec.restart;
         record.spec.stop_timeout_s = spec.stop_timeout_s;
         record.spec.on_resume.clone_from(&spec.on_resume);
-        write_json(&self.dir.join(crate::shim::SPEC_FILE), &record).map_err(|error| error.to_string())?;
+        write_json(&self.dir.join(crate::shim::SPEC_FILE), &record)?;
         self.view.lock().expect("nothing panics while it is held").record = record;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What is done to an instance's memory: out to swap, in again, and what is remembered about it.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,12 +10,13 @@ use weal_host::ranges::Ranges;
 use weal_host::swap::{self, Kind};
 use weal_host::{Identity, Proc, pagemap};
 use weal_model::{Bytes, Rung};
-use weal_protocol::node::WOKEN;
+use weal_protocol::Refusal;
 
 use super::{Order, Task};
 use crate::blocking::aside;
-use crate::files::{read_json, write_json};
+use crate::files::{at, read_json, write_json};
 use crate::isolation::{Member, RECLAIM_SLACK};
+use crate::ladder::Missing;
 use crate::paging::working_set::{Kept, WorkingSet};
 use crate::paging::{self, Advice};
 use crate::priority::{self, Priority, Worker};
@@ -70,14 +72,14 @@ struct Work {
 impl Task {
     /// Pages everything out, and in again what `rung` keeps; `in_haste` when memory is short. Lets go at once when the instance is to wake or
     /// to stop; an error then.
-    pub(super) async fn page_out(&mut self, rung: Rung, in_haste: bool) -> Result<(), String> {
-        self.has_room()?;
+    pub(super) async fn page_out(&mut self, rung: Rung, in_haste: bool) -> Result<(), Refusal> {
+        self.has_room(rung)?;
         // Somebody may have come while it was frozen.
         while let Ok(order) = self.orders.try_recv() {
             self.deferred.push_back(order);
         }
         if self.deferred.iter().any(|(order, _)| matches!(order, Order::Resume | Order::Stop)) {
-            return Err(WOKEN.to_owned());
+            return Err(Refusal::Woken);
         }
         self.reading.store(true, Ordering::Relaxed);
         let work = self.work();
@@ -99,8 +101,8 @@ impl Task {
         loop {
             tokio::select! {
                 done = &mut purge => {
-                    let set = done.map_err(|error| error.to_string())??;
-                    return self.keep_working_set(set);
+                    let set = done.map_err(io::Error::other)??;
+                    return Ok(self.keep_working_set(set)?);
                 }
                 Some(order) = self.orders.recv() => {
                     match order.0 {
@@ -119,18 +121,13 @@ impl Task {
     }
 
     /// Nothing is begun that would stop half-way for want of swap or of the right to do it.
-    fn has_room(&self) -> Result<(), String> {
-        let used = self.used();
-        let stays = format!("it stays suspended with {used} in memory");
-        let free = swap::free(&swap::of_this_machine());
-        if free.0 == 0 {
-            return Err(format!("{stays}: this machine has no free swap to page out to"));
-        }
-        if free < used {
-            return Err(format!("{stays}: only {free} of swap are free"));
+    fn has_room(&self, rung: Rung) -> Result<(), Refusal> {
+        let (needs, free) = (self.used(), swap::free(&swap::of_this_machine()));
+        if free < needs || free == Bytes(0) {
+            return Err(Refusal::NoSwap { needs, free });
         }
         if !paging::may_advise() && !self.isolated(|isolation, member| isolation.can_reclaim(member)) {
-            return Err(format!("{stays}: paging out needs CAP_SYS_NICE or a cgroup that can be reclaimed"));
+            return Err(Refusal::NoRung { rung, missing: Missing::Right.to_string() });
         }
         Ok(())
     }
@@ -178,15 +175,15 @@ impl Task {
         what_is_read_ahead(&self.site) == Prefetch::WorkingSet
     }
 
-    /// After a wake: records what was touched. False when there was nothing to learn.
-    pub(super) async fn record_working_set(&mut self) -> Result<(), String> {
+    /// After a wake: records what was touched.
+    pub(super) async fn record_working_set(&mut self) -> io::Result<()> {
         let mut set = WorkingSet::clone(&self.working_set());
         let pids = self.isolated(|isolation, member| isolation.processes(member));
         let recorded = priority::run(Priority::Low, move || {
             let changed = set.handle_awake(&Proc::system(), &pids);
             changed.then_some(set)
         });
-        match recorded.await.map_err(|error| error.to_string())? {
+        match recorded.await.map_err(io::Error::other)? {
             Some(set) => self.keep_working_set(set),
             None => Ok(()),
         }
@@ -197,10 +194,11 @@ impl Task {
         Arc::clone(self.working_set.get_or_insert_with(read))
     }
 
-    fn keep_working_set(&mut self, set: WorkingSet) -> Result<(), String> {
-        let written = aside(|| write_json(&self.dir.join(WORKING_SET_FILE), &set));
+    fn keep_working_set(&mut self, set: WorkingSet) -> io::Result<()> {
+        let file = self.dir.join(WORKING_SET_FILE);
+        let written = aside(|| write_json(&file, &set));
         self.working_set = Some(Arc::new(set));
-        written.map_err(|error| format!("{WORKING_SET_FILE}: {error}"))
+        written.map_err(at(&file))
     }
 
     fn work(&self) -> Work {
@@ -237,12 +235,13 @@ impl Work {
     }
 
     /// Blocks until it is done.
-    fn page_out(&self, rung: Rung, mut set: WorkingSet) -> Result<WorkingSet, String> {
+    fn page_out(&self, rung: Rung, mut set: WorkingSet) -> Result<WorkingSet, Refusal> {
         let _open = OpenSwap::of(self)?;
         let kept = set.keep_on(rung);
         let mut files = Vec::new();
         for process in self.processes() {
-            let memory = paging::memory_of(&self.site.proc, process.pid).map_err(|error| format!("{}: {error}", process.pid))?;
+            let memory =
+                paging::memory_of(&self.site.proc, process.pid).map_err(about(process.pid, "does not show its memory"))?;
             let stays = set.kept_of(process);
             let there = paging::present(&self.site.proc, process.pid, &memory.own);
             let needed = set.of(process).intersection(&there).minus(&stays);
@@ -261,7 +260,7 @@ impl Work {
         }
         self.reclaim(set.bytes_kept())?;
         if self.is_cancelled() {
-            return Err(WOKEN.to_owned());
+            return Err(Refusal::Woken);
         }
         // From compressed memory nothing takes long enough to stay for that alone.
         let waits_for_disk = swap::next_kind(&swap::of_this_machine()) != Some(Kind::Zram);
@@ -305,17 +304,17 @@ impl Work {
     }
 
     /// Others may have filled the swap meanwhile: what does not fit stays in memory, and that is said.
-    fn is_out(&self) -> Result<(), String> {
+    fn is_out(&self) -> Result<(), Refusal> {
         let (usage, free) = (self.site.isolation.usage(self.member()), swap::free(&swap::of_this_machine()));
         let left = Bytes(usage.memory.unwrap_or(0));
         if free < HARDLY_ANY && left.0 > usage.swap.unwrap_or(0) {
-            return Err(format!("it stays suspended with {left} in memory: the swap filled up while it was paged out"));
+            return Err(Refusal::SwapFilled { left });
         }
         Ok(())
     }
 
     /// As fast as its part of the time and the disk allow: it pauses after every piece, in haste after many.
-    fn write_out(&self, pid: u32, ranges: &Ranges) -> Result<(), String> {
+    fn write_out(&self, pid: u32, ranges: &Ranges) -> Result<(), Refusal> {
         let (mut began, mut unseen) = (Instant::now(), 0);
         let go_on = || {
             unseen += paging::PAGED_OUT_AT_ONCE;
@@ -333,13 +332,13 @@ impl Work {
         };
         match paging::advise(pid, ranges, Advice::PageOut, go_on) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(WOKEN.to_owned()),
+            Ok(false) => Err(Refusal::Woken),
             // The group's own reclaim does it then.
             Err(error) if self.site.isolation.can_reclaim(self.member()) => {
                 tracing::debug!(%error, pid, "cannot advise");
                 Ok(())
             }
-            Err(error) => Err(format!("cannot page out {pid}: {error}")),
+            Err(error) => Err(about(pid, "cannot be paged out")(error).into()),
         }
     }
 
@@ -358,7 +357,7 @@ impl Work {
 
     /// On disk swap, pages stay in the swap cache, charged to the group, until they are reclaimed from there too; so do pages that
     /// several processes share, which advice passes over.
-    fn reclaim(&self, keep: u64) -> Result<(), String> {
+    fn reclaim(&self, keep: u64) -> io::Result<()> {
         let too_much = || self.site.isolation.reclaimable(self.member()).saturating_sub(keep);
         let (mut left, mut stuck) = (too_much(), false);
         while !self.is_cancelled() && left >= RECLAIM_SLACK {
@@ -376,7 +375,7 @@ impl Work {
     }
 
     /// A piece at a time while nobody waits: it holds others up.
-    fn reclaim_some(&self, bytes: u64, in_haste: bool) -> Result<(), String> {
+    fn reclaim_some(&self, bytes: u64, in_haste: bool) -> io::Result<()> {
         let charged = || self.site.isolation.charged(self.member());
         let (mut left, mut in_vain) = (bytes, 0);
         let goal = charged().saturating_sub(bytes);
@@ -384,7 +383,7 @@ impl Work {
         while left > 0 && in_vain < RECLAIM_ATTEMPTS && !self.is_cancelled() {
             let began = Instant::now();
             let piece = if in_haste { left } else { left.min(RECLAIMED_AT_ONCE) };
-            self.site.isolation.reclaim(self.member(), piece).map_err(|error| error.to_string())?;
+            self.site.isolation.reclaim(self.member(), piece)?;
             let before = std::mem::replace(&mut left, charged().saturating_sub(goal));
             in_vain += u32::from(left >= before);
             self.pause(began);
@@ -456,12 +455,17 @@ fn ask_for<'scope>(pid: u32, wanted: &Ranges, cancelled: &'scope AtomicBool, sco
     }
 }
 
+/// Says of an error which process it was about.
+fn about(pid: u32, what: &str) -> impl Fn(io::Error) -> io::Error + '_ {
+    move |error| io::Error::new(error.kind(), format!("process {pid} {what}: {error}"))
+}
+
 /// Swap is open to the instance only while it is paged out: it would hide from its limit what a leak takes.
 struct OpenSwap<'a>(&'a Work);
 
 impl<'a> OpenSwap<'a> {
-    fn of(work: &'a Work) -> Result<Self, String> {
-        work.site.isolation.allow_swap(work.member(), true).map_err(|error| error.to_string())?;
+    fn of(work: &'a Work) -> io::Result<Self> {
+        work.site.isolation.allow_swap(work.member(), true)?;
         Ok(Self(work))
     }
 }

@@ -9,12 +9,14 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use weal_host::{Identity, Proc};
 use weal_model::InstanceState;
+use weal_protocol::Refusal;
 
 use super::ending::End;
 use super::launch::start_shim;
 use super::sleep::Recording;
 use super::{Order, Phase, Reply, Task};
-use crate::probe;
+use crate::ports::address;
+use crate::probe::{self, Unwell};
 use crate::shim::{Started, logs};
 
 /// Pause between two questions to a starting instance: from this, growing, so that a fast one is ready at once and a slow
@@ -41,7 +43,7 @@ pub struct Running {
     pub(super) recording: Option<Recording>,
 }
 
-type Question = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+type Question = Pin<Box<dyn Future<Output = Result<(), Unwell>> + Send>>;
 
 impl Task {
     /// Watches `started`; `None` when it has ended and is forgotten already.
@@ -113,10 +115,10 @@ impl Task {
             Order::Start(spec) => self.update(&spec),
             Order::SetCpu { share, limit } => self.set_cpu(share, limit),
             Order::Sleep(rung) => self.sleep(rung, "", running).await,
-            Order::Park(_) if !self.is_asleep() => Err("it has been woken".to_owned()),
+            Order::Park(_) if !self.is_asleep() => Err(Refusal::Woken),
             Order::Park(why) => self.sleep(weal_model::Rung::Parked, &why, running).await,
             Order::Resume => return self.wake(running, reply).await,
-            Order::Stop => Err("a stop is not carried out here".to_owned()),
+            Order::Stop => Err(self.wrong_state()),
         };
         // Who asked may be gone; what was asked is done.
         let _ = reply.send(result);
@@ -130,7 +132,7 @@ impl Task {
             InstanceState::Starting => running.pause,
             _ => seconds(record.spec.health.interval_s, Duration::from_millis(100)),
         };
-        let address = super::super::agent::address(record.port);
+        let address = address(record.port);
         let timeout = seconds(record.spec.health.timeout_s, Duration::from_millis(10));
         Some(Box::pin(async move {
             tokio::time::sleep(pause).await;
@@ -139,7 +141,7 @@ impl Task {
     }
 
     /// What an answer means; an end when the instance had its time to become ready.
-    fn judge(&self, answer: Result<(), String>, running: &mut Running) -> Option<End> {
+    fn judge(&self, answer: Result<(), Unwell>, running: &mut Running) -> Option<End> {
         let health = self.spec().health;
         let state = self.memory().state;
         match answer {
@@ -171,7 +173,7 @@ impl Task {
                 running.failures += 1;
                 if running.failures >= health.failures.max(1) {
                     running.ready_since = None;
-                    self.enter(InstanceState::Unhealthy, reason);
+                    self.enter(InstanceState::Unhealthy, reason.to_string());
                 }
             }
         }
@@ -216,7 +218,7 @@ impl Task {
                 running.shim_fd = self.started().and_then(|started| watch(started.shim));
                 tracing::warn!(instance = %self.spec().id, "its shim had been killed and was replaced");
             }
-            Err(error) => tracing::error!(instance = %self.spec().id, error, "its shim was killed and cannot be replaced"),
+            Err(error) => tracing::error!(instance = %self.spec().id, %error, "its shim was killed and cannot be replaced"),
         }
     }
 }
@@ -250,7 +252,7 @@ async fn due(when: Option<tokio::time::Instant>) {
     }
 }
 
-async fn pending_or(question: Option<&mut Question>) -> Result<(), String> {
+async fn pending_or(question: Option<&mut Question>) -> Result<(), Unwell> {
     match question {
         Some(question) => question.await,
         None => std::future::pending().await,

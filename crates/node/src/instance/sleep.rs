@@ -7,11 +7,13 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use weal_model::{Bytes, HealthProbe, InstanceState, Rung, RungCost};
+use weal_protocol::Refusal;
 
 use super::running::Running;
 use super::{Reply, Task, Wish, until};
 use crate::costs::learn;
-use crate::probe;
+use crate::ports::address;
+use crate::probe::{self, Unwell};
 use crate::site::now;
 
 /// There while the instance is being woken: the next agent finishes it. A file without content, because it is made while a request
@@ -67,12 +69,12 @@ struct Woken {
 impl Task {
     /// Sleeps on `rung`: freezes, and pages in or out what differs. With `why`, memory is short for that reason: it hurries, and who is told of
     /// it is told that.
-    pub(super) async fn sleep(&mut self, rung: Rung, why: &str, running: &mut Running) -> Result<(), String> {
+    pub(super) async fn sleep(&mut self, rung: Rung, why: &str, running: &mut Running) -> Result<(), Refusal> {
         let state = self.memory().state;
         match state {
             InstanceState::Ready | InstanceState::Unhealthy => {}
             state if state.is_asleep() => {}
-            _ => return Err(format!("it is {} and cannot be put to sleep", name(state))),
+            _ => return Err(self.wrong_state()),
         }
         if state == rung.state() {
             return Ok(());
@@ -81,8 +83,9 @@ impl Task {
         self.remember(|memory| memory.wish = Some(Wish::Sleep(rung)));
         let result = self.sleep_down(state, rung, why, running, began).await;
         self.remember(|memory| memory.wish = None);
-        if let Err(reason) = &result {
-            self.enter(self.memory().state, reason.clone());
+        if let Err(refusal) = &result {
+            let state = self.memory().state;
+            self.enter(state, why_not(state, refusal));
         }
         result
     }
@@ -94,7 +97,7 @@ impl Task {
         why: &str,
         running: &mut Running,
         began: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         if let Err(error) = self.freeze().await {
             // One that slept before goes on sleeping.
             if !state.is_asleep() {
@@ -120,15 +123,14 @@ impl Task {
         }
     }
 
-    async fn sleep_paged_out(&mut self, rung: Rung, why: &str, running: &Running, began: Instant) -> Result<(), String> {
+    async fn sleep_paged_out(&mut self, rung: Rung, why: &str, running: &Running, began: Instant) -> Result<(), Refusal> {
         let learns = self.working_set().is_empty() && (rung == Rung::Warm || self.reads_ahead());
         if learns && let Some(silence) = self.rehearse(rung, !why.is_empty(), running).await? {
-            let reason = format!("woken to learn what it needs, it did not answer: {silence}");
             // Parked, it only wakes slower for not being known.
             if rung == Rung::Warm {
-                return Err(format!("it stays suspended: {reason}"));
+                return Err(Refusal::NotLearnt { detail: silence.to_string() });
             }
-            tracing::debug!(instance = %self.spec().id, reason, "parked all the same");
+            tracing::debug!(instance = %self.spec().id, %silence, "parked, although what it needs could not be learnt");
         }
         let before = self.used();
         self.page_out(rung, !why.is_empty()).await?;
@@ -143,24 +145,24 @@ impl Task {
 
     /// Finds out what it needs to answer, without a request: pages it out, lets it answer its health check, freezes it again. Gives why it
     /// did not answer, if so.
-    async fn rehearse(&mut self, rung: Rung, in_haste: bool, running: &Running) -> Result<Option<String>, String> {
+    async fn rehearse(&mut self, rung: Rung, in_haste: bool, running: &Running) -> Result<Option<Unwell>, Refusal> {
         self.page_out(Rung::Parked, in_haste).await?;
-        self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string())?;
+        self.isolated(|isolation, member| isolation.thaw(member))?;
         // Kept warm, it must be known; parked, it is not worth a long time.
         let answered = match rung {
             Rung::Warm => self.answers(None, running).await,
             _ => tokio::time::timeout(REHEARSAL_PATIENCE, self.answers(None, running))
                 .await
-                .unwrap_or_else(|_| Err(format!("no answer within {} s", REHEARSAL_PATIENCE.as_secs()))),
+                .unwrap_or(Err(Unwell::Late { within: REHEARSAL_PATIENCE })),
         };
         self.freeze().await?;
         match answered {
-            Ok(()) => self.record_working_set().await.map(|()| None),
+            Ok(()) => Ok(self.record_working_set().await.map(|()| None)?),
             Err(silence) => Ok(Some(silence)),
         }
     }
 
-    async fn freeze(&self) -> Result<(), String> {
+    async fn freeze(&self) -> Result<(), Refusal> {
         let again = || {
             // Without a freezer, a process forked in between was not stopped: once more, until none runs.
             let asked = self.isolated(|isolation, member| isolation.freeze(member));
@@ -169,7 +171,7 @@ impl Task {
         if until(FREEZE_PATIENCE, again).await {
             return Ok(());
         }
-        Err(format!("not all of its processes could be frozen within {} s", FREEZE_PATIENCE.as_secs()))
+        Err(Refusal::NotFrozen { seconds: FREEZE_PATIENCE.as_secs_f64() })
     }
 
     /// What getting here since `began` has cost.
@@ -193,7 +195,7 @@ impl Task {
         let state = self.memory().state;
         let Some(rung) = state.rung() else {
             let awake = state == InstanceState::Ready;
-            let _ = reply.send(if awake { Ok(()) } else { Err(format!("it is {} and cannot be woken", name(state))) });
+            let _ = reply.send(if awake { Ok(()) } else { Err(self.wrong_state()) });
             return;
         };
         let cores_awake = self.site.idle.put_off();
@@ -217,13 +219,13 @@ impl Task {
                 running.recording = (rung != Rung::Suspended).then(recording);
                 self.note_wake(rung, &woken);
             }
-            Err(reason) => self.enter(InstanceState::Unhealthy, reason),
+            Err(refusal) => self.enter(InstanceState::Unhealthy, refusal.to_string()),
         }
         let _ = marking.await;
         let _ = fs::remove_file(&marker);
     }
 
-    async fn wake_up(&mut self, rung: Rung, running: &mut Running, began: Instant) -> Result<Woken, String> {
+    async fn wake_up(&mut self, rung: Rung, running: &mut Running, began: Instant) -> Result<Woken, Refusal> {
         let mut reading = tokio::spawn(self.prefetch(rung));
         let mut prefetched = None;
         let asked = self.ask_ahead().await;
@@ -231,11 +233,10 @@ impl Task {
         if rung == Rung::Parked {
             prefetched = (&mut reading).await.ok().flatten();
         }
-        self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string())?;
-        let thawed = milliseconds(began);
-        self.run_hook().await.map_err(|reason| format!("thawed after {thawed:.1} ms, but its on-resume failed: {reason}"))?;
-        let late = |reason| format!("thawed after {thawed:.1} ms, but it does not answer: {reason}");
-        self.answers(asked, running).await.map_err(late)?;
+        self.isolated(|isolation, member| isolation.thaw(member))?;
+        let thawed_ms = milliseconds(began);
+        self.run_hook().await.map_err(|why| Refusal::HookFailed { thawed_ms, detail: why.to_string() })?;
+        self.answers(asked, running).await.map_err(|why| Refusal::NoAnswer { thawed_ms, detail: why.to_string() })?;
         let took_s = began.elapsed().as_secs_f64();
         if rung != Rung::Parked {
             reading.abort();
@@ -244,7 +245,7 @@ impl Task {
         running.ready_since = Some(Instant::now());
         running.failures = 0;
         let read = prefetched.map(|bytes| format!(", {bytes} prefetched")).unwrap_or_default();
-        let detail = format!("woken from {} in {:.1} ms, thawed after {thawed:.1}{read}", rung.as_str(), took_s * 1e3);
+        let detail = format!("woken from {} in {:.1} ms, thawed after {thawed_ms:.1}{read}", rung.as_str(), took_s * 1e3);
         self.view.lock().expect("nothing panics while it is held").memory.state = InstanceState::Ready;
         Ok(Woken { took_s, detail })
     }
@@ -260,14 +261,14 @@ impl Task {
     }
 
     /// What the application wants to renew after a sleep, before it is asked whether it is ready.
-    async fn run_hook(&self) -> Result<(), String> {
+    async fn run_hook(&self) -> Result<(), Unwell> {
         let record = self.record();
         if record.spec.on_resume.is_empty() {
             return Ok(());
         }
         let hook = HealthProbe::Command { argv: record.spec.on_resume.clone() };
         let patience = super::running::seconds(record.spec.health.timeout_s, Duration::from_millis(10));
-        probe::ask(&hook, crate::agent::address(record.port), patience, &record.launch).await
+        probe::ask(&hook, address(record.port), patience, &record.launch).await
     }
 
     /// Its health check, asked while it is frozen: thawed, dozens of threads run at once, and who asks only then takes turns with them. Not
@@ -275,14 +276,14 @@ impl Task {
     async fn ask_ahead(&self) -> Option<probe::Asked> {
         let record = self.record();
         let may = record.spec.on_resume.is_empty();
-        if may { probe::ask_ahead(&record.spec.health.probe, crate::agent::address(record.port)).await } else { None }
+        if may { probe::ask_ahead(&record.spec.health.probe, address(record.port)).await } else { None }
     }
 
     /// Asks until there is a good answer, as long as a check may take; `asked` already. Connections of its own that died in its sleep show here,
     /// and not at the first request.
-    async fn answers(&self, mut asked: Option<probe::Asked>, running: &Running) -> Result<(), String> {
+    async fn answers(&self, mut asked: Option<probe::Asked>, running: &Running) -> Result<(), Unwell> {
         let record = self.record();
-        let (address, health) = (crate::agent::address(record.port), &record.spec.health);
+        let (address, health) = (address(record.port), &record.spec.health);
         let patience = super::running::seconds(health.timeout_s, Duration::from_millis(10));
         let deadline = tokio::time::Instant::now() + patience * health.failures.max(1);
         let mut pause = FIRST_PAUSE;
@@ -295,7 +296,7 @@ impl Task {
                 }
             };
             let answer = tokio::select! {
-                _ = running.main_fd.readable() => return Err("it ended".to_owned()),
+                _ = running.main_fd.readable() => return Err(Unwell::Ended),
                 answer = asking => answer,
             };
             match answer {
@@ -326,7 +327,7 @@ impl Task {
     /// A working set that is not recorded costs a slower wake, no more.
     pub(super) async fn note_working_set(&mut self) {
         if let Err(error) = self.record_working_set().await {
-            tracing::warn!(instance = %self.spec().id, error, "its working set is not recorded");
+            tracing::warn!(instance = %self.spec().id, %error, "its working set is not recorded");
         }
     }
 
@@ -341,10 +342,10 @@ impl Task {
             }
             (Some(Wish::Sleep(rung)), _) => self.sleep(rung, "", running).await,
             (None, Some(_)) => self.freeze().await,
-            (None, None) => self.isolated(|isolation, member| isolation.thaw(member)).map_err(|error| error.to_string()),
+            (None, None) => self.isolated(|isolation, member| isolation.thaw(member)).map_err(Refusal::from),
         };
         if let Err(error) = result {
-            tracing::warn!(pid = running.main.pid, error, "an adopted instance could not be brought to its state");
+            tracing::warn!(pid = running.main.pid, %error, "an adopted instance could not be brought to its state");
         }
         // Left behind by who died after the wake, it would wake the next sleep.
         let _ = fs::remove_file(&marker);
@@ -355,8 +356,12 @@ fn milliseconds(began: Instant) -> f64 {
     began.elapsed().as_secs_f64() * 1e3
 }
 
-fn name(state: InstanceState) -> String {
-    format!("{state:?}").to_lowercase()
+/// What became of an order to sleep, for people: an instance that was not wanted awake stays where it came to.
+fn why_not(state: InstanceState, refusal: &Refusal) -> String {
+    match state.rung() {
+        Some(rung) if !refusal.is_wanted() => format!("it stays {}: {refusal}", rung.as_str()),
+        _ => refusal.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -16,9 +16,9 @@ use weal_host::cgroup::{Group, Membership, Mount};
 
 use super::group::Change;
 use super::hybrid::{Bases, Hybrid};
-use super::plain::Plain;
-use super::unified::{CONTROLLERS, Unified};
-use super::{Isolation, Kind};
+use super::plain::{self, Plain};
+use super::unified::{self, CONTROLLERS, Unified};
+use super::{Isolation, Kind, Loss};
 use crate::files::{read_json, write_json};
 
 /// What a former agent chose, kept beside the instances.
@@ -72,7 +72,27 @@ pub fn recorded(dir: &Path, name: &str) -> Box<dyn Isolation> {
 }
 
 impl Layout {
-    fn kind(&self) -> Kind {
+    /// What is lost with it, as far as that shows before it is used.
+    pub fn losses(&self) -> Vec<Loss> {
+        match self {
+            Self::Unified { controllers, .. } => unified::losses(controllers),
+            Self::Hybrid { .. } => vec![Loss::DiskOfLivingOnly],
+            Self::None { why } => plain::losses(why),
+        }
+    }
+
+    /// True when the kernel can be asked to page out groups there.
+    pub fn reclaims(&self) -> bool {
+        match self {
+            // The top of the hierarchy has no such file, but its children have, where the kernel has it.
+            Self::Unified { base, .. } => Group::new(base).children().iter().any(|group| group.file("memory.reclaim").exists()),
+            Self::Hybrid { bases } => bases.memory.join("memory.swappiness").exists(),
+            Self::None { .. } => false,
+        }
+    }
+
+    /// Which isolation it makes.
+    pub fn kind(&self) -> Kind {
         match self {
             Self::Unified { .. } => Kind::CgroupV2,
             Self::Hybrid { .. } => Kind::CgroupHybrid,
@@ -121,50 +141,105 @@ impl Default for System {
     }
 }
 
-/// The best layout that can be used, or `wanted` if it can.
+/// Why a layout cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// Nobody has mounted v2.
+    #[error("cgroup v2 is not mounted")]
+    NoV2,
+    /// v2 has nothing that could limit anything.
+    #[error("cgroup v2 has neither a cpu nor a memory controller here")]
+    NoControllers,
+    /// This user may not make groups.
+    #[error("no cgroup is delegated to this user")]
+    NotDelegated,
+    /// The base holds processes of others, so it can give no controllers to its children.
+    #[error("{} gives no controllers to its children: other processes are in it", .base.display())]
+    Occupied {
+        /// The base.
+        base: PathBuf,
+    },
+    /// Nobody has mounted the v1 hierarchy of a controller.
+    #[error("no {controller} controller is mounted")]
+    NoV1 {
+        /// The controller.
+        controller: &'static str,
+    },
+    /// This user may not make groups in the v1 hierarchy of a controller.
+    #[error("the {controller} controller is not delegated to this user")]
+    V1NotDelegated {
+        /// The controller.
+        controller: &'static str,
+    },
+    /// The group of weal's own processes cannot be made.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// The best layout that can be used, or `wanted` if it can. Has controllers given to the children of the base.
 pub fn detect(system: &System, wanted: Option<Kind>) -> Layout {
+    choose_layout(system, wanted, |candidate| {
+        let controllers = enable(&Group::new(&candidate.base), &candidate.own, candidate.controllers)?;
+        Ok(Layout::Unified { base: candidate.base, controllers })
+    })
+}
+
+/// The layout that [`detect`] most likely finds. Changes nothing.
+pub fn foresee(system: &System) -> Layout {
+    choose_layout(system, None, |Candidate { base, controllers, .. }| Ok(Layout::Unified { base, controllers }))
+}
+
+fn choose_layout(system: &System, wanted: Option<Kind>, take: impl Fn(Candidate) -> Result<Layout, Unusable>) -> Layout {
     if wanted == Some(Kind::None) {
         return Layout::None { why: "switched off".into() };
     }
-    let unified = system.mounts.iter().find(|mount| mount.is_v2);
     let mut reasons = Vec::new();
     if wanted != Some(Kind::CgroupHybrid) {
-        match unified.ok_or_else(|| "cgroup v2 is not mounted".to_owned()).and_then(|mount| use_unified(system, mount)) {
+        match find_unified(system).and_then(&take) {
             Ok(layout) => return layout,
-            Err(reason) => reasons.push(reason),
+            Err(reason) => reasons.push(reason.to_string()),
         }
     }
     if wanted != Some(Kind::CgroupV2) {
         match use_hybrid(system) {
             Ok(layout) => return layout,
-            Err(reason) => reasons.push(reason),
+            Err(reason) => reasons.push(reason.to_string()),
         }
     }
     Layout::None { why: reasons.join("; ") }
 }
 
-fn use_unified(system: &System, mount: &Mount) -> Result<Layout, String> {
+/// A place for our groups on v2.
+struct Candidate {
+    base: PathBuf,
+    /// The group that we are in.
+    own: PathBuf,
+    /// What the base may give to its children.
+    controllers: Vec<String>,
+}
+
+fn find_unified(system: &System) -> Result<Candidate, Unusable> {
+    let mount = system.mounts.iter().find(|mount| mount.is_v2).ok_or(Unusable::NoV2)?;
     let own = mount.path_of(system.own_groups.v2().unwrap_or("/"));
     if !Group::new(&mount.at).controllers().iter().any(|name| name == "cpu" || name == "memory") {
-        return Err("cgroup v2 has neither a cpu nor a memory controller here".to_owned());
+        return Err(Unusable::NoControllers);
     }
-    let base = base(system, mount, &own, &mount.at).ok_or("no cgroup is delegated to this user")?;
+    let base = base(system, mount, &own, &mount.at).ok_or(Unusable::NotDelegated)?;
     let mut controllers = Group::new(&base).controllers();
     controllers.retain(|name| CONTROLLERS.contains(&name.as_str()));
-    let controllers = enable(&Group::new(&base), &own, controllers)?;
-    Ok(Layout::Unified { base, controllers })
+    Ok(Candidate { base, own, controllers })
 }
 
 /// Gives controllers to the children of `base`, and says which could be given.
 ///
 /// v2 gives none while the group itself holds processes. Ours are moved into a group of their own then; if others
 /// are there too, the group is not ours to change.
-fn enable(base: &Group, own: &Path, controllers: Vec<String>) -> Result<Vec<String>, String> {
+fn enable(base: &Group, own: &Path, controllers: Vec<String>) -> Result<Vec<String>, Unusable> {
     let give = |name: &String| base.write("cgroup.subtree_control", &format!("+{name}"));
     let mut given: Vec<String> = controllers.iter().filter(|name| give(name).is_ok()).cloned().collect();
     if !given.iter().any(|name| name == "cpu" || name == "memory") && base.path() == own {
         let roles = base.child("weal-roles");
-        roles.create().map_err(|error| error.to_string())?;
+        roles.create()?;
         for pid in our_processes(base) {
             // One that ended meanwhile cannot be moved and need not be.
             let _ = roles.write("cgroup.procs", &pid.to_string());
@@ -172,7 +247,7 @@ fn enable(base: &Group, own: &Path, controllers: Vec<String>) -> Result<Vec<Stri
         given = controllers.iter().filter(|name| give(name).is_ok()).cloned().collect();
     }
     if given.is_empty() {
-        return Err(format!("{} gives no controllers to its children: other processes are in it", base.path().display()));
+        return Err(Unusable::Occupied { base: base.path().to_owned() });
     }
     Ok(given)
 }
@@ -187,15 +262,11 @@ fn our_processes(base: &Group) -> Vec<u32> {
     base.own_processes().into_iter().filter(|pid| ours.contains(pid)).collect()
 }
 
-fn use_hybrid(system: &System) -> Result<Layout, String> {
-    let find = |controller: &str| -> Result<PathBuf, String> {
-        let mount = system
-            .mounts
-            .iter()
-            .find(|mount| mount.has(controller))
-            .ok_or_else(|| format!("no {controller} controller is mounted"))?;
+fn use_hybrid(system: &System) -> Result<Layout, Unusable> {
+    let find = |controller: &'static str| -> Result<PathBuf, Unusable> {
+        let mount = system.mounts.iter().find(|mount| mount.has(controller)).ok_or(Unusable::NoV1 { controller })?;
         let own = mount.path_of(system.own_groups.v1(controller).unwrap_or("/"));
-        base(system, mount, &own, &own).ok_or_else(|| format!("the {controller} controller is not delegated to this user"))
+        base(system, mount, &own, &own).ok_or(Unusable::V1NotDelegated { controller })
     };
     let unified = system.mounts.iter().find(|mount| mount.is_v2).and_then(|mount| {
         let own = mount.path_of(system.own_groups.v2().unwrap_or("/"));

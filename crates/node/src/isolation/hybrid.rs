@@ -9,7 +9,7 @@ use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
 use super::group::{Change, weight};
-use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage, roles};
+use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
 use crate::signals::signal;
 
 /// The limit of memory and swap together; not where the kernel does not count swap.
@@ -38,7 +38,7 @@ pub struct Hybrid {
     memory: Group,
     unified: Option<Group>,
     proc: Proc,
-    limits: Vec<String>,
+    losses: Vec<Loss>,
 }
 
 impl Hybrid {
@@ -46,25 +46,17 @@ impl Hybrid {
     pub fn new(bases: &Bases, name: &str, proc: Proc) -> io::Result<Self> {
         let top = |base: &PathBuf| Group::new(base).child(name);
         let unified = bases.unified.as_ref().map(top).filter(|group| group.create().is_ok());
-        let freezes = unified.as_ref().is_some_and(|group| group.file("cgroup.freeze").exists());
-        let kills = unified.as_ref().is_some_and(|group| group.file("cgroup.kill").exists());
-        let mut limits = vec!["cgroup v1 controllers: disk use is counted only for processes that still run".to_owned()];
-        if !freezes {
-            limits.push("no cgroup freezer: instances are suspended by SIGSTOP, which their parents can see".to_owned());
-        }
-        if !kills {
-            limits.push("no cgroup.kill: instances are killed process by process".to_owned());
-        }
-        if !unified.as_ref().is_some_and(|group| group.file("cpu.pressure").exists()) {
-            limits.push("no CPU pressure per node (PSI)".to_owned());
-        }
+        let lacks = |file: &str| !unified.as_ref().is_some_and(|group| group.file(file).exists());
+        let of_v2 = [("cgroup.freeze", Loss::NoFreezer), ("cgroup.kill", Loss::NoKill), ("cpu.pressure", Loss::NoPressure)];
+        let missing = of_v2.into_iter().filter(|(file, _)| lacks(file)).map(|(_, loss)| loss);
+        let losses = std::iter::once(Loss::DiskOfLivingOnly).chain(missing).collect();
         let hybrid =
-            Self { cpu: top(&bases.cpu), cpuacct: top(&bases.cpuacct), memory: top(&bases.memory), unified, proc, limits };
+            Self { cpu: top(&bases.cpu), cpuacct: top(&bases.cpuacct), memory: top(&bases.memory), unified, proc, losses };
         for group in hybrid.tops() {
             group.create()?;
             group.child(".shims").create()?;
         }
-        let roles = hybrid.cpu.child(roles::GROUP);
+        let roles = hybrid.cpu.child(ROLES_GROUP);
         roles.create()?;
         for preferred in [&hybrid.cpu, &roles] {
             preferred.write("cpu.shares", "262144")?;
@@ -100,8 +92,12 @@ impl Isolation for Hybrid {
         Kind::CgroupHybrid
     }
 
-    fn limits(&self) -> &[String] {
-        &self.limits
+    fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    fn reclaims(&self) -> bool {
+        self.memory.file(SWAPPINESS).exists()
     }
 
     fn set_node(&self, node: &NodeSpec) -> io::Result<()> {
@@ -153,7 +149,7 @@ impl Isolation for Hybrid {
     }
 
     fn role_entrances(&self) -> Vec<PathBuf> {
-        vec![self.cpu.child(roles::GROUP).file("cgroup.procs")]
+        vec![self.cpu.child(ROLES_GROUP).file("cgroup.procs")]
     }
 
     fn processes(&self, member: Member<'_>) -> Vec<u32> {
@@ -388,9 +384,7 @@ mod tests {
     #[test]
     fn what_the_kernel_lacks_is_said() {
         let folder = tempfile::tempdir().unwrap();
-        let limits = hybrid(folder.path()).limits().join("\n");
-        for part in ["SIGSTOP", "process by process", "pressure"] {
-            assert!(limits.contains(part), "{limits}");
-        }
+        let hybrid = hybrid(folder.path());
+        assert_eq!(hybrid.losses(), [Loss::DiskOfLivingOnly, Loss::NoFreezer, Loss::NoKill, Loss::NoPressure]);
     }
 }

@@ -15,6 +15,7 @@
 pub mod detect;
 pub mod group;
 pub mod hybrid;
+mod loss;
 pub mod plain;
 pub mod roles;
 pub mod unified;
@@ -24,6 +25,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weal_model::{Bytes, Cpu, NodeSpec};
+
+pub use loss::Loss;
+
+/// The name of the group of weal's own processes.
+pub const ROLES_GROUP: &str = ".roles";
 
 /// The length of the period over which CPU limits hold. Shorter ones cost more and cut bursts of a single request;
 /// longer ones let a group that used up its quota stand still for longer. 100 ms is the kernel's own default.
@@ -108,8 +114,11 @@ pub trait Isolation: Send + Sync {
     /// Which.
     fn kind(&self) -> Kind;
 
-    /// What is lost against cgroup v2 as root, in words.
-    fn limits(&self) -> &[String];
+    /// What is lost against cgroup v2 as root.
+    fn losses(&self) -> &[Loss];
+
+    /// True when the kernel can be asked to page out groups here.
+    fn reclaims(&self) -> bool;
 
     /// Sets a node up, or changes its capacity.
     fn set_node(&self, node: &NodeSpec) -> io::Result<()>;

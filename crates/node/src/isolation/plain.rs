@@ -15,7 +15,7 @@ use weal_host::{Proc, Stat};
 use weal_model::NodeSpec;
 
 use super::hybrid::stand_still;
-use super::{Isolation, Kind, Limits, Member, NodeUsage, Usage};
+use super::{Isolation, Kind, Limits, Loss, Member, NodeUsage, Usage};
 use crate::files::read_json;
 use crate::shim::{PID_FILE, Started, mark};
 use crate::signals::signal;
@@ -24,7 +24,7 @@ use crate::signals::signal;
 #[derive(Debug)]
 pub struct Plain {
     proc: Proc,
-    limits: Vec<String>,
+    losses: Vec<Loss>,
     /// CPU ticks last seen per instance: a process that is gone unnoticed takes its time with it, and counters only grow.
     seen_ticks: Mutex<BTreeMap<String, u64>>,
 }
@@ -32,14 +32,7 @@ pub struct Plain {
 impl Plain {
     /// Watching `proc`, because of `why`.
     pub fn new(proc: Proc, why: &str) -> Self {
-        let limits = vec![
-            format!("no cgroups: {why}"),
-            "CPU limits and shares are not enforced, node slices are only counted".to_owned(),
-            "memory limits are enforced by polling once a second".to_owned(),
-            "instances are suspended by SIGSTOP and killed process by process".to_owned(),
-            "no CPU pressure per node".to_owned(),
-        ];
-        Self { proc, limits, seen_ticks: Mutex::default() }
+        Self { proc, losses: losses(why), seen_ticks: Mutex::default() }
     }
 
     fn started(member: Member<'_>) -> Option<Started> {
@@ -76,8 +69,12 @@ impl Isolation for Plain {
         Kind::None
     }
 
-    fn limits(&self) -> &[String] {
-        &self.limits
+    fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    fn reclaims(&self) -> bool {
+        false
     }
 
     fn set_node(&self, _: &NodeSpec) -> io::Result<()> {
@@ -179,6 +176,12 @@ impl Isolation for Plain {
     }
 
     fn clear(&self) {}
+}
+
+/// What is lost without groups, because of `why`.
+pub fn losses(why: &str) -> Vec<Loss> {
+    let why = Loss::NoGroups { why: why.to_owned() };
+    vec![why, Loss::CpuOnlyCounted, Loss::MemoryPolled, Loss::NoFreezer, Loss::NoKill, Loss::NoPressure]
 }
 
 /// Its part of shared memory where that can be read, else everything resident.

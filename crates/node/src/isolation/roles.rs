@@ -12,9 +12,6 @@ use weal_host::Proc;
 use super::{Isolation, detect};
 use crate::files::at;
 
-/// The name of their group.
-pub const GROUP: &str = ".roles";
-
 /// Puts a process of weal's own there. An error for any other: who may call the agent shall not place whom he likes before all instances.
 pub fn prefer(isolation: &dyn Isolation, pid: u32) -> io::Result<()> {
     let proc = Proc::system();

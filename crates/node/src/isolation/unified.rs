@@ -7,7 +7,7 @@ use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
 use super::group::{Change, weight};
-use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Member, NodeUsage, Usage, roles};
+use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
 
 /// The controllers that are used where they can be had.
 pub const CONTROLLERS: [&str; 4] = ["cpu", "memory", "io", "pids"];
@@ -19,28 +19,24 @@ pub struct Unified {
     top: Group,
     has_cpu: bool,
     has_memory: bool,
-    limits: Vec<String>,
+    losses: Vec<Loss>,
 }
 
 impl Unified {
     /// Groups below `base`, which belongs to us and gives `controllers` to its children.
     pub fn new(base: PathBuf, name: &str, controllers: &[String]) -> io::Result<Self> {
         let has = |controller: &str| controllers.iter().any(|given| given == controller);
-        let mut limits = Vec::new();
-        for (controller, loss) in [
-            ("cpu", "no CPU limits and shares: the cpu controller is not delegated to weal"),
-            ("memory", "no memory limits by the kernel: the memory controller is not delegated to weal"),
-        ] {
-            if !has(controller) {
-                limits.push(loss.to_owned());
-            }
-        }
-        let unified = Self { top: Group::new(base).child(name), has_cpu: has("cpu"), has_memory: has("memory"), limits };
+        let unified = Self {
+            top: Group::new(base).child(name),
+            has_cpu: has("cpu"),
+            has_memory: has("memory"),
+            losses: losses(controllers),
+        };
         unified.top.create()?;
         unified.top.child(".shims").create()?;
         hand_down(&unified.top, controllers)?;
         if unified.has_cpu {
-            let roles = unified.top.child(roles::GROUP);
+            let roles = unified.top.child(ROLES_GROUP);
             roles.create()?;
             for preferred in [&unified.top, &roles] {
                 preferred.write("cpu.weight", "10000")?;
@@ -75,8 +71,12 @@ impl Isolation for Unified {
         Kind::CgroupV2
     }
 
-    fn limits(&self) -> &[String] {
-        &self.limits
+    fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    fn reclaims(&self) -> bool {
+        self.top.file("memory.reclaim").exists()
     }
 
     fn set_node(&self, node: &NodeSpec) -> io::Result<()> {
@@ -136,7 +136,7 @@ impl Isolation for Unified {
     }
 
     fn role_entrances(&self) -> Vec<PathBuf> {
-        let roles = self.has_cpu.then(|| self.top.child(roles::GROUP).file("cgroup.procs"));
+        let roles = self.has_cpu.then(|| self.top.child(ROLES_GROUP).file("cgroup.procs"));
         roles.into_iter().collect()
     }
 
@@ -219,6 +219,13 @@ impl Isolation for Unified {
     fn clear(&self) {
         self.top.remove_empty();
     }
+}
+
+/// What is lost where groups have these controllers only.
+pub fn losses(controllers: &[String]) -> Vec<Loss> {
+    let missing = |controller: &str| !controllers.iter().any(|given| given == controller);
+    let losses = [("cpu", Loss::NoCpuController), ("memory", Loss::NoMemoryController)];
+    losses.into_iter().filter(|(controller, _)| missing(controller)).map(|(_, loss)| loss).collect()
 }
 
 /// Gives `controllers` to the children of `group`; one that cannot be given is left out.
@@ -310,7 +317,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let unified = Unified::new(folder.path().to_owned(), "weal-1", &["memory".to_owned()]).unwrap();
         unified.set_node(&node()).unwrap();
-        assert!(unified.limits()[0].contains("cpu controller"), "{:?}", unified.limits());
+        assert_eq!(unified.losses(), [Loss::NoCpuController]);
         assert!(!folder.path().join("weal-1/n1/cpu.max").exists());
         assert!(unified.role_entrances().is_empty(), "there is nothing to come first in");
     }

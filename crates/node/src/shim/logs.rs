@@ -117,14 +117,22 @@ impl std::fmt::Display for Cursor {
     }
 }
 
-impl FromStr for Cursor {
-    type Err = String;
+/// A text that is no place in a log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a place in a log: pass the `next` of an earlier chunk")]
+pub struct BadCursor {
+    /// The text.
+    text: String,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Cursor {
+    type Err = BadCursor;
+
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
         let parsed = text
             .split_once(':')
             .and_then(|(number, offset)| Some(Self { number: number.parse().ok()?, offset: offset.parse().ok()? }));
-        parsed.ok_or_else(|| format!("`{text}` is not a place in a log: pass the `next` of an earlier chunk"))
+        parsed.ok_or_else(|| BadCursor { text: text.to_owned() })
     }
 }
 
@@ -296,7 +304,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(all(folder.path(), tail(folder.path(), 10).unwrap()), "");
         assert_eq!(last_line(folder.path()), None);
-        assert!("x".parse::<Cursor>().unwrap_err().contains("pass the `next`"));
+        assert!("x".parse::<Cursor>().unwrap_err().to_string().contains("pass the `next`"));
         assert_eq!("3:14".parse(), Ok(Cursor { number: 3, offset: 14 }));
     }
 }

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal};
 use weal_model::{
     AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung,
 };
+use weal_protocol::Refusal;
 use weal_protocol::node::{self, AgentObservation, CommandOutcome, InstanceCounters, InstanceEvent, InstanceSpec};
 use weal_rpc::{Client, Method};
 
@@ -36,7 +37,7 @@ impl Bench {
         open_up(folder.path());
         let bench = Self { folder, agent: Mutex::new(None), runtime, kind: kind.to_owned() };
         bench.start_agent();
-        if bench.observe().isolation != kind {
+        if bench.observe().capabilities.isolation != kind {
             return None;
         }
         let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(2.0), memory: Bytes::gib(1), utilization_limit: 0.9 };
@@ -127,8 +128,8 @@ impl Bench {
         self.call(node::APPLY, &vec![command]).remove(0)
     }
 
-    pub fn start(&self, spec: &InstanceSpec) -> Option<String> {
-        self.apply(node::Command::Start { spec: Box::new(spec.clone()) }).error
+    pub fn start(&self, spec: &InstanceSpec) -> Option<Refusal> {
+        self.apply(node::Command::Start { spec: Box::new(spec.clone()) }).refusal
     }
 
     /// Starts it by an agent that may be killed meanwhile.
@@ -162,15 +163,15 @@ impl Bench {
     }
 
     /// Puts it to sleep; what is wrong with that. One that was woken a moment ago is left awake for a while: that is waited for.
-    pub fn sleep(&self, id: &str, rung: Rung) -> Option<String> {
+    pub fn sleep(&self, id: &str, rung: Rung) -> Option<Refusal> {
         wait_for("it to be left alone", || {
-            let error = self.apply(node::Command::Sleep { instance: InstanceId::from(id), rung }).error;
-            (!error.as_ref().is_some_and(|error| error.starts_with(node::ASKED_FOR))).then_some(error)
+            let refusal = self.apply(node::Command::Sleep { instance: InstanceId::from(id), rung }).refusal;
+            (!matches!(refusal, Some(Refusal::AskedFor { .. }))).then_some(refusal)
         })
     }
 
     pub fn stop(&self, id: &str) {
-        assert_eq!(self.apply(node::Command::Stop { instance: InstanceId::from(id) }).error, None);
+        assert_eq!(self.apply(node::Command::Stop { instance: InstanceId::from(id) }).refusal, None);
     }
 
     pub fn suspend(&self, id: &str) {
@@ -178,7 +179,7 @@ impl Bench {
     }
 
     pub fn resume(&self, id: &str) {
-        assert_eq!(self.apply(node::Command::Resume { instance: InstanceId::from(id) }).error, None);
+        assert_eq!(self.apply(node::Command::Resume { instance: InstanceId::from(id) }).refusal, None);
     }
 
     /// Starts it and waits until it is ready.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use weal_model::{Bytes, Cpu, HealthProbe, InstanceId, InstanceState, RestartPolicy, Rung};
+use weal_protocol::Refusal;
 use weal_protocol::node::{self, LogsRequest};
 
 use crate::bench::{Bench, PATIENCE, fixture, get, is_alive, kill, signal, wait_for};
@@ -45,7 +46,7 @@ pub fn one_that_ignores_sigterm_is_killed_after_its_stop_timeout(bench: &Bench) 
     spec.stop_timeout_s = 0.5;
     let pid = bench.start_ready(&spec).pid.unwrap();
     let outcome = bench.apply(node::Command::Stop { instance: InstanceId::from("web-1") });
-    assert_eq!(outcome.error, None);
+    assert_eq!(outcome.refusal, None);
     assert!(outcome.took_s >= 0.5, "it was given its time: {outcome:?}");
     assert!(!is_alive(pid));
 }
@@ -72,9 +73,13 @@ pub fn a_missing_binary_is_named(bench: &Bench) {
     spec.run = vec!["./no-such-shop".into()];
     spec.cwd = "/tmp".into();
     let error = bench.start(&spec).unwrap();
-    assert_eq!(error, "cannot run /tmp/./no-such-shop: there is no such file");
+    assert_eq!(error, Refusal::StartFailed { detail: "cannot run /tmp/./no-such-shop: there is no such file".into() });
     let instance = bench.wait_state("web-1", InstanceState::Backoff);
-    assert!(instance.detail.starts_with(&error) && instance.detail.ends_with("starts again in 0.5 s"), "{}", instance.detail);
+    assert!(
+        instance.detail.starts_with(&error.to_string()) && instance.detail.ends_with("starts again in 0.5 s"),
+        "{}",
+        instance.detail
+    );
     bench.stop("web-1");
 
     // A script whose interpreter is missing looks like a missing file to the kernel.
@@ -84,7 +89,7 @@ pub fn a_missing_binary_is_named(bench: &Bench) {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     spec.run = vec![script.display().to_string()];
     spec.restart = RestartPolicy::Never;
-    let error = bench.start(&spec).unwrap();
+    let error = bench.start(&spec).unwrap().to_string();
     assert!(error.ends_with("the interpreter or loader that it names does not exist"), "{error}");
     bench.wait_state("web-1", InstanceState::Failed);
 }
@@ -401,9 +406,10 @@ pub fn a_repeated_start_changes_nothing_but_what_needs_no_new_process(bench: &Be
     let again = bench.instance("web-1").unwrap();
     assert_eq!((again.pid, again.spec.stop_timeout_s), (first.pid, 3.5));
     spec.revision = "other".into();
-    assert_eq!(bench.start(&spec), Some("it runs from another configuration: stop it first".into()));
+    assert_eq!(bench.start(&spec), Some(Refusal::OtherRevision { instance: spec.id.clone() }));
     spec.id = InstanceId::from("../../etc");
-    assert!(bench.start(&spec).unwrap().contains("cannot be the name of an instance"));
+    let bad = Refusal::BadName { what: "an instance".into(), name: "../../etc".into() };
+    assert_eq!(bench.start(&spec), Some(bad));
 }
 
 pub fn stop_all_works_without_an_agent(bench: &Bench) {
@@ -428,11 +434,11 @@ pub fn parking_pages_out_or_says_why_not(bench: &Bench) {
     let has_swap = fs::read_to_string("/proc/swaps").unwrap_or_default().lines().count() > 1;
     let instance = bench.instance("web-1").unwrap();
     if has_swap {
-        assert_eq!(outcome.error, None);
+        assert_eq!(outcome.refusal, None);
         assert_eq!(instance.state, InstanceState::Parked);
         assert!(instance.memory_used.unwrap() < Bytes::mib(30), "{instance:?}");
     } else {
-        assert!(outcome.error.unwrap().ends_with("this machine has no free swap to page out to"));
+        assert!(matches!(outcome.refusal, Some(Refusal::NoSwap { free: Bytes(0), .. })), "{outcome:?}");
         assert_eq!(instance.state, InstanceState::Suspended);
     }
     bench.resume("web-1");
@@ -441,7 +447,7 @@ pub fn parking_pages_out_or_says_why_not(bench: &Bench) {
 
 pub fn cpu_limits_hold_where_they_can(bench: &Bench) {
     if bench.kind() == "none" {
-        assert!(bench.observe().limits.iter().any(|limit| limit.contains("CPU limits and shares are not enforced")));
+        assert!(!bench.observe().capabilities.cpu_limits);
         return;
     }
     let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
@@ -457,7 +463,7 @@ pub fn cpu_limits_hold_where_they_can(bench: &Bench) {
     let limited = burn(web.address);
     assert!(limited < 0.3, "{limited} CPU with a limit of 0.2");
     let set = node::Command::SetCpu { instance: spec.id.clone(), share: Cpu(1.0), limit: None };
-    assert_eq!(bench.apply(set).error, None);
+    assert_eq!(bench.apply(set).refusal, None);
     let free = burn(web.address);
     // How much more depends on what else runs on this machine.
     assert!(free > limited, "{free} CPU without a limit, {limited} with one");
@@ -466,12 +472,13 @@ pub fn cpu_limits_hold_where_they_can(bench: &Bench) {
 pub fn instances_run_as_their_user(bench: &Bench) {
     let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
     spec.user = Some("nobody-of-that-name".into());
-    assert_eq!(bench.start(&spec), Some("there is no user `nobody-of-that-name` on this machine".into()));
+    let detail = "there is no user `nobody-of-that-name` on this machine".into();
+    assert_eq!(bench.start(&spec), Some(Refusal::StartFailed { detail }));
     bench.stop("web-1");
     spec.user = Some("nobody".into());
     if !rustix::process::geteuid().is_root() {
         spec.user = Some("root".into());
-        assert!(bench.start(&spec).unwrap().ends_with("the node agent is not root"));
+        assert!(bench.start(&spec).unwrap().to_string().ends_with("the node agent is not root"));
         return;
     }
     // The fixture lies where that user may not look: a copy that it may.

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weal_model::{Bytes, Cpu, InstanceState, NodeName, NodeSpec, Rung};
+use weal_protocol::Refusal;
 use weal_protocol::node::{self, Command, InstanceCounters, InstanceEvent, NodeReserve};
 
 use crate::bench::{Bench, PATIENCE, get, wait_for};
@@ -72,19 +73,19 @@ pub fn a_swap_that_fills_up_in_the_middle_of_a_purge_leaves_it_suspended_and_who
         },
     );
     let refusal = refusal.unwrap();
-    assert!(refusal.starts_with("it stays suspended with "), "{refusal}");
-    assert!(refusal.ends_with("the swap filled up while it was paged out"), "{refusal}");
+    assert!(matches!(refusal, Refusal::SwapFilled { left } if left > Bytes::mib(4)), "{refusal:?}");
     let asleep = sleeps_on(bench, &server, Rung::Suspended);
     let (out, left) = (asleep.swap_used.unwrap(), asleep.memory_used.unwrap());
     assert!(left > Bytes::mib(4), "{asleep:?}");
     // A kernel without free swap reclaims none of what was written to it; v1 counts as out only what was reclaimed.
     assert!(out > Bytes::mib(4) || bench.kind() == "cgroup-hybrid", "some of it is out and some is not: {asleep:?}");
-    assert_eq!((last_event(bench).state, last_event(bench).detail), (InstanceState::Suspended, refusal));
+    let told = format!("it stays suspended: {refusal}");
+    assert_eq!((last_event(bench).state, last_event(bench).detail), (InstanceState::Suspended, told));
 
     // While the swap is full, no other attempt is made.
     for rung in [Rung::Parked, Rung::Warm] {
         let refusal = bench.sleep("web-1", rung).unwrap();
-        assert!(refusal.contains(" of swap are free") || refusal.contains("no free swap"), "{refusal}");
+        assert!(matches!(refusal, Refusal::NoSwap { .. }), "{refusal:?}");
         assert_eq!(sleeps_on(bench, &server, Rung::Suspended).swap_used, Some(out));
     }
     wakes_whole(bench, &server, &sum);
@@ -121,7 +122,7 @@ pub fn a_slow_disk_under_the_swap_makes_it_slow_and_nothing_else(bench: &Bench) 
     let sum = get(server.address, "/sum", PATIENCE).unwrap();
     let (before, order) = (last_event(bench).id, || bench.sleep("web-1", Rung::Parked));
     let (refusal, ()) = in_a_purge(order, || wakes_whole(bench, &server, &sum));
-    assert_eq!(refusal.as_deref(), Some("it was woken while it was paged out"));
+    assert_eq!(refusal, Some(Refusal::Woken));
     bench.said(before, "woken from suspended in ");
 
     // An agent that dies while it waits for the disk leaves the rest to the next one.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use weal_model::{Bytes, Cpu, HealthProbe, InstanceState, NodeName, NodeSpec, Rung};
+use weal_protocol::Refusal;
 use weal_protocol::node::{self, Command};
 
 use crate::bench::{Bench, PATIENCE, get, kill, wait_for};
@@ -60,7 +61,7 @@ pub fn the_wake_socket_answers_nothing_else(bench: &Bench) {
     assert_eq!(refused(runtime.block_on(client.call(node::APPLY, &stop)).unwrap_err()), 404);
     assert_eq!(refused(runtime.block_on(client.call(node::OBSERVE, &())).unwrap_err()), 404);
     let error = bench.wake("nobody").unwrap_err();
-    assert!(error.to_string().contains("no instance of `nobody` is here"), "{error}");
+    assert_eq!(error.refusal(), Some(&Refusal::NobodyToWake { app: "nobody".into(), failed: Vec::new() }));
     assert_eq!(refused(error), 404);
 }
 
@@ -158,8 +159,9 @@ pub fn a_hook_renews_what_slept_too_long(bench: &Bench) {
     spec.on_resume = vec!["/bin/sh".into(), "-c".into(), "echo no database >&2; exit 3".into()];
     assert_eq!(bench.start(&spec), None);
     bench.suspend("web-1");
-    let error = bench.wake("web").unwrap_err().to_string();
-    assert!(error.contains("its on-resume failed") && error.contains("no database"), "{error}");
+    let error = bench.wake("web").unwrap_err();
+    let Some(Refusal::NobodyToWake { failed, .. }) = error.refusal() else { panic!("{error}") };
+    assert!(matches!(&failed[0].1, Refusal::HookFailed { detail, .. } if detail.ends_with("no database")), "{failed:?}");
 }
 
 /// A server that holds 40 MiB of its own.
@@ -268,7 +270,7 @@ fn no_swap(bench: &Bench) {
     bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
     for rung in [Rung::Parked, Rung::Warm] {
         let error = bench.sleep("web-1", rung).unwrap();
-        assert!(error.contains("this machine has no free swap to page out to"), "{error}");
+        assert!(matches!(error, Refusal::NoSwap { free: Bytes(0), .. }), "{error:?}");
         assert_eq!(bench.instance("web-1").unwrap().state, InstanceState::Suspended);
     }
     assert!(bench.wake("web").is_ok());
@@ -283,9 +285,10 @@ pub fn more_than_the_swap_is_never_begun(bench: &Bench) {
     let asleep = bench.instance("web-1").unwrap();
     match error {
         None => assert_eq!(asleep.state, InstanceState::Parked, "there was room for it"),
-        Some(error) => {
-            assert!(error.starts_with("it stays suspended with "), "{error}");
+        Some(refusal) => {
+            assert!(matches!(refusal, Refusal::NoSwap { needs, free } if free < needs), "{refusal:?}");
             assert_eq!(asleep.state, InstanceState::Suspended);
+            assert_eq!(asleep.detail, format!("it stays suspended: {refusal}"));
         }
     }
     bench.wake("web").unwrap();
@@ -307,7 +310,8 @@ pub fn what_sleeps_in_swap_leaves_its_nodes_memory_to_others(bench: &Bench) {
             (server, sum, bench.sleep(id, Rung::Parked))
         })
         .take_while(|(_, _, refusal)| {
-            assert!(refusal.as_ref().is_none_or(|refusal| refusal.contains(" swap")), "{refusal:?}");
+            let about_swap = matches!(refusal, None | Some(Refusal::NoSwap { .. } | Refusal::SwapFilled { .. }));
+            assert!(about_swap, "{refusal:?}");
             refusal.is_none()
         })
         .collect();
@@ -325,7 +329,7 @@ pub fn what_sleeps_in_swap_leaves_its_nodes_memory_to_others(bench: &Bench) {
 pub fn fifty_applications_wake_at_once(bench: &Bench) {
     let ids: Vec<String> = (0..50).map(|number| format!("app{number}-1")).collect();
     let starts = ids.iter().map(|id| Command::Start { spec: Box::new(bench.spec(id, &["serve", "$PORT"])) });
-    let failed: Vec<_> = bench.call(node::APPLY, &starts.collect()).into_iter().filter_map(|outcome| outcome.error).collect();
+    let failed: Vec<_> = bench.call(node::APPLY, &starts.collect()).into_iter().filter_map(|outcome| outcome.refusal).collect();
     assert!(failed.is_empty(), "{failed:?}");
     wait_for("all of them", || {
         let ready = bench.observe().instances.iter().filter(|instance| instance.state == InstanceState::Ready).count();
@@ -358,12 +362,12 @@ pub fn a_purge_that_a_wake_breaks_off_is_refused_because_it_is_wanted(bench: &Be
     // Background work takes seconds for as much.
     get(web.address, "/hog/200", PATIENCE).unwrap();
     let refusal = std::thread::scope(|scope| {
-        let sleep = scope.spawn(|| bench.apply(Command::Sleep { instance: "web-1".into(), rung: Rung::Parked }).error);
+        let sleep = scope.spawn(|| bench.apply(Command::Sleep { instance: "web-1".into(), rung: Rung::Parked }).refusal);
         wait_for("it to be frozen", || bench.instance("web-1").filter(|instance| instance.state == InstanceState::Suspended));
         bench.wake("web").unwrap();
         sleep.join().unwrap()
     });
     let refusal = refusal.expect("it was still being paged out");
-    assert!(node::is_wanted(&refusal), "{refusal}");
+    assert!(refusal.is_wanted(), "{refusal}");
     assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
 }

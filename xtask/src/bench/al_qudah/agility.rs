@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use weal_model::{Enactment, InstanceState, Rung};
-use weal_protocol::node::{Command, InstanceCounters, is_wanted};
+use weal_protocol::node::{Command, InstanceCounters};
 use weal_reproduce::{Figure, Record, Reproduction, within};
 
 use super::site::Site;
@@ -266,7 +266,7 @@ fn deepen(pool: &Pool, enactment: Enactment) -> Result<()> {
             Some(asleep) if enactment != Enactment::Ladder => break asleep,
             Some(asleep) => match park(asleep.spec.id)? {
                 None => return Ok(()),
-                Some(refusal) => ensure!(is_wanted(&refusal), refusal),
+                Some(refusal) => ensure!(refusal.is_wanted(), "{refusal}"),
             },
             None => {}
         }

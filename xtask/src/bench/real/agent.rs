@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use weal_model::{Bytes, Cpu, InstanceState, NodeName, NodeSpec, Rung};
-use weal_protocol::node::{self, InstanceCounters, InstanceSpec, WakeAnswer, WakeRequest};
+use weal_protocol::Refusal;
+use weal_protocol::node::{self, CommandOutcome, InstanceCounters, InstanceSpec, WakeAnswer, WakeRequest};
 use weal_rpc::{Client, Method};
 
 use super::machine::{self, MemoryGroup};
@@ -67,11 +68,11 @@ impl Agent {
     }
 
     fn apply(&self, command: node::Command) -> Result<f64> {
-        let outcome = self.call("node.sock", node::APPLY, &vec![command])?.remove(0);
-        match outcome.error {
-            Some(error) => bail!("{}: {error}", outcome.instance),
-            None => Ok(outcome.took_s),
-        }
+        done(self.outcome(command)?)
+    }
+
+    fn outcome(&self, command: node::Command) -> Result<CommandOutcome> {
+        Ok(self.call("node.sock", node::APPLY, &vec![command])?.remove(0))
     }
 
     /// Another agent in its place, with that prefetch; the instances go on.
@@ -96,7 +97,7 @@ impl Agent {
 
     /// How instances are kept apart.
     pub fn isolation(&self) -> Result<String> {
-        Ok(self.call("node.sock", node::OBSERVE, &())?.isolation)
+        Ok(self.call("node.sock", node::OBSERVE, &())?.capabilities.isolation)
     }
 
     /// What the kernel bounds the memory of an instance with.
@@ -127,9 +128,10 @@ impl Agent {
     pub fn sleep(&self, id: &str, rung: Rung) -> Result<f64> {
         // One that was woken a moment ago is left awake for a while.
         loop {
-            match self.apply(node::Command::Sleep { instance: id.into(), rung }) {
-                Err(error) if error.to_string().contains(node::ASKED_FOR) => std::thread::sleep(Duration::from_millis(100)),
-                other => return other,
+            let outcome = self.outcome(node::Command::Sleep { instance: id.into(), rung })?;
+            match outcome.refusal {
+                Some(Refusal::AskedFor { .. }) => std::thread::sleep(Duration::from_millis(100)),
+                _ => return done(outcome),
             }
         }
     }
@@ -175,6 +177,14 @@ pub fn first_byte_s(address: SocketAddr, path: &str) -> Result<f64> {
     ensure!(head.ends_with(b"200"), "{path}: {}", String::from_utf8_lossy(&head));
     std::io::copy(&mut stream, &mut std::io::sink())?;
     Ok(took_s)
+}
+
+/// Seconds that a command took; an error when it was refused.
+fn done(outcome: CommandOutcome) -> Result<f64> {
+    match outcome.refusal {
+        Some(refusal) => bail!("{}: {refusal}", outcome.instance),
+        None => Ok(outcome.took_s),
+    }
 }
 
 /// Lets `address` answer `count` requests over one connection, one after the other.

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use weal_protocol::Refusal;
 use weal_protocol::node::{self, AgentObservation, CommandOutcome, WakeAnswer, WakeRequest};
 use weal_rpc::{Client, Method};
 
@@ -93,12 +94,12 @@ impl Pool {
     /// Orders its node agent about, behind its controller's back.
     pub fn command(&self, command: node::Command) -> Result<()> {
         let outcome = self.outcome(command)?;
-        outcome.error.map_or(Ok(()), |error| bail!("{}: {error}", outcome.instance))
+        outcome.refusal.map_or(Ok(()), |error| bail!("{}: {error}", outcome.instance))
     }
 
     /// The same; why it was not done.
-    pub fn refusal(&self, command: node::Command) -> Result<Option<String>> {
-        Ok(self.outcome(command)?.error)
+    pub fn refusal(&self, command: node::Command) -> Result<Option<Refusal>> {
+        Ok(self.outcome(command)?.refusal)
     }
 
     fn outcome(&self, command: node::Command) -> Result<CommandOutcome> {

@@ -1,0 +1,33 @@
+//! A refusal, as it is sent.
+
+use serde::{Deserialize, Serialize};
+use weal_protocol::Refusal;
+
+/// A refusal, as sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// HTTP status.
+    pub status: u16,
+    /// A fragment that fits "failed to call: ...".
+    pub message: String,
+    /// The same for a caller that decides by it; `None` where nobody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Refusal>,
+}
+
+impl Fault {
+    /// A refusal that the caller may decide by.
+    pub fn refused(status: u16, refusal: Refusal) -> Self {
+        Self { status, message: refusal.to_string(), refusal: Some(refusal) }
+    }
+
+    /// The caller's mistake.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self { status: 400, message: message.into(), refusal: None }
+    }
+
+    /// Our own.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self { status: 500, message: message.into(), refusal: None }
+    }
+}
