@@ -212,7 +212,7 @@ impl Agent {
             }
         };
         match answer {
-            Ok(answer) => answer.await.unwrap_or_else(|_| Err(Refusal::Gone { instance: spec.id })),
+            Ok(answer) => answer.await.unwrap_or(Err(Refusal::Gone { instance: spec.id })),
             Err(handle) => handle.order(Order::Start(Box::new(spec))).await,
         }
     }
