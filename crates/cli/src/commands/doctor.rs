@@ -17,8 +17,8 @@ use crate::config_file;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Tone, paint};
 use crate::process::holder_of;
+use crate::role_name::RoleName;
 use crate::state::{DEFAULT_FILE, StateDir, absolute_config};
-use crate::supervisor::RoleName;
 use crate::users;
 
 /// How a check came out.

@@ -146,9 +146,7 @@ impl World<'_> {
                 operation.ordered = Some(action);
                 return;
             }
-            (Change::Sleep(_) | Change::Resume, Some(_)) => {
-                Some(Refusal::WrongState { instance: id, state: entry.state })
-            }
+            (Change::Sleep(_) | Change::Resume, Some(_)) => Some(Refusal::WrongState { instance: id, state: entry.state }),
             (Change::Sleep(_), None) if now_s - entry.named_s < JUST_NAMED_S => {
                 Some(Refusal::AskedFor { ago_s: now_s - entry.named_s })
             }
