@@ -75,7 +75,7 @@ mod tests {
         let long = folder.join("x".repeat(120));
         std::fs::create_dir(&long).unwrap();
         let path = long.join("role.sock");
-        let listener = tokio::net::UnixListener::from_std(socket::bind(&path).unwrap()).unwrap();
+        let listener = tokio::net::UnixListener::from_std(crate::bind(&path).unwrap()).unwrap();
         tokio::spawn(serve(listener, router));
         Client::new(path, Duration::from_secs(5))
     }
