@@ -15,7 +15,7 @@ use weal_control::placement::problem::generate::{self, Shape};
 use weal_control::placement::problem::{App, Problem};
 use weal_control::placement::solve::Solution;
 use weal_control::placement::solve_with;
-use weal_control::rng::Seeded;
+use weal_control::seeded::Seeded;
 use weal_model::{Algorithm, Utility};
 
 const SEED: u64 = 1;

@@ -30,6 +30,6 @@ pub mod jobs;
 pub mod placement;
 pub mod profile;
 pub mod queueing;
-pub mod rng;
+pub mod seeded;
 pub mod shares;
 pub mod utility;

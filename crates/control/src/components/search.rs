@@ -1,7 +1,7 @@
 //! Placements that carry much: by annealing, by sampling, by rule of thumb (Stewart & Shen 5.1).
 
 use super::service::{Placement, Service};
-use crate::rng::Seeded;
+use crate::seeded::Seeded;
 
 /// Temperature at the start, as a share of the saturation at hand: steps down by as much are still taken often.
 const HOT: f64 = 0.1;

@@ -516,7 +516,7 @@ mod tests {
     use super::super::job::tests::job;
     use super::super::{Costs, Site};
     use super::*;
-    use crate::rng::Seeded;
+    use crate::seeded::Seeded;
 
     /// A few nodes with room for some of the jobs, which wait, run or are suspended.
     fn crowd(random: &mut Seeded) -> (Vec<Site>, Vec<Job>) {

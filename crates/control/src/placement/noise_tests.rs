@@ -13,7 +13,7 @@ use crate::check::check;
 use crate::placement::fixtures::{app, pool, snapshot};
 use crate::placement::problem::generate::curve;
 use crate::placement::robust_tests::carry_out;
-use crate::rng::Seeded;
+use crate::seeded::Seeded;
 use crate::utility::Curve;
 
 const CYCLES: usize = 200;

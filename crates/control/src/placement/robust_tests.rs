@@ -5,7 +5,7 @@ use weal_model::{Action, Bytes, Cpu, InstanceState, NodeName, Plan, PoolSpec, Ru
 use super::{Iterations, Policy, plan};
 use crate::check::check;
 use crate::placement::fixtures::{app, instance as observed, node_name, pool, snapshot};
-use crate::rng::Seeded;
+use crate::seeded::Seeded;
 use crate::utility::Curve;
 
 const NONSENSE: [f64; 6] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 1e300];

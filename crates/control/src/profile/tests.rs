@@ -10,7 +10,7 @@ use weal_model::{
 use super::*;
 use crate::flow::controller::{demand_doubts, plan_seats};
 use crate::placement::fixtures;
-use crate::rng::Seeded;
+use crate::seeded::Seeded;
 
 /// Flow, requests per second, and what a request costs in each application, in CPU-seconds.
 type Load = (FlowId, f64, Vec<(AppName, f64)>);

@@ -3,7 +3,7 @@
 use weal_control::placement::problem::generate::curve;
 use weal_control::placement::problem::{App, Node, Problem};
 use weal_control::placement::{Algorithm, solve_with};
-use weal_control::rng::Seeded;
+use weal_control::seeded::Seeded;
 
 use crate::{Figure, Record, Reproduction, Setting, at_least, mean, near, within};
 

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use crate::placement::problem::generate::constrained;
     use crate::placement::problem::{App, Node};
-    use crate::rng::Seeded;
+    use crate::seeded::Seeded;
     use crate::utility::Curve;
     use weal_model::{Cpu, Utility};
 

@@ -7,7 +7,7 @@ use weal_model::{Cpu, Utility};
 
 use super::bound::highest_between;
 use super::dense::{App, ChangeCost, Node, Problem};
-use crate::rng::Seeded;
+use crate::seeded::Seeded;
 use crate::utility::Curve;
 
 /// A curve that reaches `best` with `demand` cores.

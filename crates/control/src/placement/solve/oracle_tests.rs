@@ -5,7 +5,7 @@ use good_lp::{Expression, ProblemVariables, Solution as _, SolverModel, constrai
 use super::solve;
 use crate::placement::problem::generate::{Shape, constrained, exact_by_folding, pool};
 use crate::placement::problem::{App, ChangeCost, Problem};
-use crate::rng::Seeded;
+use crate::seeded::Seeded;
 
 /// The highest utility of the worst off, by MILP: `load >= base + slope * u` for each line of an application's curve, which is convex from
 /// its second point on. `None` when nobody can be above that.

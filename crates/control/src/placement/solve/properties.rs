@@ -11,7 +11,7 @@ use crate::placement::problem::generate::{Shape, constrained, pool};
 use crate::placement::problem::layout::Layout;
 use crate::placement::problem::mandatory::enforce;
 use crate::placement::problem::{ChangeCost, Problem};
-use crate::rng::Seeded;
+use crate::seeded::Seeded;
 
 const BUDGET: u32 = 2_000;
 

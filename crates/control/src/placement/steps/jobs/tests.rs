@@ -9,7 +9,7 @@ use crate::check::check;
 use crate::jobs::Costs;
 use crate::placement::fixtures::{app, pool, snapshot};
 use crate::placement::{Iterations, Policy, plan};
-use crate::rng::Seeded;
+use crate::seeded::Seeded;
 use crate::utility::Curve;
 
 /// `work` CPU-seconds a task at up to `speed` cores, due `due_s` seconds from the start of time.
