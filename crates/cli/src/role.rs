@@ -11,6 +11,9 @@ use tracing_subscriber::EnvFilter;
 use crate::args::RoleCommand;
 use crate::supervisor::sockets::inherited;
 
+/// When it is set, the controller writes its loop's inputs and effects down, so that its decisions can be replayed.
+const RECORD: &str = "WEAL_RECORD_DECISIONS";
+
 /// Runs a role until SIGTERM.
 pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
     log_as_json();
@@ -28,7 +31,8 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
             RoleCommand::Controller { state, api_fd, local_fd } => {
                 let api = TcpListener::from(inherited(*api_fd)?);
                 let local = UnixListener::from(inherited(*local_fd)?);
-                weal_controller::run(weal_controller::Options { state_dir: state.clone(), api, local, record: None }).await?;
+                let record = std::env::var_os(RECORD).is_some();
+                weal_controller::run(weal_controller::Options { state_dir: state.clone(), api, local, record }).await?;
             }
             RoleCommand::Node { state, rpc_fd, wake_fd } => {
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);

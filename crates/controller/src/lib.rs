@@ -48,6 +48,8 @@ pub use driver::record;
 
 /// How long the gateway may take to answer a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The recording of a loop's inputs and effects, in the controller's folder below the state directory.
+pub const RECORDING: &str = "decisions.jsonl";
 /// The gateway of this machine, as `weal role gateway --name` names it.
 const GATEWAY: &str = "gw";
 /// Configs that may wait for the loop to take them.
@@ -62,8 +64,8 @@ pub struct Options {
     pub api: std::net::TcpListener,
     /// Where they are served locally, without a token.
     pub local: std::os::unix::net::UnixListener,
-    /// Where the loop's inputs are written down, for a replay.
-    pub record: Option<PathBuf>,
+    /// Whether the loop's inputs and effects are written down for a replay, in [`RECORDING`].
+    pub record: bool,
 }
 
 /// Why the controller cannot run.
@@ -135,7 +137,7 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let engine = Arc::new(engine);
     let gateway = Client::new(options.state_dir.join("run/gateway.sock"), CALL_TIMEOUT);
     let (orders, queue) = mpsc::channel::<Order>(ORDERS);
-    let recorder = options.record.as_deref().map_or_else(|| Ok(Recorder::default()), Recorder::create)?;
+    let recorder = if options.record { Recorder::create(&folder.join(RECORDING))? } else { Recorder::default() };
     let start = Start { gateway: GATEWAY.into(), config: None, profiles, resting, noted_until, job_costs: Costs::THESIS };
     let driver = Driver::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, start, recorder);
     let api = Api { board: Arc::clone(&board), orders, read_logs: read_logs(engine), gateway };

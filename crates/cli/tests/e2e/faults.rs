@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::load::{Load, get};
-use crate::pool::{Pool, is_alive};
+use crate::pool::{Pool, is_alive, text};
 
 /// What the issue promises.
 const BACK_WITHIN: Duration = Duration::from_secs(2);
@@ -107,4 +107,23 @@ fn ten_thousand_idle_connections_do_not_keep_others_out() {
     assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);
     drop(idle);
     assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);
+}
+
+#[test]
+fn with_a_stopped_node_agent_the_pool_is_shown_takes_a_config_and_says_why_it_takes_no_sleep_order() {
+    let mut pool = Pool::echo();
+    pool.up();
+    pool.pause("node");
+    pool.eventually("the node is shown as away", || (pool.status()?["nodes"][0]["up"] == false).then_some(()));
+    let text_before = std::fs::read_to_string(pool.config()).unwrap();
+    pool.write_text(&(text_before + "\n# another config\n"));
+    pool.eventually("the config is taken", || (pool.status()?["config_generation"] == 2).then_some(()));
+    let refused = pool.run(&["sleep", "echo"]);
+    assert!(!refused.status.success());
+    let said = text(&refused.stderr);
+    assert!(said.contains("the node agent does not answer"), "{said}");
+    pool.resume("node");
+    pool.eventually("the node is back", || (pool.status()?["nodes"][0]["up"] == true).then_some(()));
+    assert!(pool.run(&["down"]).status.success());
+    pool.assert_gone();
 }

@@ -9,7 +9,8 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use weal_control::cycle::{Config, Effect, Input, Start};
+use weal_control::cycle::{Config, Cycle, Effect, Input, Start};
+use weal_control::jobs::Costs;
 use weal_control::profile::Profiles;
 use weal_model::{AppName, GatewayName, Rung, Time};
 
@@ -118,6 +119,58 @@ impl Recorder {
             self.0 = None;
         }
     }
+}
+
+/// Where a replay decided otherwise than the recording says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// The first line does not say what the loop began with.
+    #[error("the recording does not begin with a start")]
+    NoStart,
+    /// An effect differs, is missing, or is one too many.
+    #[error("effect {number} differs: recorded {recorded:x?}, replayed {replayed:x?}")]
+    Effect {
+        /// Counted from 1.
+        number: usize,
+        /// The digest in the recording; `None` when it has no more before the next input.
+        recorded: Option<u64>,
+        /// The digest of the replay; `None` when the loop asks for no more.
+        replayed: Option<u64>,
+    },
+}
+
+/// Feeds a recording's inputs to a loop of this version, and says how many effects were the same.
+///
+/// # Errors
+/// At the first effect that differs.
+pub fn replay(lines: &[Line]) -> Result<usize, Mismatch> {
+    let Some(Line::Start { at, gateway, config, profiles, resting, noted_until }) = lines.first().cloned() else {
+        return Err(Mismatch::NoStart);
+    };
+    let (config, profiles) = (config.map(|config| *config), *profiles);
+    let start = Start { gateway, config, profiles, resting, noted_until, job_costs: Costs::THESIS };
+    let mut cycle = Cycle::new(at, start);
+    let mut number = 0;
+    for line in &lines[1..] {
+        match line {
+            Line::Start { .. } => return Err(Mismatch::NoStart),
+            Line::Input { at, input } => {
+                if let Some(effect) = cycle.poll_effect() {
+                    let replayed = Some(digest(&effect));
+                    return Err(Mismatch::Effect { number: number + 1, recorded: None, replayed });
+                }
+                cycle.handle(*at, (**input).clone());
+            }
+            Line::Effect { digest: recorded } => {
+                number += 1;
+                let replayed = cycle.poll_effect().as_ref().map(digest);
+                if replayed != Some(*recorded) {
+                    return Err(Mismatch::Effect { number, recorded: Some(*recorded), replayed });
+                }
+            }
+        }
+    }
+    Ok(number)
 }
 
 /// The lines of a recording.

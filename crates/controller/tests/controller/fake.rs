@@ -379,7 +379,7 @@ impl Pool {
         let api = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         self.api = api.local_addr().unwrap();
         let local = weal_rpc::bind(&self.path("run/controller.sock")).unwrap();
-        let options = Options { state_dir: self.folder.path().to_owned(), api, local, record: None };
+        let options = Options { state_dir: self.folder.path().to_owned(), api, local, record: true };
         let (stop, stopped) = oneshot::channel();
         let engine = self.engine.clone();
         self.stop = Some(stop);

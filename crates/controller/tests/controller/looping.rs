@@ -297,3 +297,25 @@ async fn nobody_waits_for_an_agent_that_is_stuck() {
     pool.engine.lock().stuck = false;
     pool.until_status("all is well", |status| status.nodes.iter().all(|node| node.up) && status.problems.is_empty()).await;
 }
+
+#[tokio::test]
+async fn a_recording_of_a_running_pool_replays_to_the_same_decisions() {
+    let mut pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    all_ready(&pool).await;
+    pool.engine.set_state("shop-1", InstanceState::Failed, "exit code 1");
+    pool.apply(&with_shop_argument("--new")).await;
+    pool.until("the new program runs", |pool| {
+        let machine = pool.engine.lock();
+        let mut shops = machine.agent.instances.iter().filter(|seen| seen.app.as_str() == "shop");
+        shops.clone().count() == 2 && shops.all(|shop| machine.specs[&shop.id].run.contains(&"--new".to_owned()))
+    })
+    .await;
+    pool.stop_controller().await;
+    let path = pool.folder.path().join("controller").join(weal_controller::RECORDING);
+    let lines = weal_controller::record::read(&path).unwrap();
+    let same = weal_controller::record::replay(&lines).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    assert!(same > 50, "{same} effects of {} lines", lines.len());
+    let acts = lines.iter().filter(|line| matches!(line, weal_controller::record::Line::Input { .. })).count();
+    assert!(acts > 20, "{acts} inputs");
+}

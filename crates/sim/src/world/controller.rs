@@ -38,8 +38,17 @@ pub(super) struct Controller {
     pub version: u64,
     /// Numbers of instances used before it ran.
     numbers: BTreeMap<AppName, u64>,
-    /// What it was told, for tests that replay it.
-    pub recorded: Option<Vec<(Time, Input)>>,
+    /// What it was told and what it asked for, for tests that replay it.
+    pub recorded: Option<Recorded>,
+}
+
+/// A run of the loop, from its beginning.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    /// What it was told, and when.
+    pub inputs: Vec<(Time, Input)>,
+    /// What it asked for, in words.
+    pub effects: Vec<String>,
 }
 
 impl Controller {
@@ -151,16 +160,19 @@ impl World<'_> {
 
     /// A controller begins, with what the former one has stored.
     pub(super) fn start_controller(&mut self) {
-        let controller = &mut self.controller;
-        let start = Start {
+        self.controller.cycle = Some(Cycle::new(self.now(), self.start()));
+    }
+
+    /// What a controller that begins now goes on from.
+    pub(super) fn start(&self) -> Start {
+        Start {
             gateway: GATEWAY.into(),
-            config: Some(controller.config.clone()),
-            profiles: controller.profiles.clone(),
-            resting: controller.resting.clone(),
-            noted_until: controller.noted_until,
+            config: Some(self.controller.config.clone()),
+            profiles: self.controller.profiles.clone(),
+            resting: self.controller.resting.clone(),
+            noted_until: self.controller.noted_until,
             job_costs: self.scenario.surroundings.job_costs(),
-        };
-        self.controller.cycle = Some(Cycle::new(self.now(), start));
+        }
     }
 
     /// The controller is gone with all that it has not stored. What the engine was told goes on.
@@ -187,10 +199,13 @@ impl World<'_> {
             let now = self.now();
             let Some(cycle) = &mut self.controller.cycle else { return };
             if let Some(effect) = cycle.poll_effect() {
+                if let Some(recorded) = &mut self.controller.recorded {
+                    recorded.effects.push(format!("{effect:?}"));
+                }
                 self.perform(effect);
             } else if let Some(input) = self.controller.inbox.pop_front() {
                 if let Some(recorded) = &mut self.controller.recorded {
-                    recorded.push((now, input.clone()));
+                    recorded.inputs.push((now, input.clone()));
                 }
                 cycle.handle(now, input);
             } else {

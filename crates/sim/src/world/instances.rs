@@ -193,7 +193,7 @@ impl World<'_> {
                 self.tell_outcome(action, 0.0, None);
             }
             self.tell_state(instance);
-            return self.start(instance);
+            return self.begin_start(instance);
         }
         let entry = &mut self.instances[instance];
         entry.version += 1;
@@ -222,7 +222,7 @@ impl World<'_> {
         }
     }
 
-    fn start(&mut self, instance: usize) {
+    fn begin_start(&mut self, instance: usize) {
         let now_s = self.now_s();
         let entry = &mut self.instances[instance];
         entry.started_s = now_s;
@@ -240,7 +240,7 @@ impl World<'_> {
                 InstanceState::Backoff => {
                     self.instances[instance].restarts += 1;
                     self.set_state(instance, InstanceState::Starting);
-                    self.start(instance);
+                    self.begin_start(instance);
                 }
                 _ => self.set_state(instance, InstanceState::Ready),
             };

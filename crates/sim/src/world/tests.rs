@@ -312,3 +312,39 @@ fn jobs_have_what_a_shop_leaves_and_give_it_back_to_a_crowd() {
     };
     assert!(cpu(60.0, 120.0) > 2.0 && cpu(150.0, 240.0) < 0.75 * cpu(60.0, 120.0), "{} {}", cpu(60.0, 120.0), cpu(150.0, 240.0));
 }
+
+/// Two fresh loops are fed what one was told in a run with sleep, wakes and a crashed instance.
+#[test]
+fn equal_inputs_give_a_loop_equal_effects() {
+    let scenario = one_node(
+        "duration = \"200s\"",
+        "rate = \"60/s\"\nsteps = [{ at = \"50s\", rate = \"0/s\" }, { at = \"150s\", rate = \"60/s\" }]\n\
+         [[fault]]\nkind = \"instance-down\"\napp = \"shop\"\nat = \"20s\"\nfor = \"1s\"",
+    );
+    let mut world = World::new(&scenario);
+    world.controller.recorded = Some(controller::Recorded::default());
+    world.begin();
+    let start = || World::new(&scenario).start();
+    while let Some(event) = world.agenda.take_until(scenario.duration_s) {
+        world.handle(event);
+    }
+    let recorded = world.controller.recorded.take().unwrap();
+    assert!(recorded.inputs.len() > 500 && recorded.effects.len() > 500, "{} inputs", recorded.inputs.len());
+    for _ in 0..2 {
+        let mut cycle = weal_control::cycle::Cycle::new(Time::ZERO, start());
+        let mut effects = Vec::new();
+        let mut drain = |cycle: &mut weal_control::cycle::Cycle| {
+            while let Some(effect) = cycle.poll_effect() {
+                effects.push(format!("{effect:?}"));
+            }
+        };
+        drain(&mut cycle);
+        for (at, input) in &recorded.inputs {
+            cycle.handle(*at, input.clone());
+            drain(&mut cycle);
+        }
+        assert_eq!(effects.len(), recorded.effects.len());
+        let differs = effects.iter().zip(&recorded.effects).find(|(replayed, recorded)| replayed != recorded);
+        assert_eq!(differs, None);
+    }
+}
