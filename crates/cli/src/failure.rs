@@ -1,6 +1,7 @@
 //! How a command fails: a message, an exit code, and what programs may want to know.
 
 use serde::Serialize;
+use weal_model::written::UnitError;
 
 use crate::values::ValueError;
 
@@ -69,7 +70,7 @@ pub fn report(error: &anyhow::Error, json: bool) -> u8 {
 fn exit_of(error: &anyhow::Error) -> Exit {
     match error.downcast_ref::<Failure>() {
         Some(failure) => failure.exit,
-        None if error.is::<ValueError>() => Exit::Usage,
+        None if error.is::<ValueError>() || error.is::<UnitError>() => Exit::Usage,
         None => Exit::Failed,
     }
 }
@@ -84,6 +85,7 @@ mod tests {
     fn a_value_that_cannot_be_used_is_wrong_usage_also_with_context() {
         let error = Err::<(), _>(ValueError::Factor("much".to_owned())).context("cannot change the load").unwrap_err();
         assert_eq!(exit_of(&error), Exit::Usage);
+        assert_eq!(exit_of(&weal_model::written::parse_size("64").unwrap_err().into()), Exit::Usage);
         assert_eq!(exit_of(&anyhow::anyhow!("a full disk")), Exit::Failed);
     }
 }

@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::{Error as Unreadable, StrDeserializer};
-use weal_model::{Algorithm, Bytes};
-use weal_scenario::{Rate, Size, Span};
+use weal_model::Algorithm;
+use weal_model::written::{UnitError, parse_span};
 
 /// A value that cannot be used, and what would be right.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -20,7 +17,10 @@ pub enum ValueError {
     Variation,
     /// It is no size, duration or rate.
     #[error(transparent)]
-    Unit(#[from] Unreadable),
+    Unit(#[from] UnitError),
+    /// It is a duration that no clock can count.
+    #[error("`{0}` is too long: write a duration such as `10s`")]
+    Long(String),
     /// There is no `=` in it.
     #[error("`{0}` has no `=`: write NAME=VALUE")]
     Half(String),
@@ -68,19 +68,9 @@ pub fn placement(word: &str) -> Result<Algorithm, ValueError> {
     Algorithm::from_word(word).ok_or(ValueError::Placement)
 }
 
-/// A duration, as the config writes it.
+/// A duration, read as the config's are.
 pub fn span(text: &str) -> Result<Duration, ValueError> {
-    parse::<Span>(text).map(|span| Duration::from_secs_f64(span.0))
-}
-
-/// A size, as the config writes it.
-pub fn size(text: &str) -> Result<Bytes, ValueError> {
-    parse::<Size>(text).map(|size| size.0)
-}
-
-/// Requests per second, as scenarios write them: `50/s`, `1200/min`.
-pub fn rate(text: &str) -> Result<f64, ValueError> {
-    parse::<Rate>(text).map(|rate| rate.0)
+    Duration::try_from_secs_f64(parse_span(text)?).map_err(|_| ValueError::Long(text.to_owned()))
 }
 
 /// `NAME=VALUE`.
@@ -100,7 +90,21 @@ pub fn header(line: &str) -> Result<(String, String), ValueError> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ValueError> {
-    let deserializer: StrDeserializer<'a, Unreadable> = text.into_deserializer();
-    Ok(T::deserialize(deserializer)?)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_read_as_in_the_config_and_says_what_was_meant() {
+        assert_eq!(span("1.5min"), Ok(Duration::from_secs(90)));
+        for (text, part) in [
+            ("10", "`10` has no unit: did you mean `10s`?"),
+            ("5 parsecs", "unknown unit `parsecs`: did you mean `5s`?"),
+            ("-1s", "`-1s` is negative"),
+            ("99999999999999999999h", "is too long"),
+        ] {
+            let error = span(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use hyper::Uri;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::watch;
 use weal_load::{LoadFlow, Options, Outcome, Progress, Request, Source, access_log, drive, flows_of};
+use weal_model::written::parse_rate;
 use weal_scenario::Scenario;
 use weal_scenario::workload::{Phase, TraceWindow, Workload, read_requests_per_minute};
 
@@ -19,7 +20,7 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Table, Tone, cell, milliseconds, toned};
 use crate::state::StateDir;
-use crate::values::{header, rate, span};
+use crate::values::{header, span};
 
 /// Runs it.
 pub fn run(order: &Load, json: bool) -> anyhow::Result<()> {
@@ -150,10 +151,10 @@ fn source(order: &Load) -> anyhow::Result<Source> {
         }
         return Ok(Source::Log { entries: log.entries.into(), speed: order.speed });
     }
-    let text = order.rate.as_deref().ok_or_else(|| {
+    let rate = order.rate.as_deref().ok_or_else(|| {
         Failure::new(Exit::Usage, "say how much: --rate 50/s, --sessions 20, --trace FILE, --log FILE or --scenario FILE")
     })?;
-    Ok(Source::Workload(Workload::Open { phases: phases(rate(text)?) }))
+    Ok(Source::Workload(Workload::Open { phases: phases(parse_rate(rate)?) }))
 }
 
 /// `*.localhost` is this machine (RFC 6761), also where the system's resolver does not know.

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde::Serialize;
 use weal_load::Recording;
+use weal_model::written::parse_size;
 use weal_model::{Cpu, Goal, InstanceState, NodeSpec, PoolSpec};
 use weal_rng as random;
 use weal_scenario::report::{FlowSeries, Run};
@@ -19,7 +20,7 @@ use crate::config_file;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Table, Tone, cell, milliseconds, toned};
 use crate::state::DEFAULT_FILE;
-use crate::values::{self, ValueError, halves};
+use crate::values::{ValueError, factor, halves};
 
 /// Between two processes of one machine, through the loopback and the gateway.
 const LATENCY: Span = Span(0.0003);
@@ -121,8 +122,8 @@ fn changed(mut scenario: Scenario, order: &WhatIf) -> anyhow::Result<Scenario> {
         change_node(&mut scenario, name, sizes)?;
     }
     for change in &order.cost {
-        let (app, factor) = halves(change)?;
-        let factor = values::factor(factor)?;
+        let (app, times) = halves(change)?;
+        let factor = factor(times)?;
         if factor == 0.0 {
             return Err(Failure::new(Exit::Usage, format!("a request to {app} costs something: give a factor above 0")).into());
         }
@@ -134,8 +135,8 @@ fn changed(mut scenario: Scenario, order: &WhatIf) -> anyhow::Result<Scenario> {
         calls.for_each(|call| call.work_s = call.work_s.map(|work_s| work_s * factor));
     }
     for change in &order.load {
-        let (app, factor) = change.split_once('=').map_or((None, change.as_str()), |(app, factor)| (Some(app), factor));
-        let factor = values::factor(factor)?;
+        let (app, times) = change.split_once('=').map_or((None, change.as_str()), |(app, times)| (Some(app), times));
+        let factor = factor(times)?;
         if let Some(app) = app.filter(|app| !scenario.pool.apps.contains_key(*app)) {
             return Err(missing("application", app).into());
         }
@@ -170,7 +171,7 @@ fn change_node(scenario: &mut Scenario, name: &str, sizes: &str) -> anyhow::Resu
     let cpu = cpu.ok_or_else(|| ValueError::Node(sizes.to_owned()))?;
     let memory = match (memory.trim(), &node) {
         ("", Some(node)) => node.memory,
-        (memory, _) => values::size(memory)?,
+        (memory, _) => parse_size(memory)?,
     };
     let limit = node.take().map_or(0.95, |node| node.utilization_limit);
     nodes.push(NodeSpec { name: name.into(), cpu, memory, utilization_limit: limit });
