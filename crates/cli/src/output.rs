@@ -1,13 +1,12 @@
 //! Printing: colours, tables, units, JSON.
 
 use std::io::{IsTerminal, Write};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
+use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, presets};
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
-use owo_colors::OwoColorize;
 use serde::Serialize;
+use tz::TimeZone;
 use weal_model::{Time, Utility};
 
 use crate::args::ColorChoice;
@@ -70,13 +69,14 @@ pub fn paint(text: &str, tone: Tone, stream: Stream) -> String {
     if !colored(stream) {
         return text.to_owned();
     }
-    match tone {
-        Tone::Good => text.green().to_string(),
-        Tone::Warn => text.yellow().to_string(),
-        Tone::Bad => text.red().bold().to_string(),
-        Tone::Dim => text.dimmed().to_string(),
-        Tone::Strong => text.bold().to_string(),
-    }
+    let style = match tone {
+        Tone::Good => AnsiColor::Green.on_default(),
+        Tone::Warn => AnsiColor::Yellow.on_default(),
+        Tone::Bad => AnsiColor::Red.on_default().bold(),
+        Tone::Dim => Style::new().dimmed(),
+        Tone::Strong => Style::new().bold(),
+    };
+    format!("{style}{text}{style:#}")
 }
 
 /// Prints to standard output; a reader who went away (`weal status | head -1`) ends the process quietly.
@@ -173,13 +173,18 @@ pub fn utility_tone(value: Utility) -> Tone {
     }
 }
 
-/// Local time of day, `14:03:07`.
+/// Local time of day, `14:03:07`; in UTC where the machine has no time zone.
 pub fn clock(time: Time) -> String {
-    let nanoseconds = i128::from(time.0);
-    match Timestamp::from_nanosecond(nanoseconds) {
-        Ok(stamp) => stamp.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string(),
-        Err(_) => "-".to_owned(),
-    }
+    static ZONE: LazyLock<TimeZone> = LazyLock::new(local_zone);
+    let seconds = i64::try_from(time.0 / 1_000_000_000).unwrap_or(i64::MAX);
+    let offset = ZONE.find_local_time_type(seconds).map_or(0, |local| i64::from(local.ut_offset()));
+    let of_day = seconds.saturating_add(offset).rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+fn local_zone() -> TimeZone {
+    let named = std::env::var("TZ").ok().and_then(|name| TimeZone::from_posix_tz(&name).ok());
+    named.or_else(|| TimeZone::local().ok()).unwrap_or_else(TimeZone::utc)
 }
 
 /// The present.

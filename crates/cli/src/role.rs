@@ -6,7 +6,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::RoleCommand;
 use crate::supervisor::sockets::inherited;
@@ -51,8 +53,10 @@ pub fn shim(dir: &Path, adopt: bool) -> anyhow::Result<()> {
 
 /// Structured, on standard error, which the supervisor sends to the role's log; `WEAL_LOG` filters (default `info`).
 fn log_as_json() {
-    let filter = EnvFilter::try_from_env("WEAL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let asked = std::env::var("WEAL_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = asked.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(lines).with(filter).init();
 }
 
 /// So that `ps` and `top` tell the roles apart: their program is `/proc/self/exe`.

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource};
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Renderer, Snippet};
 use serde::{Deserialize, Serialize};
 
 /// How bad a finding is.
@@ -45,29 +46,32 @@ impl Diagnostic {
     ///
     /// `text` is the config that was parsed; `color` adds ANSI colours.
     pub fn render(&self, text: &str, color: bool) -> String {
-        let theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
-        let severity = match self.level {
-            Level::Error => miette::Severity::Error,
-            Level::Warning => miette::Severity::Warning,
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let level = match self.level {
+            Level::Error => annotate_snippets::Level::ERROR,
+            Level::Warning => annotate_snippets::Level::WARNING,
         };
-        let mut labels = vec![LabeledSpan::new_primary_with_span(Some("here".to_owned()), self.span.clone())];
+        let mut snippet = Snippet::source(text)
+            .path(&self.path)
+            .annotation(AnnotationKind::Primary.span(self.span.clone()).label("here"))
+            .annotation(AnnotationKind::Visible.span(with_neighbours(text, &self.span)));
         if let Some((span, what)) = &self.other {
-            labels.push(LabeledSpan::new_with_span(Some(what.clone()), span.clone()));
+            snippet = snippet.annotation(AnnotationKind::Context.span(span.clone()).label(what));
         }
-        let mut shown = MietteDiagnostic::new(self.message.clone()).with_severity(severity).with_labels(labels);
-        shown.help.clone_from(&self.help);
-        let report = miette::Report::new(shown).with_source_code(NamedSource::new(&self.path, text.to_owned()));
-        let mut out = String::new();
-        let handler = GraphicalReportHandler::new_themed(theme)
-            .with_width(100)
-            .with_links(false)
-            .with_context_lines(1)
-            .with_wrap_lines(false);
-        match handler.render_report(&mut out, report.as_ref()) {
-            Ok(()) => out,
-            Err(_) => self.to_string(),
+        let mut shown = level.primary_title(&self.message).element(snippet);
+        if let Some(help) = &self.help {
+            shown = shown.element(annotate_snippets::Level::HELP.message(help));
         }
+        renderer.decor_style(DecorStyle::Unicode).render(&[shown]) + "\n"
     }
+}
+
+/// `span` with the line before it and the line after it, which show a reader where it is.
+fn with_neighbours(text: &str, span: &Range<usize>) -> Range<usize> {
+    let line_start = |at: usize| text[..at].rfind('\n').map_or(0, |at| at + 1);
+    let line_end = |at: usize| text[at..].find('\n').map_or(text.len(), |length| at + length);
+    let (start, end) = (line_start(span.start), line_end(span.end));
+    line_start(start.saturating_sub(1))..line_end((end + 1).min(text.len()))
 }
 
 impl std::fmt::Display for Diagnostic {

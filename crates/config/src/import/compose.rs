@@ -9,6 +9,7 @@ use weal_model::Bytes;
 use super::app::{App, health_command, to_toml};
 use super::command::{escape, to_argv};
 use super::imported::{ImportError, Imported};
+use super::yaml;
 use crate::parse::{as_name, is_name};
 use weal_model::written::show_span;
 
@@ -42,7 +43,7 @@ const UNDERSTOOD: [&str; 18] = [
 /// # Errors
 /// No YAML; no services in it.
 pub fn compose(text: &str) -> Result<Imported, ImportError> {
-    let file: Value = serde_saphyr::from_str(text).map_err(|error| ImportError::Yaml(error.to_string()))?;
+    let file = yaml::parse(text)?;
     let services = file.get("services").and_then(Value::as_object).ok_or(ImportError::Nothing("service"))?;
     if services.is_empty() {
         return Err(ImportError::Nothing("service"));

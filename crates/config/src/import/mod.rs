@@ -5,6 +5,7 @@ mod command;
 mod compose;
 mod imported;
 mod procfile;
+mod yaml;
 
 pub use compose::compose;
 pub use imported::{ImportError, Imported};
