@@ -12,7 +12,7 @@ const STYLE: &str = ":root{color-scheme:light dark;--back:#fff;--fore:#1b1b1b;--
     main{max-width:56rem;margin:0 auto;padding:1.5rem 1rem 4rem}h2{margin-top:2.5rem}\
     table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:.93em}\
     th,td{text-align:left;padding:.2rem .6rem .2rem 0;border-bottom:1px solid var(--grid);vertical-align:top}\
-    .wide{overflow-x:auto}.differs{font-weight:700;color:var(--bad)}.soft{color:var(--soft)}\
+    .wide{overflow-x:auto}.differs{font-weight:700;color:var(--bad)}.soft,.holds{color:var(--soft)}\
     svg{width:100%;max-width:44rem;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--fore)}\
     .grid{stroke:var(--grid)}@media print{svg,tr{break-inside:avoid}}";
 
