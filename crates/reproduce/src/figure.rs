@@ -55,7 +55,7 @@ impl Figure {
 
     /// Comma-separated, with a heading.
     pub fn to_csv(&self) -> String {
-        weal_scenario::report::comma_separated(&self.records())
+        weal_scenario::report::comma_separated(self.records())
     }
 }
 

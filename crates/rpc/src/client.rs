@@ -67,7 +67,6 @@ mod tests {
 
     use super::*;
     use crate::server::{Router, serve};
-    use crate::socket;
 
     const DOUBLE: Method<u32, u32> = Method::new("test.v1/double");
 

@@ -63,7 +63,10 @@ impl<E: Engine> Hands<E> {
 
     fn answer(&self, answer: impl Future<Output = Input> + Send + 'static) {
         let answers = self.answers.clone();
-        tokio::spawn(async move { answers.send(answer.await) });
+        tokio::spawn(async move {
+            // The loop ends before its tasks do when weal stops.
+            let _ = answers.send(answer.await);
+        });
     }
 
     fn plan(&self, request: Box<PlanRequest>) {
@@ -72,7 +75,9 @@ impl<E: Engine> Hands<E> {
             let begun = Instant::now();
             let planned = request.run();
             let took_ms = begun.elapsed().as_secs_f64() * 1e3;
-            answers.send(Input::Done(Done::Planned(Box::new(Planned { took_ms, ..planned }))))
+            let done = Done::Planned(Box::new(Planned { took_ms, ..planned }));
+            // The loop ends before its tasks do when weal stops.
+            let _ = answers.send(Input::Done(done));
         });
     }
 }

@@ -182,7 +182,9 @@ impl World<'_> {
         self.controller.wakes_at = None;
         for instance in &mut self.instances {
             // Nobody waits for what becomes of it.
-            instance.operation.as_mut().map(|operation| operation.ordered = None);
+            if let Some(operation) = &mut instance.operation {
+                operation.ordered = None;
+            }
         }
         self.jobs.iter_mut().for_each(super::jobs::Job::forget_order);
     }

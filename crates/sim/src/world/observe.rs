@@ -243,7 +243,7 @@ impl World<'_> {
     fn held_back(&self) -> Option<&(Vec<FlowCounters>, Observation)> {
         let delay =
             self.lasting(FaultKind::Delay).map(|fault| fault.amount.max(0.0) as usize).max().filter(|&cycles| cycles > 0)?;
-        let at = self.measurements.delayed.len().checked_sub(delay + 1).unwrap_or(0);
+        let at = self.measurements.delayed.len().saturating_sub(delay + 1);
         self.measurements.delayed.get(at)
     }
 
