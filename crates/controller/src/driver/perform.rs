@@ -96,7 +96,7 @@ async fn configure_gateway(gateway: Client, config: GatewayConfig) -> Input {
 
 fn gateway_failed(error: weal_rpc::Error) -> Refusal {
     match error {
-        weal_rpc::Error::Refused { fault, .. } => Refusal::failed(fault.message),
+        weal_rpc::Error::Refused { fault, .. } => fault.refusal.unwrap_or_else(|| Refusal::failed(fault.message)),
         error => Refusal::failed(error.to_string()),
     }
 }
