@@ -2,17 +2,17 @@
 //!
 //! A request's way: `server` accepts its connection, `proxy` finds its flow (`table`, `routes`), takes a seat (`cluster`, where
 //! the pure decisions are), rewrites its head (`forward`), sends it over a connection of `upstream` and relays the answer
-//! (`body`), which holds the seat to its end. Whatever goes wrong becomes an `answer`. Where no instance is open, `wake` has the
+//! (`body`), which holds the seat to its end. Whatever goes wrong becomes an `error_response`. Where no instance is open, `wake` has the
 //! node agent wake one, when `cluster` says so.
 //!
 //! Deliberately absent: state that matters. All a gateway knows comes with a config, and it can be killed at any time.
 
-mod alarm;
-mod answer;
 mod body;
 mod clock;
 mod cluster;
 mod connection;
+mod deadline;
+mod error_response;
 mod forward;
 mod limits;
 mod proxy;

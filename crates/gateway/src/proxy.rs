@@ -13,11 +13,11 @@ use hyper::body::{Body as _, Incoming};
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::Outcome;
 
-use crate::alarm::Alarm;
-use crate::answer::{Refusal, note_id};
 use crate::body::{AnswerBody, Relay};
 use crate::cluster::{Cluster, Expired, Seat, Target};
 use crate::connection::{Busy, Client, Record};
+use crate::deadline::Deadline;
+use crate::error_response::{ErrorResponse, note_id};
 use crate::forward::{self, Malformed, Origin, RequestIds};
 use crate::limits::Limits;
 use crate::refused::Refused;
@@ -57,14 +57,14 @@ struct Memory {
     view: View,
     origin: Origin,
     /// `None` before the first request and during one.
-    alarm: Option<Alarm>,
+    deadline: Option<Deadline>,
 }
 
 /// A request that has begun: admitted to a flow or refused.
 pub(crate) struct Admission {
     busy: Busy,
     id: HeaderValue,
-    result: Result<(Request<Incoming>, Destination), Refusal>,
+    result: Result<(Request<Incoming>, Destination), ErrorResponse>,
 }
 
 /// A response that an instance has begun.
@@ -85,7 +85,7 @@ struct AttemptFailure {
 
 impl Session {
     pub fn new(gateway: Arc<Gateway>, client: Arc<Client>, entry: Entry, worker: usize) -> Self {
-        let memory = Memory { view: gateway.tables.view(), origin: Origin::new(client.peer), alarm: None };
+        let memory = Memory { view: gateway.tables.view(), origin: Origin::new(client.peer), deadline: None };
         Self { gateway, client, entry: Arc::new(entry), worker, memory: Mutex::new(memory) }
     }
 
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Checks a request and rewrites its head for an instance.
-    fn route(&self, request: &mut Request<Incoming>) -> Result<Destination, Refusal> {
+    fn route(&self, request: &mut Request<Incoming>) -> Result<Destination, ErrorResponse> {
         let checked = forward::check(request, || self.client.with_head(forward::names_content_length));
         checked.and_then(|()| forward::check_target(request.uri())).map_err(|malformed| self.malformed(&malformed))?;
         let host = forward::host_of(request.headers(), request.uri().authority());
@@ -138,16 +138,16 @@ impl Session {
         let found = table.routes.find(&host, request.uri().path(), request.headers()).cloned();
         let Some(destination) = found else {
             self.gateway.unrouted.fetch_add(1, Ordering::Relaxed);
-            return Err(Refusal::unrouted(&host, request.uri().path()));
+            return Err(ErrorResponse::unrouted(&host, request.uri().path()));
         };
         forward::origin_form(request).map_err(|malformed| self.malformed(&malformed))?;
         origin.announce(request.headers_mut());
         Ok(destination)
     }
 
-    fn malformed(&self, malformed: &Malformed) -> Refusal {
+    fn malformed(&self, malformed: &Malformed) -> ErrorResponse {
         self.gateway.malformed.fetch_add(1, Ordering::Relaxed);
-        Refusal::malformed(malformed)
+        ErrorResponse::malformed(malformed)
     }
 
     /// Waits for a seat and brings the response's head, with its body unless it is a tunnel's.
@@ -155,21 +155,24 @@ impl Session {
         &self,
         request: Request<Incoming>,
         destination: &Destination,
-    ) -> Result<(http::response::Parts, Option<Relay>), Refusal> {
+    ) -> Result<(http::response::Parts, Option<Relay>), ErrorResponse> {
         let cluster = &destination.cluster;
-        let (seat, target, timeout) = cluster.arrive(destination.class).map_err(|rejection| Refusal::rejected(&rejection))?;
-        let alarm = self.memory().alarm.take();
-        let mut alarm = Alarm::set(alarm, timeout);
+        let (seat, target, timeout) =
+            cluster.arrive(destination.class).map_err(|rejection| ErrorResponse::rejected(&rejection))?;
+        let deadline = self.memory().deadline.take();
+        let mut deadline = Deadline::set(deadline, timeout);
         let target = match target {
             Some(target) => target,
-            None => wait_for_seat(cluster, &seat, &mut alarm).await.map_err(|expired| Refusal::expired(&expired, timeout))?,
+            None => {
+                wait_for_seat(cluster, &seat, &mut deadline).await.map_err(|expired| ErrorResponse::expired(&expired, timeout))?
+            }
         };
         if forward::wants_upgrade(&request) {
-            return self.pass_upgrade(request, seat, target, &mut alarm, timeout).await;
+            return self.pass_upgrade(request, seat, target, &mut deadline, timeout).await;
         }
         let request = outgoing(request, &target);
-        let result = alarm.within(pin!(self.exchange(&seat, target, request))).await;
-        self.memory().alarm = Some(alarm);
+        let result = deadline.within(pin!(self.exchange(&seat, target, request))).await;
+        self.memory().deadline = Some(deadline);
         let begun = match result {
             Some(Ok(begun)) => begun,
             Some(Err((attempt, refusal))) => {
@@ -178,7 +181,7 @@ impl Session {
             }
             None => {
                 seat.finish(Attempt::Abandoned, Outcome::Failed);
-                return Err(Refusal::timed_out(timeout));
+                return Err(ErrorResponse::timed_out(timeout));
             }
         };
         let (mut parts, incoming) = begun.response.into_parts();
@@ -192,7 +195,7 @@ impl Session {
         seat: &Seat,
         mut target: Target,
         mut request: Request<RequestBody>,
-    ) -> Result<Begun, (Attempt, Refusal)> {
+    ) -> Result<Begun, (Attempt, ErrorResponse)> {
         let mut failed: Vec<InstanceIndex> = Vec::new();
         loop {
             let AttemptFailure { attempt, reason, request: again } = match self.attempt(&target, request).await {
@@ -200,7 +203,7 @@ impl Session {
                 Err(failure) => failure,
             };
             failed.push(target.index);
-            let refusal = Refusal::failed(attempt, &reason);
+            let refusal = ErrorResponse::failed(attempt, &reason);
             let Some(again) = again else { return Err((attempt, refusal)) };
             let Some(next) = seat.retry(attempt, &failed) else { return Err((attempt, refusal)) };
             (target, request) = (next, again);
@@ -251,23 +254,23 @@ impl Session {
         mut request: Request<Incoming>,
         seat: Seat,
         target: Target,
-        alarm: &mut Alarm,
+        deadline: &mut Deadline,
         timeout: Duration,
-    ) -> Result<(http::response::Parts, Option<Relay>), Refusal> {
+    ) -> Result<(http::response::Parts, Option<Relay>), ErrorResponse> {
         let protocol = request.headers().get(header::UPGRADE).cloned();
         let client_side = hyper::upgrade::on(&mut request);
         let mut request = outgoing(request, &target);
         tunnel::ask(request.headers_mut(), protocol);
         let exchange = tunnel::exchange(&target.upstream, request, &self.gateway.limits);
-        let mut response = match alarm.within(pin!(exchange)).await {
+        let mut response = match deadline.within(pin!(exchange)).await {
             Some(Ok(response)) => response,
             Some(Err((attempt, reason))) => {
                 seat.finish(attempt, Outcome::Failed);
-                return Err(Refusal::failed(attempt, &reason));
+                return Err(ErrorResponse::failed(attempt, &reason));
             }
             None => {
                 seat.finish(Attempt::Abandoned, Outcome::Failed);
-                return Err(Refusal::timed_out(timeout));
+                return Err(ErrorResponse::timed_out(timeout));
             }
         };
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -303,9 +306,9 @@ impl Session {
 }
 
 /// Waits until the pipeline gives a seat. At the deadline it is the pipeline that says what has expired.
-async fn wait_for_seat(cluster: &Arc<Cluster>, seat: &Seat, alarm: &mut Alarm) -> Result<Target, Expired> {
+async fn wait_for_seat(cluster: &Arc<Cluster>, seat: &Seat, deadline: &mut Deadline) -> Result<Target, Expired> {
     let granted = || std::future::poll_fn(|cx| seat.poll_target(cx));
-    match alarm.within(granted()).await {
+    match deadline.within(granted()).await {
         Some(granted) => granted,
         None => {
             cluster.expire();

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use http::HeaderValue;
 use weal_model::{ClassName, RefusedRequest};
 
-use crate::answer::Refusal;
 use crate::clock::Clock;
+use crate::error_response::ErrorResponse;
 use crate::table::Destination;
 use weal_protocol::gateway::RefusedQuery;
 
@@ -28,7 +28,7 @@ impl Refused {
     }
 
     /// Remembers a refusal, with how crowded it is where the request was to go.
-    pub fn note(&self, id: &HeaderValue, refusal: &Refusal, destination: Option<&Destination>) {
+    pub fn note(&self, id: &HeaderValue, refusal: &ErrorResponse, destination: Option<&Destination>) {
         let class = destination.and_then(|to| to.flow.split_once('/')).map(|(_, class)| ClassName::from(class));
         let request = RefusedRequest {
             id: String::from_utf8_lossy(id.as_bytes()).into_owned(),

@@ -221,7 +221,7 @@ impl Cycle {
         if due.drains {
             self.gateway.look.want();
             // What has drained for as long as it may goes on, whether or not the gateway says anything.
-            self.heed_counters(now);
+            self.on_counters(now);
         }
         if due.placement_cycle {
             self.timers.schedule_plan(now);
@@ -239,7 +239,7 @@ impl Cycle {
         self.placing.starts.forget();
         self.engine.retry_nodes = now;
         self.waiting.update = Some(self.engine.look.want());
-        self.tell_gateway();
+        self.push_gateway_config();
         self.timers.schedule_plan(now);
         self.look(now);
         self.show(false);
@@ -253,7 +253,7 @@ impl Cycle {
         }
         self.gateway.handle_counters(answer.ok());
         if !self.end_flow_cycle_if_seen(now) {
-            self.heed_counters(now);
+            self.on_counters(now);
         }
         self.look(now);
     }
@@ -463,11 +463,11 @@ impl Cycle {
                 self.measured.snapshot = Some(snapshot);
             }
         }
-        self.heed_counters(now);
+        self.on_counters(now);
         if self.somebody_waits_for_an_instance() || self.somebody_may_sleep() {
             self.timers.schedule_plan(now);
         }
-        self.tell_loads();
+        self.push_loads();
         self.keep_resting();
         if self.timers.poll_keep(now) {
             self.push(Effect::Keep(Kept::Profiles(Box::new(self.learned.profiles().clone()))));
@@ -476,24 +476,24 @@ impl Cycle {
     }
 
     /// What follows from the gateway's counters: who is asked for, who has drained.
-    fn heed_counters(&mut self, now: Time) {
-        self.heed_requests(now);
+    fn on_counters(&mut self, now: Time) {
+        self.on_requests(now);
         self.hand_over_drained(now);
-        self.tell_gateway();
+        self.push_gateway_config();
     }
 
     /// The engine has said what runs, on the nodes of the config: whoever waited for that goes on.
     fn serve_waiting(&mut self, now: Time) {
         if let Some((_, ready)) = self.waiting.ready.take_if(|(ticket, _)| self.engine.look.has_ended(*ticket)) {
-            self.heed_crowds(now, &ready);
+            self.on_woken(now, &ready);
             self.reseat(now);
         }
         if self.waiting.update.take_if(|ticket| self.engine.look.has_ended(*ticket)).is_some() {
             self.update_running();
         }
         if !self.end_flow_cycle_if_seen(now) {
-            self.tell_gateway();
-            self.tell_loads();
+            self.push_gateway_config();
+            self.push_loads();
             self.show(false);
         }
         if self.waiting.plan.take_if(|ticket| self.engine.look.has_ended(*ticket)).is_some() {
@@ -513,7 +513,7 @@ impl Cycle {
 
     /// Tells the gateway what it does not know yet. Before the first look at the instances there is nothing to say: an empty
     /// list would stop what runs.
-    fn tell_gateway(&mut self) {
+    fn push_gateway_config(&mut self) {
         let (Some(config), Some(seen)) = (&self.config, &self.engine.seen) else { return };
         let clusters = gateway::clusters(&gateway::Inputs {
             pool: &config.pool,
@@ -545,7 +545,7 @@ impl Cycle {
         self.gateway.handle_told(result.ok());
         if answered {
             // What has changed while it was being told.
-            self.tell_gateway();
+            self.push_gateway_config();
         }
     }
 

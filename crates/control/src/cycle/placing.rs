@@ -147,9 +147,9 @@ impl Cycle {
             Err(findings) => self.raise_problem("plan", format!("a placement plan was not applied: {findings}")),
         }
         self.begin_all(now, actions);
-        self.tell_loads();
-        self.tell_reserves(&pool);
-        self.tell_gateway();
+        self.push_loads();
+        self.push_reserves(&pool);
+        self.push_gateway_config();
         self.show(false);
     }
 
@@ -320,18 +320,18 @@ impl Cycle {
         if let Action::Start { app, .. } = &action {
             self.placing.starts.handle_outcome(now, app, refusal.as_ref().map(ToString::to_string));
         }
-        if let Some(refusal) = self.heed_refusal(now, &action, refusal) {
+        if let Some(refusal) = self.on_refusal(now, &action, refusal) {
             let text = format!("could not {} {target}: {refusal}", action.verb());
             self.note(Note::warning(EventKind::Plan, text).target(&target));
         }
         self.engine.look.want();
-        self.tell_gateway();
+        self.push_gateway_config();
         self.timers.schedule_plan(now);
         self.show(false);
     }
 
     /// Tells the engine what memory is to be free until the next plan, where that is not what it keeps.
-    fn tell_reserves(&mut self, pool: &PoolSpec) {
+    fn push_reserves(&mut self, pool: &PoolSpec) {
         let wanted = |node: &NodeSeen| {
             let reserve = self.placing.plan.reserves.iter().find(|reserve| reserve.node == node.name);
             reserve.map_or(Bytes(0), |reserve| reserve.memory)

@@ -52,7 +52,7 @@ impl Cycle {
         if !snapshot.flows.is_empty() {
             let decision = self.learned.reseat(&snapshot, &pool, &self.seating.plan);
             self.take_seats(now, &snapshot, decision, &pool);
-            self.tell_loads();
+            self.push_loads();
         }
         self.measured.snapshot = Some(snapshot);
     }
@@ -73,7 +73,7 @@ impl Cycle {
     }
 
     /// Tells the engine the shares that changed, of instances that are there. An application's own limit binds an instance too.
-    pub(super) fn tell_loads(&mut self) {
+    pub(super) fn push_loads(&mut self) {
         let (Some(pool), Some(seen)) = (self.pool().filter(|pool| pool.control), &self.engine.seen) else { return };
         if self.engine.setting_loads.is_some() {
             return;
@@ -100,7 +100,7 @@ impl Cycle {
                 self.clear_problem("loads", "shares of CPU are set again");
                 self.seating.loads.handle_told(told.unwrap_or_default());
                 // What has changed meanwhile.
-                self.tell_loads();
+                self.push_loads();
             }
             (Err(error), _) => self.raise_problem("loads", format!("the shares of CPU could not be set: {error}")),
         }

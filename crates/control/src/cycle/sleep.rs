@@ -152,7 +152,7 @@ impl Cycle {
             }
             (None, None) => WakeTaken { app: app.clone(), instance: None, from: None },
         };
-        self.tell_gateway();
+        self.push_gateway_config();
         self.timers.schedule_plan(now);
         Ok(taken)
     }
@@ -182,7 +182,7 @@ impl Cycle {
     }
 
     /// Takes note of those who got ready without a plan's word: a crowd waited at the gateway.
-    pub(super) fn heed_crowds(&mut self, now: Time, ready: &[InstanceEvent]) {
+    pub(super) fn on_woken(&mut self, now: Time, ready: &[InstanceEvent]) {
         for event in ready.iter().filter(|event| self.gateway.may_have_woken(&event.instance)).cloned().collect::<Vec<_>>() {
             self.sleep.woken.retain(|_, when| now.since(*when) < REFUSED_FOR);
             self.sleep.woken.insert(event.instance.clone(), now);
@@ -196,7 +196,7 @@ impl Cycle {
 
     /// What remains of a refusal after sleep has learnt from it: that somebody wants an instance is no error. An application that was told
     /// to sleep after it was asked for is told again by the plan that follows, until the node agent has seen that nobody else asks.
-    pub(super) fn heed_refusal(&mut self, now: Time, action: &Action, refusal: Option<Refusal>) -> Option<Refusal> {
+    pub(super) fn on_refusal(&mut self, now: Time, action: &Action, refusal: Option<Refusal>) -> Option<Refusal> {
         let (Action::Sleep { instance, app, rung }, Some(refusal)) = (action, &refusal) else { return refusal };
         if !refusal.is_wanted() {
             self.sleep.refuse(now, app, *rung);
@@ -237,11 +237,11 @@ impl Cycle {
     }
 
     /// An instance that drains for its sleep and was asked for stays awake; one that sleeps with requests in it is resumed.
-    pub(super) fn heed_requests(&mut self, now: Time) {
+    pub(super) fn on_requests(&mut self, now: Time) {
         let counters = self.gateway.fresh_counters(now);
         let wanted = counters.as_ref().map_or_else(Vec::new, |counters| self.operations.poll_wanted(now, counters));
         for target in wanted {
-            self.heed_wanted(now, &target);
+            self.on_wanted(now, &target);
         }
         for target in self.operations.poll_unheard(now, counters.as_deref()) {
             let text = format!("{target} stays awake: the gateway has not said that nothing is at it");
@@ -257,7 +257,7 @@ impl Cycle {
         }
     }
 
-    fn heed_wanted(&mut self, now: Time, target: &Target) {
+    fn on_wanted(&mut self, now: Time, target: &Target) {
         if let Some(app) = target.app() {
             self.sleep.resting.remove(app);
             let its_time = self.engine.its_time(now);

@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use weal_model::{AppSpec, ClassName, FlowAllocation, LatencyHistogram, OverloadLimit, PoolSpec, Time};
 
-pub use tickets::Ticket;
+pub use tickets::{ClassIndex, Ticket};
 use tickets::{Phase, Request, Tickets};
 
 /// Weights are kept within this range: below it a pass would jump further than an f64 counts single requests.
@@ -72,10 +72,6 @@ pub struct ClassLimits {
     /// Requests that may wait.
     pub queue_limit: u32,
 }
-
-/// A class of one pipeline: where its name was found once, so that requests need no look-up. Valid for the pipeline's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClassIndex(u32);
 
 impl Limits {
     /// What `planned`, made for some gateway, says for its cluster of `app`. Without a plan for each of its flows nothing is limited: a

@@ -157,8 +157,8 @@ impl<E: Engine> Driver<E> {
     }
 
     fn look_at_store(&mut self) {
-        let trouble = self.board.store.trouble().borrow().clone();
-        let problem = trouble.map_or(Ok("the store writes again"), Err);
+        let problem = self.board.store.problem().borrow().clone();
+        let problem = problem.map_or(Ok("the store writes again"), Err);
         self.cycle.handle_problem("store", problem);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One thread owns the database, so no task ever waits for a disk. Writes queue; each turn of the thread puts all of them
 //! into one transaction. When that fails (a full disk), they stay queued, bounded, and are tried again: the pool keeps
-//! running, [`Store::trouble`] says what is wrong, and nothing is lost that a bounded queue can hold.
+//! running, [`Store::problem`] says what is wrong, and nothing is lost that a bounded queue can hold.
 //!
 //! | table | bound |
 //! | --- | --- |
@@ -111,7 +111,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Store {
     jobs: SyncSender<Job>,
-    trouble: watch::Receiver<Option<String>>,
+    problem: watch::Receiver<Option<String>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -133,16 +133,16 @@ impl Store {
             None => Saved::default(),
         };
         let (jobs, queue): (_, Receiver<Job>) = sync_channel(QUEUE);
-        let (report, trouble) = watch::channel(notes.last().filter(|_| database.is_none()).cloned());
+        let (report, problem) = watch::channel(notes.last().filter(|_| database.is_none()).cloned());
         let mut worker = Worker::new(path.to_owned(), database, report);
         let thread =
             std::thread::Builder::new().name("store".into()).spawn(move || worker.work(&queue)).map_err(Error::Thread)?;
-        Ok((Self { jobs, trouble, thread: Mutex::new(Some(thread)) }, saved, notes))
+        Ok((Self { jobs, problem, thread: Mutex::new(Some(thread)) }, saved, notes))
     }
 
     /// Why nothing can be written now; `None` when all is well. Changes are seen through the receiver.
-    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
-        self.trouble.clone()
+    pub fn problem(&self) -> watch::Receiver<Option<String>> {
+        self.problem.clone()
     }
 
     /// Keeps a config; comes back when it is on disk. On an error it stays queued and is tried again.

@@ -25,19 +25,19 @@ pub(super) struct Worker {
     database: Option<Database>,
     backlog: VecDeque<Write>,
     waiting: Vec<Reply>,
-    trouble: watch::Sender<Option<String>>,
+    problem: watch::Sender<Option<String>>,
     newest_sample: Time,
     samples_since_tidy: u32,
 }
 
 impl Worker {
-    pub(super) fn new(path: PathBuf, database: Option<Database>, trouble: watch::Sender<Option<String>>) -> Self {
+    pub(super) fn new(path: PathBuf, database: Option<Database>, problem: watch::Sender<Option<String>>) -> Self {
         Self {
             path,
             database,
             backlog: VecDeque::new(),
             waiting: Vec::new(),
-            trouble,
+            problem,
             newest_sample: Time::ZERO,
             samples_since_tidy: TIDY_EVERY - 5,
         }
@@ -104,10 +104,10 @@ impl Worker {
         for reply in self.waiting.drain(..) {
             let _ = reply.send(result.as_ref().copied().map_err(ToString::to_string));
         }
-        let trouble = result.err().map(|error| format!("the store cannot write: {error}"));
-        self.trouble.send_if_modified(|now| {
-            let changed = now.is_some() != trouble.is_some();
-            *now = trouble;
+        let problem = result.err().map(|error| format!("the store cannot write: {error}"));
+        self.problem.send_if_modified(|now| {
+            let changed = now.is_some() != problem.is_some();
+            *now = problem;
             changed
         });
         while self.backlog.len() > BACKLOG {

@@ -80,7 +80,7 @@ impl World<'_> {
     }
 
     /// A client learns what became of its request.
-    pub(super) fn tell_client(&mut self, flow: usize, session: Option<u32>, answer: Answer) {
+    pub(super) fn answer_client(&mut self, flow: usize, session: Option<u32>, answer: Answer) {
         let load = self.flows[flow].load;
         let told = &mut self.flows[flow].told;
         match answer {

@@ -289,7 +289,7 @@ impl World<'_> {
     }
 
     /// An instance has entered a state: the controller hears of it.
-    pub(super) fn tell_state(&mut self, instance: usize) {
+    pub(super) fn push_state(&mut self, instance: usize) {
         let time = self.its_time();
         let entry = &self.instances[instance];
         self.controller.events += 1;
@@ -309,7 +309,7 @@ impl World<'_> {
     }
 
     /// The controller hears what became of an action that it had ordered.
-    pub(super) fn tell_outcome(&mut self, action: Action, took_s: f64, refusal: Option<Refusal>) {
+    pub(super) fn push_outcome(&mut self, action: Action, took_s: f64, refusal: Option<Refusal>) {
         self.controller.hear(Input::Done(Done::Acted(Outcome { action, took_s, refusal })));
     }
 }

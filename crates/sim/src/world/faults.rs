@@ -104,7 +104,7 @@ impl World<'_> {
             } else {
                 self.tasks.remove(id);
             }
-            self.tell_client(request.flow, request.session, super::clients::Answer::Failed);
+            self.answer_client(request.flow, request.session, super::clients::Answer::Failed);
         }
         self.apps.iter_mut().for_each(App::lose_gateway);
         self.cut(self.gateway_link());
@@ -118,7 +118,7 @@ impl World<'_> {
     }
 
     /// How long the next action takes that would take `takes_s`, and whether it fails: one that hangs does when its fault is over, or it is given up.
-    pub(super) fn draw_trouble(&mut self, takes_s: f64) -> (f64, bool) {
+    pub(super) fn draw_failure(&mut self, takes_s: f64) -> (f64, bool) {
         let now_s = self.now_s();
         let lasting: Vec<(FaultKind, f64, f64)> = [FaultKind::ActionFails, FaultKind::ActionHangs]
             .into_iter()

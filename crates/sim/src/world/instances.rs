@@ -109,7 +109,7 @@ impl World<'_> {
         }
         // The gateway hears of who is awake from the node agent first, if it has asked.
         self.go_on_waking(app);
-        self.tell_state(instance);
+        self.push_state(instance);
     }
 
     /// The engine is ordered to do something to an instance or a job. What cannot be done is refused at once.
@@ -119,7 +119,7 @@ impl World<'_> {
                 let app = self.apps.iter().position(|entry| entry.name == *app);
                 let node = self.nodes.iter().position(|entry| entry.name == *node);
                 let (Some(app), Some(node)) = (app, node) else {
-                    return self.tell_outcome(action, 0.0, Some(Refusal::failed("there is no such application or node")));
+                    return self.push_outcome(action, 0.0, Some(Refusal::failed("there is no such application or node")));
                 };
                 let index = self.add_instance(app, node, instance.clone());
                 self.operate(index, Change::Start, Some(action));
@@ -138,7 +138,7 @@ impl World<'_> {
     fn act_on(&mut self, id: InstanceId, change: Change, action: Action) {
         let now_s = self.now_s();
         let found = self.instances.iter().rposition(|entry| entry.id == id && entry.state != InstanceState::Stopped);
-        let Some(index) = found else { return self.tell_outcome(action, 0.0, None) };
+        let Some(index) = found else { return self.push_outcome(action, 0.0, None) };
         let entry = &mut self.instances[index];
         let refusal = match (change, &mut entry.operation) {
             // One that is being woken for the gateway is woken for the controller too.
@@ -153,7 +153,7 @@ impl World<'_> {
             _ => None,
         };
         match refusal {
-            Some(refusal) => self.tell_outcome(action, 0.0, Some(refusal)),
+            Some(refusal) => self.push_outcome(action, 0.0, Some(refusal)),
             None => self.operate(index, change, Some(action)),
         }
     }
@@ -172,7 +172,7 @@ impl World<'_> {
     /// Begins a change, whether or not the controller has ordered it.
     pub(super) fn operate(&mut self, instance: usize, change: Change, ordered: Option<Action>) {
         let now_s = self.now_s();
-        let (takes_s, fails) = self.draw_trouble(self.takes_s(instance, change));
+        let (takes_s, fails) = self.draw_failure(self.takes_s(instance, change));
         let (app, state) = (self.instances[instance].app, self.instances[instance].state);
         let costs = &mut self.sleep_costs[app];
         match (change, state.rung()) {
@@ -190,9 +190,9 @@ impl World<'_> {
         }
         if starts {
             if let Some(action) = told {
-                self.tell_outcome(action, 0.0, None);
+                self.push_outcome(action, 0.0, None);
             }
-            self.tell_state(instance);
+            self.push_state(instance);
             return self.begin_start(instance);
         }
         let entry = &mut self.instances[instance];
@@ -200,7 +200,7 @@ impl World<'_> {
         let version = entry.version;
         if change == Change::Stop && entry.state != InstanceState::Starting {
             entry.state = InstanceState::Stopping;
-            self.tell_state(instance);
+            self.push_state(instance);
         }
         self.agenda.enter(now_s + takes_s, Event::Changed { instance, version });
     }
@@ -269,7 +269,7 @@ impl World<'_> {
         }
         if let Some(action) = ordered {
             let refusal = fails.then(|| Refusal::failed("the simulated machine failed"));
-            self.tell_outcome(action, now_s - began_s, refusal);
+            self.push_outcome(action, now_s - began_s, refusal);
         }
     }
 
@@ -295,7 +295,7 @@ impl World<'_> {
         let now_s = self.now_s();
         if let Some(Operation { began_s, ordered: Some(action), .. }) = self.instances[instance].operation.take() {
             let id = self.instances[instance].id.clone();
-            self.tell_outcome(action, now_s - began_s, Some(Refusal::Gone { instance: id }));
+            self.push_outcome(action, now_s - began_s, Some(Refusal::Gone { instance: id }));
         }
     }
 

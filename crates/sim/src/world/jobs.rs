@@ -195,7 +195,7 @@ impl World<'_> {
             Action::SuspendJob { job } => (job, None, ChangeKind::Suspend),
             Action::SetJobCpu { job, cpu } => {
                 let refusal = (!self.set_job_cpu(job, *cpu)).then(|| not_now(job));
-                return self.tell_outcome(action, 0.0, refusal);
+                return self.push_outcome(action, 0.0, refusal);
             }
             Action::Start { .. } | Action::Stop { .. } | Action::Sleep { .. } | Action::Resume { .. } => return,
         };
@@ -214,7 +214,7 @@ impl World<'_> {
             Some(index) => self.operate_on_job(index, change, to, action),
             None => {
                 let refusal = not_now(name);
-                self.tell_outcome(action, 0.0, Some(refusal));
+                self.push_outcome(action, 0.0, Some(refusal));
             }
         }
     }
@@ -263,7 +263,7 @@ impl World<'_> {
         let moves = change == ChangeKind::Resume && to.as_ref() != Some(&entry.nodes);
         let change = if moves { ChangeKind::MoveAndResume } else { change };
         let takes_s = costs.of(change, entry.current().memory.0);
-        let (takes_s, fails) = self.draw_trouble(takes_s);
+        let (takes_s, fails) = self.draw_failure(takes_s);
         let entry = &mut self.jobs[index];
         let mut leaves = Vec::new();
         if let Some(to) = to {
@@ -300,7 +300,7 @@ impl World<'_> {
         }
         if let Some(action) = ordered {
             let refusal = fails.then(|| Refusal::failed("the simulated machine failed"));
-            self.tell_outcome(action, self.now_s() - began_s, refusal);
+            self.push_outcome(action, self.now_s() - began_s, refusal);
         }
         self.controller.hear(Input::Jobs);
     }
@@ -397,7 +397,7 @@ impl World<'_> {
             let done = self.done_by(entry);
             self.halt(index);
             if let Some(action) = self.jobs[index].operation.take().and_then(|operation| operation.ordered) {
-                self.tell_outcome(action, 0.0, Some(Refusal::failed("its node is gone")));
+                self.push_outcome(action, 0.0, Some(Refusal::failed("its node is gone")));
             }
             let entry = &mut self.jobs[index];
             *entry = Job { version: entry.version + 1, ..Job::new(entry.spec.clone()) };

@@ -21,12 +21,12 @@ impl World<'_> {
         flow.told.sent += 1;
         let (index, class, steps) = (flow.app, flow.index, Rc::clone(&flow.steps));
         let Some(class) = class.filter(|_| self.gateway_up) else {
-            return self.tell_client(number, session, Answer::Failed);
+            return self.answer_client(number, session, Answer::Failed);
         };
         let (now, now_s) = (self.now(), self.now_s());
         let app = &mut self.apps[index];
         let Ok(place) = app.admission.handle_arrival(now, class) else {
-            return self.tell_client(number, session, Answer::Rejected);
+            return self.answer_client(number, session, Answer::Rejected);
         };
         let request = Request { flow: number, session, app: index, place: Some(place), is_at_instance: false };
         let id = self.tasks.insert(Task::new(Owner::Request(request), steps, usize::MAX));
@@ -231,7 +231,7 @@ impl World<'_> {
             self.left(home);
         }
         let answer = if outcome == Outcome::Served { Answer::Served } else { Answer::Failed };
-        self.tell_client(request.flow, request.session, answer);
+        self.answer_client(request.flow, request.session, answer);
         self.dispatch(request.app);
     }
 
@@ -256,7 +256,7 @@ impl World<'_> {
         for place in self.apps[app].admission.handle_timeout(now) {
             let Some(id) = self.apps[app].waiting.remove(&place) else { continue };
             if let Some(Task { owner: Owner::Request(request), .. }) = self.tasks.remove(id) {
-                self.tell_client(request.flow, request.session, Answer::Rejected);
+                self.answer_client(request.flow, request.session, Answer::Rejected);
             }
         }
         while let Some(&(at_s, id)) = self.apps[app].deadlines.front() {
@@ -285,6 +285,6 @@ impl World<'_> {
         if request.is_at_instance {
             self.left(home);
         }
-        self.tell_client(request.flow, request.session, Answer::Failed);
+        self.answer_client(request.flow, request.session, Answer::Failed);
     }
 }

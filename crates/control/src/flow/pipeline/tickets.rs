@@ -2,7 +2,9 @@
 
 use weal_model::Time;
 
-use super::ClassIndex;
+/// A class of one pipeline: where its name was found once, so that requests need no look-up. Valid for the pipeline's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassIndex(pub(super) u32);
 
 /// A request that was taken. Valid until it has ended, and never again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

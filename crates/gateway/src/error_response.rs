@@ -17,7 +17,7 @@ const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 
 /// An answer that is not an instance's.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ErrorResponse {
     pub status: StatusCode,
     /// In a word, for programs: the header `x-weal-reason`.
     pub word: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct Refusal {
     close: bool,
 }
 
-impl Refusal {
+impl ErrorResponse {
     fn new(status: StatusCode, word: &'static str, reason: String) -> Self {
         Self { status, word, reason, close: false }
     }

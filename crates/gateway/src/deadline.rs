@@ -1,4 +1,4 @@
-//! A timer that a connection uses for one request after the other.
+//! A deadline that a connection uses for one request after the other.
 //!
 //! Most requests end long before their time is up. Moving a timer that is set to a later moment costs next to nothing, while
 //! setting and removing one for each request costs as much as reading its head.
@@ -10,24 +10,24 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// A timer that is set.
+/// A deadline that is set.
 #[derive(Debug)]
-pub(crate) struct Alarm(Pin<Box<Sleep>>);
+pub(crate) struct Deadline(Pin<Box<Sleep>>);
 
-impl Alarm {
-    /// Goes off `timeout` from now. `used` is one that is set no longer.
+impl Deadline {
+    /// Passes `timeout` from now. `used` is one that is set no longer.
     pub fn set(used: Option<Self>, timeout: Duration) -> Self {
-        let deadline = Instant::now() + timeout.min(LONGEST);
+        let at = Instant::now() + timeout.min(LONGEST);
         match used {
-            Some(mut alarm) => {
-                alarm.0.as_mut().reset(deadline);
-                alarm
+            Some(mut deadline) => {
+                deadline.0.as_mut().reset(at);
+                deadline
             }
-            None => Self(Box::pin(tokio::time::sleep_until(deadline))),
+            None => Self(Box::pin(tokio::time::sleep_until(at))),
         }
     }
 
-    /// What `future` gives; `None` when the alarm goes off first.
+    /// What `future` gives; `None` when the deadline passes first.
     pub async fn within<F: Future + Unpin>(&mut self, mut future: F) -> Option<F::Output> {
         std::future::poll_fn(|cx| {
             if let Poll::Ready(output) = Pin::new(&mut future).poll(cx) {
