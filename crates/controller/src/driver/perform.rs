@@ -69,15 +69,21 @@ impl<E: Engine> Hands<E> {
         });
     }
 
+    /// Plans on a thread of its own. A planner that panics is a plan that was not made, and no reason to stop deciding.
     fn plan(&self, request: Box<PlanRequest>) {
-        let answers = self.answers.clone();
-        tokio::task::spawn_blocking(move || {
-            let begun = Instant::now();
-            let planned = request.run();
-            let took_ms = begun.elapsed().as_secs_f64() * 1e3;
-            let done = Done::Planned(Box::new(Planned { took_ms, ..planned }));
-            // The loop ends before its tasks do when weal stops.
-            let _ = answers.send(Input::Done(done));
+        self.answer(async move {
+            let generation = request.snapshot.generation;
+            let planned = tokio::task::spawn_blocking(move || {
+                let begun = Instant::now();
+                let planned = request.run();
+                Planned { took_ms: begun.elapsed().as_secs_f64() * 1e3, ..planned }
+            });
+            let planned = planned.await.unwrap_or_else(|error| Planned {
+                generation,
+                took_ms: 0.0,
+                result: Err(format!("the planner failed: {error}")),
+            });
+            Input::Done(Done::Planned(Box::new(planned)))
         });
     }
 }
