@@ -6,7 +6,6 @@ mod swarm;
 mod table;
 mod tidy;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -33,7 +32,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().chore {
-        Chore::Tidy => tidy::run(),
+        Chore::Tidy => tidy::run(&programs::root()),
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Swarm(arguments) => swarm::run(&arguments),
         Chore::Spin { share } => {
@@ -49,9 +48,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The repository's root.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
 }

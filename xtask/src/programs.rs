@@ -1,6 +1,6 @@
 //! The workspace's own programs, built before they are measured.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -12,12 +12,17 @@ pub fn release(selection: &[&str]) -> Result<PathBuf> {
         return Ok(PathBuf::from(built));
     }
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--release"]).args(selection).current_dir(crate::root());
+    cargo.args(["build", "--quiet", "--release"]).args(selection).current_dir(root());
     ensure!(cargo.status()?.success(), "cannot build {}", selection.join(" "));
     Ok(target().join("release"))
 }
 
 /// The folder that cargo builds in.
 pub fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
 }

@@ -144,7 +144,7 @@ const SEATS_MS: f64 = 20.0;
 
 /// Runs the benchmark.
 pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
-    let bench = Bench { binary: build()?, folder: crate::root().join("target/bench-control"), arguments };
+    let bench = Bench { binary: build()?, folder: crate::programs::root().join("target/bench-control"), arguments };
     std::fs::create_dir_all(&bench.folder)?;
     let oracles = if arguments.quick { Err(anyhow!("--quick leaves the solvers out")) } else { Oracles::prepare(&bench.folder) };
     let asked = |name: &str| arguments.case.as_deref().is_none_or(|case| case == name);

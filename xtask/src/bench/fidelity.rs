@@ -115,7 +115,7 @@ fn read(case: &str, json: &[u8]) -> Result<Run> {
 /// Those of `target/debug`, which the configs name; weal itself is as users have it.
 fn build_applications() -> Result<()> {
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "weal-demo", "--package", "weal-trade"]).current_dir(crate::root());
+    build.args(["build", "--quiet", "--package", "weal-demo", "--package", "weal-trade"]).current_dir(crate::programs::root());
     ensure!(build.status()?.success(), "cannot build the applications");
     Ok(())
 }
@@ -126,7 +126,7 @@ fn weal(program: &Path, command: &str, case: &str, pages: &Path) -> Result<Vec<u
         .args([command, "-o", "json", "--report"])
         .arg(pages.join(format!("{case}.{command}.html")))
         .arg(scenario(case))
-        .current_dir(crate::root())
+        .current_dir(crate::programs::root())
         .output()?;
     ensure!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(output.stdout)
@@ -137,7 +137,7 @@ fn scenario(case: &str) -> String {
 }
 
 fn warm_up_s(case: &str) -> Result<f64> {
-    let text = std::fs::read_to_string(crate::root().join(scenario(case)))?;
+    let text = std::fs::read_to_string(crate::programs::root().join(scenario(case)))?;
     let parsed = Scenario::parse(&text, |name| Err(format!("no file `{name}`")));
     Ok(parsed.with_context(|| scenario(case))?.warm_up_s)
 }

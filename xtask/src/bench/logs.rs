@@ -62,7 +62,7 @@ struct Course {
 
 /// Runs both, or the one that `--case` names. Without the logs there is nothing to run, which is said.
 pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
-    let data = crate::root().join("../shared/data");
+    let data = crate::programs::root().join("../shared/data");
     let folder = target().join("bench-logs");
     std::fs::create_dir_all(&folder)?;
     let program = release(&["--package", "weal-reproduce", "--example", "logs"])?.join("examples/logs");

@@ -70,14 +70,14 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
             own: OWN,
         };
         let page = page_of(heading, &kept(CASES.iter())?);
-        fs::write(crate::root().join("docs/reports/al-qudah.html"), page)?;
+        fs::write(crate::programs::root().join("docs/reports/al-qudah.html"), page)?;
     }
     let shown = if arguments.kept { kept(wanted.iter().copied())? } else { done };
     Ok(shown.iter().map(table).collect())
 }
 
 fn measure(arguments: &Arguments, wanted: &[&Case]) -> Result<Vec<Reproduction>> {
-    let folder = crate::root().join(format!("target/bench/al-qudah-{}", std::process::id()));
+    let folder = crate::programs::root().join(format!("target/bench/al-qudah-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let result = Swap::make(SwapOn::Disk, SWAP_GIB, &folder).and_then(|_swap| {
         let site = Site::prepare(&folder, arguments.quick, &machine::describe()?)?;
@@ -89,7 +89,7 @@ fn measure(arguments: &Arguments, wanted: &[&Case]) -> Result<Vec<Reproduction>>
 }
 
 fn data_file(case: &str) -> PathBuf {
-    crate::root().join(format!("docs/benchmarks/al-qudah/{case}.json"))
+    crate::programs::root().join(format!("docs/benchmarks/al-qudah/{case}.json"))
 }
 
 /// What was measured before of these.

@@ -41,7 +41,7 @@ pub fn run(site: &Site) -> Result<Reproduction> {
 
 fn applications(site: &Site, record: &mut Record) -> Result<Vec<Application>> {
     let mut all = vec![Application { name: "WildFly 35", path: NULL_PAGE, spec: site.server("wildfly-1", NULL_PAGE)? }];
-    let home = Server::Tomcat.prepare(&crate::root().join("target/bench"))?;
+    let home = Server::Tomcat.prepare(&crate::programs::root().join("target/bench"))?;
     all.push(Application { name: "Tomcat 10", path: "/", spec: Server::Tomcat.spec("tomcat-1", &home, &site.folder)? });
     if Path::new(WIKI).is_dir() {
         let mut wiki = spec("wiki-1", ["php", "-S", "127.0.0.1:$PORT", "-t", WIKI].map(str::to_owned).to_vec());

@@ -36,7 +36,7 @@ impl Site {
     pub fn prepare(folder: &Path, quick: bool, machine: &str) -> Result<Self> {
         let selection = ["--package", "weal", "--package", "weal-node", "--bin", "weal", "--example", "node_fixture"];
         let programs = release(&selection)?;
-        let home = Server::Wildfly.prepare(&crate::root().join("target/bench"))?;
+        let home = Server::Wildfly.prepare(&crate::programs::root().join("target/bench"))?;
         Ok(Self { folder: folder.to_owned(), quick, machine: machine.to_owned(), home, programs })
     }
 

@@ -10,35 +10,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::Args;
 use weal_model::Rung;
 
 use self::gateway::Sleeper;
 use self::neighbour::Round;
-use super::Arguments;
+use super::arguments::{Arguments, Sleep};
 use super::real::agent::{Agent, LESSONS, first_byte_s, serve_requests};
 use super::real::machine::{self, Competitors, Moved, Swap, SwapOn};
 use super::real::server::{Server, spec};
 use super::real::{median, quantile};
 use crate::programs::release;
 use crate::table::Table;
-
-/// What is measured.
-#[derive(Args)]
-pub struct Choice {
-    /// sleep: the server
-    #[arg(long, default_value = "wildfly")]
-    server: Server,
-    /// sleep: where pages go
-    #[arg(long, default_value = "disk")]
-    swap: SwapOn,
-    /// sleep: instead, so many servers asleep at once
-    #[arg(long)]
-    many: Option<u32>,
-    /// sleep: of the ladder only the ways that have this in their name
-    #[arg(long, default_value = "")]
-    way: String,
-}
 
 /// Requests that a server has answered before it sleeps, so that it runs compiled code as one that was in use does.
 const SERVED: usize = 5000;
@@ -109,7 +91,7 @@ impl Outcome {
 pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
     let choice = &arguments.sleep;
     let program = build()?;
-    let target = crate::root().join("target/bench");
+    let target = crate::programs::root().join("target/bench");
     let home = choice.server.prepare(&target)?;
     let folder = target.join(format!("sleep-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
@@ -501,7 +483,7 @@ impl Bench<'_> {
 }
 
 /// Whether `way` meets its targets, which are for disk swap.
-fn met(choice: &Choice, way: &Way, outcome: &Outcome, ratios: (f64, f64), of_idle: Option<f64>) -> Option<bool> {
+fn met(choice: &Sleep, way: &Way, outcome: &Outcome, ratios: (f64, f64), of_idle: Option<f64>) -> Option<bool> {
     if choice.swap != SwapOn::Disk || choice.server != Server::Wildfly {
         return None;
     }

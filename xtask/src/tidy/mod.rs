@@ -1,0 +1,43 @@
+//! What the compiler does not check: floors, purity, sizes, circles between files, text that is read back, and documents that name
+//! things and are easy to read.
+
+mod baseline;
+mod circles;
+mod documents;
+mod files;
+mod finding;
+mod floors;
+mod markdown;
+mod modules;
+mod names;
+mod prose;
+mod sentences;
+mod sources;
+mod tokens;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use files::Files;
+
+/// Runs all checks on the repository at `root` and prints every finding that the baseline does not list; false when there is one.
+pub fn run(root: &Path) -> Result<bool> {
+    let files = Files::tracked(root)?;
+    let crates = modules::crates(&files)?;
+    let mut findings = floors::check(root, &files)?;
+    findings.extend(sources::check(&files));
+    findings.extend(circles::check(&crates));
+    findings.extend(prose::check(&crates));
+    findings.extend(documents::check(&files));
+    findings.extend(names::check(&files, &crates));
+    findings.extend(sentences::check(&files));
+    let findings = baseline::apply(findings, files.text(baseline::FILE).unwrap_or_default());
+    for finding in &findings {
+        println!("tidy: {}", finding.text);
+    }
+    if findings.is_empty() {
+        println!("tidy: {} files, no findings", files.len());
+    }
+    Ok(findings.is_empty())
+}
