@@ -72,6 +72,7 @@ use crate::jobs::Costs;
 use crate::profile::Profiles;
 pub use effect::{Config, Done, Effect, Input, Kept, Note, Order, PlanRequest, Planned};
 use learned::Learned;
+pub use observe::flow_between;
 use observe::{Known, Observer};
 use operations::Operations;
 use peers::{Engine, Gateway, Telling, Ticket};

@@ -215,7 +215,7 @@ fn flows(now: &GatewayCounters, before: Option<&GatewayCounters>, known: &Known<
     }
     let earlier: BTreeMap<&FlowId, &FlowCounters> =
         same_process.into_iter().flat_map(|before| &before.flows).map(|flow| (&flow.id, flow)).collect();
-    let mut flows: Vec<_> = now.flows.iter().map(|flow| self::flow(flow, earlier.get(&flow.id).copied(), window_s)).collect();
+    let mut flows: Vec<_> = now.flows.iter().map(|flow| flow_between(earlier.get(&flow.id).copied(), flow, window_s)).collect();
     for flow in &mut flows {
         let planned = known.seats.flows.iter().find(|planned| planned.id == flow.id);
         flow.seats = planned.map_or(0.0, |planned| f64::from(planned.seats));
@@ -224,7 +224,8 @@ fn flows(now: &GatewayCounters, before: Option<&GatewayCounters>, known: &Known<
     (flows, window_s)
 }
 
-fn flow(now: &FlowCounters, before: Option<&FlowCounters>, window_s: f64) -> FlowObservation {
+/// A flow between two counts of it, `before` and `now`, over the `window_s` seconds between them. Its seats are left to the caller.
+pub fn flow_between(before: Option<&FlowCounters>, now: &FlowCounters, window_s: f64) -> FlowObservation {
     let count = |read: fn(&FlowCounters) -> u64| {
         let (now, before) = (read(now), before.map_or(0, read));
         now.checked_sub(before).unwrap_or(now)

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
-use weal_model::{
-    Bytes, Cpu, FlowId, FlowObservation, InstanceObservation, InstanceState, LatencyHistogram, NodeObservation, Snapshot, Time,
-};
+use weal_control::cycle::flow_between;
+use weal_model::{Bytes, Cpu, FlowId, FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot, Time};
 use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 use weal_protocol::gateway::{FlowCounters, GatewayCounters};
 use weal_protocol::{Capabilities, Refusal};
@@ -124,7 +123,8 @@ impl World<'_> {
             for flow in &flows {
                 let planned = seats.and_then(|seats| seats.flows.iter().find(|seats| seats.id == flow.id));
                 let seats = planned.map_or(0.0, |planned| f64::from(planned.seats));
-                snapshot.flows.push(difference(self.measurements.flows.get(&flow.id), flow, window_s, seats));
+                let measured = flow_between(self.measurements.flows.get(&flow.id), flow, window_s);
+                snapshot.flows.push(FlowObservation { seats, ..measured });
             }
             self.measurements.flows = flows.into_iter().map(|flow| (flow.id.clone(), flow)).collect();
             snapshot.flows.sort_by(|a, b| a.id.cmp(&b.id));
@@ -320,26 +320,4 @@ fn grow<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
 fn noise(rng: &mut weal_rng::Rng, size: f64) -> f64 {
     let normal: f64 = StandardNormal.sample(rng);
     (size * normal).exp()
-}
-
-fn difference(old: Option<&FlowCounters>, new: &FlowCounters, window_s: f64, seats: f64) -> FlowObservation {
-    let count = |read: fn(&FlowCounters) -> u64| read(new) - old.map_or(0, read);
-    let mean = |read: fn(&FlowCounters) -> f64| (read(new) - old.map_or(0.0, read)) / window_s;
-    let times = |read: fn(&FlowCounters) -> &LatencyHistogram| match old {
-        Some(old) => read(new).since(read(old)),
-        None => read(new).clone(),
-    };
-    FlowObservation {
-        id: new.id.clone(),
-        arrivals: count(|flow| flow.arrivals),
-        completions: count(|flow| flow.completions),
-        rejections: count(|flow| flow.rejections),
-        errors: count(|flow| flow.errors),
-        response_time: times(|flow| &flow.response_time),
-        service_time: times(|flow| &flow.service_time),
-        queue_mean: mean(|flow| flow.queue_integral_s),
-        in_service_mean: mean(|flow| flow.in_service_integral_s),
-        seats,
-        oldest_wait_s: new.oldest_wait_s,
-    }
 }
