@@ -214,6 +214,6 @@ fn first_view(desired: Option<&Desired>) -> View {
 fn read_logs<E: Engine>(engine: Arc<E>) -> api::ReadLogs {
     Arc::new(move |request| {
         let engine = Arc::clone(&engine);
-        Box::pin(async move { engine.logs(&request).await.map_err(|error| error.to_string()) })
+        Box::pin(async move { engine.logs(&request).await })
     })
 }

@@ -10,6 +10,9 @@ use serde::de::DeserializeOwned;
 
 use weal_protocol::controller::ApiError;
 
+/// The largest request body: a config of thousands of applications.
+pub(super) const BODY_LIMIT: usize = 1 << 20;
+
 /// A refusal.
 pub(super) fn refusal(status: StatusCode, error: impl Into<String>) -> Response {
     (status, Json(ApiError { error: error.into() })).into_response()
@@ -25,11 +28,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
             let limit = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
-            let text = if limit {
-                format!("the body is larger than {} bytes", super::routes::BODY_LIMIT)
-            } else {
-                rejection.to_string()
-            };
+            let text = if limit { format!("the body is larger than {} bytes", BODY_LIMIT) } else { rejection.to_string() };
             refusal(rejection.status(), text)
         })?;
         let parsed = serde_json::from_slice(&bytes);

@@ -12,7 +12,7 @@ use weal_model::{AppName, NodeName};
 use weal_protocol::gateway::{REFUSED, RefusedQuery};
 
 use super::answer::{Body, Parameters, refusal};
-use super::routes::ApiState;
+use super::state::ApiState;
 use crate::driver::Order;
 use crate::{clock, metrics, why};
 use weal_protocol::Refusal;

@@ -17,8 +17,7 @@ use weal_protocol::node::LogsRequest;
 
 use super::answer::{Parameters, refusal};
 use super::handlers::unknown_app;
-use super::routes::ApiState;
-use super::{Api, ReadLogs};
+use super::state::{Api, ApiState, ReadLogs};
 
 /// What one wait for more lines takes at most; a reader that left is noticed after it.
 const WAIT_S: f64 = 10.0;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post, put};
@@ -12,14 +12,13 @@ use schemars::{Schema, SchemaGenerator};
 use weal_model::{Event, HistorySample, Status, Why, WhyRequest};
 
 use super::access::{Access, Door, guard};
-use super::answer::refusal;
-use super::{Api, handlers, logs, stream};
+use super::answer::{BODY_LIMIT, refusal};
+use super::state::Api;
+use super::{handlers, logs, stream};
 use weal_protocol::controller::{
     ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, PlanView, SleepOrder, SleepTaken, WakeTaken,
 };
 
-/// The largest request body: a config of thousands of applications.
-pub(super) const BODY_LIMIT: usize = 1 << 20;
 /// The longest that an answer may take to begin. A config waits for the disk and for the node agent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -194,6 +193,3 @@ async fn in_time(request: Request, next: Next) -> Response {
         Err(_) => refusal(StatusCode::GATEWAY_TIMEOUT, format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())),
     }
 }
-
-/// Keeps `State` in scope for handlers that take none.
-pub(super) type ApiState = State<Api>;

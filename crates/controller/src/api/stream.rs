@@ -7,7 +7,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::BroadcastStream;
 
-use super::routes::ApiState;
+use super::state::ApiState;
 
 /// The current status at once, then everything as it comes. Who reads too slowly misses messages and goes on with the next:
 /// a status is whole, and events that are missing can be had from `/v1/events`.

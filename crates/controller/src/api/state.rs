@@ -1,0 +1,28 @@
+//! What the handlers work with.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::State;
+use tokio::sync::mpsc;
+use weal_protocol::node::{LogsChunk, LogsRequest};
+
+use crate::board::Board;
+use crate::driver::Order;
+
+/// Reads a piece of an instance's log.
+pub(crate) type ReadLogs =
+    Arc<dyn Fn(LogsRequest) -> Pin<Box<dyn Future<Output = Result<LogsChunk, weal_engine::Error>> + Send>> + Send + Sync>;
+
+/// What the handlers work with.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub board: Arc<Board>,
+    pub orders: mpsc::Sender<Order>,
+    pub read_logs: ReadLogs,
+    pub gateway: weal_rpc::Client,
+}
+
+/// The same, as a handler takes it.
+pub(super) type ApiState = State<Api>;
