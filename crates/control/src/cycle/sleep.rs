@@ -41,10 +41,26 @@ pub(super) struct Sleep {
 #[derive(Debug)]
 struct Told {
     when: Time,
-    /// The same by the engine's clock, which events have.
+    /// The same by the engine's clock, as far as it is known.
     time: Time,
+    /// What was observed of its instances then: state, and since when by the engine's clock. An instance that has left that state is not in it.
+    seen: BTreeMap<InstanceId, (InstanceState, Time)>,
     /// Instances that have been awake ever since: that they got ready was before.
     awake: BTreeSet<InstanceId>,
+}
+
+impl Told {
+    /// Whether an event was before the order: events may come later than an observation that shows what they say.
+    fn is_old(&mut self, event: &InstanceEvent) -> bool {
+        let Some((state, since)) = self.seen.get(&event.instance) else { return event.time <= self.time };
+        let is_old = event.time < *since || event.state == *state;
+        if !is_old {
+            self.seen.remove(&event.instance);
+            // What comes now is later, whatever the clocks say.
+            self.time = self.time.min(event.time - Duration::from_nanos(1));
+        }
+        is_old
+    }
 }
 
 impl Sleep {
@@ -65,8 +81,8 @@ impl Sleep {
     /// An application that was told to sleep and is ready again was asked for, unless its instance gets ready to stand by.
     pub fn handle_events<'a>(&mut self, events: impl Iterator<Item = &'a InstanceEvent>) {
         for event in events {
-            let told = self.told.get_mut(&event.app);
-            if told.as_ref().is_some_and(|told| event.time <= told.time) {
+            let mut told = self.told.get_mut(&event.app);
+            if told.as_mut().is_some_and(|told| told.is_old(event)) {
                 continue;
             }
             if event.state != InstanceState::Ready {
@@ -116,7 +132,8 @@ impl Cycle {
             return Err(Refusal::NoInstances { app: app.clone() });
         }
         let awake = mine().filter(|seen| seen.state.is_active()).map(|seen| seen.id.clone()).collect();
-        let told = Told { when: now, time: self.engine.its_time(now), awake };
+        let seen = mine().map(|seen| (seen.id.clone(), (seen.state, seen.since))).collect();
+        let told = Told { when: now, time: self.engine.its_time(now), seen, awake };
         self.sleep.resting.insert(app.clone(), rung);
         self.sleep.told.insert(app.clone(), told);
         self.keep_resting();
@@ -264,5 +281,49 @@ impl Cycle {
             self.learned.handle_wanted(its_time, app);
         }
         self.note(Note::info(EventKind::Plan, format!("{target} stays awake: it was asked for")).target(target));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: f64) -> Time {
+        Time::from_secs_f64(seconds)
+    }
+
+    fn event(seconds: f64, state: InstanceState) -> InstanceEvent {
+        InstanceEvent {
+            id: 1,
+            time: at(seconds),
+            instance: "shop-1".into(),
+            app: "shop".into(),
+            node: "n1".into(),
+            state,
+            detail: String::new(),
+        }
+    }
+
+    /// `shop` was told to sleep when `shop-1` had been ready since 5 s by the engine's clock, which the loop takes for 4 s.
+    fn told() -> Sleep {
+        let seen = BTreeMap::from([("shop-1".into(), (InstanceState::Ready, at(5.0)))]);
+        let told = Told { when: at(100.0), time: at(4.0), seen, awake: ["shop-1".into()].into() };
+        Sleep { resting: [("shop".into(), None)].into(), told: [("shop".into(), told)].into(), ..Sleep::default() }
+    }
+
+    #[test]
+    fn events_of_before_the_order_that_come_after_it_do_not_call_it_off() {
+        let mut sleep = told();
+        sleep.handle_events([event(4.5, InstanceState::Starting), event(5.001, InstanceState::Ready)].iter());
+        assert!(sleep.resting.contains_key("shop"));
+    }
+
+    #[test]
+    fn an_application_that_slept_and_is_ready_again_was_asked_for() {
+        let mut sleep = told();
+        sleep.handle_events([event(5.001, InstanceState::Ready), event(7.0, InstanceState::Suspended)].iter());
+        assert!(sleep.resting.contains_key("shop"), "it sleeps");
+        sleep.handle_events([event(9.0, InstanceState::Ready)].iter());
+        assert!(!sleep.resting.contains_key("shop"));
     }
 }
