@@ -56,8 +56,9 @@ impl World<'_> {
         let mut failed = Vec::new();
         let found = loop {
             let entry = &mut self.apps[app];
-            let instance = entry.behind[&at.slot()];
-            if self.instances[instance].answers() {
+            // A gateway that began again may know an instance by its config that is gone: nobody answers there.
+            let instance = entry.behind.get(&at.slot()).copied();
+            if let Some(instance) = instance.filter(|&instance| self.instances[instance].answers()) {
                 break Some(instance);
             }
             failed.push(at);
