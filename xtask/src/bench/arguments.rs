@@ -30,6 +30,9 @@ pub struct Arguments {
     /// Show what was measured before under target/ or docs/ instead of measuring it again, where it was (fidelity, al-qudah)
     #[arg(long)]
     pub kept: bool,
+    /// A checkout of a former version with its release programs built (house)
+    #[arg(long, value_name = "DIR")]
+    pub base: Option<PathBuf>,
     /// What `sleep` measures
     #[command(flatten)]
     pub sleep: Sleep,
@@ -65,6 +68,8 @@ pub enum Name {
     FlashCrowd,
     /// Scenarios with real processes and simulated: how far the two are apart
     Fidelity,
+    /// This tree beside a former one: planning, simulator, gateway
+    House,
     /// Recorded job logs beside a recorded web load, policy by policy: goals met and distance of utilities
     Logs,
     /// A server that is put to sleep and woken: milliseconds, CPU-seconds and memory of each rung

@@ -8,6 +8,7 @@ mod control;
 mod fidelity;
 mod flash_crowd;
 mod gateway;
+mod house;
 mod logs;
 mod profiles;
 mod real;
@@ -32,6 +33,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::Sim => vec![sim::run(arguments)?],
         Name::Fidelity => vec![fidelity::run(arguments)?],
         Name::FlashCrowd => vec![flash_crowd::run()?],
+        Name::House => vec![house::run(arguments)?],
         Name::Logs => logs::run(arguments)?,
         Name::Sleep => sleep::run(arguments)?,
         Name::Profiles => vec![profiles::run(arguments)?],
