@@ -51,8 +51,6 @@ mod seating;
 mod sleep;
 mod starts;
 mod status;
-#[cfg(test)]
-mod tests;
 mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -353,8 +351,8 @@ impl Cycle {
     /// What a plan would be made from now, to ask why it is as it is; `None` before anything was measured.
     pub fn question(&self, now: Time) -> Option<PlanRequest> {
         let snapshot = self.measured.snapshot.as_ref()?;
-        let config = self.config.as_ref()?;
-        Some(self.plan_request(now, &config.pool, snapshot, BTreeMap::new(), Default::default()))
+        let pool = self.pool()?;
+        Some(self.plan_request(now, &pool, snapshot, BTreeMap::new(), Default::default()))
     }
 
     /// The whole pool, as people are shown it; `None` before the first config.
