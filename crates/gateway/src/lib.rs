@@ -1,28 +1,18 @@
 //! Sockets around `weal_control::admission`: the role that faces clients.
 //!
-//! A request's way: `server` accepts its connection, `proxy` finds its flow (`table`, `routes`), takes a seat (`cluster`, where
-//! the pure decisions are), rewrites its head (`forward`), sends it over a connection of `upstream` and relays the answer
-//! (`body`), which holds the seat to its end. Whatever goes wrong becomes an `error_response`. Where no instance is open, `wake` has the
-//! node agent wake one, when `cluster` says so.
+//! A request's way: `listen` accepts its connection. `http` checks it, finds its flow in `routing`, takes a seat there, writes its head
+//! anew, sends it over a connection of `upstream` and relays the answer, which holds the seat to its end. Whatever goes wrong becomes an
+//! answer of the gateway's own, which `telemetry` remembers. Where no instance is open, `wake` has the node agent wake one, when the
+//! cluster says so.
 //!
 //! Deliberately absent: state that matters. All a gateway knows comes with a config, and it can be killed at any time.
 
-mod body;
 mod clock;
-mod cluster;
-mod connection;
-mod deadline;
-mod error_response;
-mod forward;
+mod http;
 mod limits;
-mod proxy;
-mod refused;
-mod registry;
-mod request_body;
-mod routes;
-mod server;
-mod table;
-mod tunnel;
+mod listen;
+mod routing;
+mod telemetry;
 mod upstream;
 mod wake;
 
@@ -37,13 +27,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use weal_model::GatewayName;
 
 use crate::clock::Clock;
-use crate::forward::RequestIds;
+use crate::http::forward::RequestIds;
+use crate::http::session::Gateway;
 pub use crate::limits::Limits;
-use crate::proxy::Gateway;
-use crate::refused::Refused;
-use crate::registry::Registry;
-use crate::server::Workers;
-use crate::table::Tables;
+use crate::listen::registry::Registry;
+use crate::listen::workers::Workers;
+use crate::routing::table::Tables;
+use crate::telemetry::refused::Refused;
 use weal_protocol::gateway::{CONFIGURE, GatewayConfig, GatewayCounters, OBSERVE, REFUSED, RefusedQuery};
 
 /// What a gateway needs to run.
@@ -108,7 +98,7 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
     let rpc = UnixListener::from_std(rpc).map_err(failed_to("use the controller's socket"))?;
     let workers = Workers::start(&gateway, &registry, clock).map_err(failed_to("start a worker"))?;
     let router = rpc_router(&gateway, &registry, clock, name);
-    let sweep = server::sweep(gateway, Arc::clone(&registry), clock);
+    let sweep = listen::workers::sweep(gateway, Arc::clone(&registry), clock);
     let around = async { tokio::join!(weal_rpc::serve(rpc, router), wake::serve(&wake, received), sweep) };
     tokio::select! {
         _ = around => unreachable!("both serve for ever"),

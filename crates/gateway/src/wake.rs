@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use weal_control::admission::CALL_WAIT;
 use weal_protocol::node::{WAKE, WakeRequest};
 
-use crate::cluster::{Cluster, Errand};
+use crate::routing::cluster::{Cluster, Errand};
 
 /// What a call may take beyond the time that the agent was given.
 const MARGIN: Duration = Duration::from_secs(2);

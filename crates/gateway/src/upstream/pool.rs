@@ -17,8 +17,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use crate::http::request_body::RequestBody;
 use crate::limits::Limits;
-use crate::request_body::RequestBody;
 
 /// One instance's address with the connections to it that nothing uses now.
 #[derive(Debug)]

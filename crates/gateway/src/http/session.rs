@@ -13,19 +13,19 @@ use hyper::body::{Body as _, Incoming};
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::Outcome;
 
-use crate::body::{AnswerBody, Relay};
-use crate::cluster::{Cluster, Expired, Seat, Target};
-use crate::connection::{Busy, Client, Record};
-use crate::deadline::Deadline;
-use crate::error_response::{ErrorResponse, note_id};
-use crate::forward::{self, Malformed, Origin, RequestIds};
+use crate::http::answer_body::{AnswerBody, Relay};
+use crate::http::deadline::Deadline;
+use crate::http::error_response::{ErrorResponse, note_id};
+use crate::http::forward::{self, Malformed, Origin, RequestIds};
+use crate::http::request_body::RequestBody;
+use crate::http::tunnel;
 use crate::limits::Limits;
-use crate::refused::Refused;
-use crate::registry::Entry;
-use crate::request_body::RequestBody;
-use crate::table::{Destination, Tables, View};
-use crate::tunnel;
-use crate::upstream::{ExchangeError, Link};
+use crate::listen::client::{Busy, Client, Record};
+use crate::listen::registry::Entry;
+use crate::routing::cluster::{Cluster, Expired, Seat, Target};
+use crate::routing::table::{Destination, Tables, View};
+use crate::telemetry::refused::Refused;
+use crate::upstream::pool::{ExchangeError, Link};
 
 /// What all connections of a gateway share.
 #[derive(Debug)]

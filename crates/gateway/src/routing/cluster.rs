@@ -18,7 +18,7 @@ use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, F
 use weal_protocol::node::{WakeAnswer, WakeRequest};
 
 use crate::clock::Clock;
-use crate::upstream::Upstream;
+use crate::upstream::pool::Upstream;
 
 /// One cluster. Lives as long as any request of it does.
 #[derive(Debug)]

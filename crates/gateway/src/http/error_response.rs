@@ -7,10 +7,10 @@ use http::{Response, StatusCode};
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Rejection;
 
-use crate::body::AnswerBody;
-use crate::cluster::Expired;
-use crate::connection::Busy;
-use crate::forward::Malformed;
+use crate::http::answer_body::AnswerBody;
+use crate::http::forward::Malformed;
+use crate::listen::client::Busy;
+use crate::routing::cluster::Expired;
 
 /// Seconds after which a rejected client may try again: about a flow cycle, in which seats may change.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");

@@ -13,10 +13,10 @@ use tokio::time::Sleep;
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Outcome;
 
-use crate::cluster::Seat;
-use crate::connection::Busy;
 use crate::limits::Limits;
-use crate::upstream::{Link, Upstream};
+use crate::listen::client::Busy;
+use crate::routing::cluster::Seat;
+use crate::upstream::pool::{Link, Upstream};
 
 /// What is sent to a client. Ends the connection's busy time when it is dropped.
 #[derive(Debug)]

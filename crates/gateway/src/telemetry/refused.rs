@@ -7,8 +7,8 @@ use http::HeaderValue;
 use weal_model::{ClassName, RefusedRequest};
 
 use crate::clock::Clock;
-use crate::error_response::ErrorResponse;
-use crate::table::Destination;
+use crate::http::error_response::ErrorResponse;
+use crate::routing::table::Destination;
 use weal_protocol::gateway::RefusedQuery;
 
 /// How many are remembered: some seconds of a flow that is rejected a thousand times a second; about a megabyte.

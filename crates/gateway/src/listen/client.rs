@@ -175,7 +175,7 @@ impl Record {
     pub fn new<B>(request: &http::Request<B>, begun: Time) -> Self {
         Self {
             method: request.method().clone(),
-            host: crate::forward::host_of(request.headers(), request.uri().authority()).into_owned(),
+            host: crate::http::forward::host_of(request.headers(), request.uri().authority()).into_owned(),
             path: request.uri().path().to_owned(),
             flow: None,
             status: 0,

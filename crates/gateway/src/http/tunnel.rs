@@ -12,12 +12,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use weal_control::dispatch::Attempt;
 
-use crate::cluster::TunnelSeat;
-use crate::connection::Client;
+use crate::http::request_body::RequestBody;
 use crate::limits::Limits;
-use crate::registry::Entry;
-use crate::request_body::RequestBody;
-use crate::upstream::Upstream;
+use crate::listen::client::Client;
+use crate::listen::registry::Entry;
+use crate::routing::cluster::TunnelSeat;
+use crate::upstream::pool::Upstream;
 
 /// Puts the request for another protocol, or the consent to it, back into a head without hop-by-hop headers.
 pub(crate) fn ask(headers: &mut HeaderMap, protocol: Option<HeaderValue>) {

@@ -10,8 +10,8 @@ use weal_model::{AppName, ClassName, InstanceId};
 use weal_rpc::Fault;
 
 use crate::clock::Clock;
-use crate::cluster::{Cluster, Errands};
-use crate::routes::Routes;
+use crate::routing::cluster::{Cluster, Errands};
+use crate::routing::routes::Routes;
 use weal_protocol::gateway::{ConfigAck, GatewayConfig};
 
 /// Where the last config is kept, below the state directory.

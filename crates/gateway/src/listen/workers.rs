@@ -16,10 +16,10 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
-use crate::connection::{Client, ClientStream, Order, Phase};
+use crate::http::session::{Gateway, Session};
 use crate::limits::FIELDS_ON_STACK;
-use crate::proxy::{Gateway, Session};
-use crate::registry::{Entry, Registry};
+use crate::listen::client::{Client, ClientStream, Order, Phase};
+use crate::listen::registry::{Entry, Registry};
 
 /// How often connections are looked at: how late a slow head may be noticed.
 const SWEEP: Duration = Duration::from_millis(250);

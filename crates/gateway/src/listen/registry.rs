@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::connection::{Client, Order, Phase};
 use crate::limits::Limits;
+use crate::listen::client::{Client, Order, Phase};
 
 /// The client connections that are open, tunnels included.
 #[derive(Debug, Default)]

@@ -1,0 +1,5 @@
+//! Client connections: accepting them, spreading them over workers, watching over them and closing them.
+
+pub(crate) mod client;
+pub(crate) mod registry;
+pub(crate) mod workers;

@@ -1,0 +1,5 @@
+//! Where a request goes: the config in force, its routes, and the clusters behind them.
+
+pub(crate) mod cluster;
+pub(crate) mod routes;
+pub(crate) mod table;

@@ -1,0 +1,3 @@
+//! What a gateway remembers of requests, for people who ask.
+
+pub(crate) mod refused;

@@ -1,0 +1,3 @@
+//! Connections to instances.
+
+pub(crate) mod pool;
