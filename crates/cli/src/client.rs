@@ -10,13 +10,18 @@ use hyper::body::Incoming;
 use hyper::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use weal_model::{Event, Status, Why, WhyRequest};
+use weal_model::{AppName, AppStatus, Event, InstanceId, InstanceState, InstanceStatus, Status, Why, WhyRequest};
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView, SleepOrder, SleepTaken, WakeTaken};
 use weal_rpc::http::{HttpClient, HttpError, read_body};
 
 use crate::failure::{Exit, Failure};
 use crate::role_name::RoleName;
 use crate::state::StateDir;
+
+/// The longest line of an application that is shown beside its state, in characters.
+const LONGEST_LINE: usize = 200;
+/// Of so many of an application's instances the last lines are asked for: they mostly say the same.
+const MOST_LINES: usize = 3;
 
 /// Calls one pool's controller.
 #[derive(Debug, Clone)]
@@ -180,6 +185,27 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// The last line that is not blank of what `instance` wrote; `None` when it wrote nothing or cannot be asked. Only who may read logs
+    /// may learn it, so no other answer holds it.
+    pub async fn last_line(&self, instance: &InstanceStatus, app: &AppName) -> Option<String> {
+        // A shell ends what it says with an empty line now and then.
+        let path = format!("/v1/apps/{}/logs?tail=5&instance={}", escape(app.as_str()), escape(instance.id.as_str()));
+        let text = tokio::time::timeout(self.timeout, self.call(Method::GET, &path, Vec::new())).await.ok()?.ok()?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.chars().take(LONGEST_LINE).collect())
+    }
+
+    /// What each instance of `app` wrote last that does not do as it should.
+    pub async fn last_lines(&self, app: &AppStatus) -> Vec<(InstanceId, Option<String>)> {
+        let is_failing = |state| matches!(state, InstanceState::Failed | InstanceState::Backoff | InstanceState::Unhealthy);
+        let mut lines = Vec::new();
+        for instance in app.instances.iter().filter(|instance| is_failing(instance.state)).take(MOST_LINES) {
+            lines.push((instance.id.clone(), self.last_line(instance, &app.name).await));
+        }
+        lines
     }
 
     async fn timed<A: DeserializeOwned>(&self, path: &str, call: impl Future<Output = Result<Bytes, Error>>) -> Result<A, Error> {

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use weal_model::written::UnitError;
 
+use crate::output;
+use crate::terminal;
 use crate::values::ValueError;
 
 /// Documented in `docs/cli.md`; 2 is clap's.
@@ -57,12 +59,14 @@ pub fn report(error: &anyhow::Error, json: bool) -> u8 {
     if json {
         let diagnostics = failure.map_or(&[][..], |failure| &failure.diagnostics);
         let shape = Shape { error: format!("{error:#}"), exit, diagnostics };
-        eprintln!("{}", serde_json::to_string(&shape).unwrap_or_else(|_| shape.error.clone()));
+        let text = serde_json::to_string(&shape).unwrap_or_else(|_| terminal::visible(&shape.error).into_owned());
+        output::complain(&terminal::json(&text));
     } else {
         if let Some(failure) = failure.filter(|failure| !failure.rendered.is_empty()) {
-            eprint!("{}", failure.rendered);
+            output::complain(failure.rendered.trim_end());
         }
-        eprintln!("{} {error:#}", crate::output::paint("error:", crate::output::Tone::Bad, crate::output::Stream::Err));
+        let mark = output::paint("error:", output::Tone::Bad, output::Stream::Err);
+        output::complain(&format!("{mark} {}", terminal::visible(&format!("{error:#}"))));
     }
     exit
 }

@@ -20,6 +20,7 @@ mod role;
 mod role_name;
 mod state;
 mod supervisor;
+mod terminal;
 mod users;
 mod values;
 

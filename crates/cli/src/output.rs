@@ -10,6 +10,7 @@ use tz::TimeZone;
 use weal_model::{Time, Utility};
 
 use crate::args::ColorChoice;
+use crate::terminal;
 
 /// What a colour says. Never the only carrier of it: the words say it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,10 +80,26 @@ pub fn paint(text: &str, tone: Tone, stream: Stream) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Prints to standard output; a reader who went away (`weal status | head -1`) ends the process quietly.
+/// Prints to standard output, without anything that would command a terminal but colours; a reader who went away
+/// (`weal status | head -1`) ends the process quietly.
 pub fn print(text: &str) {
+    write(terminal::colored(text).as_bytes());
+}
+
+/// Clears the terminal, so that what is printed next takes the place of what was there.
+pub fn clear() {
+    write(b"\x1b[H\x1b[J");
+}
+
+/// Prints a line to standard error, without anything that would command a terminal but colours.
+pub fn complain(text: &str) {
+    eprintln!("{}", terminal::colored(text));
+}
+
+/// Bytes as they are: a log that goes to a file or another program.
+pub fn write(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
-    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    if let Err(error) = out.write_all(bytes).and_then(|()| out.flush())
         && error.kind() == std::io::ErrorKind::BrokenPipe
     {
         std::process::exit(0);
@@ -97,7 +114,7 @@ pub fn line(text: &str) {
 /// Prints `value` as a JSON document, on one line when `compact`.
 pub fn json<T: Serialize>(value: &T, compact: bool) -> anyhow::Result<()> {
     let text = if compact { serde_json::to_string(value)? } else { serde_json::to_string_pretty(value)? };
-    line(&text);
+    line(&terminal::json(&text));
     Ok(())
 }
 

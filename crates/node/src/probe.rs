@@ -55,6 +55,16 @@ pub enum Unwell {
     Ended,
 }
 
+impl Unwell {
+    /// The last line that a health command wrote before it failed.
+    pub fn complaint(&self) -> Option<&str> {
+        match self {
+            Self::Bad { why: BadAnswer::Failed { complaint, .. }, .. } if !complaint.is_empty() => Some(complaint),
+            _ => None,
+        }
+    }
+}
+
 /// What came back instead of a good answer.
 #[derive(Debug, thiserror::Error)]
 pub enum BadAnswer {
@@ -77,11 +87,11 @@ pub enum BadAnswer {
     #[error("a group with a NUL in its name")]
     BadGroup,
     /// The command failed.
-    #[error("{status}{}{complaint}", if .complaint.is_empty() { "" } else { ": " })]
+    #[error("{status}")]
     Failed {
         /// How it ended.
         status: ExitStatus,
-        /// The last line that it wrote; may be empty.
+        /// The last line that it wrote; may be empty. It is not part of the message, which anybody may read.
         complaint: String,
     },
 }
@@ -97,7 +107,7 @@ pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, la
             in_time(question(path, address), timeout, asking).await
         }
         HealthProbe::Tcp => in_time(format!("a connection to {address}"), timeout, tcp(address)).await,
-        HealthProbe::Command { argv } => in_time(format!("`{}`", argv.join(" ")), timeout, command(argv, launch)).await,
+        HealthProbe::Command { argv } => in_time(program(argv), timeout, command(argv, launch)).await,
     }
 }
 
@@ -122,8 +132,14 @@ impl Asked {
     }
 }
 
+/// Without the query, which may hold a secret.
 fn question(path: &str, address: SocketAddr) -> String {
-    format!("GET {path} on {address}")
+    format!("GET {} on {address}", path.split('?').next().unwrap_or_default())
+}
+
+/// The health command without its arguments, which may hold a secret.
+fn program(argv: &[String]) -> String {
+    format!("the health command `{}`", argv.first().map_or("", String::as_str))
 }
 
 async fn in_time(question: String, within: Duration, asking: impl Future<Output = Result<(), BadAnswer>>) -> Result<(), Unwell> {
@@ -332,8 +348,9 @@ mod tests {
         let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let probe = |script: &str| HealthProbe::Command { argv: vec!["sh".into(), "-c".into(), script.into()] };
         ask(&probe("test $PORT = 7"), address, PATIENCE, &launch()).await.unwrap();
-        let error = ask(&probe("echo no table >&2; exit 3"), address, PATIENCE, &launch()).await.unwrap_err().to_string();
-        assert!(error.ends_with("exit status: 3: no table"), "{error}");
+        let unwell = ask(&probe("echo no table >&2; exit 3"), address, PATIENCE, &launch()).await.unwrap_err();
+        assert_eq!(unwell.to_string(), "the health command `sh`: exit status: 3", "arguments and output may hold a secret");
+        assert_eq!(unwell.complaint(), Some("no table"));
     }
 
     #[tokio::test]

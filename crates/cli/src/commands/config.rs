@@ -95,7 +95,7 @@ pub fn import(order: &Import, json: bool) -> anyhow::Result<()> {
     }
     output::print(&imported.text);
     for note in &imported.notes {
-        eprintln!("{} {note}", paint("note:", Tone::Warn, Stream::Err));
+        output::complain(&format!("{} {note}", paint("note:", Tone::Warn, Stream::Err)));
     }
     Ok(())
 }
@@ -105,5 +105,7 @@ fn load_of(target: &Target) -> anyhow::Result<Loaded> {
 }
 
 fn warn(warnings: &[Diagnostic], text: &str) {
-    eprint!("{}", render_all(warnings, text, colored(Stream::Err)));
+    if !warnings.is_empty() {
+        output::complain(render_all(warnings, text, colored(Stream::Err)).trim_end());
+    }
 }

@@ -140,11 +140,10 @@ fn source(order: &Load) -> anyhow::Result<Source> {
         let source = File::open(file).with_context(|| format!("cannot read the log {}", file.display()))?;
         let log = access_log::read(BufReader::new(source)).with_context(|| format!("cannot read the log {}", file.display()))?;
         if let Some((line, text)) = &log.first_unreadable {
-            eprintln!(
-                "{}: left out {} lines that are not requests, the first is line {line}: {text:?}",
-                file.display(),
-                log.unreadable
-            );
+            let (file, count) = (file.display(), log.unreadable);
+            output::complain(&format!(
+                "{file}: left out {count} lines that are not requests, the first is line {line}: {text:?}"
+            ));
         }
         if log.entries.is_empty() {
             bail!("{} has no line in Common or Combined Log Format", file.display());

@@ -11,6 +11,7 @@ use crate::args::{Logs, Target};
 use crate::client::{Client, block_on, escape};
 use crate::output;
 use crate::state::StateDir;
+use crate::terminal;
 
 /// Names that mean weal's own processes.
 const OWN: [&str; 4] = ["gateway", "controller", "node", "supervisor"];
@@ -57,9 +58,16 @@ impl Lines {
         }
     }
 
+    /// A person's terminal is sent nothing that would command it; a file or another program gets the bytes as they are.
     fn print(&self, line: &[u8]) {
-        let line = String::from_utf8_lossy(line);
-        output::line(&if self.json { json!({ "line": line }).to_string() } else { line.into_owned() });
+        let text = String::from_utf8_lossy(line);
+        if self.json {
+            output::line(&terminal::json(&json!({ "line": text }).to_string()));
+        } else if output::is_terminal(output::Stream::Out) {
+            output::line(&terminal::visible(&text));
+        } else {
+            output::write(&[line, b"\n"].concat());
+        }
     }
 }
 

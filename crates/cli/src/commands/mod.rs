@@ -33,7 +33,6 @@ pub async fn show<F>(watch: bool, json: bool, once: impl Fn() -> F) -> anyhow::R
 where
     F: Future<Output = Result<String, crate::client::Error>>,
 {
-    const HOME_AND_CLEAR: &str = "\x1b[H\x1b[J";
     let in_place = watch && !json && output::is_terminal(output::Stream::Out);
     loop {
         let text = match once().await {
@@ -42,7 +41,7 @@ where
             Err(error) => return Err(error.into_failure().into()),
         };
         if in_place {
-            output::print(HOME_AND_CLEAR);
+            output::clear();
         }
         output::print(&text);
         if !watch {
@@ -56,5 +55,5 @@ where
 pub fn json_text<T: serde::Serialize>(value: &T, compact: bool) -> String {
     let text = if compact { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
     // The model's types have string keys only, which always become JSON.
-    text.map_or_else(|error| format!("{{\"error\":\"{error}\"}}\n"), |text| text + "\n")
+    text.map_or_else(|error| format!("{{\"error\":\"{error}\"}}\n"), |text| crate::terminal::json(&text).into_owned() + "\n")
 }

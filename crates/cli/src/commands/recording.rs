@@ -66,7 +66,7 @@ pub fn replay(order: &Replay, json: bool) -> anyhow::Result<()> {
         for (name, workload) in &recording.workloads {
             match flow(name, workload, order.volume, gateway, &status, &spec) {
                 Some(flow) => flows.push(flow),
-                None => eprintln!("{name} has no route in this pool: its requests are left out"),
+                None => crate::output::complain(&format!("{name} has no route in this pool: its requests are left out")),
             }
         }
         let duration = Duration::from_secs_f64(recording.duration_s);

@@ -52,7 +52,7 @@ pub fn run(order: &Rehearse, json: bool) -> anyhow::Result<()> {
     // Seed by seed, so that what slows the machine for a while slows all variants.
     for seed in (0..order.seeds).map(|more| rehearsal.scenario.seed.wrapping_add(more)) {
         for (at, (name, variant)) in variants.iter().enumerate() {
-            eprintln!("{name}, seed {seed}");
+            output::complain(&format!("{name}, seed {seed}"));
             comparison.variants[at].runs.push(rehearsal.run(variant, seed)?);
             // What is done is kept, whatever becomes of the next.
             rehearsal.write_report(&comparison.to_html())?;
@@ -304,10 +304,10 @@ impl Pool {
     /// Stops it and removes what is left; says what could not be.
     fn stop(&self) {
         if let Err(error) = self.weal(&["down"]) {
-            eprintln!("the rehearsal's pool did not stop: {error}");
+            output::complain(&format!("the rehearsal's pool did not stop: {error}"));
         }
         if let Err(error) = fs::remove_dir_all(&self.folder) {
-            eprintln!("cannot remove {}: {error}", self.folder.display());
+            output::complain(&format!("cannot remove {}: {error}", self.folder.display()));
         }
     }
 }

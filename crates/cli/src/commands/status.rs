@@ -7,14 +7,17 @@ use crate::args::Watch;
 use crate::client::{Client, block_on};
 use crate::output::{Stream, Table, Tone, cell, milliseconds, now, paint, span, toned, utility};
 use crate::state::StateDir;
-use crate::supervisor::state_tone;
+use crate::supervisor::{state_tone, wrote_last};
 
 /// Runs it.
 pub fn run(order: &Watch, json: bool) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(&order.target)?);
     block_on(show(order.watch, json, async || {
         let status = client.status().await?;
-        Ok(if json { json_text(&status, order.watch) } else { render(&status) })
+        if json {
+            return Ok(json_text(&status, order.watch));
+        }
+        Ok(render(&status) + &written_last(&client, &status).await)
     }))
 }
 
@@ -25,6 +28,17 @@ fn render(status: &Status) -> String {
         text.push_str(&part);
     }
     text
+}
+
+/// What those wrote last that do not do as they should.
+async fn written_last(client: &Client, status: &Status) -> String {
+    let mut text = String::new();
+    for app in &status.apps {
+        for (instance, line) in client.last_lines(app).await {
+            text.push_str(&format!("\n{}", wrote_last(instance.as_str(), line.as_deref())));
+        }
+    }
+    if text.is_empty() { text } else { text + "\n" }
 }
 
 fn head(status: &Status) -> String {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use console::{strip_ansi_codes, truncate_str};
 
 use crate::output::{Stream, Tone, clock, is_terminal, now, paint};
+use crate::terminal;
 
 /// Clones print to the same place.
 #[derive(Clone)]
@@ -51,7 +52,8 @@ impl Console {
     /// A line that stays.
     pub fn say(&self, text: &str) {
         let mut shared = self.lock();
-        let plain = strip_ansi_codes(text);
+        let text = terminal::colored(text);
+        let plain = strip_ansi_codes(&text);
         if let Some(log) = &mut shared.log {
             // A full disk must not stop the supervisor; the terminal still has the line.
             let _ = writeln!(log, "{} {plain}", clock(now()));
@@ -72,7 +74,7 @@ impl Console {
     pub fn live(&self, text: &str) {
         let mut shared = self.lock();
         if shared.terminal {
-            shared.live = cut(text, width());
+            shared.live = cut(&terminal::colored(text), width());
             write(&format!("{CLEAR}{}", shared.live));
         }
     }

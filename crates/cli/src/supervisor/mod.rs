@@ -16,6 +16,6 @@ pub mod sockets;
 mod up;
 
 pub use console::Console;
-pub use progress::{event_line, event_text, state_tone};
+pub use progress::{event_line, event_text, state_tone, wrote_last};
 pub use shutdown::{Needs, Shutdown, needs_of};
 pub use up::up;

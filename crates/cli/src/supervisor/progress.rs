@@ -9,6 +9,7 @@ use weal_model::{AppStatus, Event, EventKind, Severity, Status};
 use super::console::Console;
 use crate::client::Client;
 use crate::output::{Stream, Tone, clock, now, paint, span, utility_tone};
+use crate::terminal;
 
 /// Between two looks while applications start: what a person takes for immediate.
 const LOOK: Duration = Duration::from_millis(200);
@@ -48,7 +49,7 @@ impl Progress {
         let mut reminded = Instant::now();
         loop {
             if let Ok(status) = self.client.status().await {
-                self.show_changes(&status);
+                self.show_changes(&status).await;
                 if let Some(arrival) = arrival(&status) {
                     self.console.live("");
                     return arrival;
@@ -86,15 +87,26 @@ impl Progress {
         self.last_event = events.iter().map(|event| event.id).max().unwrap_or(0);
     }
 
-    fn show_changes(&mut self, status: &Status) {
+    async fn show_changes(&mut self, status: &Status) {
         for app in &status.apps {
             let state = describe(app);
-            if self.states.insert(app.name.to_string(), state.clone()).as_ref() != Some(&state) {
-                let tone = state_tone(&app.state);
-                let name = format!("{:<16}", app.name.as_str());
-                self.console.say(&format!("  {name} {}", paint(&state, tone, Stream::Out)));
+            if self.states.insert(app.name.to_string(), state.clone()).as_ref() == Some(&state) {
+                continue;
+            }
+            let name = format!("{:<16}", app.name.as_str());
+            self.console.say(&format!("  {name} {}", paint(&state, state_tone(&app.state), Stream::Out)));
+            for (instance, line) in self.client.last_lines(app).await {
+                self.console.say(&format!("  {:<16} {}", "", wrote_last(instance.as_str(), line.as_deref())));
             }
         }
+    }
+}
+
+/// What an instance wrote last, as a sentence. Its text may hold anything: nothing in it commands the terminal.
+pub fn wrote_last(instance: &str, line: Option<&str>) -> String {
+    match line {
+        Some(line) => format!("{instance} last wrote: {}", terminal::visible(line)),
+        None => format!("{instance} wrote nothing"),
     }
 }
 

@@ -10,5 +10,6 @@ mod pool;
 mod real;
 mod rehearsals;
 mod reload;
+mod secrets;
 mod sleep;
 mod why;

@@ -75,23 +75,22 @@ impl Task {
         // Some child may have been killed for it long ago, and the main process gone on; its own end is by SIGKILL then.
         let is_out_of_memory =
             has_oom_kills && matches!(exit, None | Some(Exit::Unknown | Exit::Signal { signal: libc::SIGKILL }));
-        let words = self.last_words();
         let left = match left {
             0 => String::new(),
             count => format!(", leaving {count} of its processes, which were killed: it must stay in the foreground"),
         };
         let limit = self.spec().memory;
         let text = match &exit {
-            _ if is_out_of_memory => format!("ran out of memory: its limit is {limit}{words}"),
-            Some(Exit::Code { code: 0 }) => format!("ended by itself with status 0{left}{words}"),
-            Some(Exit::Code { code }) => format!("ended by itself with status {code}{left}{words}"),
-            Some(Exit::Signal { signal }) => format!("was killed by {}{left}{words}", signal_name(*signal)),
+            _ if is_out_of_memory => format!("ran out of memory: its limit is {limit}"),
+            Some(Exit::Code { code: 0 }) => format!("ended by itself with status 0{left}"),
+            Some(Exit::Code { code }) => format!("ended by itself with status {code}{left}"),
+            Some(Exit::Signal { signal }) => format!("was killed by {}{left}", signal_name(*signal)),
             None if self.started().is_some_and(|started| self.site.proc.is_alive(started.shim)) => {
                 let waited = WITNESS_PATIENCE.as_secs();
-                format!("ended; how is not known, because its shim did not say so within {waited} s{left}{words}")
+                format!("ended; how is not known, because its shim did not say so within {waited} s{left}")
             }
             Some(Exit::Unknown) | None => {
-                format!("ended; how is not known, because its shim was killed too or could not write{left}{words}")
+                format!("ended; how is not known, because its shim was killed too or could not write{left}")
             }
         };
         End { text, is_success: exit == Some(Exit::Code { code: 0 }) && !is_out_of_memory, is_old: false }

@@ -17,7 +17,7 @@ use super::sleep::Recording;
 use super::{Order, Phase, Reply, Task};
 use crate::ports::address;
 use crate::probe::{self, Unwell};
-use crate::shim::{Started, logs};
+use crate::shim::Started;
 
 /// Pause between two questions to a starting instance: from this, growing, so that a fast one is ready at once and a slow
 /// one is not disturbed.
@@ -165,14 +165,15 @@ impl Task {
             Err(reason) if state == InstanceState::Starting => {
                 running.pause = (running.pause * 3 / 2).min(LONGEST_PAUSE);
                 if running.began.elapsed().as_secs_f64() > health.start_timeout_s {
-                    let said = self.last_words();
-                    return Some(End::failure(format!("not ready within {} s: {reason}{said}", health.start_timeout_s)));
+                    self.log_complaint(&reason);
+                    return Some(End::failure(format!("not ready within {} s: {reason}", health.start_timeout_s)));
                 }
             }
             Err(reason) => {
                 running.failures += 1;
                 if running.failures >= health.failures.max(1) {
                     running.ready_since = None;
+                    self.log_complaint(&reason);
                     self.enter(InstanceState::Unhealthy, reason.to_string());
                 }
             }
@@ -185,9 +186,8 @@ impl Task {
         let (usage, limit) = (self.isolated(|isolation, member| isolation.usage(member)), self.spec().memory);
         if self.is_plain() {
             let used = weal_model::Bytes(usage.memory.unwrap_or(0));
-            return (used > limit).then(|| {
-                End::failure(format!("killed for using {used} of memory, more than its limit of {limit}{}", self.last_words()))
-            });
+            return (used > limit)
+                .then(|| End::failure(format!("killed for using {used} of memory, more than its limit of {limit}")));
         }
         let told = running.oom_kills_told.max(self.memory().oom_kills);
         if usage.oom_kills > told && self.site.proc.is_alive(running.main) {
@@ -199,11 +199,10 @@ impl Task {
         None
     }
 
-    /// The last thing it wrote, as the end of a sentence.
-    pub(super) fn last_words(&self) -> String {
-        match logs::last_line(&self.dir.join(crate::shim::LOGS_FOLDER)) {
-            Some(line) => format!("; it last wrote: {line}"),
-            None => "; it wrote nothing".to_owned(),
+    /// What a health command wrote goes to the agent's log only: it may hold a secret, and anybody may read an instance's state.
+    fn log_complaint(&self, reason: &Unwell) {
+        if let Some(complaint) = reason.complaint() {
+            tracing::warn!(instance = %self.spec().id, complaint, "its health command failed");
         }
     }
 

@@ -194,23 +194,6 @@ pub fn read(folder: &Path, cursor: Cursor) -> io::Result<(String, Cursor)> {
     }
 }
 
-/// The last line that is not blank, shortened; `None` in an empty log.
-pub fn last_line(folder: &Path) -> Option<String> {
-    const LONGEST: usize = 200;
-    for number in numbers(folder).into_iter().rev() {
-        let mut file = File::open(path(folder, number)).ok()?;
-        let length = file.metadata().ok()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(4096))).ok()?;
-        let mut bytes = Vec::new();
-        file.take(4096).read_to_end(&mut bytes).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        if let Some(line) = text.lines().rev().map(str::trim).find(|line| !line.is_empty()) {
-            return Some(line.chars().take(LONGEST).collect());
-        }
-    }
-    None
-}
-
 fn read_from(path: &Path, offset: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut file = match File::open(path) {
@@ -296,14 +279,12 @@ mod tests {
             assert_eq!(text, expected, "{wanted} lines");
         }
         assert_eq!(all(folder.path(), tail(folder.path(), 99).unwrap()).lines().count(), 12);
-        assert_eq!(last_line(folder.path()).unwrap(), "line 11");
     }
 
     #[test]
     fn an_empty_log_has_no_lines_and_a_bad_cursor_says_what_is_right() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(all(folder.path(), tail(folder.path(), 10).unwrap()), "");
-        assert_eq!(last_line(folder.path()), None);
         assert!("x".parse::<Cursor>().unwrap_err().to_string().contains("pass the `next`"));
         assert_eq!("3:14".parse(), Ok(Cursor { number: 3, offset: 14 }));
     }

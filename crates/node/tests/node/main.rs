@@ -34,7 +34,7 @@ under_every_isolation!(
     cases::one_that_ignores_sigterm_is_killed_after_its_stop_timeout,
     cases::detached_children_do_not_survive_a_stop,
     cases::a_missing_binary_is_named,
-    cases::one_that_exits_at_once_backs_off_with_its_last_words,
+    cases::one_that_exits_at_once_backs_off_and_what_it_wrote_stays_in_its_log,
     cases::one_that_never_gets_healthy_is_said_to,
     cases::a_flooded_log_stays_bounded_and_readable,
     cases::one_that_leaks_past_its_memory_limit_is_killed_and_restarted,
