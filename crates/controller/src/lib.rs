@@ -140,7 +140,7 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let recorder = if options.record { Recorder::create(&folder.join(RECORDING))? } else { Recorder::default() };
     let start = Start { gateway: GATEWAY.into(), config: None, profiles, resting, noted_until, job_costs: Costs::THESIS };
     let driver = Driver::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, start, recorder);
-    let api = Api { board: Arc::clone(&board), orders, read_logs: read_logs(engine), gateway };
+    let api = Api { board: Arc::clone(&board), orders, read_logs: read_logs(engine), gateway, document: Arc::new(openapi()) };
     let by_tcp = router(api.clone(), &Door::tcp(address, token));
     let by_socket = router(api, &Door::Local);
     tokio::select! {

@@ -58,6 +58,18 @@ pub enum JobState {
     Completed,
 }
 
+impl JobState {
+    /// As it is written in messages and shown to people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Suspended => "suspended",
+            Self::Completed => "completed",
+        }
+    }
+}
+
 /// A job in one cycle: what it is and how far it got.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobObservation {

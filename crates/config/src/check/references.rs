@@ -31,9 +31,10 @@ fn check_classes(reading: &mut Reading, spec: &PoolSpec, app: &AppSpec) {
             let place = reading.places.value(&format!("app.{}.routes.{index}.class", app.name));
             let known: Vec<&str> =
                 spec.classes.keys().map(|name| name.as_str()).filter(|name| *name != defaults::CLASS).collect();
-            let help = match suggest::help(class, known, "classes") {
-                help if help.starts_with("there are no") => format!("add `[class.{class}]` with a `goal`"),
-                help => help,
+            let help = if known.is_empty() {
+                format!("add `[class.{class}]` with a `goal`")
+            } else {
+                suggest::help(class, known, "classes")
             };
             reading.findings.error(place, format!("unknown class `{class}`"), help);
         }
@@ -73,12 +74,9 @@ fn check_variables(reading: &mut Reading, app: &AppSpec) {
             for unknown in variables(argument).into_iter().filter(|name| !known.contains(*name)) {
                 let place = reading.places.value(&format!("app.{}.{key}.{index}", app.name));
                 let span = within(reading.findings.source(&place), &place, unknown);
-                let mut help = suggest::help(
-                    unknown,
-                    known.iter().map(String::as_str).filter(|name| !INHERITED.contains(name)),
-                    "variables",
-                );
-                if !help.starts_with("did you mean") {
+                let names = || known.iter().map(String::as_str).filter(|name| !INHERITED.contains(name));
+                let mut help = suggest::help(unknown, names(), "variables");
+                if suggest::meant(unknown, names()).is_none() {
                     help.push_str("; write `$$` for a dollar sign");
                 }
                 reading.findings.warning(span, format!("`${unknown}` is not set by anything here"), help);

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use weal_model::{Bytes, Cpu, JobName, JobObservation, JobState, NodeName, Snapshot, Stage};
 
+use super::finding::Impossible;
+
 /// A job as the replay goes on.
 #[derive(Debug, Clone)]
 pub(super) struct HeldJob {
@@ -63,42 +65,42 @@ impl HeldJob {
     }
 
     /// Brings it to `nodes`, from `state`; says why that cannot be.
-    pub fn bring(&mut self, from: JobState, nodes: &[NodeName], up: impl Fn(&NodeName) -> bool) -> Result<(), String> {
+    pub fn bring(&mut self, from: JobState, nodes: &[NodeName], up: impl Fn(&NodeName) -> bool) -> Result<(), Impossible> {
         if self.state != from {
-            return Err(format!("it is {:?}", self.state).to_lowercase());
+            return Err(Impossible::JobState { state: self.state });
         }
         if nodes.len() != self.tasks {
-            return Err(format!("it has {} tasks and would get {} nodes", self.tasks, nodes.len()));
+            return Err(Impossible::Tasks { tasks: self.tasks, nodes: nodes.len() });
         }
         if let Some(node) = nodes.iter().find(|node| !up(node)) {
-            return Err(format!("node `{node}` does not answer"));
+            return Err(Impossible::NodeDown { node: node.clone() });
         }
         (self.state, self.nodes) = (JobState::Running, nodes.to_vec());
         Ok(())
     }
 
     /// Suspends it where it is.
-    pub fn suspend(&mut self) -> Result<(), String> {
+    pub fn suspend(&mut self) -> Result<(), Impossible> {
         if !self.runs() {
-            return Err(format!("it is {:?}", self.state).to_lowercase());
+            return Err(Impossible::JobState { state: self.state });
         }
         (self.state, self.cpu) = (JobState::Suspended, 0.0);
         Ok(())
     }
 
     /// Gives it a speed.
-    pub fn set_cpu(&mut self, cpu: Cpu) -> Result<(), String> {
+    pub fn set_cpu(&mut self, cpu: Cpu) -> Result<(), Impossible> {
         if !self.runs() {
-            return Err(format!("it is {:?}", self.state).to_lowercase());
+            return Err(Impossible::JobState { state: self.state });
         }
         if !(0.0..f64::INFINITY).contains(&cpu.0) {
-            return Err(format!("{cpu} is no amount of CPU"));
+            return Err(Impossible::NoCpu { cpu });
         }
         if cpu.0 > self.fastest.max(1e-9) * (1.0 + 1e-6) && self.fastest > 0.0 {
-            return Err(format!("{cpu} is more than each of its tasks can use"));
+            return Err(Impossible::TooFast { cpu, most: Cpu(self.fastest) });
         }
         if cpu.0 < self.stage.min_speed.0 * (1.0 - 1e-6) {
-            return Err(format!("{cpu} is less than each of its tasks must get"));
+            return Err(Impossible::TooSlow { cpu, least: self.stage.min_speed });
         }
         self.cpu = cpu.0;
         Ok(())

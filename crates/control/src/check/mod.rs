@@ -14,120 +14,11 @@ use weal_model::{
 };
 
 pub mod dense;
+mod finding;
 mod jobs;
 
+pub use finding::{BadLoad, Finding, Impossible};
 use jobs::HeldJob;
-
-/// Something that is wrong with a plan.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Finding {
-    /// It belongs to another snapshot.
-    #[error("the plan was made for snapshot {plan} and not for {snapshot}")]
-    Generation {
-        /// What the plan names.
-        plan: u64,
-        /// What it is to be applied to.
-        snapshot: u64,
-    },
-    /// An action names something that is not there, or is in a state in which it cannot be done.
-    #[error("cannot {action} `{instance}`: {why}")]
-    Impossible {
-        /// The verb.
-        action: &'static str,
-        /// The instance.
-        instance: InstanceId,
-        /// Why not.
-        why: String,
-    },
-    /// A step about a job that cannot be done.
-    #[error("cannot {action} job `{job}`: {why}")]
-    Job {
-        /// The verb.
-        action: &'static str,
-        /// The job.
-        job: JobName,
-        /// Why not.
-        why: String,
-    },
-    /// A node would hold more memory than it has once a job is there.
-    #[error("node `{node}` would hold {used} of {capacity} memory once job `{job}` is there")]
-    JobMemory {
-        /// The node.
-        node: NodeName,
-        /// The job that is too much.
-        job: JobName,
-        /// What it would hold.
-        used: Bytes,
-        /// What it has.
-        capacity: Bytes,
-    },
-    /// A node would hold more memory than it has.
-    #[error("node `{node}` would hold {used} of {capacity} memory once `{instance}` is there")]
-    Memory {
-        /// The node.
-        node: NodeName,
-        /// The instance that is too much.
-        instance: InstanceId,
-        /// What it would hold.
-        used: Bytes,
-        /// What it has.
-        capacity: Bytes,
-    },
-    /// The loads of a node exceed its CPU.
-    #[error("node `{node}` would give out {given} of {capacity}")]
-    Cpu {
-        /// The node.
-        node: NodeName,
-        /// What it would give.
-        given: Cpu,
-        /// What it has.
-        capacity: Cpu,
-    },
-    /// A load that is no number, negative, or above the limit of one instance.
-    #[error("`{instance}` would get {cpu}, which {why}")]
-    Load {
-        /// The instance.
-        instance: InstanceId,
-        /// What it would get.
-        cpu: Cpu,
-        /// What is wrong with that.
-        why: &'static str,
-    },
-    /// A bound or a constraint of an application.
-    #[error("`{app}` {what}")]
-    Constraint {
-        /// The application.
-        app: AppName,
-        /// What it breaks.
-        what: String,
-    },
-    /// A running instance would get no CPU at all, or an application goes without although there is a place for it.
-    #[error("`{app}` is starved: {what}")]
-    Starved {
-        /// The application.
-        app: AppName,
-        /// How.
-        what: String,
-    },
-    /// The plan says that something is where its actions do not bring it.
-    #[error("the plan counts {planned} running instances of `{app}` on `{node}`, its actions lead to {found}")]
-    Inconsistent {
-        /// The application.
-        app: AppName,
-        /// The node.
-        node: NodeName,
-        /// What the plan says.
-        planned: u32,
-        /// What its actions do.
-        found: u32,
-    },
-    /// A plan for a stable snapshot has actions.
-    #[error("nothing changed, and the plan has {actions} actions")]
-    Churn {
-        /// How many.
-        actions: usize,
-    },
-}
 
 /// What is wrong with `plan`; empty when it can be applied to `snapshot` under `pool`.
 pub fn check(snapshot: &Snapshot, pool: &PoolSpec, plan: &Plan) -> Vec<Finding> {
@@ -198,30 +89,31 @@ impl<'a> Replay<'a> {
 
     fn apply(&mut self, action: &Action) {
         match action {
-            Action::Start { instance, app, node } => self.start(instance, app, node),
-            Action::Stop { instance, .. } => self.change("stop", instance, |_| true, None),
-            Action::Sleep { instance, rung, .. } => self.sleep(instance, *rung),
-            Action::Resume { instance, .. } => self.resume(instance),
-            Action::StartJob { job, nodes } => self.bring_job("start", job, JobState::Pending, nodes),
-            Action::ResumeJob { job, nodes } => self.bring_job("resume", job, JobState::Suspended, nodes),
-            Action::MigrateJob { job, nodes } => self.bring_job("migrate", job, JobState::Running, nodes),
-            Action::SuspendJob { job } => self.change_job("suspend", job, HeldJob::suspend),
-            Action::SetJobCpu { job, cpu } => self.change_job("set the speed of", job, |held| held.set_cpu(*cpu)),
+            Action::Start { instance, app, node } => self.start(action, instance, app, node),
+            Action::Stop { instance, .. } => self.change(action, instance, |_| true, None),
+            Action::Sleep { instance, rung, .. } => self.sleep(action, instance, *rung),
+            Action::Resume { instance, .. } => self.resume(action, instance),
+            Action::StartJob { job, nodes } => self.bring_job(action, job, JobState::Pending, nodes),
+            Action::ResumeJob { job, nodes } => self.bring_job(action, job, JobState::Suspended, nodes),
+            Action::MigrateJob { job, nodes } => self.bring_job(action, job, JobState::Running, nodes),
+            Action::SuspendJob { job } => _ = self.change_job(action, job, HeldJob::suspend),
+            Action::SetJobCpu { job, cpu } => _ = self.change_job(action, job, |held| held.set_cpu(*cpu)),
         }
     }
 
-    fn change_job(&mut self, action: &'static str, job: &JobName, change: impl FnOnce(&mut HeldJob) -> Result<(), String>) {
-        let done = self.jobs.get_mut(job).map_or_else(|| Err("there is none".to_owned()), change);
-        if let Err(why) = done {
-            self.findings.push(Finding::Job { action, job: job.clone(), why });
-        }
+    fn change_job(
+        &mut self,
+        action: &Action,
+        job: &JobName,
+        change: impl FnOnce(&mut HeldJob) -> Result<(), Impossible>,
+    ) -> bool {
+        let done = self.jobs.get_mut(job).map_or(Err(Impossible::Missing), change);
+        done.map_err(|why| self.impossible(action, why)).is_ok()
     }
 
-    fn bring_job(&mut self, action: &'static str, job: &JobName, from: JobState, nodes: &[NodeName]) {
+    fn bring_job(&mut self, action: &Action, job: &JobName, from: JobState, nodes: &[NodeName]) {
         let up: BTreeSet<NodeName> = self.nodes.values().filter(|node| node.up).map(|node| node.name.clone()).collect();
-        let before = self.findings.len();
-        self.change_job(action, job, |held| held.bring(from, nodes, |node| up.contains(node)));
-        if self.findings.len() > before {
+        if !self.change_job(action, job, |held| held.bring(from, nodes, |node| up.contains(node))) {
             return;
         }
         for node in nodes.iter().collect::<BTreeSet<_>>() {
@@ -239,36 +131,44 @@ impl<'a> Replay<'a> {
         instances + self.jobs.values().map(|job| job.memory_on(node)).sum()
     }
 
-    fn impossible(&mut self, action: &'static str, instance: &InstanceId, why: impl Into<String>) {
-        self.findings.push(Finding::Impossible { action, instance: instance.clone(), why: why.into() });
+    fn impossible(&mut self, action: &Action, why: Impossible) {
+        self.findings.push(Finding::Impossible { action: action.clone(), why });
     }
 
-    fn start(&mut self, instance: &InstanceId, app: &AppName, node: &NodeName) {
-        let Some(spec) = self.pool.apps.get(app) else {
-            return self.impossible("start", instance, format!("the pool has no application `{app}`"));
-        };
+    fn answers(&self, node: &NodeName) -> Result<(), Impossible> {
+        let is_up = self.nodes.get(node).is_some_and(|node| node.up);
+        is_up.then_some(()).ok_or_else(|| Impossible::NodeDown { node: node.clone() })
+    }
+
+    fn start(&mut self, action: &Action, instance: &InstanceId, app: &AppName, node: &NodeName) {
+        match self.try_start(instance, app, node) {
+            Ok(()) => self.judge_memory(instance, node),
+            Err(why) => self.impossible(action, why),
+        }
+    }
+
+    fn try_start(&mut self, instance: &InstanceId, app: &AppName, node: &NodeName) -> Result<(), Impossible> {
+        let spec = self.pool.apps.get(app).ok_or_else(|| Impossible::NoApplication { app: app.clone() })?;
         if self.held.contains_key(instance) {
-            return self.impossible("start", instance, "there is one with this name");
+            return Err(Impossible::Exists);
         }
-        if !self.nodes.get(node).is_some_and(|node| node.up) {
-            return self.impossible("start", instance, format!("node `{node}` does not answer"));
-        }
+        self.answers(node)?;
         let held = Held { app: app.clone(), node: node.clone(), state: InstanceState::Starting, memory: spec.memory, new: true };
         self.held.insert(instance.clone(), held);
-        self.judge_memory(instance, node);
+        Ok(())
     }
 
     fn change(
         &mut self,
-        action: &'static str,
+        action: &Action,
         instance: &InstanceId,
         allowed: impl Fn(InstanceState) -> bool,
         to: Option<InstanceState>,
     ) {
-        let Some(held) = self.held.get_mut(instance) else { return self.impossible(action, instance, "there is none") };
+        let Some(held) = self.held.get_mut(instance) else { return self.impossible(action, Impossible::Missing) };
         let (state, app) = (held.state, held.app.clone());
         if !allowed(state) {
-            return self.impossible(action, instance, format!("it is {state:?}").to_lowercase());
+            return self.impossible(action, Impossible::InstanceState { state });
         }
         if state.is_active() {
             self.judge_removal(instance, &app);
@@ -289,10 +189,10 @@ impl<'a> Replay<'a> {
     }
 
     /// A ready instance goes to sleep, or one that sleeps changes its rung; a lighter one takes its memory back.
-    fn sleep(&mut self, instance: &InstanceId, rung: Rung) {
+    fn sleep(&mut self, action: &Action, instance: &InstanceId, rung: Rung) {
         let before = self.held.get(instance).map(|held| (held.state.rung(), held.node.clone()));
         let may = |state: InstanceState| state == InstanceState::Ready || state.is_asleep() && state != rung.state();
-        self.change("put to sleep", instance, may, Some(rung.state()));
+        self.change(action, instance, may, Some(rung.state()));
         if let Some((Some(Rung::Parked), node)) = before
             && rung != Rung::Parked
         {
@@ -300,11 +200,11 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn resume(&mut self, instance: &InstanceId) {
-        let Some(held) = self.held.get_mut(instance) else { return self.impossible("resume", instance, "there is none") };
+    fn resume(&mut self, action: &Action, instance: &InstanceId) {
+        let Some(held) = self.held.get_mut(instance) else { return self.impossible(action, Impossible::Missing) };
         if !held.state.is_asleep() {
-            let state = format!("it is {:?}", held.state).to_lowercase();
-            return self.impossible("resume", instance, state);
+            let state = held.state;
+            return self.impossible(action, Impossible::InstanceState { state });
         }
         let was_paged_out = held.state != InstanceState::Suspended;
         (held.state, held.new) = (InstanceState::Ready, true);
@@ -312,8 +212,8 @@ impl<'a> Replay<'a> {
             held.memory = self.pool.apps.get(&held.app).map_or(held.memory, |spec| spec.memory);
         }
         let node = held.node.clone();
-        if !self.nodes.get(&node).is_some_and(|node| node.up) {
-            return self.impossible("resume", instance, format!("node `{node}` does not answer"));
+        if let Err(why) = self.answers(&node) {
+            return self.impossible(action, why);
         }
         if was_paged_out {
             self.judge_memory(instance, &node);
@@ -434,14 +334,14 @@ impl<'a> Replay<'a> {
         for load in &plan.loads {
             let bad = |why| Finding::Load { instance: load.instance.clone(), cpu: load.cpu, why };
             let Some(held) = self.held.get(&load.instance) else {
-                self.findings.push(bad("is for nobody"));
+                self.findings.push(bad(BadLoad::Nobody));
                 continue;
             };
             let limit = self.pool.apps.get(&held.app).and_then(|spec| spec.cpu_limit).map_or(f64::INFINITY, |limit| limit.0);
             if !(0.0..f64::INFINITY).contains(&load.cpu.0) {
-                self.findings.push(bad("is no amount of CPU"));
+                self.findings.push(bad(BadLoad::NoCpu));
             } else if load.cpu.0 > limit * (1.0 + 1e-6) && limit > 0.0 {
-                self.findings.push(bad("is more than one instance can use"));
+                self.findings.push(bad(BadLoad::TooMuch));
             }
             if let Some((node, _)) = self.nodes.get_key_value(&held.node) {
                 *given.entry(node).or_default() += load.cpu.0;

@@ -59,12 +59,12 @@ fn impossible_steps_say_why() {
     assert_eq!(
         found,
         [
-            "cannot start `a-1`: there is one with this name",
-            "cannot start `b-1`: the pool has no application `b`",
-            "cannot start `a-3`: node `n5` does not answer",
-            "cannot resume `a-1`: it is ready",
-            "cannot put to sleep `a-2`: it is suspended",
-            "cannot put to sleep `a-9`: there is none",
+            "cannot start a-1: it exists already",
+            "cannot start b-1: the pool has no application `b`",
+            "cannot start a-3: node `n5` does not answer",
+            "cannot resume a-1: it is ready",
+            "cannot suspend a-2: it is suspended",
+            "cannot park a-9: it does not exist",
         ]
     );
 }

@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    Action, AppName, EventKind, InstanceId, LoadEntry, NodeName, NodeReserve, NodeSpec, Plan, PoolSpec, Report, Rung, Severity,
-    Snapshot, Target, WhyNode,
+    Action, AppName, EventKind, GatewayName, InstanceId, LoadEntry, NodeName, NodeReserve, NodeSpec, Plan, PoolSpec, Report,
+    Rung, Severity, Snapshot, Target, Time, WhyNode,
 };
 use weal_protocol::Refusal;
 use weal_protocol::engine::{Observation, Outcome, Revision};
 use weal_protocol::gateway::{GatewayConfig, GatewayCounters};
 use weal_protocol::node::InstanceEvent;
 
-use crate::check;
+use crate::check::{self, Finding};
+use crate::jobs::Costs;
 use crate::placement::{self, Iterations, Policy};
 use crate::profile::Profiles;
 
@@ -36,10 +37,29 @@ pub enum Input {
     Events(Vec<InstanceEvent>),
     /// Jobs came, went on or ended.
     Jobs,
+    /// The store writes again, or why it cannot.
+    Store(Result<(), StoreProblem>),
     /// Somebody gave an order.
     Order(Order),
     /// An effect was carried out, or could not be.
     Done(Done),
+}
+
+/// What a loop goes on from.
+#[derive(Debug)]
+pub struct Start {
+    /// The gateway, by its name.
+    pub gateway: GatewayName,
+    /// The config in force; without one, the loop waits for it.
+    pub config: Option<Config>,
+    /// What an earlier controller had learnt.
+    pub profiles: Profiles,
+    /// Applications that were told to sleep, and how deep at most.
+    pub resting: BTreeMap<AppName, Option<Rung>>,
+    /// Instance events up to here were noted by an earlier controller.
+    pub noted_until: Time,
+    /// What changes to jobs cost.
+    pub job_costs: Costs,
 }
 
 /// A config that is in force.
@@ -161,8 +181,51 @@ pub struct Planned {
     pub generation: u64,
     /// How long that took.
     pub took_ms: f64,
-    /// The plan and its report; what is unsound about it otherwise.
-    pub result: Result<(Plan, Report), String>,
+    /// The plan and its report.
+    pub result: Result<(Plan, Report), NotPlanned>,
+}
+
+/// Why no plan was made that may be applied.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum NotPlanned {
+    /// The judge found something wrong with it.
+    #[error("{}", sentences(.findings))]
+    Unsound {
+        /// What; not empty.
+        findings: Vec<Finding>,
+    },
+    /// The planner ended without a plan: a mistake in weal.
+    #[error("the planner failed: {detail}")]
+    Failed {
+        /// What it said.
+        detail: String,
+    },
+}
+
+fn sentences(findings: &[Finding]) -> String {
+    findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Why nothing can be stored now. The pool runs on, and the store tries again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreProblem {
+    /// The database cannot be opened.
+    #[error("the store cannot be opened: {detail}")]
+    Closed {
+        /// What the database said, and of which file.
+        detail: String,
+    },
+    /// A write has failed.
+    #[error("the store cannot write: {detail}")]
+    Unwritable {
+        /// What the database said, and of which file.
+        detail: String,
+    },
+    /// The thread that owns the database has ended: a mistake in weal.
+    #[error("the store's thread has ended")]
+    Ended,
 }
 
 impl PlanRequest {
@@ -170,10 +233,7 @@ impl PlanRequest {
     pub fn run(&self) -> Planned {
         let (plan, report) = placement::plan(&self.snapshot, &self.policy, Iterations::default());
         let findings = check::check(&self.snapshot, &self.policy.pool, &plan);
-        let result = match findings.as_slice() {
-            [] => Ok((plan, report)),
-            findings => Err(findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
-        };
+        let result = if findings.is_empty() { Ok((plan, report)) } else { Err(NotPlanned::Unsound { findings }) };
         Planned { generation: self.snapshot.generation, took_ms: 0.0, result }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weal_model::{AppName, InstanceId, Plan, PoolSpec, SeatPlan, SleepCosts, Snapshot, Time, WorkFactor};
+use weal_model::{AppName, Plan, PoolSpec, SeatPlan, SleepCosts, Snapshot, Time, WorkFactor};
 use weal_protocol::engine::Observation;
 
 use super::effect::{Ids, PlanRequest};
@@ -125,9 +125,4 @@ impl Learned {
         let sleep = self.sleep_costs.get(app).copied().unwrap_or_default();
         AppCosts::measured(self.start_took_s.get(app).copied(), sleep)
     }
-}
-
-/// Ids of instances that `seen` has.
-pub(super) fn ids(seen: &Observation) -> Ids {
-    seen.instances.iter().map(|instance| instance.id.clone()).collect::<std::collections::BTreeSet<InstanceId>>()
 }

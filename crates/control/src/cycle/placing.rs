@@ -1,56 +1,18 @@
 //! The placement cycle: a plan from the freshest observation, judged, and turned into operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use weal_model::{
-    Action, AppName, Bytes, EventKind, InstanceState, JobObservation, JobState, NodeName, Plan, PlanSummary, PoolSpec, Report,
-    Snapshot, Target, Time,
-};
+use weal_model::{Action, AppName, Bytes, EventKind, InstanceState, Plan, PlanSummary, PoolSpec, Report, Snapshot, Time};
 use weal_protocol::Refusal;
-use weal_protocol::engine::{InstanceSeen, NodeSeen, Outcome};
+use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation, Outcome};
 
 use super::effect::{Effect, Ids, Kept, Note, PlanRequest, Planned};
 use super::observe::Known;
-use super::rollout::Rollout;
-use super::starts::Starts;
-use super::status::unready_need;
-use super::{Cycle, learned, node_of, notes};
-use crate::jobs::Job;
+use super::plans::Pending;
+use super::state::{State, node_of};
 
-/// As long as a request may take at most: whoever is still there afterwards is a stream without end.
-const LONGEST_DRAIN_S: f64 = 600.0;
-/// For an application that is not in the config any more.
-const DEFAULT_DRAIN_S: f64 = 30.0;
-
-/// What was planned, and what is being planned.
-#[derive(Debug, Default)]
-pub(super) struct Placing {
-    pub plan: Plan,
-    pub report: Report,
-    pub summary: Option<PlanSummary>,
-    pub starts: Starts,
-    pub rollout: Rollout,
-    /// The plan that is being made.
-    pending: Option<Pending>,
-    /// Another plan was wanted meanwhile.
-    again: bool,
-}
-
-/// A plan that is being made, beside the loop.
-#[derive(Debug)]
-struct Pending {
-    /// The config that it is made for.
-    config: u64,
-    snapshot: Snapshot,
-    /// Instances that were started to stand by, by the plan before.
-    ahead: Ids,
-    /// What the rollout wants, which goes before the plan's own actions.
-    rollout: Vec<(Action, String)>,
-}
-
-impl Cycle {
+impl State {
     /// Looks at what runs, to plan by it. Nothing is planned while the engine is away: what it would say may differ.
     pub(super) fn begin_plan(&mut self, now: Time) {
         self.timers.handle_plan_begun(now);
@@ -78,7 +40,7 @@ impl Cycle {
         let snapshot = self.measured.observer.refresh(&snapshot, &seen, &known);
         self.measured.snapshot = Some(snapshot.clone());
 
-        let mut taken = learned::ids(&seen);
+        let mut taken = ids(&seen);
         taken.extend(self.operations.iter().filter_map(|(target, _)| target.instance().cloned()));
         let (starts, operations) = (&mut self.placing.starts, &self.operations);
         let step = self.placing.rollout.step(
@@ -110,7 +72,7 @@ impl Cycle {
         pool: &PoolSpec,
         snapshot: &Snapshot,
         next_instance: BTreeMap<AppName, u64>,
-        held: std::collections::BTreeSet<AppName>,
+        held: BTreeSet<AppName>,
     ) -> PlanRequest {
         let mut pool = without_ended(pool, self.engine.instances());
         self.sleep.relax(&mut pool);
@@ -144,7 +106,7 @@ impl Cycle {
                 actions.extend(plan.actions.iter().map(|action| (action.clone(), reason(&report, action))));
                 self.take_plan(now, &pool, plan, report, planned.took_ms);
             }
-            Err(findings) => self.raise_problem("plan", format!("a placement plan was not applied: {findings}")),
+            Err(why) => self.raise_problem("plan", format!("a placement plan was not applied: {why}")),
         }
         self.begin_all(now, actions);
         self.push_loads();
@@ -169,145 +131,6 @@ impl Cycle {
         self.sleep.ahead = plan.ahead.iter().cloned().collect();
         (self.placing.plan, self.placing.report) = (plan, report);
         self.clear_problem("plan", "placement plans are sound again");
-    }
-
-    /// Begins a plan's actions. A target that was to go but stays for now, since something else is being done to it, still has its place:
-    /// what was to come in its stead, of its application or on its node, is left to a later plan.
-    fn begin_all(&mut self, now: Time, actions: Vec<(Action, String)>) {
-        let mut kept: Vec<(AppName, NodeName)> = Vec::new();
-        for (action, reason) in actions {
-            let place = self.place_of(&action);
-            let taken = |place: &(AppName, NodeName)| kept.iter().any(|(app, node)| *app == place.0 || *node == place.1);
-            match &action {
-                Action::Start { .. } | Action::Resume { .. } if place.as_ref().is_some_and(taken) => continue,
-                Action::Stop { .. } | Action::Sleep { .. } if self.operations.contains(&action.target()) => kept.extend(place),
-                _ => {}
-            }
-            self.begin(now, action, &reason);
-        }
-    }
-
-    /// The application and the node that an action on an instance is about.
-    fn place_of(&self, action: &Action) -> Option<(AppName, NodeName)> {
-        match action {
-            Action::Start { app, node, .. } => Some((app.clone(), node.clone())),
-            Action::Stop { instance, app } | Action::Sleep { instance, app, .. } | Action::Resume { instance, app } => {
-                self.engine.instance(instance).map(|seen| (app.clone(), seen.node.clone()))
-            }
-            Action::StartJob { .. }
-            | Action::SuspendJob { .. }
-            | Action::ResumeJob { .. }
-            | Action::MigrateJob { .. }
-            | Action::SetJobCpu { .. } => None,
-        }
-    }
-
-    /// Begins one action, or leaves it to a later plan when it cannot be done yet.
-    pub(super) fn begin(&mut self, now: Time, action: Action, reason: &str) {
-        let Some(pool) = self.pool() else { return };
-        let target = action.target();
-        if !self.may_begin(now, &pool, &action) {
-            return;
-        }
-        if let Action::SetJobCpu { .. } = action {
-            // It changes a number and lasts no time, so it is no operation: a job that is being started has its speed set too.
-            return self.push(Effect::Act { pool, action });
-        }
-        let drain = self.drain(now, &pool, &action);
-        let Some(at_once) = self.operations.begin(action.clone(), drain) else { return };
-        if let (Action::Start { .. }, Some(instance)) = (&action, target.instance()) {
-            self.placing.starts.handle_begun(instance);
-        }
-        self.note(notes::action(&action, reason).target(&target));
-        self.counts.actions += 1;
-        if at_once {
-            self.push(Effect::Act { pool, action });
-        }
-    }
-
-    /// Whether an action can be begun now.
-    fn may_begin(&self, now: Time, pool: &PoolSpec, action: &Action) -> bool {
-        match action {
-            Action::Start { app, node, .. } => pool.apps.get(app).is_some_and(|spec| {
-                let needs_are_ready = unready_need(spec, self.engine.instances()).is_none();
-                self.placing.starts.may_start(now, app) && needs_are_ready && self.room(pool, node) >= spec.memory
-            }),
-            // What makes room for a parked one may not be done yet.
-            Action::Resume { instance, .. } => self
-                .engine
-                .instance(instance)
-                .is_some_and(|seen| seen.state.holds_memory() || self.room(pool, &seen.node) >= seen.memory_limit),
-            Action::Stop { instance, app } | Action::Sleep { instance, app, .. } => {
-                let is_told = self.sleep.resting.contains_key(app);
-                let is_needed = !is_told && self.sleep.was_just_woken(now, instance, self.timers.flow_cycle());
-                self.engine.instance(instance).is_some() && !is_needed
-            }
-            Action::StartJob { job, nodes } | Action::ResumeJob { job, nodes } | Action::MigrateJob { job, nodes } => {
-                self.job(job).is_some_and(|seen| self.has_room_for(pool, seen, nodes))
-            }
-            Action::SuspendJob { job } => self.job(job).is_some_and(|seen| seen.state == JobState::Running),
-            Action::SetJobCpu { job, .. } => self.job(job).is_some(),
-        }
-    }
-
-    /// Until when an action waits for the requests of its instance at most; `None` when it need not.
-    fn drain(&self, now: Time, pool: &PoolSpec, action: &Action) -> Option<Time> {
-        let (Action::Stop { instance, app } | Action::Sleep { instance, app, .. }) = action else { return None };
-        let seen = self.engine.instance(instance)?;
-        let serves = matches!(seen.state, InstanceState::Ready | InstanceState::Unhealthy);
-        let has_routes = pool.apps.get(app).is_none_or(|app| !app.routes.is_empty());
-        let longest_s = pool.apps.get(app).map_or(DEFAULT_DRAIN_S, |app| app.request_timeout_s);
-        (serves && has_routes).then(|| now + Duration::from_secs_f64(longest_s.clamp(0.0, LONGEST_DRAIN_S)))
-    }
-
-    fn job(&self, name: &weal_model::JobName) -> Option<&JobObservation> {
-        self.engine.seen.as_ref()?.jobs.iter().find(|job| job.spec.name == *name)
-    }
-
-    fn has_room_for(&self, pool: &PoolSpec, job: &JobObservation, nodes: &[NodeName]) -> bool {
-        let memory = memory_of(job);
-        nodes.iter().all(|node| {
-            let tasks = nodes.iter().filter(|other| *other == node).count() as u64;
-            self.room(pool, node) >= Bytes(memory.0.saturating_mul(tasks))
-        })
-    }
-
-    /// Memory of `node` that nothing holds, counted as placement counts it: by what each instance and each task may use.
-    fn room(&self, pool: &PoolSpec, node: &NodeName) -> Bytes {
-        let capacity = node_of(pool, node).map_or(Bytes(0), |spec| spec.memory);
-        let instances = self.engine.instances();
-        let here = instances.iter().filter(|seen| seen.node == *node && seen.state.holds_memory());
-        let held: Bytes = here.map(|seen| seen.memory_limit).sum();
-        let jobs: Bytes = self.engine.seen.iter().flat_map(|seen| &seen.jobs).map(|job| memory_on(job, node)).sum();
-        let coming: Bytes =
-            self.operations.iter().map(|(target, operation)| self.coming(pool, node, target, &operation.action)).sum();
-        capacity - held - jobs - coming
-    }
-
-    /// Memory of `node` that an operation will take and that no observation shows yet.
-    fn coming(&self, pool: &PoolSpec, node: &NodeName, target: &Target, action: &Action) -> Bytes {
-        let tasks_on = |job: &weal_model::JobName, nodes: &[NodeName]| {
-            let seen = self.job(job).filter(|seen| seen.state != JobState::Running);
-            let tasks = nodes.iter().filter(|other| *other == node).count() as u64;
-            seen.map_or(Bytes(0), |seen| Bytes(memory_of(seen).0.saturating_mul(tasks)))
-        };
-        match (target, action) {
-            (Target::Instance { instance, app }, Action::Start { node: to, .. }) if to == node => {
-                let is_there = self.engine.instance(instance).is_some();
-                pool.apps.get(app).filter(|_| !is_there).map_or(Bytes(0), |app| app.memory)
-            }
-            (Target::Job { job }, Action::StartJob { nodes, .. } | Action::ResumeJob { nodes, .. }) => tasks_on(job, nodes),
-            _ => Bytes(0),
-        }
-    }
-
-    /// Gives the engine what has been drained.
-    pub(super) fn hand_over_drained(&mut self, now: Time) {
-        let Some(pool) = self.pool() else { return };
-        let counters = self.gateway.fresh_counters(now);
-        for action in self.operations.poll_drained(now, counters.as_deref()) {
-            self.push(Effect::Act { pool: Arc::clone(&pool), action });
-        }
     }
 
     /// An action is done, or could not be.
@@ -421,15 +244,7 @@ fn reason(report: &Report, action: &Action) -> String {
     reason.map(|reason| reason.text.clone()).unwrap_or_default()
 }
 
-/// Memory of one task of a job, in the stage that it is in.
-fn memory_of(job: &JobObservation) -> Bytes {
-    let stage = Job::observed(job, |_| None).stages_left().next().map(|(stage, _)| stage);
-    stage.or(job.spec.stages.last().copied()).map_or(Bytes(0), |stage| stage.memory)
-}
-
-/// Memory that a job's tasks hold on a node.
-fn memory_on(job: &JobObservation, node: &NodeName) -> Bytes {
-    let runs = job.state == JobState::Running;
-    let tasks = job.nodes.iter().filter(|at| runs && *at == node).count() as u64;
-    if tasks == 0 { Bytes(0) } else { Bytes(memory_of(job).0.saturating_mul(tasks)) }
+/// Ids of instances that `seen` has.
+fn ids(seen: &Observation) -> Ids {
+    seen.instances.iter().map(|instance| instance.id.clone()).collect()
 }

@@ -1,39 +1,15 @@
-//! Seats, weights and CPU in force: what the flow cycle decided, and whoever must know it.
+//! What the flow cycle decides, and how the engine hears of it.
 
-use std::collections::BTreeSet;
-
-use weal_model::{
-    AppName, Cpu, EventKind, FlowExplanation, GatewayName, InstanceState, LoadEntry, PoolSpec, SeatPlan, Snapshot, Time,
-};
+use weal_model::{Cpu, EventKind, InstanceState, LoadEntry, PoolSpec, Snapshot, Time};
 use weal_protocol::Refusal;
 
+use super::effect::{Effect, Note};
+use super::notes;
 use super::observe::Known;
-use super::{Cycle, Effect, Note, notes};
+use super::state::State;
 use crate::flow::controller::Decision;
-use crate::flow::loads::Loads;
 
-/// What is in force.
-#[derive(Debug)]
-pub(super) struct Seating {
-    /// The gateway whose flows these are.
-    pub gateway: GatewayName,
-    pub plan: SeatPlan,
-    /// Why each flow has its seats.
-    pub explanations: Vec<FlowExplanation>,
-    /// Applications that had a ready instance when the seats were planned.
-    pub seated: BTreeSet<AppName>,
-    /// What each instance was given, and what the engine was told of it.
-    pub loads: Loads,
-}
-
-impl Seating {
-    pub fn new(gateway: GatewayName) -> Self {
-        let (plan, explanations, seated, loads) = Default::default();
-        Self { gateway, plan, explanations, seated, loads }
-    }
-}
-
-impl Cycle {
+impl State {
     /// Learns from `snapshot`, and decides seats by it.
     pub(super) fn decide_seats(&mut self, now: Time, snapshot: &Snapshot) {
         let Some(pool) = self.pool() else { return };

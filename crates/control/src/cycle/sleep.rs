@@ -4,111 +4,17 @@
 //! is here brings the two together: a request that comes while an instance drains calls its sleep off, and an instance that was frozen
 //! with a request in it is resumed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use weal_model::{Action, AppName, EventKind, InstanceId, InstanceObservation, InstanceState, PoolSpec, Rung, Target, Time};
+use weal_model::{Action, AppName, EventKind, InstanceId, InstanceState, Rung, Target, Time};
 use weal_protocol::Refusal;
 use weal_protocol::controller::{SleepTaken, WakeTaken};
 use weal_protocol::engine::InstanceSeen;
-use weal_protocol::gateway::Standby;
 use weal_protocol::node::InstanceEvent;
 
-use super::observe::{self, Known};
-use super::{Cycle, Effect, Kept, Note};
-use crate::flow::crowd;
+use super::effect::{Effect, Kept, Note};
+use super::rest::Told;
+use super::state::State;
 
-/// After an application could not be put on a rung, that is not tried for so long: what is missing (a working set, swap) may come.
-const REFUSED_FOR: Duration = Duration::from_secs(60);
-
-/// What the loop remembers about sleep.
-#[derive(Debug, Default)]
-pub(super) struct Sleep {
-    /// Told to sleep by a person, and how deep at most, until somebody asks for them.
-    pub resting: BTreeMap<AppName, Option<Rung>>,
-    /// How that was, if this loop was told.
-    told: BTreeMap<AppName, Told>,
-    /// Started to stand by: [`weal_model::Plan::ahead`] of the last plan.
-    pub ahead: BTreeSet<InstanceId>,
-    refused: BTreeMap<(AppName, Rung), Time>,
-    /// Woken by the gateway because of a crowd, and when.
-    woken: BTreeMap<InstanceId, Time>,
-    /// [`Self::resting`] as it is stored.
-    kept: BTreeMap<AppName, Option<Rung>>,
-}
-
-/// An application was told to sleep.
-#[derive(Debug)]
-struct Told {
-    when: Time,
-    /// The same by the engine's clock, as far as it is known.
-    time: Time,
-    /// What was observed of its instances then: state, and since when by the engine's clock. An instance that has left that state is not in it.
-    seen: BTreeMap<InstanceId, (InstanceState, Time)>,
-    /// Instances that have been awake ever since: that they got ready was before.
-    awake: BTreeSet<InstanceId>,
-}
-
-impl Told {
-    /// Whether an event was before the order: events may come later than an observation that shows what they say.
-    fn is_old(&mut self, event: &InstanceEvent) -> bool {
-        let Some((state, since)) = self.seen.get(&event.instance) else { return event.time <= self.time };
-        let is_old = event.time < *since || event.state == *state;
-        if !is_old {
-            self.seen.remove(&event.instance);
-            // What comes now is later, whatever the clocks say.
-            self.time = self.time.min(event.time - Duration::from_nanos(1));
-        }
-        is_old
-    }
-}
-
-impl Sleep {
-    /// Goes on with who was told to sleep while an earlier controller ran.
-    pub fn with_resting(resting: BTreeMap<AppName, Option<Rung>>) -> Self {
-        Self { kept: resting.clone(), resting, ..Self::default() }
-    }
-
-    /// Rungs that are not to be tried now.
-    pub fn refused(&self, now: Time) -> BTreeSet<(AppName, Rung)> {
-        self.refused.iter().filter(|(_, until)| **until > now).map(|(refused, _)| refused.clone()).collect()
-    }
-
-    fn refuse(&mut self, now: Time, app: &AppName, rung: Rung) {
-        self.refused.insert((app.clone(), rung), now + REFUSED_FOR);
-    }
-
-    /// An application that was told to sleep and is ready again was asked for, unless its instance gets ready to stand by.
-    pub fn handle_events<'a>(&mut self, events: impl Iterator<Item = &'a InstanceEvent>) {
-        for event in events {
-            let mut told = self.told.get_mut(&event.app);
-            if told.as_mut().is_some_and(|told| told.is_old(event)) {
-                continue;
-            }
-            if event.state != InstanceState::Ready {
-                told.map(|told| told.awake.remove(&event.instance));
-            } else if !told.is_some_and(|told| told.awake.contains(&event.instance)) && !self.ahead.contains(&event.instance) {
-                self.resting.remove(&event.app);
-            }
-        }
-    }
-
-    /// Whether the gateway had it woken so short a time ago that no cycle has measured the crowd yet.
-    pub fn was_just_woken(&self, now: Time, instance: &InstanceId, flow_cycle: Duration) -> bool {
-        self.woken.get(instance).is_some_and(|when| now.since(*when) < flow_cycle * crowd::CYCLES_AWAKE)
-    }
-
-    /// What placement may do with those who were told to sleep: all of it.
-    pub fn relax(&self, pool: &mut PoolSpec) {
-        for app in self.resting.keys() {
-            if let Some(spec) = pool.apps.get_mut(app) {
-                (spec.instances.min, spec.manual, spec.pinned) = (0, false, false);
-            }
-        }
-    }
-}
-
-impl Cycle {
+impl State {
     pub(super) fn take_sleep(&mut self, now: Time, app: &AppName, rung: Option<Rung>) -> Result<SleepTaken, Refusal> {
         let (Some(pool), Some(seen)) = (self.pool(), self.engine.seen.clone()) else {
             return Err(Refusal::NotObserved);
@@ -134,8 +40,7 @@ impl Cycle {
         let awake = mine().filter(|seen| seen.state.is_active()).map(|seen| seen.id.clone()).collect();
         let seen = mine().map(|seen| (seen.id.clone(), (seen.state, seen.since))).collect();
         let told = Told { when: now, time: self.engine.its_time(now), seen, awake };
-        self.sleep.resting.insert(app.clone(), rung);
-        self.sleep.told.insert(app.clone(), told);
+        self.sleep.handle_order(app, rung, told);
         self.keep_resting();
         let how = rung.map_or_else(String::new, |rung| format!(", {}", rung.as_str()));
         self.note(Note::info(EventKind::Plan, format!("{app} was told to sleep{how}")).app(app));
@@ -176,33 +81,15 @@ impl Cycle {
 
     /// Who was told to sleep is not woken because a controller ends.
     pub(super) fn keep_resting(&mut self) {
-        if self.sleep.kept != self.sleep.resting {
-            self.sleep.kept.clone_from(&self.sleep.resting);
-            self.push(Effect::Keep(Kept::Resting(self.sleep.resting.clone())));
+        if let Some(resting) = self.sleep.poll_kept() {
+            self.push(Effect::Keep(Kept::Resting(resting)));
         }
-    }
-
-    /// Which instances a gateway may have woken when a crowd comes.
-    pub(super) fn standbys(&self) -> BTreeMap<AppName, Standby> {
-        let (Some(pool), Some(seen), Some(snapshot)) = (self.pool(), &self.engine.seen, &self.measured.snapshot) else {
-            return BTreeMap::new();
-        };
-        if !seen.instances.iter().any(|seen| seen.state.is_asleep()) {
-            return BTreeMap::new();
-        }
-        let known = Known { closed: &self.operations.closed(), seats: &self.seating.plan };
-        let present = observe::present(snapshot, seen, &known);
-        let is_free = |seen: &InstanceObservation| {
-            !self.operations.contains_instance(&seen.id) && !self.sleep.resting.contains_key(&seen.app)
-        };
-        crowd::standbys(&present, &pool, is_free)
     }
 
     /// Takes note of those who got ready without a plan's word: a crowd waited at the gateway.
     pub(super) fn on_woken(&mut self, now: Time, ready: &[InstanceEvent]) {
         for event in ready.iter().filter(|event| self.gateway.may_have_woken(&event.instance)).cloned().collect::<Vec<_>>() {
-            self.sleep.woken.retain(|_, when| now.since(*when) < REFUSED_FOR);
-            self.sleep.woken.insert(event.instance.clone(), now);
+            self.sleep.handle_woken(now, &event.instance);
             let is_other = |seen: &InstanceSeen| seen.app == event.app && seen.id != event.instance;
             let is_crowd = self.engine.instances().iter().any(|seen| is_other(seen) && seen.state.is_active());
             let who = if is_crowd { "a crowd waits" } else { "somebody asks" };
@@ -219,9 +106,8 @@ impl Cycle {
             self.sleep.refuse(now, app, *rung);
             return Some(refusal.clone());
         }
-        let told = self.sleep.told.get(app).filter(|_| self.sleep.resting.contains_key(app));
-        if let (Some(told), Refusal::AskedFor { ago_s }) = (told, refusal)
-            && now.since(told.when).as_secs_f64() < *ago_s
+        if let Refusal::AskedFor { ago_s } = refusal
+            && self.sleep.was_told_within(now, app, *ago_s)
         {
             return None;
         }
@@ -281,49 +167,5 @@ impl Cycle {
             self.learned.handle_wanted(its_time, app);
         }
         self.note(Note::info(EventKind::Plan, format!("{target} stays awake: it was asked for")).target(target));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: f64) -> Time {
-        Time::from_secs_f64(seconds)
-    }
-
-    fn event(seconds: f64, state: InstanceState) -> InstanceEvent {
-        InstanceEvent {
-            id: 1,
-            time: at(seconds),
-            instance: "shop-1".into(),
-            app: "shop".into(),
-            node: "n1".into(),
-            state,
-            detail: String::new(),
-        }
-    }
-
-    /// `shop` was told to sleep when `shop-1` had been ready since 5 s by the engine's clock, which the loop takes for 4 s.
-    fn told() -> Sleep {
-        let seen = BTreeMap::from([("shop-1".into(), (InstanceState::Ready, at(5.0)))]);
-        let told = Told { when: at(100.0), time: at(4.0), seen, awake: ["shop-1".into()].into() };
-        Sleep { resting: [("shop".into(), None)].into(), told: [("shop".into(), told)].into(), ..Sleep::default() }
-    }
-
-    #[test]
-    fn events_of_before_the_order_that_come_after_it_do_not_call_it_off() {
-        let mut sleep = told();
-        sleep.handle_events([event(4.5, InstanceState::Starting), event(5.001, InstanceState::Ready)].iter());
-        assert!(sleep.resting.contains_key("shop"));
-    }
-
-    #[test]
-    fn an_application_that_slept_and_is_ready_again_was_asked_for() {
-        let mut sleep = told();
-        sleep.handle_events([event(5.001, InstanceState::Ready), event(7.0, InstanceState::Suspended)].iter());
-        assert!(sleep.resting.contains_key("shop"), "it sleeps");
-        sleep.handle_events([event(9.0, InstanceState::Ready)].iter());
-        assert!(!sleep.resting.contains_key("shop"));
     }
 }

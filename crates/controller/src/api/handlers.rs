@@ -161,8 +161,8 @@ pub(super) async fn metrics(api: ApiState) -> Response {
     }
 }
 
-pub(super) async fn openapi(_: ApiState) -> Response {
-    Json(super::openapi()).into_response()
+pub(super) async fn openapi(api: ApiState) -> Response {
+    Json(&*api.document).into_response()
 }
 
 pub(super) async fn healthz(_: ApiState) -> &'static str {

@@ -22,6 +22,8 @@ pub(crate) struct Api {
     pub orders: mpsc::Sender<Order>,
     pub read_logs: ReadLogs,
     pub gateway: weal_rpc::Client,
+    /// The OpenAPI document.
+    pub document: Arc<serde_json::Value>,
 }
 
 /// The same, as a handler takes it.

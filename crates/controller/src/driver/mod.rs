@@ -77,6 +77,11 @@ impl<E: Engine> Driver<E> {
     /// Runs until `orders` closes.
     pub async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
         let mut events = watch_instances(self.hands.engine());
+        let mut store = self.board.store.problem();
+        // A store that cannot be opened has its problem from the beginning.
+        if store.borrow().is_some() {
+            store.mark_changed();
+        }
         self.carry_out();
         loop {
             let timeout = self.clock.instant(self.cycle.poll_timeout());
@@ -87,6 +92,10 @@ impl<E: Engine> Driver<E> {
                 },
                 Some(answer) = self.answers.recv() => self.handle(answer),
                 Some(events) = events.recv() => self.handle(Input::Events(events)),
+                Ok(()) = store.changed() => {
+                    let problem = store.borrow_and_update().clone();
+                    self.handle(Input::Store(problem.map_or(Ok(()), Err)));
+                }
                 () = tokio::time::sleep_until(timeout) => self.handle(Input::Timeout),
             }
             self.carry_out();
@@ -125,9 +134,6 @@ impl<E: Engine> Driver<E> {
 
     /// Puts what people are shown on the board.
     fn show(&mut self, sample: bool) {
-        if sample {
-            self.look_at_store();
-        }
         let now = self.clock.now();
         let config_error = self.config_error.as_deref();
         let (Some(desired), Some(status)) = (&self.desired, self.cycle.status(now, config_error)) else {
@@ -154,12 +160,6 @@ impl<E: Engine> Driver<E> {
 
     fn now(&self) -> Time {
         self.clock.now()
-    }
-
-    fn look_at_store(&mut self) {
-        let problem = self.board.store.problem().borrow().clone();
-        let problem = problem.map_or(Ok("the store writes again"), Err);
-        self.cycle.handle_problem("store", problem);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
-use weal_control::cycle::{Done, Effect, Input, PlanRequest, Planned};
+use weal_control::cycle::{Done, Effect, Input, NotPlanned, PlanRequest, Planned};
 use weal_engine::Engine;
 use weal_model::{Action, PoolSpec};
 use weal_protocol::Refusal;
@@ -81,7 +81,7 @@ impl<E: Engine> Hands<E> {
             let planned = planned.await.unwrap_or_else(|error| Planned {
                 generation,
                 took_ms: 0.0,
-                result: Err(format!("the planner failed: {error}")),
+                result: Err(NotPlanned::Failed { detail: error.to_string() }),
             });
             Input::Done(Done::Planned(Box::new(planned)))
         });

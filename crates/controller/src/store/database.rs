@@ -8,7 +8,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction,
 use serde::de::DeserializeOwned;
 use weal_model::{Event, HistorySample, Time};
 
-use super::{CONFIGS_KEPT, EVENTS_KEPT, Error, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, Write, sqlite};
+use super::error::Error;
+use super::records::{CONFIGS_KEPT, EVENTS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, Write};
 
 /// The schema that this version reads and writes, kept in `user_version`.
 const SCHEMA: u32 = 1;
@@ -45,7 +46,7 @@ impl Database {
     }
 
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        let fail = |source| sqlite(path, source);
+        let fail = |source| Error::sqlite(path, source);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags).map_err(fail)?;
         connection.busy_timeout(Duration::from_secs(2)).map_err(fail)?;

@@ -12,9 +12,10 @@
 //! | `value` | profiles, last plan and report, who was told to sleep: one row each |
 
 mod database;
+mod error;
+mod records;
 mod worker;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -22,96 +23,24 @@ use std::thread::JoinHandle;
 
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
+use weal_control::cycle::StoreProblem;
 use weal_model::{Event, HistorySample, Time};
 
 use database::Database;
-use worker::Worker;
+pub use error::Error;
+use records::Write;
+pub use records::{CONFIGS_KEPT, EVENTS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig};
+use worker::{Job, Worker};
 
-/// Old configs, to look back at or to return to; each is a few KiB.
-pub const CONFIGS_KEPT: u64 = 50;
-/// About a day of a lively pool; 300 bytes each.
-pub const EVENTS_KEPT: u64 = 10_000;
-/// Full resolution for the dashboard's longest live view.
-pub const RAW_KEPT_S: u64 = 3600;
-/// A day and a half, so that yesterday's peak is still there today.
-pub const MINUTES_KEPT_S: u64 = 36 * 3600;
 /// Jobs that may wait for the thread. A full disk stops it for a busy time-out at most; beyond this something is wrong and
 /// the newest are dropped rather than memory filled.
 const QUEUE: usize = 4096;
-
-/// A config as stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredConfig {
-    /// Grows by one.
-    pub generation: u64,
-    /// When it was taken.
-    pub time: Time,
-    /// Where it was read.
-    pub path: String,
-    /// Its text.
-    pub text: String,
-}
-
-/// What a new controller starts from.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Saved {
-    /// The config in force.
-    pub config: Option<StoredConfig>,
-    /// The newest events, oldest first.
-    pub events: Vec<Event>,
-    /// What [`Store::save_value`] kept, as JSON.
-    pub values: BTreeMap<String, String>,
-}
-
-/// Something to keep.
-#[derive(Debug, Clone)]
-pub(crate) enum Write {
-    Config(StoredConfig),
-    Event(Event),
-    Sample(HistorySample),
-    Value { key: &'static str, body: String },
-}
-
-pub(crate) enum Job {
-    Write(Write, Option<oneshot::Sender<Result<(), String>>>),
-    Events { after: u64, limit: u32, reply: oneshot::Sender<Vec<Event>> },
-    History { since: Time, reply: oneshot::Sender<Vec<HistorySample>> },
-    Stop,
-}
-
-/// Why the store cannot be used at all.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Made by a newer weal.
-    #[error(
-        "{path} was written by a newer weal (its schema is {found}, this one knows {known}): use that one, or move the file away"
-    )]
-    Newer {
-        /// The database.
-        path: String,
-        /// Its schema's number.
-        found: u32,
-        /// Ours.
-        known: u32,
-    },
-    /// The database said no.
-    #[error("{path}: {source}")]
-    Sqlite {
-        /// The database.
-        path: String,
-        /// Why.
-        source: rusqlite::Error,
-    },
-    /// The thread cannot be started.
-    #[error("cannot start the store's thread: {0}")]
-    Thread(std::io::Error),
-}
 
 /// The handle to the store's thread. Dropping it writes what is queued.
 #[derive(Debug)]
 pub struct Store {
     jobs: SyncSender<Job>,
-    problem: watch::Receiver<Option<String>>,
+    problem: watch::Receiver<Option<StoreProblem>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -120,20 +49,23 @@ impl Store {
     /// opened now for a reason that may pass (no space), starts without it and keeps trying.
     pub fn open(path: &Path) -> Result<(Self, Saved, Vec<String>), Error> {
         let mut notes = Vec::new();
+        let mut closed = None;
         let database = match Database::open_or_set_aside(path, &mut notes) {
             Ok(database) => Some(database),
             Err(error @ Error::Newer { .. }) => return Err(error),
             Err(error) => {
-                notes.push(format!("the store cannot be opened: {error}; running without it and trying again"));
+                let problem = StoreProblem::Closed { detail: error.to_string() };
+                notes.push(format!("{problem}; weal runs without the store and tries again"));
+                closed = Some(problem);
                 None
             }
         };
         let saved = match &database {
-            Some(database) => database.saved().map_err(|source| sqlite(path, source))?,
+            Some(database) => database.saved().map_err(|source| Error::sqlite(path, source))?,
             None => Saved::default(),
         };
         let (jobs, queue): (_, Receiver<Job>) = sync_channel(QUEUE);
-        let (report, problem) = watch::channel(notes.last().filter(|_| database.is_none()).cloned());
+        let (report, problem) = watch::channel(closed);
         let mut worker = Worker::new(path.to_owned(), database, report);
         let thread =
             std::thread::Builder::new().name("store".into()).spawn(move || worker.work(&queue)).map_err(Error::Thread)?;
@@ -141,15 +73,15 @@ impl Store {
     }
 
     /// Why nothing can be written now; `None` when all is well. Changes are seen through the receiver.
-    pub fn problem(&self) -> watch::Receiver<Option<String>> {
+    pub fn problem(&self) -> watch::Receiver<Option<StoreProblem>> {
         self.problem.clone()
     }
 
     /// Keeps a config; comes back when it is on disk. On an error it stays queued and is tried again.
-    pub async fn save_config(&self, config: StoredConfig) -> Result<(), String> {
+    pub async fn save_config(&self, config: StoredConfig) -> Result<(), StoreProblem> {
         let (reply, answer) = oneshot::channel();
         self.send(Job::Write(Write::Config(config), Some(reply)));
-        answer.await.unwrap_or_else(|_| Err("the store's thread is gone".into()))
+        answer.await.unwrap_or(Err(StoreProblem::Ended))
     }
 
     /// Keeps an event, soon.
@@ -202,7 +134,7 @@ impl Store {
         match self.jobs.try_send(job) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => tracing::warn!("the store is too slow: something was not kept"),
-            Err(TrySendError::Disconnected(_)) => tracing::error!("the store's thread is gone: something was not kept"),
+            Err(TrySendError::Disconnected(_)) => tracing::error!("the store's thread has ended: something was not kept"),
         }
     }
 }
@@ -211,8 +143,4 @@ impl Drop for Store {
     fn drop(&mut self) {
         self.finish();
     }
-}
-
-fn sqlite(path: &Path, source: rusqlite::Error) -> Error {
-    Error::Sqlite { path: path.display().to_string(), source }
 }

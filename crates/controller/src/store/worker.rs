@@ -6,10 +6,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use weal_model::Time;
+use weal_control::cycle::StoreProblem;
+use weal_model::{Event, HistorySample, Time};
 
 use super::database::Database;
-use super::{Error, Job, Write, sqlite};
+use super::error::Error;
+use super::records::Write;
 
 /// Writes kept while the disk is full; beyond it the oldest samples and events go first. About 2 MiB.
 const BACKLOG: usize = 2000;
@@ -18,20 +20,28 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Samples between two tidyings: every two minutes at the default cycle.
 const TIDY_EVERY: u32 = 60;
 
-type Reply = oneshot::Sender<Result<(), String>>;
+type Reply = oneshot::Sender<Result<(), StoreProblem>>;
+
+/// What the thread is asked.
+pub(super) enum Job {
+    Write(Write, Option<Reply>),
+    Events { after: u64, limit: u32, reply: oneshot::Sender<Vec<Event>> },
+    History { since: Time, reply: oneshot::Sender<Vec<HistorySample>> },
+    Stop,
+}
 
 pub(super) struct Worker {
     path: PathBuf,
     database: Option<Database>,
     backlog: VecDeque<Write>,
     waiting: Vec<Reply>,
-    problem: watch::Sender<Option<String>>,
+    problem: watch::Sender<Option<StoreProblem>>,
     newest_sample: Time,
     samples_since_tidy: u32,
 }
 
 impl Worker {
-    pub(super) fn new(path: PathBuf, database: Option<Database>, problem: watch::Sender<Option<String>>) -> Self {
+    pub(super) fn new(path: PathBuf, database: Option<Database>, problem: watch::Sender<Option<StoreProblem>>) -> Self {
         Self {
             path,
             database,
@@ -102,9 +112,9 @@ impl Worker {
         }
         let result = self.write_all();
         for reply in self.waiting.drain(..) {
-            let _ = reply.send(result.as_ref().copied().map_err(ToString::to_string));
+            let _ = reply.send(result.clone());
         }
-        let problem = result.err().map(|error| format!("the store cannot write: {error}"));
+        let problem = result.err();
         self.problem.send_if_modified(|now| {
             let changed = now.is_some() != problem.is_some();
             *now = problem;
@@ -116,16 +126,20 @@ impl Worker {
         }
     }
 
-    fn write_all(&mut self) -> Result<(), Error> {
+    fn write_all(&mut self) -> Result<(), StoreProblem> {
         let database = match &mut self.database {
             Some(database) => database,
-            None => self.database.insert(Database::open(&self.path)?),
+            None => {
+                let opened = Database::open(&self.path);
+                self.database.insert(opened.map_err(|error| StoreProblem::Closed { detail: error.to_string() })?)
+            }
         };
-        database.write(self.backlog.iter()).map_err(|source| sqlite(&self.path, source))?;
+        let unwritable = |source| StoreProblem::Unwritable { detail: Error::sqlite(&self.path, source).to_string() };
+        database.write(self.backlog.iter()).map_err(unwritable)?;
         self.backlog.clear();
         if self.samples_since_tidy >= TIDY_EVERY {
             self.samples_since_tidy = 0;
-            database.tidy(self.newest_sample).map_err(|source| sqlite(&self.path, source))?;
+            database.tidy(self.newest_sample).map_err(unwritable)?;
         }
         Ok(())
     }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use weal_model::{Action, InstanceState};
 
+use weal_control::cycle::Input;
+use weal_controller::record::Line;
+
 use crate::fake::{CONFIG, Pool, flow};
 
 fn with_shop_argument(argument: &str) -> String {
@@ -318,4 +321,34 @@ async fn a_recording_of_a_running_pool_replays_to_the_same_decisions() {
     assert!(same > 50, "{same} effects of {} lines", lines.len());
     let acts = lines.iter().filter(|line| matches!(line, weal_controller::record::Line::Input { .. })).count();
     assert!(acts > 20, "{acts} inputs");
+}
+
+#[tokio::test]
+async fn a_recording_in_which_the_store_fails_replays_to_the_same_decisions() {
+    let mut pool = Pool::start().await;
+    pool.stop_controller().await;
+    let store = pool.folder.path().join("controller/store.db");
+    std::fs::remove_file(&store).unwrap();
+    std::fs::create_dir(&store).unwrap();
+    pool.start_controller();
+    let status = pool.until_status("the problem shows", |status| !status.problems.is_empty()).await;
+    assert!(status.problems[0].starts_with("the store cannot be opened: "), "{:?}", status.problems);
+    pool.apply(CONFIG).await;
+    all_ready(&pool).await;
+    std::fs::remove_dir(&store).unwrap();
+    pool.until_status("the store is well again", |status| status.problems.is_empty()).await;
+    pool.stop_controller().await;
+
+    let path = pool.folder.path().join("controller").join(weal_controller::RECORDING);
+    let lines = weal_controller::record::read(&path).unwrap();
+    weal_controller::record::replay(&lines).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    let said = |line: &Line| match line {
+        Line::Input { input, .. } => match &**input {
+            Input::Store(answer) => Some(answer.is_ok()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let said: Vec<bool> = lines.iter().filter_map(said).collect();
+    assert_eq!((said.first(), said.last()), (Some(&false), Some(&true)), "{said:?}");
 }

@@ -1,0 +1,43 @@
+//! The engine's nodes, which are to be those of the config.
+
+use weal_model::Time;
+use weal_protocol::{NodeOrigin, Refusal};
+
+use super::effect::Effect;
+use super::state::State;
+
+impl State {
+    /// Makes the engine's nodes those of the config. True when that is under way: what runs is to be looked at afterwards.
+    pub(super) fn configure_nodes(&mut self, now: Time) -> bool {
+        let Some(config) = &self.config else { return false };
+        let capabilities = self.engine.capabilities();
+        let are_ours = capabilities.is_some_and(|can| can.nodes == NodeOrigin::Configured);
+        if self.engine.configuring {
+            return true;
+        }
+        let must = are_ours && (self.engine.nodes_differ(&config.pool) || self.engine.has_forgotten);
+        if !must || now < self.engine.retry_nodes {
+            return false;
+        }
+        let nodes = config.pool.nodes.clone();
+        self.engine.configuring = true;
+        self.push(Effect::ConfigureNodes(nodes));
+        true
+    }
+
+    pub(super) fn handle_nodes_configured(&mut self, now: Time, result: Result<(), Refusal>) {
+        self.engine.configuring = false;
+        match result {
+            Ok(()) => {
+                self.clear_problem("nodes", "the nodes are set up");
+                if std::mem::take(&mut self.engine.has_forgotten) {
+                    self.seating.loads.handle_forgotten();
+                }
+            }
+            Err(error) => self.raise_problem("nodes", format!("the nodes cannot be set up: {error}")),
+        }
+        // The next cycle tries again what did not help.
+        self.engine.retry_nodes = now + self.timers.flow_cycle();
+        self.engine.look.want();
+    }
+}

@@ -1,0 +1,28 @@
+//! Seats, weights and CPU in force.
+
+use std::collections::BTreeSet;
+
+use weal_model::{AppName, FlowExplanation, GatewayName, SeatPlan};
+
+use crate::flow::loads::Loads;
+
+/// What is in force.
+#[derive(Debug)]
+pub(super) struct Seating {
+    /// The gateway whose flows these are.
+    pub gateway: GatewayName,
+    pub plan: SeatPlan,
+    /// Why each flow has its seats.
+    pub explanations: Vec<FlowExplanation>,
+    /// Applications that had a ready instance when the seats were planned.
+    pub seated: BTreeSet<AppName>,
+    /// What each instance was given, and what the engine was told of it.
+    pub loads: Loads,
+}
+
+impl Seating {
+    pub fn new(gateway: GatewayName) -> Self {
+        let (plan, explanations, seated, loads) = Default::default();
+        Self { gateway, plan, explanations, seated, loads }
+    }
+}

@@ -1,0 +1,175 @@
+//! All parts of the loop, and what goes out. What the loop does with several parts is in files of their own, each an `impl State`; a file
+//! calls only those above it in this list: `seating` and `telling`, `acting`, `sleep`, `placing`, `looks`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use weal_model::{AppName, EventKind, InstanceState, NodeName, NodeSpec, PoolSpec, Snapshot, Time};
+use weal_protocol::node::InstanceEvent;
+use weal_protocol::{NodeOrigin, Refusal};
+
+use super::effect::{Config, Effect, Note, Start};
+use super::learned::Learned;
+use super::observe::{self, Observer};
+use super::operations::Operations;
+use super::peers::{Engine, Gateway, Ticket};
+use super::plans::Placing;
+use super::problems::Problems;
+use super::recent::Recent;
+use super::rest::Sleep;
+use super::seats::Seating;
+use super::timers::Timers;
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct State {
+    pub config: Option<Config>,
+    pub engine: Engine,
+    pub gateway: Gateway,
+    pub timers: Timers,
+    pub measured: Measured,
+    pub learned: Learned,
+    pub seating: Seating,
+    pub placing: Placing,
+    pub operations: Operations,
+    pub sleep: Sleep,
+    pub problems: Problems,
+    pub waiting: Waiting,
+    pub counts: Counts,
+    /// Instance events up to here were noted by an earlier controller.
+    pub noted_until: Time,
+    pub outbox: VecDeque<Effect>,
+}
+
+/// What was measured.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    pub observer: Observer,
+    pub snapshot: Option<Snapshot>,
+    pub recent: Recent,
+}
+
+/// What waits for a look at the engine or at the gateway.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub flow_cycle: Option<FlowCycle>,
+    pub plan: Option<Ticket>,
+    /// Instances that got ready want seats.
+    pub ready: Option<(Ticket, Vec<InstanceEvent>)>,
+    /// Running instances may have to be told of a new config.
+    pub update: Option<Ticket>,
+}
+
+/// A flow cycle between its beginning and its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FlowCycle {
+    pub engine: Ticket,
+    pub gateway: Ticket,
+    /// False for the very first look, which measures nothing.
+    pub decides: bool,
+}
+
+/// What is counted for the metrics.
+#[derive(Debug, Default, Clone)]
+pub struct Counts {
+    /// Placement actions that were begun.
+    pub actions: u64,
+    /// Instances that entered each state, by application.
+    pub transitions: BTreeMap<(AppName, InstanceState), u64>,
+}
+
+impl State {
+    /// Goes on from `start`.
+    pub fn new(now: Time, start: Start) -> Self {
+        let mut state = Self {
+            config: start.config,
+            engine: Engine::default(),
+            gateway: Gateway::default(),
+            timers: Timers::default(),
+            measured: Measured::default(),
+            learned: Learned::new(start.profiles, start.job_costs),
+            seating: Seating::new(start.gateway),
+            placing: Placing::default(),
+            operations: Operations::default(),
+            sleep: Sleep::with_resting(start.resting),
+            problems: Problems::default(),
+            waiting: Waiting::default(),
+            counts: Counts::default(),
+            noted_until: start.noted_until,
+            outbox: VecDeque::new(),
+        };
+        state.timers.restart(now, state.config.as_ref().map(|config| &*config.pool));
+        state
+    }
+
+    /// Begins to observe both sides.
+    pub(super) fn begin_flow_cycle(&mut self, now: Time, decides: bool) {
+        if self.waiting.flow_cycle.is_some() {
+            // The last one's patience ends within this cycle.
+            return;
+        }
+        let (engine, gateway) = (self.engine.look.want(), self.gateway.look.want());
+        self.waiting.flow_cycle = Some(FlowCycle { engine, gateway, decides });
+        self.timers.handle_flow_cycle_begun(now);
+        self.look(now);
+    }
+
+    /// Makes the calls that somebody waits for.
+    pub(super) fn look(&mut self, now: Time) {
+        if self.gateway.look.poll(now) {
+            self.push(Effect::ObserveGateway);
+        }
+        if self.engine.look.poll(now) {
+            self.push(Effect::ObserveEngine);
+        }
+    }
+
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.outbox.push_back(effect);
+    }
+
+    pub(super) fn note(&mut self, note: Note) {
+        self.push(Effect::Note(note));
+    }
+
+    /// What people are shown has changed; said once however often it changes before it is shown.
+    pub(super) fn show(&mut self, sample: bool) {
+        if !matches!(self.outbox.back(), Some(Effect::Show { sample: shown }) if *shown || !sample) {
+            self.push(Effect::Show { sample });
+        }
+    }
+
+    /// Something is wrong with weal itself: said once.
+    pub(super) fn raise_problem(&mut self, what: &'static str, text: String) {
+        if self.problems.raise(what, text.clone()) {
+            self.note(Note::warning(EventKind::Role, text));
+        }
+    }
+
+    pub(super) fn clear_problem(&mut self, what: &'static str, text: &str) {
+        if self.problems.clear(what) {
+            self.note(Note::info(EventKind::Role, text));
+        }
+    }
+
+    /// The config's pool; on nodes that the engine finds itself, with those.
+    pub(super) fn pool(&self) -> Option<Arc<PoolSpec>> {
+        let config = self.config.as_ref()?;
+        let discovered = self.engine.seen.as_ref().filter(|seen| seen.capabilities.nodes == NodeOrigin::Discovered);
+        let Some(seen) = discovered else { return Some(Arc::clone(&config.pool)) };
+        let mut pool = (*config.pool).clone();
+        pool.nodes = observe::discovered_nodes(seen, &config.pool);
+        Some(Arc::new(pool))
+    }
+
+    /// Why an application may not be asked about; `None` when the pool has it.
+    pub(super) fn no_such(&self, app: &AppName) -> Option<Refusal> {
+        let known = self.config.as_ref().is_some_and(|config| config.pool.apps.contains_key(app));
+        (!known).then(|| Refusal::NoApplication { app: app.clone() })
+    }
+}
+
+/// A node of a pool, by name.
+pub(super) fn node_of<'a>(pool: &'a PoolSpec, name: &NodeName) -> Option<&'a NodeSpec> {
+    pool.nodes.iter().find(|node| node.name == *name)
+}

@@ -1,0 +1,47 @@
+//! What the store keeps, and how much of it.
+
+use std::collections::BTreeMap;
+
+use weal_model::{Event, HistorySample, Time};
+
+/// Old configs, to look back at or to return to; each is a few KiB.
+pub const CONFIGS_KEPT: u64 = 50;
+/// About a day of a lively pool; 300 bytes each.
+pub const EVENTS_KEPT: u64 = 10_000;
+/// Full resolution for the dashboard's longest live view.
+pub const RAW_KEPT_S: u64 = 3600;
+/// A day and a half, so that yesterday's peak is still there today.
+pub const MINUTES_KEPT_S: u64 = 36 * 3600;
+
+/// A config as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredConfig {
+    /// Grows by one.
+    pub generation: u64,
+    /// When it was taken.
+    pub time: Time,
+    /// Where it was read.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// What a new controller starts from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Saved {
+    /// The config in force.
+    pub config: Option<StoredConfig>,
+    /// The newest events, oldest first.
+    pub events: Vec<Event>,
+    /// What [`save_value`](super::Store::save_value) kept, as JSON.
+    pub values: BTreeMap<String, String>,
+}
+
+/// Something to keep.
+#[derive(Debug, Clone)]
+pub(super) enum Write {
+    Config(StoredConfig),
+    Event(Event),
+    Sample(HistorySample),
+    Value { key: &'static str, body: String },
+}
