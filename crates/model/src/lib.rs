@@ -32,6 +32,7 @@ pub mod naming;
 mod plan;
 mod route;
 mod rung;
+mod sandbox;
 mod snapshot;
 mod spec;
 mod status;
@@ -50,6 +51,7 @@ pub use plan::{
 };
 pub use route::{HeaderMatch, RouteSpec};
 pub use rung::{Rung, RungCost, SleepCosts};
+pub use sandbox::{Permit, SandboxMode, SandboxSpec};
 pub use snapshot::{FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot};
 pub use spec::{
     Algorithm, AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, OverloadLimit, PoolSpec, RestartPolicy, TimingSpec,

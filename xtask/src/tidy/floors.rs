@@ -10,7 +10,7 @@ use super::files::Files;
 use super::finding::Finding;
 
 /// The floor of each crate. A crate uses only crates on lower floors.
-const FLOORS: [(&str, u32); 17] = [
+const FLOORS: [(&str, u32); 18] = [
     ("weal-model", 0),
     ("weal-protocol", 0),
     ("weal-rng", 0),
@@ -19,6 +19,7 @@ const FLOORS: [(&str, u32); 17] = [
     ("weal-host", 1),
     ("weal-reproduce", 2),
     ("weal-rpc", 2),
+    ("weal-sandbox", 1),
     ("weal-scenario", 2),
     ("weal-sim", 2),
     ("weal-engine", 3),

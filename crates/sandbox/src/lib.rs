@@ -1,0 +1,31 @@
+//! Confines a program: what it sees of the machine, what it may change, which system calls it may make.
+//!
+//! The agent makes a [`Plan`] from what the config says and what the machine can do ([`Machine::probe`]). The shim carries it out in the
+//! process that becomes the program, in two parts: [`Plan::enter`] while it is root, then it becomes its user, then [`Plan::confine`],
+//! after which there is no way back. [`Exposure`] judges a plan as `systemd-analyze security` judges a unit.
+//!
+//! | part | needs | what it takes away |
+//! | --- | --- | --- |
+//! | [`Mounts`] | root | writing anywhere but in its own folders; others' /tmp, /dev and processes |
+//! | [`Landlock`] | nothing | writing anywhere but in its own folders; signals to others; where mounts cannot be made |
+//! | [`Filter`] | nothing | system calls that no service needs; namespaces; exotic sockets |
+//! | rights | root for the bounding set | capabilities, kernel keys, open files, core dumps |
+
+mod exposure;
+mod failure;
+mod filter;
+mod landlock_rules;
+mod machine;
+mod mounts;
+mod plan;
+mod rights;
+mod syscalls;
+
+pub use exposure::{Exposure, Identity};
+pub use failure::Failure;
+pub use filter::{Filter, NoFilter};
+pub use landlock_rules::Landlock;
+pub use machine::Machine;
+pub use mounts::{Mounts, join};
+pub use plan::{Confinement, Paths, Plan};
+pub use rights::Limits;

@@ -1,0 +1,231 @@
+//! The file system as the program sees it: a mount namespace of its own, in which everything is read-only but what it may write.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, makedev, mkdirat, mknodat, openat, stat, symlinkat};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
+};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, during};
+
+/// What the program sees and may change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mounts {
+    /// Folders and files that it may write, where file permissions let it.
+    pub write: Vec<PathBuf>,
+    /// A folder that holds `tmp` and `var-tmp`, which stand in the place of `/tmp` and `/var/tmp`; `None` shares these with everybody.
+    pub tmp: Option<PathBuf>,
+    /// Folders and files that stay where they are also when they lie below `/tmp`: its program, its working directory.
+    pub keep: Vec<PathBuf>,
+    /// Devices that it sees besides those that hold nothing (`null`, `zero`, `urandom`, …).
+    pub devices: Vec<PathBuf>,
+}
+
+/// What any program needs, with major and minor number.
+const DEVICES: [(&str, u32, u32); 6] =
+    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+/// What of /proc concerns the machine and not a process.
+const TUNABLES: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
+
+impl Mounts {
+    /// Takes this process into namespaces of its own: mounts, System V IPC and POSIX queues, host name.
+    ///
+    /// # Errors
+    /// Says at which step.
+    pub fn enter(&self) -> Result<(), Failure> {
+        let all = UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+        // SAFETY: the process has a single thread, and no file descriptor table is unshared.
+        unsafe { unshare_unsafe(all) }.map_err(during("leave the machine's namespaces"))?;
+        // What is mounted outside later is seen; what is mounted here is not seen outside.
+        let slave = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
+        mount_change("/", slave).map_err(during("part from the machine's mounts"))?;
+        // Held by descriptors: what follows may hide the paths.
+        let writable = trees(&self.write)?;
+        let kept = trees(&self.keep)?;
+        let tmp = self.tmp.as_ref().map(|folder| Ok((tree(&folder.join("tmp"))?, tree(&folder.join("var-tmp"))?))).transpose()?;
+        let devices = self
+            .devices
+            .iter()
+            .map(|path| Ok((path, stat(path).map_err(at("look at", path))?)))
+            .collect::<Result<Vec<_>, Failure>>()?;
+        set(CWD, "/", true, READ_ONLY, 0)?;
+        if let Some((tmp, var_tmp)) = tmp {
+            attach(&tmp, Path::new("/tmp"))?;
+            attach(&var_tmp, Path::new("/var/tmp"))?;
+            for (path, tree) in kept.iter().filter(|(path, _)| path.starts_with("/tmp") || path.starts_with("/var/tmp")) {
+                set(tree, "", true, READ_ONLY, 0)?;
+                make_place(path, tree)?;
+                attach(tree, path)?;
+            }
+        }
+        for (path, tree) in &writable {
+            make_place(path, tree)?;
+            attach(tree, path)?;
+        }
+        mount_devices(&devices)?;
+        mount_proc()
+    }
+}
+
+const READ_ONLY: u64 = MountAttrFlags::MOUNT_ATTR_RDONLY.bits() as u64;
+
+/// The mounts at each path, apart from the rest.
+fn trees(paths: &[PathBuf]) -> Result<Vec<(&Path, OwnedFd)>, Failure> {
+    paths.iter().map(|path| Ok((path.as_path(), tree(path)?))).collect()
+}
+
+fn tree(path: &Path) -> Result<OwnedFd, Failure> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    open_tree(CWD, path, flags).map_err(at("find", path))
+}
+
+fn attach(tree: impl AsFd, path: &Path) -> Result<(), Failure> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(tree, "", CWD, path, flags).map_err(at("mount", path))
+}
+
+/// Makes what a mount at `path` needs to stand on, where a folder of temporary files hides what was there.
+fn make_place(path: &Path, tree: &OwnedFd) -> Result<(), Failure> {
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let make = || {
+        let folder = if rustix::fs::fstat(tree)?.st_mode & libc::S_IFMT == libc::S_IFDIR { Some(path) } else { path.parent() };
+        std::fs::create_dir_all(folder.unwrap_or(path))?;
+        if folder != Some(path) {
+            std::fs::File::create(path)?;
+        }
+        io::Result::Ok(())
+    };
+    make().map_err(|error| Failure::at("make a place for", path, error))
+}
+
+/// A new file system, not attached anywhere yet.
+fn new(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Result<OwnedFd, Failure> {
+    let make = || {
+        let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        for (key, value) in options {
+            fsconfig_set_string(context.as_fd(), *key, *value)?;
+        }
+        fsconfig_create(context.as_fd())?;
+        fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    };
+    make().map_err(|error| Failure::new(format!("make a {kind}"), error.into()))
+}
+
+/// A /dev of its own: devices that hold nothing, pseudoterminals, shared memory, message queues.
+fn mount_devices(others: &[(&PathBuf, rustix::fs::Stat)]) -> Result<(), Failure> {
+    let closed = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let log = std::fs::read_link("/dev/log").ok();
+    let dev = new("tmpfs", &[("mode", "0755"), ("size", "64k")], closed)?;
+    let fill = || {
+        for (name, major, minor) in DEVICES {
+            make_device(&dev, Path::new(name), FileType::CharacterDevice, 0o666, makedev(major, minor))?;
+        }
+        for (target, name) in
+            [("/proc/self/fd", "fd"), ("fd/0", "stdin"), ("fd/1", "stdout"), ("fd/2", "stderr"), ("pts/ptmx", "ptmx")]
+        {
+            symlinkat(target, &dev, name)?;
+        }
+        if let Some(target) = log {
+            symlinkat(target, &dev, "log")?;
+        }
+        for name in ["pts", "shm", "mqueue"] {
+            mkdirat(&dev, name, Mode::from_raw_mode(0o755))?;
+        }
+        for (path, found) in others {
+            let Ok(name) = path.strip_prefix("/dev") else { continue };
+            make_folders(&dev, name)?;
+            make_device(&dev, name, FileType::from_raw_mode(found.st_mode), found.st_mode & 0o777, found.st_rdev)?;
+            rustix::fs::chownat(
+                &dev,
+                name,
+                Some(rustix::fs::Uid::from_raw(found.st_uid)),
+                Some(rustix::fs::Gid::from_raw(found.st_gid)),
+                AtFlags::SYMLINK_NOFOLLOW,
+            )?;
+        }
+        rustix::io::Result::Ok(())
+    };
+    fill().map_err(|error| Failure::new("fill /dev".to_owned(), error.into()))?;
+    attach(&dev, Path::new("/dev"))?;
+    let nodev = closed | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let terminals = new("devpts", &[("ptmxmode", "0666"), ("mode", "0620")], closed)?;
+    attach(terminals, Path::new("/dev/pts"))?;
+    attach(new("tmpfs", &[("mode", "1777")], nodev)?, Path::new("/dev/shm"))?;
+    attach(new("mqueue", &[], nodev)?, Path::new("/dev/mqueue"))?;
+    set(CWD, "/dev", false, READ_ONLY, 0)
+}
+
+fn make_device(dev: &OwnedFd, name: &Path, kind: FileType, mode: u32, number: u64) -> rustix::io::Result<()> {
+    mknodat(dev, name, kind, Mode::from_raw_mode(mode), number)?;
+    // The umask took its part.
+    rustix::fs::chmodat(dev, name, Mode::from_raw_mode(mode), AtFlags::empty())
+}
+
+fn make_folders(dev: &OwnedFd, name: &Path) -> rustix::io::Result<()> {
+    let mut folder = PathBuf::new();
+    for part in name.parent().into_iter().flat_map(Path::components) {
+        folder.push(part);
+        match mkdirat(dev, &folder, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A /proc that shows nothing of processes of other users, and lets nothing of the machine be changed.
+fn mount_proc() -> Result<(), Failure> {
+    let closed = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_NODEV;
+    attach(new("proc", &[("hidepid", "invisible")], closed)?, Path::new("/proc"))?;
+    for path in TUNABLES.map(Path::new).into_iter().filter(|path| path.exists()) {
+        let tunable = tree(path)?;
+        set(&tunable, "", true, READ_ONLY, 0)?;
+        attach(&tunable, path)?;
+    }
+    Ok(())
+}
+
+/// Sets and clears attributes of a mount, and with `recursive` of all below it (mount_setattr(2), Linux 5.12).
+fn set(folder: impl AsFd, path: &str, recursive: bool, set: u64, clear: u64) -> Result<(), Failure> {
+    let attributes = libc::mount_attr { attr_set: set, attr_clr: clear, propagation: 0, userns_fd: 0 };
+    let name = CString::new(path).expect("our own paths have no NUL");
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    let size = size_of::<libc::mount_attr>();
+    // SAFETY: the call reads the name and the attributes, which both live until it returns.
+    let result = unsafe {
+        libc::syscall(libc::SYS_mount_setattr, folder.as_fd().as_raw_fd(), name.as_ptr(), flags, &raw const attributes, size)
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(Failure::new(
+            format!("make {} read-only", if path.is_empty() { "a mount" } else { path }),
+            io::Error::last_os_error(),
+        )),
+    }
+}
+
+fn at<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl Fn(E) -> Failure {
+    move |error| Failure::at(what, path, error.into())
+}
+
+/// Joins the namespaces that [`Mounts::enter`] made for the process of `pid`: what runs beside a program sees what it sees.
+///
+/// # Errors
+/// The process is gone, or the caller is not root.
+pub fn join(pid: u32) -> Result<(), Failure> {
+    for name in ["ipc", "uts", "mnt"] {
+        let path = PathBuf::from(format!("/proc/{pid}/ns/{name}"));
+        let namespace = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(at("open", &path))?;
+        rustix::thread::move_into_link_name_space(namespace.as_fd(), None).map_err(at("join", &path))?;
+    }
+    Ok(())
+}
