@@ -83,7 +83,7 @@ impl Board {
         let event = {
             let mut events = self.events();
             events.newest_id += 1;
-            let Note { severity, kind, app, instance, node, text } = note;
+            let Note { severity, kind, app, instance, node, action: _, text } = note;
             let event = Event { id: events.newest_id, time: clock::now(), severity, kind, app, instance, node, text };
             events.recent.push_back(event.clone());
             if events.recent.len() > EVENTS_IN_MEMORY {

@@ -17,9 +17,7 @@ pub struct Batch<'a> {
     /// The nodes.
     pub nodes: &'a [Site],
     /// Applications beside the jobs.
-    pub apps: &'a [AppCurve],
-    /// The same applications at a time in seconds, when their load changes; decisions see what it is when they are made.
-    pub apps_at: Option<&'a dyn Fn(f64) -> Vec<AppCurve>>,
+    pub apps: Applications<'a>,
     /// What changes cost.
     pub costs: Costs,
     /// Seconds of a control cycle.
@@ -31,6 +29,22 @@ pub struct Batch<'a> {
     /// A job that stops running, or goes on elsewhere, keeps what it has done. Without that (nothing is suspended, only stopped) it
     /// begins anew.
     pub keeps_work: bool,
+}
+
+/// Applications beside the jobs of a [`Batch`].
+#[derive(Clone, Copy)]
+pub enum Applications<'a> {
+    /// Their load stays as it is.
+    Steady(&'a [AppCurve]),
+    /// Their load at a time in seconds; decisions see what it is when they are made.
+    Changing(&'a dyn Fn(f64) -> Vec<AppCurve>),
+}
+
+impl<'a> Batch<'a> {
+    /// Nothing is free and no work is lost; there is a sample a cycle.
+    pub fn new(nodes: &'a [Site], apps: Applications<'a>, scheduler: &'a dyn Scheduler, cycle_s: f64) -> Self {
+        Self { nodes, apps, costs: Costs::THESIS, cycle_s, scheduler, sample_every_s: cycle_s, keeps_work: true }
+    }
 }
 
 /// When a run ends.
@@ -267,8 +281,14 @@ impl State<'_> {
 
     fn decide(&mut self) {
         let batch = self.batch;
-        let now = batch.apps_at.map(|apps_at| apps_at(self.now_s));
-        let apps = now.as_deref().unwrap_or(batch.apps);
+        let now;
+        let apps = match batch.apps {
+            Applications::Steady(apps) => apps,
+            Applications::Changing(apps_at) => {
+                now = apps_at(self.now_s);
+                &now[..]
+            }
+        };
         let situation = Situation {
             now_s: self.now_s,
             cycle_s: batch.cycle_s,
@@ -409,16 +429,7 @@ mod tests {
     }
 
     fn run_with(scheduler: &dyn Scheduler, nodes: &[Site], arrivals: Vec<JobArrival>) -> Outcome {
-        let batch = Batch {
-            nodes,
-            apps: &[],
-            apps_at: None,
-            costs: Costs::THESIS,
-            cycle_s: 60.0,
-            scheduler,
-            sample_every_s: 0.0,
-            keeps_work: true,
-        };
+        let batch = Batch { sample_every_s: 0.0, ..Batch::new(nodes, Applications::Steady(&[]), scheduler, 60.0) };
         let count = arrivals.len();
         run(&batch, arrivals, Until::Submitted(count))
     }

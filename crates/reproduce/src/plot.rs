@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use maud::{Markup, html};
+use weal_scenario::report::axes::{DASHES, tenths, ticks};
 
 use crate::Figure;
 use crate::number::number;
 
-/// Colours that people with any kind of colour blindness tell apart (Okabe and Ito 2008); each has its own dashes too.
+/// Colours that people with any kind of colour blindness tell apart (Okabe and Ito 2008); each has its own dashes too. The
+/// fifth and the sixth are darker than there and in reports, since here single points are drawn in them too.
 const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B07700", "#3A8FC0", "#7a6f00"];
-const DASHES: [&str; 7] = ["none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 2"];
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 260.0;
 /// Room for the axes' numbers and names.
@@ -40,11 +41,6 @@ pub(super) fn svg(figure: &Figure) -> Markup {
             }
         }
     }
-}
-
-/// A coordinate: a tenth of a unit is finer than any screen shows.
-fn tenths(value: f64) -> String {
-    format!("{value:.1}")
 }
 
 /// A gnuplot script that draws all figures of a case from their CSV, as SVG files.
@@ -116,26 +112,18 @@ impl Axes {
     fn draw(&self, figure: &Figure) -> Markup {
         let middle = tenths(0.5 * (HEIGHT - BOTTOM));
         html! {
-            @for value in ticks(self.y, 5) {
+            @for value in ticks(self.y.0, self.y.1, 5) {
                 @let y = self.y(value);
                 path class="grid" d={ "M" (LEFT) " " (tenths(y)) "H" (tenths(WIDTH - 10.0)) } {}
                 text x=(tenths(LEFT - 6.0)) y=(tenths(y + 4.0)) text-anchor="end" { (number(value)) }
             }
-            @for value in ticks(self.x, 7) {
+            @for value in ticks(self.x.0, self.x.1, 7) {
                 text x=(tenths(self.x(value))) y=(tenths(HEIGHT - BOTTOM + 15.0)) text-anchor="middle" { (number(value)) }
             }
             text x=(tenths(0.5 * (LEFT + WIDTH))) y=(tenths(HEIGHT - 12.0)) text-anchor="middle" { (figure.x) }
             text transform={ "translate(12 " (middle) ") rotate(-90)" } text-anchor="middle" { (figure.y) }
         }
     }
-}
-
-/// About `count` round values within a span.
-fn ticks((low, high): (f64, f64), count: usize) -> Vec<f64> {
-    let raw = (high - low) / count as f64;
-    let power = 10f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|&step| step >= raw).unwrap_or(raw);
-    ((low / step).ceil() as i64..=(high / step).floor() as i64).map(|i| i as f64 * step).collect()
 }
 
 #[cfg(test)]
@@ -152,11 +140,5 @@ mod tests {
         assert_eq!(svg.matches("fill=\"none\"").count(), 2);
         assert!(!svg.contains("NaN"), "{svg}");
         assert!(gnuplot("X", &[figure]).contains("[column=2:3] 'f.csv'"));
-    }
-
-    #[test]
-    fn ticks_are_round_and_inside() {
-        assert_eq!(ticks((0.0, 10.0), 5), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
-        assert_eq!(ticks((-0.3, 0.7), 5), [-0.2, 0.0, 0.2, 0.4, 0.6000000000000001]);
     }
 }

@@ -11,7 +11,9 @@ use std::fmt::Write;
 
 use rand::RngExt;
 
-use crate::world::simulate;
+use weal_model::{Action, InstanceId, Target};
+
+use crate::world::{Move, simulate};
 use weal_rng::{self as random, Rng};
 use weal_scenario::Scenario;
 use weal_scenario::report::Run;
@@ -219,7 +221,7 @@ pub fn judge(draft: &Draft) -> Verdict {
         return Verdict::default();
     }
     let simulated = run(&scenario);
-    let (texts, taken_back) = unrest(&simulated.run);
+    let (texts, taken_back) = unrest(&simulated.moves);
     let mut findings = simulated.findings;
     if !draft.faults.is_empty() {
         findings.extend(not_well(&simulated.run, &run(&calm).run));
@@ -276,27 +278,21 @@ fn utility(flow: &weal_scenario::report::FlowSeries) -> Option<f64> {
 /// Instances that still move while nothing happens. One that sleeps and goes to sleep deeper does what it should, and so does one that is
 /// started to stand by, one after the other as long as there is room: only its end would be a step back. The second is how many took back
 /// what another did.
-fn unrest(run: &Run) -> (Vec<String>, usize) {
+fn unrest(moves: &[Move]) -> (Vec<String>, usize) {
     let mut asleep = BTreeSet::new();
     let mut texts = Vec::new();
-    let mut times_moved: BTreeMap<&str, usize> = BTreeMap::new();
-    // Jobs that are left come and go as others end.
-    let of_jobs = |text: &str| text.split(' ').nth(1) == Some("job");
-    for change in run.changes.iter().filter(|change| change.placement && !of_jobs(&change.text)) {
-        let instance = change.text.split([' ', ':']).nth(1).unwrap_or_default();
-        let sleeps = change.text.contains(" to sleep");
-        let ahead = change.text.contains("shall be a wake away") || change.text.contains("is here to be woken");
-        let deeper = sleeps && !asleep.insert(instance);
-        if ahead {
-            asleep.insert(instance);
-        } else if !sleeps {
-            asleep.remove(instance);
+    let mut times_moved: BTreeMap<InstanceId, usize> = BTreeMap::new();
+    for one in moves {
+        // Jobs that are left come and go as others end.
+        let Target::Instance { instance, .. } = one.action.target() else { continue };
+        let sleeps = matches!(one.action, Action::Sleep { .. });
+        let was_asleep = if sleeps || one.is_ahead { !asleep.insert(instance.clone()) } else { asleep.remove(&instance) };
+        if (sleeps && was_asleep) || one.is_ahead || one.t_s <= WELL_FROM_S {
+            continue;
         }
-        if !deeper && !ahead && change.t_s > WELL_FROM_S {
-            texts.push(format!("at {:.0} s {}", change.t_s, change.text));
-            // Who ends, ends for another to begin anew.
-            *times_moved.entry(instance).or_default() += if change.text.starts_with("stop ") { 2 } else { 1 };
-        }
+        texts.push(format!("at {:.0} s {}", one.t_s, one.text));
+        // Who ends, ends for another to begin anew.
+        *times_moved.entry(instance).or_default() += if matches!(one.action, Action::Stop { .. }) { 2 } else { 1 };
     }
     let taken_back = times_moved.values().map(|times| times - 1).sum();
     (texts, taken_back)

@@ -64,7 +64,7 @@ impl State {
         if let (Action::Start { .. }, Some(instance)) = (&action, target.instance()) {
             self.placing.starts.handle_begun(instance);
         }
-        self.note(notes::action(&action, reason).target(&target));
+        self.note(notes::action(&action, reason).begins(&action));
         self.counts.actions += 1;
         if at_once {
             self.push(Effect::Act { pool, action });

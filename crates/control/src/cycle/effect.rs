@@ -256,6 +256,8 @@ pub struct Note {
     pub instance: Option<InstanceId>,
     /// The node concerned.
     pub node: Option<NodeName>,
+    /// The action that begins, where the event is that one does.
+    pub action: Option<Action>,
     /// One plain sentence.
     pub text: String,
 }
@@ -263,7 +265,7 @@ pub struct Note {
 impl Note {
     /// As planned.
     pub fn info(kind: EventKind, text: impl Into<String>) -> Self {
-        Self { severity: Severity::Info, kind, app: None, instance: None, node: None, text: text.into() }
+        Self { severity: Severity::Info, kind, app: None, instance: None, node: None, action: None, text: text.into() }
     }
 
     /// Somebody may want to know.
@@ -295,6 +297,12 @@ impl Note {
     pub fn node(mut self, node: &NodeName) -> Self {
         self.node = Some(node.clone());
         self
+    }
+
+    /// This action begins.
+    #[must_use]
+    pub(super) fn begins(self, action: &Action) -> Self {
+        Self { action: Some(action.clone()), ..self.target(&action.target()) }
     }
 
     /// It concerns what an action is done to.

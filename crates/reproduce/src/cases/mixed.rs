@@ -1,11 +1,11 @@
 //! C10: jobs and an application on the same nodes (Carrera 5.6.3).
 
-use weal_control::jobs::{AppCurve, Costs, FirstComeFirstServed, Scheduler, StaticPartition, WealScheduler};
+use weal_control::jobs::{AppCurve, FirstComeFirstServed, Scheduler, StaticPartition, WealScheduler};
 use weal_control::utility::Curve;
 use weal_model::{Cpu, Utility};
 
 use super::streams::{baseline_mix, broken, nodes, of_each};
-use crate::batch::{Batch, Outcome, Sample, Until, run};
+use crate::batch::{Applications, Batch, Outcome, Sample, Until, run};
 use crate::{Figure, Record, Reproduction, Setting, at_least, mean, near, within};
 
 /// MHz with which the application reaches its best utility (Figure 5.24).
@@ -72,16 +72,7 @@ pub(super) fn heterogeneous(setting: &Setting) -> Reproduction {
 fn simulate(scheduler: &dyn Scheduler, seed: u64, jobs: usize) -> Outcome {
     let nodes = nodes();
     let apps = [AppCurve { curve: app_curve(), nodes: (0..nodes.len()).collect() }];
-    let batch = Batch {
-        nodes: &nodes,
-        apps: &apps,
-        apps_at: None,
-        costs: Costs::THESIS,
-        cycle_s: 600.0,
-        scheduler,
-        sample_every_s: 600.0,
-        keeps_work: true,
-    };
+    let batch = Batch::new(&nodes, Applications::Steady(&apps), scheduler, 600.0);
     run(&batch, baseline_mix(&[(1.0, 2.7)]).stream(seed, "jobs"), Until::Submitted(jobs))
 }
 

@@ -1,9 +1,9 @@
 //! C11, C12: the prototype's experiments on two and four machines (Carrera 5.7.1, 5.7.2).
 
-use weal_control::jobs::{ChangeKind, Costs, Site, WealScheduler};
+use weal_control::jobs::{ChangeKind, Site, WealScheduler};
 use weal_model::{Bytes, Cpu, Work};
 
-use crate::batch::{Batch, Outcome, Until, run};
+use crate::batch::{Applications, Batch, Outcome, Until, run};
 use crate::{Record, Reproduction, Setting, exactly, near, within};
 use weal_scenario::workload::{JobArrival, JobKind};
 
@@ -113,15 +113,6 @@ fn table_5_6() -> Outcome {
         relative_goal_s: factor * minutes * MINUTE_S,
     });
     let nodes = [Site { cpu: 2.0, memory: Bytes::gib(2).0 }; 2];
-    let batch = Batch {
-        nodes: &nodes,
-        apps: &[],
-        apps_at: None,
-        costs: Costs::THESIS,
-        cycle_s: 600.0,
-        scheduler: &WealScheduler,
-        sample_every_s: 0.0,
-        keeps_work: true,
-    };
+    let batch = Batch { sample_every_s: 0.0, ..Batch::new(&nodes, Applications::Steady(&[]), &WealScheduler, 600.0) };
     run(&batch, arrivals, Until::Submitted(jobs.len()))
 }

@@ -3,7 +3,7 @@
 use weal_control::jobs::{ChangeKind, Costs, FirstComeFirstServed, Scheduler, Site, WealScheduler};
 use weal_model::{Bytes, Cpu, Work};
 
-use crate::batch::{Batch, Outcome, Until, run};
+use crate::batch::{Applications, Batch, Outcome, Until, run};
 use crate::{Figure, Record, Reproduction, Setting, at_least, mean, near};
 use weal_scenario::workload::{JobKind, JobMix};
 
@@ -30,8 +30,8 @@ pub(super) fn baseline_mix(factors: &[(f64, f64)]) -> JobMix {
 /// The thesis' pool with nothing but jobs; the first seed is sampled for figures over time.
 pub(super) fn simulate(mix: &JobMix, seed: u64, scheduler: &dyn Scheduler, costs: Costs, until: Until) -> Outcome {
     let sample_every_s = if seed == 1 { SAMPLE_S } else { f64::INFINITY };
-    let batch =
-        Batch { nodes: &nodes(), apps: &[], apps_at: None, costs, cycle_s: CYCLE_S, scheduler, sample_every_s, keeps_work: true };
+    let nodes = nodes();
+    let batch = Batch { costs, sample_every_s, ..Batch::new(&nodes, Applications::Steady(&[]), scheduler, CYCLE_S) };
     run(&batch, mix.stream(seed, "jobs"), until)
 }
 

@@ -2,11 +2,11 @@
 //! of 5.6.3 at the size that weal is for.
 
 use weal_control::jobs::{
-    AppCurve, Costs, EarliestDeadlineFirst, FirstComeFirstServed, Scheduler, Site, StaticPartition, WealScheduler,
+    AppCurve, EarliestDeadlineFirst, FirstComeFirstServed, Scheduler, Site, StaticPartition, WealScheduler,
 };
 use weal_model::Bytes;
 
-use crate::batch::{Batch, Outcome, Until, run};
+use crate::batch::{Applications, Batch, Outcome, Until, run};
 use crate::fluid::log::{jobs_of, made_log, web_app};
 use crate::{Figure, Record, Reproduction, Setting, mean, near, within};
 
@@ -74,17 +74,7 @@ fn simulate(size: &Size, scheduler: &dyn Scheduler) -> Outcome {
     let jobs = jobs_of(&log, 32, Bytes::gib(4).0, 1);
     let mean_cpu = WEB * NODE_CPU * size.nodes as f64;
     let web = |now_s: f64| -> Vec<AppCurve> { vec![web_app(mean_cpu, size.nodes, now_s)] };
-    let apps = web(0.0);
-    let batch = Batch {
-        nodes: &nodes,
-        apps: &apps,
-        apps_at: Some(&web),
-        costs: Costs::THESIS,
-        cycle_s: 600.0,
-        scheduler,
-        sample_every_s: 3600.0,
-        keeps_work: true,
-    };
+    let batch = Batch { sample_every_s: 3600.0, ..Batch::new(&nodes, Applications::Changing(&web), scheduler, 600.0) };
     let count = jobs.len();
     run(&batch, jobs, Until::Submitted(count))
 }

@@ -11,14 +11,14 @@
 //! load is given, by [`FlowModel`].
 
 use weal_control::jobs::{
-    AppCurve, Costs, EarliestDeadlineFirst, FirstComeFirstServed, Scheduler, Site, StaticPartition, WealScheduler,
+    AppCurve, EarliestDeadlineFirst, FirstComeFirstServed, Scheduler, Site, StaticPartition, WealScheduler,
 };
 use weal_control::queueing::FlowModel;
 use weal_model::{Bytes, Importance, Work};
 
 use super::autoscaled::Autoscaled;
 use super::log::jobs_of;
-use crate::batch::{Batch, Outcome, Until, run};
+use crate::batch::{Applications, Batch, Outcome, Until, run};
 use weal_scenario::workload::{JobArrival, SwfJob};
 
 /// Seconds of a control cycle, and between two looks at both workloads.
@@ -30,6 +30,38 @@ const WEB_FLOOR_S: f64 = 0.05;
 const THINK_S: f64 = 1e4;
 /// Memory of a job's task; a node has twice that for each of its cores, so that suspended images leave room.
 const TASK_MEMORY: Bytes = Bytes::gib(1);
+
+/// Who decides about jobs and web load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// By everybody's utility.
+    Weal,
+    /// Jobs in the order in which they come.
+    FirstComeFirstServed,
+    /// Jobs in the order of their deadlines.
+    EarliestDeadlineFirst,
+    /// The web load has nodes of its own.
+    StaticPartition,
+    /// The web load's instances are started and stopped by its CPU.
+    Autoscaler,
+}
+
+impl Policy {
+    /// In the order in which they are shown.
+    pub const ALL: [Self; 5] =
+        [Self::Weal, Self::FirstComeFirstServed, Self::EarliestDeadlineFirst, Self::StaticPartition, Self::Autoscaler];
+
+    /// As tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Weal => "weal",
+            Self::FirstComeFirstServed => "FCFS",
+            Self::EarliestDeadlineFirst => "EDF",
+            Self::StaticPartition => "static partition",
+            Self::Autoscaler => "autoscaler",
+        }
+    }
+}
 
 /// A pool and what comes to it.
 pub struct Case {
@@ -51,7 +83,7 @@ pub struct Case {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Course {
     /// The policy.
-    pub policy: &'static str,
+    pub policy: Policy,
     /// Jobs whose goals were met, of those that were due by the end, of 1.
     pub jobs_met: f64,
     /// Mean utility of jobs at completion, and its standard deviation.
@@ -113,35 +145,23 @@ impl Case {
         AppCurve { curve: model.curve(Work(self.work_s)), nodes: (0..self.nodes).collect() }
     }
 
-    /// The policies, by name.
-    pub const POLICIES: [&str; 5] = ["weal", "FCFS", "EDF", "static partition", "autoscaler"];
-
-    /// Runs one of [`Case::POLICIES`], until the web load's last minute.
-    pub fn play(&self, policy: &'static str) -> Course {
+    /// Runs it under a policy, until the web load's last minute.
+    pub fn play(&self, policy: Policy) -> Course {
         let until_s = self.web.len() as f64 * 60.0;
         let scheduler: Box<dyn Scheduler> = match policy {
-            "FCFS" => Box::new(FirstComeFirstServed),
-            "EDF" => Box::new(EarliestDeadlineFirst),
-            "static partition" => Box::new(StaticPartition { app_nodes: self.web_nodes(), jobs: FirstComeFirstServed }),
-            "autoscaler" => {
+            Policy::Weal => Box::new(WealScheduler),
+            Policy::FirstComeFirstServed => Box::new(FirstComeFirstServed),
+            Policy::EarliestDeadlineFirst => Box::new(EarliestDeadlineFirst),
+            Policy::StaticPartition => Box::new(StaticPartition { app_nodes: self.web_nodes(), jobs: FirstComeFirstServed }),
+            Policy::Autoscaler => {
                 Box::new(Autoscaled::play(self.nodes, self.node_cpu, self.start_s, until_s, |now_s| self.web_use(now_s)))
             }
-            _ => Box::new(WealScheduler),
         };
         let node = Site { cpu: self.node_cpu, memory: (2.0 * self.node_cpu * TASK_MEMORY.0 as f64) as u64 };
         let nodes = vec![node; self.nodes];
         let web = |now_s: f64| vec![self.web_curve(now_s)];
-        let apps = web(0.0);
-        let batch = Batch {
-            nodes: &nodes,
-            apps: &apps,
-            apps_at: Some(&web),
-            costs: Costs::THESIS,
-            cycle_s: CYCLE_S,
-            scheduler: scheduler.as_ref(),
-            sample_every_s: CYCLE_S,
-            keeps_work: policy != "autoscaler",
-        };
+        let keeps_work = policy != Policy::Autoscaler;
+        let batch = Batch { keeps_work, ..Batch::new(&nodes, Applications::Changing(&web), scheduler.as_ref(), CYCLE_S) };
         course(policy, &run(&batch, self.jobs.iter().copied(), Until::Time(until_s as u64)), until_s)
     }
 }
@@ -152,7 +172,7 @@ fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.get((values.len() as f64 * share) as usize).or(values.last()).copied().unwrap_or(0.0)
 }
 
-fn course(policy: &'static str, outcome: &Outcome, until_s: f64) -> Course {
+fn course(policy: Policy, outcome: &Outcome, until_s: f64) -> Course {
     let samples: Vec<(f64, Option<f64>)> = (outcome.samples.iter().filter(|sample| sample.time_s < until_s))
         .map(|sample| (sample.apps[0].1, sample.hypothetical))
         .collect();
@@ -186,7 +206,7 @@ mod tests {
         let web: Vec<f64> = (0..1440).map(|minute| if (600..660).contains(&minute) { 9000.0 } else { 3000.0 }).collect();
         let case = Case::new(12, 2.0, &log, &web, 0.6, 60.0);
         assert!((case.web_use(630.0 * 60.0) - 0.6 * 24.0).abs() < 1e-6, "{}", case.web_use(630.0 * 60.0));
-        let [weal, autoscaler] = ["weal", "autoscaler"].map(|policy| case.play(policy));
+        let [weal, autoscaler] = [Policy::Weal, Policy::Autoscaler].map(|policy| case.play(policy));
         assert_eq!((weal.violations, autoscaler.violations), (0, 0));
         assert!(weal.jobs_met >= autoscaler.jobs_met && weal.worse_off > autoscaler.worse_off, "{weal:?} {autoscaler:?}");
     }

@@ -7,11 +7,10 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
+use super::axes::{DASHES, tenths, ticks};
+
 /// Colours that people with any kind of colour blindness tell apart (Okabe and Ito 2008), as CSS classes `c0`..`c6`.
 pub const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7a6f00"];
-/// Dash patterns, so that lines differ without colour.
-const DASHES: [&str; 7] = ["none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 2"];
-
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 200.0;
 const LEFT: f64 = 52.0;
@@ -207,16 +206,6 @@ impl Scale {
     }
 }
 
-/// About `count` round values from `low` to `high`.
-fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
-    let raw = (high - low) / count as f64;
-    let power = 10.0_f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|&step| step >= raw).unwrap_or(raw);
-    let first = (low / step).ceil() as i64;
-    let last = (high / step).floor() as i64;
-    (first..=last).map(|i| i as f64 * step).collect()
-}
-
 fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -224,9 +213,4 @@ fn number(value: f64) -> String {
 
 fn span(seconds: f64) -> String {
     if seconds >= 120.0 { format!("{} min", number(seconds / 60.0)) } else { format!("{} s", number(seconds)) }
-}
-
-/// A coordinate: a tenth of a unit is finer than any screen shows.
-fn tenths(value: f64) -> String {
-    format!("{value:.1}")
 }

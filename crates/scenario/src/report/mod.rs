@@ -3,6 +3,7 @@
 //! A [`Run`] is plain data: everything a report shows is in it, and `-o json` prints it. [`Run::to_html`] makes one
 //! self-contained file of it: no network, readable on paper and without colour (every line has its own dashes and a label).
 
+pub mod axes;
 mod beside;
 mod chart;
 mod comparison;

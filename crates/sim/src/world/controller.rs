@@ -250,17 +250,22 @@ impl World<'_> {
             }
             Effect::Plan(request) => {
                 let planned = request.run();
-                if let Err(findings) = &planned.result {
-                    self.oracle.note(self.agenda.now_s(), format!("a plan is unsound: {findings}"));
+                match &planned.result {
+                    Ok((plan, _)) => self.recorder.handle_plan(plan),
+                    Err(findings) => self.oracle.note(self.agenda.now_s(), format!("a plan is unsound: {findings}")),
                 }
                 Input::Done(Done::Planned(Box::new(planned)))
             }
             Effect::Keep(Kept::Profiles(profiles)) => return self.controller.profiles = *profiles,
             Effect::Keep(Kept::Resting(resting)) => return self.controller.resting = resting,
-            Effect::Note(Note { kind, text, .. }) => {
+            Effect::Note(Note { kind, action, text, .. }) => {
+                let now_s = self.agenda.now_s();
+                if let Some(action) = action {
+                    self.recorder.begin(now_s, action, text.clone());
+                }
                 // Instances' states are drawn; what was done to them, and why, is told.
                 if kind != EventKind::Instance {
-                    self.recorder.note(self.agenda.now_s(), kind == EventKind::Plan, text);
+                    self.recorder.note(now_s, kind == EventKind::Plan, text);
                 }
                 return;
             }

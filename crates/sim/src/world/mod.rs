@@ -42,7 +42,7 @@ mod tests;
 use std::rc::Rc;
 
 use weal_control::flow::pipeline::ClassIndex;
-use weal_model::{Bytes, ClassName, JobSpec, NodeName, SleepCosts, Time};
+use weal_model::{Action, Bytes, ClassName, JobSpec, NodeName, SleepCosts, Time};
 
 use crate::engine::Agenda;
 use clients::{Clients, Told};
@@ -73,12 +73,27 @@ const GATEWAY: &str = "gw";
 pub struct Simulated {
     /// What was measured, in the form that reports show.
     pub run: Run,
+    /// The actions that the controller began.
+    pub moves: Vec<Move>,
     /// What must hold and did not; empty in a sound run.
     pub findings: Vec<String>,
     /// Events that happened.
     pub events: u64,
     /// Requests that were neither answered nor rejected nor lost when the run ended.
     pub unfinished: usize,
+}
+
+/// An action that the controller began.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Move {
+    /// When, in seconds since the start.
+    pub t_s: f64,
+    /// What.
+    pub action: Action,
+    /// It starts an instance that is to stand by.
+    pub is_ahead: bool,
+    /// What and why, in a sentence.
+    pub text: String,
 }
 
 /// Runs a scenario; `progress` is told the virtual time in seconds now and then. Equal scenarios give equal runs.

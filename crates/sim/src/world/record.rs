@@ -1,12 +1,14 @@
 //! The run as data, in the form that a rehearsal with real processes gives.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weal_model::{FlowObservation, Goal, InstanceState, JobState, LatencyHistogram, ServiceClass, Snapshot};
+use weal_model::{
+    Action, FlowObservation, Goal, InstanceId, InstanceState, JobState, LatencyHistogram, Plan, ServiceClass, Snapshot,
+};
 
 use super::clients::Told;
 use super::jobs::Job;
-use super::{Simulated, World};
+use super::{Move, Simulated, World};
 use weal_scenario::Scenario;
 use weal_scenario::report::{
     AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, JobPoint, JobSeries, NodePoint, NodeSeries, Run,
@@ -25,6 +27,9 @@ pub(super) struct Recorder {
     apps: Vec<AppSeries>,
     jobs: Vec<JobPoint>,
     changes: Vec<Change>,
+    moves: Vec<Move>,
+    /// Instances that come up only to stand by, by the last plan.
+    ahead: BTreeSet<InstanceId>,
 }
 
 /// One flow.
@@ -70,7 +75,20 @@ impl Recorder {
             apps: names.iter().map(|name| AppSeries { name: name.clone(), ready: Vec::new() }).collect(),
             jobs: Vec::new(),
             changes: Vec::new(),
+            moves: Vec::new(),
+            ahead: BTreeSet::new(),
         }
+    }
+
+    /// A plan was made.
+    pub fn handle_plan(&mut self, plan: &Plan) {
+        self.ahead = plan.ahead.iter().cloned().collect();
+    }
+
+    /// The controller has begun an action.
+    pub fn begin(&mut self, t_s: f64, action: Action, text: String) {
+        let is_ahead = matches!(&action, Action::Start { instance, .. } if self.ahead.contains(instance));
+        self.moves.push(Move { t_s, action, is_ahead, text });
     }
 
     pub fn note(&mut self, t_s: f64, placement: bool, text: String) {
@@ -142,7 +160,7 @@ impl World<'_> {
 
     pub(super) fn finish(self) -> Simulated {
         let scenario = self.scenario;
-        let Recorder { mut flows, nodes, apps, jobs, changes } = self.recorder;
+        let Recorder { mut flows, nodes, apps, jobs, changes, moves, .. } = self.recorder;
         let ends = self.jobs.iter().map(Job::end).collect();
         let jobs = (!scenario.jobs.is_empty()).then_some(JobSeries { points: jobs, ends });
         let mut unfinished = 0;
@@ -182,7 +200,7 @@ impl World<'_> {
         };
         run.notes.dedup();
         run.judge(&scenario.expectations, scenario.warm_up_s);
-        Simulated { run, findings: self.oracle.into_findings(), events: self.events, unfinished }
+        Simulated { run, moves, findings: self.oracle.into_findings(), events: self.events, unfinished }
     }
 }
 
