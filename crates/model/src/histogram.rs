@@ -1,5 +1,6 @@
 //! Latency histograms that can be added, subtracted and sent.
 
+use std::fmt;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -12,7 +13,7 @@ const HIGHEST_US: u64 = 3_600_000_000;
 /// Counts of durations in microseconds, two significant digits: a percentile read from it is within 1% of the truth.
 ///
 /// On the wire it is the list of its non-empty buckets, `[[value_us, count], ...]`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct LatencyHistogram(Histogram<u64>);
 
 impl Default for LatencyHistogram {
@@ -68,11 +69,23 @@ impl LatencyHistogram {
         let us = (seconds * 1e6).clamp(0.0, HIGHEST_US as f64) as u64;
         (self.count() > 0).then(|| self.0.count_between(0, us) as f64 / self.count() as f64)
     }
+
+    /// Its buckets that are not empty: the highest value in microseconds, and the count.
+    fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+    }
+}
+
+/// As on the wire, so that a histogram reads the same before and after it was sent.
+impl fmt::Debug for LatencyHistogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.buckets()).finish()
+    }
 }
 
 impl Serialize for LatencyHistogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())))
+        serializer.collect_seq(self.buckets())
     }
 }
 
@@ -112,6 +125,7 @@ mod tests {
         let sent: LatencyHistogram = serde_json::from_str(&serde_json::to_string(&second).unwrap()).unwrap();
         let new = sent.since(&first);
         assert_eq!(new.count(), 10);
+        assert_eq!(format!("{sent:?}"), format!("{second:?}"), "what it says of itself survives, too");
         assert!((new.mean_s().unwrap() - 0.5).abs() < 0.01);
         assert!((first.quantile_s(0.95).unwrap() - 0.095).abs() < 0.002);
         assert!((first.share_within(0.05).unwrap() - 0.5).abs() < 0.02);

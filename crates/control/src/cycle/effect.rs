@@ -46,7 +46,7 @@ pub enum Input {
 }
 
 /// What a loop goes on from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Start {
     /// The gateway, by its name.
     pub gateway: GatewayName,

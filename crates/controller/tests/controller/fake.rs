@@ -412,9 +412,7 @@ impl Pool {
 
     /// One request over the local socket.
     pub async fn local(&self, method: &str, path: &str, body: impl Into<Bytes>) -> (u16, String) {
-        let stream = tokio::net::UnixStream::connect(self.path("run/controller.sock")).await.unwrap();
-        let (status, body) = exchange(stream, method, path, &[], body.into()).await;
-        (status, body)
+        local(&self.path("run/controller.sock"), method, path, body).await
     }
 
     /// One request over TCP with these headers.
@@ -477,6 +475,12 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.gateway_task.abort();
     }
+}
+
+/// One request over a controller's local socket.
+pub async fn local(socket: &Path, method: &str, path: &str, body: impl Into<Bytes>) -> (u16, String) {
+    let stream = tokio::net::UnixStream::connect(socket).await.unwrap();
+    exchange(stream, method, path, &[], body.into()).await
 }
 
 async fn exchange<S>(stream: S, method: &str, path: &str, headers: &[(&str, &str)], body: Bytes) -> (u16, String)

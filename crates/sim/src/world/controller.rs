@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
-use weal_control::cycle::{Config, Cycle, Done, Effect, Input, Kept, Note, Start};
+use weal_control::cycle::{Config, Cycle, Done, Effect, Input, Kept, Note, Order, Start};
 use weal_control::flow::controller::demand_curves;
 use weal_control::placement::{self, Iterations, Policy};
 use weal_control::profile::Profiles;
@@ -17,6 +18,7 @@ use weal_protocol::Refusal;
 use weal_protocol::engine::{Outcome, Revision};
 use weal_protocol::node::InstanceEvent;
 
+use super::decisions::{self, Step};
 use super::{Event, GATEWAY, World};
 
 /// The controller, and what outlives it.
@@ -38,17 +40,12 @@ pub(super) struct Controller {
     pub version: u64,
     /// Numbers of instances used before it ran.
     numbers: BTreeMap<AppName, u64>,
-    /// What it was told and what it asked for, for tests that replay it.
-    pub recorded: Option<Recorded>,
-}
-
-/// A run of the loop, from its beginning.
-#[derive(Debug, Default)]
-pub(super) struct Recorded {
-    /// What it was told, and when.
-    pub inputs: Vec<(Time, Input)>,
-    /// What it asked for, in words.
-    pub effects: Vec<String>,
+    /// Timers ring at multiples of it; zero: whenever they are due.
+    pub timer_grain: Duration,
+    /// Orders that somebody gives while it runs.
+    pub orders: Vec<Order>,
+    /// What it asked for before anything happened, and what happened since, where somebody wants to know.
+    pub recorded: Option<(Vec<Effect>, Vec<Step>)>,
 }
 
 impl Controller {
@@ -67,6 +64,8 @@ impl Controller {
             wakes_at: None,
             version: 0,
             numbers: BTreeMap::new(),
+            timer_grain: Duration::ZERO,
+            orders: Vec::new(),
             recorded: None,
         }
     }
@@ -91,6 +90,31 @@ impl Controller {
         if self.cycle.is_some() {
             self.inbox.push_back(input);
         }
+    }
+
+    /// Writes down what happens from now on.
+    pub fn record(&mut self) {
+        self.recorded = Some(Default::default());
+    }
+
+    /// Writes down what the loop asks for.
+    fn record_effect(&mut self, effect: &Effect) {
+        if let Some((begins, steps)) = &mut self.recorded {
+            steps.last_mut().map_or(begins, |step| &mut step.effects).push(effect.clone());
+        }
+    }
+
+    /// When a timer rings that is to ring at `at`.
+    fn rings_at(&self, at: Time) -> Time {
+        let grain = (self.timer_grain.as_nanos() as u64).max(1);
+        Time(at.0.div_ceil(grain) * grain)
+    }
+
+    /// What the loop is told next. A timer of a real loop that is due rings before answers come, which take their time.
+    fn next_input(&mut self, now: Time) -> Option<Input> {
+        let timeout = self.cycle.as_ref().map(Cycle::poll_timeout).filter(|_| !self.timer_grain.is_zero());
+        let is_due = timeout.is_some_and(|at| self.rings_at(at) <= now);
+        if is_due { Some(Input::Timeout) } else { self.inbox.pop_front() }
     }
 
     /// The next id of an application whose instance runs from the beginning.
@@ -192,7 +216,9 @@ impl World<'_> {
     /// The controller's time has come, if nothing has moved it.
     pub(super) fn wake_controller(&mut self) {
         self.controller.wakes_at = None;
-        self.controller.hear(Input::Timeout);
+        if self.controller.timer_grain.is_zero() {
+            self.controller.hear(Input::Timeout);
+        }
     }
 
     /// Hands the controller what has happened, and carries out what it asks for, until there is nothing left of either.
@@ -201,15 +227,15 @@ impl World<'_> {
             let now = self.now();
             let Some(cycle) = &mut self.controller.cycle else { return };
             if let Some(effect) = cycle.poll_effect() {
-                if let Some(recorded) = &mut self.controller.recorded {
-                    recorded.effects.push(format!("{effect:?}"));
-                }
+                self.controller.record_effect(&effect);
                 self.perform(effect);
-            } else if let Some(input) = self.controller.inbox.pop_front() {
-                if let Some(recorded) = &mut self.controller.recorded {
-                    recorded.inputs.push((now, input.clone()));
+            } else if let Some(input) = self.controller.next_input(now) {
+                let Some(cycle) = &mut self.controller.cycle else { return };
+                let told = self.controller.recorded.is_some().then(|| input.clone());
+                let answer = decisions::hand(cycle, now, input);
+                if let (Some((_, steps)), Some(input)) = (&mut self.controller.recorded, told) {
+                    steps.push(Step { at: now, input, answer, effects: Vec::new() });
                 }
-                cycle.handle(now, input);
             } else {
                 break;
             }
@@ -221,7 +247,8 @@ impl World<'_> {
             self.controller.version += 1;
             let version = self.controller.version;
             // A little later, for the loop counts in whole nanoseconds.
-            self.agenda.enter(at.as_secs_f64() + 1e-9, Event::Cycle { version });
+            let rings_at_s = self.controller.rings_at(at).as_secs_f64() + 1e-9;
+            self.agenda.enter(rings_at_s, Event::Cycle { version });
         }
     }
 

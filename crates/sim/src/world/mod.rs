@@ -15,6 +15,7 @@
 //! | `wakes` | what the node agent answers to the gateway |
 //! | `instances` | their states, and what actions make of them |
 //! | `jobs` | batch jobs, and what actions make of them |
+//! | `decisions` | what the loop was told and decided, step by step |
 //! | `controller` | the controller's loop, and effects carried out in virtual time |
 //! | `observe` | what engine and gateway say, and what faults do to that |
 //! | `faults` | what goes wrong |
@@ -24,6 +25,7 @@
 mod clients;
 mod controller;
 mod cores;
+mod decisions;
 mod faults;
 mod gateway;
 mod instances;
@@ -40,7 +42,9 @@ mod wakes;
 mod tests;
 
 use std::rc::Rc;
+use std::time::Duration;
 
+use weal_control::cycle::{Input, Order};
 use weal_control::flow::pipeline::ClassIndex;
 use weal_model::{Action, Bytes, ClassName, JobSpec, NodeName, SleepCosts, Time};
 
@@ -48,6 +52,7 @@ use crate::engine::Agenda;
 use clients::{Clients, Told};
 use controller::Controller;
 use cores::Cores;
+pub use decisions::{Answer, Decisions, Step as DecisionStep};
 use faults::Faults;
 use gateway::App;
 use instances::Instance;
@@ -67,6 +72,9 @@ type TaskId = u64;
 
 /// The name of the simulated gateway.
 const GATEWAY: &str = "gw";
+
+/// The grain of a real controller's timers (tokio's): one rings on the first whole millisecond that is not before its time.
+const TIMER_GRAIN: Duration = Duration::from_millis(1);
 
 /// A simulated run.
 #[derive(Debug, Clone)]
@@ -115,6 +123,31 @@ pub fn simulate(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Si
         }
     }
     Ok(world.finish())
+}
+
+/// Runs a scenario with one controller from begin to end, which is given `orders`, each at its second. The loop's timers have the grain of
+/// a real controller's.
+///
+/// # Errors
+/// When the scenario has no pool.
+pub fn decisions(scenario: &Scenario, orders: &[(f64, Order)]) -> Result<Decisions, NothingToSimulate> {
+    if scenario.pool.nodes.is_empty() || scenario.pool.apps.is_empty() {
+        return Err(NothingToSimulate);
+    }
+    let mut world = World::new(scenario);
+    let start = world.start();
+    world.controller.timer_grain = TIMER_GRAIN;
+    world.controller.record();
+    for (at_s, order) in orders {
+        world.agenda.enter(*at_s, Event::Order { index: world.controller.orders.len() });
+        world.controller.orders.push(order.clone());
+    }
+    world.begin();
+    while let Some(event) = world.agenda.take_until(scenario.duration_s) {
+        world.handle(event);
+    }
+    let (begins, steps) = world.controller.recorded.take().unwrap_or_default();
+    Ok(Decisions { start, begins, steps })
 }
 
 /// The scenario has no pool.
@@ -189,6 +222,10 @@ enum Event {
     /// The controller's loop is called; only the latest of these counts.
     Cycle {
         version: u64,
+    },
+    /// Somebody gives the controller an order.
+    Order {
+        index: usize,
     },
     Fault {
         index: usize,
@@ -374,6 +411,10 @@ impl<'a> World<'a> {
                 let books = self.make_books();
                 self.record(&books);
                 self.agenda.enter(self.now_s() + self.scenario.pool.timing.flow_cycle_s, Event::Books);
+            }
+            Event::Order { index } => {
+                let order = self.controller.orders[index].clone();
+                self.controller.hear(Input::Order(order));
             }
             Event::Fault { index, begins } => self.fault(index, begins),
         }

@@ -321,17 +321,12 @@ fn equal_inputs_give_a_loop_equal_effects() {
         "rate = \"60/s\"\nsteps = [{ at = \"50s\", rate = \"0/s\" }, { at = \"150s\", rate = \"60/s\" }]\n\
          [[fault]]\nkind = \"instance-down\"\napp = \"shop\"\nat = \"20s\"\nfor = \"1s\"",
     );
-    let mut world = World::new(&scenario);
-    world.controller.recorded = Some(controller::Recorded::default());
-    world.begin();
-    let start = || World::new(&scenario).start();
-    while let Some(event) = world.agenda.take_until(scenario.duration_s) {
-        world.handle(event);
-    }
-    let recorded = world.controller.recorded.take().unwrap();
-    assert!(recorded.inputs.len() > 500 && recorded.effects.len() > 500, "{} inputs", recorded.inputs.len());
+    let Decisions { start, begins, steps } = decisions(&scenario, &[]).unwrap();
+    let recorded: Vec<String> =
+        begins.iter().chain(steps.iter().flat_map(|step| &step.effects)).map(|effect| format!("{effect:?}")).collect();
+    assert!(steps.len() > 500 && recorded.len() > 500, "{} inputs", steps.len());
     for _ in 0..2 {
-        let mut cycle = weal_control::cycle::Cycle::new(Time::ZERO, start());
+        let mut cycle = weal_control::cycle::Cycle::new(Time::ZERO, start.clone());
         let mut effects = Vec::new();
         let mut drain = |cycle: &mut weal_control::cycle::Cycle| {
             while let Some(effect) = cycle.poll_effect() {
@@ -339,12 +334,12 @@ fn equal_inputs_give_a_loop_equal_effects() {
             }
         };
         drain(&mut cycle);
-        for (at, input) in &recorded.inputs {
-            cycle.handle(*at, input.clone());
+        for step in &steps {
+            cycle.handle(step.at, step.input.clone());
             drain(&mut cycle);
         }
-        assert_eq!(effects.len(), recorded.effects.len());
-        let differs = effects.iter().zip(&recorded.effects).find(|(replayed, recorded)| replayed != recorded);
+        assert_eq!(effects.len(), recorded.len());
+        let differs = effects.iter().zip(&recorded).find(|(replayed, recorded)| replayed != recorded);
         assert_eq!(differs, None);
     }
 }

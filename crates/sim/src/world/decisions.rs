@@ -1,0 +1,51 @@
+//! What the loop of a simulated pool was told and what it decided, step by step, so that another controller can be held against it.
+
+use weal_control::cycle::{Cycle, Effect, Input, Order, Start};
+use weal_model::Time;
+use weal_protocol::Refusal;
+use weal_protocol::controller::{SleepTaken, WakeTaken};
+
+/// A run of the loop, from its beginning.
+#[derive(Debug)]
+pub struct Decisions {
+    /// What the loop began with, at [`Time::ZERO`].
+    pub start: Start,
+    /// What it asked for before anything happened.
+    pub begins: Vec<Effect>,
+    /// What happened, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One thing that happened, and what followed.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// When.
+    pub at: Time,
+    /// What happened.
+    pub input: Input,
+    /// What whoever gave an order was answered.
+    pub answer: Option<Answer>,
+    /// What the loop asked for then, in order.
+    pub effects: Vec<Effect>,
+}
+
+/// What an order is answered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// To sleep.
+    Sleep(Result<SleepTaken, Refusal>),
+    /// To wake.
+    Wake(Result<WakeTaken, Refusal>),
+}
+
+/// Hands `input` to the loop; the answer is that to an order.
+pub(super) fn hand(cycle: &mut Cycle, now: Time, input: Input) -> Option<Answer> {
+    match input {
+        Input::Order(Order::Sleep { app, rung }) => Some(Answer::Sleep(cycle.handle_sleep(now, &app, rung))),
+        Input::Order(Order::Wake { app }) => Some(Answer::Wake(cycle.handle_wake(now, &app))),
+        input => {
+            cycle.handle(now, input);
+            None
+        }
+    }
+}
