@@ -252,7 +252,7 @@ at-least = 2
 
     #[test]
     fn a_rehearsal_puts_together_what_the_pool_and_the_clients_say() {
-        let scenario = Scenario::parse(SCENARIO, |_| Err("no file".into())).unwrap();
+        let scenario = Scenario::parse(SCENARIO, weal_scenario::no_files).unwrap();
         let flows = flows_of(&scenario, "127.0.0.1:8080".parse().unwrap(), &status(100.0, 20.0));
         assert_eq!(flows[0].target, Some(Duration::from_millis(250)));
         assert_eq!(flows[0].request.host, "shop.localhost");

@@ -5,95 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use toml::Spanned;
 use weal_control::jobs::Costs;
 use weal_model::Bytes;
 
-use super::file::{AppTable, Spread};
-use super::values::{Bandwidth, Size, Span};
+use crate::tables::{AppTable, CallTable, CostPreset, Housekeeping, SimulateTable, Spread};
+use crate::values::Span;
 
 /// CPU time of a request that nothing is said about, in seconds; a simulation that assumes it notes that it does.
 pub const ASSUMED_WORK_S: f64 = 0.01;
-
-/// `[[simulate]]`: what is said here holds for the requests of `class`, or for all of the application's.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SimulateTable {
-    /// The application.
-    pub app: Spanned<String>,
-    /// Only requests of this class; `work`, `spread`, `delay` and `calls` may differ by class.
-    pub class: Option<String>,
-    /// CPU time of one request on a standard core.
-    pub work: Option<Span>,
-    /// How the work varies: `exponential` or `constant`.
-    pub spread: Option<Spread>,
-    /// Time of one request that is not CPU: disk, sleep, other machines.
-    pub delay: Option<Span>,
-    /// Calls to other applications, one after the other, before the request's own work.
-    pub calls: Option<Vec<CallTable>>,
-    /// Size of a request, to it or a call; it takes time where `[simulation]` has a `bandwidth`. Default: nothing.
-    pub request: Option<Size>,
-    /// Size of an answer, to it or a call; it takes time where `[simulation]` has a `bandwidth`. Default: nothing.
-    pub response: Option<Size>,
-    /// What changes of an instance take, all at once; what is said below counts more.
-    pub costs: Option<CostPreset>,
-    /// Seconds from a start until it is ready, on an idle node.
-    pub start: Option<Span>,
-    /// CPU time that a start takes, at most one core at a time; part of `start`.
-    pub start_work: Option<Span>,
-    /// From the resume of a suspended instance until it is ready.
-    pub resume: Option<Span>,
-    /// What the resume of a parked instance takes beyond that, for its memory to come back.
-    pub page_in: Option<Span>,
-    /// From the end of draining until it is suspended.
-    pub suspend: Option<Span>,
-    /// What paging out takes.
-    pub park: Option<Span>,
-    /// From the end of draining until it is gone.
-    pub stop: Option<Span>,
-    /// What an instance does beside requests: `{ every = "10s", work = "50ms" }`.
-    pub housekeeping: Option<Housekeeping>,
-}
-
-/// Measured costs of changes.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum CostPreset {
-    /// Virtual machines under Xen (Carrera, Table 5.1): a boot takes 3.6 s, suspend and resume grow with the memory.
-    #[serde(rename = "carrera-5.1")]
-    Carrera,
-    /// Processes that are frozen and paged out: the defaults.
-    #[default]
-    #[serde(rename = "processes")]
-    Processes,
-}
-
-/// One entry of `calls`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CallTable {
-    /// Who is called.
-    pub app: String,
-    /// How often. Default: once.
-    #[serde(default = "once")]
-    pub count: u32,
-    /// CPU time of one call there. Default: the `work` of that application.
-    pub work: Option<Span>,
-}
-
-fn once() -> u32 {
-    1
-}
-
-/// Work that an instance does at regular times.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Housekeeping {
-    /// Between two times.
-    pub every: Span,
-    /// CPU time of each.
-    pub work: Span,
-}
 
 /// What a simulated application does.
 #[derive(Debug, Clone, PartialEq)]
@@ -182,12 +101,12 @@ impl Default for ChangeTimes {
     }
 }
 
-impl CostPreset {
-    fn changes(self) -> ChangeTimes {
+impl ChangeTimes {
+    fn of(preset: CostPreset) -> Self {
         let costs = Costs::THESIS;
-        match self {
-            Self::Processes => ChangeTimes::default(),
-            Self::Carrera => ChangeTimes {
+        match preset {
+            CostPreset::Processes => Self::default(),
+            CostPreset::Carrera => Self {
                 start_s: costs.start_s,
                 resume_s: 0.0,
                 page_in_s: 0.0,
@@ -195,7 +114,7 @@ impl CostPreset {
                 park_s: 0.0,
                 suspend_s_per_mib: costs.suspend_s_per_mib,
                 resume_s_per_mib: costs.resume_s_per_mib,
-                ..ChangeTimes::default()
+                ..Self::default()
             },
         }
     }
@@ -233,7 +152,7 @@ impl Behaviour {
         self.cost_changes.iter().take_while(|(at_s, _)| *at_s <= time_s).last().map_or(1.0, |&(_, factor)| factor)
     }
 
-    pub(super) fn of_app(app: &AppTable) -> Self {
+    pub(crate) fn of_app(app: &AppTable) -> Self {
         let request = RequestCost { work_s: app.work.0, spread: app.spread, delay_s: app.delay.0, ..RequestCost::default() };
         Self {
             request,
@@ -246,7 +165,7 @@ impl Behaviour {
     }
 
     /// Takes what a `[[simulate]]` says; those without a class come first.
-    pub(super) fn take(&mut self, table: &SimulateTable) {
+    pub(crate) fn take(&mut self, table: &SimulateTable) {
         let base = self.request.clone();
         let request = match &table.class {
             Some(class) => self.classes.entry(class.clone()).or_insert(base),
@@ -261,7 +180,7 @@ impl Behaviour {
         }
         request.request = table.request.map_or(request.request, |size| size.0);
         request.response = table.response.map_or(request.response, |size| size.0);
-        self.changes = table.costs.map_or(self.changes, CostPreset::changes);
+        self.changes = table.costs.map_or(self.changes, ChangeTimes::of);
         let changes = &mut self.changes;
         for (seconds, said) in [
             (&mut changes.start_s, table.start),
@@ -281,34 +200,4 @@ impl Behaviour {
 
 fn set(seconds: &mut f64, said: Option<Span>) {
     *seconds = said.map_or(*seconds, |span| span.0);
-}
-
-/// What changes of jobs take that are processes, frozen and paged out like instances: a start is that of a process; 340 MB take 0.4 s to page
-/// out and as long to read in; a move goes through a link of 1 Gbit/s.
-const JOBS_AS_PROCESSES: Costs =
-    Costs { start_s: 0.5, suspend_s_per_mib: 0.0012, resume_s_per_mib: 0.0012, migrate_s_per_mib: 0.0107 };
-
-/// `[simulation]`: what surrounds the pool.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
-pub struct Surroundings {
-    /// Between any two processes, one way. Default: none.
-    pub latency: Span,
-    /// Of the links of the nodes and of the gateway (`1Gbit/s`): what leaves one of them shares its link evenly. Default: no size takes time.
-    pub bandwidth: Option<Bandwidth>,
-    /// Nodes are slices of one machine with so many cores, as the kernel makes them: a node uses up to all of these cores at once, of which
-    /// the others have their parts, until its share of a period of 100 ms is used up, then nothing. Default (0): each node is a machine of its own.
-    pub slices_of: u32,
-    /// What changes of jobs take. Default: `processes`.
-    pub job_costs: CostPreset,
-}
-
-impl Surroundings {
-    /// What changes of jobs take.
-    pub fn job_costs(&self) -> Costs {
-        match self.job_costs {
-            CostPreset::Processes => JOBS_AS_PROCESSES,
-            CostPreset::Carrera => Costs::THESIS,
-        }
-    }
 }

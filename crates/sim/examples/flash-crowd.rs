@@ -16,7 +16,7 @@ fn main() {
             [("autoscaler, starts", "autoscaler", start_s), ("weal, starts", "weal", start_s), ("weal, wakes", "weal", 0.25)]
         {
             let text = scenario(placement, start_s, resume_s);
-            let scenario = Scenario::parse(&text, |name| Err(format!("no file `{name}`"))).expect("the scenario is sound");
+            let scenario = Scenario::parse(&text, weal_scenario::no_files).expect("the scenario is sound");
             let simulated = simulate(&scenario, &mut |_| {}).expect("it has a pool");
             assert!(simulated.findings.is_empty(), "{:?}", simulated.findings);
             let missed = CROWDS.map(|(from_s, app)| missed_s(&simulated.run, app, from_s));

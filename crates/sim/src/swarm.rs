@@ -79,7 +79,7 @@ impl Draft {
 
     /// The scenario; `None` when what was left out is named elsewhere.
     pub fn scenario(&self) -> Option<Scenario> {
-        Scenario::parse(&self.to_toml(), |name| Err(format!("no file `{name}`"))).ok()
+        Scenario::parse(&self.to_toml(), weal_scenario::no_files).ok()
     }
 
     /// The same without its faults.
@@ -333,7 +333,7 @@ mod tests {
     fn every_draft_is_a_scenario() {
         for seed in 0..300 {
             let draft = Draft::of(seed);
-            let parsed = Scenario::parse(&draft.to_toml(), |_| Err(String::new()));
+            let parsed = Scenario::parse(&draft.to_toml(), weal_scenario::no_files);
             assert!(parsed.is_ok(), "{:?}\n{}", parsed.err(), draft.to_toml());
         }
     }

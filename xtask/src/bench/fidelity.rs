@@ -138,6 +138,6 @@ fn scenario(case: &str) -> String {
 
 fn warm_up_s(case: &str) -> Result<f64> {
     let text = std::fs::read_to_string(crate::programs::root().join(scenario(case)))?;
-    let parsed = Scenario::parse(&text, |name| Err(format!("no file `{name}`")));
+    let parsed = Scenario::parse(&text, weal_scenario::no_files);
     Ok(parsed.with_context(|| scenario(case))?.warm_up_s)
 }

@@ -88,9 +88,9 @@ async fn of_scenario(file: &Path, target: &Target, options: Options) -> anyhow::
 pub fn read_scenario(file: &Path) -> anyhow::Result<(Scenario, String)> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the scenario {}", file.display()))?;
     let folder = file.parent().unwrap_or(Path::new("."));
-    let scenario = Scenario::parse(&text, |name| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string()));
+    let scenario = Scenario::parse(&text, |name| std::fs::read_to_string(folder.join(name)));
     let scenario = scenario.map_err(|error| {
-        Failure::new(Exit::ConfigInvalid, format!("{}:{}:{}: {}", file.display(), error.line, error.column, error.message))
+        Failure::new(Exit::ConfigInvalid, format!("{}:{}:{}: {}", file.display(), error.line, error.column, error.mistake))
     })?;
     Ok((scenario, text))
 }

@@ -75,7 +75,7 @@ fn pool(nodes: usize, node_cpu: f64) -> weal_model::PoolSpec {
     for node in 0..nodes {
         text += &format!("[[node]]\nname = \"n{node}\"\ncpu = {node_cpu:?}\nmemory = \"1GiB\"\n");
     }
-    Scenario::parse(&text, |name| Err(format!("no file `{name}`"))).expect("the text above is a scenario").pool
+    Scenario::parse(&text, weal_scenario::no_files).expect("the text above is a scenario").pool
 }
 
 fn snapshot(now_s: f64, began: &[f64], start_s: f64, used: f64, node_cpu: f64) -> Snapshot {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chart::{Chart, Line};
 use super::html::{document, shown, style};
-use super::{FlowPoint, FlowSeries, NodeSeries, Run};
+use super::run::{FlowPoint, FlowSeries, NodeSeries, Run};
 
 /// How far a simulation is from the real run, flow by flow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

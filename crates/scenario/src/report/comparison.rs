@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::chart::Points;
-use super::{FlowSummary, Run};
+use super::run::{FlowSummary, Run};
 
 /// Runs of one scenario, grouped by what differs between them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -96,11 +96,6 @@ impl Comparison {
     /// False when the first variant misses an expectation with some seed. The others are there to be compared with.
     pub fn all_met(&self) -> bool {
         self.variants.first().is_none_or(|variant| variant.runs.iter().all(Run::all_met))
-    }
-
-    /// One self-contained page.
-    pub fn to_html(&self) -> String {
-        super::html::comparison_page(self)
     }
 
     /// The run that stands for what all have in common.

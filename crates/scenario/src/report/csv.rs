@@ -1,6 +1,6 @@
 //! Comma-separated text: a run as tidy data, one number a line with what it is about, and tables of other modules.
 
-use super::{FlowPoint, Run};
+use super::run::{FlowPoint, Run};
 
 /// The columns.
 const HEAD: [&str; 5] = ["t_s", "kind", "name", "measure", "value"];

@@ -3,7 +3,7 @@
 //! Series are averaged over the span that an expectation is about; response times are weighted by how many requests were
 //! answered at each point, so that a quiet moment does not count like a busy one.
 
-use super::{Check, FlowPoint, FlowSeries, Run};
+use super::run::{Check, FlowPoint, FlowSeries, Run};
 use crate::{ExpectTable, Measure};
 
 /// Measures one expectation. What cannot be measured is not met.

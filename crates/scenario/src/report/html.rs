@@ -6,7 +6,8 @@ use std::fmt::Write;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{COLOURS, Chart, Line, Points};
-use super::{Comparison, FlowPoint, FlowSeries, JobPoint, NodeSeries, Run, Variant};
+use super::comparison::{Comparison, Variant};
+use super::run::{FlowPoint, FlowSeries, JobPoint, NodeSeries, Run};
 
 /// One self-contained page for a run.
 pub fn page(run: &Run) -> String {

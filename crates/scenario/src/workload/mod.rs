@@ -7,6 +7,7 @@
 pub mod access_log;
 mod jobs;
 mod modulated;
+mod phase;
 mod swf;
 mod trace;
 mod walk;
@@ -15,10 +16,12 @@ use serde::{Deserialize, Serialize};
 
 pub use jobs::{JobArrival, JobKind, JobMix, JobStream};
 pub use modulated::{Flash, State, with_flashes};
+pub use phase::Phase;
 pub use swf::{SwfError, SwfJob, read_swf};
 pub use trace::{TraceError, TraceWindow, read_requests_per_minute};
 pub use walk::{Page, Walk};
 
+use phase::level_at;
 use weal_rng::{self as random, Rng};
 
 /// What drives one flow.
@@ -49,15 +52,6 @@ pub enum Workload {
         /// Seconds of one period. Invariant: positive.
         period_s: f64,
     },
-}
-
-/// From `start_s` on, `level` (requests per second, or sessions).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Phase {
-    /// Seconds from the beginning of the run.
-    pub start_s: f64,
-    /// Requests per second, or sessions.
-    pub level: f64,
 }
 
 impl Workload {
@@ -140,10 +134,6 @@ impl Workload {
             Self::Sessions { .. } => None,
         }
     }
-}
-
-fn level_at(phases: &[Phase], time_s: f64) -> f64 {
-    phases.iter().take_while(|phase| phase.start_s <= time_s).last().map_or(0.0, |phase| phase.level)
 }
 
 fn pieces_of(phases: &[Phase], until_s: f64) -> Vec<Piece> {

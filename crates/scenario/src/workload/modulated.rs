@@ -3,7 +3,7 @@
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-use super::Phase;
+use super::phase::{Phase, level_at};
 use weal_rng::{self as random, Rng};
 
 /// Seconds between two steps of a ramp.
@@ -59,7 +59,7 @@ pub fn with_flashes(phases: &[Phase], flashes: &[Flash]) -> Vec<Phase> {
     let level = |start_s: f64| {
         // In the middle of a step, so that a ramp has the right mean.
         let added: f64 = flashes.iter().map(|flash| flash.at(start_s + STEP_S / 2.0)).sum();
-        super::level_at(phases, start_s) + added
+        level_at(phases, start_s) + added
     };
     starts.iter().map(|&start_s| Phase { start_s, level: level(start_s) }).collect()
 }

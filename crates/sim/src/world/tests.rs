@@ -2,7 +2,7 @@ use super::*;
 
 fn scenario(rest: &str) -> Scenario {
     let text = format!("intent = \"A test.\"\n{rest}");
-    Scenario::parse(&text, |name| Err(format!("no file `{name}`"))).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    Scenario::parse(&text, weal_scenario::no_files).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 /// A node with one core and one instance with 10 ms per request.
@@ -58,7 +58,7 @@ fn the_simulated_scenarios_come_out_as_expected() {
     assert!(files.len() >= 9, "{files:?}");
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).map_err(|error| error.to_string());
+        let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}"));
         let scenario = Scenario::parse(&text, read).unwrap();
         let simulated = run(&scenario);
         let missed: Vec<_> = simulated.run.checks.iter().filter(|check| !check.met).collect();
@@ -303,7 +303,7 @@ fn a_job_begins_anew_when_its_node_dies() {
 fn jobs_have_what_a_shop_leaves_and_give_it_back_to_a_crowd() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/simulated/jobs-beside-a-shop.toml"))
         .unwrap();
-    let simulated = run(&Scenario::parse(&text, |name| Err(name.to_owned())).unwrap());
+    let simulated = run(&Scenario::parse(&text, weal_scenario::no_files).unwrap());
     assert_eq!(simulated.findings, Vec::<String>::new());
     let points = &simulated.run.jobs.as_ref().unwrap().points;
     let cpu = |from_s: f64, to_s: f64| {

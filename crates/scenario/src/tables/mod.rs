@@ -1,15 +1,19 @@
 //! The tables of a scenario file, one type a table. Keys are kebab-case; unknown ones are refused.
 
+mod job;
+mod simulate;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Spanned;
 use weal_model::Algorithm;
 
-use super::behaviour::{SimulateTable, Surroundings};
-use super::jobs::JobTable;
-use super::values::{GoalText, Rate, Size, Span};
+use crate::values::{GoalText, Rate, Size, Span};
 use crate::workload::TraceWindow;
+
+pub use job::{JobLogTable, JobTable, StageTable};
+pub use simulate::{CallTable, CostPreset, Housekeeping, SimulateTable, Spread, Surroundings};
 
 /// A whole file.
 #[derive(Debug, Clone, Deserialize)]
@@ -162,17 +166,6 @@ fn five_seconds() -> Span {
 
 fn quarter() -> Span {
     Span(0.25)
-}
-
-/// How the work of requests varies.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Spread {
-    /// Exponential around the mean.
-    #[default]
-    Exponential,
-    /// Always the mean.
-    Constant,
 }
 
 /// One entry of `cost-changes`.

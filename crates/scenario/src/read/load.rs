@@ -1,11 +1,14 @@
 //! From a `[[load]]` to a [`Load`].
 
+use std::io;
+
 use toml::Spanned;
 use weal_model::{AppName, ClassName, PoolSpec};
 
-use super::Load;
-use super::file::{BurstTable, FlashTable, LoadTable, PageTable, ScenarioFile};
-use super::read::{ScenarioError, Source};
+use super::source::Source;
+use crate::error::{FileProblem, Mistake, ScenarioError};
+use crate::scenario::Load;
+use crate::tables::{BurstTable, FlashTable, LoadTable, PageTable, ScenarioFile};
 use crate::workload::{Flash, Page, Phase, State, Workload, access_log, read_requests_per_minute, with_flashes};
 
 /// A log that covers more is none: one of its lines has a wrong date.
@@ -17,15 +20,15 @@ pub(super) fn read_load(
     file: &ScenarioFile,
     index: usize,
     table: &Spanned<LoadTable>,
-    read_file: &mut impl FnMut(&str) -> Result<String, String>,
+    read_file: &mut impl FnMut(&str) -> io::Result<String>,
 ) -> Result<Load, ScenarioError> {
     let load = table.get_ref();
     let (app, class) = (load.app.get_ref(), load.class.get_ref());
     if !file.apps.is_empty() && !pool.apps.contains_key(&AppName::from(app.as_str())) {
-        return Err(source.error(&load.app.span(), format!("there is no `[app.{app}]`")));
+        return Err(source.error(&load.app.span(), Mistake::NoApp { app: app.clone() }));
     }
     if !file.apps.is_empty() && !pool.classes.contains_key(&ClassName::from(class.as_str())) {
-        return Err(source.error(&load.class.span(), format!("there is no `[class.{class}]`")));
+        return Err(source.error(&load.class.span(), Mistake::NoClass { class: class.clone() }));
     }
     Ok(Load {
         name: format!("{app}/{class}/{index}"),
@@ -43,38 +46,34 @@ pub(super) fn read_load(
 fn workload(
     source: &Source,
     table: &Spanned<LoadTable>,
-    read_file: &mut impl FnMut(&str) -> Result<String, String>,
+    read_file: &mut impl FnMut(&str) -> io::Result<String>,
 ) -> Result<Workload, ScenarioError> {
     let load = table.get_ref();
-    let wrong = |message: String| source.error(&table.span(), message);
-    let of_file = |file: &str, why: String| wrong(format!("`{file}`: {why}"));
+    let wrong = |mistake: Mistake| source.error(&table.span(), mistake);
+    let of_file = |file: &str, problem: FileProblem| wrong(Mistake::File { file: file.to_owned(), problem });
     let kinds = [load.sessions.is_some(), load.rate.is_some(), !load.bursts.is_empty(), load.trace.is_some(), load.log.is_some()];
     if kinds.into_iter().filter(|&given| given).count() != 1 {
-        return Err(wrong("a load has exactly one of `sessions`, `rate`, `bursts`, `trace` and `log`".to_owned()));
+        return Err(wrong(Mistake::LoadKind));
     }
     if let Some(trace) = &load.trace {
-        let text = read_file(&trace.file).map_err(|why| of_file(&trace.file, why))?;
-        return read_requests_per_minute(&text, &trace.window()).map_err(|why| of_file(&trace.file, why.to_string()));
+        let text = read_file(&trace.file).map_err(|error| of_file(&trace.file, error.into()))?;
+        return read_requests_per_minute(&text, &trace.window()).map_err(|error| of_file(&trace.file, error.into()));
     }
     if let Some(log) = &load.log {
-        let text = read_file(&log.file).map_err(|why| of_file(&log.file, why))?;
-        return of_log(&text, log.speed).map_err(|why| of_file(&log.file, why));
+        let text = read_file(&log.file).map_err(|error| of_file(&log.file, error.into()))?;
+        return of_log(&text, log.speed).map_err(|problem| of_file(&log.file, problem));
     }
     if !load.bursts.is_empty() {
         let state = |burst: &BurstTable| State { rate: burst.rate.0, mean_s: burst.lasts.0 };
         let states: Vec<State> = load.bursts.iter().map(state).collect();
         let lasting = states.iter().all(|state| state.mean_s > 0.0);
-        return if lasting {
-            Ok(Workload::Bursty { states })
-        } else {
-            Err(wrong("a burst lasts longer than nothing".to_owned()))
-        };
+        return if lasting { Ok(Workload::Bursty { states }) } else { Err(wrong(Mistake::Burst)) };
     }
     let phases = phases(source, load)?;
     match load.rate {
         Some(_) => Ok(Workload::Open { phases: with_crowds(phases, &load.flash) }),
         None if load.flash.is_empty() => Ok(Workload::Sessions { phases, think_s: load.think.0 }),
-        None => Err(wrong("`flash` comes on top of a `rate`".to_owned())),
+        None => Err(wrong(Mistake::Flash)),
     }
 }
 
@@ -86,11 +85,11 @@ fn phases(source: &Source, load: &LoadTable) -> Result<Vec<Phase>, ScenarioError
         let level = match (step.get_ref().sessions, step.get_ref().rate) {
             (Some(sessions), None) if closed => f64::from(sessions),
             (None, Some(rate)) if !closed => rate.0,
-            _ => return Err(source.error(&step.span(), "a step changes what its load has: `sessions` or `rate`")),
+            _ => return Err(source.error(&step.span(), Mistake::Step)),
         };
         let start_s = step.get_ref().at.0;
         if phases.last().is_some_and(|last| last.start_s > start_s) {
-            return Err(source.error(&step.span(), "steps go forward in time"));
+            return Err(source.error(&step.span(), Mistake::StepOrder));
         }
         phases.push(Phase { start_s, level });
     }
@@ -110,14 +109,14 @@ fn with_crowds(phases: Vec<Phase>, crowds: &[FlashTable]) -> Vec<Phase> {
 }
 
 /// A log tells whole seconds: its requests are spread at random within each.
-fn of_log(text: &str, speed: f64) -> Result<Workload, String> {
+fn of_log(text: &str, speed: f64) -> Result<Workload, FileProblem> {
     if !(speed.is_finite() && speed > 0.0) {
-        return Err("`speed` is a positive number".to_owned());
+        return Err(FileProblem::Speed);
     }
-    let log = access_log::read(text.as_bytes()).map_err(|error| error.to_string())?;
-    let last = log.entries.last().ok_or("it has no line in Common or Combined Log Format")?.at_s;
+    let log = access_log::read(text.as_bytes())?;
+    let last = log.entries.last().ok_or(FileProblem::NoLine)?.at_s;
     if last > LONGEST_LOG_S {
-        return Err(format!("it covers {last} s, more than a year"));
+        return Err(FileProblem::TooLong { seconds: last });
     }
     let mut counts = vec![0.0; last as usize + 1];
     log.entries.iter().for_each(|entry| counts[entry.at_s as usize] += 1.0);
@@ -126,21 +125,21 @@ fn of_log(text: &str, speed: f64) -> Result<Workload, String> {
 
 fn pages(source: &Source, pool: &PoolSpec, table: &Spanned<LoadTable>) -> Result<Vec<Page>, ScenarioError> {
     let load = table.get_ref();
-    let wrong = |message: String| source.error(&table.span(), message);
+    let wrong = |mistake: Mistake| source.error(&table.span(), mistake);
     if !load.pages.is_empty() && load.sessions.is_none() {
-        return Err(wrong("`pages` are walked through by `sessions`".to_owned()));
+        return Err(wrong(Mistake::PagesWithoutSessions));
     }
     let page = |page: &PageTable| {
         let class = page.class.as_ref().unwrap_or(load.class.get_ref());
         if !pool.classes.is_empty() && !pool.classes.contains_key(class.as_str()) {
-            return Err(wrong(format!("there is no `[class.{class}]`")));
+            return Err(wrong(Mistake::NoClass { class: class.clone() }));
         }
         if let Some(unknown) = page.next.keys().find(|next| !load.pages.iter().any(|page| page.name == **next)) {
-            return Err(wrong(format!("page `{}` leads to `{unknown}`, which is not there", page.name)));
+            return Err(wrong(Mistake::PageLeads { page: page.name.clone(), to: unknown.clone() }));
         }
         let sum: f64 = page.next.values().sum();
         if !(sum <= 1.0 + 1e-9 && page.next.values().all(|&share| share >= 0.0)) {
-            return Err(wrong(format!("what follows page `{}` has probabilities of {sum} in sum", page.name)));
+            return Err(wrong(Mistake::PageSum { page: page.name.clone(), sum }));
         }
         let share = |next: &PageTable| page.next.get(&next.name).copied().unwrap_or(0.0);
         Ok(Page {
@@ -156,8 +155,8 @@ fn pages(source: &Source, pool: &PoolSpec, table: &Spanned<LoadTable>) -> Result
 
 #[cfg(test)]
 mod tests {
-    use crate::Scenario;
     use crate::workload::Workload;
+    use crate::{Scenario, no_files};
 
     fn load(keys: &str) -> Result<super::Load, String> {
         let text = format!(
@@ -165,8 +164,7 @@ mod tests {
              [app.shop]\nmemory = \"1MiB\"\nwork = \"1ms\"\n[[load]]\napp = \"shop\"\nclass = \"gold\"\n{keys}\n"
         );
         let log = "1.2.3.4 - - [30/Jun/1998:22:00:01 +0000] \"GET / HTTP/1.0\" 200 1\n1.2.3.4 - - [30/Jun/1998:22:00:03 +0000] \"GET /b HTTP/1.0\" 200 1\n";
-        let scenario =
-            Scenario::parse(&text, |name| if name == "log" { Ok(log.to_owned()) } else { Err("no such file".to_owned()) });
+        let scenario = Scenario::parse(&text, |name| if name == "log" { Ok(log.to_owned()) } else { no_files(name) });
         scenario.map(|mut scenario| scenario.loads.remove(0)).map_err(|error| error.to_string())
     }
 
@@ -194,7 +192,7 @@ mod tests {
             ("rate = \"1/s\"\npages = [{ name = \"home\" }]", "walked through by `sessions`"),
             ("sessions = 1\npages = [{ name = \"home\", next = { gone = 1.0 } }]", "leads to `gone`"),
             ("sessions = 1\npages = [{ name = \"home\", next = { home = 1.5 } }]", "1.5 in sum"),
-            ("log = { file = \"gone\" }", "no such file"),
+            ("log = { file = \"gone\" }", "no file `gone`"),
             ("bursts = [{ rate = \"1/s\", lasts = \"0s\" }]", "longer than nothing"),
         ] {
             let error = load(keys).unwrap_err();
