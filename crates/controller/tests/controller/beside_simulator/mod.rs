@@ -58,7 +58,7 @@ fn the_controller_and_the_simulator_decide_alike_at_every_step() {
 
 fn simulated() -> Decisions {
     let pool = weal_config::parse(CONFIG, "weal.toml", &weal_controller::machine()).unwrap().spec;
-    let scenario = Scenario::parse(SCENARIO, |name| Err(name.to_owned())).unwrap().with_pool(pool).unwrap();
+    let scenario = Scenario::parse(SCENARIO, weal_scenario::no_files).unwrap().with_pool(pool).unwrap();
     let sleep = |app: &str| Order::Sleep { app: app.into(), rung: None };
     // Beside the moments at which timers ring: which of the two comes first is chance in a real pool.
     let orders = [
