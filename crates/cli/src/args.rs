@@ -377,6 +377,9 @@ pub enum RoleCommand {
         /// Listening Unix socket for calls.
         #[arg(long)]
         rpc_fd: i32,
+        /// The user that may call it, besides its own and root.
+        #[arg(long)]
+        controller_uid: Option<u32>,
     },
     /// Decides.
     Controller {
@@ -389,6 +392,9 @@ pub enum RoleCommand {
         /// Listening Unix socket of the API.
         #[arg(long)]
         local_fd: i32,
+        /// The user that may call it, besides root.
+        #[arg(long)]
+        operator_uid: u32,
     },
     /// Runs instances.
     Node {
@@ -401,6 +407,12 @@ pub enum RoleCommand {
         /// Listening Unix socket for wakes.
         #[arg(long)]
         wake_fd: i32,
+        /// The user that may call the first, besides its own and root.
+        #[arg(long)]
+        controller_uid: Option<u32>,
+        /// The user that may call the second, besides its own and root.
+        #[arg(long)]
+        gateway_uid: Option<u32>,
     },
 }
 

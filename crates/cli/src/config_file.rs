@@ -11,6 +11,7 @@ use weal_model::{Bytes, PoolSpec};
 use crate::failure::{Exit, Failure};
 use crate::output::{Stream, colored};
 use crate::state::absolute_config;
+use crate::trust;
 
 /// A config file that can be used.
 pub struct Loaded {
@@ -38,6 +39,18 @@ pub fn load(file: &Path) -> anyhow::Result<Loaded> {
     }
 }
 
+/// As [`load`], for what a pool is run by: when root does that, nobody else may be able to change the file.
+///
+/// # Errors
+/// As [`load`], and when others could change the file.
+pub fn load_trusted(file: &Path) -> anyhow::Result<Loaded> {
+    let path = absolute_config(file)?;
+    if path.exists() {
+        trust::check(&path).context("the config cannot be used")?;
+    }
+    load(file)
+}
+
 fn invalid(path: &Path, text: &str, diagnostics: &[Diagnostic]) -> Failure {
     let count = diagnostics.len();
     let noun = if count == 1 { "mistake" } else { "mistakes" };
@@ -56,7 +69,7 @@ pub fn machine() -> Machine {
 
 /// What of `new` takes a restart of the whole pool, in words; `None` when everything can change as it runs.
 ///
-/// The addresses and the user are fixed when the supervisor binds the sockets and starts the roles.
+/// The addresses are fixed when the supervisor binds the sockets.
 pub fn needs_restart(old: &PoolSpec, new: &PoolSpec) -> Option<String> {
     let mut changes = Vec::new();
     if old.listen != new.listen {
@@ -64,9 +77,6 @@ pub fn needs_restart(old: &PoolSpec, new: &PoolSpec) -> Option<String> {
     }
     if old.api != new.api {
         changes.push(format!("api from {} to {}", old.api, new.api));
-    }
-    if old.user != new.user {
-        changes.push(format!("user from {} to {}", old.user, new.user));
     }
     (!changes.is_empty()).then(|| format!("it changes {}, which takes a restart: weal down, then weal up", changes.join(" and ")))
 }

@@ -7,8 +7,10 @@
 //! | [`role`] | the processes that the supervisor starts |
 //! | [`commands`] | everything else: calls to the running pool, and what needs none |
 //! | [`client`], [`state`] | how commands find and call a pool |
+//! | [`users`], [`trust`], [`allowed`] | whom roles and applications run as, and what root relies on |
 //! | [`output`], [`failure`] | how they answer and fail |
 
+mod allowed;
 mod args;
 mod client;
 mod commands;
@@ -21,6 +23,7 @@ mod role_name;
 mod state;
 mod supervisor;
 mod terminal;
+mod trust;
 mod users;
 mod values;
 

@@ -39,6 +39,12 @@ impl ProcessId {
         Proc::system().is_alive(self.0)
     }
 
+    /// Whether it runs as the user `uid` and no other.
+    pub fn runs_as(self, uid: u32) -> bool {
+        let users = Proc::system().users(self.pid());
+        self.is_alive() && !users.is_empty() && users.iter().all(|one| *one == uid)
+    }
+
     /// Whether it runs the same program as this process.
     pub fn runs_this_program(self) -> bool {
         let proc = Proc::system();
@@ -79,6 +85,8 @@ mod tests {
     fn this_process_runs_its_own_program_and_its_parent_another() {
         let me = ProcessId::me().unwrap();
         assert!(me.is_alive() && me.runs_this_program());
+        let own = rustix::process::geteuid().as_raw();
+        assert!(me.runs_as(own) && !me.runs_as(own + 1));
         let parent = rustix::process::getppid().and_then(|pid| ProcessId::of(pid.as_raw_pid().unsigned_abs()));
         assert!(parent.is_none_or(|parent| !parent.runs_this_program()));
     }

@@ -23,23 +23,27 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(async {
         match role {
-            RoleCommand::Gateway { name, state, clients_fd, rpc_fd } => {
+            RoleCommand::Gateway { name, state, clients_fd, rpc_fd, controller_uid } => {
                 raise_descriptor_limit();
                 let clients = TcpListener::from(inherited(*clients_fd)?);
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);
                 let (name, state_dir, wake) = (name.as_str().into(), state.clone(), state.join("run/wake.sock"));
-                weal_gateway::run(weal_gateway::Options { name, state_dir, clients, rpc, wake, access_log: false }).await?;
+                let controller = *controller_uid;
+                let options = weal_gateway::Options { name, state_dir, clients, rpc, controller, wake, access_log: false };
+                weal_gateway::run(options).await?;
             }
-            RoleCommand::Controller { state, api_fd, local_fd } => {
+            RoleCommand::Controller { state, api_fd, local_fd, operator_uid } => {
                 let api = TcpListener::from(inherited(*api_fd)?);
                 let local = UnixListener::from(inherited(*local_fd)?);
                 let record = std::env::var_os(RECORD).is_some();
-                weal_controller::run(weal_controller::Options { state_dir: state.clone(), api, local, record }).await?;
+                let (state_dir, operator) = (state.clone(), *operator_uid);
+                weal_controller::run(weal_controller::Options { state_dir, api, local, operator, record }).await?;
             }
-            RoleCommand::Node { state, rpc_fd, wake_fd } => {
+            RoleCommand::Node { state, rpc_fd, wake_fd, controller_uid, gateway_uid } => {
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);
                 let wake = Some(UnixListener::from(inherited(*wake_fd)?));
-                weal_node::run(weal_node::Options { wake, ..weal_node::Options::new(state, rpc) }).await?;
+                let (controller, gateway) = (*controller_uid, *gateway_uid);
+                weal_node::run(weal_node::Options { wake, controller, gateway, ..weal_node::Options::new(state, rpc) }).await?;
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 //! ```text
 //! lock              held (flock) by the living supervisor
 //! supervisor.json   the record: supervisor and roles by pid and start time
+//! permits.json      which applications may run as which named users: written by root, read by the node agent
 //! run/*.sock        the roles' sockets, 0600, owned by whoever calls them
 //! gateway/          the gateway's own, 0700
 //! controller/       the controller's own, 0700
@@ -11,21 +12,23 @@
 //! logs/*.log        what the roles write
 //! ```
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use weal_host::users::User;
+use weal_node::folder::{Folder, Owner};
 
 use crate::args::Target;
 use crate::failure::{Exit, Failure};
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
-use crate::users;
+use crate::trust;
+use crate::users::{self, RoleUsers};
 
 /// The file that is meant when none is named.
 pub const DEFAULT_FILE: &str = "weal.toml";
@@ -92,32 +95,39 @@ impl StateDir {
         self.root.join("logs").join(format!("{name}.log"))
     }
 
-    /// Makes what is missing, with the right owners and modes: `unprivileged` owns what gateway and controller write.
+    /// Makes what is missing, with the right owners and modes: `users` own what gateway and controller write. What an earlier version left to
+    /// another user goes over to them.
     ///
     /// # Errors
-    /// A folder cannot be made, or that user cannot get to it.
-    pub fn prepare(&self, unprivileged: Option<&User>) -> anyhow::Result<()> {
+    /// A folder cannot be made, others could change it, or those users cannot get to it.
+    pub fn prepare(&self, users: Option<&RoleUsers>) -> anyhow::Result<()> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o711)
             .create(&self.root)
             .with_context(|| format!("cannot make the state directory {}: name another with --state", self.root.display()))?;
-        let through = if unprivileged.is_some() { 0o711 } else { 0o700 };
-        for (name, mode, owner) in [
-            ("", through, None),
+        trust::check(&self.root).context("the state directory cannot be used")?;
+        let owner = |user: Option<&User>| user.map_or(Owner::ROOT, |user| Owner { uid: user.uid, gid: user.gid });
+        let through = if users.is_some() { 0o711 } else { 0o700 };
+        let root = Folder::open(&self.root)?;
+        root.set_mode(through)?;
+        for (name, mode, user) in [
             ("run", through, None),
-            ("gateway", 0o700, unprivileged),
-            ("controller", 0o700, unprivileged),
+            ("gateway", 0o700, users.map(|users| &users.gateway)),
+            ("controller", 0o700, users.map(|users| &users.controller)),
             ("node", 0o711, None),
             ("data", 0o711, None),
             ("logs", 0o700, None),
         ] {
-            make_directory(&self.root.join(name), mode, owner)?;
+            let folder = root.make(name, mode)?;
+            folder.set_mode(mode)?;
+            if users::is_root() {
+                folder.give(owner(user))?;
+            }
         }
-        match unprivileged {
-            Some(user) => check_reachable(&self.root, user),
-            None => Ok(()),
-        }
+        users.map_or(Ok(()), |users| {
+            [&users.gateway, &users.controller].into_iter().try_for_each(|user| check_reachable(&self.root, user))
+        })
     }
 
     /// Takes the directory for this process.
@@ -222,22 +232,6 @@ fn fingerprint(bytes: &[u8]) -> u64 {
     hash ^ (hash >> 32)
 }
 
-fn make_directory(path: &Path, mode: u32, owner: Option<&User>) -> anyhow::Result<()> {
-    match DirBuilder::new().mode(mode).create(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(error).with_context(|| format!("cannot make {}", path.display()));
-        }
-        _ => {}
-    }
-    std::fs::set_permissions(path, Permissions::from_mode(mode))
-        .with_context(|| format!("cannot set the mode of {}: it belongs to another user", path.display()))?;
-    if users::is_root() {
-        let (uid, gid) = owner.map_or((0, 0), |user| (user.uid, user.gid));
-        std::os::unix::fs::chown(path, Some(uid), Some(gid)).with_context(|| format!("cannot give {} away", path.display()))?;
-    }
-    Ok(())
-}
-
 /// Every folder above must let `user` through, or gateway and controller cannot open their own files.
 fn check_reachable(root: &Path, user: &User) -> anyhow::Result<()> {
     for folder in root.ancestors() {
@@ -252,7 +246,7 @@ fn check_reachable(root: &Path, user: &User) -> anyhow::Result<()> {
         };
         if may_pass == 0 {
             bail!(
-                "user {} cannot pass through {}: choose another place with --state, or another [pool] user",
+                "user {} cannot pass through {}: choose another place with --state, or chmod o+x that folder",
                 user.name,
                 folder.display()
             );
@@ -263,6 +257,9 @@ fn check_reachable(root: &Path, user: &User) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

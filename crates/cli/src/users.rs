@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
-use weal_host::users::{User, Users};
+use anyhow::bail;
+use weal_host::users::{CONTROLLER_UID, GATEWAY_UID, UnknownUser, User, Users};
+
+use crate::role_name::RoleName;
 
 /// Whether this process may do everything.
 pub fn is_root() -> bool {
@@ -13,28 +15,68 @@ pub fn is_root() -> bool {
 
 /// Looks `name` (or a number) up in `/etc/passwd`, and by `getent` where users come from elsewhere.
 pub fn find(name: &str) -> anyhow::Result<User> {
-    if let Some(user) = Users::read(Path::new("/etc")).ok().and_then(|users| search(&users, name)) {
+    if let Some(user) = Users::read(Path::new("/etc")).ok().and_then(|users| users.find(name).ok()) {
         return Ok(user);
     }
     let elsewhere = Command::new("getent").args(["passwd", name]).output().ok();
     let text = elsewhere.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    match search(&Users::of_passwd(&text), name) {
-        Some(user) => Ok(user),
-        None => bail!("there is no user `{name}` here: create it (useradd --system {name}) or name another in [pool] user"),
+    match Users::of_passwd(&text).find(name) {
+        Ok(user) => Ok(user),
+        Err(_) => bail!("there is no user `{name}` here: create it (useradd --system {name}) or leave `user` out"),
     }
 }
 
-fn search(users: &Users, name: &str) -> Option<User> {
-    users.by_name(name).ok().or_else(|| users.by_uid(name.parse().ok()?))
+/// Whom the gateway and the controller run as when root starts weal. The node agent stays root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoleUsers {
+    /// Faces clients, so it may do nothing but pass requests on.
+    pub gateway: User,
+    /// Decides, and gives the node agent orders.
+    pub controller: User,
 }
 
-/// The user that gateway and controller run as: `name` when root starts weal, otherwise whoever does (`None`).
-pub fn unprivileged(name: &str) -> anyhow::Result<Option<User>> {
-    if !is_root() {
-        return Ok(None);
+impl RoleUsers {
+    /// Those of this machine; `None` when weal is not started by root, so that all run as one user.
+    ///
+    /// # Errors
+    /// There are no accounts for them, and somebody else has the numbers that stand in.
+    pub fn of_this_machine() -> anyhow::Result<Option<Self>> {
+        if !is_root() {
+            return Ok(None);
+        }
+        Self::among(&Users::read(Path::new("/etc"))?).map(Some)
     }
-    let user = find(name).context("cannot give up privileges")?;
-    Ok((user.uid != 0).then_some(user))
+
+    fn among(users: &Users) -> anyhow::Result<Self> {
+        Ok(Self {
+            gateway: account(users, "weal-gateway", GATEWAY_UID)?,
+            controller: account(users, "weal-controller", CONTROLLER_UID)?,
+        })
+    }
+
+    /// Whom `role` runs as; `None` stays root.
+    pub fn of(&self, role: RoleName) -> Option<&User> {
+        match role {
+            RoleName::Gateway => Some(&self.gateway),
+            RoleName::Controller => Some(&self.controller),
+            RoleName::Node => None,
+        }
+    }
+}
+
+/// The account `name`, which weal's package makes, or else a number that no account has.
+fn account(users: &Users, name: &str, number: u32) -> anyhow::Result<User> {
+    match users.by_name(name) {
+        Ok(user) if user.uid == 0 => bail!("the account {name} is root: give it a number of its own"),
+        // Groups of the account would give a role more than it needs.
+        Ok(user) => return Ok(User { groups: Vec::new(), ..user }),
+        Err(UnknownUser::BadEntry { .. }) => bail!("the entry of {name} in /etc/passwd cannot be read"),
+        Err(UnknownUser::NoEntry { .. }) => {}
+    }
+    if let Some(other) = users.by_uid(number) {
+        bail!("the number {number} belongs to the account {}: create {name} (useradd --system {name})", other.name);
+    }
+    Ok(User { name: name.to_owned(), uid: number, gid: number, groups: Vec::new(), home: "/".into() })
 }
 
 #[cfg(test)]
@@ -42,11 +84,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_by_name_and_by_number() {
-        let users = Users::of_passwd("root:x:0:0:root:/root:/bin/sh\nweb:x:33:34:w:/:/bin/false\n");
-        let found = |name: &str| search(&users, name).map(|user| (user.name, user.uid, user.gid));
-        assert_eq!(found("web"), Some(("web".to_owned(), 33, 34)));
-        assert_eq!(found("33"), found("web"));
-        assert_eq!(found("nobody"), None);
+    fn roles_have_accounts_of_their_own_or_numbers_that_nobody_has() {
+        let made = "weal-gateway:x:990:991::/:/bin/false\n";
+        let users = RoleUsers::among(&Users::of_passwd(made)).unwrap();
+        assert_eq!((users.gateway.uid, users.gateway.gid), (990, 991));
+        assert_eq!((users.controller.uid, users.controller.name.as_str()), (CONTROLLER_UID, "weal-controller"));
+        assert_eq!((users.of(RoleName::Gateway), users.of(RoleName::Node)), (Some(&users.gateway), None));
+        let taken = format!("bob:x:{GATEWAY_UID}:1::/:/bin/sh\n");
+        let error = RoleUsers::among(&Users::of_passwd(&taken)).unwrap_err().to_string();
+        assert!(error.contains("belongs to the account bob: create weal-gateway"), "{error}");
+        let root = RoleUsers::among(&Users::of_passwd("weal-controller:x:0:0::/:/bin/sh\n"));
+        assert!(root.unwrap_err().to_string().contains("weal-controller is root"));
     }
 }

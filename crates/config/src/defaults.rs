@@ -6,8 +6,6 @@ use weal_model::Bytes;
 pub const LISTEN: &str = "127.0.0.1:8080";
 /// Where the API and the dashboard are. Loopback, for the same reason.
 pub const API: &str = "127.0.0.1:8081";
-/// The user of gateway and controller when weal is started by root: it owns nothing, so neither can they harm anything.
-pub const USER: &str = "nobody";
 /// Seats follow the load on average within two cycles, and 2 s still hold enough requests to average over at 5 requests/s.
 pub const FLOW_CYCLE_S: f64 = 2.0;
 /// Long against the seconds that an instance takes to start, short against the minutes in which load changes; arrivals,

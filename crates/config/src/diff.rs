@@ -19,7 +19,7 @@ pub enum Effect {
     Restarts,
     /// Something is stopped.
     Removes,
-    /// Only after `weal down` and `weal up`: the address or the user of a role.
+    /// Only after `weal down` and `weal up`: the address of a role.
     NextStart,
 }
 
@@ -66,11 +66,8 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
     for (key, was, is) in live.into_iter().filter(|(_, was, is)| was != is) {
         add(Effect::Live, format!("{key} = {was} becomes {is}"));
     }
-    let fixed = [
-        ("listen", before.listen.to_string(), after.listen.to_string()),
-        ("api", before.api.to_string(), after.api.to_string()),
-        ("user", before.user.clone(), after.user.clone()),
-    ];
+    let fixed =
+        [("listen", before.listen.to_string(), after.listen.to_string()), ("api", before.api.to_string(), after.api.to_string())];
     for (key, was, is) in fixed.into_iter().filter(|(_, was, is)| was != is) {
         add(Effect::NextStart, format!("{key} changes from {was} to {is}, which takes effect after `weal down` and `weal up`"));
     }
@@ -162,7 +159,7 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
         }
     };
     let cpu = |app: &AppSpec| app.cpu_limit.map_or("no limit".to_owned(), |cpu| cpu.0.to_string());
-    let user = |app: &AppSpec| app.user.clone().unwrap_or_else(|| "weal's own".to_owned());
+    let user = |app: &AppSpec| app.user.clone().unwrap_or_else(|| "none".to_owned());
     compare(true, "run", show_argv(&was.run), show_argv(&is.run));
     compare(true, "cwd", was.cwd.clone(), is.cwd.clone());
     compare(true, "user", user(was), user(is));

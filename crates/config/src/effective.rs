@@ -31,7 +31,6 @@ fn pool(spec: &PoolSpec) -> Section {
     pool.add("name", &spec.name);
     pool.add_marked("listen", spec.listen.to_string(), spec.listen.to_string() == defaults::LISTEN);
     pool.add_marked("api", spec.api.to_string(), spec.api.to_string() == defaults::API);
-    pool.add_marked("user", &spec.user, spec.user == defaults::USER);
     pool.add_marked("control", if spec.control { "on" } else { "off" }, spec.control);
     pool.add_marked("placement", spec.placement.word(), spec.placement == Algorithm::default());
     let speed = spec.autoscaler_speed;
@@ -86,7 +85,7 @@ fn app(spec: &AppSpec) -> Section {
     app.add_marked("needs", texts(spec.needs.iter().map(|name| name.as_str())), spec.needs.is_empty());
     match &spec.user {
         Some(user) => app.add("user", user),
-        None => add_absent(&mut app, "user", "the one that runs weal"),
+        None => add_absent(&mut app, "user", "one of its own, or the one that runs weal"),
     }
     let env: InlineTable = spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     app.add_marked("env", env, spec.env.is_empty());

@@ -48,7 +48,14 @@ fn pool_keys() -> Vec<(&'static str, Value)> {
                 "the folder's name",
             ),
         ),
-        ("user", text("The unprivileged user of gateway and controller when weal is started by root.", defaults::USER)),
+        (
+            "user",
+            describe(
+                json!({ "type": "string" }),
+                "Does nothing any more: the gateway and the controller have users of their own.",
+                "none",
+            ),
+        ),
         (
             "control",
             describe(
@@ -160,7 +167,11 @@ fn app_keys() -> Vec<(&'static str, Value)> {
         ),
         (
             "user",
-            describe(json!({ "type": "string", "minLength": 1 }), "The user that instances run as.", "the one that runs weal"),
+            describe(
+                json!({ "type": "string", "minLength": 1 }),
+                "The user that instances run as. `root` means all rights of this machine, and is said wherever the pool is shown.",
+                "one of the application's own where root runs weal; else the one that runs weal",
+            ),
         ),
     ];
     let env = json!({ "type": "object", "additionalProperties": { "type": "string" } });

@@ -33,7 +33,7 @@ use weal_control::jobs::Costs;
 use weal_engine::Engine;
 use weal_engine_local::Local;
 use weal_model::{EventKind, Status, Time};
-use weal_rpc::Client;
+use weal_rpc::{Callers, Client};
 
 use crate::api::{Api, Door, Token, router, serve_local, serve_tcp};
 use crate::board::{Board, View};
@@ -64,6 +64,8 @@ pub struct Options {
     pub api: std::net::TcpListener,
     /// Where they are served locally, without a token.
     pub local: std::os::unix::net::UnixListener,
+    /// The user that is served there, besides root.
+    pub operator: u32,
     /// Whether the loop's inputs and effects are written down for a replay, in [`RECORDING`].
     pub record: bool,
 }
@@ -142,11 +144,13 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let driver = Driver::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, start, recorder);
     let api = Api { board: Arc::clone(&board), orders, read_logs: read_logs(engine), gateway, document: Arc::new(openapi()) };
     let by_tcp = router(api.clone(), &Door::tcp(address, token));
+    let operators = Callers::of([options.operator, 0]);
+    let strangers = router(api.clone(), &Door::Closed);
     let by_socket = router(api, &Door::Local);
     tokio::select! {
         () = driver.run(queue) => {}
         () = serve_tcp(api_listener, by_tcp) => {}
-        () = serve_local(local, by_socket) => {}
+        () = serve_local(local, &operators, by_socket, strangers) => {}
         () = stop => {}
     }
     board.note(Note::info(EventKind::Role, "the controller stopped"));

@@ -49,7 +49,9 @@ pub fn instance_spec(
 /// The revision of `app`: when the first part differs, instances must be replaced; the second is what the agent takes over for a running
 /// instance when it is told to start it again.
 pub fn revision(app: &AppSpec) -> Revision {
-    let start = digest(&json!((&app.run, &app.env, &app.cwd, &app.user, app.memory, app.cpu_limit, &app.needs)));
+    // Without a user an application has one of its own, which versions before ran as whoever ran weal: their instances are replaced.
+    let user = app.user.as_deref().unwrap_or("its own");
+    let start = digest(&json!((&app.run, &app.env, &app.cwd, user, app.memory, app.cpu_limit, &app.needs)));
     Revision { start, settings: settings(&json!(app.health), &json!(app.restart), app.stop_timeout_s, &app.on_resume) }
 }
 

@@ -30,7 +30,6 @@ fn pool() -> PoolSpec {
         name: "p".into(),
         listen: "127.0.0.1:1".parse().unwrap(),
         api: "127.0.0.1:2".parse().unwrap(),
-        user: "nobody".into(),
         control: true,
         placement: Default::default(),
         autoscaler_speed: 1.0,
@@ -51,7 +50,7 @@ fn agent(folder: &std::path::Path, running: Vec<InstanceCounters>) -> (Local, To
     let path = folder.join("node.sock");
     let listener = tokio::net::UnixListener::from_std(weal_rpc::bind(&path).unwrap()).unwrap();
     let write_down = Arc::clone(&told);
-    let router = weal_rpc::Router::default()
+    let router = weal_rpc::Router::new(weal_rpc::Callers::own())
         .on(node::APPLY, move |commands: Vec<Command>| {
             write_down.lock().unwrap().extend(commands.clone());
             async move { Ok(commands.iter().map(outcome).collect::<Vec<_>>()) }

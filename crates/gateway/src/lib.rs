@@ -25,6 +25,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use weal_model::GatewayName;
+use weal_rpc::Callers;
 
 use crate::clock::Clock;
 use crate::http::forward::RequestIds;
@@ -47,6 +48,8 @@ pub struct Options {
     pub clients: std::net::TcpListener,
     /// Where the controller calls.
     pub rpc: std::os::unix::net::UnixListener,
+    /// The controller's user; `None` is the gateway's own.
+    pub controller: Option<u32>,
     /// Where the node agent wakes instances.
     pub wake: PathBuf,
     /// Whether each request is logged.
@@ -79,7 +82,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let clock = Clock::new();
-    let Options { name, state_dir, clients, rpc, wake, access_log } = options;
+    let Options { name, state_dir, clients, rpc, controller, wake, access_log } = options;
     let limits = Arc::new(limits);
     let (errands, received) = tokio::sync::mpsc::unbounded_channel();
     let gateway = Arc::new(Gateway {
@@ -97,7 +100,8 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
     rpc.set_nonblocking(true).map_err(failed_to("use the controller's socket"))?;
     let rpc = UnixListener::from_std(rpc).map_err(failed_to("use the controller's socket"))?;
     let workers = Workers::start(&gateway, &registry, clock).map_err(failed_to("start a worker"))?;
-    let router = rpc_router(&gateway, &registry, clock, name);
+    let callers = controller.into_iter().fold(Callers::own(), Callers::and);
+    let router = rpc_router(callers, &gateway, &registry, clock, name);
     let sweep = listen::workers::sweep(gateway, Arc::clone(&registry), clock);
     let around = async { tokio::join!(weal_rpc::serve(rpc, router), wake::serve(&wake, received), sweep) };
     tokio::select! {
@@ -146,10 +150,16 @@ async fn drain(registry: &Arc<Registry>, limit: Duration) {
     }
 }
 
-fn rpc_router(gateway: &Arc<Gateway>, registry: &Arc<Registry>, clock: Clock, name: GatewayName) -> weal_rpc::Router {
+fn rpc_router(
+    callers: Callers,
+    gateway: &Arc<Gateway>,
+    registry: &Arc<Registry>,
+    clock: Clock,
+    name: GatewayName,
+) -> weal_rpc::Router {
     let (configured, refused) = (Arc::clone(gateway), Arc::clone(gateway));
     let (observed, registry) = (Arc::clone(gateway), Arc::clone(registry));
-    weal_rpc::Router::default()
+    weal_rpc::Router::new(callers)
         .on(CONFIGURE, move |config: GatewayConfig| {
             let gateway = Arc::clone(&configured);
             async move { gateway.tables.configure(&config) }

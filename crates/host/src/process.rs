@@ -162,6 +162,13 @@ impl Proc {
         Some(field(&text(&self.path(pid, "status"), SMALL).ok()?, "VmSwap:")? * 1024)
     }
 
+    /// The users that `pid` runs as: real, effective, saved, and that of its file accesses. Empty when there is no such process.
+    pub fn users(&self, pid: u32) -> Vec<u32> {
+        let status = text(&self.path(pid, "status"), SMALL).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+        line.split_whitespace().filter_map(|uid| uid.parse().ok()).collect()
+    }
+
     /// True when the environment that `pid` was started with holds `variable=value`.
     pub fn has_variable(&self, pid: u32, variable: &str) -> bool {
         let environ = bytes(&self.path(pid, "environ"), LIST).unwrap_or_default();
@@ -266,7 +273,7 @@ mod tests {
         for (name, content) in [
             ("io", "rchar: 9\nread_bytes: 4096\nwrite_bytes: 512\n"),
             ("smaps_rollup", "55-66 ---p [rollup]\nRss: 9 kB\nPss: 3 kB\n"),
-            ("status", "Name:\tweb\nVmSwap:\t  2 kB\n"),
+            ("status", "Name:\tweb\nUid:\t0\t33\t0\t33\nVmSwap:\t  2 kB\n"),
             ("environ", "A=1\0B=2\0"),
             ("comm", "web\n"),
             ("task/7/children", "8 9 "),
@@ -277,6 +284,7 @@ mod tests {
         }
         let proc = Proc::new(root.path());
         assert_eq!((proc.disk_bytes(7), proc.proportional_memory(7), proc.swapped(7)), (Some(4608), Some(3072), Some(2048)));
+        assert_eq!((proc.users(7), proc.users(8)), (vec![0, 33, 0, 33], Vec::new()));
         assert!(proc.has_variable(7, "B=2") && !proc.has_variable(7, "B=") && !proc.has_variable(8, "B=2"));
         assert_eq!((proc.name(7).as_deref(), proc.name(8), proc.children(7)), (Some("web"), None, vec![8, 9]));
     }

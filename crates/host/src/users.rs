@@ -1,11 +1,21 @@
 //! Users and their groups, from `passwd` and `group`. Only local users are known, not those of a directory service.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::read::{LIST, text};
+
+/// Numbers that systemd keeps for users without accounts (`DynamicUser=`): packages and administrators give none of them away.
+pub const DYNAMIC_UIDS: RangeInclusive<u32> = 61_184..=65_519;
+/// Those that applications get, one each.
+pub const APPLICATION_UIDS: RangeInclusive<u32> = 61_184..=65_517;
+/// That of the gateway where there is no account `weal-gateway`.
+pub const GATEWAY_UID: u32 = 65_518;
+/// That of the controller where there is no account `weal-controller`.
+pub const CONTROLLER_UID: u32 = 65_519;
 
 /// A user with all its groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +86,21 @@ impl Users {
         self.user(&entries(&self.passwd).find(|fields| fields.get(2).and_then(|text| text.parse().ok()) == Some(uid))?)
     }
 
+    /// The user with this name, or else with this number.
+    ///
+    /// # Errors
+    /// There is none, or its entry cannot be read.
+    pub fn find(&self, name: &str) -> Result<User, UnknownUser> {
+        self.by_name(name).or_else(|error| name.parse().ok().and_then(|uid| self.by_uid(uid)).ok_or(error))
+    }
+
+    /// True when a group has this number.
+    pub fn has_group(&self, gid: u32) -> bool {
+        let number = |fields: &Vec<&str>, index: usize| fields.get(index).and_then(|text| text.parse().ok());
+        entries(&self.group).any(|fields| number(&fields, 2) == Some(gid))
+            || entries(&self.passwd).any(|fields| number(&fields, 3) == Some(gid))
+    }
+
     fn user(&self, fields: &[&str]) -> Option<User> {
         let number = |index: usize| fields.get(index)?.parse::<u32>().ok();
         let (name, uid, gid) = (*fields.first()?, number(2)?, number(3)?);
@@ -105,7 +130,9 @@ mod tests {
         let users = Users::read(etc.path()).unwrap();
         let web = users.by_name("web").unwrap();
         assert_eq!((web.uid, web.gid, &web.groups, &web.home), (33, 34, &vec![110], &PathBuf::from("/srv/web")));
-        assert_eq!(users.by_uid(33), Some(web));
+        assert_eq!(users.by_uid(33), Some(web.clone()));
+        assert_eq!((users.find("web"), users.find("33")), (Ok(web.clone()), Ok(web)));
+        assert!(users.has_group(110) && users.has_group(34) && !users.has_group(33));
         let unknown = |name: &str| UnknownUser::NoEntry { name: name.to_owned() };
         assert_eq!((users.by_name("nope"), users.by_name("33")), (Err(unknown("nope")), Err(unknown("33"))));
         assert_eq!(users.by_name("bad"), Err(UnknownUser::BadEntry { name: "bad".to_owned() }));

@@ -19,8 +19,6 @@ pub struct PoolSpec {
     pub listen: SocketAddr,
     /// Where the API and the dashboard are.
     pub api: SocketAddr,
-    /// The unprivileged user that the gateway and the controller run as when weal is started by root.
-    pub user: String,
     /// False only watches: no seats are limited and no instance is moved (`control = "off"`), for comparisons.
     pub control: bool,
     /// Which algorithm places instances.
@@ -52,7 +50,6 @@ impl PoolSpec {
             name: "test".to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             api: SocketAddr::from(([127, 0, 0, 1], 8081)),
-            user: "nobody".to_owned(),
             control: true,
             placement: Algorithm::default(),
             autoscaler_speed: 1.0,
@@ -192,7 +189,7 @@ pub struct AppSpec {
     pub routes: Vec<RouteSpec>,
     /// The applications that it calls. It starts after they are healthy and gets `NAME_ADDR`, `NAME_HOST`, `NAME_PORT`.
     pub needs: BTreeSet<AppName>,
-    /// The user that instances run as; `None` is the one that runs weal.
+    /// The user that instances run as. `None` is one of the application's own where root runs weal, and else the one that runs weal.
     pub user: Option<String>,
     /// Added to the environment.
     pub env: BTreeMap<String, String>,

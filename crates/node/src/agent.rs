@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use weal_model::{AppName, Bytes, InstanceId, NodeName, NodeSpec, Time};
 use weal_protocol::Refusal;
-use weal_rpc::{Fault, Router};
+use weal_rpc::{Callers, Fault, Router};
 
+use crate::accounts::NoAccount;
 use crate::capabilities;
 use crate::events::Events;
 use crate::files::{at, read_json, write_json};
@@ -79,12 +80,12 @@ impl Agent {
         Arc::new(agent)
     }
 
-    /// The calls it answers.
-    pub fn router(self: &Arc<Self>) -> Router {
+    /// The calls it answers: to `callers`, and the one that moves processes of weal's own to nobody but its own user and root.
+    pub fn router(self: &Arc<Self>, callers: Callers) -> Router {
         let call = || Arc::clone(self);
         let (configure, reserve, apply, observe) = (call(), call(), call(), call());
         let (events, logs, prefer) = (call(), call(), call());
-        Router::default()
+        Router::new(callers)
             .on(node::CONFIGURE, move |nodes| {
                 let agent = Arc::clone(&configure);
                 async move { agent.configure(nodes) }
@@ -113,6 +114,7 @@ impl Agent {
                 let agent = Arc::clone(&logs);
                 async move { agent.logs(request).await }
             })
+            .callers(Callers::own())
             .on(node::PREFER, move |pids: Vec<u32>| {
                 let agent = Arc::clone(&prefer);
                 let put = move |pid| roles::prefer(agent.site.isolation.as_ref(), pid);
@@ -197,6 +199,7 @@ impl Agent {
 
     async fn start(&self, spec: InstanceSpec) -> Result<(), Refusal> {
         check(&spec)?;
+        self.site.accounts.check(&spec).map_err(refusal_of)?;
         if !self.nodes.lock().expect("nothing panics while it is held").contains_key(&spec.node) {
             return Err(Refusal::NoNode { node: spec.node });
         }
@@ -407,6 +410,14 @@ fn check(spec: &InstanceSpec) -> Result<(), Refusal> {
         return Err(Refusal::RelativeFolder { folder: spec.cwd.clone() });
     }
     Ok(())
+}
+
+/// Why an instance may not run as the user that was asked for.
+fn refusal_of(error: NoAccount) -> Refusal {
+    match error {
+        NoAccount::NotAllowed(refusal) => refusal,
+        error => Refusal::StartFailed { detail: error.to_string() },
+    }
 }
 
 fn is_safe_name(name: &str) -> bool {

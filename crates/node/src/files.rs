@@ -15,7 +15,12 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let text = serde_json::to_vec(value)?;
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    // What lies there already may be a link that leads elsewhere.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     file.write_all(&text)?;
     drop(file);
     fs::rename(&temporary, path)

@@ -7,12 +7,15 @@
 //! The agent never outlives its use and is never needed by what it started: instances hang on their [`shim`]s, and all that
 //! an agent knows lies on disk beside them. Kill it at any time; the next one goes on.
 
+mod accounts;
 mod agent;
 mod blocking;
 pub mod capabilities;
 mod costs;
 mod events;
 mod files;
+pub mod folder;
+mod hash;
 mod idle;
 mod instance;
 pub mod isolation;
@@ -41,8 +44,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
+use weal_rpc::Callers;
 
+pub use accounts::permits::Permits;
 pub use isolation::Kind;
+pub use privileges::close_descriptors;
 pub use site::Prefetch;
 
 /// Ports for instances unless told otherwise: below those that Linux gives to outgoing connections (32768 and up), which
@@ -56,8 +62,14 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Where calls come in.
     pub rpc: UnixListener,
-    /// Where the gateway asks for applications that sleep: it answers [`api::WAKE`] and nothing else.
+    /// Where the gateway asks for applications that sleep: it answers [`weal_protocol::node::WAKE`] and nothing else.
     pub wake: Option<UnixListener>,
+    /// The user of the controller, who may call the first socket; `None` is the agent's own.
+    pub controller: Option<u32>,
+    /// The user of the gateway, who may call the second; `None` is the agent's own.
+    pub gateway: Option<u32>,
+    /// `/`, or a folder that stands for it: where users are looked up, and where their numbers are claimed.
+    pub root: PathBuf,
     /// Ports for instances.
     pub port_range: RangeInclusive<u16>,
     /// The isolation to use; `None` takes the best there is.
@@ -77,6 +89,9 @@ impl Options {
             state_dir: state_dir.into(),
             rpc,
             wake: None,
+            controller: None,
+            gateway: None,
+            root: PathBuf::from("/"),
             port_range: PORT_RANGE,
             isolation: None,
             prefetch: None,
@@ -113,10 +128,13 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let (listener, wake) = (listen(options.rpc)?, options.wake.map(listen).transpose()?);
     let isolation = isolation::detect::choose(&dir, &site::group_name(&options.state_dir), options.isolation);
     tracing::info!(isolation = isolation.kind().as_str(), lost = ?isolation.losses(), "the node agent runs");
+    let roles: Vec<u32> = options.controller.into_iter().chain(options.gateway).collect();
+    let callers = |role: Option<u32>| role.into_iter().fold(Callers::own(), Callers::and);
     let place = isolation::roles::Place::take(isolation.as_ref());
     let site = site::Site {
         instances,
         data: options.state_dir.join("data"),
+        accounts: accounts::Accounts::new(&options.root, &options.state_dir, roles.iter().copied().collect()),
         isolation,
         costs: costs::Costs::load(dir.join("costs.json")),
         events: Arc::default(),
@@ -125,12 +143,12 @@ pub async fn run(options: Options) -> Result<(), Error> {
         shim_program: options.shim_program,
         proc: weal_host::Proc::system(),
     };
-    let ports = ports::Ports::new(options.port_range, site::hash(&options.state_dir));
+    let ports = ports::Ports::new(options.port_range, hash::hash(&options.state_dir));
     let agent = agent::Agent::new(site, dir, ports);
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
-        () = weal_rpc::serve(listener, agent.router()) => {}
-        () = serve_wakes(wake, agent.wake_router()) => {}
+        () = weal_rpc::serve(listener, agent.router(callers(options.controller))) => {}
+        () = serve_wakes(wake, agent.wake_router(callers(options.gateway))) => {}
         () = Arc::clone(&agent).keep_reserves() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

@@ -1,6 +1,10 @@
-//! Becoming the user that an instance runs as.
+//! Becoming the user that an instance runs as, and what that user cannot get to.
 
+use std::fmt;
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Gid, Uid};
 use weal_host::users::User;
@@ -20,4 +24,85 @@ pub fn become_user(user: Option<&User>) -> io::Result<()> {
     }
     rustix::thread::set_no_new_privs(true)?;
     Ok(())
+}
+
+/// Keeps every descriptor beyond the first three from the program that comes next. It is not closed here: the standard library tells by one of
+/// them that the program could not be started.
+pub fn keep_descriptors_back() -> io::Result<()> {
+    close_range(libc::CLOSE_RANGE_CLOEXEC)
+}
+
+/// Closes every descriptor beyond the first three: whoever started this process may have left some open.
+pub fn close_descriptors() -> io::Result<()> {
+    close_range(0)
+}
+
+fn close_range(flags: libc::c_uint) -> io::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    // The raw system call, because not every C library has it.
+    // SAFETY: it takes plain numbers. What is closed here was inherited, and nothing in this process has it as its own.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, flags) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What keeps a user from a file or a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Barrier {
+    path: PathBuf,
+    mode: u32,
+    is_on_the_way: bool,
+}
+
+impl fmt::Display for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.is_on_the_way { "does not let it through" } else { "does not let it in" };
+        write!(f, "{} {what} (mode {:04o})", self.path.display(), self.mode)
+    }
+}
+
+/// The first thing that keeps `user` from passing to `path` and using it, as far as owners and modes say.
+pub fn barrier(path: &Path, user: &User) -> Option<Barrier> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // As it is written, then to where links lead.
+    let ways = [path, real.as_path()].map(|way| way.ancestors().collect::<Vec<_>>());
+    ways.iter().flat_map(|way| way.iter().rev()).find_map(|part| {
+        let meta = fs::metadata(part).ok()?;
+        let bits = meta.mode() & 0o7777;
+        let may_pass = match () {
+            () if meta.uid() == user.uid => bits & 0o100,
+            () if meta.gid() == user.gid || user.groups.contains(&meta.gid()) => bits & 0o010,
+            () => bits & 0o001,
+        };
+        (may_pass == 0).then(|| Barrier { path: part.to_path_buf(), mode: bits, is_on_the_way: *part != path && *part != real })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_user_from_a_program_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("a/b/program");
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::write(&program, "").unwrap();
+        let mode = |path: &str, mode| fs::set_permissions(folder.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
+        let user = |uid, gid, groups| User { name: "app".to_owned(), uid, gid, groups, home: "/".into() };
+        let stranger = user(4_000_000, 4_000_000, Vec::new());
+        let found = |user: &User| barrier(&program, user).map(|barrier| barrier.to_string());
+        for (path, bits) in [("", 0o711), ("a", 0o711), ("a/b", 0o700), ("a/b/program", 0o755)] {
+            mode(path, bits);
+        }
+        let b = program.parent().unwrap();
+        assert_eq!(found(&stranger), Some(format!("{} does not let it through (mode 0700)", b.display())));
+        mode("a/b", 0o711);
+        assert_eq!(found(&stranger), None);
+        mode("a/b/program", 0o750);
+        assert_eq!(found(&stranger), Some(format!("{} does not let it in (mode 0750)", program.display())));
+        let own_group = fs::metadata(&program).unwrap().gid();
+        assert_eq!(found(&user(4_000_000, 4_000_000, vec![own_group])), None);
+    }
 }

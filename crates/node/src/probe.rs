@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use weal_model::HealthProbe;
 
 use crate::blocking::aside;
-use crate::privileges::become_user;
+use crate::privileges::{become_user, keep_descriptors_back};
 use crate::shim::Launch;
 use crate::variables::{UnknownVariable, fill_in};
 
@@ -199,7 +199,8 @@ async fn command(argv: &[String], launch: &Launch) -> Result<(), BadAnswer> {
     let entrances = launch.entrances.iter().map(as_path).collect::<Result<Vec<_>, _>>()?;
     let prepare = move || {
         entrances.iter().try_for_each(|entrance| enter(entrance))?;
-        become_user(user.as_ref())
+        become_user(user.as_ref())?;
+        keep_descriptors_back()
     };
     // SAFETY: only system calls are made between fork and exec; the groups that they need were allocated before, except for
     // one small list, and no lock of the allocator is held then: glibc and musl restore theirs in the forked child.

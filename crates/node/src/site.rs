@@ -8,7 +8,9 @@ use std::time::SystemTime;
 use weal_host::Proc;
 use weal_model::Time;
 
+use crate::accounts::Accounts;
 use crate::events::Events;
+use crate::hash::hash;
 use crate::idle::Idle;
 use crate::isolation::Isolation;
 
@@ -29,6 +31,8 @@ pub struct Site {
     pub instances: PathBuf,
     /// `data` in the state directory.
     pub data: PathBuf,
+    /// Whom instances run as.
+    pub accounts: Accounts,
     /// How instances are kept apart.
     pub isolation: Box<dyn Isolation>,
     /// What is read ahead on a wake; `None` decides by the swap device.
@@ -61,11 +65,4 @@ pub fn now() -> Time {
 /// The name of our control groups: pools on one machine differ by their state directories.
 pub fn group_name(state_dir: &Path) -> String {
     format!("weal-{:08x}", hash(state_dir) as u32)
-}
-
-/// FNV-1a of a path, for names and for spreading things.
-pub fn hash(path: &Path) -> u64 {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let bytes = path.as_os_str().as_encoded_bytes();
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }

@@ -7,7 +7,7 @@ use tokio::time::timeout_at;
 use weal_model::{AppName, InstanceId, InstanceState, Rung};
 use weal_protocol::Refusal;
 use weal_protocol::node::{self, WakeAnswer, WakeRequest};
-use weal_rpc::{Fault, Router};
+use weal_rpc::{Callers, Fault, Router};
 
 use crate::agent::{Agent, no_instance};
 use crate::instance::{Handle, Order, View};
@@ -22,10 +22,10 @@ const START_POLL: Duration = Duration::from_millis(10);
 const JUST_ASKED: Duration = Duration::from_secs(2);
 
 impl Agent {
-    /// What the wake socket answers.
-    pub fn wake_router(self: &Arc<Self>) -> Router {
+    /// What the wake socket answers, to `callers`.
+    pub fn wake_router(self: &Arc<Self>, callers: Callers) -> Router {
         let agent = Arc::clone(self);
-        Router::default().on(node::WAKE, move |request: WakeRequest| {
+        Router::new(callers).on(node::WAKE, move |request: WakeRequest| {
             let agent = Arc::clone(&agent);
             // In a task of its own: a wake that was begun is finished even if the caller dies.
             async move { tokio::spawn(agent.wake(request)).await.map_err(|error| Fault::internal(error.to_string()))? }

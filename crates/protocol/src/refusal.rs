@@ -193,6 +193,36 @@ pub enum Refusal {
         /// What the same call is named there; `None` if there is no such call.
         speaks: Option<String>,
     },
+    /// The kernel says that the caller runs as a user that may not call this.
+    #[error("user {uid} may not call {method}")]
+    CallerNotAllowed {
+        /// The user's number.
+        uid: u32,
+        /// What was called.
+        method: String,
+    },
+    /// No config of root's lets this application run as this user.
+    #[error("`{app}` may not run as `{user}`: the config that root gave to this pool does not say so")]
+    UserNotAllowed {
+        /// The application.
+        app: AppName,
+        /// The user.
+        user: String,
+    },
+    /// Root's config lets this application run as root, but not with this command, folder, environment or health check.
+    #[error("`{app}` may run as root only what the config says that root gave to this pool, and this is something else")]
+    OtherProgramAsRoot {
+        /// The application.
+        app: AppName,
+    },
+    /// One of weal's own roles runs as this user.
+    #[error("`{app}` may not run as `{user}`: a role of weal's own runs as that user")]
+    UserOfWeal {
+        /// The application.
+        app: AppName,
+        /// The user.
+        user: String,
+    },
     /// A role or a cluster does not answer.
     #[error("{peer} does not answer: {detail}")]
     Away {

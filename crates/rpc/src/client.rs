@@ -66,6 +66,7 @@ mod tests {
     use weal_protocol::Refusal;
 
     use super::*;
+    use crate::callers::Callers;
     use crate::server::{Router, serve};
 
     const DOUBLE: Method<u32, u32> = Method::new("test.v1/double");
@@ -81,7 +82,7 @@ mod tests {
     }
 
     fn doubles() -> Router {
-        Router::default().on(DOUBLE, |n: u32| async move {
+        Router::new(Callers::own()).on(DOUBLE, |n: u32| async move {
             match n {
                 1_000_001.. => Err(Fault::bad_request("too large")),
                 13 => Err(Fault::refused(409, Refusal::AskedFor { ago_s: 0.5 })),
@@ -100,6 +101,40 @@ mod tests {
         let error = client.call(DOUBLE, &13).await.unwrap_err();
         assert_eq!(error.to_string(), "test.v1/double: it was asked for 0.500 s ago");
         assert_eq!(error.refusal(), Some(&Refusal::AskedFor { ago_s: 0.5 }));
+    }
+
+    /// What is refused to this process, by the user that the kernel names; `None` when it is answered.
+    async fn refused(callers: Callers, method: Method<u32, u32>) -> Option<Refusal> {
+        let folder = tempfile::tempdir().unwrap();
+        let router = Router::new(callers).on(DOUBLE, |n: u32| async move { Ok(n * 2) });
+        let result = role(folder.path(), router).call(method, &1).await;
+        result.err().map(|error| error.refusal().expect("a refusal with a type").clone())
+    }
+
+    #[tokio::test]
+    async fn a_user_that_a_method_does_not_name_is_refused_and_learns_nothing_of_other_methods() {
+        let own = rustix::process::geteuid().as_raw();
+        let stranger = own + 1;
+        let may_not = |method: &str| Some(Refusal::CallerNotAllowed { uid: own, method: method.to_owned() });
+        assert_eq!(refused(Callers::of([own]), DOUBLE).await, None);
+        assert_eq!(refused(Callers::of([stranger]), DOUBLE).await, may_not("test.v1/double"));
+        assert_eq!(refused(Callers::of([stranger]).and(own), DOUBLE).await, None);
+        const OTHER: Method<u32, u32> = Method::new("test.v1/halve");
+        assert_eq!(refused(Callers::of([stranger]), OTHER).await, may_not("test.v1/halve"));
+        let unknown = Refusal::UnknownMethod { method: "test.v1/halve".to_owned(), speaks: None };
+        assert_eq!(refused(Callers::of([own]), OTHER).await, Some(unknown));
+    }
+
+    #[tokio::test]
+    async fn each_method_has_callers_of_its_own() {
+        let (folder, own) = (tempfile::tempdir().unwrap(), rustix::process::geteuid().as_raw());
+        const TRIPLE: Method<u32, u32> = Method::new("test.v1/triple");
+        let router = Router::new(Callers::of([own + 1])).on(DOUBLE, |n: u32| async move { Ok(n * 2) });
+        let router = router.callers(Callers::of([own])).on(TRIPLE, |n: u32| async move { Ok(n * 3) });
+        let client = role(folder.path(), router);
+        assert_eq!(client.call(TRIPLE, &2).await.unwrap(), 6);
+        let error = client.call(DOUBLE, &2).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("test.v1/double: user {own} may not call test.v1/double"));
     }
 
     #[tokio::test]
@@ -134,8 +169,8 @@ mod tests {
         const OF_BEFORE: Method<Before, Before> = Method::new("test.v1/count");
         const OF_NOW: Method<Now, Now> = Method::new("test.v1/count");
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let before = role(folders[0].path(), Router::default().on(OF_BEFORE, |asked: Before| async { Ok(asked) }));
-        let now = role(folders[1].path(), Router::default().on(OF_NOW, |asked: Now| async { Ok(asked) }));
+        let before = role(folders[0].path(), Router::new(Callers::own()).on(OF_BEFORE, |asked: Before| async { Ok(asked) }));
+        let now = role(folders[1].path(), Router::new(Callers::own()).on(OF_NOW, |asked: Now| async { Ok(asked) }));
         assert_eq!(now.call(OF_BEFORE, &Before { count: 3 }).await.unwrap(), Before { count: 3 });
         let asked = Now { count: 3, unit: Some("seats".to_owned()) };
         assert_eq!(before.call(OF_NOW, &asked).await.unwrap(), Now { count: 3, unit: None });

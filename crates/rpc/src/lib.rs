@@ -4,10 +4,14 @@
 //! a [`Fault`]. Any HTTP client can join in:
 //! `curl --unix-socket .weal/run/node.sock -X POST http://weal/node.v2/observe -d null`.
 //!
+//! Each method names the users that may call it ([`Callers`]), and the kernel names the user of each connection. Anybody else is answered `403`
+//! with a refusal that says which user called what. The modes of sockets and of their folder are a second wall.
+//!
 //! A role of another version is understood or refused, never misread. The method's name carries its version (`gateway.v1/configure`). Within a
 //! version a message only gains fields that may be missing, and a field that is not known is ignored. A role that is called by a name of another
 //! version answers `404`, and its sentence names both.
 
+mod callers;
 mod client;
 mod error;
 mod fault;
@@ -15,6 +19,7 @@ pub mod http;
 mod server;
 mod socket;
 
+pub use callers::Callers;
 pub use client::Client;
 pub use error::Error;
 pub use fault::Fault;

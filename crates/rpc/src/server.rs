@@ -17,19 +17,38 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
 use weal_protocol::{Method, Refusal};
 
+use crate::callers::Callers;
 use crate::fault::Fault;
 use crate::http::BODY_LIMIT;
+use crate::socket::peer_uid;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, Fault>> + Send>>;
 type Handler = Box<dyn Fn(Bytes) -> Answer + Send + Sync>;
 
-/// The methods that a role answers.
-#[derive(Default)]
+/// How long a caller may take to send the head of a request. Roles send it at once.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// So much of a request that is refused is read, so that its caller learns why.
+const UNWANTED_LIMIT: usize = 64 << 10;
+
+/// The methods that a role answers, each with the users that may call it.
 pub struct Router {
-    handlers: BTreeMap<&'static str, Handler>,
+    handlers: BTreeMap<&'static str, (Callers, Handler)>,
+    callers: Callers,
 }
 
 impl Router {
+    /// A role without methods. Those that are added next may be called by `callers`.
+    pub fn new(callers: Callers) -> Self {
+        Self { handlers: BTreeMap::new(), callers }
+    }
+
+    /// The methods that are added from here on may be called by `callers` instead.
+    pub fn callers(mut self, callers: Callers) -> Self {
+        self.callers = callers;
+        self
+    }
+
     /// Answers `method` with `handler`.
     pub fn on<Q, A, F, H>(mut self, method: Method<Q, A>, handler: H) -> Self
     where
@@ -52,8 +71,18 @@ impl Router {
                 }
             }
         };
-        self.handlers.insert(method.name(), Box::new(handle));
+        self.handlers.insert(method.name(), (self.callers.clone(), Box::new(handle)));
         self
+    }
+
+    /// The handler of `method` for a caller that runs as `uid`. A user who may call nothing here does not learn which methods there are.
+    fn find(&self, method: &str, uid: u32) -> Result<&Handler, Fault> {
+        let not_allowed = || Fault::refused(403, Refusal::CallerNotAllowed { uid, method: method.to_owned() });
+        match self.handlers.get(method) {
+            Some((callers, handler)) if callers.admit(uid) => Ok(handler),
+            None if self.handlers.values().any(|(callers, _)| callers.admit(uid)) => Err(self.unknown(method)),
+            _ => Err(not_allowed()),
+        }
     }
 
     /// The refusal of a method that is not answered here: with the name that the same call has here, if it has one in another version.
@@ -64,9 +93,16 @@ impl Router {
         Fault::refused(404, Refusal::UnknownMethod { method: method.to_owned(), speaks })
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Result<Vec<u8>, Fault> {
+    async fn answer(&self, uid: u32, request: Request<Incoming>) -> Result<Vec<u8>, Fault> {
         let name = request.uri().path().trim_start_matches('/').to_owned();
-        let handler = self.handlers.get(name.as_str()).ok_or_else(|| self.unknown(&name))?;
+        let handler = match self.find(&name, uid) {
+            Ok(handler) => handler,
+            Err(fault) => {
+                // A connection that is closed with something unread in it takes the answer along.
+                let _ = Limited::new(request.into_body(), UNWANTED_LIMIT).collect().await;
+                return Err(fault);
+            }
+        };
         let body = Limited::new(request.into_body(), BODY_LIMIT)
             .collect()
             .await
@@ -82,7 +118,8 @@ fn without_version(method: &str) -> Option<(&str, &str)> {
     Some((role, verb))
 }
 
-/// Answers calls on `listener` until the process ends or the future is dropped.
+/// Answers calls on `listener` until the process ends or the future is dropped. The kernel says for each connection which user made it
+/// (`SO_PEERCRED`), and a method is answered only to the users that may call it.
 pub async fn serve(listener: UnixListener, router: Router) {
     let router = Arc::new(router);
     loop {
@@ -95,11 +132,18 @@ pub async fn serve(listener: UnixListener, router: Router) {
                 continue;
             }
         };
+        let uid = match peer_uid(&stream) {
+            Ok(uid) => uid,
+            Err(error) => {
+                tracing::warn!(%error, "a caller cannot be told from others and is not answered");
+                continue;
+            }
+        };
         let router = Arc::clone(&router);
         let service = hyper::service::service_fn(move |request| {
             let router = Arc::clone(&router);
             async move {
-                let (status, body) = match router.answer(request).await {
+                let (status, body) = match router.answer(uid, request).await {
                     Ok(body) => (StatusCode::OK, body),
                     Err(fault) => {
                         let status = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -114,6 +158,7 @@ pub async fn serve(listener: UnixListener, router: Router) {
         tokio::spawn(async move {
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
                 .serve_connection(TokioIo::new(stream), service);
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a caller broke off");

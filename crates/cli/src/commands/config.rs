@@ -5,12 +5,14 @@ use serde_json::json;
 use weal_config::{Diagnostic, render_all};
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView};
 
+use crate::allowed;
 use crate::args::{Apply, ConfigCommand, Import, Target};
 use crate::client::{Client, Error, block_on};
 use crate::config_file::{Loaded, load, needs_restart};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Tone, colored, paint};
 use crate::state::{DEFAULT_FILE, StateDir};
+use crate::trust;
 
 /// Runs `weal validate`.
 ///
@@ -55,7 +57,12 @@ pub fn show(command: &ConfigCommand, json: bool) -> anyhow::Result<()> {
 /// The file is not valid, or the pool would have to be restarted for it (3); no pool runs (4).
 pub fn apply(order: &Apply, json: bool) -> anyhow::Result<()> {
     let loaded = load_of(&order.target)?;
-    let client = Client::new(&StateDir::find(&order.target)?);
+    let state = StateDir::find(&order.target)?;
+    let client = Client::new(&state);
+    let is_new = !order.dry_run;
+    if is_new {
+        trust::check(&loaded.path).and_then(|()| trust::check(&state.root)).context("the config cannot be used")?;
+    }
     let taken = block_on(async {
         let in_force = client.config().await.map_err(Error::into_failure)?;
         if let Some(why) = in_force.spec.as_ref().and_then(|spec| needs_restart(spec, &loaded.spec)) {
@@ -63,7 +70,14 @@ pub fn apply(order: &Apply, json: bool) -> anyhow::Result<()> {
         }
         let path = loaded.path.to_string_lossy().into_owned();
         let request = ConfigUpdate { text: loaded.text.clone(), path, dry_run: order.dry_run };
-        Ok(client.put_config(&request).await.map_err(Error::into_failure)?)
+        if is_new {
+            allowed::widen(&state, &loaded.spec)?;
+        }
+        let taken = client.put_config(&request).await.map_err(Error::into_failure)?;
+        if is_new {
+            allowed::settle(&state, &loaded.spec)?;
+        }
+        Ok::<_, anyhow::Error>(taken)
     })?;
     if json {
         return output::json(&taken, false);

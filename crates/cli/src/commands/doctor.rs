@@ -19,7 +19,8 @@ use crate::output::{self, Stream, Tone, paint};
 use crate::process::holder_of;
 use crate::role_name::RoleName;
 use crate::state::{DEFAULT_FILE, StateDir, absolute_config};
-use crate::users;
+use crate::trust;
+use crate::users::{self, RoleUsers};
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -205,8 +206,9 @@ fn pool(target: &Target) -> Vec<Check> {
     } else {
         checks.extend([("listen", loaded.spec.listen), ("api", loaded.spec.api)].map(|(key, address)| port(key, address)));
     }
-    checks.push(pool_user(&loaded.spec.user));
-    checks.extend(loaded.spec.apps.values().filter_map(|app| Some((app.name.as_str(), app.user.as_deref()?))).map(app_user));
+    checks.push(role_users());
+    checks.extend(loaded.spec.apps.values().map(|app| app_user(app.name.as_str(), app.user.as_deref())));
+    checks.extend(users::is_root().then(|| trusted(&loaded.path)));
     checks
 }
 
@@ -220,29 +222,47 @@ fn port(key: &'static str, address: std::net::SocketAddr) -> Check {
     }
 }
 
-fn pool_user(name: &str) -> Check {
-    match users::unprivileged(name) {
-        Err(error) => Check::broken("user", format!("{error:#}"), format!("useradd --system {name}")),
-        Ok(Some(user)) if user.name == "nobody" => {
-            let lost = "other software that runs as nobody could call weal's gateway and node agent";
-            Check::lost(
-                "user",
-                "gateway and controller run as nobody",
-                lost,
-                "useradd --system weal, and user = \"weal\" in [pool]",
-            )
+/// Whom gateway and controller run as.
+fn role_users() -> Check {
+    match RoleUsers::of_this_machine() {
+        Err(error) => {
+            Check::broken("users", format!("{error:#}"), "useradd --system weal-gateway; useradd --system weal-controller")
         }
-        Ok(Some(user)) => Check::ok("user", format!("gateway and controller run as {}", user.name)),
-        Ok(None) => Check::ok("user", "gateway and controller run as whoever starts weal"),
+        Ok(Some(RoleUsers { gateway, controller })) => {
+            let [gateway, controller] = [gateway, controller].map(|user| format!("{} ({})", user.name, user.uid));
+            Check::ok("users", format!("the gateway runs as {gateway}, the controller as {controller}"))
+        }
+        Ok(None) => {
+            let lost = "weal and every application run as one user, and can read and stop each other";
+            Check::lost("users", "weal is not started by root", lost, "start weal as root")
+        }
     }
 }
 
-fn app_user((app, name): (&str, &str)) -> Check {
+/// Whom an application runs as.
+fn app_user(app: &str, user: Option<&str>) -> Check {
+    let Some(name) = user else {
+        let whom = if users::is_root() { "a user of its own" } else { "whoever starts weal" };
+        return Check::ok("user", format!("{app} runs as {whom}"));
+    };
     match users::find(name) {
         Err(error) => Check::broken("user", format!("{app}: {error:#}"), format!("useradd --system {name}")),
-        Ok(_) if users::is_root() => Check::ok("user", format!("{app} runs as {name}")),
-        Ok(user) if user.uid == rustix::process::geteuid().as_raw() => Check::ok("user", format!("{app} runs as {name}")),
+        Ok(user) if user.uid == 0 && users::is_root() => {
+            let lost = "it can do anything on this machine, and so can who breaks into it";
+            Check::lost("user", format!("{app} runs as root"), lost, "leave `user` out: it gets a user of its own")
+        }
+        Ok(user) if users::is_root() || user.uid == rustix::process::geteuid().as_raw() => {
+            Check::ok("user", format!("{app} runs as {name}"))
+        }
         Ok(_) => Check::broken("user", format!("{app} is to run as {name}, which only root can do"), "run as root"),
+    }
+}
+
+/// Whether others could change the config that root starts a pool by.
+fn trusted(path: &Path) -> Check {
+    match trust::check(path) {
+        Ok(()) => Check::ok("config", "others cannot change it"),
+        Err(error) => Check::broken("config", error.to_string(), "chown root, and chmod go-w"),
     }
 }
 

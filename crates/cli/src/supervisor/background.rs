@@ -18,7 +18,7 @@ use crate::config_file::Loaded;
 use crate::failure::{Exit, Failure};
 use crate::output::{Stream, Tone, paint};
 use crate::state::StateDir;
-use crate::users;
+use crate::users::RoleUsers;
 
 /// Starts the supervisor and waits until every application is ready.
 ///
@@ -26,8 +26,7 @@ use crate::users;
 /// The supervisor ended (says why); an application failed (exit code 1) or is not ready after `limit` (exit code 5), in
 /// which cases the pool goes on running.
 pub fn start(loaded: &Loaded, state: &StateDir, limit: Duration) -> anyhow::Result<()> {
-    let user = users::unprivileged(&loaded.spec.user)?;
-    state.prepare(user.as_ref())?;
+    state.prepare(RoleUsers::of_this_machine()?.as_ref())?;
     drop(state.lock()?);
     let log = state.log("supervisor");
     let before = std::fs::metadata(&log).map_or(0, |meta| meta.len());

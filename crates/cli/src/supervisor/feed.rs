@@ -10,10 +10,13 @@ use weal_model::PoolSpec;
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
 
 use super::console::Console;
+use super::identity::say_users;
+use crate::allowed;
 use crate::client::{Client, Error};
-use crate::config_file::{Loaded, load, needs_restart};
-use crate::failure::Failure;
+use crate::config_file::{Loaded, load_trusted, needs_restart};
+use crate::failure::{Exit, Failure};
 use crate::output::Tone;
+use crate::state::StateDir;
 
 /// Why the feed should look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +35,13 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// Feeds one controller from one file.
 pub struct Feed {
+    state: StateDir,
     client: Client,
     console: Console,
     fixed: PoolSpec,
     file: std::path::PathBuf,
     pushed: String,
+    spec: PoolSpec,
     seen: Option<Stamp>,
     changing: Option<Stamp>,
     generation: watch::Sender<Option<u64>>,
@@ -51,10 +56,17 @@ fn stamp(meta: &Metadata) -> Stamp {
 
 impl Feed {
     /// Feeds `client` with `loaded` first. `generation` tells when that was taken.
-    pub fn new(client: Client, console: Console, loaded: &Loaded, generation: watch::Sender<Option<u64>>) -> Self {
+    pub fn new(
+        state: StateDir,
+        client: Client,
+        console: Console,
+        loaded: &Loaded,
+        generation: watch::Sender<Option<u64>>,
+    ) -> Self {
         let seen = std::fs::metadata(&loaded.path).ok().as_ref().map(stamp);
         let (fixed, file, pushed) = (loaded.spec.clone(), loaded.path.clone(), loaded.text.clone());
-        Self { client, console, fixed, file, pushed, seen, changing: None, generation }
+        let spec = loaded.spec.clone();
+        Self { state, client, console, fixed, file, pushed, spec, seen, changing: None, generation }
     }
 
     /// Runs until the supervisor drops the other end of `wishes`.
@@ -82,7 +94,7 @@ impl Feed {
 
     async fn reload(&mut self, asked: bool) {
         self.seen = std::fs::metadata(&self.file).ok().as_ref().map(stamp);
-        let loaded = match load(&self.file) {
+        let loaded = match load_trusted(&self.file) {
             Ok(loaded) => loaded,
             Err(error) => return self.refuse(&error).await,
         };
@@ -91,7 +103,13 @@ impl Feed {
         }
         match needs_restart(&self.fixed, &loaded.spec) {
             Some(why) => self.say_refused(&why),
-            None => self.push(&loaded.text, true).await,
+            None => match allowed::widen(&self.state, &loaded.spec) {
+                Ok(()) => {
+                    self.spec = loaded.spec;
+                    self.push(&loaded.text, true).await;
+                }
+                Err(error) => self.say_refused(&format!("which users it names cannot be written down: {error}")),
+            },
         }
     }
 
@@ -101,8 +119,10 @@ impl Feed {
         for line in rendered.lines() {
             self.console.say(line);
         }
-        self.say_refused(&error.to_string());
-        if let Ok(text) = std::fs::read_to_string(&self.file) {
+        self.say_refused(&format!("{error:#}"));
+        // What others could have written is not passed on: the controller would take it.
+        let is_read = error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::ConfigInvalid);
+        if is_read && let Ok(text) = std::fs::read_to_string(&self.file) {
             let order = self.order(&text);
             // It refuses this text for the same reason, which is already said.
             let _ = self.client.put_config(&order).await;
@@ -124,6 +144,9 @@ impl Feed {
             match self.client.put_config(&order).await {
                 Ok(taken) => {
                     self.pushed = text.to_owned();
+                    if let Err(error) = allowed::settle(&self.state, &self.spec) {
+                        self.console.tell(Tone::Warn, "users:", &format!("those of former configs stay allowed: {error}"));
+                    }
                     self.say_taken(&taken, changed);
                     self.generation.send_replace(Some(taken.generation));
                     return;
@@ -147,6 +170,7 @@ impl Feed {
             self.console.tell(Tone::Warn, "config:", warning);
         }
         if changed {
+            say_users(&self.console, &self.spec);
             self.console.tell(Tone::Good, "config taken:", &format!("generation {}", taken.generation));
             for change in &taken.changes {
                 self.console.say(&format!("  {change}"));

@@ -7,6 +7,7 @@
 mod background;
 mod console;
 mod feed;
+mod identity;
 mod logs;
 mod progress;
 mod role;

@@ -21,6 +21,7 @@ use weal_host::users::User;
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
 use crate::state::{RoleRecord, StateDir};
+use crate::users::RoleUsers;
 
 /// A role that lives longer than this was well; one that dies sooner is started again after a pause.
 const STABLE: Duration = Duration::from_secs(5);
@@ -28,6 +29,11 @@ const STABLE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause: a role that cannot start costs little, and is back soon once its cause is gone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Variables that a role gets of the supervisor's environment: what it reads itself, and what the node agent hands on to instances. The rest may
+/// hold an operator's secrets.
+const KEPT: [&str; 9] =
+    ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "WEAL_LOG", "WEAL_RECORD_DECISIONS", "RUST_BACKTRACE"];
 
 /// A role's end, as its watcher reports it.
 #[derive(Debug)]
@@ -48,8 +54,8 @@ pub struct Role {
     unix: Option<UnixListener>,
     /// The node agent's second one, on which it answers nothing but wakes.
     wake: Option<UnixListener>,
-    user: Option<User>,
-    caller: Option<User>,
+    /// Whom each role runs as; `None` when all run as the supervisor's user.
+    users: Option<RoleUsers>,
     /// The living process.
     pub record: Option<RoleRecord>,
     started: Instant,
@@ -60,11 +66,20 @@ pub struct Role {
 }
 
 impl Role {
-    /// A role that has neither sockets nor a process yet. `address` is its TCP address with its key in the config; `user`
-    /// is whom it runs as; `caller` is who may call it.
-    pub fn new(name: RoleName, address: Option<(SocketAddr, &'static str)>, user: Option<User>, caller: Option<User>) -> Self {
+    /// A role that has neither sockets nor a process yet. `address` is its TCP address with its key in the config.
+    pub fn new(name: RoleName, address: Option<(SocketAddr, &'static str)>, users: Option<RoleUsers>) -> Self {
         let (record, tcp, unix, wake) = (None, None, None, None);
-        Self { name, address, tcp, unix, wake, user, caller, record, started: Instant::now(), quick_ends: 0, restart_at: None }
+        Self { name, address, tcp, unix, wake, users, record, started: Instant::now(), quick_ends: 0, restart_at: None }
+    }
+
+    /// Whom it runs as; `None` is the supervisor's user.
+    fn user(&self) -> Option<&User> {
+        self.users.as_ref()?.of(self.name)
+    }
+
+    /// Who may open its first socket, besides the supervisor's user: the controller calls the others. Operators call the controller.
+    fn caller(&self) -> Option<&User> {
+        self.users.as_ref().filter(|_| self.name != RoleName::Controller).map(|users| &users.controller)
     }
 
     /// Its name.
@@ -78,10 +93,11 @@ impl Role {
             self.tcp = Some(bind_tcp(address, key)?);
         }
         if self.unix.is_none() {
-            self.unix = Some(bind_unix(&state.socket(self.name), self.caller.as_ref())?);
+            self.unix = Some(bind_unix(&state.socket(self.name), self.caller())?);
         }
         if self.name == RoleName::Node && self.wake.is_none() {
-            self.wake = Some(bind_unix(&state.wake_socket(), self.caller.as_ref())?);
+            let gateway = self.users.as_ref().map(|users| &users.gateway);
+            self.wake = Some(bind_unix(&state.wake_socket(), gateway)?);
         }
         Ok(())
     }
@@ -141,12 +157,25 @@ impl Role {
             RoleName::Controller => command.args(["--api-fd", &tcp, "--local-fd", &unix]),
             RoleName::Node => command.args(["--rpc-fd", &unix, "--wake-fd", &wake]),
         };
+        self.name_callers(&mut command);
+        command.env_clear().envs(KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         // A group of its own: Ctrl-C in the terminal is for the supervisor, which then stops the roles in order.
         command.process_group(0).current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        if let Some(user) = &self.user {
+        if let Some(user) = self.user() {
+            // Other groups than its own are given up too.
             command.uid(user.uid).gid(user.gid);
         }
         Ok(command)
+    }
+
+    /// Tells it whom the kernel must name for a connection to be answered.
+    fn name_callers(&self, command: &mut Command) {
+        let controller = self.caller().map(|user| user.uid.to_string());
+        let gateway = self.users.as_ref().filter(|_| self.name == RoleName::Node).map(|users| users.gateway.uid.to_string());
+        let operator = (self.name == RoleName::Controller).then(|| rustix::process::geteuid().as_raw().to_string());
+        for (option, uid) in [("--controller-uid", controller), ("--gateway-uid", gateway), ("--operator-uid", operator)] {
+            uid.map(|uid| command.arg(option).arg(uid));
+        }
     }
 
     /// Takes over what an earlier supervisor left: its sockets, where the system allows it, and its process, if that runs
@@ -159,7 +188,8 @@ impl Role {
         self.wake = old.wake_fd.and_then(|fd| taken_over(old.process, fd)).map(UnixListener::from);
         let has_all = self.unix.is_some() && (self.name != RoleName::Node || self.wake.is_some());
         let same_address = self.address.is_none() || self.tcp.is_some();
-        if !same_address || !has_all || !old.process.runs_this_program() {
+        let user = self.user().map_or_else(|| rustix::process::geteuid().as_raw(), |user| user.uid);
+        if !same_address || !has_all || !old.process.runs_this_program() || !old.process.runs_as(user) {
             old.process.signal(rustix::process::Signal::TERM);
             return Some(format!("replacing the {name} that was left (pid {})", old.process.pid()));
         }

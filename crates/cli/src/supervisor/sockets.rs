@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow, bail};
 use rustix::process::PidfdGetfdFlags;
 use weal_host::users::User;
+use weal_node::folder::{Owner, give_entry};
 
 use crate::process::{ProcessId, holder_of};
 
@@ -46,11 +47,11 @@ fn explain(address: SocketAddr, key: &str, error: &io::Error) -> anyhow::Error {
     }
 }
 
-/// Listens at the Unix socket `path`; `owner` is who may call besides root.
+/// Listens at the Unix socket `path`; `owner` is who may open it besides root.
 pub fn bind_unix(path: &Path, owner: Option<&User>) -> anyhow::Result<UnixListener> {
     let listener = weal_rpc::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     if let Some(user) = owner {
-        std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid))?;
+        give_entry(path, Owner { uid: user.uid, gid: user.gid })?;
     }
     Ok(listener)
 }

@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tokio::sync::{mpsc, watch};
-use weal_host::users::User;
 use weal_protocol::node::PREFER;
 
 use super::background;
 use super::console::Console;
 use super::feed::{Feed, Wish};
+use super::identity::{say_isolation, say_users};
 use super::logs::{cut_long, last_lines};
 use super::progress::{Arrival, Progress};
 use super::role::{Role, RoleEnd};
 use super::shutdown::{Needs, Shutdown, needs_of};
 use super::signals::{Asked, Signals};
+use crate::allowed;
 use crate::args;
 use crate::client::{Client, block_on};
 use crate::config_file::{self, Loaded};
@@ -24,7 +25,7 @@ use crate::output::{Stream, Tone, paint};
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
 use crate::state::{DEFAULT_FILE, Lock, Record, StateDir};
-use crate::users;
+use crate::users::RoleUsers;
 
 /// A role that ends so often, each time soon after its start and before the pool was ever ready, will not come up.
 const HOPELESS: u32 = 6;
@@ -35,8 +36,11 @@ const AGENT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `weal up`.
 pub fn up(order: &args::Up) -> anyhow::Result<()> {
+    // Roles and applications shall get nothing that the operator had open, and write nothing that others can read.
+    weal_node::close_descriptors()?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let file = order.target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
-    let loaded = config_file::load(&file)?;
+    let loaded = config_file::load_trusted(&file)?;
     let state = StateDir::of(order.target.state.as_deref(), &loaded.path)?;
     if order.detach {
         return background::start(&loaded, &state, Duration::from_secs(order.timeout));
@@ -45,11 +49,12 @@ pub fn up(order: &args::Up) -> anyhow::Result<()> {
         // A session of its own: the terminal's end is not ours. Fails only for a process group's leader, which it is not.
         let _ = rustix::process::setsid();
     }
-    let user = users::unprivileged(&loaded.spec.user)?;
-    state.prepare(user.as_ref())?;
+    let users = RoleUsers::of_this_machine()?;
+    state.prepare(users.as_ref())?;
     let lock = state.lock()?;
+    allowed::widen(&state, &loaded.spec).context("cannot write down which users the config names")?;
     let console = Console::new((!order.background).then(|| state.log("supervisor")).as_deref());
-    block_on(async { Supervisor::new(state, lock, console, user, &loaded)?.run(loaded).await })
+    block_on(async { Supervisor::new(state, lock, console, users.as_ref(), &loaded)?.run(loaded).await })
 }
 
 /// Everything that `weal up` holds.
@@ -74,15 +79,14 @@ enum Turn {
 }
 
 impl Supervisor {
-    fn new(state: StateDir, lock: Lock, console: Console, user: Option<User>, loaded: &Loaded) -> anyhow::Result<Self> {
+    fn new(state: StateDir, lock: Lock, console: Console, users: Option<&RoleUsers>, loaded: &Loaded) -> anyhow::Result<Self> {
         let spec = &loaded.spec;
         let roles = RoleName::ALL
             .iter()
             .map(|name| match name {
-                // The controller calls the agent and the gateway, so it owns their sockets.
-                RoleName::Node => Role::new(*name, None, None, user.clone()),
-                RoleName::Gateway => Role::new(*name, Some((spec.listen, "listen")), user.clone(), user.clone()),
-                RoleName::Controller => Role::new(*name, Some((spec.api, "api")), user.clone(), None),
+                RoleName::Node => Role::new(*name, None, users.cloned()),
+                RoleName::Gateway => Role::new(*name, Some((spec.listen, "listen")), users.cloned()),
+                RoleName::Controller => Role::new(*name, Some((spec.api, "api")), users.cloned()),
             })
             .collect();
         let (config, needs) = (loaded.path.clone(), needs_of(spec));
@@ -97,7 +101,7 @@ impl Supervisor {
         let client = Client::new(&self.state);
         let (generation, taken) = watch::channel(None);
         let (wishes, wished) = mpsc::unbounded_channel();
-        tokio::spawn(Feed::new(client.clone(), self.console.clone(), &loaded, generation).run(wished));
+        tokio::spawn(Feed::new(self.state.clone(), client.clone(), self.console.clone(), &loaded, generation).run(wished));
         let progress = Progress::new(client, self.console.clone());
         let why = self.attend(&mut signals, &wishes, progress, taken).await?;
         self.finish(&mut signals, why).await
@@ -243,6 +247,8 @@ impl Supervisor {
     fn warn(&self, loaded: &Loaded) {
         let rendered = weal_config::render_all(&loaded.warnings, &loaded.text, crate::output::colored(Stream::Out));
         rendered.lines().for_each(|line| self.console.say(line));
+        say_users(&self.console, &loaded.spec);
+        say_isolation(&self.console);
     }
 
     fn greet(&self, loaded: &Loaded) {

@@ -5,6 +5,7 @@ mod basics;
 mod commands;
 mod faults;
 mod goals;
+mod identity;
 mod load;
 mod pool;
 mod real;

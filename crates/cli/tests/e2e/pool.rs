@@ -53,6 +53,18 @@ impl Pool {
         self.write_text(&text);
     }
 
+    /// Writes the config into the file that is there, which keeps its mode.
+    pub fn write_in_place(&self, apps: &str) {
+        let before = std::fs::read_to_string(self.config()).unwrap();
+        let head = before.split("[app.").next().unwrap().to_owned();
+        std::fs::write(self.config(), head + apps).unwrap();
+    }
+
+    /// Where `name` listens: a role, or `wake`.
+    pub fn socket(&self, name: &str) -> PathBuf {
+        self.state().join(format!("run/{name}.sock"))
+    }
+
     pub fn write_text(&self, text: &str) {
         let new = self.config().with_extension("new");
         std::fs::write(&new, text).unwrap();
@@ -80,8 +92,18 @@ impl Pool {
 
     /// Starts `weal up` in the foreground without waiting.
     pub fn start(&mut self) {
+        self.start_by(&[], false);
+    }
+
+    /// The same by an operator who has these variables, and, with `has_open`, the config open as a descriptor that programs inherit.
+    pub fn start_by(&mut self, variables: &[(&str, &str)], has_open: bool) {
         let out = std::fs::File::create(self.out()).unwrap();
-        let child = self.command(&["up"]).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
+        let open = has_open.then(|| std::fs::File::open(self.config()).unwrap());
+        if let Some(file) = &open {
+            rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty()).unwrap();
+        }
+        let mut command = self.command(&["up"]);
+        let child = command.envs(variables.iter().copied()).stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
         self.supervisor = Some(child);
     }
 
@@ -245,15 +267,38 @@ pub fn echo_app(name: &str, more: &str) -> String {
     )
 }
 
-/// Cargo builds examples with the tests, beside this test's own folder.
 pub fn echo_program() -> PathBuf {
+    example_program("echo")
+}
+
+/// Cargo builds examples with the tests, beside this test's own folder.
+pub fn example_program(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    let program = tests.ancestors().nth(2).unwrap().join("examples/echo");
+    let program = tests.ancestors().nth(2).unwrap().join("examples").join(name);
     if !program.exists() {
-        let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "weal", "--example", "echo"]).status();
-        assert!(built.unwrap().success(), "cannot build the echo example");
+        let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "weal", "--example", name]).status();
+        assert!(built.unwrap().success(), "cannot build the example {name}");
     }
-    program
+    open_to_all(program)
+}
+
+/// `program`, or a copy of it if it lies where others may not look: a root pool's applications run as users of their own.
+fn open_to_all(program: PathBuf) -> PathBuf {
+    let lets_through = |part: &Path| std::fs::metadata(part).is_ok_and(|meta| meta.permissions().mode() & 0o001 != 0);
+    if !rustix::process::geteuid().is_root() || program.ancestors().all(lets_through) {
+        return program;
+    }
+    let folder = std::env::temp_dir().join(format!("weal-e2e-programs-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.join(program.file_name().unwrap());
+    if !copy.exists() {
+        // Whole at once: other tests use the same.
+        let partial = folder.join(format!("{}-{:?}", copy.file_name().unwrap().display(), std::thread::current().id()));
+        std::fs::copy(&program, &partial).unwrap();
+        std::fs::rename(partial, &copy).unwrap();
+    }
+    copy
 }
 
 /// A program of the demo, built on demand. With `/work?cpu_ms=N` a request costs N milliseconds of CPU.
@@ -264,7 +309,7 @@ pub fn demo_program(name: &str) -> PathBuf {
         let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "weal-demo"]).status();
         assert!(built.unwrap().success(), "cannot build the demo");
     }
-    program
+    open_to_all(program)
 }
 
 fn free_ports<const N: usize>() -> [u16; N] {

@@ -32,11 +32,11 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> Pool
     ];
     let section = Section::open(reading, "pool", table, &known);
     let folder_name = || folder.file_name().map_or("pool".to_owned(), |name| name.to_string_lossy().into_owned());
+    warn_of_user(reading, &section);
     PoolSpec {
         name: read_pool_name(reading, &section).unwrap_or_else(folder_name),
         listen: read_address(reading, &section, "listen", defaults::LISTEN),
         api: read_address(reading, &section, "api", defaults::API),
-        user: read_user(reading, &section).unwrap_or_else(|| defaults::USER.to_owned()),
         control: read_control(reading, &section),
         placement: read_placement(reading, &section),
         autoscaler_speed: read_speed(reading, &section),
@@ -49,6 +49,14 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> Pool
         nodes: Vec::new(),
         classes: Default::default(),
         apps: Default::default(),
+    }
+}
+
+/// Configs of earlier versions name one user for the gateway and the controller.
+fn warn_of_user(reading: &mut Reading, section: &Section) {
+    if section.item("user").is_some() {
+        let help = "leave it out: the gateway and the controller each have a user of their own, which no application shares";
+        reading.findings.warning(reading.places.value("pool.user"), "`user` in [pool] does nothing any more", help);
     }
 }
 
@@ -83,7 +91,7 @@ pub(super) fn read_user(reading: &mut Reading, section: &Section) -> Option<Stri
     let user = section.text(reading, "user")?;
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if user.is_empty() || user.len() > 32 || user.starts_with('-') || !user.chars().all(fits) {
-        let help = "write the name or the number of a user of this system, such as `nobody`";
+        let help = "write the name or the number of a user of this system, such as `www-data`";
         reading.findings.error(reading.places.value(&section.at("user")), format!("`{user}` cannot be a user"), help);
         return None;
     }

@@ -2,7 +2,8 @@
 //!
 //! | door | reads | orders, config, logs |
 //! | --- | --- | --- |
-//! | the local socket (mode 0600) | open | open |
+//! | the local socket (mode 0600), to root and the user who started weal | open | open |
+//! | the local socket, to others | closed | closed |
 //! | TCP on loopback | open, if `Host` names this machine | token |
 //! | TCP beyond loopback | token | token |
 //!
@@ -23,6 +24,9 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::answer::refusal;
 
+/// So much of a request that is refused is read, so that its caller learns why.
+const UNWANTED_LIMIT: usize = 64 << 10;
+
 /// What a route lets be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -37,8 +41,10 @@ pub(crate) enum Access {
 /// How a caller came in.
 #[derive(Debug, Clone)]
 pub(crate) enum Door {
-    /// Through the Unix socket, which only its owner can open.
+    /// Through the Unix socket, as a user who may give orders.
     Local,
+    /// Through the Unix socket, as anybody else.
+    Closed,
     /// Over TCP.
     Tcp { loopback: bool, token: Token },
 }
@@ -51,7 +57,11 @@ impl Door {
 
     /// Whether a request with these headers may come in for `access`; otherwise what to answer.
     pub fn admit(&self, access: Access, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
-        let Self::Tcp { loopback, token } = self else { return Ok(()) };
+        let (loopback, token) = match self {
+            Self::Local => return Ok(()),
+            Self::Closed => return Err((StatusCode::FORBIDDEN, "only root and the user who started weal may call this socket")),
+            Self::Tcp { loopback, token } => (loopback, token),
+        };
         if access == Access::Open {
             return Ok(());
         }
@@ -91,7 +101,11 @@ fn names_loopback(headers: &HeaderMap) -> bool {
 pub(super) async fn guard(State((door, access)): State<(Door, Access)>, request: Request, next: Next) -> Response {
     match door.admit(access, request.headers()) {
         Ok(()) => next.run(request).await,
-        Err((status, text)) => refusal(status, text),
+        Err((status, text)) => {
+            // A connection that is closed with something unread in it takes the answer along.
+            let _ = axum::body::to_bytes(request.into_body(), UNWANTED_LIMIT).await;
+            refusal(status, text)
+        }
     }
 }
 
@@ -185,5 +199,8 @@ mod tests {
         assert_eq!(beyond.admit(Access::Read, &headers("pool.example", &secret)), Ok(()));
         assert_eq!(beyond.admit(Access::Open, &HeaderMap::new()), Ok(()));
         assert_eq!(Door::Local.admit(Access::Order, &HeaderMap::new()), Ok(()));
+        for access in [Access::Open, Access::Read, Access::Order] {
+            assert_eq!(Door::Closed.admit(access, &HeaderMap::new()).unwrap_err().0, 403);
+        }
     }
 }

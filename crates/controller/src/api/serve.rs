@@ -11,6 +11,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weal_rpc::{Callers, peer_uid};
 
 /// Open connections at most, per listener: dashboards hold one each.
 const CONNECTIONS: usize = 512;
@@ -35,13 +36,16 @@ pub(crate) async fn serve_tcp(listener: TcpListener, router: Router) {
     }
 }
 
-/// Serves `router` on a local socket until the future is dropped.
-pub(crate) async fn serve_local(listener: UnixListener, router: Router) {
+/// Serves `router` on a local socket to `operators`, whom the kernel names, and `strangers` to all others, until the future is dropped.
+pub(crate) async fn serve_local(listener: UnixListener, operators: &Callers, router: Router, strangers: Router) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let permit = permit(&connections).await;
         match listener.accept().await {
-            Ok((stream, _)) => serve(stream, router.clone(), permit),
+            Ok((stream, _)) => {
+                let is_operator = peer_uid(&stream).is_ok_and(|uid| operators.admit(uid));
+                serve(stream, if is_operator { router.clone() } else { strangers.clone() }, permit);
+            }
             Err(error) => pause(&error).await,
         }
     }

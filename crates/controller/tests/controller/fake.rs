@@ -297,7 +297,7 @@ impl FakeGateway {
     pub fn serve_again(&self, socket: &Path) -> JoinHandle<()> {
         let listener = tokio::net::UnixListener::from_std(weal_rpc::bind(socket).unwrap()).unwrap();
         let (observing, configuring) = (self.clone(), self.clone());
-        let router = weal_rpc::Router::default()
+        let router = weal_rpc::Router::new(weal_rpc::Callers::own())
             .on(weal_protocol::gateway::OBSERVE, move |()| {
                 let mut counters = observing.counters();
                 counters.time = now();
@@ -379,7 +379,13 @@ impl Pool {
         let api = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         self.api = api.local_addr().unwrap();
         let local = weal_rpc::bind(&self.path("run/controller.sock")).unwrap();
-        let options = Options { state_dir: self.folder.path().to_owned(), api, local, record: true };
+        let options = Options {
+            state_dir: self.folder.path().to_owned(),
+            api,
+            local,
+            operator: rustix::process::geteuid().as_raw(),
+            record: true,
+        };
         let (stop, stopped) = oneshot::channel();
         let engine = self.engine.clone();
         self.stop = Some(stop);

@@ -25,7 +25,7 @@ fn agent(bed: &Bed, address: std::net::SocketAddr, nth: u32) -> Agent {
     let (calls, named, permits) = (Arc::clone(&agent.calls), Arc::clone(&agent.named), Arc::clone(&agent.permits));
     let listener = weal_rpc::bind(&bed.state.join("wake.sock")).unwrap();
     listener.set_nonblocking(true).unwrap();
-    let router = weal_rpc::Router::default().on(WAKE, move |request: WakeRequest| {
+    let router = weal_rpc::Router::new(weal_rpc::Callers::own()).on(WAKE, move |request: WakeRequest| {
         let (calls, permits) = (Arc::clone(&calls), Arc::clone(&permits));
         named.lock().unwrap().push(request.instances.clone());
         async move {

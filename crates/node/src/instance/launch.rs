@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncReadExt;
-use weal_host::users::{UnknownUser, User, Users};
+use weal_host::users::User;
 use weal_model::InstanceState;
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
@@ -20,7 +20,9 @@ use super::pages::WORKING_SET_FILE;
 use super::running::Running;
 use super::sleep::WAKING_FILE;
 use super::{Phase, Reply, Task, until};
+use crate::accounts::NoAccount;
 use crate::files::{at, read_json, write_json};
+use crate::folder::{Folder, Owner, give_entry};
 use crate::isolation::Member;
 use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, mark};
 use crate::site::Site;
@@ -37,21 +39,9 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// Why an instance was not started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {
-    /// There is no user to run as.
+    /// It gets no user to run as.
     #[error(transparent)]
-    NoUser(#[from] UnknownUser),
-    /// It cannot be told which users there are.
-    #[error("/etc/passwd: {error}")]
-    NoUsers {
-        /// What the system said.
-        error: String,
-    },
-    /// Only root may run programs as others.
-    #[error("cannot run as `{user}`: the node agent is not root")]
-    NotRoot {
-        /// Whom it is to run as.
-        user: String,
-    },
+    NoAccount(#[from] NoAccount),
     /// Its command or environment cannot be filled in.
     #[error(transparent)]
     Variable(#[from] UnknownVariable),
@@ -143,7 +133,11 @@ impl Task {
             Err(error) => {
                 let detail = error.to_string();
                 if let Some(reply) = reply {
-                    let _ = reply.send(Err(Refusal::StartFailed { detail: detail.clone() }));
+                    let refusal = match error {
+                        StartError::NoAccount(NoAccount::NotAllowed(refusal)) => refusal,
+                        _ => Refusal::StartFailed { detail: detail.clone() },
+                    };
+                    let _ = reply.send(Err(refusal));
                 }
                 // A shim that was late may have started it all the same.
                 self.kill_and_end(End::failure(detail)).await
@@ -217,7 +211,7 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(
     let stderr = fs::OpenOptions::new().append(true).create(true).open(dir.join("shim.err"))?;
     let mut command = tokio::process::Command::new(&site.shim_program);
     // The name that `ps` shows, whatever our own program is called by now.
-    command.arg0("weal-shim").arg("shim").arg("--dir").arg(dir).current_dir("/");
+    command.arg0("weal-shim").arg("shim").arg("--dir").arg(dir).current_dir("/").env_clear();
     if adopt {
         command.arg("--adopt");
     }
@@ -251,29 +245,17 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(
 
 /// Fills everything in: environment, program, user, data folder.
 pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -> Result<Launch, StartError> {
-    let users = Users::read(Path::new("/etc"));
-    let user = match (&spec.user, &users) {
-        (Some(name), Ok(users)) => Some(users.by_name(name)?),
-        (Some(_), Err(error)) => return Err(StartError::NoUsers { error: error.to_string() }),
-        (None, _) => None,
-    };
-    let own = rustix::process::geteuid().as_raw();
-    // Nothing has to be changed for one's own user, and nothing may be without privileges.
-    let user = user.filter(|user| user.uid != own);
-    if let Some(user) = user.as_ref().filter(|_| own != 0) {
-        return Err(StartError::NotRoot { user: user.name.clone() });
-    }
     let data = site.data.join(spec.app.as_str());
-    make_data(&data, user.as_ref()).map_err(at(&data))?;
-    let person = user.clone().or_else(|| users.ok()?.by_uid(own));
-    let env = environment(spec, port, &data, dir, person)?;
+    let account = site.accounts.of(spec, &data)?;
+    make_data(&data, account.owner())?;
+    let env = environment(spec, port, &data, dir, account.person())?;
     let fill = |word: &String| fill_in(word, &env);
     let mut argv = spec.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
     let program = argv.first().ok_or(StartError::EmptyRun)?;
     argv[0] = find_program(program, Path::new(&spec.cwd), env.get("PATH").map_or(DEFAULT_PATH, String::as_str))?;
     let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir };
     let (entrances, side_entrances) = (site.isolation.entrances(member), site.isolation.side_entrances());
-    Ok(Launch { argv, env, cwd: PathBuf::from(&spec.cwd), user, entrances, side_entrances })
+    Ok(Launch { argv, env, cwd: PathBuf::from(&spec.cwd), user: account.to_become().cloned(), entrances, side_entrances })
 }
 
 fn environment(
@@ -281,13 +263,13 @@ fn environment(
     port: u16,
     data: &Path,
     dir: &Path,
-    user: Option<User>,
+    user: Option<&User>,
 ) -> Result<BTreeMap<String, String>, UnknownVariable> {
     let mut env: BTreeMap<String, String> =
         INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect();
     env.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
     if let Some(User { name, home, .. }) = user {
-        env.extend([("USER".to_owned(), name.clone()), ("LOGNAME".to_owned(), name)]);
+        env.extend(["USER", "LOGNAME"].map(|variable| (variable.to_owned(), name.clone())));
         env.insert("HOME".to_owned(), home.display().to_string());
     }
     let added = [
@@ -330,28 +312,29 @@ fn find_program(program: &str, cwd: &Path, path: &str) -> Result<String, NoProgr
     })
 }
 
-fn make_data(data: &Path, user: Option<&User>) -> io::Result<()> {
-    if data.is_dir() {
-        return Ok(());
+/// The folder of an application's data belongs to whom it runs as, also when that was another before. `owner` is `None` where the agent
+/// cannot give anything away.
+fn make_data(data: &Path, owner: Option<Owner>) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (data.parent(), data.file_name().and_then(|name| name.to_str())) else { return Ok(()) };
+    fs::DirBuilder::new().recursive(true).mode(0o711).create(parent).map_err(at(parent))?;
+    let folder = Folder::open(parent)?.make(name, 0o700)?;
+    if let Some(owner) = owner
+        && folder.give(owner)?
+    {
+        tracing::info!(folder = %data.display(), uid = owner.uid, "the data folder belongs to another user from now on");
     }
-    fs::DirBuilder::new().recursive(true).mode(0o711).create(data.parent().unwrap_or(data))?;
-    fs::DirBuilder::new().mode(0o700).create(data)?;
-    match user {
-        Some(user) => chown(data, Some(user.uid), Some(user.gid)),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// The pipe belongs to the instance's user, who may open it by name too (`/dev/stdout`).
 fn make_output(path: &Path, user: Option<&User>) -> io::Result<()> {
-    let exists = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
-    if !exists {
-        mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).map_err(|error| at(path)(error.into()))?;
+    // That of a former process may be another user's.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(path)(error)),
+        _ => {}
     }
-    match user {
-        Some(user) => chown(path, Some(user.uid), Some(user.gid)).map_err(at(path)),
-        None => Ok(()),
-    }
+    mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).map_err(|error| at(path)(error.into()))?;
+    user.map_or(Ok(()), |user| give_entry(path, Owner { uid: user.uid, gid: user.gid }))
 }
 
 /// What the agent writes down before the first start.

@@ -24,7 +24,7 @@ pub mod logs;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ use weal_host::{Identity, Proc};
 use weal_protocol::node::InstanceSpec;
 
 use crate::files::{at, read_json, write_json};
-use crate::privileges::become_user;
+use crate::privileges::{barrier, become_user, close_descriptors, keep_descriptors_back};
 
 /// All that is needed to start an instance.
 pub const SPEC_FILE: &str = "spec.json";
@@ -130,7 +130,8 @@ pub fn is_starting(dir: &Path) -> bool {
 ///
 /// Says on stdout, once, that the instance runs (`started`) or why it does not.
 pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
-    close_on_exec();
+    // The agent may have had something open that it was started with.
+    close_descriptors()?;
     block_signals()?;
     // The agent may be the leader of a process group; a shim that it has just forked is not.
     let _ = rustix::process::setsid();
@@ -210,9 +211,9 @@ fn open_output(dir: &Path) -> io::Result<File> {
 fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
     let (program, arguments) = launch.argv.split_first().ok_or_else(|| io::Error::other("there is no program to run"))?;
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(&launch.env).current_dir(&launch.cwd).process_group(0);
+    command.args(arguments).env_clear().envs(&launch.env).process_group(0);
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
-    let (entrances, user) = (launch.entrances.clone(), launch.user.clone());
+    let (entrances, user, cwd) = (launch.entrances.clone(), launch.user.clone(), launch.cwd.clone());
     let prepare = move || {
         for entrance in &entrances {
             // Only the number of an error comes through to the parent; this one is given by nothing else here.
@@ -221,25 +222,36 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
         // It would inherit the shim's protection.
         let _ = fs::write("/proc/self/oom_score_adj", "0");
         unblock_signals()?;
-        become_user(user.as_ref())
+        become_user(user.as_ref())?;
+        keep_descriptors_back()?;
+        // As that user: root could enter a folder in which the program then finds nothing.
+        std::env::set_current_dir(&cwd)
     };
     // SAFETY: the shim has a single thread, so the forked child may allocate and open files before it becomes the program.
     unsafe { command.pre_exec(prepare) };
-    let child = command.spawn().map_err(|error| explain(error, program, &launch.cwd))?;
+    let child = command.spawn().map_err(|error| explain(error, program, launch))?;
     Ok(child.id())
 }
 
 /// Says what `execve` meant.
-fn explain(error: io::Error, program: &str, cwd: &Path) -> io::Error {
+fn explain(error: io::Error, program: &str, launch: &Launch) -> io::Error {
+    let cwd = &launch.cwd;
+    let between = |path: &Path| barrier(path, launch.user.as_ref()?);
+    let blocked = [cwd.as_path(), Path::new(program)].into_iter().find_map(|path| Some((path.display(), between(path)?)));
     let text = match error.kind() {
         io::ErrorKind::NotFound if !cwd.is_dir() => format!("the working directory {} does not exist", cwd.display()),
         io::ErrorKind::NotFound if Path::new(program).exists() => {
             format!("cannot run {program}: the interpreter or loader that it names does not exist")
         }
         io::ErrorKind::NotFound => format!("cannot run {program}: there is no such file"),
-        io::ErrorKind::PermissionDenied => {
-            format!("cannot run {program} in {}: permission denied (is it executable for this user?)", cwd.display())
-        }
+        io::ErrorKind::PermissionDenied => match blocked {
+            Some((what, barrier)) => {
+                let user = launch.user.as_ref().map_or("this user", |user| &user.name);
+                let remedy = "chmod o+x that, keep the application elsewhere, or name another user with `user`";
+                format!("user {user} cannot get to {what}: {barrier}; {remedy}")
+            }
+            None => format!("cannot run {program} in {}: permission denied (is it executable for this user?)", cwd.display()),
+        },
         _ if error.raw_os_error() == Some(libc::ESTALE) => "cannot join its control group".to_owned(),
         _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
             format!("cannot run {program}: not a program for this machine (a script needs a `#!` line)")
@@ -255,16 +267,6 @@ fn tell_agent(line: &str) {
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     if let Ok(null) = fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
-    }
-}
-
-/// Keeps what the agent had open from the instance.
-fn close_on_exec() {
-    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
-    for fd in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).filter(|fd| *fd > 2) {
-        // SAFETY: the number was open a moment ago, nothing else runs in this process, and only a flag of it is set.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        let _ = rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC);
     }
 }
 

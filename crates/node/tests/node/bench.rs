@@ -6,12 +6,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use weal_model::{
-    AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung,
+    AppName, AppSpec, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, NodeName, NodeSpec, PoolSpec,
+    RestartPolicy, Rung,
 };
 use weal_protocol::Refusal;
 use weal_protocol::node::{self, AgentObservation, CommandOutcome, InstanceCounters, InstanceEvent, InstanceSpec};
@@ -126,6 +127,16 @@ impl Bench {
 
     pub fn apply(&self, command: node::Command) -> CommandOutcome {
         self.call(node::APPLY, &vec![command]).remove(0)
+    }
+
+    /// Lets these applications run as these users, as root's config does.
+    pub fn allow(&self, users: &[(&str, &str)]) {
+        let app = |(name, user): &(&str, &str)| {
+            let app = AppSpec { user: Some((*user).to_owned()), ..AppSpec::example(name) };
+            (app.name.clone(), app)
+        };
+        let pool = PoolSpec { apps: users.iter().map(app).collect(), ..PoolSpec::example() };
+        weal_node::Permits::of(&pool).write(self.state()).unwrap();
     }
 
     pub fn start(&self, spec: &InstanceSpec) -> Option<Refusal> {
@@ -317,8 +328,30 @@ pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The fixture, which cargo builds with the tests; a virtual machine has it beside the tests.
+/// The fixture, where every user may run it: instances of a root agent run as users of their own, which may not enter root's folders.
 pub fn fixture() -> PathBuf {
+    static FIXTURE: OnceLock<PathBuf> = OnceLock::new();
+    FIXTURE.get_or_init(|| open_to_all(built())).clone()
+}
+
+/// `program`, or a copy of it if it lies where others may not look.
+fn open_to_all(program: PathBuf) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let lets_through = |part: &Path| fs::metadata(part).is_ok_and(|meta| meta.permissions().mode() & 0o001 != 0);
+    if program.ancestors().all(lets_through) {
+        return program;
+    }
+    let folder = std::env::temp_dir().join(format!("weal-node-fixture-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    open_up(&folder);
+    let copy = folder.join("node_fixture");
+    fs::copy(&program, &copy).unwrap();
+    open_up(&copy);
+    copy
+}
+
+/// Cargo builds it with the tests; a virtual machine has it beside the tests.
+fn built() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let folder = tests.parent().unwrap();
     let candidates = [folder.join("node_fixture"), folder.parent().unwrap().join("examples/node_fixture")];

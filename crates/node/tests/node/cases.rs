@@ -475,17 +475,15 @@ pub fn instances_run_as_their_user(bench: &Bench) {
     spec.user = Some("nobody-of-that-name".into());
     let detail = "there is no user `nobody-of-that-name` on this machine".into();
     assert_eq!(bench.start(&spec), Some(Refusal::StartFailed { detail }));
-    bench.stop("web-1");
     spec.user = Some("nobody".into());
     if !rustix::process::geteuid().is_root() {
         spec.user = Some("root".into());
         assert!(bench.start(&spec).unwrap().to_string().ends_with("the node agent is not root"));
         return;
     }
-    // The fixture lies where that user may not look: a copy that it may.
-    let copy = bench.state().join("node_fixture");
-    fs::copy(&spec.run[0], &copy).unwrap();
-    spec.run[0] = copy.display().to_string();
+    let refusal = Refusal::UserNotAllowed { app: "web".into(), user: "nobody".to_owned() };
+    assert_eq!(bench.start(&spec), Some(refusal), "no config of root's names that user");
+    bench.allow(&[("web", "nobody")]);
     spec.run[1] = "forks".into();
     let web = bench.start_ready(&spec);
     let status = fs::read_to_string(format!("/proc/{}/status", web.pid.unwrap())).unwrap();

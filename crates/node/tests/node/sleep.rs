@@ -149,8 +149,9 @@ pub fn ten_thousand_mappings_sleep_and_wake(bench: &Bench) {
 
 pub fn a_hook_renews_what_slept_too_long(bench: &Bench) {
     let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
-    let file = bench.state().join("renewed");
-    spec.on_resume = vec!["/bin/sh".into(), "-c".into(), format!("echo $INSTANCE >> {}", file.display())];
+    // Where its user may write.
+    let file = bench.state().join("data/web/renewed");
+    spec.on_resume = vec!["/bin/sh".into(), "-c".into(), "echo $INSTANCE >> $DATA/renewed".into()];
     bench.start_ready(&spec);
     assert!(!file.exists(), "a start is no resume");
     bench.suspend("web-1");

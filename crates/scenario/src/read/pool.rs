@@ -48,7 +48,6 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
         name: "scenario".to_owned(),
         listen: ([127, 0, 0, 1], 0).into(),
         api: ([127, 0, 0, 1], 0).into(),
-        user: "nobody".to_owned(),
         control: file.pool.control,
         placement: file.pool.placement,
         autoscaler_speed: 1.0,

@@ -127,7 +127,7 @@ pub fn serve_gateway(desk: Desk, socket: &Path) -> JoinHandle<()> {
     let listener = tokio::net::UnixListener::from_std(weal_rpc::bind(socket).unwrap()).unwrap();
     let (observed, configured) = (desk.clone(), desk);
     let refused = |refusal| Fault::refused(503, refusal);
-    let router = weal_rpc::Router::default()
+    let router = weal_rpc::Router::new(weal_rpc::Callers::own())
         .on(weal_protocol::gateway::OBSERVE, move |()| {
             let desk = observed.clone();
             async move { desk.ask("observe the gateway".to_owned(), Asked::ObserveGateway).await.map_err(refused) }

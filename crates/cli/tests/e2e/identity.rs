@@ -1,0 +1,324 @@
+//! Who may do what in a pool that root started: other local users, hosted applications, and roles that somebody has taken over.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::load::get;
+use crate::pool::{Pool, example_program, text};
+
+const NOBODY: u32 = 65_534;
+
+/// True when these tests can run: they make processes of other users.
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("skipped: only root starts pools whose roles and applications have users of their own");
+    }
+    is_root
+}
+
+/// An application that tells what it is given and tries what it may not, with `more` lines.
+fn attacker_app(name: &str, more: &str) -> String {
+    let program = example_program("attacker");
+    format!(
+        "[app.{name}]\nrun = [\"{}\", \"serve\", \"$PORT\"]\nhealth = \"/healthz\"\nmemory = \"64MiB\"\n\
+         instances = {{ min = 1, max = 1 }}\nroutes = [{{ host = \"{name}.localhost\" }}]\n{more}\n",
+        program.display()
+    )
+}
+
+/// What a process of user `uid` is told when it calls `method` at `socket`: the status and the answer.
+fn call_as(uid: u32, socket: &Path, method: &str, body: &Value) -> (String, Value) {
+    let mut command = Command::new(example_program("attacker"));
+    command.arg("call").arg(socket).args([method, &body.to_string()]).uid(uid).gid(uid).current_dir("/");
+    let said = text(&command.output().unwrap().stdout);
+    let (status, answer) = said.trim().split_once(' ').unwrap();
+    (status.to_owned(), serde_json::from_str(answer).unwrap_or_else(|_| json!(answer)))
+}
+
+/// The users that a process runs as, if it is only one.
+fn uid_of(pid: i32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let ids: Vec<u32> = values(&status, "Uid:").iter().map(|id| id.parse().unwrap()).collect();
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    ids[0]
+}
+
+/// The words behind a name at the beginning of a line.
+fn values(status: &str, name: &str) -> Vec<String> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Takes the file modes away that keep others from the sockets, so that only the kernel's word on the caller is left.
+fn open_walls(pool: &Pool) {
+    let run = pool.state().join("run");
+    let open = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    open(&run, 0o755);
+    for entry in std::fs::read_dir(&run).unwrap() {
+        open(&entry.unwrap().path(), 0o666);
+    }
+}
+
+fn start_as_root() -> Value {
+    json!([{ "command": "start", "spec": {
+        "id": "evil-1", "app": "evil", "node": "local", "run": ["/bin/sh", "-c", "id"], "env": {}, "cwd": "/", "user": "root",
+        "memory": 1_000_000, "cpu_limit": null, "health": { "probe": { "kind": "tcp" }, "interval_s": 1.0, "timeout_s": 1.0,
+        "start_timeout_s": 1.0, "failures": 1 }, "restart": "never", "stop_timeout_s": 1.0, "revision": "x" } }])
+}
+
+#[test]
+fn each_role_and_each_application_has_a_user_of_its_own() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&(attacker_app("one", "") + &attacker_app("two", "")));
+    pool.up();
+    let roles = ["node", "gateway", "controller"].map(|role| uid_of(pool.pid(role)));
+    let apps: Vec<u32> = pool.instance_pids().into_iter().map(|pid| uid_of(i32::try_from(pid).unwrap())).collect();
+    let mut all = [&roles[..], &apps[..]].concat();
+    assert_eq!((roles[0], apps.len()), (0, 2));
+    assert!(!all.contains(&NOBODY), "{all:?}");
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 5, "no two share a user: {all:?}");
+    for role in ["gateway", "controller"] {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", pool.pid(role))).unwrap();
+        assert_eq!(values(&status, "CapEff:"), ["0000000000000000"], "the {role} has no capabilities");
+        assert_eq!(values(&status, "Groups:"), Vec::<String>::new(), "the {role} has no other groups");
+    }
+}
+
+#[test]
+fn a_stranger_and_a_hosted_application_can_call_nothing() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&attacker_app("one", ""));
+    pool.up();
+    let app = uid_of(i32::try_from(pool.instance_pids()[0]).unwrap());
+    let (node, wake, gateway, local) =
+        (pool.socket("node"), pool.socket("wake"), pool.socket("gateway"), pool.socket("controller"));
+    let wake_one = json!({ "app": "one", "wait_s": 1.0 });
+    for uid in [NOBODY, app] {
+        let (status, why) = call_as(uid, &node, "node.v2/apply", &start_as_root());
+        assert_eq!(status, "error", "the file's mode is the first wall: {why}");
+    }
+    open_walls(&pool);
+    for uid in [NOBODY, app] {
+        for (socket, method, body) in [
+            (&node, "node.v2/apply", start_as_root()),
+            (&node, "node.v2/observe", Value::Null),
+            (&node, "node.v1/logs", json!({ "instance": "one-1", "cursor": null, "tail_lines": 9, "wait_s": 0.0 })),
+            (&node, "node.v1/prefer", json!([1])),
+            (&wake, "node.v1/wake", wake_one.clone()),
+            (&gateway, "gateway.v1/observe", Value::Null),
+        ] {
+            let (status, answer) = call_as(uid, socket, method, &body);
+            let refusal = json!({ "refusal": "caller-not-allowed", "uid": uid, "method": method });
+            assert_eq!((status.as_str(), &answer["refusal"]), ("403", &refusal), "{uid} called {method}: {answer}");
+        }
+        assert_eq!(call_as(uid, &local, "v1/apps/one/wake", &Value::Null).0, "403");
+    }
+}
+
+#[test]
+fn a_gateway_that_was_taken_over_can_wake_and_nothing_else() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&attacker_app("one", ""));
+    pool.up();
+    let gateway = uid_of(pool.pid("gateway"));
+    let wake = call_as(gateway, &pool.socket("wake"), "node.v1/wake", &json!({ "app": "none", "wait_s": 1.0 }));
+    assert_eq!((wake.0.as_str(), &wake.1["refusal"]["refusal"]), ("404", &json!("nobody-to-wake")));
+    let beside = call_as(gateway, &pool.socket("wake"), "node.v2/apply", &start_as_root());
+    assert_eq!(beside.1["refusal"]["refusal"], "unknown-method");
+    assert_eq!(call_as(gateway, &pool.socket("node"), "node.v2/observe", &Value::Null).0, "error");
+    open_walls(&pool);
+    for (socket, method) in [("node", "node.v2/apply"), ("node", "node.v2/observe"), ("node", "node.v1/configure")] {
+        let (status, answer) = call_as(gateway, &pool.socket(socket), method, &Value::Null);
+        assert_eq!((status.as_str(), &answer["refusal"]["uid"]), ("403", &json!(gateway)), "{method}");
+    }
+    assert_eq!(call_as(gateway, &pool.socket("controller"), "v1/apps/one/wake", &Value::Null).0, "403");
+}
+
+#[test]
+fn a_controller_that_was_taken_over_starts_programs_as_applications_users_only() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&(attacker_app("one", "") + &attacker_app("admin", "user = \"root\"")));
+    pool.up();
+    assert!(pool.printed().contains("admin runs as root"), "{}", pool.printed());
+    let controller = uid_of(pool.pid("controller"));
+    let refusal_of = |change: &dyn Fn(&mut Value)| {
+        let mut order = start_as_root();
+        change(&mut order[0]["spec"]);
+        let (status, answer) = call_as(controller, &pool.socket("node"), "node.v2/apply", &order);
+        assert_eq!(status, "200", "{answer}");
+        answer[0]["refusal"]["refusal"].clone()
+    };
+    assert_eq!(refusal_of(&|_| {}), "user-not-allowed");
+    assert_eq!(refusal_of(&|spec| spec["app"] = json!("one")), "user-not-allowed");
+    assert_eq!(refusal_of(&|spec| spec["app"] = json!("admin")), "other-program-as-root");
+    assert_eq!(refusal_of(&|spec| spec["user"] = json!("nobody")), "user-not-allowed");
+    let (status, _) = call_as(controller, &pool.socket("node"), "node.v1/prefer", &json!([1]));
+    assert_ne!(status, "200", "only root moves processes");
+    open_walls(&pool);
+    assert_eq!(call_as(controller, &pool.socket("node"), "node.v1/prefer", &json!([1])).0, "403");
+    assert_eq!(call_as(controller, &pool.socket("controller"), "v1/apps/one/wake", &Value::Null).0, "403");
+    assert_eq!(call_as(controller, &pool.socket("wake"), "node.v1/wake", &json!({ "app": "one", "wait_s": 1.0 })).0, "403");
+}
+
+#[test]
+fn a_hosted_application_gets_no_right_no_descriptor_and_no_secret_of_the_operator() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&attacker_app("one", "env = { MODE = \"fast\" }"));
+    pool.start_by(&[("SECRET", "of the operator")], true);
+    pool.wait_ready();
+    let seen = get(pool.listen, "one.localhost", "/self").unwrap().1;
+    let uid = values(&seen, "Uid:")[0].clone();
+    assert!(values(&seen, "Uid:").iter().chain(&values(&seen, "Gid:")).all(|id| *id == uid && id != "0"), "{seen}");
+    assert_eq!(values(&seen, "Groups:"), std::slice::from_ref(&uid));
+    assert_eq!(
+        (values(&seen, "CapEff:"), values(&seen, "NoNewPrivs:")),
+        (vec!["0000000000000000".to_owned()], vec!["1".to_owned()])
+    );
+    let names = |kind: &str| -> Vec<String> {
+        let mut names: Vec<String> =
+            seen.lines().filter_map(|line| Some(line.strip_prefix(kind)?.split('\t').next()?.to_owned())).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("Fd:\t"), ["0", "1", "2"]);
+    let expected = ["DATA", "HOME", "INSTANCE", "LOGNAME", "MODE", "NODE", "PATH", "PORT", "USER", "WEAL_INSTANCE_DIR"];
+    let inherited = ["LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
+    let given: Vec<String> = names("Env:\t").into_iter().filter(|name| !inherited.contains(&name.as_str())).collect();
+    assert_eq!(given, expected);
+    let data = pool.state().join("data/one");
+    for expected in ["USER\tweal-one".to_owned(), "LOGNAME\tweal-one".to_owned(), format!("HOME\t{}", data.display())] {
+        assert!(seen.contains(&format!("Env:\t{expected}\n")), "{expected}: {seen}");
+    }
+    assert_eq!(std::fs::metadata(&data).unwrap().uid().to_string(), uid);
+    for role in ["gateway", "controller", "node"] {
+        let process = PathBuf::from(format!("/proc/{}", pool.pid(role)));
+        let environment = std::fs::read(process.join("environ")).unwrap();
+        assert!(!text(&environment).contains("SECRET"), "the {role} has it");
+        let open = std::fs::read_dir(process.join("fd")).unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        let leaked: Vec<PathBuf> = open.filter(|target| target.ends_with("weal.toml")).collect();
+        assert_eq!(leaked, Vec::<PathBuf>::new(), "the {role} has the operator's descriptor");
+    }
+}
+
+#[test]
+fn data_goes_over_to_the_next_user_and_no_link_in_it_leads_out() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&attacker_app("one", "user = \"nobody\""));
+    pool.up();
+    let (data, outside) = (pool.state().join("data/one"), pool.config());
+    assert_eq!(std::fs::metadata(&data).unwrap().uid(), NOBODY);
+    std::fs::write(data.join("file"), "x").unwrap();
+    std::os::unix::fs::symlink(&outside, data.join("soft")).unwrap();
+    std::fs::hard_link(&outside, data.join("hard")).unwrap();
+    for name in ["file", "soft"] {
+        std::os::unix::fs::lchown(data.join(name), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    pool.write(&attacker_app("one", ""));
+    let owner = |name: &str| std::fs::symlink_metadata(data.join(name)).unwrap().uid();
+    pool.eventually("the data has the application's own user", || (owner("") != NOBODY).then_some(()));
+    let uid = owner("");
+    pool.eventually("an instance of that user", || {
+        pool.instance_pids().iter().any(|pid| uid_of(i32::try_from(*pid).unwrap()) == uid).then_some(())
+    });
+    assert_eq!((owner("file"), owner("soft"), owner("hard")), (uid, uid, 0));
+    assert_eq!(std::fs::metadata(&outside).unwrap().uid(), 0, "what the links lead to stays root's");
+}
+
+#[test]
+fn root_takes_no_config_and_no_state_folder_that_others_could_change() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&attacker_app("one", ""));
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let refused = |pool: &Pool, part: &str| {
+        let up = pool.run(&["up"]);
+        let said = text(&up.stderr);
+        assert!(!up.status.success() && said.contains(part), "{said}");
+    };
+    mode(&pool.config(), 0o666);
+    refused(&pool, "others than its owner may write to");
+    mode(&pool.config(), 0o644);
+    chown(pool.config(), Some(NOBODY), None).unwrap();
+    refused(&pool, "belongs to user 65534");
+    chown(pool.config(), Some(0), None).unwrap();
+    std::fs::create_dir(pool.state()).unwrap();
+    std::os::unix::fs::symlink("/etc", pool.state().join("run")).unwrap();
+    refused(&pool, "it is a link or a file, not a folder");
+    std::fs::remove_file(pool.state().join("run")).unwrap();
+    chown(pool.state(), Some(NOBODY), None).unwrap();
+    refused(&pool, "belongs to user 65534");
+    chown(pool.state(), Some(0), None).unwrap();
+    pool.up();
+    mode(&pool.config(), 0o666);
+    pool.write_in_place(&attacker_app("evil", ""));
+    pool.eventually("the changed file is refused", || {
+        pool.printed().contains("others than its owner may write to").then_some(())
+    });
+    let apps: Vec<String> = pool.json(&["config", "show"])["apps"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(apps, ["one"]);
+}
+
+#[test]
+fn a_pool_that_ran_as_nobody_and_root_goes_over_to_users_of_its_own() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&attacker_app("one", ""));
+    pool.up();
+    assert!(pool.run(&["down"]).status.success());
+    pool.wait_end();
+    // As versions before left it.
+    let state = pool.state();
+    for folder in ["gateway", "controller"] {
+        for entry in std::fs::read_dir(state.join(folder)).unwrap() {
+            chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        chown(state.join(folder), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    std::fs::write(state.join("data/one/kept"), "x").unwrap();
+    chown(state.join("data/one"), Some(0), Some(0)).unwrap();
+    pool.up();
+    for (folder, role) in [("gateway", "gateway"), ("controller", "controller")] {
+        let uid = uid_of(pool.pid(role));
+        for entry in std::fs::read_dir(state.join(folder)).unwrap() {
+            assert_eq!(entry.unwrap().metadata().unwrap().uid(), uid, "{folder}");
+        }
+    }
+    let app = uid_of(i32::try_from(pool.instance_pids()[0]).unwrap());
+    assert_eq!(std::fs::metadata(state.join("data/one/kept")).unwrap().uid(), app);
+}
+
+#[test]
+fn a_folder_that_an_application_cannot_pass_is_named() {
+    if !is_root() {
+        return;
+    }
+    let pool = Pool::new(&attacker_app("one", "cwd = \"closed/inner\""));
+    let closed = pool.config().parent().unwrap().join("closed");
+    std::fs::create_dir_all(closed.join("inner")).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let up = pool.run(&["up", "-d", "--timeout", "30"]);
+    let said = text(&up.stdout) + &text(&up.stderr) + &text(&pool.run(&["events"]).stdout);
+    let barrier = format!("{} does not let it through (mode 0700)", closed.display());
+    assert!(said.contains("user weal-one cannot get to") && said.contains(&barrier), "{said}");
+}

@@ -1,0 +1,223 @@
+//! Which applications may run as which users.
+//!
+//! The agent takes orders from the controller, which is not root. A controller that somebody has taken over must not start programs as
+//! whomever it likes. So root writes down which users its config names, in a file that nobody else can write, and the agent starts programs as
+//! these users and as the applications' own numbers only. As root it starts exactly what the config says, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, naming};
+use weal_protocol::Refusal;
+use weal_protocol::node::InstanceSpec;
+
+use crate::files::{at, write_json};
+
+/// Where the list is, in the state directory.
+pub const PERMITS_FILE: &str = "permits.json";
+/// The longest list that is read. A permit takes some hundred bytes.
+const LONGEST: u64 = 16 << 20;
+
+/// The users that a config of root's names.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Permits(Vec<Permit>);
+
+/// One application may run as one user.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Permit {
+    app: AppName,
+    user: String,
+    /// What it starts: all that it may start as root.
+    program: Program,
+}
+
+/// What an application starts, with all that decides what that does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Program {
+    run: Vec<String>,
+    cwd: String,
+    env: BTreeMap<String, String>,
+    needs: BTreeSet<AppName>,
+    probe: HealthProbe,
+    on_resume: Vec<String>,
+}
+
+impl Permits {
+    /// What `pool` allows: the user of each application that names one.
+    pub fn of(pool: &PoolSpec) -> Self {
+        Self(pool.apps.values().filter_map(Permit::of).collect())
+    }
+
+    /// What either allows: while one config takes the place of another, instances of both run.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        let more: Vec<Permit> = other.0.into_iter().filter(|permit| !self.0.contains(permit)).collect();
+        self.0.extend(more);
+        self
+    }
+
+    /// The list in the state directory `state`; without a file it is empty.
+    ///
+    /// # Errors
+    /// It cannot be read, or somebody else than the user of this process could have written it.
+    pub fn read(state: &Path) -> io::Result<Self> {
+        let path = state.join(PERMITS_FILE);
+        let file = match rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(file) => file,
+            Err(rustix::io::Errno::NOENT) => return Ok(Self::default()),
+            Err(error) => return Err(at(&path)(error.into())),
+        };
+        let meta = rustix::fs::fstat(&file)?;
+        if meta.st_uid != rustix::process::geteuid().as_raw() || meta.st_mode & 0o022 != 0 {
+            let why = "somebody else could have written it";
+            return Err(at(&path)(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+        }
+        let mut text = Vec::new();
+        std::fs::File::from(file).take(LONGEST).read_to_end(&mut text)?;
+        serde_json::from_slice(&text).map_err(|error| at(&path)(error.into()))
+    }
+
+    /// Puts the list in place of that in the state directory `state`.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, state: &Path) -> io::Result<()> {
+        let path = state.join(PERMITS_FILE);
+        write_json(&path, self).map_err(at(&path))
+    }
+
+    /// Whether `spec` may run as the user that it names, which is root when `is_root`.
+    ///
+    /// # Errors
+    /// Root has not allowed it.
+    pub fn check(&self, spec: &InstanceSpec, user: &str, is_root: bool) -> Result<(), Refusal> {
+        let mut permits = self.0.iter().filter(|permit| permit.app == spec.app && permit.user == user).peekable();
+        if permits.peek().is_none() {
+            return Err(Refusal::UserNotAllowed { app: spec.app.clone(), user: user.to_owned() });
+        }
+        if is_root && !permits.any(|permit| permit.program.is_that_of(spec)) {
+            return Err(Refusal::OtherProgramAsRoot { app: spec.app.clone() });
+        }
+        Ok(())
+    }
+}
+
+impl Permit {
+    fn of(app: &AppSpec) -> Option<Self> {
+        Some(Self { app: app.name.clone(), user: app.user.clone()?, program: Program::of(app) })
+    }
+}
+
+impl Program {
+    fn of(app: &AppSpec) -> Self {
+        Self {
+            run: app.run.clone(),
+            cwd: app.cwd.clone(),
+            env: app.env.clone(),
+            needs: app.needs.clone(),
+            probe: app.health.probe.clone(),
+            on_resume: app.on_resume.clone(),
+        }
+    }
+
+    /// True when `spec` starts this. It may add nothing to the environment but the addresses of what the application needs.
+    fn is_that_of(&self, spec: &InstanceSpec) -> bool {
+        let same = self.run == spec.run && self.cwd == spec.cwd && self.on_resume == spec.on_resume;
+        let is_known = |(name, value): (&String, &String)| self.env.get(name) == Some(value) || self.is_address(name, value);
+        let has_all = self.env.keys().all(|name| spec.env.contains_key(name));
+        same && self.probe == spec.health.probe && has_all && spec.env.iter().all(is_known)
+    }
+
+    fn is_address(&self, name: &str, value: &str) -> bool {
+        !self.env.contains_key(name)
+            && self.needs.iter().any(|needed| {
+                let is = |part: &str| naming::variable(needed, part) == name;
+                (is("ADDR") && value.parse::<SocketAddr>().is_ok())
+                    || (is("HOST") && value.parse::<IpAddr>().is_ok())
+                    || (is("PORT") && value.parse::<u16>().is_ok())
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::accounts::tests::spec_of;
+
+    fn pool(apps: &[(&str, Option<&str>)]) -> PoolSpec {
+        let app = |(name, user): &(&str, Option<&str>)| {
+            let needs = BTreeSet::from(["db".into()]);
+            let env = BTreeMap::from([("MODE".to_owned(), "fast".to_owned())]);
+            let app = AppSpec { user: user.map(str::to_owned), needs, env, ..AppSpec::example(name) };
+            (app.name.clone(), app)
+        };
+        PoolSpec { apps: apps.iter().map(app).collect(), ..PoolSpec::example() }
+    }
+
+    #[test]
+    fn an_application_runs_as_its_own_user_of_the_config_and_not_as_that_of_another() {
+        let pool = pool(&[("shop", Some("www-data")), ("db", Some("postgres")), ("free", None)]);
+        let permits = Permits::of(&pool);
+        let shop = spec_of(&pool.apps[&AppName::from("shop")]);
+        assert_eq!(permits.check(&shop, "www-data", false), Ok(()));
+        let refused = |app: &str, user: &str| Err(Refusal::UserNotAllowed { app: app.into(), user: user.to_owned() });
+        assert_eq!(permits.check(&shop, "postgres", false), refused("shop", "postgres"));
+        assert_eq!(permits.check(&shop, "root", true), refused("shop", "root"));
+        let free = spec_of(&pool.apps[&AppName::from("free")]);
+        assert_eq!(permits.check(&free, "www-data", false), refused("free", "www-data"));
+    }
+
+    #[test]
+    fn as_root_nothing_runs_but_what_the_config_says() {
+        let pool = pool(&[("shop", Some("root"))]);
+        let permits = Permits::of(&pool);
+        let spec = spec_of(&pool.apps[&AppName::from("shop")]);
+        let with = |change: &dyn Fn(&mut InstanceSpec)| {
+            let mut other = spec.clone();
+            change(&mut other);
+            permits.check(&other, "root", true)
+        };
+        let refused = Err(Refusal::OtherProgramAsRoot { app: "shop".into() });
+        assert_eq!(with(&|_| {}), Ok(()));
+        assert_eq!(with(&|spec| spec.run.push("--evil".into())), refused);
+        assert_eq!(with(&|spec| spec.cwd = "/tmp".into()), refused);
+        assert_eq!(with(&|spec| spec.on_resume = vec!["sh".into()]), refused);
+        assert_eq!(with(&|spec| spec.health.probe = HealthProbe::Command { argv: vec!["sh".into()] }), refused);
+        let set = |name: &str, value: &str| with(&|spec| drop(spec.env.insert(name.into(), value.into())));
+        assert_eq!(set("LD_PRELOAD", "/tmp/evil.so"), refused);
+        assert_eq!(set("MODE", "slow"), refused);
+        assert_eq!(set("DB_ADDR", "127.0.0.1:5432"), Ok(()));
+        assert_eq!(set("DB_ADDR", "$(evil)"), refused);
+        assert_eq!(with(&|spec| drop(spec.env.remove("MODE"))), refused);
+    }
+
+    #[test]
+    fn a_list_that_others_could_have_written_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Permits::read(folder.path()).unwrap(), Permits::default());
+        let permits = Permits::of(&pool(&[("shop", Some("www-data"))]));
+        permits.write(folder.path()).unwrap();
+        assert_eq!(Permits::read(folder.path()).unwrap(), permits);
+        let file = folder.path().join(PERMITS_FILE);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o622)).unwrap();
+        assert_eq!(Permits::read(folder.path()).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        std::fs::rename(&file, folder.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", &file).unwrap();
+        assert!(Permits::read(folder.path()).is_err(), "a link leads to what somebody else wrote");
+    }
+
+    #[test]
+    fn while_a_config_takes_the_place_of_another_both_are_allowed() {
+        let (before, after) = (pool(&[("shop", Some("old"))]), pool(&[("shop", Some("new"))]));
+        let both = Permits::of(&before).and(Permits::of(&after));
+        let spec = spec_of(&after.apps[&AppName::from("shop")]);
+        assert_eq!((both.check(&spec, "old", false), both.check(&spec, "new", false)), (Ok(()), Ok(())));
+        assert_eq!(both.clone().and(Permits::of(&after)), both);
+    }
+}

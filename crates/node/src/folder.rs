@@ -1,0 +1,211 @@
+//! Folders that are held open while something is done in them.
+//!
+//! Root changes owners and modes in folders where others write too. By a path, it could be led elsewhere between two calls: a link in place of a
+//! folder is enough. So each step goes from an open folder to an entry of it, never through a link, and a change is made to what was looked at.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::Errno;
+
+use crate::files::at;
+
+/// Folders within folders that are gone into: who nests more deeply wants to use up descriptors.
+const DEEPEST: usize = 256;
+
+/// Whose something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+impl Owner {
+    /// Root.
+    pub const ROOT: Self = Self { uid: 0, gid: 0 };
+
+    fn is_of(self, stat: &Stat) -> bool {
+        (stat.st_uid, stat.st_gid) == (self.uid, self.gid)
+    }
+
+    fn ids(self) -> (Option<Uid>, Option<Gid>) {
+        (Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))
+    }
+}
+
+/// A folder that is held open.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    handle: OwnedFd,
+}
+
+impl Folder {
+    /// The folder at `path`, whose last part may be no link.
+    ///
+    /// # Errors
+    /// There is none, or it is something else.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let handle = open_folder(CWD, path).map_err(at(path))?;
+        Ok(Self { path: path.to_owned(), handle })
+    }
+
+    /// The folder `name` in this one; made with `mode` where it is missing.
+    ///
+    /// # Errors
+    /// It cannot be made, or something else is there.
+    pub fn make(&self, name: &str, mode: u32) -> io::Result<Self> {
+        let path = self.path.join(name);
+        match rustix::fs::mkdirat(&self.handle, name, Mode::from_raw_mode(mode)) {
+            Err(error) if error != Errno::EXIST => return Err(at(&path)(error.into())),
+            _ => {}
+        }
+        let handle = open_folder(self.handle.as_fd(), Path::new(name)).map_err(at(&path))?;
+        Ok(Self { path, handle })
+    }
+
+    /// Sets its mode.
+    ///
+    /// # Errors
+    /// It belongs to somebody else.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        rustix::fs::fchmod(&self.handle, Mode::from_raw_mode(mode)).map_err(|error| at(&self.path)(error.into()))
+    }
+
+    /// Gives the folder to `owner`, with all in it that belongs to whom the folder belonged to. What others own there stays theirs: a link to it
+    /// may have been made there. The folder itself comes last, so that what was broken off is done again. True when it was another's before.
+    ///
+    /// # Errors
+    /// Something cannot be given away.
+    pub fn give(&self, owner: Owner) -> io::Result<bool> {
+        let before = rustix::fs::fstat(&self.handle)?;
+        if owner.is_of(&before) {
+            return Ok(false);
+        }
+        give_content(self.handle.as_fd(), before.st_uid, owner, DEEPEST).map_err(at(&self.path))?;
+        let (uid, gid) = owner.ids();
+        rustix::fs::fchown(&self.handle, uid, gid).map_err(|error| at(&self.path)(error.into()))?;
+        Ok(true)
+    }
+}
+
+/// Gives `path` itself to `owner`, be it a link.
+pub fn give_entry(path: &Path, owner: Owner) -> io::Result<()> {
+    let (uid, gid) = owner.ids();
+    rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| at(path)(error.into()))
+}
+
+fn open_folder(parent: BorrowedFd<'_>, name: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(|error| match error {
+        Errno::LOOP | Errno::NOTDIR => io::Error::new(io::ErrorKind::NotADirectory, "it is a link or a file, not a folder"),
+        error => error.into(),
+    })
+}
+
+fn give_content(folder: BorrowedFd<'_>, from: u32, owner: Owner, depth: usize) -> io::Result<()> {
+    let deeper = depth.checked_sub(1).ok_or_else(|| io::Error::other(format!("folders are nested more than {DEEPEST} deep")))?;
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = Path::new(std::ffi::OsStr::from_bytes(entry.file_name().to_bytes()));
+        if matches!(name.to_str(), Some("." | "..")) {
+            continue;
+        }
+        // What is looked at is what is changed: a handle that is good for nothing else, not even of a link's end.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => continue,
+            handle => handle?,
+        };
+        let stat = rustix::fs::fstat(&handle)?;
+        if stat.st_uid != from {
+            continue;
+        }
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            let inner = rustix::fs::openat(&handle, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            give_content(inner.as_fd(), from, owner, deeper)?;
+        }
+        let (uid, gid) = owner.ids();
+        rustix::fs::chownat(&handle, "", uid, gid, AtFlags::EMPTY_PATH)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
+
+    use super::*;
+
+    const FORMER: Owner = Owner { uid: 61_200, gid: 61_200 };
+    const LATER: Owner = Owner { uid: 61_201, gid: 61_201 };
+
+    /// A folder of `FORMER` with a file, and a file of root's beside it; `None` when this test cannot make one.
+    fn data() -> Option<(tempfile::TempDir, PathBuf, PathBuf)> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can give files away");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (data, secret) = (folder.path().join("data"), folder.path().join("secret"));
+        fs::create_dir_all(data.join("deep/er")).unwrap();
+        fs::write(data.join("deep/er/file"), "x").unwrap();
+        fs::write(&secret, "s").unwrap();
+        for path in ["", "deep", "deep/er", "deep/er/file"] {
+            chown(data.join(path), Some(FORMER.uid), Some(FORMER.gid)).unwrap();
+        }
+        Some((folder, data, secret))
+    }
+
+    fn uid(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().uid()
+    }
+
+    #[test]
+    fn a_folder_goes_to_its_next_owner_with_all_that_the_former_had() {
+        let Some((_folder, data, _)) = data() else { return };
+        let folder = Folder::open(&data).unwrap();
+        assert!(folder.give(LATER).unwrap());
+        assert_eq!(["deep", "deep/er", "deep/er/file"].map(|path| uid(&data.join(path))), [LATER.uid; 3]);
+        assert_eq!(uid(&data), LATER.uid);
+        assert!(!folder.give(LATER).unwrap(), "there is nothing left to do");
+    }
+
+    #[test]
+    fn links_lead_nowhere_when_a_folder_is_given_away() {
+        let Some((folder, data, secret)) = data() else { return };
+        symlink(&secret, data.join("deep/soft")).unwrap();
+        fs::hard_link(&secret, data.join("deep/hard")).unwrap();
+        symlink(folder.path(), data.join("up")).unwrap();
+        for link in ["deep/soft", "up"] {
+            give_entry(&data.join(link), FORMER).unwrap();
+        }
+        Folder::open(&data).unwrap().give(LATER).unwrap();
+        assert_eq!((uid(&secret), uid(folder.path())), (0, 0), "what links lead to stays root's");
+        assert_eq!((uid(&data.join("deep/soft")), uid(&data.join("up"))), (LATER.uid, LATER.uid));
+        assert_eq!(uid(&data.join("deep/er/file")), LATER.uid);
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_folder_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        symlink("/etc", folder.path().join("data")).unwrap();
+        let error = Folder::open(folder.path()).unwrap().make("data", 0o700).unwrap_err().to_string();
+        assert!(error.ends_with("data: it is a link or a file, not a folder"), "{error}");
+        assert!(Folder::open(&folder.path().join("data")).is_err());
+    }
+
+    #[test]
+    fn a_missing_folder_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Folder::open(folder.path()).unwrap().make("data", 0o700).unwrap();
+        made.set_mode(0o711).unwrap();
+        assert_eq!(fs::metadata(folder.path().join("data")).unwrap().mode() & 0o777, 0o711);
+    }
+}
