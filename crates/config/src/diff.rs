@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weal_model::{AppSpec, HealthProbe, InstanceRange, PoolSpec, RestartPolicy, RouteSpec};
+use weal_model::{AppSpec, HealthProbe, InstanceRange, PoolSpec, RestartPolicy, RouteSpec, SandboxMode, SandboxSpec};
 
 use weal_model::written::{show_size, show_span};
 
@@ -163,6 +163,7 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(true, "run", show_argv(&was.run), show_argv(&is.run));
     compare(true, "cwd", was.cwd.clone(), is.cwd.clone());
     compare(true, "user", user(was), user(is));
+    compare(true, "sandbox", show_sandbox(&was.sandbox), show_sandbox(&is.sandbox));
     compare(true, "memory", show_size(was.memory), show_size(is.memory));
     compare(true, "cpu", cpu(was), cpu(is));
     compare(true, "needs", show_set(&was.needs), show_set(&is.needs));
@@ -184,6 +185,27 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     fields.extend(env_changes(&was.env, &is.env));
     fields.extend(route_changes(&was.routes, &is.routes));
     fields
+}
+
+/// Only what differs from the strict one.
+fn show_sandbox(sandbox: &SandboxSpec) -> String {
+    if sandbox.mode == SandboxMode::Off {
+        return "off".to_owned();
+    }
+    let default = SandboxSpec::default();
+    let list = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(", ");
+    let parts = [
+        (!sandbox.write.is_empty()).then(|| format!("write {}", list(&sandbox.write))),
+        (!sandbox.devices.is_empty()).then(|| format!("devices {}", list(&sandbox.devices))),
+        (!sandbox.permit.is_empty())
+            .then(|| format!("permit {}", sandbox.permit.iter().map(|permit| permit.as_str()).collect::<Vec<_>>().join(", "))),
+        (sandbox.private_tmp != default.private_tmp).then(|| "shared tmp".to_owned()),
+        (sandbox.processes != default.processes).then(|| format!("{} processes", sandbox.processes)),
+        (sandbox.open_files != default.open_files).then(|| format!("{} open files", sandbox.open_files)),
+        (sandbox.core_dumps != default.core_dumps).then(|| "core dumps".to_owned()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "strict".to_owned() } else { format!("strict but {}", parts.join("; ")) }
 }
 
 /// Says which variables differ, but not their values: they may be secrets.

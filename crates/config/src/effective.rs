@@ -1,8 +1,11 @@
 //! A config with everything in it that is in force, defaults included: what `weal config show --effective` prints.
 
+use std::collections::BTreeSet;
+
 use toml_edit::{InlineTable, Value};
 use weal_model::{
-    Algorithm, AppSpec, Enactment, HealthProbe, Importance, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, ServiceClass,
+    Algorithm, AppSpec, Enactment, HealthProbe, Importance, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode,
+    SandboxSpec, ServiceClass,
 };
 
 use crate::defaults;
@@ -87,6 +90,7 @@ fn app(spec: &AppSpec) -> Section {
         Some(user) => app.add("user", user),
         None => add_absent(&mut app, "user", "one of its own, or the one that runs weal"),
     }
+    add_sandbox(&mut app, &spec.sandbox, spec.user.as_deref());
     let env: InlineTable = spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     app.add_marked("env", env, spec.env.is_empty());
     app.add("cwd", &spec.cwd);
@@ -109,6 +113,27 @@ fn app(spec: &AppSpec) -> Section {
         None => add_absent(&mut app, "sleep-after", "when it pays"),
     }
     app
+}
+
+fn add_sandbox(app: &mut Section, sandbox: &SandboxSpec, user: Option<&str>) {
+    if sandbox.mode == SandboxMode::Off {
+        return app.add_marked("sandbox", "off", user == Some("root"));
+    }
+    let default = SandboxSpec::default();
+    let list = |set: &BTreeSet<String>| texts(set.iter().map(String::as_str));
+    app.add_part_marked("sandbox", "write", list(&sandbox.write), sandbox.write.is_empty());
+    app.add_part_marked("sandbox", "devices", list(&sandbox.devices), sandbox.devices.is_empty());
+    app.add_part_marked(
+        "sandbox",
+        "permit",
+        texts(sandbox.permit.iter().map(|permit| permit.as_str())),
+        sandbox.permit.is_empty(),
+    );
+    app.add_part_marked("sandbox", "tmp", if sandbox.private_tmp { "private" } else { "shared" }, sandbox.private_tmp);
+    app.add_part_marked("sandbox", "processes", i64::from(sandbox.processes), sandbox.processes == default.processes);
+    let open_files = i64::try_from(sandbox.open_files).unwrap_or(i64::MAX);
+    app.add_part_marked("sandbox", "open-files", open_files, sandbox.open_files == default.open_files);
+    app.add_part_marked("sandbox", "core-dumps", sandbox.core_dumps, sandbox.core_dumps == default.core_dumps);
 }
 
 fn add_health(app: &mut Section, spec: &AppSpec) {

@@ -4,7 +4,7 @@
 //! sizes that must fit) is for [`crate::parse`].
 
 use serde_json::{Map, Value, json};
-use weal_model::{Algorithm, Enactment, Importance, OverloadLimit};
+use weal_model::{Algorithm, Enactment, Importance, OverloadLimit, Permit, SandboxSpec};
 
 use crate::defaults;
 use weal_model::written::{show_size, show_span};
@@ -173,6 +173,14 @@ fn app_keys() -> Vec<(&'static str, Value)> {
                 "one of the application's own where root runs weal; else the one that runs weal",
             ),
         ),
+        (
+            "sandbox",
+            describe(
+                sandbox(),
+                "How far instances are confined: `\"strict\"`, `\"off\"`, or a table of what is open in the strict one.",
+                "\"strict\", with `user = \"root\"` \"off\"",
+            ),
+        ),
     ];
     let env = json!({ "type": "object", "additionalProperties": { "type": "string" } });
     let nodes = json!({ "type": "array", "minItems": 1, "uniqueItems": true, "items": { "type": "string" } });
@@ -245,6 +253,33 @@ fn health() -> Value {
         ),
     ];
     json!({ "anyOf": [{ "type": "string", "pattern": "^/" }, table("A check.", &[], keys)] })
+}
+
+fn sandbox() -> Value {
+    let texts = || json!({ "type": "array", "items": { "type": "string", "minLength": 1 } });
+    let devices = json!({ "type": "array", "items": { "type": "string", "pattern": "^/dev/" } });
+    let permit = json!({ "type": "array", "items": { "enum": Permit::ALL.map(Permit::as_str) } });
+    let flag = json!({ "type": "boolean" });
+    let keys = vec![
+        (
+            "write",
+            describe(texts(), "Folders and files that it may write besides `$DATA`, relative to the config's folder.", "none"),
+        ),
+        ("devices", describe(devices, "Devices that it may open besides those that hold nothing.", "none")),
+        (
+            "permit",
+            describe(
+                permit,
+                "What no ordinary service does: make namespaces, debug other processes, run in real time, make any system call.",
+                "nothing",
+            ),
+        ),
+        ("tmp", describe(json!({ "enum": ["private", "shared"] }), "Whose /tmp and /var/tmp it sees.", "\"private\"")),
+        ("processes", describe(count(1), "Processes and threads of an instance at most.", &SandboxSpec::PROCESSES.to_string())),
+        ("open-files", describe(count(16), "Files that each process may have open.", &SandboxSpec::OPEN_FILES.to_string())),
+        ("core-dumps", describe(flag, "Whether a crash writes the memory to a file.", "false")),
+    ];
+    json!({ "anyOf": [{ "enum": ["strict", "off"] }, table("What is open in the strict sandbox.", &[], keys)] })
 }
 
 fn instances() -> Value {
@@ -352,6 +387,7 @@ pub fn documentation() -> Vec<(&'static str, String)> {
         ("class", markdown(&schema["properties"]["class"]["additionalProperties"]["properties"])),
         ("app", markdown(app)),
         ("health", markdown(&app["health"]["anyOf"][1]["properties"])),
+        ("sandbox", markdown(&app["sandbox"]["anyOf"][1]["properties"])),
         ("route", markdown(&app["routes"]["items"]["properties"])),
     ]
 }

@@ -35,6 +35,7 @@ pub fn instance_spec(
         env,
         cwd: app.cwd.clone(),
         user: app.user.clone(),
+        sandbox: app.sandbox.clone(),
         memory: app.memory,
         cpu_limit: app.cpu_limit,
         health: app.health.clone(),
@@ -51,7 +52,7 @@ pub fn instance_spec(
 pub fn revision(app: &AppSpec) -> Revision {
     // Without a user an application has one of its own, which versions before ran as whoever ran weal: their instances are replaced.
     let user = app.user.as_deref().unwrap_or("its own");
-    let start = digest(&json!((&app.run, &app.env, &app.cwd, user, app.memory, app.cpu_limit, &app.needs)));
+    let start = digest(&json!((&app.run, &app.env, &app.cwd, user, &app.sandbox, app.memory, app.cpu_limit, &app.needs)));
     Revision { start, settings: settings(&json!(app.health), &json!(app.restart), app.stop_timeout_s, &app.on_resume) }
 }
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AppName, Bytes, ClassName, Cpu, Enactment, NodeName, RouteSpec, ServiceClass};
+use crate::{AppName, Bytes, ClassName, Cpu, Enactment, NodeName, RouteSpec, SandboxSpec, ServiceClass};
 
 /// A whole pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -191,6 +191,9 @@ pub struct AppSpec {
     pub needs: BTreeSet<AppName>,
     /// The user that instances run as. `None` is one of the application's own where root runs weal, and else the one that runs weal.
     pub user: Option<String>,
+    /// How far instances are confined.
+    #[serde(default)]
+    pub sandbox: SandboxSpec,
     /// Added to the environment.
     pub env: BTreeMap<String, String>,
     /// The working directory, absolute.
@@ -235,6 +238,7 @@ impl AppSpec {
             routes: Vec::new(),
             needs: BTreeSet::new(),
             user: None,
+            sandbox: SandboxSpec::default(),
             env: BTreeMap::new(),
             cwd: "/".to_owned(),
             stop_timeout_s: 10.0,

@@ -20,7 +20,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use weal_model::NodeReserve;
 use weal_model::{
-    AppName, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung, SleepCosts, Time,
+    AppName, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung, SandboxSpec,
+    SleepCosts, Time,
 };
 
 use crate::{Capabilities, Method, Refusal};
@@ -63,6 +64,9 @@ pub struct InstanceSpec {
     pub cwd: String,
     /// The user to run as; `None` is the agent's own.
     pub user: Option<String>,
+    /// How far it is confined.
+    #[serde(default)]
+    pub sandbox: SandboxSpec,
     /// The memory limit.
     pub memory: Bytes,
     /// The CPU limit; `None` is the node's.

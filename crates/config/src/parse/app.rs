@@ -7,12 +7,12 @@ use toml::de::{DeTable, DeValue};
 use weal_model::{AppName, AppSpec, InstanceRange, NodeName, RestartPolicy};
 
 use super::argv::check_argv;
-use super::{health, pool, routes};
+use super::{health, pool, routes, sandbox};
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 22] = [
+pub(crate) const KEYS: [&str; 23] = [
     "run",
     "health",
     "memory",
@@ -22,6 +22,7 @@ pub(crate) const KEYS: [&str; 22] = [
     "routes",
     "needs",
     "user",
+    "sandbox",
     "env",
     "cwd",
     "stop-timeout",
@@ -42,6 +43,7 @@ const MOST_INSTANCES: u32 = 10_000;
 pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &Path) -> AppSpec {
     let section = Section::open(reading, &format!("app.{name}"), table, &KEYS);
     let instances = read_instances(reading, &section);
+    let user = pool::read_user(reading, &section);
     let apps = |names: Option<Vec<String>>| names.unwrap_or_default().into_iter().map(AppName::from).collect::<BTreeSet<_>>();
     AppSpec {
         name: AppName::from(name),
@@ -53,7 +55,8 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         per_node: section.count(reading, "per-node", 1..MOST_INSTANCES + 1).unwrap_or(instances.max),
         routes: routes::read(reading, &section),
         needs: apps(section.names(reading, "needs")),
-        user: pool::read_user(reading, &section),
+        sandbox: sandbox::read(reading, &section, folder, user.as_deref()),
+        user,
         env: read_env(reading, &section),
         cwd: read_cwd(reading, &section, folder),
         stop_timeout_s: section.span(reading, "stop-timeout", (0.0, 3600.0)).unwrap_or(defaults::STOP_TIMEOUT_S),

@@ -6,6 +6,7 @@ mod health;
 mod names;
 mod pool;
 mod routes;
+mod sandbox;
 
 use std::collections::BTreeMap;
 use std::path::Path;

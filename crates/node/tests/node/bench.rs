@@ -225,6 +225,7 @@ impl Bench {
             env: BTreeMap::new(),
             cwd: "/".into(),
             user: None,
+            sandbox: weal_model::SandboxSpec::off(),
             memory: Bytes::mib(100),
             cpu_limit: None,
             health: HealthCheck {

@@ -87,6 +87,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         routes: Vec::new(),
         needs: names(&app.needs),
         user: None,
+        sandbox: weal_model::SandboxSpec::default(),
         env: BTreeMap::new(),
         cwd: "/".to_owned(),
         stop_timeout_s: 10.0,

@@ -115,6 +115,7 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
         env: BTreeMap::new(),
         cwd: "/".into(),
         user: None,
+        sandbox: weal_model::SandboxSpec::off(),
         memory: Bytes::gib(1),
         cpu_limit: None,
         health: HealthCheck {
