@@ -283,7 +283,7 @@ impl Agent {
         AgentObservation {
             started: self.started,
             time: now(),
-            capabilities: capabilities::of(self.site.isolation.as_ref(), &self.site.proc),
+            capabilities: capabilities::of(self.site.isolation.as_ref(), self.site.confinement, &self.site.proc),
             nodes: nodes.values().map(|node| self.observe_node(node, &instances, stopped_on(node))).collect(),
             instances,
         }

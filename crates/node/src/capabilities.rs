@@ -2,6 +2,7 @@
 
 use weal_host::{Proc, swap};
 use weal_protocol::{Capabilities, NodeOrigin};
+use weal_sandbox::Machine;
 
 use crate::isolation::detect::{System, foresee};
 use crate::isolation::{Isolation, Kind, Loss};
@@ -9,9 +10,9 @@ use crate::ladder::Ladder;
 use crate::paging;
 
 /// What an agent with this isolation can do now: it changes as others fill the swap.
-pub fn of(isolation: &dyn Isolation, proc: &Proc) -> Capabilities {
+pub fn of(isolation: &dyn Isolation, confinement: Machine, proc: &Proc) -> Capabilities {
     let ladder = Ladder::look(proc, &swap::of_this_machine(), paging::may_advise() || isolation.reclaims());
-    assemble(isolation.kind(), isolation.losses(), &ladder, rustix::process::geteuid().is_root())
+    assemble(isolation.kind(), isolation.losses(), &ladder, confinement)
 }
 
 /// What an agent could do if this user started one now, and how it could sleep better. Changes nothing, so what shows only when control groups
@@ -19,15 +20,16 @@ pub fn of(isolation: &dyn Isolation, proc: &Proc) -> Capabilities {
 pub fn of_this_machine() -> (Capabilities, Ladder) {
     let layout = foresee(&System::default());
     let ladder = Ladder::look(&Proc::system(), &swap::of_this_machine(), paging::may_advise() || layout.reclaims());
-    (assemble(layout.kind(), &layout.losses(), &ladder, rustix::process::geteuid().is_root()), ladder)
+    (assemble(layout.kind(), &layout.losses(), &ladder, Machine::probe()), ladder)
 }
 
-fn assemble(kind: Kind, losses: &[Loss], ladder: &Ladder, is_root: bool) -> Capabilities {
+fn assemble(kind: Kind, losses: &[Loss], ladder: &Ladder, confinement: Machine) -> Capabilities {
     let divides_cpu = !losses.iter().any(Loss::is_of_cpu);
     let mut sentences: Vec<String> = losses.iter().map(ToString::to_string).collect();
-    if !is_root {
+    if !confinement.is_root {
         sentences.push("not root: instances cannot run as another user".to_owned());
     }
+    sentences.extend(confinement.missing().into_iter().map(str::to_owned));
     if let Some(missing) = ladder.missing {
         sentences.push(format!("instances can be suspended, but not paged out: {missing}"));
     }
@@ -56,17 +58,27 @@ mod tests {
         Ladder { missing, swap: Bytes::gib(1), advice: Vec::new() }
     }
 
+    fn machine(is_root: bool) -> Machine {
+        Machine { is_root, mounts: is_root, landlock_version: 0, filter: true }
+    }
+
     #[test]
     fn whatever_is_missing_is_a_fact_and_a_sentence() {
-        let whole = assemble(Kind::CgroupV2, &unified::losses(&["cpu".into(), "memory".into()]), &ladder(None), true);
+        let whole = assemble(
+            Kind::CgroupV2,
+            &unified::losses(&["cpu".into(), "memory".into(), "pids".into()]),
+            &ladder(None),
+            machine(true),
+        );
         assert_eq!(whole, Capabilities { jobs: false, ..Capabilities::all("cgroup-v2") });
-        let plain = assemble(Kind::None, &plain::losses("a test"), &ladder(Some(Missing::Swap)), false);
+        let plain = assemble(Kind::None, &plain::losses("a test"), &ladder(Some(Missing::Swap)), machine(false));
         assert_eq!((plain.cpu_limits, plain.cpu_shares, plain.memory_limits), (false, false, true), "memory is polled");
         assert_eq!((plain.rungs.as_slice(), plain.reserves), ([Rung::Suspended].as_slice(), false));
-        for part in ["no cgroups: a test", "not root", "not paged out: there is no swap"] {
+        for part in ["no cgroups: a test", "not root", "share /tmp", "wherever their user may", "not paged out: there is no swap"]
+        {
             assert!(plain.losses.iter().any(|loss| loss.contains(part)), "{:?}", plain.losses);
         }
-        let no_memory = assemble(Kind::CgroupV2, &unified::losses(&["cpu".into()]), &ladder(None), true);
+        let no_memory = assemble(Kind::CgroupV2, &unified::losses(&["cpu".into(), "pids".into()]), &ladder(None), machine(true));
         assert_eq!((no_memory.cpu_limits, no_memory.memory_limits, no_memory.losses.len()), (true, false, 1));
     }
 }

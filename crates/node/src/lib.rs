@@ -135,6 +135,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         instances,
         data: options.state_dir.join("data"),
         accounts: accounts::Accounts::new(&options.root, &options.state_dir, roles.iter().copied().collect()),
+        confinement: weal_sandbox::Machine::probe(),
         isolation,
         costs: costs::Costs::load(dir.join("costs.json")),
         events: Arc::default(),

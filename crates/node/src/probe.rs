@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -11,7 +12,9 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use weal_host::Identity;
 use weal_model::HealthProbe;
+use weal_sandbox::Plan;
 
 use crate::blocking::aside;
 use crate::privileges::{become_user, keep_descriptors_back};
@@ -96,18 +99,27 @@ pub enum BadAnswer {
     },
 }
 
+/// What a command runs beside.
+#[derive(Debug, Clone, Copy)]
+pub struct Beside<'i> {
+    /// How the instance was started.
+    pub launch: &'i Launch,
+    /// Its main process; `None` while it is not known.
+    pub main: Option<Identity>,
+}
+
 /// Asks once.
 ///
 /// # Errors
 /// There was no good answer: says what was asked and what came back.
-pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, launch: &Launch) -> Result<(), Unwell> {
+pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, beside: Beside<'_>) -> Result<(), Unwell> {
     match probe {
         HealthProbe::Http { path } => {
             let asking = async { receive(send(path, address).await?).await };
             in_time(question(path, address), timeout, asking).await
         }
         HealthProbe::Tcp => in_time(format!("a connection to {address}"), timeout, tcp(address)).await,
-        HealthProbe::Command { argv } => in_time(program(argv), timeout, command(argv, launch)).await,
+        HealthProbe::Command { argv } => in_time(program(argv), timeout, command(argv, beside)).await,
     }
 }
 
@@ -137,9 +149,9 @@ fn question(path: &str, address: SocketAddr) -> String {
     format!("GET {} on {address}", path.split('?').next().unwrap_or_default())
 }
 
-/// The health command without its arguments, which may hold a secret.
+/// A command without its arguments, which may hold a secret.
 fn program(argv: &[String]) -> String {
-    format!("the health command `{}`", argv.first().map_or("", String::as_str))
+    format!("the command `{}`", argv.first().map_or("", String::as_str))
 }
 
 async fn in_time(question: String, within: Duration, asking: impl Future<Output = Result<(), BadAnswer>>) -> Result<(), Unwell> {
@@ -188,7 +200,7 @@ fn status(head: &[u8]) -> Option<u16> {
 }
 
 /// Runs as the instance's user, in its folder and environment and within its limits, and is killed with all that it started when time is up.
-async fn command(argv: &[String], launch: &Launch) -> Result<(), BadAnswer> {
+async fn command(argv: &[String], Beside { launch, main }: Beside<'_>) -> Result<(), BadAnswer> {
     let argv = argv.iter().map(|word| fill_in(word, &launch.env)).collect::<Result<Vec<_>, _>>()?;
     let (program, arguments) = argv.split_first().ok_or(BadAnswer::EmptyCommand)?;
     let mut command = tokio::process::Command::new(program);
@@ -197,10 +209,17 @@ async fn command(argv: &[String], launch: &Launch) -> Result<(), BadAnswer> {
     let user = launch.user.clone();
     let as_path = |entrance: &PathBuf| CString::new(entrance.as_os_str().as_bytes()).map_err(|_| BadAnswer::BadGroup);
     let entrances = launch.entrances.iter().map(as_path).collect::<Result<Vec<_>, _>>()?;
+    let process = if launch.sandbox.mounts.is_some() { main.map(open_process).transpose()? } else { None };
+    let plan = Plan { mounts: None, ..launch.sandbox.clone() };
     let prepare = move || {
         entrances.iter().try_for_each(|entrance| enter(entrance))?;
+        if let Some(process) = &process {
+            weal_sandbox::join(process.as_fd()).map_err(|failure| failure.source)?;
+        }
+        let confinement = plan.enter().map_err(|failure| failure.source)?;
         become_user(user.as_ref())?;
-        keep_descriptors_back()
+        keep_descriptors_back()?;
+        confinement.confine().map_err(|failure| failure.source)
     };
     // SAFETY: only system calls are made between fork and exec; the groups that they need were allocated before, except for
     // one small list, and no lock of the allocator is held then: glibc and musl restore theirs in the forked child.
@@ -229,6 +248,13 @@ async fn command(argv: &[String], launch: &Launch) -> Result<(), BadAnswer> {
     let complaint = String::from_utf8_lossy(&complaint);
     let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
     Err(BadAnswer::Failed { status, complaint: last.to_owned() })
+}
+
+/// The process, held so that it cannot be taken for another one that gets its number.
+fn open_process(main: Identity) -> io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(main.pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    if weal_host::Proc::system().is_alive(main) { Ok(process) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
 /// Takes this process into a control group: in the agent's it would come before all instances, and nothing would limit it.
@@ -276,6 +302,7 @@ mod tests {
             user: None,
             entrances: Vec::new(),
             side_entrances: Vec::new(),
+            sandbox: Plan::default(),
         }
     }
 
@@ -305,7 +332,7 @@ mod tests {
             ("", Some("not HTTP")),
         ] {
             let address = answer_with(answer).await;
-            let result = ask(&probe, address, PATIENCE, &launch()).await;
+            let result = ask(&probe, address, PATIENCE, Beside { launch: &launch(), main: None }).await;
             match expected {
                 None => result.unwrap(),
                 Some(part) => {
@@ -340,7 +367,8 @@ mod tests {
     #[tokio::test]
     async fn nobody_listening_is_said_in_short() {
         let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let error = ask(&HealthProbe::Tcp, address, PATIENCE, &launch()).await.unwrap_err().to_string();
+        let error =
+            ask(&HealthProbe::Tcp, address, PATIENCE, Beside { launch: &launch(), main: None }).await.unwrap_err().to_string();
         assert_eq!(error, format!("a connection to {address}: connection refused"));
     }
 
@@ -348,9 +376,11 @@ mod tests {
     async fn a_command_gets_the_variables_and_says_why_it_fails() {
         let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let probe = |script: &str| HealthProbe::Command { argv: vec!["sh".into(), "-c".into(), script.into()] };
-        ask(&probe("test $PORT = 7"), address, PATIENCE, &launch()).await.unwrap();
-        let unwell = ask(&probe("echo no table >&2; exit 3"), address, PATIENCE, &launch()).await.unwrap_err();
-        assert_eq!(unwell.to_string(), "the health command `sh`: exit status: 3", "arguments and output may hold a secret");
+        ask(&probe("test $PORT = 7"), address, PATIENCE, Beside { launch: &launch(), main: None }).await.unwrap();
+        let unwell = ask(&probe("echo no table >&2; exit 3"), address, PATIENCE, Beside { launch: &launch(), main: None })
+            .await
+            .unwrap_err();
+        assert_eq!(unwell.to_string(), "the command `sh`: exit status: 3", "arguments and output may hold a secret");
         assert_eq!(unwell.complaint(), Some("no table"));
     }
 
@@ -361,7 +391,10 @@ mod tests {
         let script = format!("sleep 1000 & echo $$! > {}; wait", file.display());
         let probe = HealthProbe::Command { argv: vec!["sh".into(), "-c".into(), script] };
         let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let error = ask(&probe, address, Duration::from_millis(500), &launch()).await.unwrap_err().to_string();
+        let error = ask(&probe, address, Duration::from_millis(500), Beside { launch: &launch(), main: None })
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.ends_with("no answer within 0.5 s"), "{error}");
         let pid: u32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
         let proc = weal_host::Proc::system();

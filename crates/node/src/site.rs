@@ -33,6 +33,8 @@ pub struct Site {
     pub data: PathBuf,
     /// Whom instances run as.
     pub accounts: Accounts,
+    /// How far instances can be confined here.
+    pub confinement: weal_sandbox::Machine,
     /// How instances are kept apart.
     pub isolation: Box<dyn Isolation>,
     /// What is read ahead on a wake; `None` decides by the swap device.

@@ -2,15 +2,15 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, makedev, mkdirat, mknodat, openat, stat, symlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, makedev, mkdirat, mknodat, stat, symlinkat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
 };
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces, unshare_unsafe};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, during};
@@ -57,8 +57,12 @@ impl Mounts {
             .collect::<Result<Vec<_>, Failure>>()?;
         set(CWD, "/", true, READ_ONLY, 0)?;
         if let Some((tmp, var_tmp)) = tmp {
-            attach(&tmp, Path::new("/tmp"))?;
-            attach(&var_tmp, Path::new("/var/tmp"))?;
+            for (tree, path) in [(tmp, "/tmp"), (var_tmp, "/var/tmp")].map(|(tree, path)| (tree, Path::new(path))) {
+                // Some machines have only one of them.
+                if path.exists() {
+                    attach(&tree, path)?;
+                }
+            }
             for (path, tree) in kept.iter().filter(|(path, _)| path.starts_with("/tmp") || path.starts_with("/var/tmp")) {
                 set(tree, "", true, READ_ONLY, 0)?;
                 make_place(path, tree)?;
@@ -217,15 +221,13 @@ fn at<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl Fn(E) -> Fail
     move |error| Failure::at(what, path, error.into())
 }
 
-/// Joins the namespaces that [`Mounts::enter`] made for the process of `pid`: what runs beside a program sees what it sees.
+/// Joins the namespaces that [`Mounts::enter`] made for `process`, a process descriptor: what runs beside a program sees what it sees.
 ///
 /// # Errors
-/// The process is gone, or the caller is not root.
-pub fn join(pid: u32) -> Result<(), Failure> {
-    for name in ["ipc", "uts", "mnt"] {
-        let path = PathBuf::from(format!("/proc/{pid}/ns/{name}"));
-        let namespace = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(at("open", &path))?;
-        rustix::thread::move_into_link_name_space(namespace.as_fd(), None).map_err(at("join", &path))?;
-    }
-    Ok(())
+/// The process has ended, or the caller is not root.
+pub fn join(process: BorrowedFd<'_>) -> Result<(), Failure> {
+    let all = ThreadNameSpaceType::MOUNT
+        | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
+        | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME;
+    move_into_thread_name_spaces(process, all).map_err(during("be joined"))
 }

@@ -256,11 +256,12 @@ fn what_runs_beside_it_sees_what_it_sees() {
     // SAFETY: as above.
     unsafe { command.pre_exec(move || plan.enter().map(drop).map_err(|error| error.source)) };
     let mut child = command.spawn().unwrap();
-    let pid = child.id();
+    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
     let mut beside = Command::new("sh");
     beside.args(["-c", "echo here > /tmp/beside; echo no > /var/lib/weal-sandbox-test"]).stderr(Stdio::null());
     // SAFETY: as above.
-    unsafe { beside.pre_exec(move || weal_sandbox::join(pid).map_err(|error| error.source)) };
+    unsafe { beside.pre_exec(move || weal_sandbox::join(std::os::fd::AsFd::as_fd(&process)).map_err(|error| error.source)) };
     let status = beside.status().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();

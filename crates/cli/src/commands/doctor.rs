@@ -6,10 +6,11 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use weal_host::Proc;
-use weal_model::Rung;
+use weal_model::{AppSpec, Rung, SandboxMode};
 use weal_node::ladder::Ladder;
 use weal_protocol::Capabilities;
 use weal_protocol::node::OBSERVE;
+use weal_sandbox::{Exposure, Identity, Machine, Paths, Plan};
 
 use crate::args::Target;
 use crate::client::block_on;
@@ -208,6 +209,8 @@ fn pool(target: &Target) -> Vec<Check> {
     }
     checks.push(role_users());
     checks.extend(loaded.spec.apps.values().map(|app| app_user(app.name.as_str(), app.user.as_deref())));
+    let machine = Machine::probe();
+    checks.extend(loaded.spec.apps.values().map(|app| sandbox(app, machine)));
     checks.extend(users::is_root().then(|| trusted(&loaded.path)));
     checks
 }
@@ -256,6 +259,35 @@ fn app_user(app: &str, user: Option<&str>) -> Check {
         }
         Ok(_) => Check::broken("user", format!("{app} is to run as {name}, which only root can do"), "run as root"),
     }
+}
+
+/// The most that a confined application may be exposed, on the scale of `systemd-analyze security`.
+const MOST_EXPOSED: f64 = 2.5;
+
+/// How far an application is confined here.
+fn sandbox(app: &AppSpec, machine: Machine) -> Check {
+    let identity = match app.user.as_deref() {
+        _ if !machine.is_root => Identity::Shared,
+        None => Identity::Own,
+        Some("root") => Identity::Root,
+        Some(_) => Identity::Shared,
+    };
+    // Where its folders are makes no difference to the score.
+    let paths = Paths { data: "/".into(), tmp: "/".into(), keep: Vec::new() };
+    let exposure = Exposure::of(&Plan::new(&app.sandbox, machine, &paths), identity);
+    let score = exposure.score();
+    let found = format!("{} is exposed {score:.1} of 10 (as `systemd-analyze security` counts)", app.name);
+    if score <= MOST_EXPOSED {
+        return Check::ok("sandbox", found);
+    }
+    let open: Vec<&str> = exposure.open().iter().map(|item| item.may).take(5).collect();
+    let lost = format!("it may {}", open.join("; "));
+    let remedy = match (app.sandbox.mode, machine.is_root) {
+        (SandboxMode::Off, _) => "leave `sandbox` and `user` out, or open only what it needs",
+        (SandboxMode::Strict, false) => "start weal as root, for mounts of its own and a user of its own",
+        (SandboxMode::Strict, true) => "leave out what it does not need of `user` and `sandbox`",
+    };
+    Check::lost("sandbox", found, &lost, remedy)
 }
 
 /// Whether others could change the config that root starts a pool by.

@@ -155,6 +155,7 @@ mod tests {
             env: app.env.clone(),
             cwd: app.cwd.clone(),
             user: app.user.clone(),
+            sandbox: app.sandbox.clone(),
             memory: app.memory,
             cpu_limit: app.cpu_limit,
             health: app.health.clone(),

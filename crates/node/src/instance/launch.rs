@@ -14,6 +14,7 @@ use weal_host::users::User;
 use weal_model::InstanceState;
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
+use weal_sandbox::Plan;
 
 use super::ending::End;
 use super::pages::WORKING_SET_FILE;
@@ -24,7 +25,7 @@ use crate::accounts::NoAccount;
 use crate::files::{at, read_json, write_json};
 use crate::folder::{Folder, Owner, give_entry};
 use crate::isolation::Member;
-use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, mark};
+use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, mark};
 use crate::site::Site;
 use crate::variables::{UnknownVariable, fill_in};
 
@@ -255,7 +256,22 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     argv[0] = find_program(program, Path::new(&spec.cwd), env.get("PATH").map_or(DEFAULT_PATH, String::as_str))?;
     let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir };
     let (entrances, side_entrances) = (site.isolation.entrances(member), site.isolation.side_entrances());
-    Ok(Launch { argv, env, cwd: PathBuf::from(&spec.cwd), user: account.to_become().cloned(), entrances, side_entrances })
+    let cwd = PathBuf::from(&spec.cwd);
+    let program = Path::new(&argv[0]);
+    let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let folders = [Some(cwd.as_path()), program.parent(), real.parent()].into_iter().flatten();
+    let paths = weal_sandbox::Paths { data, tmp: make_tmp(dir)?, keep: folders.map(Path::to_owned).collect() };
+    let sandbox = Plan::new(&spec.sandbox, site.confinement, &paths);
+    Ok(Launch { argv, env, cwd, user: account.to_become().cloned(), entrances, side_entrances, sandbox })
+}
+
+/// The folder that holds an instance's own /tmp and /var/tmp: what it left there stays as long as the instance is known.
+fn make_tmp(dir: &Path) -> io::Result<PathBuf> {
+    let folder = Folder::open(dir)?.make(TMP_FOLDER, 0o700)?;
+    for name in ["tmp", "var-tmp"] {
+        folder.make(name, 0o700)?.set_mode(0o1777)?;
+    }
+    Ok(dir.join(TMP_FOLDER))
 }
 
 fn environment(
@@ -346,6 +362,7 @@ pub fn first_record(spec: InstanceSpec, port: u16) -> Record {
         user: None,
         entrances: Vec::new(),
         side_entrances: Vec::new(),
+        sandbox: Plan::default(),
     };
     Record { spec, port, launch }
 }

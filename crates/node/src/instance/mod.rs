@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
-use weal_model::{Cpu, InstanceId, InstanceState, Rung, SleepCosts, Time};
+use weal_model::{Cpu, InstanceId, InstanceState, Rung, SandboxMode, SleepCosts, Time};
 use weal_protocol::Refusal;
 use weal_protocol::node::{InstanceEvent, InstanceSpec};
 
@@ -348,7 +348,8 @@ impl Task {
 
     fn limits(&self) -> Limits {
         let (memory, spec) = (self.memory(), self.spec());
-        Limits { memory: spec.memory, cpu: memory.cpu_limit, share: memory.share }
+        let processes = (spec.sandbox.mode == SandboxMode::Strict).then_some(spec.sandbox.processes);
+        Limits { memory: spec.memory, cpu: memory.cpu_limit, share: memory.share, processes }
     }
 
     /// Does something with this instance's place in the isolation.

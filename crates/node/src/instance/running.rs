@@ -16,7 +16,7 @@ use super::launch::start_shim;
 use super::sleep::Recording;
 use super::{Order, Phase, Reply, Task};
 use crate::ports::address;
-use crate::probe::{self, Unwell};
+use crate::probe::{self, Beside, Unwell};
 use crate::shim::Started;
 
 /// Pause between two questions to a starting instance: from this, growing, so that a fast one is ready at once and a slow
@@ -134,9 +134,10 @@ impl Task {
         };
         let address = address(record.port);
         let timeout = seconds(record.spec.health.timeout_s, Duration::from_millis(10));
+        let main = self.started().map(|started| started.main);
         Some(Box::pin(async move {
             tokio::time::sleep(pause).await;
-            probe::ask(&record.spec.health.probe, address, timeout, &record.launch).await
+            probe::ask(&record.spec.health.probe, address, timeout, Beside { launch: &record.launch, main }).await
         }))
     }
 
@@ -199,10 +200,10 @@ impl Task {
         None
     }
 
-    /// What a health command wrote goes to the agent's log only: it may hold a secret, and anybody may read an instance's state.
-    fn log_complaint(&self, reason: &Unwell) {
+    /// What a health check or a hook wrote goes to the agent's log only: it may hold a secret, and anybody may read an instance's state.
+    pub(super) fn log_complaint(&self, reason: &Unwell) {
         if let Some(complaint) = reason.complaint() {
-            tracing::warn!(instance = %self.spec().id, complaint, "its health command failed");
+            tracing::warn!(instance = %self.spec().id, complaint, "its command failed");
         }
     }
 

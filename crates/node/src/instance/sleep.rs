@@ -13,7 +13,8 @@ use super::running::Running;
 use super::{Reply, Task, Wish, until};
 use crate::costs::learn;
 use crate::ports::address;
-use crate::probe::{self, Unwell};
+use crate::probe::{self, Beside, Unwell};
+use crate::shim::Record;
 use crate::site::now;
 
 /// There while the instance is being woken: the next agent finishes it. A file without content, because it is made while a request
@@ -235,7 +236,10 @@ impl Task {
         }
         self.isolated(|isolation, member| isolation.thaw(member))?;
         let thawed_ms = milliseconds(began);
-        self.run_hook().await.map_err(|why| Refusal::HookFailed { thawed_ms, detail: why.to_string() })?;
+        self.run_hook().await.map_err(|why| {
+            self.log_complaint(&why);
+            Refusal::HookFailed { thawed_ms, detail: why.to_string() }
+        })?;
         self.answers(asked, running).await.map_err(|why| Refusal::NoAnswer { thawed_ms, detail: why.to_string() })?;
         let took_s = began.elapsed().as_secs_f64();
         if rung != Rung::Parked {
@@ -268,7 +272,11 @@ impl Task {
         }
         let hook = HealthProbe::Command { argv: record.spec.on_resume.clone() };
         let patience = super::running::seconds(record.spec.health.timeout_s, Duration::from_millis(10));
-        probe::ask(&hook, address(record.port), patience, &record.launch).await
+        probe::ask(&hook, address(record.port), patience, self.beside(&record)).await
+    }
+
+    fn beside<'r>(&self, record: &'r Record) -> Beside<'r> {
+        Beside { launch: &record.launch, main: self.started().map(|started| started.main) }
     }
 
     /// Its health check, asked while it is frozen: thawed, dozens of threads run at once, and who asks only then takes turns with them. Not
@@ -292,7 +300,7 @@ impl Task {
             let asking = async {
                 match asked {
                     Some(asked) => asked.answer(patience).await,
-                    None => probe::ask(&health.probe, address, patience, &record.launch).await,
+                    None => probe::ask(&health.probe, address, patience, self.beside(&record)).await,
                 }
             };
             let answer = tokio::select! {

@@ -272,7 +272,8 @@ fn use_hybrid(system: &System) -> Result<Layout, Unusable> {
         let own = mount.path_of(system.own_groups.v2().unwrap_or("/"));
         base(system, mount, &own, &own)
     });
-    Ok(Layout::Hybrid { bases: Bases { cpu: find("cpu")?, cpuacct: find("cpuacct")?, memory: find("memory")?, unified } })
+    let (cpu, cpuacct, memory) = (find("cpu")?, find("cpuacct")?, find("memory")?);
+    Ok(Layout::Hybrid { bases: Bases { cpu, cpuacct, memory, pids: find("pids").ok(), unified } })
 }
 
 /// Where our groups may be in one hierarchy; `for_root` is what root takes when nothing was delegated.

@@ -9,6 +9,7 @@ use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
 use super::group::{Change, weight};
+use super::unified::processes;
 use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
 use crate::signals::signal;
 
@@ -26,6 +27,9 @@ pub struct Bases {
     pub cpuacct: PathBuf,
     /// v1 `memory`.
     pub memory: PathBuf,
+    /// v1 `pids`; `None` where it is not mounted.
+    #[serde(default)]
+    pub pids: Option<PathBuf>,
     /// v2 without controllers; `None` where it is not mounted.
     pub unified: Option<PathBuf>,
 }
@@ -36,6 +40,7 @@ pub struct Hybrid {
     cpu: Group,
     cpuacct: Group,
     memory: Group,
+    pids: Option<Group>,
     unified: Option<Group>,
     proc: Proc,
     losses: Vec<Loss>,
@@ -49,9 +54,11 @@ impl Hybrid {
         let lacks = |file: &str| !unified.as_ref().is_some_and(|group| group.file(file).exists());
         let of_v2 = [("cgroup.freeze", Loss::NoFreezer), ("cgroup.kill", Loss::NoKill), ("cpu.pressure", Loss::NoPressure)];
         let missing = of_v2.into_iter().filter(|(file, _)| lacks(file)).map(|(_, loss)| loss);
-        let losses = std::iter::once(Loss::DiskOfLivingOnly).chain(missing).collect();
-        let hybrid =
-            Self { cpu: top(&bases.cpu), cpuacct: top(&bases.cpuacct), memory: top(&bases.memory), unified, proc, losses };
+        let pids = bases.pids.as_ref().map(top).filter(|group| group.create().is_ok());
+        let uncounted = pids.is_none().then_some(Loss::NoProcessController);
+        let losses = std::iter::once(Loss::DiskOfLivingOnly).chain(uncounted).chain(missing).collect();
+        let (cpu, cpuacct, memory) = (top(&bases.cpu), top(&bases.cpuacct), top(&bases.memory));
+        let hybrid = Self { cpu, cpuacct, memory, pids, unified, proc, losses };
         for group in hybrid.tops() {
             group.create()?;
             group.child(".shims").create()?;
@@ -67,6 +74,7 @@ impl Hybrid {
     /// Each hierarchy once.
     fn tops(&self) -> Vec<&Group> {
         let mut tops = vec![&self.cpu, &self.cpuacct, &self.memory];
+        tops.extend(&self.pids);
         tops.extend(&self.unified);
         tops.dedup();
         tops
@@ -136,6 +144,9 @@ impl Isolation for Hybrid {
         let most = node.filter(|quota| *quota > 0).map_or(f64::INFINITY, |quota| quota as f64 / CPU_PERIOD_US as f64);
         set_cpu(&place(&self.cpu, member), limits.cpu.map(|cpu| Cpu(cpu.0.min(most))), limits.share)?;
         self.allow_swap(member, false)?;
+        if let Some(pids) = &self.pids {
+            place(pids, member).write("pids.max", &processes(limits.processes))?;
+        }
         // Memory and swap together are bound to the same: swap would hide what a leak takes.
         set_memory(&place(&self.memory, member), limits.memory.0, Some(limits.memory.0))
     }
@@ -320,7 +331,13 @@ mod tests {
 
     fn hybrid(root: &Path) -> Hybrid {
         let base = |name: &str| root.join(name);
-        let bases = Bases { cpu: base("cpu"), cpuacct: base("cpu"), memory: base("memory"), unified: Some(base("unified")) };
+        let bases = Bases {
+            cpu: base("cpu"),
+            cpuacct: base("cpu"),
+            memory: base("memory"),
+            pids: Some(base("pids")),
+            unified: Some(base("unified")),
+        };
         Hybrid::new(&bases, "weal-1", Proc::new(root.join("proc"))).unwrap()
     }
 
@@ -330,7 +347,9 @@ mod tests {
         let hybrid = hybrid(folder.path());
         let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(0.5), memory: Bytes::gib(1), utilization_limit: 0.9 };
         hybrid.set_node(&node).unwrap();
-        hybrid.create(member(), &Limits { memory: Bytes::mib(50), cpu: None, share: Some(Cpu(0.5)) }).unwrap();
+        hybrid
+            .create(member(), &Limits { memory: Bytes::mib(50), cpu: None, share: Some(Cpu(0.5)), processes: Some(256) })
+            .unwrap();
         let group = |path: &str| Group::new(folder.path().join(path));
         assert_eq!(group("cpu/weal-1/n1").read("cpu.cfs_quota_us").unwrap(), "50000");
         assert_eq!(group("cpu/weal-1/n1/shop-1").read("cpu.cfs_quota_us").unwrap(), "-1");
@@ -354,7 +373,7 @@ mod tests {
         }
         let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(0.5), memory: Bytes::gib(1), utilization_limit: 0.9 };
         hybrid.set_node(&node).unwrap();
-        hybrid.create(member(), &Limits { memory: Bytes::mib(50), cpu: None, share: None }).unwrap();
+        hybrid.create(member(), &Limits { memory: Bytes::mib(50), cpu: None, share: None, processes: None }).unwrap();
         assert_eq!(group("n1").read("memory.limit_in_bytes").unwrap(), (1u64 << 30).to_string());
         assert_eq!(group("n1").read(MEMORY_AND_SWAP).unwrap(), "-1");
         assert_eq!(group("n1/shop-1").number(MEMORY_AND_SWAP), Some(50 << 20), "a leak does not hide in swap");

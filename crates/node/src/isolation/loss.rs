@@ -14,6 +14,8 @@ pub enum Loss {
     NoCpuController,
     /// The memory controller of v2 is not there.
     NoMemoryController,
+    /// The controller of v1 or v2 that counts processes is not there.
+    NoProcessController,
     /// CPU is counted, and nobody is held to any.
     CpuOnlyCounted,
     /// The agent looks at memory itself, and kills.
@@ -46,6 +48,9 @@ impl fmt::Display for Loss {
             Self::NoGroups { why } => return write!(f, "no cgroups: {why}"),
             Self::NoCpuController => "no CPU limits and shares: the cpu controller is not delegated to weal",
             Self::NoMemoryController => "no memory limits by the kernel: the memory controller is not delegated to weal",
+            Self::NoProcessController => {
+                "no limit to an instance's processes: the pids controller is not there or not delegated to weal"
+            }
             Self::CpuOnlyCounted => "CPU limits and shares are not enforced, node slices are only counted",
             Self::MemoryPolled => "memory limits are enforced by polling once a second",
             Self::DiskOfLivingOnly => "cgroup v1 controllers: disk use is counted only for processes that still run",

@@ -78,6 +78,8 @@ pub struct Limits {
     pub cpu: Option<Cpu>,
     /// CPU relative to the node's other instances; `None` is an equal share.
     pub share: Option<Cpu>,
+    /// The most processes and threads; `None` is as many as the node takes.
+    pub processes: Option<u32>,
 }
 
 /// What an instance has used. Counters only grow while its group exists.

@@ -19,6 +19,7 @@ pub struct Unified {
     top: Group,
     has_cpu: bool,
     has_memory: bool,
+    has_pids: bool,
     losses: Vec<Loss>,
 }
 
@@ -30,6 +31,7 @@ impl Unified {
             top: Group::new(base).child(name),
             has_cpu: has("cpu"),
             has_memory: has("memory"),
+            has_pids: has("pids"),
             losses: losses(controllers),
         };
         unified.top.create()?;
@@ -123,6 +125,9 @@ impl Isolation for Unified {
             self.open_swap(&group, false)?;
             // An instance that lost one of its processes at random is of no use.
             group.write("memory.oom.group", "1")?;
+        }
+        if self.has_pids {
+            group.write("pids.max", &processes(limits.processes))?;
         }
         Ok(())
     }
@@ -224,7 +229,7 @@ impl Isolation for Unified {
 /// What is lost where groups have these controllers only.
 pub fn losses(controllers: &[String]) -> Vec<Loss> {
     let missing = |controller: &str| !controllers.iter().any(|given| given == controller);
-    let losses = [("cpu", Loss::NoCpuController), ("memory", Loss::NoMemoryController)];
+    let losses = [("cpu", Loss::NoCpuController), ("memory", Loss::NoMemoryController), ("pids", Loss::NoProcessController)];
     losses.into_iter().filter(|(controller, _)| missing(controller)).map(|(_, loss)| loss).collect()
 }
 
@@ -242,6 +247,11 @@ fn cpu_max(limit: Option<Cpu>) -> String {
         // The kernel refuses quotas under 1 ms.
         Some(cpu) => format!("{} {CPU_PERIOD_US}", ((cpu.0 * CPU_PERIOD_US as f64) as u64).max(1000)),
     }
+}
+
+/// The value of `pids.max`, which v1 and v2 have in common.
+pub(super) fn processes(limit: Option<u32>) -> String {
+    limit.map_or_else(|| "max".to_owned(), |most| most.to_string())
 }
 
 fn memory(group: &Group) -> Option<u64> {
@@ -266,7 +276,7 @@ mod tests {
     }
 
     fn both() -> Vec<String> {
-        vec!["cpu".into(), "memory".into()]
+        vec!["cpu".into(), "memory".into(), "pids".into()]
     }
 
     #[test]
@@ -274,7 +284,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let unified = Unified::new(folder.path().to_owned(), "weal-1", &both()).unwrap();
         unified.set_node(&node()).unwrap();
-        let limits = Limits { memory: Bytes::mib(50), cpu: Some(Cpu(0.25)), share: Some(Cpu(2.0)) };
+        let limits = Limits { memory: Bytes::mib(50), cpu: Some(Cpu(0.25)), share: Some(Cpu(2.0)), processes: Some(256) };
         unified.create(member(), &limits).unwrap();
         let group = Group::new(folder.path().join("weal-1/n1"));
         assert_eq!(group.read("cpu.max").unwrap(), "150000 100000");

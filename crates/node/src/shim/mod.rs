@@ -12,6 +12,7 @@
 //! | `pid` | [`Started`] | shim |
 //! | `exit` | [`Exit`] | shim |
 //! | `output` | a named pipe: its stdout and stderr | the instance |
+//! | `private/` | its own `/tmp` and `/var/tmp` | the instance |
 //! | `logs/` | what came through the pipe, see [`logs`] | shim |
 //!
 //! The pipe has a name so that the instance survives the death of its shim: it holds the pipe open for reading too, hence
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use weal_host::users::User;
 use weal_host::{Identity, Proc};
 use weal_protocol::node::InstanceSpec;
+use weal_sandbox::Plan;
 
 use crate::files::{at, read_json, write_json};
 use crate::privileges::{barrier, become_user, close_descriptors, keep_descriptors_back};
@@ -50,6 +52,8 @@ pub const EXIT_FILE: &str = "exit";
 pub const LOCK_FILE: &str = "shim.lock";
 /// The pipe.
 pub const OUTPUT_FILE: &str = "output";
+/// The folder that holds what is /tmp and /var/tmp for the instance.
+pub const TMP_FOLDER: &str = "private";
 /// The folder of logs.
 pub const LOGS_FOLDER: &str = "logs";
 
@@ -79,6 +83,9 @@ pub struct Launch {
     pub entrances: Vec<PathBuf>,
     /// The shim writes `0` to these.
     pub side_entrances: Vec<PathBuf>,
+    /// How far it is confined.
+    #[serde(default)]
+    pub sandbox: Plan,
 }
 
 /// Content of [`PID_FILE`].
@@ -213,7 +220,14 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(&launch.env).process_group(0);
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
-    let (entrances, user, cwd) = (launch.entrances.clone(), launch.user.clone(), launch.cwd.clone());
+    let (entrances, user, cwd, sandbox) =
+        (launch.entrances.clone(), launch.user.clone(), launch.cwd.clone(), launch.sandbox.clone());
+    let (failure, complaint) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // Only the number of an error comes through to the parent by itself.
+    let complain = move |failure: weal_sandbox::Failure| {
+        let _ = rustix::io::write(&complaint, failure.to_string().as_bytes());
+        failure.source
+    };
     let prepare = move || {
         for entrance in &entrances {
             // Only the number of an error comes through to the parent; this one is given by nothing else here.
@@ -222,15 +236,26 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
         // It would inherit the shim's protection.
         let _ = fs::write("/proc/self/oom_score_adj", "0");
         unblock_signals()?;
+        let confinement = sandbox.enter().map_err(&complain)?;
         become_user(user.as_ref())?;
         keep_descriptors_back()?;
         // As that user: root could enter a folder in which the program then finds nothing.
-        std::env::set_current_dir(&cwd)
+        std::env::set_current_dir(&cwd)?;
+        confinement.confine().map_err(&complain)
     };
     // SAFETY: the shim has a single thread, so the forked child may allocate and open files before it becomes the program.
     unsafe { command.pre_exec(prepare) };
-    let child = command.spawn().map_err(|error| explain(error, program, launch))?;
-    Ok(child.id())
+    let spawned = command.spawn();
+    // The closure holds this process' end of the pipe.
+    drop(command);
+    match spawned {
+        Ok(child) => Ok(child.id()),
+        Err(error) => {
+            let mut told = String::new();
+            File::from(failure).read_to_string(&mut told)?;
+            Err(if told.is_empty() { explain(error, program, launch) } else { io::Error::new(error.kind(), told) })
+        }
+    }
 }
 
 /// Says what `execve` meant.

@@ -225,7 +225,7 @@ impl Bench {
             env: BTreeMap::new(),
             cwd: "/".into(),
             user: None,
-            sandbox: weal_model::SandboxSpec::off(),
+            sandbox: weal_model::SandboxSpec::default(),
             memory: Bytes::mib(100),
             cpu_limit: None,
             health: HealthCheck {

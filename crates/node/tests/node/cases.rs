@@ -322,6 +322,51 @@ pub fn a_health_command_lives_in_its_instances_groups(bench: &Bench) {
     assert_eq!(of_check, of_instance);
 }
 
+pub fn an_instance_is_confined_and_so_is_its_health_command(bench: &Bench) {
+    let probed = weal_sandbox::Machine::probe();
+    if !probed.mounts || !probed.filter {
+        return eprintln!(
+            "skipped: a sandbox's mounts need root outside of a container, and filters of system calls: {probed:?}"
+        );
+    }
+    let mut spec = bench.spec("web-1", &[]);
+    // Not only the user keeps it from writing here.
+    let open = bench.state().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let look = |who: &str| {
+        format!(
+            "exec > $DATA/{who} 2>&1; echo here > /tmp/{who}; echo no > {}/{who}; while read -r line; do case \"$$line\" in \
+             Uid:*|CapBnd:*|NoNewPrivs:*|Seccomp:*) echo $$line;; esac; done < /proc/self/status; read -r x < /proc/1/status || echo others are hidden",
+            open.display()
+        )
+    };
+    let forks = "i=0; while test $$i -lt 40; do sleep 1000 & i=$$((i+1)); done; echo forked 40";
+    let script = format!("{}; until test -e $DATA/go; do sleep 0.1; done; {forks}; wait", look("instance"));
+    spec.run = vec!["/bin/sh".into(), "-c".into(), script];
+    let check = format!("{}; test -e /tmp/instance", look("check"));
+    spec.health.probe = HealthProbe::Command { argv: vec!["/bin/sh".into(), "-c".into(), check] };
+    spec.health.interval_s = 3600.0;
+    spec.sandbox.processes = 20;
+    bench.start_ready(&spec);
+    for who in ["instance", "check"] {
+        let said = fs::read_to_string(bench.state().join("data/web").join(who)).unwrap();
+        for line in ["CapBnd: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2", "others are hidden"] {
+            assert!(said.lines().any(|one| one == line), "{who}, {line}: {said}");
+        }
+        assert!(said.contains("cannot create") && !open.join(who).exists(), "{who}: {said}");
+        assert!(!said.contains("Uid: 0"), "{who}: {said}");
+        assert_eq!(fs::read_to_string(bench.dir("web-1").join("private/tmp").join(who)).unwrap(), "here\n", "its own /tmp");
+    }
+    let said = || fs::read_to_string(bench.state().join("data/web/instance")).unwrap();
+    if bench.kind() == "none" {
+        return;
+    }
+    fs::write(bench.state().join("data/web/go"), "").unwrap();
+    let ended = wait_for("its end", || bench.instance("web-1").filter(|instance| instance.restarts > 0));
+    assert!(!said().contains("forked 40"), "{ended:?}: {}", said());
+}
+
 /// The process that keeps an instance.
 fn shim_of(bench: &Bench, id: &str) -> u32 {
     let text = fs::read_to_string(bench.dir(id).join("pid")).unwrap();
