@@ -24,7 +24,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// The example's config without its `[pool]`, with absolute paths, and without users where they cannot be.
+/// The example's config with absolute paths, and without users where they cannot be.
 fn config() -> String {
     let folder = root().join("examples/real");
     let text = std::fs::read_to_string(folder.join("weal.toml")).unwrap();
@@ -32,13 +32,10 @@ fn config() -> String {
     let open_to_all = |folder: &Path| {
         folder.ancestors().all(|one| std::fs::metadata(one).is_ok_and(|data| data.permissions().mode() & 0o001 != 0))
     };
-    let kept = |line: &&str| match line.strip_prefix("user = ") {
-        None => true,
-        Some("\"nobody\"") => is_root && open_to_all(&folder),
-        Some(_) => is_root,
-    };
-    let lines: Vec<&str> = text.lines().filter(kept).collect();
-    lines.join("\n").replace("../../target", root().join("target").to_str().unwrap())
+    let lines: Vec<&str> = text.lines().filter(|line| is_root || !line.starts_with("user = ")).collect();
+    // A user of its own gets to Tomcat only where others do.
+    let trade = if is_root && !open_to_all(&folder) { "[app.trade]\nuser = \"root\"" } else { "[app.trade]" };
+    lines.join("\n").replace("[app.trade]", trade).replace("../../target", root().join("target").to_str().unwrap())
 }
 
 fn get(pool: &Pool, host: &str, path: &str) -> String {
