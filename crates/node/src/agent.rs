@@ -16,7 +16,7 @@ use crate::events::Events;
 use crate::files::{at, read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Memory, Order};
 use crate::isolation::{Kind, Member, Usage, roles};
-use crate::ports::{Ports, address};
+use crate::ports::address;
 use crate::reserve::Reserves;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
 use crate::site::{Site, now};
@@ -39,7 +39,6 @@ pub struct Agent {
     pub(crate) dir: PathBuf,
     instances: Mutex<BTreeMap<InstanceId, Handle>>,
     nodes: Mutex<BTreeMap<NodeName, NodeSpec>>,
-    ports: Mutex<Ports>,
     /// CPU-seconds of stopped instances per node, where no group keeps them, as far as they had been seen.
     stopped_cpu: Mutex<BTreeMap<NodeName, f64>>,
     /// CPU-seconds of all of a node's instances that were told last, there. Invariant: they never fall, since who reads a counter takes a fall
@@ -56,7 +55,7 @@ pub struct Agent {
 
 impl Agent {
     /// An agent for `site` that goes on with what it finds in `dir`.
-    pub fn new(site: Site, dir: PathBuf, ports: Ports) -> Arc<Self> {
+    pub fn new(site: Site, dir: PathBuf) -> Arc<Self> {
         let nodes: Vec<NodeSpec> = read_json(&dir.join(NODES_FILE)).ok().flatten().unwrap_or_default();
         let reserves = Reserves::load(&dir);
         let agent = Self {
@@ -65,7 +64,6 @@ impl Agent {
             dir,
             instances: Mutex::default(),
             nodes: Mutex::default(),
-            ports: Mutex::new(ports),
             stopped_cpu: Mutex::default(),
             told_cpu: Mutex::default(),
             sleepers: Sleepers::default(),
@@ -158,7 +156,7 @@ impl Agent {
             return fs::remove_dir_all(dir);
         };
         let memory: Option<Memory> = read_json(&dir.join(MEMORY_FILE))?;
-        self.ports.lock().expect("nothing panics while it is held").adopt(record.port);
+        self.site.ports.lock().expect("nothing panics while it is held").adopt(record.port);
         let id = record.spec.id.clone();
         let handle = match memory {
             Some(memory) => instance::adopt(Arc::clone(&self.site), record, memory),
@@ -221,12 +219,12 @@ impl Agent {
     }
 
     fn begin(&self, spec: &InstanceSpec) -> Result<(Handle, tokio::sync::oneshot::Receiver<Result<(), Refusal>>), Refusal> {
-        let port = self.ports.lock().expect("nothing panics while it is held").take().ok_or(Refusal::NoPort)?;
+        let port = self.site.ports.lock().expect("nothing panics while it is held").take().ok_or(Refusal::NoPort)?;
         let dir = self.site.dir(spec.id.as_str());
         let record = instance::first_record(spec.clone(), port);
         let written = fs::create_dir_all(dir.join(LOGS_FOLDER)).and_then(|()| write_json(&dir.join(SPEC_FILE), &record));
         if let Err(error) = written {
-            self.ports.lock().expect("nothing panics while it is held").give_back(port);
+            self.site.ports.lock().expect("nothing panics while it is held").give_back(port);
             return Err(at(&dir)(error).into());
         }
         Ok(instance::begin(Arc::clone(&self.site), record))
@@ -244,7 +242,7 @@ impl Agent {
             *stopped.entry(view.record.spec.node.clone()).or_default() += used.unwrap_or(0.0);
         }
         self.sleepers.forget(instance);
-        self.ports.lock().expect("nothing panics while it is held").give_back(view.record.port);
+        self.site.ports.lock().expect("nothing panics while it is held").give_back(view.record.port);
         Ok(())
     }
 

@@ -20,6 +20,7 @@ mod idle;
 mod instance;
 pub mod isolation;
 pub mod ladder;
+mod listener;
 mod paging;
 mod parking;
 mod ports;
@@ -135,6 +136,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         instances,
         data: options.state_dir.join("data"),
         accounts: accounts::Accounts::new(&options.root, &options.state_dir, roles.iter().copied().collect()),
+        ports: std::sync::Mutex::new(ports::Ports::new(options.port_range, hash::hash(&options.state_dir))),
         confinement: weal_sandbox::Machine::probe(),
         isolation,
         costs: costs::Costs::load(dir.join("costs.json")),
@@ -144,8 +146,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         shim_program: options.shim_program,
         proc: weal_host::Proc::system(),
     };
-    let ports = ports::Ports::new(options.port_range, hash::hash(&options.state_dir));
-    let agent = agent::Agent::new(site, dir, ports);
+    let agent = agent::Agent::new(site, dir);
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         () = weal_rpc::serve(listener, agent.router(callers(options.controller))) => {}

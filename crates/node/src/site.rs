@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use weal_host::Proc;
@@ -13,6 +13,7 @@ use crate::events::Events;
 use crate::hash::hash;
 use crate::idle::Idle;
 use crate::isolation::Isolation;
+use crate::ports::Ports;
 
 /// What is read ahead when an instance wakes that was paged out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Site {
     pub data: PathBuf,
     /// Whom instances run as.
     pub accounts: Accounts,
+    /// The ports of instances.
+    pub ports: Mutex<Ports>,
     /// How far instances can be confined here.
     pub confinement: weal_sandbox::Machine,
     /// How instances are kept apart.

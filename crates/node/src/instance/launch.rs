@@ -25,6 +25,7 @@ use crate::accounts::NoAccount;
 use crate::files::{at, read_json, write_json};
 use crate::folder::{Folder, Owner, give_entry};
 use crate::isolation::Member;
+use crate::ports;
 use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, mark};
 use crate::site::Site;
 use crate::variables::{UnknownVariable, fill_in};
@@ -49,6 +50,9 @@ pub(super) enum StartError {
     /// It has no command.
     #[error("`run` is empty")]
     EmptyRun,
+    /// Its port is taken, and so are all others.
+    #[error("its port is taken by another process, and no other one is free")]
+    NoPort,
     /// Its program cannot be run.
     #[error(transparent)]
     NoProgram(#[from] NoProgram),
@@ -148,6 +152,7 @@ impl Task {
 
     async fn try_launch(&mut self) -> Result<Started, StartError> {
         let mut record = self.record();
+        record.port = self.free_port(record.port)?;
         record.launch = prepare(&self.site, &record.spec, record.port, &self.dir)?;
         self.working_set = None;
         let usage = || self.isolated(|isolation, member| isolation.usage(member));
@@ -168,6 +173,18 @@ impl Task {
         });
         start_shim(&self.site, &self.dir, false).await?;
         read_json(&self.dir.join(PID_FILE))?.ok_or(StartError::NoProcessId)
+    }
+
+    /// `port`, or another one where somebody has taken it since the instance had it.
+    fn free_port(&self, port: u16) -> Result<u16, StartError> {
+        if ports::is_free(port) {
+            return Ok(port);
+        }
+        let mut ports = self.site.ports.lock().expect("nothing panics while it is held");
+        let other = ports.take().ok_or(StartError::NoPort)?;
+        ports.give_back(port);
+        tracing::warn!(instance = %self.spec().id, port, other, "another process has taken its port: it gets another one");
+        Ok(other)
     }
 
     /// Goes on with what a former agent left.

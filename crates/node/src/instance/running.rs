@@ -15,6 +15,7 @@ use super::ending::End;
 use super::launch::start_shim;
 use super::sleep::Recording;
 use super::{Order, Phase, Reply, Task};
+use crate::listener::{Own, Stranger};
 use crate::ports::address;
 use crate::probe::{self, Beside, Unwell};
 use crate::shim::Started;
@@ -39,6 +40,8 @@ pub struct Running {
     pub(super) failures: u32,
     pub(super) oom_kills_told: u64,
     pub(super) pause: Duration,
+    /// The sockets at its port that were found to be its own.
+    pub(super) listening: Own,
     /// What it touches since it woke shall be recorded.
     pub(super) recording: Option<Recording>,
 }
@@ -62,6 +65,7 @@ impl Task {
             failures: 0,
             oom_kills_told: 0,
             pause: FIRST_PAUSE,
+            listening: Own::default(),
             recording: None,
         })
     }
@@ -147,6 +151,9 @@ impl Task {
         let state = self.memory().state;
         match answer {
             Ok(()) => {
+                if let Err(stranger) = self.check_listener(running) {
+                    return Some(End::failure(stranger.to_string()));
+                }
                 running.failures = 0;
                 if state == InstanceState::Starting {
                     let took = running.began.elapsed().as_secs_f64();
@@ -180,6 +187,12 @@ impl Task {
             }
         }
         None
+    }
+
+    /// Whether what listens at its port is its own. A stranger would get its requests: it is ended, and begins anew at another port.
+    fn check_listener(&self, running: &mut Running) -> Result<(), Stranger> {
+        let processes = || self.isolated(|isolation, member| isolation.processes(member));
+        running.listening.check(&self.site.proc, self.record().port, processes)
     }
 
     /// Looks for processes killed for want of memory, and does the killing where the kernel does not.

@@ -367,6 +367,31 @@ pub fn an_instance_is_confined_and_so_is_its_health_command(bench: &Bench) {
     assert!(!said().contains("forked 40"), "{ended:?}: {}", said());
 }
 
+pub fn a_stranger_at_its_port_gets_no_requests(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &[]);
+    let script = format!("test -e $DATA/again && exec {} serve $PORT; : > $DATA/again; exec sleep 1000", fixture().display());
+    spec.run = vec!["/bin/sh".into(), "-c".into(), script];
+    assert_eq!(bench.start(&spec), None);
+    let address = wait_for("its address", || bench.instance("web-1")).address;
+    // It is faster than the instance, which does not listen yet, and answers all that it is asked.
+    let stranger = std::net::TcpListener::bind(address).unwrap();
+    std::thread::spawn(move || {
+        for mut client in stranger.incoming().flatten() {
+            let mut question = [0; 4096];
+            let _ = std::io::Read::read(&mut client, &mut question);
+            let _ = std::io::Write::write_all(&mut client, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    let told = format!("port {} is held by node", address.port());
+    bench.said(0, &told);
+    let ready = bench.wait_state("web-1", InstanceState::Ready);
+    assert_ne!(ready.address, address, "it has another port, which is its own");
+    assert!(get(ready.address, "/healthz", PATIENCE).is_some());
+    let states: Vec<_> = bench.events(0).into_iter().map(|event| event.state).collect();
+    let first_ready = states.iter().position(|state| *state == InstanceState::Ready).unwrap();
+    assert!(states[..first_ready].contains(&InstanceState::Backoff), "it was never ready with the stranger: {states:?}");
+}
+
 /// The process that keeps an instance.
 fn shim_of(bench: &Bench, id: &str) -> u32 {
     let text = fs::read_to_string(bench.dir(id).join("pid")).unwrap();

@@ -1,0 +1,107 @@
+//! Whether the socket at an instance's port is the instance's own. A process that is faster after a restart would get its requests otherwise,
+//! with all that is in them.
+
+mod sock_diag;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use weal_host::Proc;
+
+pub use sock_diag::Listening;
+
+/// Another process listens where the instance should.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("port {port} is held by {holder}, which is none of its processes")]
+pub struct Stranger {
+    /// The port.
+    pub port: u16,
+    /// Who holds it.
+    pub holder: String,
+}
+
+/// What has been looked at: the sockets that were found to be the instance's own.
+#[derive(Debug, Default)]
+pub struct Own(BTreeSet<u32>);
+
+impl Own {
+    /// Looks who listens at `port`, where `processes` are those of the instance. Sockets that were looked at before cost nothing again.
+    ///
+    /// # Errors
+    /// Another process does.
+    pub fn check(&mut self, proc: &Proc, port: u16, processes: impl FnOnce() -> Vec<u32>) -> Result<(), Stranger> {
+        let listening = match sock_diag::listening(port) {
+            Ok(listening) => listening,
+            Err(error) => {
+                tracing::warn!(%error, port, "the kernel does not say who listens");
+                return Ok(());
+            }
+        };
+        let reached: Vec<Listening> = listening.into_iter().filter(|socket| takes_requests(socket.address)).collect();
+        if reached.iter().all(|socket| self.0.contains(&socket.inode)) {
+            return Ok(());
+        }
+        let processes = processes();
+        let held: BTreeSet<u32> = processes.iter().flat_map(|pid| sockets_of(proc, *pid)).collect();
+        self.0 = reached.iter().map(|socket| socket.inode).filter(|inode| held.contains(inode)).collect();
+        match reached.iter().find(|socket| !held.contains(&socket.inode)) {
+            None => Ok(()),
+            Some(stranger) => Err(Stranger { port, holder: name_of(proc, port, *stranger, &processes) }),
+        }
+    }
+}
+
+/// Whether a socket with this address takes what is sent to 127.0.0.1.
+fn takes_requests(address: IpAddr) -> bool {
+    address.is_unspecified() || address == IpAddr::V4(Ipv4Addr::LOCALHOST)
+}
+
+/// The sockets that a process has open.
+fn sockets_of(proc: &Proc, pid: u32) -> Vec<u32> {
+    let Ok(open) = std::fs::read_dir(proc.path(pid, "fd")) else { return Vec::new() };
+    let links = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    links.filter_map(|link: PathBuf| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
+}
+
+/// The program that holds a socket, as far as it can be found.
+fn name_of(proc: &Proc, port: u16, socket: Listening, own: &[u32]) -> String {
+    let holders = proc.listeners(crate::ports::address(port));
+    match holders.iter().find(|holder| !own.contains(&holder.pid)) {
+        Some(holder) => format!("{} (pid {})", holder.name, holder.pid),
+        None => format!("a process of user {}", socket.uid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_of_ones_own_passes_and_one_of_others_is_told_by_its_holder() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (proc, me) = (Proc::system(), std::process::id());
+        let mut own = Own::default();
+        own.check(&proc, port, || vec![me]).unwrap();
+        own.check(&proc, port, || panic!("what was looked at is not looked at again")).unwrap();
+        let error = Own::default().check(&proc, port, Vec::new).unwrap_err();
+        assert_eq!(error.port, port);
+        assert!(error.holder.contains(&format!("(pid {me})")), "{error}");
+        drop(listener);
+        Own::default().check(&proc, port, || panic!("there is nothing to look at")).unwrap();
+    }
+
+    #[test]
+    fn a_second_socket_at_the_same_port_is_looked_at() {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let mut own = Own::default();
+        own.check(&Proc::system(), port, || vec![std::process::id()]).unwrap();
+        let Ok(second) = TcpListener::bind(("::", port)) else { return eprintln!("skipped: there is no IPv6 here") };
+        assert!(own.check(&Proc::system(), port, Vec::new).is_err());
+        drop(second);
+    }
+}

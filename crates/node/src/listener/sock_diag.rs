@@ -1,0 +1,147 @@
+//! Asking the kernel for the sockets that listen at a port (sock_diag(7)). It walks those that listen only, where /proc/net/tcp prints every
+//! connection of the machine. By hand: the one library for it brings a second version of four others for these two messages.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto, socket_with};
+
+/// A socket that listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listening {
+    /// Its address.
+    pub address: IpAddr,
+    /// The user that made it.
+    pub uid: u32,
+    /// The number by which descriptors name it (`socket:[NUMBER]`).
+    pub inode: u32,
+}
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const DUMP: u16 = 0x301;
+const LISTEN: u32 = 1 << 10;
+const DONE: u16 = 3;
+const ERROR: u16 = 2;
+/// struct nlmsghdr.
+const HEAD: usize = 16;
+/// struct inet_diag_msg.
+const MESSAGE: usize = 72;
+/// More listening sockets than a machine has ports are no answer.
+const MOST_BYTES: usize = 32 << 20;
+
+/// The sockets that listen at `port`, of both families.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn listening(port: u16) -> io::Result<Vec<Listening>> {
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
+    let mut found = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let request = request(u8::try_from(family).unwrap_or_default());
+        sendto(&socket, &request, SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0))?;
+        take_answers(&socket, port, &mut found)?;
+    }
+    Ok(found)
+}
+
+/// struct nlmsghdr and struct inet_diag_req_v2.
+fn request(family: u8) -> Vec<u8> {
+    const LENGTH: u32 = 72;
+    let mut message = Vec::with_capacity(LENGTH as usize);
+    message.extend(LENGTH.to_ne_bytes());
+    message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    message.extend(DUMP.to_ne_bytes());
+    // Sequence and sender.
+    message.extend([0; 8]);
+    message.extend([family, u8::try_from(libc::IPPROTO_TCP).unwrap_or_default(), 0, 0]);
+    message.extend(LISTEN.to_ne_bytes());
+    // No socket in particular.
+    message.resize(LENGTH as usize, 0);
+    message
+}
+
+fn take_answers(socket: &OwnedFd, port: u16, found: &mut Vec<Listening>) -> io::Result<()> {
+    let mut buffer = vec![0u8; 64 << 10];
+    let mut taken = 0;
+    loop {
+        let (length, _) = recv(socket, &mut buffer[..], RecvFlags::empty())?;
+        taken += length;
+        if length == 0 || taken > MOST_BYTES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel's list of sockets has no end"));
+        }
+        let mut rest = &buffer[..length];
+        while let Some((kind, body, after)) = message(rest) {
+            match kind {
+                DONE => return Ok(()),
+                ERROR => return Err(error(body)),
+                SOCK_DIAG_BY_FAMILY => found.extend(read(body, port)),
+                _ => {}
+            }
+            rest = after;
+        }
+    }
+}
+
+/// The first message: its kind, its body, and what comes after it.
+fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
+    let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+    let body = bytes.get(HEAD..length)?;
+    // Messages begin at multiples of four bytes.
+    Some((kind, body, bytes.get(length.next_multiple_of(4)..).unwrap_or(&[])))
+}
+
+fn error(body: &[u8]) -> io::Error {
+    let code = body.get(..4).and_then(|code| code.try_into().ok()).map_or(0, i32::from_ne_bytes);
+    io::Error::from_raw_os_error(-code)
+}
+
+fn read(body: &[u8], port: u16) -> Option<Listening> {
+    let body: &[u8; MESSAGE] = body.get(..MESSAGE)?.try_into().ok()?;
+    let word = |at: usize| u32::from_ne_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
+    if u16::from_be_bytes([body[4], body[5]]) != port {
+        return None;
+    }
+    let address: [u8; 16] = body[8..24].try_into().ok()?;
+    let address = match i32::from(body[0]) {
+        libc::AF_INET => Ipv4Addr::new(address[0], address[1], address[2], address[3]).into(),
+        _ => Ipv6Addr::from(address).to_canonical(),
+    };
+    Some(Listening { address, uid: word(64), inode: word(68) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_listening_socket_is_found_by_its_port_with_its_owner() {
+        let own = rustix::process::geteuid().as_raw();
+        for address in ["127.0.0.1", "0.0.0.0", "::1", "::"] {
+            let Ok(listener) = TcpListener::bind((address, 0)) else {
+                eprintln!("skipped: {address} cannot be had here");
+                continue;
+            };
+            let port = listener.local_addr().unwrap().port();
+            let inode = u32::try_from(rustix::fs::fstat(listener.as_fd()).unwrap().st_ino).unwrap();
+            let expected = Listening { address: address.parse().unwrap(), uid: own, inode };
+            assert_eq!(listening(port).unwrap(), [expected]);
+            drop(listener);
+            assert_eq!(listening(port).unwrap(), []);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_message() {
+        let whole = request(2);
+        assert!(message(&whole).is_some());
+        for length in 0..whole.len() {
+            assert!(message(&whole[..length]).is_none(), "{length}");
+        }
+        assert_eq!(read(&[0; 20], 80), None);
+    }
+}
