@@ -58,6 +58,11 @@ pub fn weight(share: f64, per_core: f64, range: std::ops::RangeInclusive<u64>) -
     weight.clamp(*range.start(), *range.end())
 }
 
+/// The value of `pids.max`, which v1 and v2 have in common.
+pub fn processes(limit: Option<u32>) -> String {
+    limit.map_or_else(|| "max".to_owned(), |most| most.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,8 +8,7 @@ use weal_host::Proc;
 use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
-use super::group::{Change, weight};
-use super::unified::processes;
+use super::group::{Change, processes, weight};
 use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
 use crate::signals::signal;
 
@@ -358,7 +357,8 @@ mod tests {
         assert_eq!(group("cpu/weal-1/.roles").read("cpu.shares").unwrap(), "262144");
         assert_eq!(hybrid.role_entrances(), [group("cpu/weal-1/.roles").file("cgroup.procs")]);
         let entrances = hybrid.entrances(member());
-        assert_eq!(entrances.len(), 3, "cpu and cpuacct are one hierarchy here: {entrances:?}");
+        assert_eq!(group("pids/weal-1/n1/shop-1").read("pids.max").unwrap(), "256");
+        assert_eq!(entrances.len(), 4, "cpu and cpuacct are one hierarchy here: {entrances:?}");
         assert!(group("unified/weal-1/n1/shop-1").exists());
     }
 

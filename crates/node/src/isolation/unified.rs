@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
-use super::group::{Change, weight};
+use super::group::{Change, processes, weight};
 use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
 
 /// The controllers that are used where they can be had.
@@ -249,11 +249,6 @@ fn cpu_max(limit: Option<Cpu>) -> String {
     }
 }
 
-/// The value of `pids.max`, which v1 and v2 have in common.
-pub(super) fn processes(limit: Option<u32>) -> String {
-    limit.map_or_else(|| "max".to_owned(), |most| most.to_string())
-}
-
 fn memory(group: &Group) -> Option<u64> {
     let all = group.number("memory.current")?;
     Some(all.saturating_sub(group.keyed("memory.stat", "inactive_file").unwrap_or(0)))
@@ -293,6 +288,7 @@ mod tests {
         assert_eq!(group.read("cpu.max").unwrap(), "25000 100000");
         assert_eq!(group.read("cpu.weight").unwrap(), "200");
         assert_eq!(group.read("memory.max").unwrap(), (50u64 << 20).to_string());
+        assert_eq!(group.read("pids.max").unwrap(), "256");
         assert_eq!(group.read("memory.oom.group").unwrap(), "1");
         let roles = Group::new(folder.path().join("weal-1/.roles"));
         assert_eq!(roles.read("cpu.weight").unwrap(), "10000");
@@ -327,7 +323,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let unified = Unified::new(folder.path().to_owned(), "weal-1", &["memory".to_owned()]).unwrap();
         unified.set_node(&node()).unwrap();
-        assert_eq!(unified.losses(), [Loss::NoCpuController]);
+        assert_eq!(unified.losses(), [Loss::NoCpuController, Loss::NoProcessController]);
         assert!(!folder.path().join("weal-1/n1/cpu.max").exists());
         assert!(unified.role_entrances().is_empty(), "there is nothing to come first in");
     }
