@@ -1,58 +1,20 @@
-//! Who asks: sessions that think, and arrivals that nobody waits for.
+//! Who asks: when sessions and open loads send their requests, and what they make of the answers.
 
-use super::{Event, World};
-use weal_scenario::workload::{Arrivals, Thoughts, Walk};
-use weal_scenario::{Load, Scenario};
+use weal_scenario::workload::Walk;
 
-/// What a client waits at least after a connection that broke, as the load generator does: it would ask without end otherwise.
-const AFTER_FAILURE_S: f64 = 0.01;
-
-/// The clients of one load.
-pub(super) struct Clients {
-    arrivals: Arrivals,
-    sessions: Vec<Session>,
-}
-
-/// What clients saw.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(super) struct Told {
-    pub sent: u64,
-    pub answered: u64,
-    pub rejected: u64,
-    pub failed: u64,
-}
-
-struct Session {
-    thoughts: Thoughts,
-    walk: Walk,
-    /// It thinks or waits for an answer.
-    alive: bool,
-}
-
-/// How a request ended for its client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
-    Served,
-    Rejected,
-    Failed,
-}
-
-impl Clients {
-    pub fn new(scenario: &Scenario, load: &Load) -> Self {
-        let arrivals = load.workload.arrivals(scenario.seed, &load.name, scenario.duration_s);
-        Self { arrivals, sessions: Vec::new() }
-    }
-}
+use super::parts::clients::{AFTER_FAILURE_S, Answer, Session};
+use super::parts::event::Event;
+use super::state::World;
 
 impl World<'_> {
-    pub(super) fn next_arrival(&mut self, load: usize) {
+    pub fn next_arrival(&mut self, load: usize) {
         if let Some(at_s) = self.clients[load].arrivals.next() {
             self.agenda.enter(at_s, Event::Arrival { load });
         }
     }
 
     /// Brings the number of sessions to what the load says now. Sessions that are too many end after their next answer.
-    pub(super) fn adjust_sessions(&mut self, load: usize) {
+    pub fn adjust_sessions(&mut self, load: usize) {
         let scenario = self.scenario;
         let spec = &scenario.loads[load];
         let now_s = self.now_s();
@@ -73,14 +35,14 @@ impl World<'_> {
     }
 
     /// The flow of a session's next request, or of an open load's.
-    pub(super) fn next_flow(&mut self, load: usize, session: Option<u32>) -> usize {
+    pub fn next_flow(&mut self, load: usize, session: Option<u32>) -> usize {
         let pages = &self.scenario.loads[load].pages;
         let session = session.map(|number| &mut self.clients[load].sessions[number as usize]);
         self.first_flow[load] + session.map_or(0, |session| session.walk.step(pages))
     }
 
     /// A client learns what became of its request.
-    pub(super) fn answer_client(&mut self, flow: usize, session: Option<u32>, answer: Answer) {
+    pub fn answer_client(&mut self, flow: usize, session: Option<u32>, answer: Answer) {
         let load = self.flows[flow].load;
         let told = &mut self.flows[flow].told;
         match answer {

@@ -3,138 +3,24 @@
 //! What the real controller does over sockets happens here at once, in virtual time: an effect is carried out as soon as the loop asks for
 //! it, and its answer is the loop's next input.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
-use weal_control::cycle::{Config, Cycle, Done, Effect, Input, Kept, Note, Order, Start};
+use weal_control::cycle::{Cycle, Done, Effect, Input, Kept, Note, Start};
 use weal_control::flow::controller::demand_curves;
 use weal_control::placement::{self, Iterations, Policy};
 use weal_control::profile::Profiles;
-use weal_model::{
-    Action, AppName, Cpu, EventKind, InstanceId, InstanceState, LoadEntry, NodeReserve, Rung, SeatPlan, Time, naming,
-};
-use weal_protocol::Refusal;
-use weal_protocol::engine::{Outcome, Revision};
-use weal_protocol::node::InstanceEvent;
+use weal_model::{Action, EventKind, InstanceId, InstanceState, LoadEntry, NodeReserve};
+use weal_protocol::engine::Outcome;
 
-use super::decisions::{self, Step};
-use super::{Event, GATEWAY, World};
-
-/// The controller, and what outlives it.
-pub(super) struct Controller {
-    /// None while it is down.
-    pub cycle: Option<Cycle>,
-    config: Config,
-    /// What it has stored.
-    profiles: Profiles,
-    resting: BTreeMap<AppName, Option<Rung>>,
-    /// Events up to here were noted by it.
-    noted_until: Time,
-    /// Answers and events that it has not taken yet.
-    inbox: VecDeque<Input>,
-    /// Events so far.
-    events: u64,
-    /// When it is to be called by itself; counts how often that has changed.
-    wakes_at: Option<Time>,
-    pub version: u64,
-    /// Numbers of instances used before it ran.
-    numbers: BTreeMap<AppName, u64>,
-    /// Timers ring at multiples of it; zero: whenever they are due.
-    pub timer_grain: Duration,
-    /// Orders that somebody gives while it runs.
-    pub orders: Vec<Order>,
-    /// What it asked for before anything happened, and what happened since, where somebody wants to know.
-    pub recorded: Option<(Vec<Effect>, Vec<Step>)>,
-}
-
-impl Controller {
-    pub fn new(scenario: &weal_scenario::Scenario) -> Self {
-        // Nothing of a simulated application changes while it runs.
-        let revision = |app: &AppName| (app.clone(), Revision { start: "1".to_owned(), settings: "1".to_owned() });
-        let revisions = scenario.pool.apps.keys().map(revision).collect();
-        Self {
-            cycle: None,
-            config: Config { generation: 1, pool: Arc::new(scenario.pool.clone()), revisions },
-            profiles: Profiles::default(),
-            resting: BTreeMap::new(),
-            noted_until: Time::ZERO,
-            inbox: VecDeque::new(),
-            events: 0,
-            wakes_at: None,
-            version: 0,
-            numbers: BTreeMap::new(),
-            timer_grain: Duration::ZERO,
-            orders: Vec::new(),
-            recorded: None,
-        }
-    }
-
-    /// What every instance of an application is started from.
-    pub fn revision(&self, app: &AppName) -> Revision {
-        self.config.revisions[app].clone()
-    }
-
-    /// The seats in force.
-    pub fn seats(&self) -> Option<&SeatPlan> {
-        self.cycle.as_ref().map(Cycle::seats)
-    }
-
-    /// CPU that an instance was given.
-    pub fn cpu(&self, instance: &InstanceId) -> Option<Cpu> {
-        self.cycle.as_ref()?.cpu(instance)
-    }
-
-    /// Something has happened that it hears of, if it is up.
-    pub fn hear(&mut self, input: Input) {
-        if self.cycle.is_some() {
-            self.inbox.push_back(input);
-        }
-    }
-
-    /// Writes down what happens from now on.
-    pub fn record(&mut self) {
-        self.recorded = Some(Default::default());
-    }
-
-    /// Writes down what the loop asks for.
-    fn record_effect(&mut self, effect: &Effect) {
-        if let Some((begins, steps)) = &mut self.recorded {
-            steps.last_mut().map_or(begins, |step| &mut step.effects).push(effect.clone());
-        }
-    }
-
-    /// When a timer rings that is to ring at `at`.
-    fn rings_at(&self, at: Time) -> Time {
-        let grain = (self.timer_grain.as_nanos() as u64).max(1);
-        Time(at.0.div_ceil(grain) * grain)
-    }
-
-    /// What the loop is told next. A timer of a real loop that is due rings before answers come, which take their time.
-    fn next_input(&mut self, now: Time) -> Option<Input> {
-        let timeout = self.cycle.as_ref().map(Cycle::poll_timeout).filter(|_| !self.timer_grain.is_zero());
-        let is_due = timeout.is_some_and(|at| self.rings_at(at) <= now);
-        if is_due { Some(Input::Timeout) } else { self.inbox.pop_front() }
-    }
-
-    /// The next id of an application whose instance runs from the beginning.
-    pub fn next_id(&mut self, app: &AppName) -> InstanceId {
-        let number = self.numbers.entry(app.clone()).or_default();
-        *number += 1;
-        naming::instance_id(app, *number)
-    }
-
-    /// An id that was used.
-    pub fn handle_id(&mut self, app: &AppName, id: &InstanceId) {
-        let used = naming::parts(id).map_or(0, |(_, number)| number);
-        let highest = self.numbers.entry(app.clone()).or_default();
-        *highest = used.max(*highest);
-    }
-}
+use super::parts::absence::gateway_away;
+use super::parts::decisions::{self, Step};
+use super::parts::event::{Event, GATEWAY};
+use super::parts::job::Job;
+use super::state::World;
 
 impl World<'_> {
     /// What runs before anybody asks: as many instances as must, ready; as after `weal up --detach`.
-    pub(super) fn bring_up(&mut self) {
+    pub fn bring_up(&mut self) {
         for app in 0..self.apps.len() {
             for name in self.scenario.behaviours[self.apps[app].name.as_str()].initially.clone() {
                 let node = self.nodes.iter().position(|node| node.name.as_str() == name).expect("checked when read");
@@ -183,12 +69,12 @@ impl World<'_> {
     }
 
     /// A controller begins, with what the former one has stored.
-    pub(super) fn start_controller(&mut self) {
+    pub fn start_controller(&mut self) {
         self.controller.cycle = Some(Cycle::new(self.now(), self.start()));
     }
 
     /// What a controller that begins now goes on from.
-    pub(super) fn start(&self) -> Start {
+    pub fn start(&self) -> Start {
         Start {
             gateway: GATEWAY.into(),
             config: Some(self.controller.config.clone()),
@@ -200,7 +86,7 @@ impl World<'_> {
     }
 
     /// The controller is gone with all that it has not stored. What the engine was told goes on.
-    pub(super) fn lose_controller(&mut self) {
+    pub fn lose_controller(&mut self) {
         self.controller.cycle = None;
         self.controller.inbox.clear();
         self.controller.wakes_at = None;
@@ -210,11 +96,11 @@ impl World<'_> {
                 operation.ordered = None;
             }
         }
-        self.jobs.iter_mut().for_each(super::jobs::Job::forget_order);
+        self.jobs.iter_mut().for_each(Job::forget_order);
     }
 
     /// The controller's time has come, if nothing has moved it.
-    pub(super) fn wake_controller(&mut self) {
+    pub fn wake_controller(&mut self) {
         self.controller.wakes_at = None;
         if self.controller.timer_grain.is_zero() {
             self.controller.hear(Input::Timeout);
@@ -222,7 +108,7 @@ impl World<'_> {
     }
 
     /// Hands the controller what has happened, and carries out what it asks for, until there is nothing left of either.
-    pub(super) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         loop {
             let now = self.now();
             let Some(cycle) = &mut self.controller.cycle else { return };
@@ -265,7 +151,10 @@ impl World<'_> {
                 Input::Done(Done::Gateway(self.gateway_up.then_some(version).ok_or_else(gateway_away)))
             }
             Effect::ConfigureNodes(_) => Input::Done(Done::Nodes(Ok(()))),
-            Effect::Act { action, .. } => return self.act(action),
+            Effect::Act { action, .. } => {
+                self.act(action);
+                return self.carry();
+            }
             Effect::Update { starts, .. } => Input::Done(Done::Updated(Ok(starts.into_iter().map(done).collect()))),
             Effect::SetLoads(loads) => {
                 self.set_loads(&loads);
@@ -298,6 +187,7 @@ impl World<'_> {
             }
             Effect::Keep(Kept::Plan(_)) | Effect::Show { .. } => return,
         };
+        self.carry();
         self.controller.hear(answer);
     }
 
@@ -319,37 +209,8 @@ impl World<'_> {
             node.reserve = wanted.map_or(weal_model::Bytes(0), |reserve| reserve.memory);
         }
     }
-
-    /// An instance has entered a state: the controller hears of it.
-    pub(super) fn push_state(&mut self, instance: usize) {
-        let time = self.its_time();
-        let entry = &self.instances[instance];
-        self.controller.events += 1;
-        let event = InstanceEvent {
-            id: self.controller.events,
-            time,
-            instance: entry.id.clone(),
-            app: self.apps[entry.app].name.clone(),
-            node: self.nodes[entry.node].name.clone(),
-            state: entry.state,
-            detail: String::new(),
-        };
-        if self.controller.cycle.is_some() {
-            self.controller.noted_until = time;
-        }
-        self.controller.hear(Input::Events(vec![event]));
-    }
-
-    /// The controller hears what became of an action that it had ordered.
-    pub(super) fn push_outcome(&mut self, action: Action, took_s: f64, refusal: Option<Refusal>) {
-        self.controller.hear(Input::Done(Done::Acted(Outcome { action, took_s, refusal })));
-    }
 }
 
 fn done(action: Action) -> Outcome {
     Outcome { action, took_s: 0.0, refusal: None }
-}
-
-pub(super) fn gateway_away() -> Refusal {
-    Refusal::Away { peer: "the gateway".to_owned(), detail: "it is down".to_owned() }
 }

@@ -2,41 +2,21 @@
 
 use rand::RngExt;
 use weal_model::InstanceState;
-
-use super::tasks::Owner;
-use super::{App, TaskId, World};
-use weal_rng::{self as random, Rng};
 use weal_scenario::{Fault, FaultKind};
 
-/// An action that hangs is given up after this.
-const HANGS_S: f64 = 60.0;
-
-/// The random numbers of faults.
-pub(super) struct Faults {
-    actions: Rng,
-    victims: Rng,
-    pub measurements: Rng,
-}
-
-impl Faults {
-    pub fn new(seed: u64) -> Self {
-        let stream = |name| random::stream(seed, name);
-        Self { actions: stream("faults/actions"), victims: stream("faults/victims"), measurements: stream("measurements") }
-    }
-}
+use super::parts::app::App;
+use super::parts::clients::Answer;
+use super::parts::event::TaskId;
+use super::parts::node::Node;
+use super::parts::tasks::Owner;
+use super::state::World;
 
 impl World<'_> {
-    /// The faults of a kind that last now.
-    pub(super) fn lasting(&self, kind: FaultKind) -> impl Iterator<Item = &Fault> {
-        let now_s = self.now_s();
-        self.scenario.faults.iter().filter(move |fault| fault.kind == kind && fault.at_s <= now_s && now_s < fault.until_s)
-    }
-
-    pub(super) fn fault(&mut self, index: usize, begins: bool) {
+    pub fn fault(&mut self, index: usize, begins: bool) {
         let scenario = self.scenario;
         let fault = &scenario.faults[index];
         let now_s = self.now_s();
-        let hit = |node: &super::Node| Some(node.name.as_str()) == fault.node.as_deref();
+        let hit = |node: &Node| Some(node.name.as_str()) == fault.node.as_deref();
         let node = self.nodes.iter().position(hit);
         match (fault.kind, node) {
             (FaultKind::NodeDown, Some(node)) => {
@@ -65,9 +45,13 @@ impl World<'_> {
         self.nodes[node].up = up;
         if !up {
             let here = (0..self.instances.len()).filter(|&i| self.instances[i].node == node);
-            here.collect::<Vec<_>>().into_iter().for_each(|instance| self.lose(instance));
+            for instance in here.collect::<Vec<_>>() {
+                self.lose(instance);
+                self.carry();
+            }
             self.lose_jobs(node);
             self.cut(node);
+            self.carry();
             self.soil(node);
         }
     }
@@ -104,7 +88,7 @@ impl World<'_> {
             } else {
                 self.tasks.remove(id);
             }
-            self.answer_client(request.flow, request.session, super::clients::Answer::Failed);
+            self.answer_client(request.flow, request.session, Answer::Failed);
         }
         self.apps.iter_mut().for_each(App::lose_gateway);
         self.cut(self.gateway_link());
@@ -115,21 +99,5 @@ impl World<'_> {
         self.gateway_up = true;
         self.restart_gateway();
         self.forget_counters();
-    }
-
-    /// How long the next action takes that would take `takes_s`, and whether it fails: one that hangs does when its fault is over, or it is given up.
-    pub(super) fn draw_failure(&mut self, takes_s: f64) -> (f64, bool) {
-        let now_s = self.now_s();
-        let lasting: Vec<(FaultKind, f64, f64)> = [FaultKind::ActionFails, FaultKind::ActionHangs]
-            .into_iter()
-            .flat_map(|kind| self.lasting(kind).map(|fault| (fault.kind, fault.amount, fault.until_s)).collect::<Vec<_>>())
-            .collect();
-        for (kind, share, until_s) in lasting {
-            if self.faults.actions.random::<f64>() < share {
-                let hangs_s = (until_s - now_s).clamp(takes_s, takes_s.max(HANGS_S));
-                return (if kind == FaultKind::ActionHangs { hangs_s } else { takes_s }, true);
-            }
-        }
-        (takes_s, false)
     }
 }

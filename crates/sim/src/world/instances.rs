@@ -1,80 +1,19 @@
-//! Instances: their states, and what actions and accidents make of them.
+//! Instances: what actions and accidents make of them.
 
-use weal_control::dispatch::Attempt;
-use weal_control::flow::pipeline::Outcome;
 use weal_model::{Action, Bytes, InstanceId, InstanceState, Rung};
 use weal_protocol::Refusal;
-
-use super::tasks::{Owner, Task, steps_of_start};
-use super::wakes::JUST_NAMED_S;
-use super::{Event, TaskId, World};
 use weal_scenario::Spread;
 
-/// Before an instance that ended by itself is started again.
-const BACKOFF_S: f64 = 1.0;
-
-/// An instance, as long as anything of it is there.
-#[derive(Debug, Clone)]
-pub(super) struct Instance {
-    pub id: InstanceId,
-    pub app: usize,
-    pub node: usize,
-    pub state: InstanceState,
-    pub since_s: f64,
-    /// When it was last started.
-    pub started_s: f64,
-    /// Requests that the gateway has outstanding at it.
-    pub in_flight: u32,
-    /// Counts what happens to it, so that a stop overtakes a start.
-    pub version: u64,
-    /// What is being done to it.
-    pub operation: Option<Operation>,
-    /// What its last wake took; infinite when it was never woken.
-    pub last_wake_s: f64,
-    /// When the node agent last named it to the gateway.
-    pub named_s: f64,
-    /// From its start to ready.
-    pub start_took_s: Option<f64>,
-    /// How often it was started again.
-    pub restarts: u32,
-}
-
-/// What the engine is doing to an instance.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Operation {
-    pub change: Change,
-    /// It will fail.
-    pub fails: bool,
-    /// When it began.
-    began_s: f64,
-    /// The controller's order, which hears what becomes of it; `None` when the gateway has asked for it.
-    pub ordered: Option<Action>,
-}
-
-/// An action on an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    Start,
-    Stop,
-    Sleep(Rung),
-    Resume,
-}
-
-impl Instance {
-    /// What is being done to it.
-    pub fn change(&self) -> Option<Change> {
-        self.operation.as_ref().map(|operation| operation.change)
-    }
-
-    /// Its process takes connections.
-    pub fn answers(&self) -> bool {
-        matches!(self.state, InstanceState::Ready | InstanceState::Stopping)
-    }
-}
+use super::parts::event::{Event, TaskId};
+use super::parts::instance::{BACKOFF_S, Change, Instance, Operation};
+use super::parts::signal::Signal;
+use super::parts::tasks::{Owner, Step, Task, steps_of_start};
+use super::parts::wake::JUST_NAMED_S;
+use super::state::World;
 
 impl World<'_> {
     /// A new instance, starting but with nothing under way.
-    pub(super) fn add_instance(&mut self, app: usize, node: usize, id: InstanceId) -> usize {
+    pub fn add_instance(&mut self, app: usize, node: usize, id: InstanceId) -> usize {
         let index = self.instances.len();
         self.nodes[node].machine.add(index);
         let (since_s, state) = (self.now_s(), InstanceState::Starting);
@@ -97,7 +36,7 @@ impl World<'_> {
         index
     }
 
-    pub(super) fn set_state(&mut self, instance: usize, state: InstanceState) {
+    pub fn set_state(&mut self, instance: usize, state: InstanceState) {
         let since_s = self.now_s();
         let entry = &mut self.instances[instance];
         entry.version += 1;
@@ -108,18 +47,22 @@ impl World<'_> {
             self.watch_housekeeping(instance);
         }
         // The gateway hears of who is awake from the node agent first, if it has asked.
-        self.go_on_waking(app);
-        self.push_state(instance);
+        self.emit(Signal::Changed { app });
+        self.emit(Signal::State { instance, state });
     }
 
     /// The engine is ordered to do something to an instance or a job. What cannot be done is refused at once.
-    pub(super) fn act(&mut self, action: Action) {
+    pub fn act(&mut self, action: Action) {
         match &action {
             Action::Start { instance, app, node } => {
                 let app = self.apps.iter().position(|entry| entry.name == *app);
                 let node = self.nodes.iter().position(|entry| entry.name == *node);
                 let (Some(app), Some(node)) = (app, node) else {
-                    return self.push_outcome(action, 0.0, Some(Refusal::failed("there is no such application or node")));
+                    return self.emit(Signal::Acted {
+                        action,
+                        took_s: 0.0,
+                        refusal: Some(Refusal::failed("there is no such application or node")),
+                    });
                 };
                 let index = self.add_instance(app, node, instance.clone());
                 self.operate(index, Change::Start, Some(action));
@@ -138,7 +81,7 @@ impl World<'_> {
     fn act_on(&mut self, id: InstanceId, change: Change, action: Action) {
         let now_s = self.now_s();
         let found = self.instances.iter().rposition(|entry| entry.id == id && entry.state != InstanceState::Stopped);
-        let Some(index) = found else { return self.push_outcome(action, 0.0, None) };
+        let Some(index) = found else { return self.emit(Signal::Acted { action, took_s: 0.0, refusal: None }) };
         let entry = &mut self.instances[index];
         let refusal = match (change, &mut entry.operation) {
             // One that is being woken for the gateway is woken for the controller too.
@@ -153,24 +96,13 @@ impl World<'_> {
             _ => None,
         };
         match refusal {
-            Some(refusal) => self.push_outcome(action, 0.0, Some(refusal)),
+            Some(refusal) => self.emit(Signal::Acted { action, took_s: 0.0, refusal: Some(refusal) }),
             None => self.operate(index, change, Some(action)),
         }
     }
 
-    pub(super) fn room(&self, node: usize) -> Bytes {
-        self.scenario.pool.nodes[node].memory - self.memory_held(node)
-    }
-
-    /// Memory that the instances and jobs of a node hold, by what each may use.
-    pub(super) fn memory_held(&self, node: usize) -> Bytes {
-        let here = self.instances.iter().filter(|i| i.node == node && i.state.holds_memory());
-        let instances: Bytes = here.map(|i| self.scenario.pool.apps[&self.apps[i.app].name].memory).sum();
-        instances + self.jobs.iter().map(|job| job.memory_on(node)).sum()
-    }
-
     /// Begins a change, whether or not the controller has ordered it.
-    pub(super) fn operate(&mut self, instance: usize, change: Change, ordered: Option<Action>) {
+    pub fn operate(&mut self, instance: usize, change: Change, ordered: Option<Action>) {
         let now_s = self.now_s();
         let (takes_s, fails) = self.draw_failure(self.takes_s(instance, change));
         let (app, state) = (self.instances[instance].app, self.instances[instance].state);
@@ -190,9 +122,9 @@ impl World<'_> {
         }
         if starts {
             if let Some(action) = told {
-                self.push_outcome(action, 0.0, None);
+                self.emit(Signal::Acted { action, took_s: 0.0, refusal: None });
             }
-            self.push_state(instance);
+            self.emit(Signal::State { instance, state });
             return self.begin_start(instance);
         }
         let entry = &mut self.instances[instance];
@@ -200,7 +132,7 @@ impl World<'_> {
         let version = entry.version;
         if change == Change::Stop && entry.state != InstanceState::Starting {
             entry.state = InstanceState::Stopping;
-            self.push_state(instance);
+            self.emit(Signal::State { instance, state: InstanceState::Stopping });
         }
         self.agenda.enter(now_s + takes_s, Event::Changed { instance, version });
     }
@@ -232,7 +164,7 @@ impl World<'_> {
     }
 
     /// What was being done to an instance is done, or has failed. Without an operation it is a restart that is due.
-    pub(super) fn changed(&mut self, instance: usize) {
+    pub fn changed(&mut self, instance: usize) {
         let now_s = self.now_s();
         let node = self.instances[instance].node;
         let Some(Operation { change, fails, began_s, ordered }) = self.instances[instance].operation.take() else {
@@ -265,11 +197,11 @@ impl World<'_> {
                 self.soil(node);
                 self.set_state(instance, rung.state());
             }
-            (Change::Sleep(_), true) => self.go_on_waking(self.instances[instance].app),
+            (Change::Sleep(_), true) => self.emit(Signal::Changed { app: self.instances[instance].app }),
         }
         if let Some(action) = ordered {
             let refusal = fails.then(|| Refusal::failed("the simulated machine failed"));
-            self.push_outcome(action, now_s - began_s, refusal);
+            self.emit(Signal::Acted { action, took_s: now_s - began_s, refusal });
         }
     }
 
@@ -284,7 +216,7 @@ impl World<'_> {
     }
 
     /// An instance is gone with its node.
-    pub(super) fn lose(&mut self, instance: usize) {
+    pub fn lose(&mut self, instance: usize) {
         if self.instances[instance].state != InstanceState::Stopped {
             self.remove(instance);
         }
@@ -295,12 +227,12 @@ impl World<'_> {
         let now_s = self.now_s();
         if let Some(Operation { began_s, ordered: Some(action), .. }) = self.instances[instance].operation.take() {
             let id = self.instances[instance].id.clone();
-            self.push_outcome(action, now_s - began_s, Some(Refusal::Gone { instance: id }));
+            self.emit(Signal::Acted { action, took_s: now_s - began_s, refusal: Some(Refusal::Gone { instance: id }) });
         }
     }
 
     /// An instance ends by itself; it is started again after a pause.
-    pub(super) fn crash(&mut self, instance: usize) {
+    pub fn crash(&mut self, instance: usize) {
         self.set_state(instance, InstanceState::Backoff);
         self.lose_work(instance);
         let (now_s, node, version) = (self.now_s(), self.instances[instance].node, self.instances[instance].version);
@@ -315,7 +247,7 @@ impl World<'_> {
         let lost: Vec<TaskId> = lost.map(|(id, _)| id).collect();
         for id in lost {
             match self.tasks.get(id).map(|task| task.owner) {
-                Some(Owner::Request(_)) => self.end(id, Outcome::Failed, Attempt::Broken),
+                Some(Owner::Request(_)) => self.emit(Signal::Broken(id)),
                 _ => drop(self.tasks.remove(id)),
             }
         }
@@ -328,10 +260,10 @@ impl World<'_> {
         self.agenda.enter(self.now_s() + house.every.0.max(0.01), Event::Housekeeping { instance, version });
     }
 
-    pub(super) fn keep_house(&mut self, instance: usize) {
+    pub fn keep_house(&mut self, instance: usize) {
         let app = self.instances[instance].app;
         let Some(house) = self.scenario.behaviours[self.apps[app].name.as_str()].housekeeping else { return };
-        let steps = [super::Step::Own { work_s: house.work.0, spread: Spread::Constant }].into();
+        let steps = [Step::Own { work_s: house.work.0, spread: Spread::Constant }].into();
         let task = self.tasks.insert(Task::new(Owner::Housekeeping, steps, instance));
         self.begin_step(task);
         self.watch_housekeeping(instance);

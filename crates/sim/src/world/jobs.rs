@@ -4,157 +4,18 @@
 //! what others leave, and they may what it does not use. A change takes the time that it costs; meanwhile the job makes no progress and holds its memory wherever it is, was, or will be.
 
 use weal_control::jobs::ChangeKind;
-use weal_model::{Action, Bytes, Cpu, JobName, JobObservation, JobSpec, JobState, NodeName, Stage, Work};
-
-use weal_control::cycle::Input;
+use weal_model::{Action, Bytes, Cpu, JobName, JobObservation, JobState, NodeName, Stage};
 use weal_protocol::Refusal;
 
-use super::tasks::{Owner, Task};
-use super::{Event, TaskId, World};
-use weal_scenario::report::JobEnd;
-
-/// Tenants of machines from here on are tasks of jobs; below, instances.
-const FIRST_TENANT: usize = 1 << 40;
-/// CPU-seconds of work that sums of many steps may leave over.
-const ROUNDING_S: f64 = 1e-6;
-
-/// A job that has come in.
-#[derive(Debug, Clone)]
-pub(super) struct Job {
-    pub spec: JobSpec,
-    pub state: JobState,
-    /// Where its tasks run, or were when it was suspended; empty while it waits.
-    pub nodes: Vec<usize>,
-    /// The stage that it is in.
-    stage: usize,
-    /// CPU-seconds that each task still has to do in that stage; while it runs, the machines know better.
-    left: Vec<f64>,
-    /// The machines' tenants, one a task, while it runs.
-    tenants: Vec<usize>,
-    /// Threads of each task that still compute.
-    threads: Vec<u32>,
-    /// CPU per task.
-    speed: f64,
-    /// What is being done to it.
-    operation: Option<Operation>,
-    /// Counts what is done to it.
-    pub version: u64,
-    pub finished_s: Option<f64>,
-    /// Work per task that it had done when that was last looked at.
-    seen_done: f64,
-}
-
-/// What is being done to a job.
-#[derive(Debug, Clone, PartialEq)]
-struct Operation {
-    change: ChangeKind,
-    /// Where it was before, and holds memory until the change is done.
-    leaves: Vec<usize>,
-    fails: bool,
-    /// When it began.
-    began_s: f64,
-    /// The controller's order, which hears what becomes of it.
-    ordered: Option<Action>,
-}
-
-impl Job {
-    pub fn new(spec: JobSpec) -> Self {
-        let (work, tasks) = (spec.stages[0].work.0, spec.tasks as usize);
-        Self {
-            spec,
-            state: JobState::Pending,
-            nodes: Vec::new(),
-            stage: 0,
-            left: vec![work; tasks],
-            tenants: Vec::new(),
-            threads: Vec::new(),
-            speed: 0.0,
-            operation: None,
-            version: 0,
-            finished_s: None,
-            seen_done: 0.0,
-        }
-    }
-
-    /// Nobody waits for what becomes of it.
-    pub fn forget_order(&mut self) {
-        if let Some(operation) = &mut self.operation {
-            operation.ordered = None;
-        }
-    }
-
-    pub fn is_done(&self) -> bool {
-        self.state == JobState::Completed
-    }
-
-    /// CPU that its tasks have on a node.
-    pub fn cpu_on(&self, node: usize) -> f64 {
-        if self.computes() { self.pace() * self.nodes.iter().filter(|&&at| at == node).count() as f64 } else { 0.0 }
-    }
-
-    /// Memory that its tasks hold on a node.
-    pub fn memory_on(&self, node: usize) -> Bytes {
-        let here = if self.state == JobState::Running { &self.nodes[..] } else { &[] };
-        let leaves = self.operation.iter().flat_map(|operation| &operation.leaves);
-        let tasks = here.iter().chain(leaves).filter(|&&at| at == node).count() as u64;
-        Bytes(self.current().memory.0.saturating_mul(tasks))
-    }
-
-    /// Its tasks are on the machines.
-    fn computes(&self) -> bool {
-        !self.tenants.is_empty()
-    }
-
-    /// CPU per task that it can use of what it was given.
-    fn pace(&self) -> f64 {
-        self.speed.min(self.current().max_speed.0)
-    }
-
-    fn current(&self) -> &Stage {
-        &self.spec.stages[self.stage.min(self.spec.stages.len() - 1)]
-    }
-
-    /// Work per task of the stages before the current one.
-    fn before(&self) -> f64 {
-        self.spec.stages[..self.stage].iter().map(|stage| stage.work.0).sum()
-    }
-
-    /// Work per task in all.
-    fn whole(&self) -> f64 {
-        self.spec.stages.iter().map(|stage| stage.work.0).sum()
-    }
-
-    /// What completion at `finished_s` is worth (Carrera 5.8).
-    fn utility_at(&self, finished_s: f64) -> f64 {
-        weal_control::jobs::Job::observed(&self.observation(0.0, |_| "".into()), |_| None).utility(finished_s)
-    }
-
-    fn observation(&self, done: f64, name: impl Fn(usize) -> NodeName) -> JobObservation {
-        JobObservation {
-            spec: self.spec.clone(),
-            state: self.state,
-            done: Work(done),
-            nodes: self.nodes.iter().map(|&node| name(node)).collect(),
-            cpu: (self.state == JobState::Running).then_some(Cpu(self.speed)),
-        }
-    }
-
-    /// What came of it.
-    pub fn end(&self) -> JobEnd {
-        JobEnd {
-            name: self.spec.name.to_string(),
-            tasks: self.spec.tasks,
-            submitted_s: self.spec.submitted.as_secs_f64(),
-            deadline_s: self.spec.deadline.as_secs_f64(),
-            finished_s: self.finished_s,
-            utility: self.finished_s.map(|finished_s| self.utility_at(finished_s)),
-        }
-    }
-}
+use super::parts::event::{Event, TaskId};
+use super::parts::job::{FIRST_TENANT, Job, Operation, ROUNDING_S};
+use super::parts::signal::Signal;
+use super::parts::tasks::{Owner, Task};
+use super::state::World;
 
 impl World<'_> {
     /// Enters when each job comes.
-    pub(super) fn expect_jobs(&mut self) {
+    pub fn expect_jobs(&mut self) {
         let scenario = self.scenario;
         for spec in scenario.jobs.iter().flat_map(|source| source.jobs(scenario.seed, scenario.duration_s)) {
             self.agenda.enter(spec.submitted.as_secs_f64(), Event::Submission { job: self.to_come.len() });
@@ -162,13 +23,13 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn submit(&mut self, job: usize) {
+    pub fn submit(&mut self, job: usize) {
         self.jobs.push(Job::new(self.to_come[job].clone()));
-        self.controller.hear(Input::Jobs);
+        self.emit(Signal::Jobs);
     }
 
     /// The jobs that are not done, as the controller knows them, sorted by name.
-    pub(super) fn observe_jobs(&self) -> Vec<JobObservation> {
+    pub fn observe_jobs(&self) -> Vec<JobObservation> {
         let open = self.jobs.iter().filter(|job| !job.is_done());
         let name = |node: usize| self.nodes[node].name.clone();
         let mut seen: Vec<JobObservation> = open.map(|job| job.observation(self.done_by(job), name)).collect();
@@ -187,7 +48,7 @@ impl World<'_> {
     }
 
     /// The engine is ordered to do something to a job. What cannot be done is refused at once.
-    pub(super) fn act_on_job(&mut self, action: Action) {
+    pub fn act_on_job(&mut self, action: Action) {
         let (name, to, change) = match &action {
             Action::StartJob { job, nodes } => (job, Some(nodes), ChangeKind::Start),
             Action::ResumeJob { job, nodes } => (job, Some(nodes), ChangeKind::Resume),
@@ -195,7 +56,7 @@ impl World<'_> {
             Action::SuspendJob { job } => (job, None, ChangeKind::Suspend),
             Action::SetJobCpu { job, cpu } => {
                 let refusal = (!self.set_job_cpu(job, *cpu)).then(|| not_now(job));
-                return self.push_outcome(action, 0.0, refusal);
+                return self.emit(Signal::Acted { action, took_s: 0.0, refusal });
             }
             Action::Start { .. } | Action::Stop { .. } | Action::Sleep { .. } | Action::Resume { .. } => return,
         };
@@ -214,7 +75,7 @@ impl World<'_> {
             Some(index) => self.operate_on_job(index, change, to, action),
             None => {
                 let refusal = not_now(name);
-                self.push_outcome(action, 0.0, Some(refusal));
+                self.emit(Signal::Acted { action, took_s: 0.0, refusal: Some(refusal) });
             }
         }
     }
@@ -284,7 +145,7 @@ impl World<'_> {
     }
 
     /// What was being done to a job is done, or has failed.
-    pub(super) fn job_changed(&mut self, index: usize) {
+    pub fn job_changed(&mut self, index: usize) {
         let entry = &mut self.jobs[index];
         let Some(Operation { change, leaves, fails, began_s, ordered }) = entry.operation.take() else { return };
         match (change, fails) {
@@ -300,9 +161,9 @@ impl World<'_> {
         }
         if let Some(action) = ordered {
             let refusal = fails.then(|| Refusal::failed("the simulated machine failed"));
-            self.push_outcome(action, self.now_s() - began_s, refusal);
+            self.emit(Signal::Acted { action, took_s: self.now_s() - began_s, refusal });
         }
-        self.controller.hear(Input::Jobs);
+        self.emit(Signal::Jobs);
     }
 
     /// Puts the tasks of a job on the machines.
@@ -340,7 +201,7 @@ impl World<'_> {
     }
 
     /// One of the threads of a task has done its part.
-    pub(super) fn thread_is_done(&mut self, id: TaskId, index: usize, task: usize) {
+    pub fn thread_is_done(&mut self, id: TaskId, index: usize, task: usize) {
         self.tasks.remove(id);
         let entry = &mut self.jobs[index];
         entry.threads[task] -= 1;
@@ -360,7 +221,7 @@ impl World<'_> {
         self.oracle_job_done(index);
         let late = if now_s > end.deadline_s { format!(", {:.0} s late", now_s - end.deadline_s) } else { String::new() };
         self.recorder.note(now_s, false, format!("job {} is done{late}", end.name));
-        self.controller.hear(Input::Jobs);
+        self.emit(Signal::Jobs);
     }
 
     /// Goes on with the stage that a job has come to, if there is room for it where it is; else it waits for a plan.
@@ -383,11 +244,11 @@ impl World<'_> {
             let text = format!("job {} waits: there is not enough room for its next stage", entry.spec.name);
             self.recorder.note(self.now_s(), false, text);
         }
-        self.controller.hear(Input::Jobs);
+        self.emit(Signal::Jobs);
     }
 
     /// Jobs that have something on a node which is gone begin anew.
-    pub(super) fn lose_jobs(&mut self, node: usize) {
+    pub fn lose_jobs(&mut self, node: usize) {
         for index in 0..self.jobs.len() {
             let entry = &self.jobs[index];
             let leaves = entry.operation.iter().flat_map(|operation| &operation.leaves);
@@ -397,7 +258,7 @@ impl World<'_> {
             let done = self.done_by(entry);
             self.halt(index);
             if let Some(action) = self.jobs[index].operation.take().and_then(|operation| operation.ordered) {
-                self.push_outcome(action, 0.0, Some(Refusal::failed("its node is gone")));
+                self.emit(Signal::Acted { action, took_s: 0.0, refusal: Some(Refusal::failed("its node is gone")) });
             }
             let entry = &mut self.jobs[index];
             *entry = Job { version: entry.version + 1, ..Job::new(entry.spec.clone()) };
@@ -419,7 +280,7 @@ impl World<'_> {
     }
 
     /// What must hold of the jobs that are not done (design, "What must always hold").
-    pub(super) fn examine_jobs(&mut self) {
+    pub fn examine_jobs(&mut self) {
         let mut findings = Vec::new();
         let done: Vec<f64> = self.jobs.iter().map(|job| self.done_by(job)).collect();
         for (job, &done) in self.jobs.iter().zip(&done).filter(|(job, _)| !job.is_done()) {

@@ -1,73 +1,24 @@
 //! What the simulated engine and gateway say of themselves, and what faults do to it on its way to the controller.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 
 use rand::RngExt;
-use rand_distr::{Distribution, StandardNormal};
 use weal_control::cycle::flow_between;
-use weal_model::{Bytes, Cpu, FlowId, FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot, Time};
+use weal_model::{Bytes, Cpu, FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot, Time};
 use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 use weal_protocol::gateway::{FlowCounters, GatewayCounters};
 use weal_protocol::{Capabilities, Refusal};
 use weal_scenario::FaultKind;
 
-use super::controller::gateway_away;
-use super::instances::Instance;
-use super::{GATEWAY, World, gateway};
-
-/// The past, as far as measurements need it.
-#[derive(Default)]
-pub(super) struct Measurements {
-    /// When the books were last made.
-    time_s: f64,
-    /// The counters then.
-    flows: BTreeMap<FlowId, FlowCounters>,
-    nodes: Vec<f64>,
-    /// When the gateway began to count.
-    pub gateway_began: Time,
-    /// What instances and nodes have used, as it is measured.
-    instances_measured: Vec<Measured>,
-    nodes_measured: Vec<Measured>,
-    /// Former counters, the newest last, as far as a delay may hold them back.
-    delayed: VecDeque<(Vec<FlowCounters>, Observation)>,
-}
-
-/// A counter of CPU-seconds as a measurement has it.
-#[derive(Debug, Clone, Copy)]
-struct Measured {
-    truth: f64,
-    seen: f64,
-    /// What each second counts for until the next books.
-    factor: f64,
-    fault: Option<FaultKind>,
-}
-
-impl Default for Measured {
-    fn default() -> Self {
-        Self { truth: 0.0, seen: 0.0, factor: 1.0, fault: None }
-    }
-}
-
-impl Measured {
-    fn read(&mut self, truth: f64) -> Option<f64> {
-        if truth < self.truth {
-            // It began anew.
-            (self.truth, self.seen) = (0.0, 0.0);
-        }
-        self.seen += (truth - self.truth) * self.factor;
-        self.truth = truth;
-        match self.fault {
-            Some(FaultKind::Missing) => None,
-            Some(FaultKind::Nan) => Some(f64::NAN),
-            _ => Some(self.seen),
-        }
-    }
-}
+use super::parts::absence::gateway_away;
+use super::parts::event::GATEWAY;
+use super::parts::instance::Instance;
+use super::parts::measurements::{address, grow, hold_back, noise};
+use super::state::World;
 
 impl World<'_> {
     /// The truth about what runs, without what was measured.
-    pub(super) fn truth(&self) -> Snapshot {
+    pub fn truth(&self) -> Snapshot {
         let present = self.instances.iter().filter(|instance| instance.state != InstanceState::Stopped);
         let mut instances: Vec<_> = present.map(|instance| self.instance_truth(instance)).collect();
         instances.sort_by(|a, b| a.id.cmp(&b.id));
@@ -104,7 +55,7 @@ impl World<'_> {
     }
 
     /// Makes the books: the truth about the time since the last ones, for the report. What faults do to measurements is drawn anew.
-    pub(super) fn make_books(&mut self) -> Snapshot {
+    pub fn make_books(&mut self) -> Snapshot {
         let (now, now_s) = (self.now(), self.now_s());
         let window_s = (now_s - self.measurements.time_s).max(1e-3);
         self.measurements.time_s = now_s;
@@ -137,19 +88,13 @@ impl World<'_> {
     }
 
     /// The gateway counts anew.
-    pub(super) fn forget_counters(&mut self) {
+    pub fn forget_counters(&mut self) {
         self.measurements.gateway_began = self.its_time();
         self.measurements.flows.clear();
     }
 
-    /// The time by the clocks of gateway and engine.
-    pub(super) fn its_time(&self) -> Time {
-        let ahead_s: f64 = self.lasting(FaultKind::ClockJump).map(|fault| fault.amount).sum();
-        Time::from_secs_f64(self.now_s() + ahead_s)
-    }
-
     /// What the gateway has counted.
-    pub(super) fn counters(&mut self) -> Result<GatewayCounters, Refusal> {
+    pub fn counters(&mut self) -> Result<GatewayCounters, Refusal> {
         if !self.gateway_up {
             return Err(gateway_away());
         }
@@ -177,7 +122,7 @@ impl World<'_> {
     }
 
     /// What runs, with counters.
-    pub(super) fn observation(&mut self) -> Observation {
+    pub fn observation(&mut self) -> Observation {
         let (now_s, time) = (self.now_s(), self.its_time());
         let jobs = self.observe_jobs();
         let mut nodes = Vec::with_capacity(self.nodes.len());
@@ -287,37 +232,4 @@ impl World<'_> {
             (entry.factor, entry.fault) = draw(self.nodes[instance.node].name.as_str(), false);
         }
     }
-}
-
-/// Where a simulated instance listens: each somewhere else, though nobody connects.
-fn address(index: usize) -> SocketAddr {
-    SocketAddr::new(gateway::ADDRESS.ip(), 1 + (index % usize::from(u16::MAX - 1)) as u16)
-}
-
-/// The present with the counters of the past.
-fn hold_back(seen: &mut Observation, former: &Observation) {
-    seen.time = former.time;
-    for node in &mut seen.nodes {
-        if let Some(before) = former.nodes.iter().find(|before| before.name == node.name) {
-            node.cpu_seconds = before.cpu_seconds;
-        }
-    }
-    for instance in &mut seen.instances {
-        let before = former.instances.iter().find(|before| before.id == instance.id);
-        instance.cpu_seconds = before.and_then(|before| before.cpu_seconds);
-    }
-}
-
-/// The entry at `index`, which is there from now on.
-fn grow<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
-    if list.len() <= index {
-        list.resize(index + 1, T::default());
-    }
-    &mut list[index]
-}
-
-/// Log-normal with median 1.
-fn noise(rng: &mut weal_rng::Rng, size: f64) -> f64 {
-    let normal: f64 = StandardNormal.sample(rng);
-    (size * normal).exp()
 }

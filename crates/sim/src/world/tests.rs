@@ -326,7 +326,7 @@ fn equal_inputs_give_a_loop_equal_effects() {
         begins.iter().chain(steps.iter().flat_map(|step| &step.effects)).map(|effect| format!("{effect:?}")).collect();
     assert!(steps.len() > 500 && recorded.len() > 500, "{} inputs", steps.len());
     for _ in 0..2 {
-        let mut cycle = weal_control::cycle::Cycle::new(Time::ZERO, start.clone());
+        let mut cycle = weal_control::cycle::Cycle::new(weal_model::Time::ZERO, start.clone());
         let mut effects = Vec::new();
         let mut drain = |cycle: &mut weal_control::cycle::Cycle| {
             while let Some(effect) = cycle.poll_effect() {

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use weal_control::flow::pipeline;
 use weal_model::Bytes;
 
-use super::TaskId;
+use super::event::TaskId;
 use weal_scenario::{Behaviour, RequestCost, Scenario, Spread};
 
 /// One thing under way.
 #[derive(Debug, Clone)]
-pub(super) struct Task {
+pub struct Task {
     pub owner: Owner,
     pub steps: Rc<[Step]>,
     /// The step that it is at.
@@ -34,7 +34,7 @@ impl Task {
 
 /// What a task is for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Owner {
+pub enum Owner {
     Request(Request),
     /// The instance becomes ready when it is done.
     Start,
@@ -48,7 +48,7 @@ pub(super) enum Owner {
 
 /// A request on its way.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Request {
+pub struct Request {
     pub flow: usize,
     pub session: Option<u32>,
     pub app: usize,
@@ -60,7 +60,7 @@ pub(super) struct Request {
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Step {
+pub enum Step {
     /// Seconds that are not CPU.
     Wait(f64),
     /// CPU-seconds on the task's own instance; those of requests vary with the load.
@@ -73,7 +73,7 @@ pub(super) enum Step {
 
 /// Whose link something leaves through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sender {
+pub enum Sender {
     /// The gateway's: the request.
     Gateway,
     /// That of the task's own node: a call to this application, unless who is called is on the same node.
@@ -85,7 +85,7 @@ pub(super) enum Sender {
 }
 
 /// The steps of a request to `app` of `class`: the way there and back, calls, own work, own waiting.
-pub(super) fn steps_of_request(scenario: &Scenario, app: &str, class: &str) -> Rc<[Step]> {
+pub fn steps_of_request(scenario: &Scenario, app: &str, class: &str) -> Rc<[Step]> {
     let latency_s = scenario.surroundings.latency.0;
     let cost = scenario.behaviours[app].request(class);
     let send = |from: Sender, size: Bytes| {
@@ -113,7 +113,7 @@ pub(super) fn steps_of_request(scenario: &Scenario, app: &str, class: &str) -> R
 }
 
 /// The steps from a start to readiness.
-pub(super) fn steps_of_start(behaviour: &Behaviour) -> Rc<[Step]> {
+pub fn steps_of_start(behaviour: &Behaviour) -> Rc<[Step]> {
     let changes = behaviour.changes;
     let work_s = changes.start_work_s.min(changes.start_s);
     Rc::new([Step::Wait(changes.start_s - work_s), Step::Own { work_s, spread: Spread::Constant }])
@@ -121,7 +121,7 @@ pub(super) fn steps_of_start(behaviour: &Behaviour) -> Rc<[Step]> {
 
 /// Tasks by id: a slab whose ids are never valid twice.
 #[derive(Debug, Default)]
-pub(super) struct Tasks {
+pub struct Tasks {
     slots: Vec<(u32, Option<Task>)>,
     free: Vec<u32>,
 }

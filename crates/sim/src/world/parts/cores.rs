@@ -18,7 +18,7 @@ const MOVED_S: f64 = 0.0097;
 
 /// The cores, and who is still in whose way.
 #[derive(Debug)]
-pub(super) struct Cores {
+pub struct Cores {
     cores: f64,
     /// Cores that all slices together would have used when last asked.
     wished: f64,

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::TaskId;
+use super::event::TaskId;
 
 /// The kernel's period for CPU quotas, in seconds.
 const PERIOD_S: f64 = 0.1;
@@ -23,7 +23,7 @@ const ROUNDING_S: f64 = 1e-9;
 
 /// One node's CPU.
 #[derive(Debug, Clone)]
-pub(super) struct Machine {
+pub struct Machine {
     /// Cores that can be used at once.
     cores: f64,
     /// Work done per CPU-second: below 1 on a node that is slow.
@@ -63,10 +63,10 @@ struct Tenant {
 }
 
 /// The one tenant of a [`link`].
-pub(super) const EVERYBODY: usize = 0;
+pub const EVERYBODY: usize = 0;
 
 /// A network link: what is under way shares it evenly. Work is measured in seconds that it would take alone.
-pub(super) fn link() -> Machine {
+pub fn link() -> Machine {
     let mut link = Machine::whole(1.0);
     link.add(EVERYBODY);
     link
@@ -289,7 +289,7 @@ impl Tenant {
 }
 
 /// `cores` for those who wish for some, by their shares: none gets more than it wishes for, and what one leaves the others have.
-pub(super) fn divide(cores: f64, wishes: impl Iterator<Item = (f64, f64)>) -> Vec<f64> {
+pub fn divide(cores: f64, wishes: impl Iterator<Item = (f64, f64)>) -> Vec<f64> {
     let wishes: Vec<(f64, f64)> = wishes.collect();
     let mut given = vec![0.0; wishes.len()];
     let mut left = cores;

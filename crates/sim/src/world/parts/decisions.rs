@@ -39,7 +39,7 @@ pub enum Answer {
 }
 
 /// Hands `input` to the loop; the answer is that to an order.
-pub(super) fn hand(cycle: &mut Cycle, now: Time, input: Input) -> Option<Answer> {
+pub fn hand(cycle: &mut Cycle, now: Time, input: Input) -> Option<Answer> {
     match input {
         Input::Order(Order::Sleep { app, rung }) => Some(Answer::Sleep(cycle.handle_sleep(now, &app, rung))),
         Input::Order(Order::Wake { app }) => Some(Answer::Wake(cycle.handle_wake(now, &app))),

@@ -10,48 +10,13 @@
 //! | no plan is unsound | before each plan is applied |
 //! | what clients wait for, instances and gateway agree on | each flow cycle |
 
-use weal_model::Time;
-
-use super::tasks::Owner;
-use super::{Event, World};
-
-/// More findings than this say nothing new.
-const MOST_FINDINGS: usize = 20;
-
-/// What was found.
-#[derive(Debug, Default)]
-pub(super) struct Oracle {
-    findings: Vec<String>,
-    /// Applications whose queues the last event touched.
-    touched: Vec<usize>,
-}
-
-impl Oracle {
-    pub fn note(&mut self, now_s: f64, what: String) {
-        if self.findings.len() < MOST_FINDINGS {
-            self.findings.push(format!("at {now_s:.3} s: {what}"));
-        }
-    }
-
-    pub fn touch(&mut self, app: usize) {
-        self.touched.push(app);
-    }
-
-    /// `ended` is what the pipeline said to the end of a request.
-    pub fn answered_once(&mut self, now: Time, ended: bool) {
-        if !ended {
-            self.note(now.as_secs_f64(), "a request was answered that had been answered before".to_owned());
-        }
-    }
-
-    pub fn into_findings(self) -> Vec<String> {
-        self.findings
-    }
-}
+use super::parts::event::Event;
+use super::parts::tasks::Owner;
+use super::state::World;
 
 impl World<'_> {
     /// Looks at what an event touched; at all, each flow cycle.
-    pub(super) fn examine(&mut self, event: Event) {
+    pub fn examine(&mut self, event: Event) {
         let mut touched = std::mem::take(&mut self.oracle.touched);
         touched.sort_unstable();
         touched.dedup();
@@ -77,14 +42,6 @@ impl World<'_> {
         if app.waiting.len() != queued as usize && self.gateway_up {
             let text = format!("{} requests wait for {}, its queues hold {queued}", app.waiting.len(), app.name);
             self.oracle.note(now_s, text);
-        }
-    }
-
-    pub(super) fn oracle_memory(&mut self, node: usize) {
-        let (held, capacity) = (self.memory_held(node), self.scenario.pool.nodes[node].memory);
-        if held > capacity {
-            let text = format!("{} holds {held} of {capacity}", self.nodes[node].name);
-            self.oracle.note(self.agenda.now_s(), text);
         }
     }
 

@@ -1,0 +1,123 @@
+//! The controller: the very [`Cycle`] of `weal up`, with its mailbox and what it has stored.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weal_control::cycle::{Config, Cycle, Effect, Input, Order};
+use weal_control::profile::Profiles;
+use weal_model::{AppName, Cpu, InstanceId, Rung, SeatPlan, Time, naming};
+use weal_protocol::engine::Revision;
+
+use super::decisions::Step;
+
+/// The controller, and what outlives it.
+pub struct Controller {
+    /// None while it is down.
+    pub cycle: Option<Cycle>,
+    pub config: Config,
+    /// What it has stored.
+    pub profiles: Profiles,
+    pub resting: BTreeMap<AppName, Option<Rung>>,
+    /// Events up to here were noted by it.
+    pub noted_until: Time,
+    /// Answers and events that it has not taken yet.
+    pub inbox: VecDeque<Input>,
+    /// Events so far.
+    pub events: u64,
+    /// When it is to be called by itself; counts how often that has changed.
+    pub wakes_at: Option<Time>,
+    pub version: u64,
+    /// Numbers of instances used before it ran.
+    pub numbers: BTreeMap<AppName, u64>,
+    /// Timers ring at multiples of it; zero: whenever they are due.
+    pub timer_grain: Duration,
+    /// Orders that somebody gives while it runs.
+    pub orders: Vec<Order>,
+    /// What it asked for before anything happened, and what happened since, where somebody wants to know.
+    pub recorded: Option<(Vec<Effect>, Vec<Step>)>,
+}
+
+impl Controller {
+    pub fn new(scenario: &weal_scenario::Scenario) -> Self {
+        // Nothing of a simulated application changes while it runs.
+        let revision = |app: &AppName| (app.clone(), Revision { start: "1".to_owned(), settings: "1".to_owned() });
+        let revisions = scenario.pool.apps.keys().map(revision).collect();
+        Self {
+            cycle: None,
+            config: Config { generation: 1, pool: Arc::new(scenario.pool.clone()), revisions },
+            profiles: Profiles::default(),
+            resting: BTreeMap::new(),
+            noted_until: Time::ZERO,
+            inbox: VecDeque::new(),
+            events: 0,
+            wakes_at: None,
+            version: 0,
+            numbers: BTreeMap::new(),
+            timer_grain: Duration::ZERO,
+            orders: Vec::new(),
+            recorded: None,
+        }
+    }
+
+    /// What every instance of an application is started from.
+    pub fn revision(&self, app: &AppName) -> Revision {
+        self.config.revisions[app].clone()
+    }
+
+    /// The seats in force.
+    pub fn seats(&self) -> Option<&SeatPlan> {
+        self.cycle.as_ref().map(Cycle::seats)
+    }
+
+    /// CPU that an instance was given.
+    pub fn cpu(&self, instance: &InstanceId) -> Option<Cpu> {
+        self.cycle.as_ref()?.cpu(instance)
+    }
+
+    /// Something has happened that it hears of, if it is up.
+    pub fn hear(&mut self, input: Input) {
+        if self.cycle.is_some() {
+            self.inbox.push_back(input);
+        }
+    }
+
+    /// Writes down what happens from now on.
+    pub fn record(&mut self) {
+        self.recorded = Some(Default::default());
+    }
+
+    /// Writes down what the loop asks for.
+    pub fn record_effect(&mut self, effect: &Effect) {
+        if let Some((begins, steps)) = &mut self.recorded {
+            steps.last_mut().map_or(begins, |step| &mut step.effects).push(effect.clone());
+        }
+    }
+
+    /// When a timer rings that is to ring at `at`.
+    pub fn rings_at(&self, at: Time) -> Time {
+        let grain = (self.timer_grain.as_nanos() as u64).max(1);
+        Time(at.0.div_ceil(grain) * grain)
+    }
+
+    /// What the loop is told next. A timer of a real loop that is due rings before answers come, which take their time.
+    pub fn next_input(&mut self, now: Time) -> Option<Input> {
+        let timeout = self.cycle.as_ref().map(Cycle::poll_timeout).filter(|_| !self.timer_grain.is_zero());
+        let is_due = timeout.is_some_and(|at| self.rings_at(at) <= now);
+        if is_due { Some(Input::Timeout) } else { self.inbox.pop_front() }
+    }
+
+    /// The next id of an application whose instance runs from the beginning.
+    pub fn next_id(&mut self, app: &AppName) -> InstanceId {
+        let number = self.numbers.entry(app.clone()).or_default();
+        *number += 1;
+        naming::instance_id(app, *number)
+    }
+
+    /// An id that was used.
+    pub fn handle_id(&mut self, app: &AppName, id: &InstanceId) {
+        let used = naming::parts(id).map_or(0, |(_, number)| number);
+        let highest = self.numbers.entry(app.clone()).or_default();
+        *highest = used.max(*highest);
+    }
+}

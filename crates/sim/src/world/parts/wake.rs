@@ -1,0 +1,53 @@
+//! A gateway's call for an instance at the node agent, and what the agent can do with each instance.
+
+use weal_model::{InstanceId, InstanceState};
+
+use super::instance::{Change, Instance};
+
+/// An instance that was named to the gateway is not put to sleep for so long.
+pub const JUST_NAMED_S: f64 = 2.0;
+
+/// A call that is under way.
+#[derive(Debug, Clone)]
+pub struct WakeCall {
+    pub number: u64,
+    /// One of these, and no other; any when empty.
+    pub instances: Vec<InstanceId>,
+    /// The instance that it has begun to wake.
+    pub ordered: Option<usize>,
+    /// Those that could not be woken.
+    pub failed: Vec<usize>,
+}
+
+/// What the agent can do with an instance.
+pub enum Condition {
+    Awake,
+    Asleep,
+    /// It starts, wakes or falls asleep: to be seen again when that is over.
+    Changes,
+    Leaves,
+}
+
+impl Condition {
+    pub fn of(instance: &Instance) -> Self {
+        match (instance.state, instance.change()) {
+            (InstanceState::Ready, None) => Self::Awake,
+            (state, None) if state.is_asleep() => Self::Asleep,
+            (_, Some(Change::Stop)) => Self::Leaves,
+            (InstanceState::Starting | InstanceState::Backoff, _) | (_, Some(_)) => Self::Changes,
+            _ => Self::Leaves,
+        }
+    }
+}
+
+/// Awake before asleep, light sleep before deep, asleep before starting.
+pub fn price(instance: &Instance) -> u8 {
+    match (instance.state, instance.state.rung()) {
+        (InstanceState::Ready, _) if matches!(Condition::of(instance), Condition::Awake) => 0,
+        (InstanceState::Ready, _) => 1,
+        (_, Some(rung)) => 1 + rung as u8,
+        (InstanceState::Starting, _) => 10,
+        (InstanceState::Backoff, _) => 11,
+        _ => 12,
+    }
+}
