@@ -199,7 +199,7 @@ impl World<'_> {
             let Some(index) = there else { continue };
             let node = self.instances[index].node;
             self.nodes[node].machine.set_share(now_s, index, load.cpu.0, load.limit.map(|limit| limit.0));
-            self.soil(node);
+            self.mark_dirty(node);
         }
     }
 

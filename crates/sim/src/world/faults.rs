@@ -26,7 +26,7 @@ impl World<'_> {
                 let speed =
                     self.lasting(FaultKind::SlowNode).filter(|f| f.node == fault.node).map(|f| f.amount.max(0.0)).product();
                 self.nodes[node].machine.set_speed(now_s, speed);
-                self.soil(node);
+                self.mark_dirty(node);
             }
             (FaultKind::InstanceDown, _) if begins => self.crash_one(fault),
             (FaultKind::ControllerDown, _) if begins => self.lose_controller(),
@@ -52,7 +52,7 @@ impl World<'_> {
             self.lose_jobs(node);
             self.cut(node);
             self.carry();
-            self.soil(node);
+            self.mark_dirty(node);
         }
     }
 

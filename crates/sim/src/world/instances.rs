@@ -44,7 +44,7 @@ impl World<'_> {
         let (app, node) = (entry.app, entry.node);
         self.oracle_memory(node);
         if state == InstanceState::Ready {
-            self.watch_housekeeping(instance);
+            self.schedule_housekeeping(instance);
         }
         // The gateway hears of who is awake from the node agent first, if it has asked.
         self.emit(Signal::Changed { app });
@@ -188,13 +188,13 @@ impl World<'_> {
                     self.instances[instance].last_wake_s = now_s - began_s;
                 }
                 self.nodes[node].machine.freeze(now_s, instance, false);
-                self.soil(node);
+                self.mark_dirty(node);
                 self.set_state(instance, InstanceState::Ready);
             }
             (Change::Resume, true) => self.set_state(instance, InstanceState::Suspended),
             (Change::Sleep(rung), false) => {
                 self.nodes[node].machine.freeze(now_s, instance, true);
-                self.soil(node);
+                self.mark_dirty(node);
                 self.set_state(instance, rung.state());
             }
             (Change::Sleep(_), true) => self.emit(Signal::Changed { app: self.instances[instance].app }),
@@ -212,7 +212,7 @@ impl World<'_> {
         self.lose_work(instance);
         let (now_s, node) = (self.now_s(), self.instances[instance].node);
         self.nodes[node].machine.remove(now_s, instance);
-        self.soil(node);
+        self.mark_dirty(node);
     }
 
     /// An instance is gone with its node.
@@ -238,7 +238,7 @@ impl World<'_> {
         let (now_s, node, version) = (self.now_s(), self.instances[instance].node, self.instances[instance].version);
         self.nodes[node].machine.remove(now_s, instance);
         self.nodes[node].machine.add(instance);
-        self.soil(node);
+        self.mark_dirty(node);
         self.agenda.enter(now_s + BACKOFF_S, Event::Changed { instance, version });
     }
 
@@ -253,19 +253,19 @@ impl World<'_> {
         }
     }
 
-    fn watch_housekeeping(&mut self, instance: usize) {
+    fn schedule_housekeeping(&mut self, instance: usize) {
         let entry = &self.instances[instance];
         let Some(house) = self.scenario.behaviours[self.apps[entry.app].name.as_str()].housekeeping else { return };
         let version = entry.version;
         self.agenda.enter(self.now_s() + house.every.0.max(0.01), Event::Housekeeping { instance, version });
     }
 
-    pub fn keep_house(&mut self, instance: usize) {
+    pub fn begin_housekeeping(&mut self, instance: usize) {
         let app = self.instances[instance].app;
         let Some(house) = self.scenario.behaviours[self.apps[app].name.as_str()].housekeeping else { return };
         let steps = [Step::Own { work_s: house.work.0, spread: Spread::Constant }].into();
         let task = self.tasks.insert(Task::new(Owner::Housekeeping, steps, instance));
         self.begin_step(task);
-        self.watch_housekeeping(instance);
+        self.schedule_housekeeping(instance);
     }
 }

@@ -112,7 +112,7 @@ impl World<'_> {
             (job.pace(), job.current().max_speed.0, job.tenants.iter().copied().zip(job.nodes.iter().copied()));
         for (tenant, node) in places.collect::<Vec<_>>() {
             self.nodes[node].machine.set_share(now_s, tenant, share, Some(most));
-            self.soil(node);
+            self.mark_dirty(node);
         }
     }
 
@@ -196,7 +196,7 @@ impl World<'_> {
             for id in self.nodes[node].machine.remove(now_s, tenant) {
                 self.tasks.remove(id);
             }
-            self.soil(node);
+            self.mark_dirty(node);
         }
     }
 

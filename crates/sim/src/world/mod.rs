@@ -150,7 +150,9 @@ impl World<'_> {
             Event::Changed { instance, version } if self.instances[instance].version == version => self.changed(instance),
             Event::Cycle { version } if self.controller.version == version => self.wake_controller(),
             Event::JobChanged { job, version } if self.jobs[job].version == version => self.job_changed(job),
-            Event::Housekeeping { instance, version } if self.instances[instance].version == version => self.keep_house(instance),
+            Event::Housekeeping { instance, version } if self.instances[instance].version == version => {
+                self.begin_housekeeping(instance)
+            }
             Event::Node { .. }
             | Event::Link { .. }
             | Event::Changed { .. }
@@ -158,7 +160,7 @@ impl World<'_> {
             | Event::Cycle { .. }
             | Event::Housekeeping { .. } => {}
             Event::Deadline { app } => self.expire(app),
-            Event::Look { app } => self.look_again(app),
+            Event::WakeCheck { app } => self.handle_wake_check(app),
             Event::WakeLate { app, call } => self.wake_late(app, call),
             Event::Submission { job } => self.submit(job),
             Event::Books => {

@@ -126,7 +126,7 @@ impl<'a> World<'a> {
         self.nodes.len()
     }
 
-    pub fn soil(&mut self, node: usize) {
+    pub fn mark_dirty(&mut self, node: usize) {
         if !self.nodes[node].dirty {
             self.nodes[node].dirty = true;
             self.dirty.push(node);
@@ -143,7 +143,7 @@ impl<'a> World<'a> {
             self.agenda.enter(at_s, Event::Settled);
         }
         for node in changed {
-            self.soil(node);
+            self.mark_dirty(node);
         }
     }
 

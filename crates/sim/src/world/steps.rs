@@ -44,7 +44,7 @@ impl World<'_> {
         };
         let begun = instance.is_some_and(|instance| {
             let node = self.instances[instance].node;
-            self.soil(node);
+            self.mark_dirty(node);
             self.nodes[node].machine.begin(now_s, instance, id, work_s)
         });
         if !begun {
@@ -130,7 +130,7 @@ impl World<'_> {
     /// Goes on with what is done on a node.
     pub fn collect(&mut self, node: usize) {
         let now_s = self.now_s();
-        self.soil(node);
+        self.mark_dirty(node);
         let mut done = std::mem::take(&mut self.done);
         self.nodes[node].machine.take_done(now_s, &mut done);
         done.drain(..).for_each(|task| self.emit(Signal::Stepped(task)));

@@ -160,7 +160,7 @@ fn requests_calls_and_their_answers_leave_through_the_links_of_who_sends_them() 
 }
 
 #[test]
-fn idle_instances_keep_house() {
+fn idle_instances_begin_housekeeping() {
     let used = |simulate: &str| {
         let simulated = alone("", simulate, "rate = \"1/min\"");
         simulated.run.nodes[0].points.iter().map(|point| point.cpu_used).sum::<f64>() / 200.0

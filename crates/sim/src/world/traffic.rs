@@ -33,7 +33,7 @@ impl World<'_> {
             app.deadlines.pop_front();
         }
         app.deadlines.push_back((now_s + app.config.request_timeout_s, id));
-        self.watch_deadlines(index);
+        self.schedule_deadline(index);
         self.dispatch(index);
     }
 
@@ -45,7 +45,7 @@ impl World<'_> {
             let id = self.apps[app].waiting.remove(&next.ticket).expect("the gateway hands out what it was given");
             self.send(app, id, next);
         }
-        self.look(app);
+        self.check_wake(app);
     }
 
     /// Sends one request to its instance, or to another when that one refuses.
@@ -99,7 +99,7 @@ impl World<'_> {
         self.instances[instance].in_flight -= 1;
     }
 
-    fn watch_deadlines(&mut self, app: usize) {
+    fn schedule_deadline(&mut self, app: usize) {
         let entry = &mut self.apps[app];
         if let Some(&(at_s, _)) = entry.deadlines.front().filter(|_| !entry.watched) {
             entry.watched = true;
@@ -126,7 +126,7 @@ impl World<'_> {
             self.apps[app].deadlines.pop_front();
             self.give_up(id, Attempt::Abandoned);
         }
-        self.watch_deadlines(app);
+        self.schedule_deadline(app);
         self.dispatch(app);
     }
 
@@ -147,8 +147,8 @@ impl World<'_> {
         self.answer_client(request.flow, request.session, Answer::Failed);
     }
 
-    /// Has an instance woken where the gateway needs one, and enters when to look again.
-    pub fn look(&mut self, app: usize) {
+    /// Has an instance woken where the gateway needs one, and enters when to check again.
+    pub fn check_wake(&mut self, app: usize) {
         if !self.gateway_up {
             return;
         }
@@ -160,18 +160,18 @@ impl World<'_> {
         let Some(at) = entry.admission.poll_wake_timeout(now) else { return };
         // A little later, for the gateway counts in whole nanoseconds.
         let at_s = at.as_secs_f64() + 1e-6;
-        if at_s < entry.looks_at_s {
-            entry.looks_at_s = at_s;
-            self.agenda.enter(at_s, Event::Look { app });
+        if at_s < entry.wake_check_s {
+            entry.wake_check_s = at_s;
+            self.agenda.enter(at_s, Event::WakeCheck { app });
         }
     }
 
-    /// A look that was entered is due, unless an earlier one has taken its place.
-    pub fn look_again(&mut self, app: usize) {
+    /// A check that was entered is due, unless an earlier one has taken its place.
+    pub fn handle_wake_check(&mut self, app: usize) {
         let now_s = self.now_s();
-        if now_s >= self.apps[app].looks_at_s {
-            self.apps[app].looks_at_s = f64::INFINITY;
-            self.look(app);
+        if now_s >= self.apps[app].wake_check_s {
+            self.apps[app].wake_check_s = f64::INFINITY;
+            self.check_wake(app);
         }
     }
 

@@ -27,8 +27,8 @@ pub struct App {
     pub wake: Option<WakeCall>,
     /// Calls to the node agent so far.
     pub wake_calls: u64,
-    /// When the next [`Event::Look`](super::event::Event::Look) comes; infinite when none is entered.
-    pub looks_at_s: f64,
+    /// When the next [`Event::WakeCheck`](super::event::Event::WakeCheck) comes; infinite when none is entered.
+    pub wake_check_s: f64,
     /// The requests that wait, by their place in the gateway.
     pub waiting: BTreeMap<Ticket, TaskId>,
     /// Requests in order of arrival with the moment when their time is up; some have ended.
@@ -61,7 +61,7 @@ impl App {
             behind: BTreeMap::new(),
             wake: None,
             wake_calls: 0,
-            looks_at_s: f64::INFINITY,
+            wake_check_s: f64::INFINITY,
             waiting: BTreeMap::new(),
             deadlines: VecDeque::new(),
             watched: false,
@@ -84,7 +84,7 @@ impl App {
         self.behind.clear();
         self.deadlines.clear();
         self.wake = None;
-        self.looks_at_s = f64::INFINITY;
+        self.wake_check_s = f64::INFINITY;
     }
 }
 

@@ -52,7 +52,7 @@ pub enum Event {
         app: usize,
     },
     /// The gateway looks at those who wait for an application, although none has come or ended.
-    Look {
+    WakeCheck {
         app: usize,
     },
     /// A call of the gateway to the node agent has taken as long as it may.
