@@ -37,7 +37,7 @@ pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why>
         sentences.push(format!("The last thing that went wrong: {}", sentence(&event.text)));
     }
     if !view.status.control {
-        sentences.push("weal only watches (control = \"off\"): no seats are limited and no instance is moved.".into());
+        sentences.push("weal only watches, because `control` is \"off\": it limits no seats and moves no instance.".into());
     }
     for problem in &view.status.problems {
         sentences.push(format!("weal itself has a problem: {}", sentence(problem)));
@@ -48,7 +48,7 @@ pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why>
 /// Adds what was measured to what a plan expects.
 pub(crate) fn beside_measured(mut why: WhyNode, flows: &[FlowStatus]) -> WhyNode {
     if let Some((flow, utility)) = worst(flows) {
-        why.sentences.push(format!("Measured now, its worst flow {}/{} has a utility of {utility:+.2}.", flow.app, flow.class));
+        why.sentences.push(format!("Its worst flow, {}/{}, has a measured utility of {utility:+.2} now.", flow.app, flow.class));
     }
     why
 }
@@ -77,10 +77,10 @@ pub(crate) fn why_request(request: RefusedRequest, view: &View) -> WhyRequest {
             sentences.extend(app.map(|app| sentence(&format!("{} is {} now. {}", app.name, app.state, app.detail))));
         }
         "instance-timeout" | "instance-failed" => {
-            sentences.push("It had a seat: its instance is what failed it, see `weal logs`.".into());
+            sentences.push("The gateway sent it to an instance, and that instance failed it: see `weal logs`.".into());
         }
         "no-route" => sentences.push("No application has a route for it: `weal config show --effective` lists them all.".into()),
-        _ => sentences.push("The gateway could not read it: no application has seen it.".into()),
+        _ => sentences.push("The gateway could not read the request, so no application has seen it.".into()),
     }
     WhyRequest { request, sentences }
 }
@@ -89,17 +89,17 @@ pub(crate) fn why_request(request: RefusedRequest, view: &View) -> WhyRequest {
 fn crowded(request: &RefusedRequest, flow: Option<&FlowStatus>, view: &View, sentences: &mut Vec<String>) {
     if let Some(crowd) = request.crowd {
         let seats = match crowd.seats {
-            Some(seats) => format!("{} of {seats} seats were taken", crowd.in_service),
-            None => format!("{} requests were outstanding, without a limit", crowd.in_service),
+            Some(seats) => format!("had taken {} of its {seats} seats", crowd.in_service),
+            None => format!("had {} requests outstanding, without a limit", crowd.in_service),
         };
         sentences.push(format!(
-            "Then {} requests of its flow waited, of at most {} (`queue-limit`), and {seats} over all flows of the application.",
+            "At that moment {} requests of its flow waited, of at most {} (`queue-limit`). All flows of the application together {seats}.",
             crowd.queued, crowd.queue_limit
         ));
     }
     let Some(flow) = flow else { return };
     sentences.push(format!(
-        "Now {:.1} requests/s come in and {:.1}/s are answered, with {} seats for this flow.",
+        "Now the flow has {:.1} requests/s, of which {:.1}/s are answered, and {} seats.",
         flow.arrival_per_s, flow.throughput_per_s, flow.seats
     ));
     let name = format!("{}/{}", flow.app, flow.class);
@@ -135,7 +135,7 @@ fn neighbours(status: &AppStatus, node: &NodeStatus, view: &View) -> Option<Stri
     shares.sort_by(|a, b| b.0.total_cmp(&a.0));
     let shares: Vec<String> = shares.into_iter().map(|(_, text)| text).collect();
     (!shares.is_empty()).then(|| {
-        format!("Of the {} of {}, {:.2} are used: {}.", node.cpu_capacity, node.name, node.cpu_used.0, shares.join("; "))
+        format!("{} has {}, of which {:.2} is used: {}.", node.name, node.cpu_capacity, node.cpu_used.0, shares.join("; "))
     })
 }
 
@@ -144,8 +144,8 @@ fn contradiction(explained: &AppExplanation, flows: &[FlowStatus]) -> Option<Str
     let (expected, (flow, measured)) = (explained.utility?.0, worst(flows)?);
     ((expected - measured).abs() > 0.25).then(|| {
         format!(
-            "The plan expected {expected:+.2} and {}/{} is measured at {measured:+.2}: the load has changed since, or its cost is not yet \
-             known well; the next plan goes by what is measured.",
+            "The plan expected a utility of {expected:+.2}, and {}/{} has {measured:+.2}. The load has changed since, or weal does not know \
+             yet what a request costs; the next plan uses what was measured.",
             flow.app, flow.class
         )
     })
@@ -183,8 +183,8 @@ fn flow_sentences(flow: &FlowStatus, view: &View, sentences: &mut Vec<String>) {
             };
             let verdict = if utility.0 < 0.0 { "misses its goal" } else { "meets its goal" };
             sentences.push(format!(
-                "{name} {verdict} {}: {measured} measured, utility {utility}; of that, {:.0} ms are waiting in the queue and {:.0} ms \
-                 service, on average.",
+                "{name} {verdict} {}: {measured} measured, utility {utility}. On average a request waits {:.0} ms in the queue and \
+                 its instance takes {:.0} ms.",
                 flow.goal_text,
                 (flow.response.mean_ms - flow.service.mean_ms).max(0.0),
                 flow.service.mean_ms,
@@ -192,19 +192,20 @@ fn flow_sentences(flow: &FlowStatus, view: &View, sentences: &mut Vec<String>) {
         }
         (Some(_), ..) => sentences.push(format!("{name} has the goal {} and no traffic now.", flow.goal_text)),
         (None, Some(achieved), _) => {
-            sentences
-                .push(format!("{name} is best effort (no goal): {achieved:.0} ms on average; it gets what goals leave over."));
+            sentences.push(format!(
+                "{name} is best effort (no goal): {achieved:.0} ms on average; it gets the CPU that flows with goals leave over."
+            ));
         }
         (None, None, _) => sentences.push(format!("{name} is best effort (no goal) and has no traffic now.")),
     }
     if flow.rejected_per_s > 0.0 {
         sentences.push(format!(
-            "{name}: {:.1} requests/s are rejected with 503, because its queue is full ({:.0} waiting on average).",
+            "The gateway rejects {:.1} requests/s of {name} with 503, because its queue is full ({:.0} requests wait on average).",
             flow.rejected_per_s, flow.queue_mean
         ));
     }
     if flow.errors_per_s > 0.0 {
-        sentences.push(format!("{name}: {:.1} requests/s fail at its instances.", flow.errors_per_s));
+        sentences.push(format!("{:.1} requests/s of {name} fail at its instances.", flow.errors_per_s));
     }
     if view.status.control && flow.seats > 0 {
         let explained = view.plan.report.flows.iter().find(|explained| explained.id == flow.id);
@@ -230,8 +231,8 @@ fn placement(status: &AppStatus, explained: &AppExplanation, view: &View, senten
         sentences.push(sentence(&explained.text));
     }
     sentences.push(format!(
-        "It wants {} for its best utility, was given {} and uses {}.",
-        explained.demand, explained.allocation, status.cpu_used
+        "{} could use {} for its best utility. The plan gives it {}, and it uses {}.",
+        status.name, explained.demand, explained.allocation, status.cpu_used
     ));
     if let Some(what) = what_would_help(&explained.binding) {
         let gain = match explained.binding {
@@ -254,14 +255,17 @@ fn what_would_help(binding: &Binding) -> Option<String> {
         Binding::Cpu { nodes } if nodes.is_empty() => "more CPU".into(),
         Binding::Cpu { nodes } => {
             let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
-            format!("more CPU on {}, which is used up, or a higher importance than those it shares it with", names.join(", "))
+            format!(
+                "more CPU on {}, which is used up, or a higher `importance` than the applications that share it",
+                names.join(", ")
+            )
         }
         Binding::Memory { missing } => format!("{missing} more free memory on one node that it may run on"),
         Binding::MaxInstances { max } => format!("more than the {max} instances that `instances.max` allows"),
         Binding::InstanceCpu => "a higher `cpu` per instance, or more instances".into(),
         Binding::Constraint { what } => format!("a looser constraint: {what}"),
-        Binding::ChangeCost => "a load that stays: a change now would cost more than it gives".into(),
-        Binding::Manual => "your own hand: its placement is not weal's to change".into(),
+        Binding::ChangeCost => "a load that lasts: a change now would cost more than it gains".into(),
+        Binding::Manual => "a change by hand, because weal may not move it (`manual`, or `control` is off)".into(),
     })
 }
 

@@ -153,6 +153,37 @@ pub struct FlowObservation {
 }
 
 impl FlowObservation {
+    /// A flow of which nothing was seen.
+    pub fn empty(id: FlowId) -> Self {
+        Self {
+            id,
+            arrivals: 0,
+            completions: 0,
+            rejections: 0,
+            errors: 0,
+            response_time: LatencyHistogram::default(),
+            service_time: LatencyHistogram::default(),
+            queue_mean: 0.0,
+            in_service_mean: 0.0,
+            seats: 0.0,
+            oldest_wait_s: 0.0,
+        }
+    }
+
+    /// Takes in the window after its own, so that it is about both; their lengths in seconds are `own_s` and `next_s`.
+    pub fn extend(&mut self, own_s: f64, next: &Self, next_s: f64) {
+        self.arrivals += next.arrivals;
+        self.completions += next.completions;
+        self.rejections += next.rejections;
+        self.errors += next.errors;
+        self.response_time.add(&next.response_time);
+        self.service_time.add(&next.service_time);
+        let mean = |own: f64, next: f64| (own * own_s + next * next_s) / (own_s + next_s).max(1e-9);
+        self.queue_mean = mean(self.queue_mean, next.queue_mean);
+        self.in_service_mean = mean(self.in_service_mean, next.in_service_mean);
+        (self.seats, self.oldest_wait_s) = (next.seats, next.oldest_wait_s);
+    }
+
     /// Mean number of requests in the system (queue and service): by Little's law the arrival rate times the response time.
     pub fn population_mean(&self) -> f64 {
         self.queue_mean + self.in_service_mean

@@ -169,7 +169,7 @@ impl Cycle {
     pub fn handle_gateway(&mut self, now: Time, answer: Result<GatewayCounters, Refusal>) {
         match &answer {
             Ok(_) => self.0.clear_problem("gateway", "the gateway answers again"),
-            Err(error) => self.0.raise_problem("gateway", format!("the gateway does not answer: {error}")),
+            Err(error) => self.0.raise_problem("gateway", unanswered("the gateway", error)),
         }
         self.0.gateway.handle_counters(answer.ok());
         if !self.0.end_flow_cycle_if_seen(now) {
@@ -192,7 +192,7 @@ impl Cycle {
             }
             Err(error) => {
                 self.0.engine.is_up = false;
-                self.0.raise_problem("agent", format!("the node agent does not answer: {error}"));
+                self.0.raise_problem("agent", unanswered("the node agent", &error));
                 self.0.waiting.plan.take_if(|ticket| self.0.engine.look.has_ended(*ticket));
                 self.0.end_flow_cycle_if_seen(now);
                 self.0.show(false);
@@ -341,5 +341,13 @@ impl Cycle {
     /// What is counted for the metrics.
     pub fn counts(&self) -> &Counts {
         &self.0.counts
+    }
+}
+
+/// A peer was asked and did not say how things are.
+fn unanswered(peer: &str, refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Away { .. } => refusal.to_string(),
+        _ => format!("{peer} does not answer: {refusal}"),
     }
 }

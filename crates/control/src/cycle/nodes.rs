@@ -29,12 +29,12 @@ impl State {
         self.engine.configuring = false;
         match result {
             Ok(()) => {
-                self.clear_problem("nodes", "the nodes are set up");
+                self.clear_problem("nodes", "the node agent has set up the nodes");
                 if std::mem::take(&mut self.engine.has_forgotten) {
                     self.seating.loads.handle_forgotten();
                 }
             }
-            Err(error) => self.raise_problem("nodes", format!("the nodes cannot be set up: {error}")),
+            Err(error) => self.raise_problem("nodes", format!("the node agent cannot set up the nodes: {error}")),
         }
         // The next cycle tries again what did not help.
         self.engine.retry_nodes = now + self.timers.flow_cycle();

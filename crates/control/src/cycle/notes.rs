@@ -28,11 +28,13 @@ pub(super) fn seats(before: &SeatPlan, plan: &SeatPlan, why: &[FlowExplanation])
             format!("{}/{} {} -> {}", other.id.app, other.id.class, seats_before(&other.id), other.seats)
         };
         let others: Vec<String> = plan.flows.iter().filter(other_way).map(other).collect();
-        let others = if others.is_empty() { String::new() } else { format!("; meanwhile {}", others.join(", ")) };
+        let others = if others.is_empty() { String::new() } else { format!(". Meanwhile {}", others.join(", ")) };
         let limit = why.iter().find(|flow| flow.id == now.id).map(|flow| limit(&flow.binding)).unwrap_or_default();
         let (app, class, verb) = (&now.id.app, &now.id.class, if gained { "gained" } else { "lost" });
         let (seats, allocation, demand) = (now.seats, now.allocation, now.demand);
-        let text = format!("{app}/{class} {verb} seats: {was} -> {seats}, {allocation} of {demand} wanted{limit}{others}");
+        let text = format!(
+            "{app}/{class} {verb} seats, {was} -> {seats}: it gets {allocation} of {demand} that it could use{limit}{others}"
+        );
         notes.push((app.clone(), text));
     }
     notes
@@ -43,9 +45,9 @@ fn limit(binding: &Binding) -> String {
     match binding {
         Binding::Cpu { nodes } => {
             let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
-            format!(" because the CPU of {} is full", names.join(", "))
+            format!(", because the CPU of {} is full", names.join(", "))
         }
-        Binding::InstanceCpu => " because its instances can use no more".to_owned(),
+        Binding::InstanceCpu => ", because its instances can use no more".to_owned(),
         Binding::Satisfied => ", which is all that helps it".to_owned(),
         _ => String::new(),
     }
@@ -121,7 +123,8 @@ mod tests {
         let notes = seats(&before, &after, &why);
         assert_eq!(notes.len(), 1, "9 -> 7 is not much: {notes:?}");
         assert_eq!(notes[0].0.as_str(), "shop");
-        let expected = "shop/gold gained seats: 4 -> 12, 0.50 CPU of 1.00 CPU wanted because the CPU of n1 is full; meanwhile search/gold 9 -> 7";
+        let expected = "shop/gold gained seats, 4 -> 12: it gets 0.50 CPU of 1.00 CPU that it could use, because the CPU of n1 is full. \
+             Meanwhile search/gold 9 -> 7";
         assert_eq!(notes[0].1, expected);
         assert_eq!(seats(&plan([0, 0]), &after, &[]), [], "the first seats are no news");
     }

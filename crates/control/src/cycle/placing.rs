@@ -106,7 +106,7 @@ impl State {
                 actions.extend(plan.actions.iter().map(|action| (action.clone(), reason(&report, action))));
                 self.take_plan(now, &pool, plan, report, planned.took_ms);
             }
-            Err(why) => self.raise_problem("plan", format!("a placement plan was not applied: {why}")),
+            Err(why) => self.raise_problem("plan", format!("weal did not apply a placement plan: {why}")),
         }
         self.begin_all(now, actions);
         self.push_loads();
@@ -170,8 +170,8 @@ impl State {
     pub(super) fn handle_reserves_set(&mut self, result: Result<(), Refusal>) {
         self.engine.setting_reserves = false;
         match result {
-            Ok(()) => self.clear_problem("reserves", "memory is kept free again"),
-            Err(error) => self.raise_problem("reserves", format!("no memory could be kept free: {error}")),
+            Ok(()) => self.clear_problem("reserves", "the node agent keeps memory free again"),
+            Err(error) => self.raise_problem("reserves", format!("the node agent could not keep memory free: {error}")),
         }
     }
 
@@ -196,14 +196,14 @@ impl State {
         let outcomes = match result {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                let text = format!("running instances could not be told of the new config: {error}");
+                let text = format!("running instances did not get the new config: {error}");
                 return self.note(Note::warning(EventKind::Config, text));
             }
         };
         for Outcome { action, refusal, .. } in outcomes {
             if let Some(refusal) = refusal {
                 let target = action.target();
-                let text = format!("{target} could not be told of the new config: {refusal}");
+                let text = format!("{target} did not get the new config: {refusal}");
                 self.note(Note::warning(EventKind::Config, text).target(&target));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weal_model::{FlowId, FlowObservation, LatencyHistogram, Snapshot};
+use weal_model::{FlowId, FlowObservation, Snapshot};
 
 /// Seconds that status and metrics look back. Long enough for a stable p95 at a few requests per second, short enough to
 /// follow the eye.
@@ -15,16 +15,8 @@ pub(super) struct Recent(VecDeque<(f64, Vec<FlowObservation>)>);
 /// One flow, over the span.
 #[derive(Debug, Clone)]
 pub(super) struct RecentFlow {
-    pub arrivals: u64,
-    pub completions: u64,
-    pub rejections: u64,
-    pub errors: u64,
-    pub response_time: LatencyHistogram,
-    pub service_time: LatencyHistogram,
-    /// Time averages.
-    pub queue_mean: f64,
-    pub in_service_mean: f64,
-    /// Seconds that the counts cover.
+    pub flow: FlowObservation,
+    /// Seconds that it covers.
     pub span_s: f64,
 }
 
@@ -47,41 +39,20 @@ impl Recent {
         let mut flows = BTreeMap::<FlowId, RecentFlow>::new();
         for (window_s, seen) in &self.0 {
             for flow in seen {
-                flows.entry(flow.id.clone()).or_insert_with(RecentFlow::empty).add(flow, *window_s);
+                flows.entry(flow.id.clone()).or_insert_with(|| RecentFlow::empty(flow.id.clone())).extend(flow, *window_s);
             }
-        }
-        for flow in flows.values_mut() {
-            flow.queue_mean /= flow.span_s.max(1e-9);
-            flow.in_service_mean /= flow.span_s.max(1e-9);
         }
         flows
     }
 }
 
 impl RecentFlow {
-    pub fn empty() -> Self {
-        Self {
-            arrivals: 0,
-            completions: 0,
-            rejections: 0,
-            errors: 0,
-            response_time: LatencyHistogram::default(),
-            service_time: LatencyHistogram::default(),
-            queue_mean: 0.0,
-            in_service_mean: 0.0,
-            span_s: 0.0,
-        }
+    pub fn empty(id: FlowId) -> Self {
+        Self { flow: FlowObservation::empty(id), span_s: 0.0 }
     }
 
-    fn add(&mut self, flow: &FlowObservation, window_s: f64) {
-        self.arrivals += flow.arrivals;
-        self.completions += flow.completions;
-        self.rejections += flow.rejections;
-        self.errors += flow.errors;
-        self.response_time.add(&flow.response_time);
-        self.service_time.add(&flow.service_time);
-        self.queue_mean += flow.queue_mean * window_s;
-        self.in_service_mean += flow.in_service_mean * window_s;
+    fn extend(&mut self, next: &FlowObservation, window_s: f64) {
+        self.flow.extend(self.span_s, next, window_s);
         self.span_s += window_s;
     }
 

@@ -73,12 +73,12 @@ impl State {
         let told = self.engine.setting_loads.take();
         match (result, told) {
             (Ok(()), told) => {
-                self.clear_problem("loads", "shares of CPU are set again");
+                self.clear_problem("loads", "the node agent divides CPU again");
                 self.seating.loads.handle_told(told.unwrap_or_default());
                 // What has changed meanwhile.
                 self.push_loads();
             }
-            (Err(error), _) => self.raise_problem("loads", format!("the shares of CPU could not be set: {error}")),
+            (Err(error), _) => self.raise_problem("loads", format!("the node agent could not divide CPU: {error}")),
         }
     }
 }

@@ -42,8 +42,8 @@ impl State {
         let told = Told { when: now, time: self.engine.its_time(now), seen, awake };
         self.sleep.handle_order(app, rung, told);
         self.keep_resting();
-        let how = rung.map_or_else(String::new, |rung| format!(", {}", rung.as_str()));
-        self.note(Note::info(EventKind::Plan, format!("{app} was told to sleep{how}")).app(app));
+        let how = rung.map_or_else(String::new, |rung| format!(", {} at the deepest", rung.as_str()));
+        self.note(Note::info(EventKind::Plan, format!("a person told {app} to sleep{how}")).app(app));
         self.timers.schedule_plan_at_once(now);
         Ok(SleepTaken { app: app.clone(), instances })
     }
@@ -59,7 +59,7 @@ impl State {
         if let Some(why) = self.engine.away(now) {
             return Err(why);
         }
-        self.call_off(app, &format!("`{app}` is to be awake"));
+        self.call_off(app, "a person woke its application");
         let mine = || self.engine.instances().iter().filter(|seen| seen.app == *app);
         let wake_s = |seen: &InstanceSeen, rung| seen.costs.of(rung).wake_s.unwrap_or(f64::MAX);
         let cheapest = mine().filter_map(|seen| Some((seen.state.rung()?, seen)));
@@ -69,7 +69,7 @@ impl State {
             (Some(instance), _) => WakeTaken { app: app.clone(), instance: Some(instance), from: None },
             (None, Some((rung, seen))) => {
                 let instance = seen.id.clone();
-                self.begin(now, Action::Resume { instance: instance.clone(), app: app.clone() }, "somebody said so");
+                self.begin(now, Action::Resume { instance: instance.clone(), app: app.clone() }, "a person woke its application");
                 WakeTaken { app: app.clone(), instance: Some(instance), from: Some(rung) }
             }
             (None, None) => WakeTaken { app: app.clone(), instance: None, from: None },
@@ -92,8 +92,8 @@ impl State {
             self.sleep.handle_woken(now, &event.instance);
             let is_other = |seen: &InstanceSeen| seen.app == event.app && seen.id != event.instance;
             let is_crowd = self.engine.instances().iter().any(|seen| is_other(seen) && seen.state.is_active());
-            let who = if is_crowd { "a crowd waits" } else { "somebody asks" };
-            let text = format!("{} was woken by the gateway: {who} for {}", event.instance, event.app);
+            let why = if is_crowd { "its other instances have more requests than seats" } else { "a request came for it" };
+            let text = format!("the gateway woke {}: {why}", event.instance);
             self.note(Note::info(EventKind::Plan, text).app(&event.app).instance(&event.instance));
         }
     }
@@ -147,7 +147,7 @@ impl State {
             self.on_wanted(now, &target);
         }
         for target in self.operations.poll_unheard(now, counters.as_deref()) {
-            let text = format!("{target} stays awake: the gateway has not said that nothing is at it");
+            let text = format!("{target} stays awake: the gateway did not confirm that it has no requests left");
             self.note(Note::info(EventKind::Plan, text).target(&target));
         }
         let Some(counters) = counters else { return };
@@ -156,7 +156,7 @@ impl State {
         let resumes: Vec<Action> =
             asleep.map(|seen| Action::Resume { instance: seen.id.clone(), app: seen.app.clone() }).collect();
         for resume in resumes {
-            self.begin(now, resume, "requests are at it");
+            self.begin(now, resume, "it still has requests");
         }
     }
 
@@ -166,6 +166,6 @@ impl State {
             let its_time = self.engine.its_time(now);
             self.learned.handle_wanted(its_time, app);
         }
-        self.note(Note::info(EventKind::Plan, format!("{target} stays awake: it was asked for")).target(target));
+        self.note(Note::info(EventKind::Plan, format!("{target} stays awake: it has requests")).target(target));
     }
 }

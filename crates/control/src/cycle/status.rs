@@ -204,8 +204,8 @@ fn flows(inputs: &Inputs<'_>) -> Vec<FlowStatus> {
         let classes: BTreeSet<&ClassName> = app.routes.iter().map(|route| &route.class).collect();
         for class in classes {
             let id = flow_id(inputs.gateway, &app.name, class);
-            let empty = RecentFlow::empty();
-            flows.push(flow_status(app, class, recent.get(&id).unwrap_or(&empty), inputs));
+            let seen = recent.get(&id).cloned().unwrap_or_else(|| RecentFlow::empty(id));
+            flows.push(flow_status(app, class, &seen, inputs));
         }
     }
     flows
@@ -221,7 +221,7 @@ fn flow_status(app: &AppSpec, class: &ClassName, recent: &RecentFlow, inputs: &I
     let explained = inputs.report.flows.iter().find(|flow| flow.id == id);
     let work_factors: Vec<WorkFactor> = inputs.work_factors.iter().filter(|factor| factor.flow == id).cloned().collect();
     let achieved = achieved(goal, recent);
-    let throughput_per_s = recent.per_s(recent.completions);
+    let throughput_per_s = recent.per_s(recent.flow.completions);
     FlowStatus {
         app: app.name.clone(),
         class: class.clone(),
@@ -231,14 +231,14 @@ fn flow_status(app: &AppSpec, class: &ClassName, recent: &RecentFlow, inputs: &I
         achieved: achieved.map(|value| if matches!(goal, Some(Goal::Throughput { .. })) { value } else { value * 1e3 }),
         utility: achieved.and_then(|value| Some(goal?.utility(value, importance))),
         predicted_utility: planned.filter(|_| goal.is_some()).map(|planned| planned.predicted),
-        arrival_per_s: recent.per_s(recent.arrivals),
+        arrival_per_s: recent.per_s(recent.flow.arrivals),
         throughput_per_s,
-        rejected_per_s: recent.per_s(recent.rejections),
-        errors_per_s: recent.per_s(recent.errors),
-        response: LatencySummary::of(&recent.response_time),
-        service: LatencySummary::of(&recent.service_time),
-        queue_mean: recent.queue_mean,
-        in_service_mean: recent.in_service_mean,
+        rejected_per_s: recent.per_s(recent.flow.rejections),
+        errors_per_s: recent.per_s(recent.flow.errors),
+        response: LatencySummary::of(&recent.flow.response_time),
+        service: LatencySummary::of(&recent.flow.service_time),
+        queue_mean: recent.flow.queue_mean,
+        in_service_mean: recent.flow.in_service_mean,
         seats: planned.map_or(0, |planned| planned.seats),
         weight: planned.map_or(1.0, |planned| planned.weight),
         cpu_used: work_factors.iter().map(|factor| Cpu(factor.work.0 * throughput_per_s)).sum(),
@@ -252,10 +252,10 @@ fn flow_status(app: &AppSpec, class: &ClassName, recent: &RecentFlow, inputs: &I
 /// What the goal is about, in seconds or requests per second; the mean response time without a goal.
 fn achieved(goal: Option<Goal>, recent: &RecentFlow) -> Option<f64> {
     match goal {
-        Some(Goal::Mean { .. }) | None => recent.response_time.mean_s(),
-        Some(Goal::Percentile { percentile, .. }) => recent.response_time.quantile_s(percentile),
+        Some(Goal::Mean { .. }) | None => recent.flow.response_time.mean_s(),
+        Some(Goal::Percentile { percentile, .. }) => recent.flow.response_time.quantile_s(percentile),
         // Without arrivals nobody asked for any throughput.
-        Some(Goal::Throughput { .. }) => (recent.arrivals > 0).then(|| recent.per_s(recent.completions)),
+        Some(Goal::Throughput { .. }) => (recent.flow.arrivals > 0).then(|| recent.per_s(recent.flow.completions)),
     }
 }
 

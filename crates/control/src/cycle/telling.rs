@@ -42,7 +42,7 @@ impl State {
     pub(super) fn handle_gateway_told(&mut self, result: Result<u64, Refusal>) {
         match &result {
             Ok(_) => self.clear_problem("gateway", "the gateway answers again"),
-            Err(error) => self.raise_problem("gateway", format!("the gateway took no parameters: {error}")),
+            Err(error) => self.raise_problem("gateway", format!("the gateway did not take its config: {error}")),
         }
         let answered = result.is_ok();
         self.gateway.handle_told(result.ok());

@@ -46,7 +46,7 @@ pub(super) async fn why(api: ApiState, Path(app): Path<AppName>, Parameters(quer
         }
         match answer.await {
             Ok(Some(node)) => why.node = Some(why::beside_measured(node, &why.flows)),
-            _ => return refusal(StatusCode::SERVICE_UNAVAILABLE, "nothing has been measured yet: ask again in a moment"),
+            _ => return refusal(StatusCode::SERVICE_UNAVAILABLE, "weal has not measured anything yet: ask again in a moment"),
         }
     }
     if let Some(limit) = query.refused {
@@ -67,7 +67,7 @@ pub(super) async fn why_request(api: ApiState, Path(id): Path<String>) -> Respon
             None => refusal(
                 StatusCode::NOT_FOUND,
                 format!(
-                    "request `{id}` is not among those that the gateway refused lately: it was answered by an instance, or is long ago"
+                    "request `{id}` is not among those that the gateway refused lately: an instance answered it, or the gateway has forgotten it"
                 ),
             ),
         },

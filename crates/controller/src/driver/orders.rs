@@ -54,7 +54,7 @@ impl<E: Engine> Driver<E> {
             Ok(read) => read,
             Err(refused) => {
                 if !update.dry_run {
-                    self.board.note(Note::error(EventKind::Config, format!("the config was not taken: {}", refused.error)));
+                    self.board.note(Note::error(EventKind::Config, format!("weal did not take the config: {}", refused.error)));
                     self.config_error = Some(refused.error.clone());
                     self.show(false);
                 }

@@ -57,7 +57,7 @@ impl Question<'_> {
             );
         }
         if app.manual {
-            let text = format!("The placement of {name} is not weal's to change (`manual`, or control is off).");
+            let text = format!("weal may not change the placement of {name} (`manual`, or `control` is off).");
             return (NodeVerdict::Forbidden, vec![text]);
         }
         // A rule of the config first: it holds whatever room there is.
@@ -168,7 +168,7 @@ impl Question<'_> {
             (Some((_, verdict, sentences)), _) => (verdict, std::iter::once(first).chain(sentences).collect()),
             (None, Some(Obstacle::Memory)) => (NodeVerdict::Memory, std::iter::once(first).chain(self.memory()).collect()),
             (None, Some(Obstacle::Fixed)) => {
-                (NodeVerdict::Forbidden, vec![first, "Its instances are pinned where they are.".into()])
+                (NodeVerdict::Forbidden, vec![first, "The config pins its instances where they are (`pinned`).".into()])
             }
             (None, Some(obstacle)) => (NodeVerdict::Forbidden, vec![first, self.forbidden(obstacle)]),
             (None, None) => (NodeVerdict::MaxInstances, vec![first]),
@@ -200,7 +200,7 @@ impl Question<'_> {
                 tried.cost, self.policy.horizon_s
             )
         } else {
-            "What it gains does not go to who is worst off, or is less than measurements can tell.".to_owned()
+            "The application that is worst off gains nothing by it, or less than the measurements can tell.".to_owned()
         };
         (verdict, vec![expected, because])
     }

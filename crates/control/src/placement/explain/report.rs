@@ -123,12 +123,12 @@ fn words(binding: &Binding) -> String {
             let more = if nodes.len() > 3 { " and others" } else { "" };
             format!("the CPU of {}{more} is shared with applications that the plan expects to be no better off", names.join(", "))
         }
-        Binding::Memory { missing } => format!("another instance lacks {missing} of memory where it comes nearest"),
-        Binding::MaxInstances { max } => format!("it may have {max} instances"),
+        Binding::Memory { missing } => format!("the node with the most room lacks {missing} of memory for another instance"),
+        Binding::MaxInstances { max } => format!("`instances.max` allows it {max} instances"),
         Binding::InstanceCpu => "its instances are at their CPU limit".to_owned(),
         Binding::Constraint { what } => what.clone(),
         Binding::ChangeCost => "another instance would cost more than it gains".to_owned(),
-        Binding::Manual => "its placement is not weal's to change".to_owned(),
+        Binding::Manual => "weal may not change its placement (`manual`, or `control` is off)".to_owned(),
         Binding::Unmeasured => "nothing has been measured yet".to_owned(),
     }
 }
@@ -138,14 +138,14 @@ fn obstacle(translation: &Translation, m: u32, obstacle: Obstacle) -> String {
     let name = |other: u32| translation.apps[other as usize].name.clone();
     match obstacle {
         Obstacle::Memory => format!("no node that it may run on has {} of memory free", spec.memory),
-        Obstacle::MaxInstances => format!("it may have {} instances", spec.instances.max),
-        Obstacle::MaxNodes => "it is on its most nodes".to_owned(),
+        Obstacle::MaxInstances => format!("`instances.max` allows it {} instances", spec.instances.max),
+        Obstacle::MaxNodes => "it is on as many nodes as it may be".to_owned(),
         Obstacle::PerNode => format!("every node that it may run on has {} of it", spec.per_node),
         Obstacle::NotAllowed => "none of the nodes that it may run on answers".to_owned(),
         Obstacle::Apart(other) => format!("it must be apart from `{}`", name(other)),
         Obstacle::Together(other) => format!("it must be together with `{}`", name(other)),
         Obstacle::MinCpu => "no node has the CPU that each instance must get".to_owned(),
-        Obstacle::MinInstances | Obstacle::Fixed => "nothing may be moved for it".to_owned(),
+        Obstacle::MinInstances | Obstacle::Fixed => "weal may move no other instance for it".to_owned(),
     }
 }
 
