@@ -179,6 +179,8 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(false, "on-resume", show_argv(&was.on_resume), show_argv(&is.on_resume));
     compare(false, "queue-limit", was.queue_limit.to_string(), is.queue_limit.to_string());
     compare(false, "request-timeout", show_span(was.request_timeout_s), show_span(is.request_timeout_s));
+    compare(false, "upgrades", was.http.upgrades.join(", "), is.http.upgrades.join(", "));
+    compare(false, "normalize-paths", was.http.normalize_paths.to_string(), is.http.normalize_paths.to_string());
     let show_sleep = |after: Option<f64>| after.map_or_else(|| "when it pays".to_owned(), show_span);
     compare(false, "sleep-after", show_sleep(was.sleep_after_s), show_sleep(is.sleep_after_s));
     compare(false, "health", show_health(was), show_health(is));
@@ -235,7 +237,10 @@ fn show_route(route: &RouteSpec) -> String {
         },
     };
     let host = route.host.as_deref().unwrap_or("*");
-    format!("{host}{}{header} (class {})", route.path.as_deref().unwrap_or("/*"), route.class)
+    let span =
+        |name: &str, seconds: Option<f64>| seconds.map_or_else(String::new, |seconds| format!(", {name} {}", show_span(seconds)));
+    let times = [span("idle-timeout", route.idle_timeout_s), span("total-timeout", route.total_timeout_s)].concat();
+    format!("{host}{}{header} (class {}{times})", route.path.as_deref().unwrap_or("/*"), route.class)
 }
 
 fn show_argv(argv: &[String]) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use toml_edit::{InlineTable, Value};
 use weal_model::{
-    Algorithm, AppSpec, Enactment, HealthProbe, Importance, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode,
+    Algorithm, AppSpec, Enactment, HealthProbe, HttpRules, Importance, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode,
     SandboxSpec, ServiceClass,
 };
 
@@ -108,6 +108,10 @@ fn app(spec: &AppSpec) -> Section {
     app.add_marked("restart", restart, restart == "always");
     app.add_marked("queue-limit", i64::from(spec.queue_limit), spec.queue_limit == defaults::QUEUE_LIMIT);
     add_span(&mut app, "request-timeout", spec.request_timeout_s, defaults::REQUEST_TIMEOUT_S);
+    let default = HttpRules::default();
+    let upgrades = texts(spec.http.upgrades.iter().map(String::as_str));
+    app.add_marked("upgrades", upgrades, spec.http.upgrades == default.upgrades);
+    app.add_marked("normalize-paths", spec.http.normalize_paths, spec.http.normalize_paths == default.normalize_paths);
     match spec.sleep_after_s {
         Some(seconds) => app.add("sleep-after", show_span(seconds)),
         None => add_absent(&mut app, "sleep-after", "when it pays"),
@@ -170,6 +174,8 @@ fn route(spec: &RouteSpec) -> InlineTable {
         );
     }
     route.insert("class", spec.class.as_str().into());
+    route.extend(spec.idle_timeout_s.map(|seconds| ("idle-timeout", show_span(seconds))));
+    route.extend(spec.total_timeout_s.map(|seconds| ("total-timeout", show_span(seconds))));
     route
 }
 

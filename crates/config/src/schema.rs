@@ -222,7 +222,26 @@ fn app_keys() -> Vec<(&'static str, Value)> {
         ),
         (
             "request-timeout",
-            span("What a request may take in all, queue included, before it is answered 504.", defaults::REQUEST_TIMEOUT_S),
+            span(
+                "How long a request may wait for its answer, queue included, before it is answered 504. While its body flows, the time does not run.",
+                defaults::REQUEST_TIMEOUT_S,
+            ),
+        ),
+        (
+            "upgrades",
+            describe(
+                json!({ "type": "array", "uniqueItems": true, "items": { "type": "string", "minLength": 1 } }),
+                "Protocols that a connection may be upgraded to; `\"*\"` is any. Requests for others are answered as if they had not asked.",
+                "[\"websocket\"]",
+            ),
+        ),
+        (
+            "normalize-paths",
+            describe(
+                json!({ "type": "boolean" }),
+                "Whether routes are compared with normalised paths: `//admin` and `/%61dmin` are `/admin`.",
+                "true",
+            ),
         ),
         (
             "sleep-after",
@@ -302,6 +321,22 @@ fn route() -> Value {
         ("path", describe(json!({ "type": "string", "pattern": "^/" }), "`/exact` or `/prefix/*`.", "every path")),
         ("header", describe(header, "A header that must be there: its name, or `{ name = .., value = .. }`.", "none")),
         ("class", describe(name(), "The service class of the requests that match.", "\"default\", best effort")),
+        (
+            "idle-timeout",
+            describe(
+                json!({ "type": "string", "pattern": SPAN }),
+                "A request ends when nothing of it or its answer has moved for so long.",
+                "`request-timeout`, and 300s once the answer has begun",
+            ),
+        ),
+        (
+            "total-timeout",
+            describe(
+                json!({ "type": "string", "pattern": SPAN }),
+                "From a request's arrival to the last byte of its answer.",
+                "no limit",
+            ),
+        ),
     ];
     table("One route. Every part that is given must match; the most specific route wins.", &[], keys)
 }

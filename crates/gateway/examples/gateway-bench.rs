@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use weal_gateway::{Limits, Options, run_until};
-use weal_model::RouteSpec;
+use weal_model::{HttpRules, RouteSpec};
 use weal_protocol::gateway::{CONFIGURE, ClusterConfig, Endpoint, FlowConfig, GatewayConfig};
 
 #[tokio::main(flavor = "current_thread")]
@@ -29,13 +29,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let seats = seats.parse::<u32>()?;
     let cluster = ClusterConfig {
         app: "bench".into(),
-        routes: vec![RouteSpec { host: None, path: None, header: None, class: "all".into() }],
+        routes: vec![RouteSpec::any("all".into())],
         seats: (seats > 0).then_some(seats),
         flows: [("all".into(), FlowConfig { weight: 1.0, seats, size: 1.0, queue_limit: 10_000 })].into(),
         endpoints: vec![Endpoint { instance: "bench-1".into(), address: instance.parse()?, weight: 1.0, draining: false }],
         request_timeout_s: 30.0,
         standby: None,
         wakeable: None,
+        http: HttpRules::default(),
+        unavailable: None,
     };
     let limits = Limits { workers: workers.parse()?, ..Limits::default() };
     let serving = tokio::spawn(run_until(options, limits, async {

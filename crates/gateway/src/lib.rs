@@ -28,7 +28,7 @@ use weal_model::GatewayName;
 use weal_rpc::Callers;
 
 use crate::clock::Clock;
-use crate::http::forward::RequestIds;
+use crate::http::origin::RequestIds;
 use crate::http::session::Gateway;
 pub use crate::limits::Limits;
 use crate::listen::registry::Registry;

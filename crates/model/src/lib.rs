@@ -26,6 +26,7 @@ mod enactment;
 mod goal;
 mod histogram;
 mod history;
+pub mod host;
 mod ids;
 mod job;
 pub mod naming;
@@ -49,7 +50,7 @@ pub use plan::{
     Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, LoadEntry, NodeReserve, Placement, PlacementEntry, Plan,
     Reason, Report, SeatPlan, Target, WorkFactor,
 };
-pub use route::{HeaderMatch, RouteSpec};
+pub use route::{HeaderMatch, HttpRules, RouteSpec};
 pub use rung::{Rung, RungCost, SleepCosts};
 pub use sandbox::{Permit, SandboxMode, SandboxSpec};
 pub use snapshot::{FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot};

@@ -7,7 +7,7 @@ use crate::ClassName;
 
 /// One route of an application. A request matches when every part that is given matches; among several matching routes
 /// the most specific wins: exact host before wildcard before none, then the longest path, then the one with a header.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RouteSpec {
     /// `shop.example` or `*.shop.example`, lower case, without port; `None` matches every host.
     pub host: Option<String>,
@@ -17,6 +17,20 @@ pub struct RouteSpec {
     pub header: Option<HeaderMatch>,
     /// The service class of the requests that match.
     pub class: ClassName,
+    /// Seconds without a byte in either direction after which a request ends; `None` is the application's time for requests until the
+    /// answer begins, and the gateway's own afterwards.
+    #[serde(default)]
+    pub idle_timeout_s: Option<f64>,
+    /// Seconds from a request's arrival to the last byte of its answer; `None` does not limit them.
+    #[serde(default)]
+    pub total_timeout_s: Option<f64>,
+}
+
+impl RouteSpec {
+    /// Every request, as `class`.
+    pub fn any(class: ClassName) -> Self {
+        Self { host: None, path: None, header: None, class, idle_timeout_s: None, total_timeout_s: None }
+    }
 }
 
 /// A header to match.
@@ -26,4 +40,20 @@ pub struct HeaderMatch {
     pub name: String,
     /// Its exact value; `None` matches any.
     pub value: Option<String>,
+}
+
+/// How a gateway treats the requests of one application.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HttpRules {
+    /// Protocols that a connection may be upgraded to, in lower case; `*` is any. Others are not granted: a tunnel passes routes, classes
+    /// and seats by.
+    pub upgrades: Vec<String>,
+    /// True: a route's path is compared with the normalised path of a request (RFC 3986 section 6.2.2), false: with the path as it came.
+    pub normalize_paths: bool,
+}
+
+impl Default for HttpRules {
+    fn default() -> Self {
+        Self { upgrades: vec!["websocket".to_owned()], normalize_paths: true }
+    }
 }

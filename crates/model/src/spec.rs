@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AppName, Bytes, ClassName, Cpu, Enactment, NodeName, RouteSpec, SandboxSpec, ServiceClass};
+use crate::{AppName, Bytes, ClassName, Cpu, Enactment, HttpRules, NodeName, RouteSpec, SandboxSpec, ServiceClass};
 
 /// A whole pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -217,8 +217,12 @@ pub struct AppSpec {
     pub restart: RestartPolicy,
     /// Requests that may wait per flow before new ones are rejected.
     pub queue_limit: u32,
-    /// Seconds that a request may take in all, queue included, before it is answered 504.
+    /// Seconds that a request may wait for its answer, queue included, before it is answered 504. While its body flows the time does not
+    /// run.
     pub request_timeout_s: f64,
+    /// How its requests are treated.
+    #[serde(default)]
+    pub http: HttpRules,
     /// Seconds without a request after which it sleeps as far as `instances.min` allows; `None` when that pays.
     #[serde(default)]
     pub sleep_after_s: Option<f64>,
@@ -251,6 +255,7 @@ impl AppSpec {
             restart: RestartPolicy::Always,
             queue_limit: 100,
             request_timeout_s: 60.0,
+            http: HttpRules::default(),
             sleep_after_s: None,
         }
     }

@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, ClassName, FlowId, GatewayName, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec, Time};
+use weal_model::{
+    AppName, ClassName, FlowId, GatewayName, HttpRules, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec, Time,
+};
 
 use crate::Method;
 
@@ -70,6 +72,13 @@ pub struct ClusterConfig {
     /// requests wait for another config.
     #[serde(default)]
     pub wakeable: Option<Vec<InstanceId>>,
+    /// What its requests may ask for, and how their paths are read.
+    #[serde(default)]
+    pub http: HttpRules,
+    /// Why no instance can be started at all, in words for everybody; `None` while that is not known. Without an instance that is open,
+    /// requests are refused at once with it.
+    #[serde(default)]
+    pub unavailable: Option<String>,
 }
 
 /// Whom a gateway may have woken by itself when a crowd comes.

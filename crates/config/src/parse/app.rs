@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
-use weal_model::{AppName, AppSpec, InstanceRange, NodeName, RestartPolicy};
+use weal_model::{AppName, AppSpec, HttpRules, InstanceRange, NodeName, RestartPolicy};
 
 use super::argv::check_argv;
 use super::{health, pool, routes, sandbox};
@@ -12,7 +12,7 @@ use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 23] = [
+pub(crate) const KEYS: [&str; 25] = [
     "run",
     "health",
     "memory",
@@ -35,6 +35,8 @@ pub(crate) const KEYS: [&str; 23] = [
     "restart",
     "queue-limit",
     "request-timeout",
+    "normalize-paths",
+    "upgrades",
     "sleep-after",
 ];
 /// More instances than this of one application are a slip of the finger.
@@ -69,8 +71,21 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         restart: read_restart(reading, &section),
         queue_limit: section.count(reading, "queue-limit", 0..1_000_001).unwrap_or(defaults::QUEUE_LIMIT),
         request_timeout_s: section.span(reading, "request-timeout", (0.001, 86_400.0)).unwrap_or(defaults::REQUEST_TIMEOUT_S),
+        http: read_http(reading, &section),
         sleep_after_s: section.span(reading, "sleep-after", (0.1, 31_536_000.0)),
     }
+}
+
+fn read_http(reading: &mut Reading, section: &Section) -> HttpRules {
+    let default = HttpRules::default();
+    let upgrades = section.texts(reading, "upgrades").map(|names| names.iter().map(|name| name.to_ascii_lowercase()).collect());
+    let upgrades: Vec<String> = upgrades.unwrap_or(default.upgrades);
+    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~/".contains(c);
+    if let Some(bad) = upgrades.iter().find(|name| name.is_empty() || !name.chars().all(token)) {
+        let help = "write the protocol's name as in the header Upgrade, such as \"websocket\"";
+        reading.findings.error(reading.places.value(&section.at("upgrades")), format!("`{bad}` is not a protocol"), help);
+    }
+    HttpRules { upgrades, normalize_paths: section.flag(reading, "normalize-paths").unwrap_or(default.normalize_paths) }
 }
 
 fn read_on_resume(reading: &mut Reading, section: &Section) -> Vec<String> {

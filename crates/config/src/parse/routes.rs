@@ -1,7 +1,7 @@
 //! `routes` of an application.
 
 use toml::de::DeValue;
-use weal_model::{ClassName, HeaderMatch, RouteSpec};
+use weal_model::{ClassName, HeaderMatch, RouteSpec, host};
 
 use crate::defaults;
 use crate::section::{Item, Reading, Section};
@@ -30,44 +30,38 @@ fn read_route(reading: &mut Reading, entry: &Item) -> Option<RouteSpec> {
         }
         _ => return entry.wrong_type(reading, "a list of tables", "write `{ host = \"shop.localhost\", class = \"gold\" }`"),
     };
-    let section = Section::open(reading, &entry.path, table, &["host", "path", "header", "class"]);
+    let section =
+        Section::open(reading, &entry.path, table, &["host", "path", "header", "class", "idle-timeout", "total-timeout"]);
     Some(RouteSpec {
         host: read_host(reading, &section),
         path: read_path(reading, &section),
         header: read_header(reading, &section),
         class: ClassName::from(section.text(reading, "class").unwrap_or_else(|| defaults::CLASS.to_owned())),
+        idle_timeout_s: section.span(reading, "idle-timeout", (0.001, 86_400.0)),
+        total_timeout_s: section.span(reading, "total-timeout", (0.001, 2_592_000.0)),
     })
 }
 
-/// A host name in lower case, whole or with a leading `*.`.
+/// A host, whole or with a leading `*.`, in the one spelling that requests are compared with.
 fn read_host(reading: &mut Reading, section: &Section) -> Option<String> {
     let written = section.text(reading, "host")?;
-    let host = written.to_lowercase();
-    if is_host(host.strip_prefix("*.").unwrap_or(&host)) {
-        return Some(host);
+    let (wildcard, name) = written.strip_prefix("*.").map_or(("", written.as_str()), |name| ("*.", name));
+    match host::read_host(name) {
+        Ok(name) if wildcard.is_empty() || !name.starts_with('[') => return Some(format!("{wildcard}{name}")),
+        _ => {}
     }
-    let bare = host.split_once("://").map_or(host.as_str(), |(_, rest)| rest);
+    let lower = written.to_lowercase();
+    let bare = lower.split_once("://").map_or(lower.as_str(), |(_, rest)| rest);
     let (bare, path) = bare.split_once('/').map_or((bare, None), |(bare, path)| (bare, Some(path)));
-    let bare = bare.split_once(':').map_or(bare, |(bare, _)| bare);
-    let help = match path.filter(|path| !path.is_empty()) {
-        _ if host == "*" => "leave `host` out to match every host".to_owned(),
-        Some(path) if is_host(bare) => format!("did you mean `host = \"{bare}\", path = \"/{path}\"`?"),
-        None if is_host(bare) => format!("did you mean `{bare}`? Scheme and port do not belong here"),
+    let bare = host::read_authority(bare).map(|(bare, _)| bare);
+    let help = match (path.filter(|path| !path.is_empty()), bare) {
+        _ if written == "*" => "leave `host` out to match every host".to_owned(),
+        (Some(path), Ok(bare)) => format!("did you mean `host = \"{bare}\", path = \"/{path}\"`?"),
+        (None, Ok(bare)) => format!("did you mean `{bare}`? Scheme and port do not belong here"),
         _ => "write a host name, `shop.example`, or all names below one, `*.shop.example`".to_owned(),
     };
     reading.findings.error(reading.places.value(&section.at("host")), format!("`{written}` is not a host"), help);
     None
-}
-
-fn is_host(host: &str) -> bool {
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    let v6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    host.len() <= 253 && (host.split('.').all(label) || v6.is_some_and(|v6| v6.parse::<std::net::Ipv6Addr>().is_ok()))
 }
 
 /// `/exact` or `/prefix/*`.

@@ -25,6 +25,8 @@ pub(super) fn config(seats: Option<u32>, open: &[u32]) -> ClusterConfig {
         request_timeout_s: 60.0,
         standby: None,
         wakeable: None,
+        http: weal_model::HttpRules::default(),
+        unavailable: None,
     }
 }
 

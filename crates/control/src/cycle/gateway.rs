@@ -43,6 +43,8 @@ pub(super) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {
                 request_timeout_s: 60.0,
                 standby: None,
                 wakeable: wakeable(app, inputs),
+                http: weal_model::HttpRules::default(),
+                unavailable: None,
             });
         }
     }
@@ -70,6 +72,8 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
         request_timeout_s: app.request_timeout_s,
         standby: inputs.standbys.get(&app.name).cloned(),
         wakeable: wakeable(&app.name, inputs),
+        http: app.http.clone(),
+        unavailable: None,
     }
 }
 

@@ -179,7 +179,7 @@ mod tests {
 
     /// `a` with a goal of 200 ms, and `b` without, on two nodes of two cores.
     fn two() -> PoolSpec {
-        let route = |class: &str| RouteSpec { host: None, path: None, header: None, class: class.into() };
+        let route = |class: &str| RouteSpec::any(class.into());
         let goal = |target_s| Some(Goal::Mean { target_s });
         let (mut a, b) = (app("a", 400, 1, 2), app("b", 700, 1, 2));
         a.routes = vec![route("gold"), route("basic")];

@@ -4,19 +4,22 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Outcome;
 
+use super::request_body::Upload;
 use crate::limits::Limits;
 use crate::listen::client::Busy;
 use crate::routing::cluster::Seat;
-use crate::upstream::pool::{Link, Upstream};
+use crate::upstream::link::Link;
+use crate::upstream::pool::Upstream;
 
 /// What is sent to a client. Ends the connection's busy time when it is dropped.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(crate) struct AnswerBody {
     /// Bytes handed on so far.
     sent: u64,
     busy: Busy,
+    /// Why it is cut off, and the client's flushes by then: first everything before it is sent.
+    failure: Option<(BodyError, u64)>,
 }
 
 #[derive(Debug)]
@@ -44,8 +49,16 @@ pub(crate) struct Relay {
     pub upstream: Arc<Upstream>,
     pub worker: usize,
     pub limits: Arc<Limits>,
+    /// How long nothing may come.
+    pub idle: Duration,
     /// Runs while the instance sends nothing.
     pub stall: Option<Pin<Box<Sleep>>>,
+    /// When the request has taken all the time it may.
+    pub end: Option<Pin<Box<Sleep>>>,
+    /// What of the request is still on its way.
+    pub upload: Option<Arc<Upload>>,
+    /// True when the instance wants the rest of the request even after its response. By an error it says that it does not.
+    pub takes_rest: bool,
 }
 
 /// Why a response was cut off.
@@ -55,15 +68,17 @@ pub(crate) enum BodyError {
     Broken(#[from] hyper::Error),
     #[error("the instance sent nothing for too long")]
     Stalled,
+    #[error("the request took too long in all")]
+    TimedOut,
 }
 
 impl AnswerBody {
     pub fn text(text: String, busy: Busy) -> Self {
-        Self { content: Content::Text(Full::new(Bytes::from(text))), sent: 0, busy }
+        Self { content: Content::Text(Full::new(Bytes::from(text))), sent: 0, busy, failure: None }
     }
 
     pub fn empty(busy: Busy) -> Self {
-        Self { content: Content::Text(Full::default()), sent: 0, busy }
+        Self { content: Content::Text(Full::default()), sent: 0, busy, failure: None }
     }
 
     pub fn relay(mut relay: Relay, busy: Busy) -> Self {
@@ -71,7 +86,7 @@ impl AnswerBody {
             relay.finish();
             return Self::empty(busy);
         }
-        Self { content: Content::Relay(Box::new(relay)), sent: 0, busy }
+        Self { content: Content::Relay(Box::new(relay)), sent: 0, busy, failure: None }
     }
 }
 
@@ -81,9 +96,20 @@ impl Body for AnswerBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        if this.failure.is_some() {
+            return this.poll_failure();
+        }
         let polled = match &mut this.content {
             Content::Text(text) => Pin::new(text).poll_frame(cx).map_err(|never| match never {}),
             Content::Relay(relay) => relay.poll_frame(cx),
+        };
+        let polled = match polled {
+            Poll::Ready(Some(Err(error))) => {
+                this.failure = Some((error, this.busy.client().flushes()));
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            polled => polled,
         };
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(data) = frame.data_ref()
@@ -105,6 +131,18 @@ impl Body for AnswerBody {
         match &self.content {
             Content::Text(text) => text.size_hint(),
             Content::Relay(relay) => relay.incoming.size_hint(),
+        }
+    }
+}
+
+impl AnswerBody {
+    /// hyper drops what it has not written yet when a body fails: the head, and the part of the body that came with the end. So it learns
+    /// of the failure once all of that is written; each attempt at that polls the body again.
+    fn poll_failure(&mut self) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let flushes = self.busy.client().flushes();
+        match self.failure.take_if(|(_, before)| *before != flushes) {
+            Some((error, _)) => Poll::Ready(Some(Err(error))),
+            None => Poll::Pending,
         }
     }
 }
@@ -131,7 +169,7 @@ impl Relay {
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(error))) => {
-                self.fail();
+                self.fail(Attempt::Broken);
                 Poll::Ready(Some(Err(error.into())))
             }
             Poll::Pending => self.poll_stall(cx),
@@ -146,11 +184,20 @@ impl Relay {
     }
 
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let limit = self.limits.stalled_response;
-        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if stall.as_mut().poll(cx).is_ready() {
-            self.fail();
-            return Poll::Ready(Some(Err(BodyError::Stalled)));
+        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+            self.fail(Attempt::Abandoned);
+            return Poll::Ready(Some(Err(BodyError::TimedOut)));
+        }
+        let idle = self.idle;
+        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));
+        while stall.as_mut().poll(cx).is_ready() {
+            // An instance that is still reading has reason to say nothing.
+            let left = self.upload.as_ref().and_then(|upload| idle.checked_sub(upload.stillness()));
+            let Some(left) = left.filter(|left| !left.is_zero()) else {
+                self.fail(Attempt::Broken);
+                return Poll::Ready(Some(Err(BodyError::Stalled)));
+            };
+            stall.as_mut().reset(Instant::now() + left);
         }
         Poll::Pending
     }
@@ -159,15 +206,39 @@ impl Relay {
         if let Some(seat) = self.seat.take() {
             seat.finish(Attempt::Answered, Outcome::Served);
         }
-        if let Some(link) = self.link.take() {
-            self.upstream.put_back(self.worker, link, &self.limits);
+        let Some(link) = self.link.take() else { return };
+        match self.upload.take().filter(|upload| !upload.is_finished()) {
+            None => self.upstream.put_back(self.worker, link, &self.limits),
+            Some(upload) if self.takes_rest && !upload.is_held() => {
+                let (upstream, worker, limits) = (Arc::clone(&self.upstream), self.worker, Arc::clone(&self.limits));
+                tokio::spawn(finish_upload(link, upload, upstream, worker, limits));
+            }
+            // Its request is not finished, so no other may follow on it (RFC 9112 section 9.3).
+            Some(_) => drop(link),
         }
     }
 
-    fn fail(&mut self) {
+    fn fail(&mut self, attempt: Attempt) {
         self.link = None;
         if let Some(seat) = self.seat.take() {
-            seat.finish(Attempt::Broken, Outcome::Failed);
+            let is_client = self.upload.as_ref().is_some_and(|upload| upload.is_broken());
+            seat.finish(if is_client { Attempt::Abandoned } else { attempt }, Outcome::Failed);
         }
+    }
+}
+
+/// Sends the rest of a request after its response, for as long as it moves.
+async fn finish_upload(mut link: Link, upload: Arc<Upload>, upstream: Arc<Upstream>, worker: usize, limits: Arc<Limits>) {
+    loop {
+        let finished = link.drive_until(|| upload.is_finished());
+        if tokio::time::timeout(limits.stalled_write, finished).await.is_ok() {
+            break;
+        }
+        if upload.stillness() >= limits.stalled_write {
+            return;
+        }
+    }
+    if upload.is_finished() && !upload.is_broken() {
+        upstream.put_back(worker, link, &limits);
     }
 }

@@ -17,14 +17,18 @@ pub(crate) struct Deadline(Pin<Box<Sleep>>);
 impl Deadline {
     /// Passes `timeout` from now. `used` is one that is set no longer.
     pub fn set(used: Option<Self>, timeout: Duration) -> Self {
-        let at = Instant::now() + timeout.min(LONGEST);
         match used {
             Some(mut deadline) => {
-                deadline.0.as_mut().reset(at);
+                deadline.restart(timeout);
                 deadline
             }
-            None => Self(Box::pin(tokio::time::sleep_until(at))),
+            None => Self(Box::pin(tokio::time::sleep(timeout.min(LONGEST)))),
         }
+    }
+
+    /// Passes `timeout` from now instead.
+    pub fn restart(&mut self, timeout: Duration) {
+        self.0.as_mut().reset(Instant::now() + timeout.min(LONGEST));
     }
 
     /// What `future` gives; `None` when the deadline passes first.

@@ -8,12 +8,15 @@ use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Rejection;
 
 use crate::http::answer_body::AnswerBody;
-use crate::http::forward::Malformed;
+use crate::http::check::Malformed;
 use crate::listen::client::Busy;
 use crate::routing::cluster::Expired;
 
 /// Seconds after which a rejected client may try again: about a flow cycle, in which seats may change.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
+
+/// The methods that may be passed on. Others may too; instances know.
+const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE");
 
 /// An answer that is not an instance's.
 #[derive(Debug)]
@@ -25,15 +28,18 @@ pub(crate) struct ErrorResponse {
     pub reason: String,
     /// True: what remains of the request cannot be told from the next one.
     close: bool,
+    /// True: the methods that there are belong to the answer (RFC 9110 section 15.5.6).
+    allow: bool,
 }
 
 impl ErrorResponse {
     fn new(status: StatusCode, word: &'static str, reason: String) -> Self {
-        Self { status, word, reason, close: false }
+        Self { status, word, reason, close: false, allow: false }
     }
 
     pub fn malformed(malformed: &Malformed) -> Self {
-        Self { close: true, ..Self::new(malformed.status(), "malformed", malformed.to_string()) }
+        let allow = *malformed == Malformed::Connect;
+        Self { close: true, allow, ..Self::new(malformed.status(), "malformed", malformed.to_string()) }
     }
 
     pub fn unrouted(host: &str, path: &str) -> Self {
@@ -58,6 +64,12 @@ impl ErrorResponse {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "instance-timeout", reason)
     }
 
+    /// The client has stopped sending within its request.
+    pub fn stalled(timeout: Duration) -> Self {
+        let reason = format!("nothing more of the request came within {:.1} s", timeout.as_secs_f64());
+        Self { close: true, ..Self::new(StatusCode::REQUEST_TIMEOUT, "client-timeout", reason) }
+    }
+
     pub fn failed(attempt: Attempt, reason: &str) -> Self {
         let what = if attempt == Attempt::Refused { "no connection to the instance" } else { "the instance broke off" };
         Self::new(StatusCode::BAD_GATEWAY, "instance-failed", format!("{what}: {reason}"))
@@ -71,6 +83,9 @@ impl ErrorResponse {
         headers.insert(HeaderName::from_static("x-weal-reason"), HeaderValue::from_static(self.word));
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER_S);
+        }
+        if self.allow {
+            headers.insert(header::ALLOW, ALLOWED);
         }
         if self.close {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

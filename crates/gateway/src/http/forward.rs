@@ -2,153 +2,53 @@
 //!
 //! Heads are always written anew from what was understood, never copied, so that an instance cannot read them otherwise.
 
-use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::{PathAndQuery, Uri};
+use http::{Request, Version};
 
-use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
-use http::uri::{Authority, PathAndQuery, Uri};
-use http::{Method, Request, Version};
+use super::check::Malformed;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 
-/// Why a request is refused before anybody sees it.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Malformed {
-    #[error("a request needs exactly one valid Host header")]
-    Host,
-    #[error("Host and the request's target name different hosts")]
-    HostsDiffer,
-    #[error("Content-Length and Transfer-Encoding exclude each other")]
-    BothLengths,
-    #[error("only `Transfer-Encoding: chunked` is understood")]
-    TransferEncoding,
-    #[error("CONNECT is for forward proxies")]
-    Connect,
-    #[error("the request's target is neither a path nor a URL")]
-    Target,
-}
-
-impl Malformed {
-    pub fn status(&self) -> http::StatusCode {
-        match self {
-            Self::TransferEncoding => http::StatusCode::NOT_IMPLEMENTED,
-            Self::Connect => http::StatusCode::METHOD_NOT_ALLOWED,
-            _ => http::StatusCode::BAD_REQUEST,
-        }
-    }
-}
-
-/// Refuses what could be read in two ways, beyond what hyper refuses. `length_in_raw_head` looks for a
-/// Content-Length in the head as it was received.
-pub(crate) fn check<B>(request: &Request<B>, length_in_raw_head: impl FnOnce() -> bool) -> Result<(), Malformed> {
-    let headers = request.headers();
-    if request.method() == Method::CONNECT {
-        return Err(Malformed::Connect);
-    }
-    if headers.contains_key(header::TRANSFER_ENCODING) {
-        let mut values = headers.get_all(header::TRANSFER_ENCODING).iter();
-        let chunked = values.next().is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"));
-        if !chunked || values.next().is_some() {
-            return Err(Malformed::TransferEncoding);
-        }
-        // hyper drops a Content-Length beside it without a word, so only the raw head tells.
-        if headers.contains_key(header::CONTENT_LENGTH) || length_in_raw_head() {
-            return Err(Malformed::BothLengths);
-        }
-    }
-    check_host(request)
-}
-
-fn check_host<B>(request: &Request<B>) -> Result<(), Malformed> {
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    let (first, second) = (hosts.next(), hosts.next());
-    if second.is_some() || (first.is_none() && request.version() != Version::HTTP_10) {
-        return Err(Malformed::Host);
-    }
-    if let Some(host) = first {
-        let valid = host.as_bytes().iter().all(|&byte| IN_HOST[usize::from(byte)]);
-        if !valid {
-            return Err(Malformed::Host);
-        }
-    }
-    match (request.uri().authority(), first) {
-        (Some(authority), Some(host)) if !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()) => {
-            Err(Malformed::HostsDiffer)
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The bytes that a host with its port is made of. A table, because every byte of every request's host is looked up.
-const IN_HOST: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < table.len() {
-        table[byte] =
-            matches!(byte as u8, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'%');
-        byte += 1;
-    }
-    table
-};
-
-/// True when one of the first head's lines in `raw` is a Content-Length.
-pub(crate) fn names_content_length(raw: &[u8]) -> bool {
-    const NAME: &[u8] = b"content-length";
-    raw.split(|&byte| byte == b'\n')
-        .take_while(|line| !matches!(line, [] | [b'\r']))
-        .any(|line| line.get(..NAME.len()).is_some_and(|start| start.eq_ignore_ascii_case(NAME)))
-}
-
-/// The host that a request is for, without port and in lower case; empty when it names none.
-pub(crate) fn host_of<'a>(headers: &'a HeaderMap, authority: Option<&'a Authority>) -> Cow<'a, str> {
-    let named = authority.map(Authority::as_str).or_else(|| headers.get(header::HOST)?.to_str().ok()).unwrap_or("");
-    let host = match named.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or(named, |(address, _)| address),
-        None => named.rsplit_once(':').map_or(named, |(host, _)| host),
-    };
-    let host = host.trim_end_matches('.');
-    if host.bytes().any(|byte| byte.is_ascii_uppercase()) { host.to_ascii_lowercase().into() } else { host.into() }
-}
-
-/// Refuses a target that is neither a path nor a URL.
-pub(crate) fn check_target(uri: &Uri) -> Result<(), Malformed> {
-    let valid = match uri.authority() {
-        None => uri.path().starts_with('/') || uri.path() == "*",
-        // Without a scheme it is CONNECT's form of target.
-        Some(_) => uri.scheme().is_some(),
-    };
-    if valid { Ok(()) } else { Err(Malformed::Target) }
-}
-
-/// Makes the target path and query only, as an instance gets it, and keeps the host that it named.
+/// Makes the target path and query only, as an instance gets it. The host that it named replaces the field's (RFC 9112 section 3.2.2).
 pub(crate) fn origin_form<B>(request: &mut Request<B>) -> Result<(), Malformed> {
     let uri = request.uri();
     let Some(authority) = uri.authority() else { return Ok(()) };
     let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Malformed::Target)?;
     let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
-    request.headers_mut().entry(header::HOST).or_insert(host);
+    request.headers_mut().insert(header::HOST, host);
     Ok(())
 }
 
-/// True when the request asks for another protocol in a way that may be granted.
-pub(crate) fn wants_upgrade<B>(request: &Request<B>) -> bool {
+/// The protocols that the request asks for, of those that may be granted; `None` when there is none. The others are left out, as if the
+/// gateway did not know them (RFC 9110 section 7.8).
+pub(crate) fn wanted_upgrade<B>(request: &Request<B>, allowed: &[String]) -> Option<HeaderValue> {
     let headers = request.headers();
-    request.version() == Version::HTTP_11
-        && headers.contains_key(header::UPGRADE)
-        && tokens(headers, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
+    // Nearly no request has this field.
+    if !headers.contains_key(header::UPGRADE) || request.version() != Version::HTTP_11 {
+        return None;
+    }
+    tokens(headers, &header::CONNECTION).find(|token| token.eq_ignore_ascii_case("upgrade"))?;
+    let wanted: Vec<&str> = tokens(headers, &header::UPGRADE).filter(|protocol| is_allowed(protocol, allowed)).collect();
+    if wanted.is_empty() { None } else { HeaderValue::try_from(wanted.join(", ")).ok() }
 }
 
-/// Removes what concerns only one connection (RFC 9110 section 7.6.1), and what `Connection` names.
-/// `Transfer-Encoding: chunked` of a request stays: it tells hyper that there is a body.
-pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+/// True when an instance's `101` switches to a protocol that may be granted.
+pub(crate) fn grants_upgrade(headers: &HeaderMap, allowed: &[String]) -> bool {
+    let mut protocols = tokens(headers, &header::UPGRADE).peekable();
+    protocols.peek().is_some() && protocols.all(|protocol| is_allowed(protocol, allowed))
+}
+
+fn is_allowed(protocol: &str, allowed: &[String]) -> bool {
+    allowed.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(protocol))
+}
+
+/// Removes what concerns only one connection (RFC 9110 section 7.6.1), and what `Connection` names. True when `TE` said that trailers are
+/// taken. `Transfer-Encoding: chunked` of a request stays: it tells hyper that there is a body.
+pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
     if headers.contains_key(header::CONNECTION) {
         let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
             .filter(|token| !is_plain_option(token))
@@ -160,18 +60,27 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
         }
         headers.remove(header::CONNECTION);
     }
+    let mut takes_trailers = false;
     // Hardly any head has one of these, and comparing names is cheaper than looking up each of them.
-    while let Some((name, _)) = headers.iter().find(|(name, value)| is_for_one_hop(name, value)) {
+    while let Some(name) = headers.keys().find(|name| is_for_one_hop(name)) {
         let name = name.clone();
+        takes_trailers |= name == header::TE && tokens(headers, &name).any(|coding| coding.eq_ignore_ascii_case("trailers"));
         headers.remove(name);
     }
+    takes_trailers
 }
 
-/// True for what is removed even where `Connection` does not name it. hyper answers `Expect` itself, as soon as the instance's
-/// connection takes the body.
-fn is_for_one_hop(name: &HeaderName, value: &HeaderValue) -> bool {
-    const ALWAYS: [HeaderName; 5] = [KEEP_ALIVE, PROXY_CONNECTION, header::PROXY_AUTHORIZATION, header::UPGRADE, header::EXPECT];
-    ALWAYS.contains(name) || (name == header::TE && !value.as_bytes().eq_ignore_ascii_case(b"trailers"))
+/// True for what is removed even where `Connection` does not name it.
+fn is_for_one_hop(name: &HeaderName) -> bool {
+    const ALWAYS: [HeaderName; 7] =
+        [KEEP_ALIVE, PROXY_CONNECTION, header::PROXY_AUTHORIZATION, header::UPGRADE, HTTP2_SETTINGS, header::EXPECT, header::TE];
+    ALWAYS.contains(name)
+}
+
+/// Asks for trailers on the next connection too (RFC 9110 section 10.1.4).
+pub(crate) fn take_trailers(headers: &mut HeaderMap) {
+    headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    headers.append(header::CONNECTION, HeaderValue::from_static("TE"));
 }
 
 /// The options that nearly every `Connection` header is made of, and that name no other header.
@@ -189,129 +98,57 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())
 }
 
-/// What is told to instances about one client connection, written once.
-#[derive(Debug)]
-pub(crate) struct Origin {
-    /// True when the client is on this machine: a proxy in front, most likely, whose word about its own clients counts.
-    trusted: bool,
-    address: HeaderValue,
-    /// `for=192.0.2.1;proto=http;host=`.
-    forwarded_start: String,
-    /// The last `Host` seen, and the whole `Forwarded` for it.
-    last: Option<(HeaderValue, HeaderValue)>,
+/// Why an instance's response is not passed on.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadResponse {
+    #[error("its transfer coding is not just `chunked`")]
+    TransferEncoding,
+    #[error("its Content-Length is not one number")]
+    ContentLength,
+    #[error("it switched protocols unasked")]
+    Switch,
 }
 
-impl Origin {
-    pub fn new(peer: SocketAddr) -> Self {
-        let ip = peer.ip().to_canonical();
-        let node = match ip {
-            IpAddr::V4(v4) => v4.to_string(),
-            IpAddr::V6(v6) => format!("\"[{v6}]\""),
-        };
-        let address = HeaderValue::from_str(&ip.to_string()).expect("an address is made of visible characters");
-        Self { trusted: ip.is_loopback(), address, forwarded_start: format!("for={node};proto=http;host="), last: None }
+/// A response's head as a client gets it: hyper frames the body anew. True when the connection that it came over may be used again.
+pub(crate) fn incoming_head(parts: &mut http::response::Parts) -> Result<bool, BadResponse> {
+    remove_hop_by_hop(&mut parts.headers);
+    parts.extensions.clear();
+    parts.version = Version::HTTP_11;
+    if parts.headers.contains_key(header::TRANSFER_ENCODING) {
+        return without_coding(&mut parts.headers);
     }
-
-    /// Sets `X-Forwarded-*` and `Forwarded`. A trusted client's own values are kept and added to, anybody else's replaced.
-    pub fn announce(&mut self, headers: &mut HeaderMap) {
-        let host = headers.get(header::HOST).cloned();
-        let forwarded = host.as_ref().and_then(|host| self.forwarded(host));
-        if self.trusted {
-            append(headers, X_FORWARDED_FOR, self.address.clone());
-            if let Some(forwarded) = forwarded {
-                append(headers, FORWARDED, forwarded);
-            }
-            headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
-            if let Some(host) = host {
-                headers.entry(X_FORWARDED_HOST).or_insert(host);
-            }
-        } else {
-            headers.insert(X_FORWARDED_FOR, self.address.clone());
-            headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
-            set_or_remove(headers, FORWARDED, forwarded);
-            set_or_remove(headers, X_FORWARDED_HOST, host);
-        }
-    }
-
-    fn forwarded(&mut self, host: &HeaderValue) -> Option<HeaderValue> {
-        if let Some((last, forwarded)) = &self.last
-            && last == host
-        {
-            return Some(forwarded.clone());
-        }
-        let text = host.to_str().ok()?;
-        // Only a token needs no quotes (RFC 7239 section 4); a port's colon makes it none.
-        let quote = if text.contains(|c: char| !(c.is_ascii_alphanumeric() || "-._~".contains(c))) { "\"" } else { "" };
-        let value = HeaderValue::from_str(&format!("{}{quote}{text}{quote}", self.forwarded_start)).ok()?;
-        self.last = Some((host.clone(), value.clone()));
-        Some(value)
-    }
+    single_length(&mut parts.headers)?;
+    Ok(true)
 }
 
-fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
-    let mut present = match headers.entry(name) {
-        Entry::Vacant(vacant) => {
-            vacant.insert(value);
-            return;
-        }
-        Entry::Occupied(present) => present,
-    };
-    let earlier = present.iter().map(HeaderValue::as_bytes);
-    let joined = earlier.chain([value.as_bytes()]).collect::<Vec<_>>().join(&b", "[..]);
-    if let Ok(joined) = HeaderValue::from_bytes(&joined) {
-        present.insert(joined);
+/// A coding other than `chunked` would be lost on the way, as would one beside it (RFC 9112 section 6.1). A length beside it is removed, and
+/// what follows the response is not trusted (RFC 9112 section 6.3, item 3).
+fn without_coding(headers: &mut HeaderMap) -> Result<bool, BadResponse> {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let is_chunked = codings.next().is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if !is_chunked || codings.next().is_some() {
+        return Err(BadResponse::TransferEncoding);
     }
+    headers.remove(header::TRANSFER_ENCODING);
+    Ok(headers.remove(header::CONTENT_LENGTH).is_none())
 }
 
-fn set_or_remove(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
-    match value {
-        Some(value) => headers.insert(name, value),
-        None => headers.remove(name),
-    };
-}
-
-/// Gives out request ids that differ between gateway processes.
-#[derive(Debug)]
-pub(crate) struct RequestIds {
-    /// In hexadecimal digits.
-    prefix: [u8; 16],
-    next: AtomicU64,
-}
-
-impl RequestIds {
-    pub fn new(prefix: u64) -> Self {
-        Self { prefix: hexadecimal(prefix), next: AtomicU64::new(0) }
+/// RFC 9112 section 6.3, item 5: a list of equal lengths is replaced by one of them. hyper refuses lists that are not, but it does not look
+/// where there is no body.
+fn single_length(headers: &mut HeaderMap) -> Result<(), BadResponse> {
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next() else { return Ok(()) };
+    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    if lengths.next().is_none() && is_number(first.as_bytes()) {
+        return Ok(());
     }
-
-    /// The id of a request: the one it has, or a new one that it gets.
-    pub fn assign(&self, headers: &mut HeaderMap) -> HeaderValue {
-        let entry = headers.entry(X_REQUEST_ID);
-        if let Entry::Occupied(present) = &entry
-            && present.get().len() <= 128
-        {
-            return present.get().clone();
-        }
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut text = [0; 32];
-        text[..16].copy_from_slice(&self.prefix);
-        text[16..].copy_from_slice(&hexadecimal(number));
-        let id = HeaderValue::from_bytes(&text).expect("hexadecimal digits are visible characters");
-        match entry {
-            Entry::Vacant(vacant) => {
-                vacant.insert(id.clone());
-            }
-            Entry::Occupied(mut present) => {
-                present.insert(id.clone());
-            }
-        }
-        id
+    let mut members =
+        headers.get_all(header::CONTENT_LENGTH).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let first = members.next().map(<[u8]>::trim_ascii).filter(|first| is_number(first)).ok_or(BadResponse::ContentLength)?;
+    if !members.all(|member| member.trim_ascii() == first) {
+        return Err(BadResponse::ContentLength);
     }
-}
-
-fn hexadecimal(number: u64) -> [u8; 16] {
-    let mut digits = number;
-    std::array::from_fn(|_| {
-        digits = digits.rotate_left(4);
-        b"0123456789abcdef"[(digits & 15) as usize]
-    })
+    let length = HeaderValue::from_bytes(first).map_err(|_| BadResponse::ContentLength)?;
+    headers.insert(header::CONTENT_LENGTH, length);
+    Ok(())
 }

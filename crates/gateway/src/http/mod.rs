@@ -1,9 +1,14 @@
 //! What passes over a connection: requests, checked and written anew, their bodies and answers, and tunnels.
 
-pub(crate) mod answer_body;
+mod answer_body;
+mod check;
 mod deadline;
 pub(crate) mod error_response;
-pub(crate) mod forward;
+pub(crate) mod exchange;
+mod forward;
+pub(crate) mod framing;
+mod interim;
+pub(crate) mod origin;
 pub(crate) mod request_body;
 pub(crate) mod session;
 mod tunnel;

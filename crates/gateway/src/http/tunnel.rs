@@ -10,14 +10,12 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use weal_control::dispatch::Attempt;
+use tokio::net::TcpStream;
 
 use crate::http::request_body::RequestBody;
-use crate::limits::Limits;
 use crate::listen::client::Client;
 use crate::listen::registry::Entry;
 use crate::routing::cluster::TunnelSeat;
-use crate::upstream::pool::Upstream;
 
 /// Puts the request for another protocol, or the consent to it, back into a head without hop-by-hop headers.
 pub(crate) fn ask(headers: &mut HeaderMap, protocol: Option<HeaderValue>) {
@@ -28,20 +26,14 @@ pub(crate) fn ask(headers: &mut HeaderMap, protocol: Option<HeaderValue>) {
 }
 
 /// An exchange over a connection of its own, which a task drives because a tunnel may come of it.
-pub(crate) async fn exchange(
-    upstream: &Upstream,
-    request: Request<RequestBody>,
-    limits: &Limits,
-) -> Result<Response<Incoming>, (Attempt, String)> {
-    let stream = upstream.connect_stream(limits).await.map_err(|error| (Attempt::Refused, error.to_string()))?;
-    let broken = |error: hyper::Error| (Attempt::Broken, error.to_string());
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+pub(crate) async fn exchange(stream: TcpStream, request: Request<RequestBody>) -> Result<Response<Incoming>, hyper::Error> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
             tracing::debug!(%error, "a connection to an instance broke off");
         }
     });
-    sender.send_request(request).await.map_err(broken)
+    sender.send_request(request).await
 }
 
 /// Passes bytes both ways until both sides have closed or one breaks off.

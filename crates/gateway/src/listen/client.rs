@@ -1,20 +1,17 @@
-//! One client connection: its bytes, its phase, and the orders that others give it.
+//! One client connection as others see it: its phase, how far its requests have come, and the orders that it is given.
 
-use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Context;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::time::Sleep;
 use weal_model::Time;
 
 use crate::clock::Clock;
+use crate::http::framing::Framing;
+use crate::telemetry::record::Record;
 
 /// What a connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,15 +48,16 @@ pub(crate) struct Client {
     since: AtomicU64,
     order: AtomicU8,
     waker: AtomicWaker,
-    /// The first bytes read since the connection was last idle: what hyper has dropped of a head can be looked up here.
-    head: Mutex<Vec<u8>>,
+    /// Requests of which the framing is told unambiguously by their heads: [`Framing::requests`].
+    requests: AtomicU64,
+    /// True while some of a head has come.
+    is_within_head: AtomicBool,
+    /// Times that all that was to be written has been.
+    flushes: AtomicU64,
+    /// Heads of interim responses that are to be written before the response, and whether there are any.
+    interim: Mutex<Vec<u8>>,
+    has_interim: AtomicBool,
 }
-
-/// Up to so many bytes, a head and its body are copied together: the kernel takes one buffer with less work than a list.
-const COALESCED: usize = 1024;
-
-/// Bytes of a head that are kept for a second look. Heads are smaller than this by default.
-const KEPT_HEAD: usize = 64 << 10;
 
 impl Client {
     pub fn new(peer: SocketAddr, clock: Clock) -> Self {
@@ -70,7 +68,11 @@ impl Client {
             since: AtomicU64::new(clock.now().0),
             order: AtomicU8::new(Order::GoOn as u8),
             waker: AtomicWaker::new(),
-            head: Mutex::default(),
+            requests: AtomicU64::new(0),
+            is_within_head: AtomicBool::new(false),
+            flushes: AtomicU64::new(0),
+            interim: Mutex::default(),
+            has_interim: AtomicBool::new(false),
         }
     }
 
@@ -90,6 +92,10 @@ impl Client {
 
     pub fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Gives an order; one that says more replaces one that says less.
@@ -125,9 +131,38 @@ impl Client {
         self.enter(Phase::Tunnel);
     }
 
-    /// The kept bytes of the present request's head and of what came with it.
-    pub fn with_head<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
-        look(&self.head.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Requests that have come as far as the end of their heads, and whose framing is unambiguous.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Times that all that was to be written has been.
+    pub fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
+    }
+
+    /// Notes that nothing more is to be written for now.
+    pub fn note_flush(&self) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has the head of an interim response written before the response.
+    pub fn push_interim(&self, head: &[u8]) {
+        self.interim().extend_from_slice(head);
+        self.has_interim.store(true, Ordering::Release);
+    }
+
+    /// What [`Client::push_interim`] has brought, if anything.
+    pub fn take_interim(&self) -> Option<Vec<u8>> {
+        if !self.has_interim.load(Ordering::Acquire) {
+            return None;
+        }
+        self.has_interim.store(false, Ordering::Release);
+        Some(std::mem::take(&mut *self.interim()))
+    }
+
+    fn interim(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.interim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enter(&self, phase: Phase) {
@@ -135,18 +170,13 @@ impl Client {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    fn note_read(&self, bytes: &[u8]) {
-        match self.phase() {
-            Phase::Busy | Phase::Tunnel => return,
-            Phase::Idle => {
-                self.enter(Phase::Head);
-                self.head.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            }
-            Phase::Head => {}
+    /// Notes how far a reader of what was received has come.
+    pub fn note_read(&self, framing: &Framing) {
+        self.requests.store(framing.requests(), Ordering::Relaxed);
+        self.is_within_head.store(framing.is_within_head(), Ordering::Relaxed);
+        if self.phase() == Phase::Idle {
+            self.enter(Phase::Head);
         }
-        let mut head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = KEPT_HEAD.saturating_sub(head.len());
-        head.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 }
 
@@ -158,34 +188,11 @@ pub(crate) struct Busy {
     pub record: Option<Box<Record>>,
 }
 
-/// One line of the access log.
-#[derive(Debug)]
-pub(crate) struct Record {
-    method: http::Method,
-    host: String,
-    path: String,
-    /// `app/class`; `None` when no route matched.
-    pub flow: Option<Arc<str>>,
-    status: u16,
-    sent: u64,
-    begun: Time,
-}
-
-impl Record {
-    pub fn new<B>(request: &http::Request<B>, begun: Time) -> Self {
-        Self {
-            method: request.method().clone(),
-            host: crate::http::forward::host_of(request.headers(), request.uri().authority()).into_owned(),
-            path: request.uri().path().to_owned(),
-            flow: None,
-            status: 0,
-            sent: 0,
-            begun,
-        }
-    }
-}
-
 impl Busy {
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub fn note_status(&mut self, status: http::StatusCode) {
         if let Some(record) = &mut self.record {
             record.status = status.as_u16();
@@ -202,134 +209,12 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         if self.client.phase() == Phase::Busy {
-            self.client.enter(Phase::Idle);
+            // The start of the next request may have come meanwhile, and nothing else may follow.
+            let is_within_head = self.client.is_within_head.load(Ordering::Relaxed);
+            self.client.enter(if is_within_head { Phase::Head } else { Phase::Idle });
         }
         if let Some(record) = &self.record {
-            let took_s = self.client.clock.now().since(record.begun).as_secs_f64();
-            tracing::info!(
-                target: "access", client = %self.client.peer.ip(), method = %record.method, host = record.host,
-                path = record.path, flow = record.flow.as_deref().unwrap_or("-"), status = record.status, bytes = record.sent, took_s, "request"
-            );
+            record.write(self.client.peer, self.client.clock.now());
         }
-    }
-}
-
-/// A client's socket that tells [`Client`] what is read and gives up on a client that takes nothing.
-#[derive(Debug)]
-pub(crate) struct ClientStream {
-    stream: TcpStream,
-    client: Arc<Client>,
-    stalled_write: Duration,
-    /// Runs while the client takes nothing.
-    stall: Option<Pin<Box<Sleep>>>,
-}
-
-impl ClientStream {
-    pub fn new(stream: TcpStream, client: Arc<Client>, stalled_write: Duration) -> Self {
-        Self { stream, client, stalled_write, stall: None }
-    }
-
-    pub fn into_inner(self) -> TcpStream {
-        self.stream
-    }
-
-    fn watch(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.stall = None;
-            return written;
-        }
-        let limit = self.stalled_write;
-        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if std::future::Future::poll(stall.as_mut(), cx).is_ready() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
-        }
-        Poll::Pending
-    }
-}
-
-/// hyper answers what it cannot parse by itself, and says no reason: the same with one. `None` for all other bytes; every answer
-/// that went through the proxy has an `x-request-id` and differs in that.
-fn explained(bytes: &[u8]) -> Option<String> {
-    const LONGEST: usize = 160;
-    if bytes.len() > LONGEST || !bytes.starts_with(b"HTTP/1.1 4") {
-        return None;
-    }
-    let head = std::str::from_utf8(bytes).ok()?.strip_suffix("\r\n\r\n")?;
-    let (status, rest) = head.strip_prefix("HTTP/1.1 ")?.split_once("\r\n")?;
-    let date = rest.strip_prefix("connection: close\r\ncontent-length: 0\r\ndate: ")?;
-    let reason = match status.split_once(' ')?.0 {
-        _ if date.contains('\n') => return None,
-        "414" => "the request's target is too long\n",
-        "431" => "the request's head is too large\n",
-        _ => "the request cannot be read: it is not well-formed HTTP/1.1\n",
-    };
-    let length = reason.len();
-    Some(format!(
-        "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n\
-         x-weal-reason: malformed\r\ndate: {date}\r\n\r\n{reason}"
-    ))
-}
-
-impl AsyncRead for ClientStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut this.stream).poll_read(cx, buffer);
-        let new = &buffer.filled()[before..];
-        if !new.is_empty() {
-            this.client.note_read(new);
-        }
-        polled
-    }
-}
-
-impl AsyncWrite for ClientStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = match explained(bytes) {
-            // An answer to a first request fits into an empty socket buffer; of what does not, the client is none the wiser.
-            Some(answer) => Pin::new(&mut this.stream).poll_write(cx, answer.as_bytes()).map_ok(|_| bytes.len()),
-            None => Pin::new(&mut this.stream).poll_write(cx, bytes),
-        };
-        this.watch(cx, written)
-    }
-
-    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let length: usize = slices.iter().map(|slice| slice.len()).sum();
-        let written = if length <= COALESCED {
-            let mut buffer = [0; COALESCED];
-            let mut rest = &mut buffer[..];
-            for slice in slices {
-                let (start, end) = rest.split_at_mut(slice.len());
-                start.copy_from_slice(slice);
-                rest = end;
-            }
-            return Pin::new(this).poll_write(cx, &buffer[..length]);
-        } else {
-            Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
-        };
-        this.watch(cx, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    /// hyper flushes whenever the connection's task runs, and reads nothing while a request is being answered, so that a client
-    /// may close its sending half. This is where a client that is gone altogether shows: its reset makes the socket readable.
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.client.phase() == Phase::Busy
-            && this.stream.poll_read_ready(cx).is_ready()
-            && let Ok(Some(reset)) = this.stream.take_error()
-        {
-            return Poll::Ready(Err(reset));
-        }
-        Pin::new(&mut this.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }

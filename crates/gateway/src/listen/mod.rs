@@ -2,4 +2,5 @@
 
 pub(crate) mod client;
 pub(crate) mod registry;
+pub(crate) mod stream;
 pub(crate) mod workers;

@@ -16,10 +16,12 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
+use crate::http::exchange::Exchange;
 use crate::http::session::{Gateway, Session};
 use crate::limits::FIELDS_ON_STACK;
-use crate::listen::client::{Client, ClientStream, Order, Phase};
+use crate::listen::client::{Client, Order, Phase};
 use crate::listen::registry::{Entry, Registry};
+use crate::listen::stream::ClientStream;
 
 /// How often connections are looked at: how late a slow head may be noticed.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -117,8 +119,8 @@ async fn serve(stream: TcpStream, client: Arc<Client>, entry: Entry, gateway: Ar
     let _ = stream.set_nodelay(true);
     let session = Arc::new(Session::new(Arc::clone(&gateway), Arc::clone(&client), entry, worker));
     let service = service_fn(move |request| {
-        let admission = session.admit(request);
-        Arc::clone(&session).answer(admission)
+        let (exchange, routed) = Exchange::begin(Arc::clone(&session), request);
+        exchange.answer(routed)
     });
     let stream = ClientStream::new(stream, Arc::clone(&client), limits.stalled_write);
     let mut builder = http1::Builder::new();

@@ -335,6 +335,7 @@ impl Drop for TunnelSeat {
 
 #[cfg(test)]
 mod tests {
+    use weal_model::HttpRules;
     use weal_protocol::gateway::{Endpoint, FlowConfig, Standby};
 
     use super::*;
@@ -351,6 +352,8 @@ mod tests {
             request_timeout_s: 600.0,
             standby: Some(Standby { after_s, instances: vec!["shop-2".into()] }),
             wakeable: None,
+            http: HttpRules::default(),
+            unavailable: None,
         }
     }
 

@@ -4,11 +4,15 @@
 //! that match, the most specific wins: exact host before wildcard (the longest first) before none, then an exact path before
 //! a prefix, the longest first, then one with a header before one without, then the first in the config.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use http::HeaderMap;
 use http::header::HeaderName;
 use weal_model::RouteSpec;
+use weal_model::host::read_host;
+
+use super::path::normalize;
 
 /// Compiled routes to targets of any kind.
 #[derive(Debug)]
@@ -22,8 +26,16 @@ pub(crate) struct Routes<T> {
 #[derive(Debug)]
 struct Route<T> {
     path: PathMatch,
+    /// True when it is compared with normalised paths.
+    is_normalized: bool,
     header: Option<(HeaderName, Option<Box<str>>)>,
     target: T,
+}
+
+/// A request's path, as it came and in its normal form.
+struct Paths<'a> {
+    raw: &'a str,
+    normal: Cow<'a, str>,
 }
 
 /// Ordered from the most to the least specific by [`PathMatch::rank`].
@@ -42,10 +54,11 @@ impl<T> Default for Routes<T> {
 }
 
 impl<T> Routes<T> {
-    /// Compiles `routes`. A header name that no request can have makes its route match nothing.
-    pub fn compile(routes: impl IntoIterator<Item = (RouteSpec, T)>) -> Self {
+    /// Compiles `routes`, each with whether it is compared with normalised paths. A header name that no request can have makes its route
+    /// match nothing, as does a host.
+    pub fn compile(routes: impl IntoIterator<Item = (RouteSpec, bool, T)>) -> Self {
         let mut compiled = Self::default();
-        for (spec, target) in routes {
+        for (spec, is_normalized, target) in routes {
             let header = match spec.header {
                 None => None,
                 Some(header) => match HeaderName::from_bytes(header.name.as_bytes()) {
@@ -53,14 +66,18 @@ impl<T> Routes<T> {
                     Err(_) => continue,
                 },
             };
-            let route = Route { path: PathMatch::compile(spec.path.as_deref()), header, target };
-            let host = spec.host.map(|host| host.to_ascii_lowercase());
-            let list = match host.as_deref() {
+            let path = spec.path.as_deref().map(|path| if is_normalized { normalize(path) } else { path.into() });
+            let route = Route { path: PathMatch::compile(path.as_deref()), is_normalized, header, target };
+            let list = match spec.host.as_deref() {
                 None | Some("*") => &mut compiled.any_host,
-                Some(host) => match host.strip_prefix("*.") {
-                    Some(domain) => compiled.wildcards.entry(domain.into()).or_default(),
-                    None => compiled.hosts.entry(host.into()).or_default(),
-                },
+                Some(host) => {
+                    let (lists, host) = match host.strip_prefix("*.") {
+                        Some(domain) => (&mut compiled.wildcards, domain),
+                        None => (&mut compiled.hosts, host),
+                    };
+                    let Ok(host) = read_host(host) else { continue };
+                    lists.entry(host.as_ref().into()).or_default()
+                }
             };
             list.push(route);
         }
@@ -72,8 +89,9 @@ impl<T> Routes<T> {
         compiled
     }
 
-    /// The target for a request. `host` is without port and in lower case.
+    /// The target for a request. `host` is without port, as [`read_host`] spells it.
     pub fn find(&self, host: &str, path: &str, headers: &HeaderMap) -> Option<&T> {
+        let path = &Paths { raw: path, normal: normalize(path) };
         let among = |list: &'_ [Route<T>]| list.iter().position(|route| route.matches(path, headers));
         if let Some(list) = self.hosts.get(host)
             && let Some(index) = among(list)
@@ -96,7 +114,8 @@ impl<T> Routes<T> {
 }
 
 impl<T> Route<T> {
-    fn matches(&self, path: &str, headers: &HeaderMap) -> bool {
+    fn matches(&self, path: &Paths<'_>, headers: &HeaderMap) -> bool {
+        let path = if self.is_normalized { &path.normal } else { path.raw };
         let header_matches = || match &self.header {
             None => true,
             Some((name, None)) => headers.contains_key(name),
@@ -142,20 +161,24 @@ mod tests {
 
     fn route(host: Option<&str>, path: Option<&str>, header: Option<(&str, Option<&str>)>) -> RouteSpec {
         let header = header.map(|(name, value)| HeaderMatch { name: name.into(), value: value.map(Into::into) });
-        RouteSpec { host: host.map(Into::into), path: path.map(Into::into), header, class: "gold".into() }
+        RouteSpec { host: host.map(Into::into), path: path.map(Into::into), header, ..RouteSpec::any("gold".into()) }
     }
 
     #[test]
     fn the_most_specific_route_wins() {
         let routes = Routes::compile([
-            (route(None, None, None), "any"),
-            (route(Some("*.example"), None, None), "wild"),
-            (route(Some("*.shop.example"), None, None), "longer wild"),
-            (route(Some("a.shop.example"), Some("/report/*"), None), "report"),
-            (route(Some("a.shop.example"), Some("/report/x/*"), None), "deeper report"),
-            (route(Some("a.shop.example"), Some("/report/today"), None), "today"),
-            (route(Some("a.shop.example"), Some("/report/*"), Some(("x-batch", None))), "batch report"),
-            (route(Some("a.shop.example"), Some("/report/*"), Some(("x-batch", Some("2")))), "never: the one before it is first"),
+            (route(None, None, None), true, "any"),
+            (route(Some("*.example"), None, None), true, "wild"),
+            (route(Some("*.shop.example"), None, None), true, "longer wild"),
+            (route(Some("a.shop.example"), Some("/report/*"), None), true, "report"),
+            (route(Some("a.shop.example"), Some("/report/x/*"), None), true, "deeper report"),
+            (route(Some("a.shop.example"), Some("/report/today"), None), true, "today"),
+            (route(Some("a.shop.example"), Some("/report/*"), Some(("x-batch", None))), true, "batch report"),
+            (
+                route(Some("a.shop.example"), Some("/report/*"), Some(("x-batch", Some("2")))),
+                true,
+                "never: the one before it is first",
+            ),
         ]);
         let plain = HeaderMap::new();
         let mut batch = HeaderMap::new();
@@ -179,9 +202,35 @@ mod tests {
 
     #[test]
     fn nothing_matches_when_nothing_should() {
-        let routes = Routes::compile([(route(Some("shop.example"), Some("/only"), None), ())]);
+        let routes = Routes::compile([(route(Some("shop.example"), Some("/only"), None), true, ())]);
         let headers = HeaderMap::new();
         assert!(routes.find("shop.example", "/other", &headers).is_none());
         assert!(routes.find("other.example", "/only", &headers).is_none());
+    }
+
+    #[test]
+    fn a_route_is_not_passed_by_by_another_spelling_of_its_path_or_host() {
+        let routes = Routes::compile([
+            (route(None, None, None), true, "any"),
+            (route(None, Some("/admin/*"), None), true, "admin"),
+            (route(None, Some("/raw/*"), None), false, "raw"),
+            (route(Some("[0::1]"), None, None), true, "loopback"),
+            (route(Some("Shop.Example."), None, None), true, "shop"),
+        ]);
+        let headers = HeaderMap::new();
+        for (host, path, wanted) in [
+            ("x", "//admin", "admin"),
+            ("x", "/./admin", "admin"),
+            ("x", "/%61dmin/x", "admin"),
+            ("x", "/x/../admin", "admin"),
+            ("x", "/admin%2Fx", "any"),
+            ("x", "/raw/x", "raw"),
+            ("x", "/r%61w/x", "any"),
+            ("x", "/raw/../x", "raw"),
+            ("[::1]", "/", "loopback"),
+            ("shop.example", "/", "shop"),
+        ] {
+            assert_eq!(routes.find(host, path, &headers), Some(&wanted), "{host}{path}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use weal_control::flow::pipeline::ClassIndex;
 use weal_model::{AppName, ClassName, InstanceId};
@@ -22,8 +23,20 @@ const FILE: &str = "gateway/gateway.json";
 pub(crate) struct Destination {
     pub cluster: Arc<Cluster>,
     pub class: ClassIndex,
+    pub rules: Arc<Rules>,
+}
+
+/// What holds for the requests of one route.
+#[derive(Debug)]
+pub(crate) struct Rules {
     /// For people: `app/class`.
     pub flow: Arc<str>,
+    /// Protocols that may be upgraded to.
+    pub upgrades: Vec<String>,
+    /// How long nothing may come, in either direction; `None` is as the cluster and the gateway have it.
+    pub idle: Option<Duration>,
+    /// How long a request may take up to the last byte of its answer.
+    pub total: Option<Duration>,
 }
 
 /// One config in force.
@@ -138,8 +151,14 @@ impl Tables {
             let cluster = &clusters[&wanted.app];
             wanted.routes.iter().filter_map(move |route| {
                 let class = cluster.class(&route.class)?;
-                let flow = format!("{}/{}", wanted.app, route.class).into();
-                Some((route.clone(), Destination { cluster: Arc::clone(cluster), class, flow }))
+                let seconds = |seconds: Option<f64>| seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                let rules = Arc::new(Rules {
+                    flow: format!("{}/{}", wanted.app, route.class).into(),
+                    upgrades: wanted.http.upgrades.clone(),
+                    idle: seconds(route.idle_timeout_s),
+                    total: seconds(route.total_timeout_s),
+                });
+                Some((route.clone(), wanted.http.normalize_paths, Destination { cluster: Arc::clone(cluster), class, rules }))
             })
         });
         let routes = Routes::compile(routes);

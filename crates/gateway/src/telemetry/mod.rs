@@ -1,3 +1,4 @@
 //! What a gateway remembers of requests, for people who ask.
 
+pub(crate) mod record;
 pub(crate) mod refused;

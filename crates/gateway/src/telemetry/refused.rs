@@ -29,7 +29,7 @@ impl Refused {
 
     /// Remembers a refusal, with how crowded it is where the request was to go.
     pub fn note(&self, id: &HeaderValue, refusal: &ErrorResponse, destination: Option<&Destination>) {
-        let class = destination.and_then(|to| to.flow.split_once('/')).map(|(_, class)| ClassName::from(class));
+        let class = destination.and_then(|to| to.rules.flow.split_once('/')).map(|(_, class)| ClassName::from(class));
         let request = RefusedRequest {
             id: String::from_utf8_lossy(id.as_bytes()).into_owned(),
             time: self.clock.now(),

@@ -1,3 +1,5 @@
 //! Connections to instances.
 
+pub(crate) mod link;
 pub(crate) mod pool;
+mod wire;

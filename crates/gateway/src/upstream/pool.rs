@@ -1,23 +1,15 @@
-//! Connections to one instance, and one exchange over such a connection.
+//! Connections to one instance: those that nothing uses now, and new ones.
 //!
-//! A connection has no task of its own: whoever uses it drives it, so an exchange costs no wake-up between tasks. While
-//! nobody uses it, nobody notices that the instance closed it; that shows when it is taken out again.
+//! While nobody uses a connection, nobody notices that the instance closed it; that shows when it is taken out again.
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Waker};
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::http::request_body::RequestBody;
+use super::link::Link;
 use crate::limits::Limits;
 
 /// One instance's address with the connections to it that nothing uses now.
@@ -37,27 +29,6 @@ struct Idle {
     link: Link,
     /// The sweep that it was put back after.
     since: u32,
-}
-
-/// A connection to an instance that one request uses. Boxed, because it is handed on several times per request and large.
-#[derive(Debug)]
-pub(crate) struct Link(Box<Connected>);
-
-#[derive(Debug)]
-struct Connected {
-    sender: http1::SendRequest<RequestBody>,
-    connection: http1::Connection<TokioIo<TcpStream>, RequestBody>,
-    /// False once the connection has come to its end.
-    open: bool,
-    used: bool,
-}
-
-/// Why an exchange brought no response.
-#[derive(Debug)]
-pub(crate) struct ExchangeError {
-    /// The request, when not a byte of it was sent.
-    pub unsent: Option<Request<RequestBody>>,
-    pub source: hyper::Error,
 }
 
 impl Upstream {
@@ -83,14 +54,7 @@ impl Upstream {
     /// A new connection.
     pub async fn connect(&self, limits: &Limits) -> io::Result<Link> {
         let stream = self.connect_stream(limits).await?;
-        // Of a response's fields as many are taken as `limits::FIELDS_ON_STACK`, which is hyper's own limit.
-        let (sender, connection) = http1::Builder::new()
-            // Heads are small and bodies rare: one copy is cheaper for the kernel than a list of slices.
-            .writev(false)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(io::Error::other)?;
-        Ok(Link(Box::new(Connected { sender, connection, open: true, used: false })))
+        Link::open(stream).await
     }
 
     /// A new connection, still without protocol.
@@ -102,12 +66,12 @@ impl Upstream {
         Ok(stream)
     }
 
-    /// Keeps a connection whose response has ended. Whether either side wants it closed shows when it is taken out again.
+    /// Keeps a connection whose exchange has ended. Whether either side wants it closed shows when it is taken out again.
     pub fn put_back(&self, worker: usize, mut link: Link, limits: &Limits) {
-        if !link.0.open || self.is_closed() {
+        if !link.is_reusable() || self.is_closed() {
             return;
         }
-        link.0.used = true;
+        link.note_use();
         let mut list = self.list(worker);
         if list.len() < limits.idle_upstreams {
             list.push(Idle { link, since: self.sweeps.load(Ordering::Relaxed) });
@@ -143,41 +107,5 @@ impl Upstream {
 
     fn list(&self, worker: usize) -> std::sync::MutexGuard<'_, Vec<Idle>> {
         self.idle[worker % self.idle.len()].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Link {
-    /// Sends `request` and waits for the head of the response.
-    pub async fn exchange(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, ExchangeError> {
-        let Connected { sender, connection, open, .. } = &mut *self.0;
-        let mut response = pin!(sender.try_send_request(request));
-        let mut drive = move |cx: &mut Context<'_>| {
-            if *open && Pin::new(&mut *connection).poll(cx).is_ready() {
-                *open = false;
-            }
-            // Only the connection above completes this, so it needs no waker: that would wake this very task once more.
-            response.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        };
-        let result = std::future::poll_fn(|cx| drive(cx)).await;
-        result.map_err(|mut error| ExchangeError { unsent: error.take_message(), source: error.into_error() })
-    }
-
-    /// Lets the connection read and write; false once it has come to its end.
-    pub fn drive(&mut self, cx: &mut Context<'_>) -> bool {
-        let Connected { connection, open, .. } = &mut *self.0;
-        if *open && Pin::new(connection).poll(cx).is_ready() {
-            *open = false;
-        }
-        *open
-    }
-
-    /// True when it has carried a request before: the instance may be closing it just now.
-    pub fn was_used(&self) -> bool {
-        self.0.used
-    }
-
-    /// True when it can take another request.
-    fn is_usable(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop())) && self.0.sender.is_ready()
     }
 }

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use weal_gateway::{Limits, Options, run_until};
-use weal_model::{HeaderMatch, RouteSpec};
+use weal_model::{HeaderMatch, HttpRules, RouteSpec};
 use weal_protocol::gateway::{
     CONFIGURE, ClusterConfig, Endpoint, FlowConfig, FlowCounters, GatewayConfig, GatewayCounters, OBSERVE,
 };
@@ -132,6 +132,8 @@ pub fn cluster(addresses: &[SocketAddr]) -> ClusterConfig {
         request_timeout_s: 20.0,
         standby: None,
         wakeable: None,
+        http: HttpRules { upgrades: vec!["websocket".into(), "echo".into()], normalize_paths: true },
+        unavailable: None,
     }
 }
 
@@ -140,7 +142,7 @@ pub fn flow(weight: f64, queue_limit: u32) -> FlowConfig {
 }
 
 pub fn route(class: &str, host: Option<&str>, path: Option<&str>) -> RouteSpec {
-    RouteSpec { host: host.map(Into::into), path: path.map(Into::into), header: None, class: class.into() }
+    RouteSpec { host: host.map(Into::into), path: path.map(Into::into), ..RouteSpec::any(class.into()) }
 }
 
 pub fn header_route(class: &str, name: &str, value: &str) -> RouteSpec {

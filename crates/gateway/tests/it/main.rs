@@ -1,9 +1,12 @@
 //! The gateway over real sockets.
 
 mod bed;
+mod corpus;
+mod exchange;
 mod faults;
 mod framing;
 mod life;
+mod raw;
 mod routing;
 mod seats;
 mod wake;

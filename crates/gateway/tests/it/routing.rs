@@ -71,6 +71,7 @@ async fn heads_are_rewritten_for_the_other_side() {
             "forwarded: for=127.0.0.1;proto=http;host=shop.test",
             "hello",
             "host: shop.test",
+            "via: 1.1 weal",
             "x-forwarded-for: 192.0.2.7, 192.0.2.8, 127.0.0.1",
             "x-forwarded-host: shop.test",
             "x-forwarded-proto: http",

@@ -100,7 +100,7 @@ fn route(pool: &mut PoolSpec, loads: &[Load]) {
         for class in load.classes() {
             if !app.routes.iter().any(|route| route.class.as_str() == class) {
                 let host = Some(format!("{class}.{}", load.app));
-                app.routes.push(RouteSpec { host, path: None, header: None, class: class.into() });
+                app.routes.push(RouteSpec { host, ..RouteSpec::any(class.into()) });
             }
         }
     }

@@ -100,6 +100,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         restart: RestartPolicy::Always,
         queue_limit: QUEUE_LIMIT,
         request_timeout_s: 60.0,
+        http: weal_model::HttpRules::default(),
         sleep_after_s: None,
     })
 }

@@ -368,8 +368,7 @@ pub(super) fn spec(nodes: &[(&str, f64)], classes: &[(&str, &str, &str)], apps: 
 }
 
 fn app(name: &str, classes: &[&str], needs: &[&str]) -> AppSpec {
-    let route =
-        |class: &&str| RouteSpec { host: Some(format!("{class}.{name}")), path: None, header: None, class: (*class).into() };
+    let route = |class: &&str| RouteSpec { host: Some(format!("{class}.{name}")), ..RouteSpec::any((*class).into()) };
     AppSpec {
         instances: InstanceRange { min: 1, max: 4 },
         routes: classes.iter().map(route).collect(),

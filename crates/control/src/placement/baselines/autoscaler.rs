@@ -153,7 +153,7 @@ mod tests {
     fn scaled_pool() -> PoolSpec {
         let mut web = app("web", 100, 1, 4);
         web.per_node = 2;
-        web.routes = vec![RouteSpec { host: None, path: None, header: None, class: "gold".into() }];
+        web.routes = vec![RouteSpec::any("gold".into())];
         pool(2, vec![web])
     }
 

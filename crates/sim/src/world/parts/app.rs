@@ -53,6 +53,8 @@ impl App {
             request_timeout_s: spec.request_timeout_s,
             standby: None,
             wakeable: None,
+            http: spec.http.clone(),
+            unavailable: None,
         };
         let mut app = Self {
             name: name.clone(),

@@ -1,0 +1,110 @@
+//! Which requests are refused before anybody sees them: what could be read in two ways, and what asks for what a gateway has not.
+
+use std::borrow::Cow;
+
+use http::header::{self, HeaderMap};
+use http::uri::Authority;
+use http::{Method, Request, StatusCode, Version};
+use weal_model::host::{self, HostError};
+
+/// Why a request is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Malformed {
+    #[error("a request needs exactly one Host header")]
+    Hosts,
+    #[error("Host is not valid: {0}")]
+    Host(#[from] HostError),
+    #[error("Host and the request's target name different hosts")]
+    HostsDiffer,
+    #[error("the end of the request's body cannot be told: it needs one Content-Length or one `Transfer-Encoding: chunked`")]
+    Framing,
+    #[error("only `Transfer-Encoding: chunked` is understood")]
+    TransferEncoding,
+    #[error("the request's body is malformed or was cut short")]
+    Body,
+    #[error("CONNECT is for forward proxies")]
+    Connect,
+    #[error("the request's target is neither a path nor an http URL")]
+    Target,
+    #[error("only OPTIONS may have the target `*`")]
+    Asterisk,
+    #[error("only the expectation 100-continue is understood")]
+    Expectation,
+}
+
+impl Malformed {
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::TransferEncoding => StatusCode::NOT_IMPLEMENTED,
+            Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+/// Refuses what hyper takes although it should not. `is_framed` says that another reader has read the head and is sure where its body
+/// ends: of a Content-Length beside a Transfer-Encoding hyper drops the former without a word. What is returned is the host that the request
+/// is for, as [`host::read_host`] spells it; it is empty when the request names none.
+pub(crate) fn check<B>(request: &Request<B>, is_framed: bool) -> Result<Cow<'_, str>, Malformed> {
+    let headers = request.headers();
+    if request.method() == Method::CONNECT {
+        return Err(Malformed::Connect);
+    }
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        let mut values = headers.get_all(header::TRANSFER_ENCODING).iter();
+        let chunked = values.next().is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"));
+        if !chunked || values.next().is_some() {
+            return Err(Malformed::TransferEncoding);
+        }
+    }
+    if !is_framed {
+        return Err(Malformed::Framing);
+    }
+    check_target(request)?;
+    check_expectation(request)?;
+    host_of(headers, request.uri().authority(), request.version())
+}
+
+/// RFC 9112 section 3.2: a path, an http URL without user information (RFC 9110 section 4.2.4), or `*` for OPTIONS.
+fn check_target<B>(request: &Request<B>) -> Result<(), Malformed> {
+    let uri = request.uri();
+    match (uri.authority(), uri.scheme_str()) {
+        (None, _) if uri.path() == "*" && request.method() == Method::OPTIONS => Ok(()),
+        (None, _) if uri.path() == "*" => Err(Malformed::Asterisk),
+        (None, _) if uri.path().starts_with('/') => Ok(()),
+        (Some(_), Some("http" | "https")) => Ok(()),
+        // Without a scheme it is CONNECT's form of target.
+        _ => Err(Malformed::Target),
+    }
+}
+
+/// RFC 9110 section 10.1.1: an expectation that is not understood may be answered 417.
+fn check_expectation<B>(request: &Request<B>) -> Result<(), Malformed> {
+    let mut expected = request.headers().get_all(header::EXPECT).iter();
+    if request.version() == Version::HTTP_11 && !expected.all(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        return Err(Malformed::Expectation);
+    }
+    Ok(())
+}
+
+/// RFC 9112 section 3.2: exactly one Host, though HTTP/1.0 may leave it out, by the grammar of RFC 9110 section 7.2. That of the
+/// target counts more, but two that differ are no honest client's.
+fn host_of<'a>(headers: &'a HeaderMap, authority: Option<&'a Authority>, version: Version) -> Result<Cow<'a, str>, Malformed> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (first, second) = (hosts.next(), hosts.next());
+    if second.is_some() || (first.is_none() && version != Version::HTTP_10) {
+        return Err(Malformed::Hosts);
+    }
+    let host = match first.map(|host| host.to_str().map_err(|_| HostError::Character)).transpose()? {
+        // The target's URI has no authority (RFC 9110 section 7.2).
+        None | Some("") => None,
+        Some(host) => Some(host::read_authority(host)?),
+    };
+    let named = authority.map(|authority| host::read_authority(authority.as_str())).transpose()?;
+    match (host, named) {
+        (Some(host), Some(named)) if host != named => Err(Malformed::HostsDiffer),
+        (_, Some((host, _))) | (Some((host, _)), None) => Ok(host),
+        (None, None) => Ok(Cow::Borrowed("")),
+    }
+}

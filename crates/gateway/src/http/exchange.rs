@@ -1,0 +1,404 @@
+//! One request: wait for a seat, send it to an instance, and to another one if that fails, and bring its answer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Context;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use http::header::{self, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use tokio::time::Sleep;
+use weal_control::dispatch::{Attempt, InstanceIndex};
+use weal_control::flow::pipeline::Outcome;
+use weal_model::Time;
+
+use super::answer_body::{AnswerBody, Relay};
+use super::check::Malformed;
+use super::deadline::Deadline;
+use super::error_response::{ErrorResponse, note_id};
+use super::request_body::{RequestBody, Upload};
+use super::session::{Routed, Session};
+use super::{forward, interim, tunnel};
+use crate::listen::client::{Busy, Client};
+use crate::routing::cluster::{Cluster, Expired, Seat, Target};
+use crate::routing::table::{Destination, Rules};
+use crate::telemetry::record::Record;
+use crate::upstream::link::{ExchangeError, Link, Meanwhile};
+
+/// How long a client that waits to be told to go on waits for the instance to say so. Instances that do not know `Expect` never say it.
+const EXPECT_WAIT: Duration = Duration::from_secs(1);
+
+/// A request from the end of its head to the end of its answer.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    session: Arc<Session>,
+    busy: Busy,
+    id: HeaderValue,
+    /// `None` when it has no body.
+    upload: Option<Arc<Upload>>,
+    /// True when its client waits to be told to go on.
+    expects: bool,
+    /// True when its client understands interim responses.
+    takes_interim: bool,
+}
+
+/// A response that an instance has begun.
+struct Begun {
+    response: Response<Incoming>,
+    /// `None` when a task of its own drives the connection.
+    link: Option<Link>,
+    target: Target,
+}
+
+/// Why one attempt brought no response.
+struct AttemptFailure {
+    attempt: Attempt,
+    reason: String,
+    /// The request, when it may be sent again.
+    request: Option<Request<RequestBody>>,
+}
+
+/// The head of an answer, with its body unless it is a tunnel's.
+type Passed = (http::response::Parts, Option<Relay>);
+
+impl Exchange {
+    /// Begins a request: everything that needs no waiting.
+    pub fn begin(
+        session: Arc<Session>,
+        request: Request<Incoming>,
+    ) -> (Self, Result<(Request<RequestBody>, Routed), ErrorResponse>) {
+        let mut busy = session.client.begin();
+        let id = session.gateway.ids.choose(request.headers());
+        if session.gateway.access_log {
+            busy.record = Some(Box::new(Record::new(&request, session.client.now())));
+        }
+        let takes_interim = request.version() == Version::HTTP_11;
+        // An HTTP/1.0 client's expectation is ignored (RFC 9110 section 10.1.1).
+        let expects = takes_interim && request.headers().contains_key(header::EXPECT);
+        let (parts, incoming) = request.into_parts();
+        let (body, upload) = RequestBody::new(incoming, expects, session.client.clock());
+        let mut request = Request::from_parts(parts, body);
+        let routed = session.route(&mut request, &id);
+        if let (Some(record), Ok(routed)) = (&mut busy.record, &routed) {
+            record.flow = Some(Arc::clone(&routed.destination.rules.flow));
+        }
+        let expects = expects && upload.is_some();
+        (Self { session, busy, id, upload, expects, takes_interim }, routed.map(|routed| (request, routed)))
+    }
+
+    /// Answers it. Whatever goes wrong becomes an answer.
+    pub async fn answer(
+        mut self,
+        routed: Result<(Request<RequestBody>, Routed), ErrorResponse>,
+    ) -> Result<Response<AnswerBody>, Infallible> {
+        let refused = &self.session.gateway.refused;
+        let passed = match routed {
+            Ok((request, Routed { destination, upgrade, is_old })) => {
+                let passed = self.pass(request, &destination, upgrade, is_old).await;
+                passed.inspect_err(|refusal| refused.note(&self.id, refusal, Some(&destination)))
+            }
+            Err(refusal) => {
+                refused.note(&self.id, &refusal, None);
+                Err(refusal)
+            }
+        };
+        let status = passed.as_ref().map_or_else(|refusal| refusal.status, |(parts, _)| parts.status);
+        self.busy.note_status(status);
+        let mut response = match passed {
+            Ok((parts, Some(relay))) => Response::from_parts(parts, AnswerBody::relay(relay, self.busy)),
+            Ok((parts, None)) => Response::from_parts(parts, AnswerBody::empty(self.busy)),
+            Err(refusal) => refusal.into_response(self.busy),
+        };
+        if self.upload.is_some_and(|upload| upload.ends_connection()) {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        note_id(response.headers_mut(), self.id);
+        Ok(response)
+    }
+
+    /// Waits for a seat and brings the response's head.
+    async fn pass(
+        &self,
+        mut request: Request<RequestBody>,
+        destination: &Destination,
+        upgrade: Option<HeaderValue>,
+        is_old: bool,
+    ) -> Result<Passed, ErrorResponse> {
+        let (cluster, rules) = (&destination.cluster, &destination.rules);
+        let end = rules.total.map(|total| self.session.client.now() + total);
+        let (seat, target, timeout) =
+            cluster.arrive(destination.class).map_err(|rejection| ErrorResponse::rejected(&rejection))?;
+        let mut deadline = Deadline::set(self.session.take_deadline(), self.at_most(timeout, end));
+        let target = match target {
+            Some(target) => target,
+            None => {
+                wait_for_seat(cluster, &seat, &mut deadline).await.map_err(|expired| ErrorResponse::expired(&expired, timeout))?
+            }
+        };
+        if is_old && !request.headers().contains_key(header::HOST) {
+            let host = HeaderValue::try_from(target.upstream.address().to_string());
+            request.headers_mut().insert(header::HOST, host.expect("an address is made of visible characters"));
+        }
+        if self.expects {
+            request.headers_mut().insert(header::EXPECT, HeaderValue::from_static("100-continue"));
+        }
+        let client_side = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
+        request.extensions_mut().clear();
+        tunnel::ask(request.headers_mut(), upgrade);
+        let idle = rules.idle.unwrap_or(timeout);
+        if let Some(idle) = rules.idle {
+            deadline.restart(self.at_most(idle, end));
+        }
+        let result = {
+            let exchange = pin!(self.exchange(&seat, target, request, client_side.is_some()));
+            self.within(&mut deadline, idle, end, exchange).await
+        };
+        self.session.keep_deadline(deadline);
+        match result {
+            Some(Ok(begun)) => self.receive(begun, seat, client_side, rules, end),
+            Some(Err((attempt, refusal))) => {
+                seat.finish(attempt, Outcome::Failed);
+                Err(refusal)
+            }
+            None => {
+                seat.finish(Attempt::Abandoned, Outcome::Failed);
+                let waits_for_client = self.upload.as_ref().is_some_and(|upload| upload.waits_for_client());
+                Err(if waits_for_client { ErrorResponse::stalled(idle) } else { ErrorResponse::timed_out(idle) })
+            }
+        }
+    }
+
+    /// What `exchange` gives within the time that a request has. While bytes of its body flow, that time begins anew, up to `end`.
+    async fn within<F: Future>(
+        &self,
+        deadline: &mut Deadline,
+        idle: Duration,
+        end: Option<Time>,
+        mut exchange: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        loop {
+            if let Some(output) = deadline.within(exchange.as_mut()).await {
+                return Some(output);
+            }
+            let left = self.at_most(idle.saturating_sub(self.upload.as_ref()?.stillness()), end);
+            if left.is_zero() {
+                return None;
+            }
+            deadline.restart(left);
+        }
+    }
+
+    /// `time` from now, but not beyond `end`.
+    fn at_most(&self, time: Duration, end: Option<Time>) -> Duration {
+        end.map_or(time, |end| time.min(end.since(self.session.client.now())))
+    }
+
+    /// Takes over a response that an instance has begun.
+    fn receive(
+        &self,
+        begun: Begun,
+        seat: Seat,
+        client_side: Option<OnUpgrade>,
+        rules: &Rules,
+        end: Option<Time>,
+    ) -> Result<Passed, ErrorResponse> {
+        let Begun { mut response, mut link, target } = begun;
+        let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS).then(|| hyper::upgrade::on(&mut response));
+        let (mut parts, incoming) = response.into_parts();
+        if let (Some(instance_side), Some(client_side)) = (switched, client_side)
+            && forward::grants_upgrade(&parts.headers, &rules.upgrades)
+        {
+            let (client, entry) = (Arc::clone(&self.session.client), Arc::clone(&self.session.entry));
+            tunnel::spawn(client_side, instance_side, seat.into_tunnel(), client, entry);
+            let protocol = parts.headers.get(header::UPGRADE).cloned();
+            forward::remove_hop_by_hop(&mut parts.headers);
+            tunnel::ask(&mut parts.headers, protocol);
+            return Ok((parts, None));
+        }
+        let head = if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+            Err(forward::BadResponse::Switch)
+        } else {
+            forward::incoming_head(&mut parts)
+        };
+        match head {
+            Ok(true) => {}
+            Ok(false) => link.iter_mut().for_each(Link::note_doubt),
+            Err(bad) => {
+                seat.finish(Attempt::Broken, Outcome::Failed);
+                return Err(ErrorResponse::failed(Attempt::Broken, &bad.to_string()));
+            }
+        }
+        let relay = Relay {
+            incoming,
+            link,
+            seat: Some(seat),
+            upstream: target.upstream,
+            worker: self.session.worker,
+            idle: rules.idle.unwrap_or(self.session.gateway.limits.stalled_response),
+            limits: Arc::clone(&self.session.gateway.limits),
+            stall: None,
+            end: end.map(|end| Box::pin(tokio::time::sleep(self.at_most(Duration::MAX, Some(end))))),
+            upload: self.upload.clone(),
+            takes_rest: parts.status.is_success(),
+        };
+        Ok((parts, Some(relay)))
+    }
+
+    /// Sends a request to `target`, and to others as long as that may help.
+    async fn exchange(
+        &self,
+        seat: &Seat,
+        mut target: Target,
+        mut request: Request<RequestBody>,
+        may_switch: bool,
+    ) -> Result<Begun, (Attempt, ErrorResponse)> {
+        let mut failed: Vec<InstanceIndex> = Vec::new();
+        loop {
+            let attempted =
+                if may_switch { self.attempt_switch(&target, request).await } else { self.attempt(&target, request).await };
+            let AttemptFailure { attempt, reason, request: again } = match attempted {
+                Ok((response, link)) => return Ok(Begun { response, link, target }),
+                Err(failure) => failure,
+            };
+            if self.upload.as_ref().is_some_and(|upload| upload.is_broken()) {
+                // It is the client that broke off, or sent nonsense: nothing is wrong with the instance.
+                return Err((Attempt::Abandoned, self.session.malformed(&Malformed::Body)));
+            }
+            failed.push(target.index);
+            let refusal = ErrorResponse::failed(attempt, &reason);
+            let Some(again) = again else { return Err((attempt, refusal)) };
+            let Some(next) = seat.retry(attempt, &failed) else { return Err((attempt, refusal)) };
+            (target, request) = (next, again);
+        }
+    }
+
+    /// Sends a request to one instance: over a connection that is there, and if the instance has closed that one just then,
+    /// over a new one.
+    async fn attempt(
+        &self,
+        target: &Target,
+        mut request: Request<RequestBody>,
+    ) -> Result<(Response<Incoming>, Option<Link>), AttemptFailure> {
+        let limits = &self.session.gateway.limits;
+        let mut idle = target.upstream.take_idle(self.session.worker);
+        loop {
+            let mut link = match idle.take() {
+                Some(link) => link,
+                None => match target.upstream.connect(limits).await {
+                    Ok(link) => link,
+                    Err(error) => {
+                        let reason = error.to_string();
+                        return Err(AttemptFailure { attempt: Attempt::Refused, reason, request: Some(request) });
+                    }
+                },
+            };
+            let spare = replay_of(&request);
+            match link.exchange(request, &mut self.between()).await {
+                Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                    let reason = forward::BadResponse::Switch.to_string();
+                    return Err(AttemptFailure { attempt: Attempt::Broken, reason, request: None });
+                }
+                Ok(response) => return Ok((response, Some(link))),
+                Err(ExchangeError { unsent, source }) => match unsent.or(spare) {
+                    Some(again) if link.was_used() => request = again,
+                    again => {
+                        let reason = source.to_string();
+                        return Err(AttemptFailure { attempt: Attempt::Broken, reason, request: again });
+                    }
+                },
+            }
+        }
+    }
+
+    /// Sends a request that asks for another protocol, over a connection of its own.
+    async fn attempt_switch(
+        &self,
+        target: &Target,
+        request: Request<RequestBody>,
+    ) -> Result<(Response<Incoming>, Option<Link>), AttemptFailure> {
+        let stream = match target.upstream.connect_stream(&self.session.gateway.limits).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                return Err(AttemptFailure { attempt: Attempt::Refused, reason: error.to_string(), request: Some(request) });
+            }
+        };
+        let spare = replay_of(&request);
+        let exchanged = tunnel::exchange(stream, request).await;
+        let failed = |error: hyper::Error| AttemptFailure { attempt: Attempt::Broken, reason: error.to_string(), request: spare };
+        exchanged.map(|response| (response, None)).map_err(failed)
+    }
+
+    fn between(&self) -> Between<'_> {
+        let held = self.upload.as_deref().filter(|upload| upload.is_held());
+        Between {
+            client: &self.session.client,
+            upload: held,
+            wait: held.map(|_| Box::pin(tokio::time::sleep(EXPECT_WAIT))),
+            expects: self.expects,
+            takes_interim: self.takes_interim,
+        }
+    }
+}
+
+/// What is done between a request and its response.
+struct Between<'a> {
+    client: &'a Client,
+    /// A body that waits until its client is told to go on.
+    upload: Option<&'a Upload>,
+    /// How long it waits for the instance.
+    wait: Option<Pin<Box<Sleep>>>,
+    expects: bool,
+    takes_interim: bool,
+}
+
+impl Meanwhile for Between<'_> {
+    fn handle_interim(&mut self, head: &[u8]) {
+        let Some((status, head)) = interim::rewrite(head) else { return };
+        if status == 100 && self.expects {
+            // Reading the body has hyper tell the client to go on; where that was done before, it is not told twice.
+            self.wait = None;
+        } else if self.takes_interim {
+            self.client.push_interim(&head);
+        }
+    }
+
+    fn poll_change(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(upload) = self.upload else { return false };
+        if self.wait.as_mut().is_some_and(|wait| wait.as_mut().poll(cx).is_pending()) {
+            return false;
+        }
+        upload.release();
+        self.upload = None;
+        true
+    }
+}
+
+/// Waits until the pipeline gives a seat. At the deadline it is the pipeline that says what has expired.
+async fn wait_for_seat(cluster: &Arc<Cluster>, seat: &Seat, deadline: &mut Deadline) -> Result<Target, Expired> {
+    let granted = || std::future::poll_fn(|cx| seat.poll_target(cx));
+    match deadline.within(granted()).await {
+        Some(granted) => granted,
+        None => {
+            cluster.expire();
+            granted().now_or_never().unwrap_or(Err(Expired { any_open: true }))
+        }
+    }
+}
+
+/// The same request once more, if it may be sent twice: idempotent (RFC 9110 section 9.2.2) and without a body.
+fn replay_of(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    const IDEMPOTENT: [Method; 6] = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE];
+    if !matches!(request.body(), RequestBody::Empty) || !IDEMPOTENT.contains(request.method()) {
+        return None;
+    }
+    let mut copy = Request::new(RequestBody::Empty);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}

@@ -1,0 +1,141 @@
+//! What instances are told about a request's way: who its client is, through whom it came, and its id.
+//!
+//! All of this is announced after the hop-by-hop fields were removed. Otherwise a client could name one of these fields in `Connection`
+//! and have it removed again (CVE-2024-45410).
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::Version;
+use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What is told to instances about one client connection, written once.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    /// True when the client is on this machine: a proxy in front, most likely, whose word about its own clients counts.
+    trusted: bool,
+    address: HeaderValue,
+    /// `for=192.0.2.1;proto=http;host=`.
+    forwarded_start: String,
+    /// The last `Host` seen, and the whole `Forwarded` for it.
+    last: Option<(HeaderValue, HeaderValue)>,
+}
+
+impl Origin {
+    pub fn new(peer: SocketAddr) -> Self {
+        let ip = peer.ip().to_canonical();
+        let node = match ip {
+            IpAddr::V4(v4) => v4.to_string(),
+            IpAddr::V6(v6) => format!("\"[{v6}]\""),
+        };
+        let address = HeaderValue::from_str(&ip.to_string()).expect("an address is made of visible characters");
+        Self { trusted: ip.is_loopback(), address, forwarded_start: format!("for={node};proto=http;host="), last: None }
+    }
+
+    /// Sets `X-Forwarded-*`, `Forwarded`, `Via` and the request's id. A trusted client's own values are kept and added to, anybody else's
+    /// replaced.
+    pub fn announce(&mut self, headers: &mut HeaderMap, received: Version, id: HeaderValue) {
+        headers.insert(X_REQUEST_ID, id);
+        // RFC 9110 section 7.6.3: it says the version in which the request was received, and who says so.
+        append(
+            headers,
+            header::VIA,
+            HeaderValue::from_static(if received == Version::HTTP_10 { "1.0 weal" } else { "1.1 weal" }),
+        );
+        let host = headers.get(header::HOST).cloned();
+        let forwarded = host.as_ref().and_then(|host| self.forwarded(host));
+        if self.trusted {
+            append(headers, X_FORWARDED_FOR, self.address.clone());
+            if let Some(forwarded) = forwarded {
+                append(headers, FORWARDED, forwarded);
+            }
+            headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+            if let Some(host) = host {
+                headers.entry(X_FORWARDED_HOST).or_insert(host);
+            }
+        } else {
+            headers.insert(X_FORWARDED_FOR, self.address.clone());
+            headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+            set_or_remove(headers, FORWARDED, forwarded);
+            set_or_remove(headers, X_FORWARDED_HOST, host);
+        }
+    }
+
+    fn forwarded(&mut self, host: &HeaderValue) -> Option<HeaderValue> {
+        if let Some((last, forwarded)) = &self.last
+            && last == host
+        {
+            return Some(forwarded.clone());
+        }
+        let text = host.to_str().ok()?;
+        // Only a token needs no quotes (RFC 7239 section 4); a port's colon makes it none.
+        let quote = if text.contains(|c: char| !(c.is_ascii_alphanumeric() || "-._~".contains(c))) { "\"" } else { "" };
+        let value = HeaderValue::from_str(&format!("{}{quote}{text}{quote}", self.forwarded_start)).ok()?;
+        self.last = Some((host.clone(), value.clone()));
+        Some(value)
+    }
+}
+
+fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+    let mut present = match headers.entry(name) {
+        Entry::Vacant(vacant) => {
+            vacant.insert(value);
+            return;
+        }
+        Entry::Occupied(present) => present,
+    };
+    let earlier = present.iter().map(HeaderValue::as_bytes);
+    let joined = earlier.chain([value.as_bytes()]).collect::<Vec<_>>().join(&b", "[..]);
+    if let Ok(joined) = HeaderValue::from_bytes(&joined) {
+        present.insert(joined);
+    }
+}
+
+fn set_or_remove(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
+    match value {
+        Some(value) => headers.insert(name, value),
+        None => headers.remove(name),
+    };
+}
+
+/// Gives out request ids that differ between gateway processes.
+#[derive(Debug)]
+pub(crate) struct RequestIds {
+    /// In hexadecimal digits.
+    prefix: [u8; 16],
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    pub fn new(prefix: u64) -> Self {
+        Self { prefix: hexadecimal(prefix), next: AtomicU64::new(0) }
+    }
+
+    /// The id of a request: the one it has, or a new one.
+    pub fn choose(&self, headers: &HeaderMap) -> HeaderValue {
+        if let Some(present) = headers.get(X_REQUEST_ID)
+            && present.len() <= 128
+        {
+            return present.clone();
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut text = [0; 32];
+        text[..16].copy_from_slice(&self.prefix);
+        text[16..].copy_from_slice(&hexadecimal(number));
+        HeaderValue::from_bytes(&text).expect("hexadecimal digits are visible characters")
+    }
+}
+
+fn hexadecimal(number: u64) -> [u8; 16] {
+    let mut digits = number;
+    std::array::from_fn(|_| {
+        digits = digits.rotate_left(4);
+        b"0123456789abcdef"[(digits & 15) as usize]
+    })
+}

@@ -1,0 +1,230 @@
+//! A client's socket, as hyper reads and writes it.
+
+use std::future::Future as _;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use super::client::{Client, Phase};
+use crate::http::framing::Framing;
+
+/// Up to so many bytes, a head and its body are copied together: the kernel takes one buffer with less work than a list.
+const COALESCED: usize = 1024;
+
+/// How long a client that still sends after its last response is read. Shorter, and a slow one never sees the response; longer, and it
+/// holds its connection for nothing.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Reads of a client that is only read to be discarded, before other connections get their turn.
+const DISCARDED_AT_ONCE: u32 = 16;
+
+/// A client's socket that tells [`Client`] what is read and gives up on a client that takes nothing.
+#[derive(Debug)]
+pub(crate) struct ClientStream {
+    stream: TcpStream,
+    client: Arc<Client>,
+    stalled_write: Duration,
+    /// Runs while the client takes nothing.
+    stall: Option<Pin<Box<Sleep>>>,
+    framing: Framing,
+    /// True once a chunk was malformed: nothing after it is read.
+    is_malformed: bool,
+    /// An interim response of which some is still to be written.
+    interim: Bytes,
+    /// True once something was written since all was: interim responses wait, they must not stand within a response.
+    is_writing: bool,
+    linger: Linger,
+}
+
+/// How far the end of a connection has come.
+#[derive(Debug)]
+enum Linger {
+    Open,
+    /// Nothing more is written. What the client still sends is read until it closes too, or until this passes.
+    Reading(Pin<Box<Sleep>>),
+    Closed,
+}
+
+impl ClientStream {
+    pub fn new(stream: TcpStream, client: Arc<Client>, stalled_write: Duration) -> Self {
+        Self {
+            stream,
+            client,
+            stalled_write,
+            stall: None,
+            framing: Framing::default(),
+            is_malformed: false,
+            interim: Bytes::new(),
+            is_writing: false,
+            linger: Linger::Open,
+        }
+    }
+
+    pub fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+
+    /// Writes interim responses where they may stand: before any byte of the response they belong to, and after all of the one before.
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(heads) = self.client.take_interim()
+            && !self.is_writing
+        {
+            self.interim = heads.into();
+        }
+        while !self.interim.is_empty() {
+            let written = Pin::new(&mut self.stream).poll_write(cx, &self.interim);
+            let count = ready!(self.watch(cx, written))?;
+            self.interim.advance(count);
+        }
+        self.is_writing = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn watch(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.stall = None;
+            return written;
+        }
+        let limit = self.stalled_write;
+        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        if std::future::Future::poll(stall.as_mut(), cx).is_ready() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
+        }
+        Poll::Pending
+    }
+}
+
+/// hyper answers what it cannot parse by itself, and says no reason: the same with one. `None` for all other bytes; every answer
+/// that went through the proxy has an `x-request-id` and differs in that.
+fn explained(bytes: &[u8]) -> Option<String> {
+    const LONGEST: usize = 160;
+    if bytes.len() > LONGEST || !bytes.starts_with(b"HTTP/1.1 4") {
+        return None;
+    }
+    let head = std::str::from_utf8(bytes).ok()?.strip_suffix("\r\n\r\n")?;
+    let (status, rest) = head.strip_prefix("HTTP/1.1 ")?.split_once("\r\n")?;
+    let date = rest.strip_prefix("connection: close\r\ncontent-length: 0\r\ndate: ")?;
+    let reason = match status.split_once(' ')?.0 {
+        _ if date.contains('\n') => return None,
+        "414" => "the request's target is too long\n",
+        "431" => "the request's head is too large\n",
+        _ => "the request cannot be read: it is not well-formed HTTP/1.1\n",
+    };
+    let length = reason.len();
+    Some(format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n\
+         x-weal-reason: malformed\r\ndate: {date}\r\n\r\n{reason}"
+    ))
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.is_malformed {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "malformed chunks")));
+        }
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        let new = &buffer.filled()[before..];
+        if !new.is_empty() && this.client.phase() != Phase::Tunnel {
+            let read = this.framing.read(new);
+            this.client.note_read(&this.framing);
+            if let Err(bad) = read {
+                // What came before is still read: it may be the head of the request, which gets an answer.
+                this.is_malformed = true;
+                buffer.set_filled(before + bad.at);
+                if bad.at == 0 {
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, bad)));
+                }
+            }
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_interim(cx))?;
+        let written = match explained(bytes) {
+            // An answer to a first request fits into an empty socket buffer; of what does not, the client is none the wiser.
+            Some(answer) => Pin::new(&mut this.stream).poll_write(cx, answer.as_bytes()).map_ok(|_| bytes.len()),
+            None => Pin::new(&mut this.stream).poll_write(cx, bytes),
+        };
+        this.watch(cx, written)
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let written = if length <= COALESCED {
+            let mut buffer = [0; COALESCED];
+            let mut rest = &mut buffer[..];
+            for slice in slices {
+                let (start, end) = rest.split_at_mut(slice.len());
+                start.copy_from_slice(slice);
+                rest = end;
+            }
+            return Pin::new(this).poll_write(cx, &buffer[..length]);
+        } else {
+            ready!(this.poll_interim(cx))?;
+            Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
+        };
+        this.watch(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper flushes whenever the connection's task runs, and reads nothing while a request is being answered, so that a client
+    /// may close its sending half. This is where a client that is gone altogether shows: its reset makes the socket readable.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.client.phase() == Phase::Busy
+            && this.stream.poll_read_ready(cx).is_ready()
+            && let Ok(Some(reset)) = this.stream.take_error()
+        {
+            return Poll::Ready(Err(reset));
+        }
+        this.is_writing = false;
+        this.client.note_flush();
+        ready!(this.poll_interim(cx))?;
+        this.is_writing = false;
+        Pin::new(&mut this.stream).poll_flush(cx)
+    }
+
+    /// Closes in two steps (RFC 9112 section 9.6): were the socket closed while the client still sends, its kernel would discard the
+    /// last response unread.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Linger::Open = this.linger {
+            ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+            let is_sending = !this.framing.is_between_requests() && this.client.phase() != Phase::Tunnel;
+            this.linger = if is_sending { Linger::Reading(Box::pin(tokio::time::sleep(LINGER))) } else { Linger::Closed };
+        }
+        let Linger::Reading(limit) = &mut this.linger else { return Poll::Ready(Ok(())) };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        for _ in 0..DISCARDED_AT_ONCE {
+            let mut discarded = ReadBuf::uninit(&mut buffer);
+            match Pin::new(&mut this.stream).poll_read(cx, &mut discarded) {
+                Poll::Ready(Ok(())) if !discarded.filled().is_empty() => {}
+                Poll::Ready(_) => {
+                    this.linger = Linger::Closed;
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Pending => return limit.as_mut().poll(cx).map(Ok),
+            }
+        }
+        cx.waker().wake_by_ref();
+        limit.as_mut().poll(cx).map(Ok)
+    }
+}

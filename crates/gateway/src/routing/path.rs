@@ -1,0 +1,100 @@
+//! One spelling for all paths that mean the same, for the choice of a route.
+//!
+//! A route for `/admin/*` that `//admin`, `/./admin`, `/%61dmin` and `/x/../admin` pass by is no route: the instance may read them as
+//! `/admin`. Only the choice is made by this; the instance gets the path as it came.
+
+use std::borrow::Cow;
+
+/// The normal form of a path (RFC 3986 section 6.2.2): escapes of characters that need none are decoded, the others' digits are in upper case,
+/// and the segments `.` and `..` are gone. Beyond that, several slashes are read as one, before anything else looks at the segments: most
+/// servers do so. An escaped slash, `%2F`, stays what it is: a part of a segment.
+pub(crate) fn normalize(path: &str) -> Cow<'_, str> {
+    let mut previous = 0;
+    let mut is_normal = true;
+    for byte in path.bytes() {
+        is_normal &= byte != b'%' && !(previous == b'/' && matches!(byte, b'/' | b'.'));
+        previous = byte;
+    }
+    if is_normal { Cow::Borrowed(path) } else { Cow::Owned(without_dots(&decode(path))) }
+}
+
+/// RFC 3986 sections 6.2.2.1 and 6.2.2.2.
+fn decode(path: &str) -> String {
+    let mut decoded = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once('%') {
+        decoded.push_str(before);
+        rest = after;
+        let digits = after.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
+            decoded.push('%');
+            continue;
+        };
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            decoded.push(char::from(byte));
+        } else {
+            decoded.push_str(&format!("%{byte:02X}"));
+        }
+        rest = &after[2..];
+    }
+    decoded.push_str(rest);
+    decoded
+}
+
+/// RFC 3986 section 5.2.4, with several slashes as one.
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                kept.pop();
+            }
+            segment => kept.push(segment),
+        }
+    }
+    let is_folder = matches!(path.rsplit('/').next(), Some("" | "." | ".."));
+    let mut normal = String::with_capacity(path.len());
+    for segment in kept {
+        normal.push('/');
+        normal.push_str(segment);
+    }
+    if is_folder || normal.is_empty() {
+        normal.push('/');
+    }
+    normal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_mean_the_same_have_one_spelling() {
+        for (path, normal) in [
+            ("/admin", "/admin"),
+            ("//admin", "/admin"),
+            ("/./admin", "/admin"),
+            ("/%61dmin", "/admin"),
+            ("/x/../admin", "/admin"),
+            ("/x/%2e%2E/admin", "/admin"),
+            ("/../../admin", "/admin"),
+            ("/x//../admin", "/admin"),
+            ("/admin/.", "/admin/"),
+            ("/admin/x/..", "/admin/"),
+            ("/admin//", "/admin/"),
+            ("/%7euser/a%2fb%c3%a9", "/~user/a%2Fb%C3%A9"),
+            ("/.well-known/x", "/.well-known/x"),
+            ("/a.b/...", "/a.b/..."),
+            ("/%", "/%"),
+            ("/%4", "/%4"),
+            ("/%zz%2", "/%zz%2"),
+            ("/%+1", "/%+1"),
+            ("/..", "/"),
+            ("*", "*"),
+        ] {
+            assert_eq!(normalize(path), normal, "{path}");
+            assert_eq!(normalize(&normalize(path)), normal, "{path}: once is enough");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! One connection to an instance, and the exchanges over it.
+//!
+//! A connection has no task of its own: whoever uses it drives it, so an exchange costs no wake-up between tasks.
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use super::wire::{Notices, Wire};
+use crate::http::request_body::RequestBody;
+
+/// A connection to an instance that one request uses. Boxed, because it is handed on several times per request and large.
+#[derive(Debug)]
+pub(crate) struct Link(Box<Connected>);
+
+#[derive(Debug)]
+struct Connected {
+    sender: http1::SendRequest<RequestBody>,
+    connection: http1::Connection<TokioIo<Wire>, RequestBody>,
+    notices: Arc<Notices>,
+    /// False once the connection has come to its end.
+    open: bool,
+    used: bool,
+    /// False once its last response left doubts about where it ends.
+    reliable: bool,
+}
+
+/// Why an exchange brought no response.
+#[derive(Debug)]
+pub(crate) struct ExchangeError {
+    /// The request, when not a byte of it was sent.
+    pub unsent: Option<Request<RequestBody>>,
+    pub source: hyper::Error,
+}
+
+/// What happens between a request and its response.
+pub(crate) trait Meanwhile {
+    /// The head of an interim response has come.
+    fn handle_interim(&mut self, head: &[u8]);
+
+    /// True when something has changed by which the connection may be able to go on.
+    fn poll_change(&mut self, cx: &mut Context<'_>) -> bool;
+}
+
+impl Link {
+    /// Speaks HTTP over `stream`.
+    pub async fn open(stream: TcpStream) -> io::Result<Self> {
+        let (wire, notices) = Wire::new(stream);
+        // Of a response's fields as many are taken as `limits::FIELDS_ON_STACK`, which is hyper's own limit.
+        let (sender, connection) = http1::Builder::new()
+            // Heads are small and bodies rare: one copy is cheaper for the kernel than a list of slices.
+            .writev(false)
+            .handshake(TokioIo::new(wire))
+            .await
+            .map_err(io::Error::other)?;
+        Ok(Self(Box::new(Connected { sender, connection, notices, open: true, used: false, reliable: true })))
+    }
+
+    /// Sends `request` and waits for the head of the final response.
+    pub async fn exchange(
+        &mut self,
+        request: Request<RequestBody>,
+        meanwhile: &mut impl Meanwhile,
+    ) -> Result<Response<Incoming>, ExchangeError> {
+        let Connected { sender, connection, notices, open, .. } = &mut *self.0;
+        notices.expect_head();
+        let mut response = pin!(sender.try_send_request(request));
+        let mut drive = move |cx: &mut Context<'_>| loop {
+            if *open && Pin::new(&mut *connection).poll(cx).is_ready() {
+                *open = false;
+            }
+            notices.take_interim().iter().for_each(|head| meanwhile.handle_interim(head));
+            // Only the connection above completes this, so it needs no waker: that would wake this very task once more.
+            let polled = response.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            if polled.is_ready() || !meanwhile.poll_change(cx) {
+                return polled;
+            }
+        };
+        let result = std::future::poll_fn(|cx| drive(cx)).await;
+        result.map_err(|mut error| ExchangeError { unsent: error.take_message(), source: error.into_error() })
+    }
+
+    /// Lets the connection read and write; false once it has come to its end.
+    pub fn drive(&mut self, cx: &mut Context<'_>) -> bool {
+        let Connected { connection, open, .. } = &mut *self.0;
+        if *open && Pin::new(connection).poll(cx).is_ready() {
+            *open = false;
+        }
+        *open
+    }
+
+    /// Drives the connection until `is_done`, or until it has come to its end.
+    pub async fn drive_until(&mut self, is_done: impl Fn() -> bool) {
+        std::future::poll_fn(|cx| if !self.drive(cx) || is_done() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// True when it has carried a request before: the instance may be closing it just now.
+    pub fn was_used(&self) -> bool {
+        self.0.used
+    }
+
+    /// It has carried a request.
+    pub fn note_use(&mut self) {
+        self.0.used = true;
+    }
+
+    /// It is not used again: where its last response ends is not sure.
+    pub fn note_doubt(&mut self) {
+        self.0.reliable = false;
+    }
+
+    /// True when it may carry another request, as far as one can tell without looking at the socket.
+    pub fn is_reusable(&self) -> bool {
+        self.0.open && self.0.reliable && !self.0.notices.is_deaf()
+    }
+
+    /// True when it can take another request.
+    pub fn is_usable(&mut self) -> bool {
+        self.drive(&mut Context::from_waker(Waker::noop())) && self.0.sender.is_ready()
+    }
+}

@@ -1,0 +1,509 @@
+//! Requests and their answers in unusual orders: early answers, interim ones, expectations, clients and instances that break off.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use weal_gateway::Limits;
+
+use crate::bed::*;
+use crate::raw::Recorder;
+
+/// Reads a head and nothing more, and answers. What remains of the request stays in its socket.
+async fn hasty(answer: &'static [u8], closes: bool) -> (SocketAddr, Arc<AtomicU32>) {
+    let connections = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&connections);
+    let address = raw_instance(move |mut stream| {
+        let count = Arc::clone(&count);
+        async move {
+            count.fetch_add(1, Ordering::SeqCst);
+            while read_head(&mut stream).await.is_some() {
+                stream.write_all(answer).await.unwrap();
+                if closes {
+                    return;
+                }
+            }
+        }
+    })
+    .await;
+    (address, connections)
+}
+
+/// Up to the end of a head, byte by byte, so that nothing after it is read.
+async fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    String::from_utf8(head).ok()
+}
+
+const EARLY: &[u8] = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_before_the_end_of_the_request_leaves_a_connection_that_works_or_says_that_it_closes() {
+    for closes in [false, true] {
+        for size in [1_000, 20_000, 100_000, 8 << 20] {
+            for is_chunked in [false, true] {
+                let (address, _) = hasty(EARLY, closes).await;
+                let bed = Bed::start(vec![cluster(&[address])]).await;
+                let mut client = bed.connect().await;
+                let body = vec![b'x'; size];
+                let head = if is_chunked {
+                    format!("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{size:x}\r\n")
+                } else {
+                    format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n")
+                };
+                client.send(&head).await;
+                // A client that sends all it has before it reads: it must not stall.
+                client.stream.write_all(&body).await.unwrap();
+                if is_chunked {
+                    client.send("\r\n0\r\n\r\n").await;
+                }
+                let answer = client.read_answer().await;
+                let what = format!("{size} bytes, chunked {is_chunked}, closes {closes}");
+                assert_eq!((answer.status, answer.text().as_str()), (401, "no"), "{what}");
+                if answer.header("connection") == Some("close") {
+                    assert!(client.read_to_end().await.is_empty(), "{what}");
+                    client = bed.connect().await;
+                }
+                client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+                assert_eq!(client.read_answer().await.status, 401, "{what}: the next request is answered");
+                let counters = bed.until("both are counted", |counters| counters.flows[0].completions == 2).await;
+                assert_eq!((counters.flows[0].errors, counters.instances[0].failures), (0, 0), "{what}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_rest_of_a_request_that_nobody_wants_does_not_cost_the_connection() {
+    let (address, _) = hasty(EARLY, false).await;
+    let bed = Bed::start(vec![cluster(&[address])]).await;
+    let mut client = bed.connect().await;
+    client.send(&format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 20000\r\n\r\n{}", "x".repeat(10_000))).await;
+    let answer = client.read_answer().await;
+    assert_eq!((answer.status, answer.header("connection")), (401, None));
+    client.send(&"x".repeat(10_000)).await;
+    client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(client.read_answer().await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_request_is_not_finished_carries_no_other() {
+    let (address, connections) = hasty(EARLY, false).await;
+    let bed = Bed::start(vec![cluster(&[address])]).await;
+    let mut unfinished = bed.connect().await;
+    unfinished.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nabc").await;
+    assert_eq!(unfinished.read_answer().await.status, 401);
+    bed.until("it is counted", |counters| counters.flows[0].completions == 1).await;
+    assert_eq!(bed.get("x", "/").await.status, 401);
+    assert_eq!(connections.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_reads_on_after_its_answer_gets_the_whole_request() {
+    let (done, mut whole) = tokio::sync::mpsc::channel(1);
+    let address = raw_instance(move |mut stream| {
+        let done = done.clone();
+        async move {
+            if read_head(&mut stream).await.is_some() {
+                stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+                let mut body = vec![0; 1000];
+                let read = stream.read_exact(&mut body).await;
+                done.send(read.is_ok()).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let bed = Bed::start(vec![cluster(&[address])]).await;
+    let mut client = bed.connect().await;
+    client.send(&format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{}", "x".repeat(500))).await;
+    assert_eq!(client.read_answer().await.status, 202);
+    client.send(&"x".repeat(500)).await;
+    assert_eq!(tokio::time::timeout(PATIENCE, whole.recv()).await.unwrap(), Some(true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_are_refused_here_are_read_to_their_ends_or_the_connection_says_that_it_closes() {
+    let mut elsewhere = cluster(&[named("reached").await]);
+    elsewhere.routes = vec![route("gold", Some("other"), None)];
+    let bed = Bed::start(vec![elsewhere]).await;
+    for size in [20_000, 8 << 20] {
+        let mut client = bed.connect().await;
+        client.send(&format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n")).await;
+        client.stream.write_all(&vec![b'x'; size]).await.unwrap();
+        let answer = client.read_answer().await;
+        assert_eq!(answer.status, 404);
+        if answer.header("connection") == Some("close") {
+            assert!(client.read_to_end().await.is_empty());
+            continue;
+        }
+        client.send("GET / HTTP/1.1\r\nhost: other\r\n\r\n").await;
+        assert_eq!(client.read_answer().await.text(), "reached");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_clients_do_wrong_is_never_counted_against_an_instance() {
+    let recorder = Recorder::start().await;
+    let bed = Bed::start(vec![cluster(&[recorder.address, recorder.address])]).await;
+    for body in ["4\r\nabcdXX", "zz\r\n", "4\r\nab"] {
+        for _ in 0..6 {
+            let mut client = bed.connect().await;
+            client.send(&format!("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{body}")).await;
+            client.stream.shutdown().await.unwrap();
+            let answer = Answer::parse(&client.read_to_end().await);
+            assert_eq!((answer.status, answer.header("x-weal-reason")), (400, Some("malformed")), "{body:?}");
+        }
+    }
+    for _ in 0..6 {
+        let mut client = bed.connect().await;
+        client.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nabc").await;
+        bed.until("it is there", |counters| counters.flows[0].in_service == 1).await;
+        client.stream.set_zero_linger().unwrap();
+        drop(client);
+        bed.until("it is gone", |counters| counters.flows[0].in_service == 0).await;
+    }
+    let counters = bed.observe().await;
+    let failures: u64 = counters.instances.iter().map(|instance| instance.failures).sum();
+    assert_eq!(failures, 0);
+    assert!(counters.instances.iter().all(|instance| instance.open));
+    assert!(recorder.take().requests.iter().all(|request| !request.is_complete));
+    assert_eq!(bed.get("x", "/").await.status, 200);
+}
+
+/// Answers each request with `bytes`, in one piece, and closes.
+async fn once(bytes: Vec<u8>) -> SocketAddr {
+    raw_instance(move |mut stream| {
+        let bytes = bytes.clone();
+        async move {
+            if read_head(&mut stream).await.is_some() {
+                let _ = stream.write_all(&bytes).await;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coding_that_is_not_just_chunked_is_no_answer() {
+    for coding in ["gzip, chunked", "xchunked", "deflate, chunked", "gzip", "identity", "chunked, chunked", "chunked, gzip"] {
+        let answer = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n4\r\nabcd\r\n0\r\n\r\n");
+        let bed = Bed::start(vec![cluster(&[once(answer.into_bytes()).await])]).await;
+        let answer = bed.get("x", "/").await;
+        assert_eq!((answer.status, answer.header("transfer-encoding")), (502, None), "{coding}");
+    }
+    for coding in ["chunked", "Chunked"] {
+        let answer = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\ncontent-length: 3\r\n\r\n4\r\nabcd\r\n0\r\n\r\n");
+        let bed = Bed::start(vec![cluster(&[once(answer.into_bytes()).await])]).await;
+        let answer = bed.get("x", "/").await;
+        assert_eq!(
+            (answer.status, answer.header("content-length"), answer.text().as_str()),
+            (200, None, "4\r\nabcd\r\n0\r\n\r\n")
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_length_is_passed_on_as_one_number_or_not_at_all() {
+    for (lengths, status) in [
+        ("content-length: 2, 2\r\n", 200),
+        ("content-length: 2\r\ncontent-length: 2\r\n", 200),
+        ("content-length: 2, 3\r\n", 502),
+        ("content-length: 2\r\ncontent-length: 3\r\n", 502),
+        ("content-length: +2\r\n", 502),
+        ("content-length: 2x\r\n", 502),
+        ("content-length:\r\n", 502),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let body = if method == "GET" { "ok" } else { "" };
+            let answer = format!("HTTP/1.1 200 OK\r\n{lengths}\r\n{body}");
+            let bed = Bed::start(vec![cluster(&[once(answer.into_bytes()).await])]).await;
+            let mut client = bed.connect().await;
+            client.send(&format!("{method} / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await;
+            let answer = Answer::parse(&client.read_to_end().await);
+            assert_eq!(answer.status, status, "{method} {lengths:?}");
+            if status == 200 {
+                assert_eq!((answer.header("content-length"), answer.text().as_str()), (Some("2"), body), "{method} {lengths:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_dies_with_its_last_bytes_leaves_the_head_and_what_came_of_the_body() {
+    for _ in 0..4 {
+        let bed = Bed::start(vec![cluster(&[once(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf".to_vec()).await])]).await;
+        let answer = bed.get("x", "/").await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, "half"));
+        let chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n".to_vec();
+        let bed = Bed::start(vec![cluster(&[once(chunks).await])]).await;
+        let answer = bed.get("x", "/").await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, "4\r\nhalf\r\n"));
+        for head in ["HTTP/1.1 200 OK\r\ncontent-le", "HTTP/1.1 2", "H"] {
+            let bed = Bed::start(vec![cluster(&[once(head.as_bytes().to_vec()).await])]).await;
+            assert_eq!(bed.get("x", "/").await.status, 502, "{head}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interim_responses_pass_on_in_order() {
+    let answer =
+        b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x-hop\r\n\
+        X-Hop: 1\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    for pieces in [1, 7, answer.len()] {
+        let address = raw_instance(move |mut stream| async move {
+            while read_head(&mut stream).await.is_some() {
+                for piece in answer.chunks(pieces) {
+                    stream.write_all(piece).await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+            }
+        })
+        .await;
+        let bed = Bed::start(vec![cluster(&[address])]).await;
+        let mut client = bed.connect().await;
+        for _ in 0..3 {
+            client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+            let all = client.read_until("\r\n\r\nok").await;
+            let hints = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\n";
+            assert!(all.starts_with(hints), "{pieces}: {all}");
+        }
+        // RFC 9110 section 15.2: HTTP/1.0 does not know them.
+        let mut old = bed.connect().await;
+        old.send("GET / HTTP/1.0\r\n\r\n").await;
+        let answer = Answer::parse(&old.read_to_end().await);
+        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hint_comes_before_the_answer_is_there() {
+    let (go, next) = tokio::sync::watch::channel(false);
+    let address = raw_instance(move |mut stream| {
+        let mut next = next.clone();
+        async move {
+            if read_head(&mut stream).await.is_some() {
+                stream.write_all(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n").await.unwrap();
+                let _ = next.wait_for(|go| *go).await;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            }
+        }
+    })
+    .await;
+    let bed = Bed::start(vec![cluster(&[address])]).await;
+    let mut client = bed.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(client.read_until("\r\n\r\n").await, "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
+    go.send(true).unwrap();
+    assert_eq!(client.read_answer().await.text(), "ok");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_asks_first_is_told_to_go_on_by_the_instance() {
+    let (go, next) = tokio::sync::watch::channel(false);
+    let address = raw_instance(move |mut stream| {
+        let mut next = next.clone();
+        async move {
+            let Some(head) = read_head(&mut stream).await else { return };
+            assert!(head.contains("expect: 100-continue\r\n"), "{head}");
+            let _ = next.wait_for(|go| *go).await;
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.unwrap();
+            let mut body = [0; 4];
+            stream.read_exact(&mut body).await.unwrap();
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n").await;
+            let _ = stream.write_all(&body).await;
+        }
+    })
+    .await;
+    let bed = Bed::start(vec![cluster(&[address])]).await;
+    let mut client = bed.connect().await;
+    client.send("POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n").await;
+    bed.until("it is at the instance", |counters| counters.flows[0].in_service == 1).await;
+    go.send(true).unwrap();
+    assert_eq!(client.read_until("\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
+    client.send("abcd").await;
+    assert_eq!(client.read_answer().await.text(), "abcd");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_asks_first_and_is_refused_sends_no_body() {
+    let (address, connections) = hasty(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nno", false).await;
+    let bed = Bed::start(vec![cluster(&[address])]).await;
+    for _ in 0..2 {
+        let mut client = bed.connect().await;
+        client.send("POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 9999999\r\n\r\n").await;
+        let everything = client.read_to_end().await;
+        let answer = Answer::parse(&everything);
+        assert_eq!((answer.status, answer.header("connection"), answer.text().as_str()), (413, Some("close"), "no"));
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 2, "the unfinished connection is not used again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_does_not_know_expectations_gets_the_body_all_the_same() {
+    let recorder = Recorder::start().await;
+    let bed = Bed::start(vec![cluster(&[recorder.address])]).await;
+    let mut client = bed.connect().await;
+    client.send("POST /a HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n").await;
+    assert_eq!(client.read_until("\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
+    client.send("abcd").await;
+    assert_eq!(client.read_answer().await.status, 200);
+    assert_eq!(recorder.take().requests[0].summary(), "POST /a abcd");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_cannot_have_removed_what_the_gateway_says() {
+    let recorder = Recorder::start().await;
+    let bed = Bed::start(vec![cluster(&[recorder.address])]).await;
+    let mut client = bed.connect().await;
+    client
+        .send(
+            "GET / HTTP/1.1\r\nhost: a.test\r\nconnection: close, X-Forwarded-For, Forwarded, X-Forwarded-Host, X-Forwarded-Proto, \
+             X-Request-Id, Via, Host\r\nx-forwarded-for: 192.0.2.1\r\nx-request-id: mine\r\n\r\n",
+        )
+        .await;
+    let answer = Answer::parse(&client.read_to_end().await);
+    let request = &recorder.take().requests[0];
+    assert_eq!(request.fields("x-forwarded-for"), ["127.0.0.1"]);
+    assert_eq!(request.fields("forwarded"), ["for=127.0.0.1;proto=http;host=a.test"]);
+    assert_eq!((request.fields("x-forwarded-host"), request.fields("x-forwarded-proto")), (vec!["a.test"], vec!["http"]));
+    assert_eq!((request.fields("via"), request.fields("host")), (vec!["1.1 weal"], vec!["a.test"]));
+    assert_eq!(request.fields("x-request-id"), [answer.header("x-request-id").unwrap()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trailers_are_asked_for_on_each_connection_anew() {
+    let recorder = Recorder::start().await;
+    let bed = Bed::start(vec![cluster(&[recorder.address])]).await;
+    for (te, wanted) in [("trailers", true), ("gzip;q=0.5, trailers", true), ("gzip", false)] {
+        let mut client = bed.connect().await;
+        client.send(&format!("GET / HTTP/1.1\r\nhost: x\r\nconnection: TE\r\nte: {te}\r\n\r\n")).await;
+        assert_eq!(client.read_answer().await.status, 200);
+        let request = &recorder.take().requests[0];
+        let asked = (request.fields("te"), request.fields("connection"));
+        assert_eq!(asked == (vec!["trailers"], vec!["TE"]), wanted, "{te}: {asked:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_method_names_those_that_there_are() {
+    let bed = Bed::start(vec![cluster(&[named("reached").await])]).await;
+    let mut client = bed.connect().await;
+    client.send("CONNECT x:443 HTTP/1.1\r\nhost: x:443\r\n\r\n").await;
+    let answer = Answer::parse(&client.read_to_end().await);
+    assert_eq!(answer.status, 405);
+    assert!(answer.header("allow").unwrap().contains("GET, HEAD, POST"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_may_take_longer_than_the_time_for_requests_as_long_as_bytes_flow() {
+    let recorder = Recorder::start().await;
+    let mut hurried = cluster(&[recorder.address]);
+    hurried.request_timeout_s = 0.4;
+    let bed = Bed::start(vec![hurried]).await;
+    let mut client = bed.connect().await;
+    client.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 30\r\n\r\n").await;
+    for _ in 0..30 {
+        // The pace of a slow client is what this is about.
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        client.send("x").await;
+    }
+    assert_eq!(client.read_answer().await.status, 200);
+    let mut still = bed.connect().await;
+    still.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 30\r\n\r\nxxx").await;
+    let answer = Answer::parse(&still.read_to_end().await);
+    assert_eq!((answer.status, answer.header("x-weal-reason")), (408, Some("client-timeout")));
+    assert_eq!(bed.observe().await.instances[0].failures, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_may_have_times_of_its_own() {
+    let gate = gate().await;
+    let mut timed = cluster(&[gate.address]);
+    let mut hurried = route("gold", None, Some("/idle"));
+    hurried.idle_timeout_s = Some(0.1);
+    let mut short = route("gold", None, Some("/total"));
+    short.total_timeout_s = Some(0.1);
+    timed.routes.extend([hurried, short]);
+    let bed = Bed::start(vec![timed]).await;
+    assert_eq!((bed.get("x", "/idle").await.status, bed.get("x", "/total").await.status), (504, 504));
+    // An answer that flows for ever: the idle time never passes, the total one does.
+    let address = raw_instance(|mut stream| async move {
+        if read_head(&mut stream).await.is_some() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n").await;
+            while stream.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    })
+    .await;
+    let mut endless = cluster(&[address]);
+    endless.routes[0].total_timeout_s = Some(0.3);
+    endless.routes[0].idle_timeout_s = Some(5.0);
+    let bed = Bed::start(vec![endless]).await;
+    let answer = bed.get("x", "/").await;
+    assert!(answer.status == 200 && answer.body.len() < 1000, "{}", answer.body.len());
+    let counters = bed.until("it has ended", |counters| counters.flows[0].errors == 1).await;
+    assert_eq!(counters.instances[0].failures, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handshake_that_reached_nobody_goes_to_another_instance() {
+    let bed = Bed::start(vec![cluster(&[nobody().await, switching("websocket").await])]).await;
+    for _ in 0..6 {
+        let mut client = bed.connect().await;
+        client.send("GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n").await;
+        assert!(client.read_until("hello;").await.starts_with("HTTP/1.1 101 "));
+    }
+}
+
+/// Switches to `protocol`, whatever was asked for, and says a word in it; without a request for another one it answers 426.
+async fn switching(protocol: &'static str) -> SocketAddr {
+    raw_instance(move |mut stream| async move {
+        while let Some(head) = read_head(&mut stream).await {
+            let answer = if head.contains("\r\nupgrade: ") {
+                format!("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: {protocol}\r\n\r\nhello;")
+            } else {
+                "HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n".to_owned()
+            };
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_protocols_that_are_allowed_are_switched_to() {
+    let mut plain = cluster(&[switching("h2c").await]);
+    plain.http.upgrades = vec!["websocket".into()];
+    let bed = Bed::start(vec![plain.clone()]).await;
+    for (asked, status) in [("h2c", 426), ("foo/1, h2c", 426), ("websocket", 502), ("h2c, WebSocket", 502)] {
+        let mut client = bed.connect().await;
+        client.send(&format!("GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: {asked}\r\n\r\n")).await;
+        assert_eq!(client.read_answer().await.status, status, "{asked}");
+    }
+    plain.http.upgrades = vec!["*".into()];
+    bed.configure(vec![plain]).await.unwrap();
+    let mut client = bed.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n").await;
+    assert!(client.read_until("hello;").await.starts_with("HTTP/1.1 101 "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_half_head_behind_an_answered_request_is_cut_off_in_time() {
+    let strict = Limits { head: Duration::from_millis(300), ..limits() };
+    let bed = Bed::start_with(vec![cluster(&[named("alive").await])], strict).await;
+    let mut client = bed.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\nho").await;
+    assert_eq!(client.read_answer().await.status, 200);
+    let rest = client.read_to_end().await;
+    assert!(String::from_utf8_lossy(&rest).contains("408 "), "{:?}", String::from_utf8_lossy(&rest));
+}

@@ -1,0 +1,221 @@
+//! A client and an instance that see every byte. The instance reads requests by the letter, with a reader of its own, and records them.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::bed::*;
+
+/// A request as an instance got it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// The request line and the fields, as they came.
+    pub head: String,
+    pub body: Vec<u8>,
+    /// False when it broke off within the body.
+    pub is_complete: bool,
+}
+
+/// What an instance got.
+#[derive(Debug, Default)]
+pub struct Records {
+    pub requests: Vec<Recorded>,
+    /// What no gateway may send.
+    pub violations: Vec<String>,
+}
+
+/// An instance that records what it gets and answers each request with its method and target.
+#[derive(Clone)]
+pub struct Recorder {
+    pub address: SocketAddr,
+    records: Arc<Mutex<Records>>,
+}
+
+impl Recorder {
+    pub async fn start() -> Self {
+        let records = Arc::<Mutex<Records>>::default();
+        let shared = Arc::clone(&records);
+        let address = raw_instance(move |stream| record(stream, Arc::clone(&shared))).await;
+        Self { address, records }
+    }
+
+    /// What has come since the last call.
+    pub fn take(&self) -> Records {
+        std::mem::take(&mut self.records.lock().unwrap())
+    }
+}
+
+impl Recorded {
+    /// `POST / abcd`.
+    pub fn summary(&self) -> String {
+        let line = self.head.split("\r\n").next().unwrap_or("");
+        let line = line.strip_suffix(" HTTP/1.1").unwrap_or(line);
+        format!("{line} {}", String::from_utf8_lossy(&self.body).escape_default())
+    }
+
+    pub fn fields(&self, name: &str) -> Vec<&str> {
+        let lines = self.head.split("\r\n").skip(1).filter_map(|line| line.split_once(": "));
+        lines.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
+    }
+}
+
+/// How a request says where its body ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Framing {
+    Length(usize),
+    Chunked,
+}
+
+async fn record(mut stream: TcpStream, records: Arc<Mutex<Records>>) {
+    let mut bytes = Vec::new();
+    loop {
+        let Some(end) = read_to(&mut stream, &mut bytes, b"\r\n\r\n").await else {
+            if !bytes.is_empty() {
+                records.lock().unwrap().violations.push(format!("half a head: {:?}", String::from_utf8_lossy(&bytes)));
+            }
+            return;
+        };
+        let head: Vec<u8> = bytes.drain(..end).collect();
+        let (head, framing) = match read_head(&head) {
+            Ok(read) => read,
+            Err(violation) => return records.lock().unwrap().violations.push(violation),
+        };
+        let body = match framing {
+            Framing::Length(length) => read_length(&mut stream, &mut bytes, length).await,
+            Framing::Chunked => read_chunks(&mut stream, &mut bytes).await,
+        };
+        let (body, is_complete) = match body {
+            Ok(body) => (body, true),
+            Err(part) => (part, false),
+        };
+        let line = head.split("\r\n").next().unwrap_or("").to_owned();
+        records.lock().unwrap().requests.push(Recorded { head, body, is_complete });
+        if !is_complete {
+            return;
+        }
+        let text = if line.starts_with("HEAD ") { String::new() } else { line.clone() };
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", line.len());
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads until `end` is there; `None` when the connection ends before.
+async fn read_to(stream: &mut TcpStream, bytes: &mut Vec<u8>, end: &[u8]) -> Option<usize> {
+    loop {
+        if let Some(at) = bytes.windows(end.len()).position(|window| window == end) {
+            return Some(at + end.len());
+        }
+        if stream.read_buf(bytes).await.unwrap_or(0) == 0 {
+            return None;
+        }
+    }
+}
+
+async fn read_length(stream: &mut TcpStream, bytes: &mut Vec<u8>, length: usize) -> Result<Vec<u8>, Vec<u8>> {
+    while bytes.len() < length {
+        if stream.read_buf(bytes).await.unwrap_or(0) == 0 {
+            return Err(std::mem::take(bytes));
+        }
+    }
+    Ok(bytes.drain(..length).collect())
+}
+
+async fn read_chunks(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let Some(end) = read_to(stream, bytes, b"\r\n").await else { return Err(body) };
+        let line: Vec<u8> = bytes.drain(..end).collect();
+        let size = usize::from_str_radix(&String::from_utf8_lossy(&line[..end - 2]), 16);
+        let Ok(size) = size else { return Err(body) };
+        if size == 0 {
+            while let Some(end) = read_to(stream, bytes, b"\r\n").await {
+                if bytes.drain(..end).count() == 2 {
+                    return Ok(body);
+                }
+            }
+            return Err(body);
+        }
+        match read_length(stream, bytes, size + 2).await {
+            Ok(data) if data.ends_with(b"\r\n") => body.extend_from_slice(&data[..size]),
+            Ok(data) | Err(data) => {
+                body.extend_from_slice(&data);
+                return Err(body);
+            }
+        }
+    }
+}
+
+/// Reads a head by the letter of RFC 9112: what a gateway sends may leave no room for a second opinion.
+fn read_head(bytes: &[u8]) -> Result<(String, Framing), String> {
+    let violation = |what: &str| Err(format!("{what}: {:?}", String::from_utf8_lossy(bytes)));
+    let head = String::from_utf8_lossy(&bytes[..bytes.len() - 4]).into_owned();
+    let mut lines = head.split("\r\n");
+    let parts: Vec<&str> = lines.next().unwrap_or("").split(' ').collect();
+    let [method, target, "HTTP/1.1"] = parts.as_slice() else { return violation("no request line") };
+    let is_token = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    };
+    if !is_token(method) || !(target.starts_with('/') || *target == "*") {
+        return violation("a bad request line");
+    }
+    let (mut hosts, mut lengths, mut codings) = (0, Vec::new(), Vec::new());
+    for line in lines {
+        let Some((name, value)) = line.split_once(':') else { return violation("no colon") };
+        if !is_token(name) || value.contains(['\r', '\n', '\0']) {
+            return violation("a bad field");
+        }
+        match name.to_ascii_lowercase().as_str() {
+            "host" => hosts += 1,
+            "content-length" => lengths.push(value.trim().to_owned()),
+            "transfer-encoding" => codings.push(value.trim().to_owned()),
+            _ => {}
+        }
+    }
+    if hosts != 1 {
+        return violation("not one Host");
+    }
+    let framing = match (lengths.as_slice(), codings.as_slice()) {
+        ([], []) => Framing::Length(0),
+        ([length], []) if length.bytes().all(|byte| byte.is_ascii_digit()) && !length.is_empty() => {
+            Framing::Length(length.parse().unwrap_or(usize::MAX))
+        }
+        ([], [coding]) if coding == "chunked" => Framing::Chunked,
+        _ => return violation("a body of which the end is not sure"),
+    };
+    Ok((head, framing))
+}
+
+/// A response as a client got it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Received {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+/// Divides what a client got into responses, by their lengths. `heads` are those whose bodies do not come: of HEAD.
+pub fn responses(mut bytes: &[u8], heads: &[usize]) -> Result<Vec<Received>, String> {
+    let mut received = Vec::new();
+    while !bytes.is_empty() {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4);
+        let end = end.ok_or_else(|| format!("half a head: {:?}", String::from_utf8_lossy(bytes)))?;
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        bytes = &bytes[end..];
+        let status =
+            head.strip_prefix("HTTP/1.1 ").or(head.strip_prefix("HTTP/1.0 ")).and_then(|rest| rest.get(..3)?.parse().ok());
+        let status: u16 = status.ok_or_else(|| format!("no response: {head:?}"))?;
+        if status < 200 {
+            continue;
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok()).unwrap_or(0);
+        let length = if heads.contains(&received.len()) { 0 } else { length };
+        let body = bytes.get(..length).ok_or_else(|| format!("half a body after {head:?}"))?.to_vec();
+        bytes = &bytes[length..];
+        received.push(Received { status, head, body });
+    }
+    Ok(received)
+}
