@@ -4,6 +4,9 @@
 //! as closed only if the plan closes it on this machine by whatever means: a clock that needs a capability and a system call which are both gone
 //! is protected.
 
+use std::path::Path;
+
+use crate::mounts::Tmp;
 use crate::plan::Plan;
 
 /// As whom a program runs.
@@ -44,6 +47,9 @@ struct Closed {
     mounts: bool,
     files: bool,
     tmp: bool,
+    homes: bool,
+    own_files: bool,
+    identities: bool,
     devices: bool,
     filter: bool,
     namespaces: bool,
@@ -62,7 +68,10 @@ impl Exposure {
             capabilities: plan.drops_capabilities || identity != Identity::Root && *plan != Plan::default(),
             mounts: mounts.is_some(),
             files: mounts.is_some() || plan.landlock.is_some(),
-            tmp: mounts.is_some_and(|mounts| mounts.tmp.is_some()),
+            tmp: mounts.is_some_and(|mounts| mounts.tmp != Tmp::Shared),
+            homes: mounts.is_some_and(|mounts| mounts.hide.iter().any(|path| path == Path::new("/home"))),
+            own_files: plan.hides_files,
+            identities: filter.is_some_and(|filter| !filter.identities),
             devices: mounts.is_some_and(|mounts| mounts.devices.is_empty()),
             filter: filter.is_some(),
             namespaces: filter.is_some_and(|filter| !filter.namespaces),
@@ -107,7 +116,7 @@ impl Closed {
             item("KeyringMode=", "use the kernel's keys of others", 1000, self.confined),
             item("NotifyAccess=", "speak for the service manager", 1000, true),
             item("Delegate=", "manage its own control groups", 100, true),
-            part("UMask=", "leave new files readable for all", 100, 0.5),
+            part("UMask=", "leave new files readable for all", 100, if self.own_files { 0.0 } else { 0.5 }),
         ];
         if self.identity != Identity::Root {
             items.push(item("SupplementaryGroups=", "do what groups of its user may", 200, self.identity == Identity::Own));
@@ -133,7 +142,11 @@ impl Closed {
     }
 
     fn view(&self) -> Vec<Item> {
-        let home = if self.files { 0.5 } else { 1.0 };
+        let home = match () {
+            () if self.homes => 0.0,
+            () if self.files => 0.5,
+            () => 1.0,
+        };
         let processes = if self.mounts { 0.0 } else { 1.0 };
         vec![
             part("ProtectHome=", "read home directories, as far as their permissions go", 1000, home),
@@ -214,8 +227,8 @@ impl Closed {
             set("SystemCallFilter=~@module", 1000, self.filter),
             set("SystemCallFilter=~@raw-io", 1000, self.filter),
             set("SystemCallFilter=~@reboot", 1000, self.filter),
-            set("SystemCallFilter=~@privileged", 700, false),
-            set("SystemCallFilter=~@resources", 700, false),
+            set("SystemCallFilter=~@privileged", 700, self.identities),
+            set("SystemCallFilter=~@resources", 700, self.identities),
         ]
     }
 }
@@ -243,6 +256,16 @@ mod tests {
         Plan::new(&SandboxSpec::default(), machine, &paths)
     }
 
+    fn role() -> Plan {
+        Plan::of_role(Machine { is_root: true, mounts: true, landlock_version: 6, filter: true }, Path::new("/s"))
+    }
+
+    #[test]
+    fn a_role_that_faces_others_is_confined_further() {
+        let exposure = Exposure::of(&role(), Identity::Own);
+        assert!(exposure.score() <= 1.5, "{}: {:?}", exposure.score(), exposure.open());
+    }
+
     #[test]
     fn an_application_in_the_strict_sandbox_scores_as_a_hardened_unit() {
         let exposure = Exposure::of(&strict(), Identity::Own);
@@ -260,7 +283,18 @@ mod tests {
             RestrictRealtime=yes\nRestrictSUIDSGID=yes\nRestrictNamespaces=yes\nRestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK\n\
             SystemCallArchitectures=native\nSystemCallFilter=@system-service\nKeyringMode=private\nRemoveIPC=yes\nUMask=0022\n\
             DevicePolicy=closed\n";
-        for (unit, plan, identity) in [("", Plan::default(), Identity::Root), (strict_unit, strict(), Identity::Own)] {
+        let role_unit = strict_unit
+            .replace("ProtectHome=read-only", "ProtectHome=yes")
+            .replace(
+                "SystemCallFilter=@system-service",
+                "SystemCallFilter=@system-service\nSystemCallFilter=~@privileged @resources",
+            )
+            .replace("UMask=0022", "UMask=0077");
+        for (unit, plan, identity) in [
+            ("", Plan::default(), Identity::Root),
+            (strict_unit, strict(), Identity::Own),
+            (role_unit.as_str(), role(), Identity::Own),
+        ] {
             let Some(theirs) = judged(unit) else { return eprintln!("skipped: there is no systemd-analyze here") };
             let ours = Exposure::of(&plan, identity).score();
             assert!(

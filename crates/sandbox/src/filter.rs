@@ -9,7 +9,9 @@ use std::io;
 
 use libc::c_long;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+    BpfProgram, SeccompAction,
+    SeccompCmpArgLen::{Dword, Qword},
+    SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +26,8 @@ pub struct Filter {
     pub debugging: bool,
     /// Real-time scheduling: audio, industrial control.
     pub realtime: bool,
+    /// Changes of user, of owners, of priorities and of limits. They are in `@system-service`, as many a service starts as root.
+    pub identities: bool,
 }
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
@@ -67,6 +71,11 @@ impl Filter {
         if self.debugging {
             rules.extend(syscalls::DEBUGGING.iter().map(|call| (*call, Vec::new())));
         }
+        if !self.identities {
+            for call in [syscalls::IDENTITIES, syscalls::OLD_IDENTITIES].concat() {
+                rules.remove(&call);
+            }
+        }
         // `clone3` and `openat2` have their flags in memory, where no filter can look: programs fall back to what one can look at.
         Ok(rules)
     }
@@ -75,6 +84,14 @@ impl Filter {
     fn refused(self) -> Result<Rules, NoFilter> {
         let every = [syscalls::ADMINISTRATION, syscalls::OLD_ADMINISTRATION].concat();
         let mut rules: Rules = every.into_iter().map(|call| (call, Vec::new())).collect();
+        if !self.identities {
+            rules.extend([syscalls::IDENTITIES, syscalls::OLD_IDENTITIES].concat().into_iter().map(|call| (call, Vec::new())));
+            // Limits are read by it, too: without a new one it passes.
+            rules.insert(
+                libc::SYS_prlimit64,
+                vec![SeccompRule::new(vec![SeccompCondition::new(2, Qword, SeccompCmpOp::Ne, 0)?])?],
+            );
+        }
         if !self.debugging {
             rules.extend(syscalls::DEBUGGING.iter().map(|call| (*call, Vec::new())));
         }

@@ -26,6 +26,6 @@ pub use failure::Failure;
 pub use filter::{Filter, NoFilter};
 pub use landlock_rules::Landlock;
 pub use machine::Machine;
-pub use mounts::{Mounts, join};
+pub use mounts::{Mounts, Tmp, join};
 pub use plan::{Confinement, Paths, Plan};
 pub use rights::Limits;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use crate::landlock_rules;
-use crate::mounts::Mounts;
+use crate::mounts::{Mounts, Tmp};
 
 /// What can be done here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl Machine {
 
 /// Whether a process with mounts of its own can be made.
 fn can_mount() -> bool {
-    let mounts = Mounts { write: Vec::new(), tmp: None, keep: Vec::new(), devices: Vec::new() };
+    let mounts = Mounts { write: Vec::new(), tmp: Tmp::Shared, hide: Vec::new(), keep: Vec::new(), devices: Vec::new() };
     let mut command = Command::new("/proc/self/exe");
     // It never gets to run that program: the child ends before.
     command.arg0("weal-probe").env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -20,12 +20,26 @@ use crate::failure::{Failure, during};
 pub struct Mounts {
     /// Folders and files that it may write, where file permissions let it.
     pub write: Vec<PathBuf>,
-    /// A folder that holds `tmp` and `var-tmp`, which stand in the place of `/tmp` and `/var/tmp`; `None` shares these with everybody.
-    pub tmp: Option<PathBuf>,
+    /// Whose `/tmp` and `/var/tmp` it sees.
+    pub tmp: Tmp,
+    /// Folders that it finds empty.
+    pub hide: Vec<PathBuf>,
     /// Folders and files that stay where they are also when they lie below `/tmp`: its program, its working directory.
     pub keep: Vec<PathBuf>,
     /// Devices that it sees besides those that hold nothing (`null`, `zero`, `urandom`, …).
     pub devices: Vec<PathBuf>,
+}
+
+/// What stands in the place of `/tmp` and `/var/tmp`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tmp {
+    /// Those of the machine, shared with everybody.
+    Shared,
+    /// `tmp` and `var-tmp` of this folder.
+    Folder(PathBuf),
+    /// Memory, which is gone with the program.
+    Memory,
 }
 
 /// What any program needs, with major and minor number.
@@ -40,6 +54,14 @@ impl Mounts {
     /// # Errors
     /// Says at which step.
     pub fn enter(&self) -> Result<(), Failure> {
+        // What is made here on the way to a mount, its user passes through.
+        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+        let mounted = self.mount();
+        rustix::process::umask(before);
+        mounted
+    }
+
+    fn mount(&self) -> Result<(), Failure> {
         let all = UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
         // SAFETY: the process has a single thread, and no file descriptor table is unshared.
         unsafe { unshare_unsafe(all) }.map_err(during("leave the machine's namespaces"))?;
@@ -49,7 +71,7 @@ impl Mounts {
         // Held by descriptors: what follows may hide the paths.
         let writable = trees(&self.write)?;
         let kept = trees(&self.keep)?;
-        let tmp = self.tmp.as_ref().map(|folder| Ok((tree(&folder.join("tmp"))?, tree(&folder.join("var-tmp"))?))).transpose()?;
+        let tmp = self.tmp.trees()?;
         let devices = self
             .devices
             .iter()
@@ -57,24 +79,51 @@ impl Mounts {
             .collect::<Result<Vec<_>, Failure>>()?;
         set(CWD, "/", true, READ_ONLY, 0)?;
         if let Some((tmp, var_tmp)) = tmp {
-            for (tree, path) in [(tmp, "/tmp"), (var_tmp, "/var/tmp")].map(|(tree, path)| (tree, Path::new(path))) {
-                // Some machines have only one of them.
-                if path.exists() {
-                    attach(&tree, path)?;
-                }
+            // Some machines have only one of them.
+            for (tree, path) in [(tmp, TMP[0]), (var_tmp, TMP[1])].into_iter().filter(|(_, path)| Path::new(path).exists()) {
+                attach(&tree, Path::new(path))?;
             }
-            for (path, tree) in kept.iter().filter(|(path, _)| path.starts_with("/tmp") || path.starts_with("/var/tmp")) {
+            for (path, tree) in kept.iter().filter(|(path, _)| TMP.iter().any(|tmp| path.starts_with(tmp))) {
                 set(tree, "", true, READ_ONLY, 0)?;
                 make_place(path, tree)?;
                 attach(tree, path)?;
             }
         }
+        let hidden: Vec<&PathBuf> = self.hide.iter().filter(|path| path.is_dir()).collect();
+        for path in &hidden {
+            attach(new("tmpfs", &[("mode", "0755"), ("size", "64k")], MountAttrFlags::MOUNT_ATTR_NOSUID)?, path)?;
+        }
         for (path, tree) in &writable {
             make_place(path, tree)?;
             attach(tree, path)?;
         }
+        for path in hidden {
+            let folder = open_tree(CWD, path.as_path(), OpenTreeFlags::OPEN_TREE_CLOEXEC).map_err(at("find", path))?;
+            set(folder, "", false, READ_ONLY, 0)?;
+        }
         mount_devices(&devices)?;
         mount_proc()
+    }
+}
+
+/// Where programs keep what is only for now.
+const TMP: [&str; 2] = ["/tmp", "/var/tmp"];
+
+impl Tmp {
+    /// What is mounted at each of the two; `None` leaves them.
+    fn trees(&self) -> Result<Option<(OwnedFd, OwnedFd)>, Failure> {
+        let memory = || {
+            new(
+                "tmpfs",
+                &[("mode", "1777"), ("size", "64m")],
+                MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+            )
+        };
+        Ok(match self {
+            Self::Shared => None,
+            Self::Folder(folder) => Some((tree(&folder.join("tmp"))?, tree(&folder.join("var-tmp"))?)),
+            Self::Memory => Some((memory()?, memory()?)),
+        })
     }
 }
 

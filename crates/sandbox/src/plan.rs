@@ -1,6 +1,6 @@
 //! What is done to one program.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weal_model::{Permit, SandboxMode, SandboxSpec};
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::filter::{Filter, Programs};
 use crate::landlock_rules::Landlock;
 use crate::machine::Machine;
-use crate::mounts::Mounts;
+use crate::mounts::{Mounts, Tmp};
 use crate::rights::{Limits, drop_bounding_set, drop_capabilities, leave_keyring};
 
 /// What is done to one program, with nothing left to find out. The default does nothing.
@@ -25,6 +25,9 @@ pub struct Plan {
     pub limits: Option<Limits>,
     /// Whether it and all that it runs are without capabilities.
     pub drops_capabilities: bool,
+    /// Whether others can read the files that it makes.
+    #[serde(default)]
+    pub hides_files: bool,
 }
 
 /// Where a program lives.
@@ -46,12 +49,17 @@ impl Plan {
         }
         let write: Vec<PathBuf> = std::iter::once(paths.data.clone()).chain(spec.write.iter().map(PathBuf::from)).collect();
         let has = |permit| spec.permit.contains(&permit);
-        let filter =
-            Filter { namespaces: has(Permit::Namespaces), debugging: has(Permit::Debugging), realtime: has(Permit::Realtime) };
+        let filter = Filter {
+            namespaces: has(Permit::Namespaces),
+            debugging: has(Permit::Debugging),
+            realtime: has(Permit::Realtime),
+            identities: true,
+        };
         Self {
             mounts: machine.mounts.then(|| Mounts {
                 write: write.clone(),
-                tmp: spec.private_tmp.then(|| paths.tmp.clone()),
+                tmp: if spec.private_tmp { Tmp::Folder(paths.tmp.clone()) } else { Tmp::Shared },
+                hide: Vec::new(),
                 keep: paths.keep.clone(),
                 devices: spec.devices.iter().map(PathBuf::from).collect(),
             }),
@@ -61,6 +69,28 @@ impl Plan {
             filter: (machine.filter && !has(Permit::SystemCalls)).then_some(filter),
             limits: Some(Limits { open_files: spec.open_files, core_dumps: spec.core_dumps }),
             drops_capabilities: machine.is_root,
+            hides_files: false,
+        }
+    }
+
+    /// For a role of weal's own that faces others: it writes its state, and finds homes empty. It changes neither users nor priorities.
+    pub fn of_role(machine: Machine, state: &Path) -> Self {
+        let filter = Filter { namespaces: false, debugging: false, realtime: false, identities: false };
+        let hide = ["/home", "/root", "/run/user"].map(PathBuf::from).to_vec();
+        Self {
+            mounts: machine.mounts.then(|| Mounts {
+                write: vec![state.to_owned()],
+                tmp: Tmp::Memory,
+                hide,
+                keep: Vec::new(),
+                devices: Vec::new(),
+            }),
+            landlock: None,
+            filter: machine.filter.then_some(filter),
+            // The gateway takes as many connections as it may.
+            limits: None,
+            drops_capabilities: machine.is_root,
+            hides_files: true,
         }
     }
 
@@ -98,6 +128,9 @@ impl Confinement<'_> {
     /// # Errors
     /// Says at which step.
     pub fn confine(&self) -> Result<(), Failure> {
+        if self.plan.hides_files {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        }
         if self.plan.drops_capabilities {
             drop_capabilities()?;
         }

@@ -327,6 +327,42 @@ const IO_PGETEVENTS: c_long = 333;
 #[cfg(not(target_arch = "x86_64"))]
 const IO_PGETEVENTS: c_long = 292;
 
+/// Changes of user and owner, of priorities, placement and limits: `@privileged` and `@resources`, as far as they are in [`SERVICE`].
+pub const IDENTITIES: &[c_long] = &[
+    SYS_fchown,
+    SYS_fchownat,
+    SYS_setfsgid,
+    SYS_setfsuid,
+    SYS_setgid,
+    SYS_setgroups,
+    SYS_setregid,
+    SYS_setresgid,
+    SYS_setresuid,
+    SYS_setreuid,
+    SYS_setuid,
+    SYS_capset,
+    SYS_ioprio_set,
+    SYS_mbind,
+    SYS_migrate_pages,
+    SYS_move_pages,
+    SYS_sched_setaffinity,
+    SYS_sched_setparam,
+    SYS_sched_setscheduler,
+    SYS_set_mempolicy,
+    SYS_set_mempolicy_home_node,
+    SYS_setpriority,
+    SYS_setrlimit,
+    SYS_keyctl,
+    SYS_add_key,
+    SYS_request_key,
+];
+/// The same as [`IDENTITIES`], where the architecture still has the old names.
+#[cfg(target_arch = "x86_64")]
+pub const OLD_IDENTITIES: &[c_long] = &[SYS_chown, SYS_lchown];
+/// The same as [`IDENTITIES`], where the architecture still has the old names.
+#[cfg(not(target_arch = "x86_64"))]
+pub const OLD_IDENTITIES: &[c_long] = &[];
+
 /// Looking into other programs, and at the kernel through them: `@debug`.
 pub const DEBUGGING: &[c_long] = &[SYS_ptrace, SYS_perf_event_open, SYS_pidfd_getfd, SYS_process_mrelease];
 

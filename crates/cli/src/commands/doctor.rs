@@ -210,6 +210,7 @@ fn pool(target: &Target) -> Vec<Check> {
     checks.push(role_users());
     checks.extend(loaded.spec.apps.values().map(|app| app_user(app.name.as_str(), app.user.as_deref())));
     let machine = Machine::probe();
+    checks.extend(users::is_root().then(|| role_sandbox(machine, state.as_ref().ok())));
     checks.extend(loaded.spec.apps.values().map(|app| sandbox(app, machine)));
     checks.extend(users::is_root().then(|| trusted(&loaded.path)));
     checks
@@ -259,6 +260,20 @@ fn app_user(app: &str, user: Option<&str>) -> Check {
         }
         Ok(_) => Check::broken("user", format!("{app} is to run as {name}, which only root can do"), "run as root"),
     }
+}
+
+/// The most that a role which faces others may be exposed, on that scale.
+const MOST_EXPOSED_ROLE: f64 = 1.5;
+
+/// How far gateway and controller are confined here.
+fn role_sandbox(machine: Machine, state: Option<&StateDir>) -> Check {
+    let plan = Plan::of_role(machine, state.map_or(Path::new("/"), |state| &state.root));
+    let score = Exposure::of(&plan, Identity::Own).score();
+    let found = format!("gateway and controller are exposed {score:.1} of 10 (as `systemd-analyze security` counts)");
+    if score <= MOST_EXPOSED_ROLE {
+        return Check::ok("sandbox", found);
+    }
+    Check::lost("sandbox", found, &machine.missing().join("; "), "run weal outside of a container, on Linux 5.12 or newer")
 }
 
 /// The most that a confined application may be exposed, on the scale of `systemd-analyze security`.

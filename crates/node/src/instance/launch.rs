@@ -26,6 +26,7 @@ use crate::files::{at, read_json, write_json};
 use crate::folder::{Folder, Owner, give_entry};
 use crate::isolation::Member;
 use crate::ports;
+use crate::privileges::{Barrier, barrier};
 use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, mark};
 use crate::site::Site;
 use crate::variables::{UnknownVariable, fill_in};
@@ -53,6 +54,16 @@ pub(super) enum StartError {
     /// Its port is taken, and so are all others.
     #[error("its port is taken by another process, and no other one is free")]
     NoPort,
+    /// Its user is kept from what it needs. Mounts of its own must not open it: the way to them is not the machine's.
+    #[error("user {user} cannot get to {}: {barrier}; chmod o+x that, keep the application elsewhere, or name another user with `user`", .path.display())]
+    Unreachable {
+        /// Its user.
+        user: String,
+        /// What it needs.
+        path: PathBuf,
+        /// What is in the way.
+        barrier: Barrier,
+    },
     /// Its program cannot be run.
     #[error(transparent)]
     NoProgram(#[from] NoProgram),
@@ -271,15 +282,34 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     let mut argv = spec.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
     let program = argv.first().ok_or(StartError::EmptyRun)?;
     argv[0] = find_program(program, Path::new(&spec.cwd), env.get("PATH").map_or(DEFAULT_PATH, String::as_str))?;
+    if let Some(user) = account.to_become() {
+        check_ways(user, spec, Path::new(&argv[0]))?;
+    }
     let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir };
     let (entrances, side_entrances) = (site.isolation.entrances(member), site.isolation.side_entrances());
-    let cwd = PathBuf::from(&spec.cwd);
-    let program = Path::new(&argv[0]);
+    let sandbox = confine(site, spec, Path::new(&argv[0]), data, dir)?;
+    let (cwd, user) = (PathBuf::from(&spec.cwd), account.to_become().cloned());
+    Ok(Launch { argv, env, cwd, user, entrances, side_entrances, sandbox })
+}
+
+/// How far the instance is confined.
+fn confine(site: &Site, spec: &InstanceSpec, program: &Path, data: PathBuf, dir: &Path) -> io::Result<Plan> {
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
-    let folders = [Some(cwd.as_path()), program.parent(), real.parent()].into_iter().flatten();
+    let folders = [Some(Path::new(&spec.cwd)), program.parent(), real.parent()].into_iter().flatten();
     let paths = weal_sandbox::Paths { data, tmp: make_tmp(dir)?, keep: folders.map(Path::to_owned).collect() };
-    let sandbox = Plan::new(&spec.sandbox, site.confinement, &paths);
-    Ok(Launch { argv, env, cwd, user: account.to_become().cloned(), entrances, side_entrances, sandbox })
+    Ok(Plan::new(&spec.sandbox, site.confinement, &paths))
+}
+
+/// Whether `user` gets to all that an instance from `spec` needs.
+fn check_ways(user: &User, spec: &InstanceSpec, program: &Path) -> Result<(), StartError> {
+    // To write a file, nobody has to run it.
+    let folder = |path| if Path::is_dir(path) { path } else { path.parent().unwrap_or(path) };
+    let written = spec.sandbox.write.iter().map(|path| folder(Path::new(path)));
+    let needed = [Path::new(&spec.cwd), program].into_iter().chain(written);
+    match needed.into_iter().find_map(|path| Some((path, barrier(path, user)?))) {
+        None => Ok(()),
+        Some((path, barrier)) => Err(StartError::Unreachable { user: user.name.clone(), path: path.to_owned(), barrier }),
+    }
 }
 
 /// The folder that holds an instance's own /tmp and /var/tmp: what it left there stays as long as the instance is known.

@@ -40,7 +40,7 @@ use weal_protocol::node::InstanceSpec;
 use weal_sandbox::Plan;
 
 use crate::files::{at, read_json, write_json};
-use crate::privileges::{barrier, become_user, close_descriptors, keep_descriptors_back};
+use crate::privileges::{become_user, close_descriptors, keep_descriptors_back};
 
 /// All that is needed to start an instance.
 pub const SPEC_FILE: &str = "spec.json";
@@ -261,22 +261,15 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
 /// Says what `execve` meant.
 fn explain(error: io::Error, program: &str, launch: &Launch) -> io::Error {
     let cwd = &launch.cwd;
-    let between = |path: &Path| barrier(path, launch.user.as_ref()?);
-    let blocked = [cwd.as_path(), Path::new(program)].into_iter().find_map(|path| Some((path.display(), between(path)?)));
     let text = match error.kind() {
         io::ErrorKind::NotFound if !cwd.is_dir() => format!("the working directory {} does not exist", cwd.display()),
         io::ErrorKind::NotFound if Path::new(program).exists() => {
             format!("cannot run {program}: the interpreter or loader that it names does not exist")
         }
         io::ErrorKind::NotFound => format!("cannot run {program}: there is no such file"),
-        io::ErrorKind::PermissionDenied => match blocked {
-            Some((what, barrier)) => {
-                let user = launch.user.as_ref().map_or("this user", |user| &user.name);
-                let remedy = "chmod o+x that, keep the application elsewhere, or name another user with `user`";
-                format!("user {user} cannot get to {what}: {barrier}; {remedy}")
-            }
-            None => format!("cannot run {program} in {}: permission denied (is it executable for this user?)", cwd.display()),
-        },
+        io::ErrorKind::PermissionDenied => {
+            format!("cannot run {program} in {}: permission denied (is it executable for this user?)", cwd.display())
+        }
         _ if error.raw_os_error() == Some(libc::ESTALE) => "cannot join its control group".to_owned(),
         _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
             format!("cannot run {program}: not a program for this machine (a script needs a `#!` line)")
