@@ -127,3 +127,23 @@ fn with_a_stopped_node_agent_the_pool_is_shown_takes_a_config_and_says_why_it_ta
     assert!(pool.run(&["down"]).status.success());
     pool.assert_gone();
 }
+
+#[test]
+fn a_damaged_store_costs_the_past_and_not_the_pool() {
+    use std::os::unix::fs::FileExt;
+    let mut pool = Pool::echo();
+    pool.up();
+    assert!(pool.run(&["down"]).status.success());
+    let store = pool.state().join("controller/store.db");
+    let file = std::fs::OpenOptions::new().write(true).open(&store).unwrap();
+    let pages = file.metadata().unwrap().len() / 4096;
+    assert!(pages > 2, "it has pages to damage");
+    for page in 1..pages {
+        file.write_all_at(&[0x5a; 4096], page * 4096).unwrap();
+    }
+    pool.up();
+    let events = text(&pool.run(&["events"]).stdout);
+    assert!(events.contains("the store is damaged"), "{events}");
+    assert!(store.with_extension("db.broken").exists());
+    assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200, "the config file is in force again");
+}

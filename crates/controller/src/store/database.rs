@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 use serde::de::DeserializeOwned;
 use weal_model::{Event, HistorySample, Time};
 
@@ -21,6 +21,9 @@ const TABLES: &str = "
     CREATE TABLE value (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
 ";
 
+/// Damaged files that are kept; the newest one replaces the last of them.
+const MOST_ASIDE: u32 = 9;
+
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 
@@ -30,16 +33,17 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens it; a file that is no database (any more) is moved aside and a new one made.
-    pub(super) fn open_or_set_aside(path: &Path, notes: &mut Vec<String>) -> Result<Self, Error> {
-        match Self::open(path) {
-            Err(Error::Sqlite { source, .. }) if is_broken(&source) => {
-                let aside = path.with_extension("db.broken");
-                for suffix in ["", "-wal", "-shm"] {
-                    let _ = std::fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix));
-                }
-                notes.push(format!("{} is damaged ({source}): moved to {} and begun anew", path.display(), aside.display()));
-                Self::open(path)
+    /// Opens it and reads what is kept; a damaged file is moved aside and a new one made.
+    pub(super) fn open_or_set_aside(path: &Path, notes: &mut Vec<String>) -> Result<(Self, Saved), Error> {
+        let open = || -> Result<(Self, Saved), Error> {
+            let database = Self::open(path)?;
+            let saved = database.saved().map_err(|source| Error::sqlite(path, source))?;
+            Ok((database, saved))
+        };
+        match open() {
+            Err(error) if error.is_damage() => {
+                notes.push(set_aside(path, &error));
+                open()
             }
             other => other,
         }
@@ -50,9 +54,10 @@ impl Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags).map_err(fail)?;
         connection.busy_timeout(Duration::from_secs(2)).map_err(fail)?;
+        // EXCLUSIVE: without it SQLite maps a file for other processes, of which there are none, and a full disk under it ends this one (SIGBUS).
         // FULL: an acknowledged config survives a power cut. One fsync per turn of the thread is all that it costs.
         connection
-            .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 4194304;")
+            .execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 4194304;")
             .map_err(fail)?;
         let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
         match found {
@@ -65,7 +70,11 @@ impl Database {
             }
             _ => return Err(Error::Newer { path: path.display().to_string(), found, known: SCHEMA }),
         }
-        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)).map_err(fail)?;
+        // It names damage in a row of text, not by an error.
+        let finding: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(fail)?;
+        if finding != "ok" {
+            return Err(Error::Damaged { path: path.display().to_string(), finding });
+        }
         Ok(Self { connection })
     }
 
@@ -167,8 +176,15 @@ fn bodies<T: DeserializeOwned>(rows: impl Iterator<Item = rusqlite::Result<Strin
     parsed.filter_map(Result::transpose).collect()
 }
 
-fn is_broken(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+/// Moves a damaged database away, beside those that were moved before, and says so.
+pub(super) fn set_aside(path: &Path, error: &Error) -> String {
+    let numbered =
+        |number: u32| path.with_extension(if number == 0 { "db.broken".to_owned() } else { format!("db.broken-{number}") });
+    let aside = (0..MOST_ASIDE).map(numbered).find(|aside| !aside.exists()).unwrap_or_else(|| numbered(MOST_ASIDE));
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix));
+    }
+    format!("the store is damaged ({error}): moved to {}; weal goes on with the config file and a new store", aside.display())
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

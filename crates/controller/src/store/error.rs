@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rusqlite::ErrorCode;
+
 /// Why the store cannot be used at all.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -25,6 +27,14 @@ pub enum Error {
         /// Why.
         source: rusqlite::Error,
     },
+    /// Some of its pages do not hold what they should.
+    #[error("{path}: {finding}")]
+    Damaged {
+        /// The database.
+        path: String,
+        /// What SQLite found first.
+        finding: String,
+    },
     /// The thread cannot be started.
     #[error("cannot start the store's thread: {0}")]
     Thread(std::io::Error),
@@ -34,5 +44,16 @@ impl Error {
     /// The database at `path` said no.
     pub(super) fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
         Self::Sqlite { path: path.display().to_string(), source }
+    }
+
+    /// Whether nothing but another file helps.
+    pub(super) fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged { .. } => true,
+            Self::Sqlite { source, .. } => {
+                matches!(source.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+            }
+            Self::Newer { .. } | Self::Thread(_) => false,
+        }
     }
 }

@@ -50,19 +50,15 @@ impl Store {
     pub fn open(path: &Path) -> Result<(Self, Saved, Vec<String>), Error> {
         let mut notes = Vec::new();
         let mut closed = None;
-        let database = match Database::open_or_set_aside(path, &mut notes) {
-            Ok(database) => Some(database),
+        let (database, saved) = match Database::open_or_set_aside(path, &mut notes) {
+            Ok((database, saved)) => (Some(database), saved),
             Err(error @ Error::Newer { .. }) => return Err(error),
             Err(error) => {
                 let problem = StoreProblem::Closed { detail: error.to_string() };
                 notes.push(format!("{problem}; weal runs without the store and tries again"));
                 closed = Some(problem);
-                None
+                (None, Saved::default())
             }
-        };
-        let saved = match &database {
-            Some(database) => database.saved().map_err(|source| Error::sqlite(path, source))?,
-            None => Saved::default(),
         };
         let (jobs, queue): (_, Receiver<Job>) = sync_channel(QUEUE);
         let (report, problem) = watch::channel(closed);

@@ -9,7 +9,7 @@ use tokio::sync::{oneshot, watch};
 use weal_control::cycle::StoreProblem;
 use weal_model::{Event, HistorySample, Time};
 
-use super::database::Database;
+use super::database::{Database, set_aside};
 use super::error::Error;
 use super::records::Write;
 
@@ -127,19 +127,36 @@ impl Worker {
     }
 
     fn write_all(&mut self) -> Result<(), StoreProblem> {
-        let database = match &mut self.database {
+        let closed = |error: Error| StoreProblem::Closed { detail: error.to_string() };
+        let mut database = match self.database.take() {
             Some(database) => database,
-            None => {
-                let opened = Database::open(&self.path);
-                self.database.insert(opened.map_err(|error| StoreProblem::Closed { detail: error.to_string() })?)
-            }
+            None => Database::open(&self.path).map_err(closed)?,
         };
-        let unwritable = |source| StoreProblem::Unwritable { detail: Error::sqlite(&self.path, source).to_string() };
-        database.write(self.backlog.iter()).map_err(unwritable)?;
+        let written = self.write_to(&mut database).map_err(|source| Error::sqlite(&self.path, source));
+        match written {
+            // Damage that shows only now: the next turn begins a new file with all that waits.
+            Err(error) if error.is_damage() => {
+                drop(database);
+                tracing::error!("{}", set_aside(&self.path, &error));
+                Err(closed(error))
+            }
+            Err(error) => {
+                self.database = Some(database);
+                Err(StoreProblem::Unwritable { detail: error.to_string() })
+            }
+            Ok(()) => {
+                self.database = Some(database);
+                Ok(())
+            }
+        }
+    }
+
+    fn write_to(&mut self, database: &mut Database) -> rusqlite::Result<()> {
+        database.write(self.backlog.iter())?;
         self.backlog.clear();
         if self.samples_since_tidy >= TIDY_EVERY {
             self.samples_since_tidy = 0;
-            database.tidy(self.newest_sample).map_err(unwritable)?;
+            database.tidy(self.newest_sample)?;
         }
         Ok(())
     }

@@ -93,6 +93,46 @@ async fn a_damaged_file_is_moved_aside_and_a_newer_one_refused() {
     assert!(error.contains("written by a newer weal"), "{error}");
 }
 
+/// Overwrites pages in the middle, as a disk does that forgets.
+fn damage_pages(path: &Path) {
+    use std::os::unix::fs::FileExt;
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    let pages = file.metadata().unwrap().len() / 4096;
+    for page in (2..pages).step_by(3) {
+        file.write_all_at(&[0x5a; 4096], page * 4096).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn damaged_pages_cost_the_past_and_not_the_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    for aside in ["store.db.broken", "store.db.broken-1"] {
+        let (store, ..) = Store::open(&path).unwrap();
+        (1..=2000).for_each(|id| store.save_event(event(id)));
+        store.save_config(config(1)).await.unwrap();
+        drop(store);
+        damage_pages(&path);
+        let (store, saved, notes) = Store::open(&path).unwrap();
+        assert_eq!((saved.config, saved.events.len()), (None, 0));
+        assert!(notes[0].contains("the store is damaged") && notes[0].contains(aside), "{notes:?}");
+        assert!(folder.path().join(aside).exists());
+        store.save_config(config(2)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn no_file_is_mapped_that_a_full_disk_would_take_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let (store, ..) = Store::open(&path).unwrap();
+    store.save_config(config(1)).await.unwrap();
+    assert!(!folder.path().join("store.db-shm").exists(), "SQLite maps this one, and a full disk under it is a SIGBUS");
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(!maps.contains(folder.path().to_str().unwrap()), "{maps}");
+    drop(store);
+}
+
 #[tokio::test]
 async fn history_and_events_stay_bounded() {
     let folder = tempfile::tempdir().unwrap();
