@@ -18,6 +18,7 @@ const RECORD: &str = "WEAL_RECORD_DECISIONS";
 
 /// Runs a role until SIGTERM.
 pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
+    give_up_rights(role)?;
     log_as_json();
     name_process(role);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
@@ -61,6 +62,22 @@ fn log_as_json() {
     let filter = asked.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(filter).init();
+}
+
+/// Gateway and controller start no programs, so they can do without the ways to more rights. In a pool that root started, no other process of their
+/// user may look into them or take their sockets either.
+fn give_up_rights(role: &RoleCommand) -> anyhow::Result<()> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_of_root = match role {
+        RoleCommand::Node { .. } => return Ok(()),
+        RoleCommand::Gateway { controller_uid, .. } => controller_uid.is_some(),
+        RoleCommand::Controller { operator_uid, .. } => *operator_uid != own,
+    };
+    rustix::thread::set_no_new_privs(true)?;
+    if is_of_root {
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    }
+    Ok(())
 }
 
 /// So that `ps` and `top` tell the roles apart: their program is `/proc/self/exe`.

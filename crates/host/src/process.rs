@@ -175,6 +175,13 @@ impl Proc {
         environ.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
     }
 
+    /// The value of `name` in the environment that `pid` was started with; `None` where it is not set.
+    pub fn variable(&self, pid: u32, name: &str) -> Option<String> {
+        let environ = bytes(&self.path(pid, "environ"), LIST).ok()?;
+        let value = |entry: &[u8]| Some(entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
+        String::from_utf8(environ.split(|byte| *byte == 0).find_map(value)?).ok()
+    }
+
     /// `roots` that live, and all that descend from them or share one of `sessions`.
     pub fn family(&self, roots: &[Identity], sessions: &[u32]) -> Vec<Stat> {
         let all = self.all();
@@ -284,6 +291,7 @@ mod tests {
         }
         let proc = Proc::new(root.path());
         assert_eq!((proc.disk_bytes(7), proc.proportional_memory(7), proc.swapped(7)), (Some(4608), Some(3072), Some(2048)));
+        assert_eq!((proc.variable(7, "B").as_deref(), proc.variable(7, "C"), proc.variable(8, "B")), (Some("2"), None, None));
         assert_eq!((proc.users(7), proc.users(8)), (vec![0, 33, 0, 33], Vec::new()));
         assert!(proc.has_variable(7, "B=2") && !proc.has_variable(7, "B=") && !proc.has_variable(8, "B=2"));
         assert_eq!((proc.name(7).as_deref(), proc.name(8), proc.children(7)), (Some("web"), None, vec![8, 9]));

@@ -1,6 +1,6 @@
 //! The agent: all instances of this machine, and the calls it answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -151,9 +151,15 @@ impl Agent {
     }
 
     fn adopt(&self, dir: &Path) -> std::io::Result<()> {
-        let Some(record) = read_json::<Record>(&dir.join(SPEC_FILE))? else {
-            // It was about to begin and never ran.
-            return fs::remove_dir_all(dir);
+        let record = match read_json::<Record>(&dir.join(SPEC_FILE)) {
+            Ok(Some(record)) => record,
+            // It was about to begin and never ran, or nobody can tell any more what it was.
+            unreadable => {
+                if let Err(error) = unreadable {
+                    tracing::error!(folder = %dir.display(), %error, "an instance is unknown and is ended");
+                }
+                return instance::discard(self.site.isolation.as_ref(), &node_names(&self.dir), dir);
+            }
         };
         let memory: Option<Memory> = read_json(&dir.join(MEMORY_FILE))?;
         self.site.ports.lock().expect("nothing panics while it is held").adopt(record.port);
@@ -278,13 +284,28 @@ impl Agent {
         let stopped_on = |node: &NodeSpec| stopped.get(&node.name).copied().unwrap_or(0.0);
         let instances: Vec<InstanceCounters> = self.handles().iter().map(|handle| self.observe_instance(handle)).collect();
         let nodes = self.nodes.lock().expect("nothing panics while it is held");
+        let mut capabilities = capabilities::of(self.site.isolation.as_ref(), self.site.confinement, &self.site.proc);
+        capabilities.losses.extend(self.run_as_root());
         AgentObservation {
             started: self.started,
             time: now(),
-            capabilities: capabilities::of(self.site.isolation.as_ref(), self.site.confinement, &self.site.proc),
+            capabilities,
             nodes: nodes.values().map(|node| self.observe_node(node, &instances, stopped_on(node))).collect(),
             instances,
         }
+    }
+
+    /// A sentence for each application that has all rights of this machine.
+    fn run_as_root(&self) -> Vec<String> {
+        if !rustix::process::geteuid().is_root() {
+            return Vec::new();
+        }
+        let records = self.handles().into_iter().map(|handle| handle.view().record);
+        let apps: BTreeSet<AppName> = records
+            .filter(|record| record.launch.user.is_none() && !record.launch.argv.is_empty())
+            .map(|record| record.spec.app)
+            .collect();
+        apps.into_iter().map(|app| format!("{app} runs as root: it can do anything on this machine")).collect()
     }
 
     fn observe_instance(&self, handle: &Handle) -> InstanceCounters {
@@ -378,6 +399,12 @@ impl Agent {
     pub fn clear(&self) {
         self.site.isolation.clear();
     }
+}
+
+/// The nodes that an agent was last told, whose folder is `dir`.
+pub(crate) fn node_names(dir: &Path) -> Vec<String> {
+    let nodes: Vec<NodeSpec> = read_json(&dir.join(NODES_FILE)).ok().flatten().unwrap_or_default();
+    nodes.into_iter().map(|node| node.name.to_string()).collect()
 }
 
 fn instance_of(command: &Command) -> InstanceId {

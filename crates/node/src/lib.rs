@@ -32,6 +32,7 @@ pub mod shim;
 mod signals;
 mod site;
 mod sleepers;
+mod strays;
 mod variables;
 mod wake;
 
@@ -51,6 +52,7 @@ pub use accounts::permits::Permits;
 pub use isolation::Kind;
 pub use privileges::close_descriptors;
 pub use site::Prefetch;
+pub use strays::{Stray, Strays, end_strays};
 
 /// Ports for instances unless told otherwise: below those that Linux gives to outgoing connections (32768 and up), which
 /// would otherwise take a port just when an instance comes back for it.
@@ -188,8 +190,8 @@ pub fn stop_all(state_dir: &Path) -> io::Result<Vec<String>> {
     for instance in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
         let stopped = match files::read_json::<shim::Record>(&instance.join(shim::SPEC_FILE)) {
             Ok(Some(record)) => instance::finish_off(isolation.as_ref(), &record, &instance),
-            Ok(None) => fs::remove_dir_all(&instance),
-            Err(error) => Err(error),
+            // Nobody can tell what it was: a full disk cut it short, or the agent died before it was written.
+            Ok(None) | Err(_) => instance::discard(isolation.as_ref(), &agent::node_names(&dir), &instance),
         };
         if let Err(error) = stopped {
             failed.push(format!("{}: {error}", instance.display()));

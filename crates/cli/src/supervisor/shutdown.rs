@@ -50,7 +50,23 @@ impl Shutdown {
             left = self.stop_directly().await;
         }
         self.end(RoleName::Node, "").await;
+        left.extend(self.end_strays().await);
         left
+    }
+
+    /// Ends what applications left behind outside their instances. Returns what runs on, in words.
+    async fn end_strays(&self) -> Vec<String> {
+        let root = self.state.root.clone();
+        match tokio::task::spawn_blocking(move || weal_node::end_strays(&root)).await {
+            Ok(Ok(strays)) => {
+                for stray in strays.ended {
+                    self.console.tell(Tone::Warn, "left behind:", &format!("{stray} had left its instance, and was killed"));
+                }
+                strays.left.into_iter().map(|stray| format!("{stray} of an application runs on")).collect()
+            }
+            Ok(Err(error)) => vec![format!("it cannot be told what applications left behind: {error}")],
+            Err(error) => vec![error.to_string()],
+        }
     }
 
     async fn end(&self, role: RoleName, what: &str) {

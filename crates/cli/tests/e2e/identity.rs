@@ -309,6 +309,20 @@ fn a_pool_that_ran_as_nobody_and_root_goes_over_to_users_of_its_own() {
 }
 
 #[test]
+fn applications_that_run_as_root_are_named_wherever_the_pool_is_shown() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&(attacker_app("admin", "user = \"root\"") + &attacker_app("free", "")));
+    pool.up();
+    assert!(pool.printed().contains("admin runs as root"), "{}", pool.printed());
+    let status = text(&pool.run(&["status"]).stdout);
+    assert!(status.contains("admin runs as root") && !status.contains("free runs as root"), "{status}");
+    let doctor = text(&pool.run(&["doctor"]).stdout);
+    assert!(doctor.contains("admin runs as root") && doctor.contains("free runs as a user of its own"), "{doctor}");
+}
+
+#[test]
 fn a_folder_that_an_application_cannot_pass_is_named() {
     if !is_root() {
         return;

@@ -8,6 +8,7 @@
 //!                                       `/map/COUNT` makes mappings, `/mapped` looks whether they hold what they did
 //! node_fixture stubborn PORT            serves and ignores SIGTERM
 //! node_fixture forks PORT               serves, with children that detach themselves and ignore SIGTERM
+//! node_fixture hides PORT               serves, with a child that detaches itself and clears its environment
 //! node_fixture storm PORT               serves, and starts three short-lived children at a time, for ever
 //! node_fixture deaf                     runs and never listens
 //! node_fixture flood MIB                writes that much and waits
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
             let _ = rustix::process::setsid();
             wait_forever()
         }
+        ["hides", port] => hide_and_serve(port),
         ["storm", port] => storm(port),
         ["brief"] => {
             std::thread::sleep(Duration::from_millis(20));
@@ -170,6 +172,11 @@ fn fork_and_serve(port: &str) -> io::Result<()> {
     for _ in 0..3 {
         Command::new(std::env::current_exe()?).arg("child").stdin(Stdio::null()).spawn()?;
     }
+    serve(port)
+}
+
+fn hide_and_serve(port: &str) -> io::Result<()> {
+    Command::new(std::env::current_exe()?).arg("child").env_clear().stdin(Stdio::null()).spawn()?;
     serve(port)
 }
 

@@ -68,6 +68,13 @@ impl Numbers {
         Ok(read_json(&state.join("node").join(NUMBERS_FILE))?.unwrap_or_default())
     }
 
+    /// The numbers that applications of this pool have and that no other pool of this machine has claimed since.
+    pub fn held(&self) -> io::Result<BTreeSet<u32>> {
+        let given = Self::given(&self.state)?;
+        let is_mine = |(app, number): &(AppName, u32)| self.holder(*number).is_ok_and(|holder| holder == self.mine(app));
+        Ok(given.into_iter().filter(is_mine).map(|(_, number)| number).collect())
+    }
+
     /// The number of `app`: that which it has, as long as nobody else took it, or a new one.
     pub fn of(&self, app: &AppName) -> Result<u32, NoNumber> {
         let _turn = self.turn.lock().expect("nothing panics while it is held");
@@ -124,11 +131,21 @@ impl Numbers {
         Ok(folder)
     }
 
+    /// How a claim of `app` reads.
+    fn mine(&self, app: &AppName) -> String {
+        format!("{}\n{app}\n", self.state.display())
+    }
+
+    /// Who has claimed the number.
+    fn holder(&self, number: u32) -> io::Result<String> {
+        fs::read_to_string(self.claims.join(number.to_string()))
+    }
+
     /// Claims the number among all pools of this machine; false when another application holds it. The claim of a pool whose state directory is
     /// gone counts no more.
     fn claim(&self, number: u32, app: &AppName) -> io::Result<bool> {
-        let (path, mine) = (self.claims.join(number.to_string()), format!("{}\n{app}\n", self.state.display()));
-        match fs::read_to_string(&path) {
+        let (path, mine) = (self.claims.join(number.to_string()), self.mine(app));
+        match self.holder(number) {
             Ok(holder) if holder == mine => return Ok(true),
             Ok(holder) if holder.lines().next().is_some_and(|state| Path::new(state).is_dir()) => return Ok(false),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&path)(error)),
@@ -164,6 +181,7 @@ mod tests {
         assert!(APPLICATION_UIDS.contains(&shop) && APPLICATION_UIDS.contains(&feed) && shop != feed);
         assert_eq!(Numbers::new(root.path(), &one).of(&"shop".into()).unwrap(), shop);
         assert_eq!(Numbers::given(&one).unwrap(), BTreeMap::from([("shop".into(), shop), ("feed".into(), feed)]));
+        assert_eq!(pool.held().unwrap(), BTreeSet::from([shop, feed]));
         let narrow = |state: &Path| Numbers { range: shop..=shop, ..Numbers::new(root.path(), state) };
         let error = narrow(&two).of(&"shop".into()).unwrap_err();
         assert!(matches!(error, NoNumber::AllTaken { .. }), "{error}");

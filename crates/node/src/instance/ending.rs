@@ -15,7 +15,7 @@ use super::{Order, Phase, Reply, Task, until};
 use crate::files::{at, read_json};
 use crate::isolation::{Isolation, Member};
 use crate::shim::{self, EXIT_FILE, Exit, PID_FILE, Record, STOP_FILE, Started};
-use crate::signals::signal;
+use crate::signals::{send, send_to_all};
 
 /// The pause before the first restart.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -186,13 +186,11 @@ impl Task {
         let patience = Duration::try_from_secs_f64(self.spec().stop_timeout_s).unwrap_or(KILL_PATIENCE);
         let deadline = tokio::time::Instant::now() + patience;
         self.enter(InstanceState::Stopping, "");
-        let _ = signal(running.main.pid, Signal::TERM);
+        let _ = send(running.main_fd.get_ref(), Signal::TERM);
         // A frozen process takes no signals.
         let _ = self.isolated(|isolation, member| isolation.thaw(member));
         if tokio::time::timeout_at(deadline, running.main_fd.readable()).await.is_ok() {
-            for pid in self.isolated(|isolation, member| isolation.processes(member)) {
-                let _ = signal(pid, Signal::TERM);
-            }
+            let _ = send_to_all(|| self.isolated(|isolation, member| isolation.processes(member)), Signal::TERM);
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             until(left, || self.isolated(|isolation, member| isolation.processes(member)).is_empty()).await;
         } else {
@@ -266,7 +264,7 @@ pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std
     wait(SHIM_PATIENCE, &|| !shim::is_starting(dir));
     let started: Option<Started> = read_json(&dir.join(PID_FILE))?;
     if let Some(started) = started.filter(|started| proc.is_alive(started.main)) {
-        signal(started.main.pid, Signal::TERM)?;
+        proc.open(started.main).map_or(Ok(()), |main| send(main, Signal::TERM))?;
         isolation.thaw(member)?;
         let patience = Duration::try_from_secs_f64(record.spec.stop_timeout_s).unwrap_or(KILL_PATIENCE);
         wait(patience, &|| !proc.is_alive(started.main));
@@ -280,6 +278,23 @@ pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std
         wait(KILL_PATIENCE, &|| !proc.is_alive(started.shim));
     }
     wait(KILL_PATIENCE, &|| isolation.remove(member).is_ok());
+    fs::remove_dir_all(dir)
+}
+
+/// Ends whatever runs in the instance whose folder is `dir` and whose record cannot be read, on whichever of `nodes` it is, and takes it away.
+pub fn discard(isolation: &dyn Isolation, nodes: &[String], dir: &Path) -> std::io::Result<()> {
+    let instance = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let members = || nodes.iter().map(|node| Member { node, instance, dir });
+    let deadline = std::time::Instant::now() + KILL_PATIENCE;
+    while members().any(|member| !isolation.processes(member).is_empty()) {
+        if std::time::Instant::now() >= deadline {
+            return Err(std::io::Error::other(format!("{instance}: its processes do not go even after SIGKILL")));
+        }
+        // One that has just gone is no failure.
+        members().for_each(|member| drop(isolation.kill(member)));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    members().for_each(|member| drop(isolation.remove(member)));
     fs::remove_dir_all(dir)
 }
 

@@ -31,7 +31,7 @@ use crate::paging::working_set::WorkingSet;
 use crate::shim::{PID_FILE, Record, Started};
 use crate::site::{Site, now};
 
-pub use ending::finish_off;
+pub use ending::{discard, finish_off};
 pub use launch::first_record;
 
 /// What the agent remembers about an instance besides what it was started from; written with every change.

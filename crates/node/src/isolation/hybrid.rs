@@ -10,7 +10,7 @@ use weal_model::{Cpu, NodeSpec};
 
 use super::group::{Change, processes, weight};
 use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
-use crate::signals::signal;
+use crate::signals::send_to_all;
 
 /// The limit of memory and swap together; not where the kernel does not count swap.
 const MEMORY_AND_SWAP: &str = "memory.memsw.limit_in_bytes";
@@ -90,7 +90,7 @@ impl Hybrid {
     }
 
     fn signal_all(&self, member: Member<'_>, what: Signal) -> io::Result<()> {
-        self.processes(member).into_iter().try_for_each(|pid| signal(pid, what))
+        send_to_all(|| self.processes(member), what)
     }
 }
 
@@ -270,7 +270,7 @@ pub fn kill_group(group: &Group) -> io::Result<()> {
     if group.file("cgroup.kill").exists() {
         return group.write("cgroup.kill", "1");
     }
-    group.processes().into_iter().try_for_each(|pid| signal(pid, Signal::KILL))
+    send_to_all(|| group.processes(), Signal::KILL)
 }
 
 /// True when each of them is stopped by a signal or gone.

@@ -18,7 +18,7 @@ use super::hybrid::stand_still;
 use super::{Isolation, Kind, Limits, Loss, Member, NodeUsage, Usage};
 use crate::files::read_json;
 use crate::shim::{PID_FILE, Started, mark};
-use crate::signals::signal;
+use crate::signals::send;
 
 /// No isolation.
 #[derive(Debug)]
@@ -60,7 +60,8 @@ impl Plain {
     }
 
     fn signal_all(&self, member: Member<'_>, what: Signal) -> io::Result<()> {
-        self.processes(member).into_iter().try_for_each(|pid| signal(pid, what))
+        let (_, members) = self.family(member);
+        members.iter().filter_map(|stat| self.proc.open(stat.identity())).try_for_each(|handle| send(handle, what))
     }
 }
 

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::WaitOptions;
+use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 use weal_host::users::User;
 use weal_host::{Identity, Proc};
@@ -119,8 +119,11 @@ pub enum Exit {
 
 /// The entry of an instance's environment by which its processes are known.
 pub fn mark(dir: &Path) -> String {
-    format!("WEAL_INSTANCE_DIR={}", dir.display())
+    format!("{MARK}={}", dir.display())
 }
+
+/// The variable of that entry.
+pub const MARK: &str = "WEAL_INSTANCE_DIR";
 
 /// While this is there, no shim starts the instance: one that was forked and has not got so far when everything is stopped would start it
 /// after that.
@@ -185,7 +188,8 @@ fn start_instance(dir: &Path, launch: &Launch) -> io::Result<Watch> {
     let watching = watch_started(dir, child, output);
     if watching.is_err() {
         // The folder may have been taken away meanwhile: what nobody can find again must not run.
-        let _ = crate::signals::signal(child, rustix::process::Signal::KILL);
+        // It has not been waited for, so that its number is still its own.
+        let _ = Pid::from_raw(child.cast_signed()).map(|child| rustix::process::kill_process(child, Signal::KILL));
     }
     watching
 }

@@ -570,6 +570,36 @@ pub fn instances_run_as_their_user(bench: &Bench) {
     assert!(!is_alive(web.pid.unwrap()));
 }
 
+pub fn what_left_its_instance_is_ended_by_its_user(bench: &Bench) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only a root agent gives applications users of their own");
+        return;
+    }
+    let web = bench.start_ready(&bench.spec("web-1", &["hides", "$PORT"])).pid.unwrap();
+    // With both gone, plain processes cannot tell whose child it was.
+    let (shim, children) = (shim_of(bench, "web-1"), weal_host::Proc::system().children(web));
+    [shim, web].into_iter().for_each(kill);
+    wait_for("another process", || bench.instance("web-1")?.pid.filter(|pid| *pid != web));
+    bench.stop("web-1");
+    bench.end_agent();
+    let strays = weal_node::end_strays(bench.state()).unwrap();
+    assert_eq!(strays.left, []);
+    let expected = if bench.kind() == "none" { 1..=2 } else { 0..=0 };
+    assert!(expected.contains(&strays.ended.len()), "{strays:?}");
+    assert!(!children.is_empty() && children.iter().all(|pid| !is_alive(*pid)), "{children:?}");
+}
+
+pub fn an_instance_whose_record_cannot_be_read_is_ended(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["forks", "$PORT"])).pid.unwrap();
+    let shim = shim_of(bench, "web-1");
+    bench.kill_agent();
+    fs::write(bench.dir("web-1").join("spec.json"), "").unwrap();
+    bench.start_agent();
+    wait_for("its end", || (!is_alive(web) && !is_alive(shim) && !bench.dir("web-1").exists()).then_some(()));
+    assert_eq!(bench.marked("web-1"), Vec::<u32>::new());
+    assert!(bench.instance("web-1").is_none());
+}
+
 pub fn an_agent_killed_in_the_middle_of_a_start_leaves_one_instance_or_none(bench: &Bench) {
     // The kill comes at another moment of the start each time; whatever it hits, the next agent has exactly one.
     for round in 0..6 {

@@ -55,6 +55,8 @@ under_every_isolation!(
     cases::parking_pages_out_or_says_why_not,
     cases::cpu_limits_hold_where_they_can,
     cases::instances_run_as_their_user,
+    cases::what_left_its_instance_is_ended_by_its_user,
+    cases::an_instance_whose_record_cannot_be_read_is_ended,
     cases::the_agent_comes_before_instances_and_leaves_no_group,
     sleep::fifty_callers_wake_one_instance_once,
     sleep::one_that_is_named_is_woken_although_another_is_awake,
