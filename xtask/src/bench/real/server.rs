@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -101,6 +102,8 @@ impl Server {
                 [word("java"), word("-Xmx256m")].into_iter().chain(defines).chain(main).collect()
             }
         };
+        // The agent runs it as a user of its own, which writes there.
+        open_to_all(&base)?;
         Ok(spec(id, run))
     }
 }
@@ -131,6 +134,18 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
         needs: BTreeMap::new(),
         revision: "bench".into(),
     }
+}
+
+/// Lets every user read and write what is in `folder`.
+fn open_to_all(folder: &Path) -> Result<()> {
+    let mode = if folder.is_dir() { 0o777 } else { 0o666 };
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode))?;
+    if folder.is_dir() {
+        for entry in fs::read_dir(folder)?.flatten() {
+            open_to_all(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
