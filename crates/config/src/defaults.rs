@@ -34,6 +34,8 @@ pub const HEALTH_TIMEOUT_S: f64 = 5.0;
 pub const HEALTH_START_TIMEOUT_S: f64 = 60.0;
 /// One failed check may be a pause for garbage collection; three in a row are not.
 pub const HEALTH_FAILURES: u32 = 3;
+/// Rounds of `health.failures` after which an instance is replaced.
+pub const HEALTH_ROUNDS: u32 = 3;
 /// Most servers finish their requests within this; systemd waits 90 s, Docker 10 s.
 pub const STOP_TIMEOUT_S: f64 = 10.0;
 /// Bounds memory (a waiting request holds a connection and its headers, some 20 KiB) while a burst of a second or two still fits.

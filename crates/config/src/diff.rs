@@ -278,5 +278,8 @@ fn show_health(app: &AppSpec) -> String {
         HealthProbe::Command { argv } => show_argv(argv),
     };
     let (interval, timeout, start) = (show_span(check.interval_s), show_span(check.timeout_s), show_span(check.start_timeout_s));
-    format!("{probe} every {interval}, within {timeout}, at the start within {start}, unhealthy after {}", check.failures)
+    let (unhealthy, replaced) = (check.failures, check.replace_after);
+    format!(
+        "{probe} every {interval}, within {timeout}, at the start within {start}, unhealthy after {unhealthy}, replaced after {replaced}"
+    )
 }

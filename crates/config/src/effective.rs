@@ -158,6 +158,8 @@ fn add_health(app: &mut Section, spec: &AppSpec) {
         app.add_part_marked("health", part, show_span(seconds), seconds == default);
     }
     app.add_part_marked("health", "failures", i64::from(check.failures), check.failures == defaults::HEALTH_FAILURES);
+    let is_default = check.replace_after == check.failures * defaults::HEALTH_ROUNDS;
+    app.add_part_marked("health", "replace-after", i64::from(check.replace_after), is_default);
 }
 
 fn route(spec: &RouteSpec) -> InlineTable {

@@ -270,6 +270,14 @@ fn health() -> Value {
             "failures",
             describe(count(1), "So many failed checks in a row make it unhealthy.", &defaults::HEALTH_FAILURES.to_string()),
         ),
+        (
+            "replace-after",
+            describe(
+                count(0),
+                "After so many failed checks in a row it is ended and started anew; 0 is never.",
+                &format!("{} times `failures`", defaults::HEALTH_ROUNDS),
+            ),
+        ),
     ];
     json!({ "anyOf": [{ "type": "string", "pattern": "^/" }, table("A check.", &[], keys)] })
 }

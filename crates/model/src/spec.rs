@@ -234,7 +234,14 @@ impl AppSpec {
         Self {
             name: name.into(),
             run: vec!["serve".to_owned()],
-            health: HealthCheck { probe: HealthProbe::Tcp, interval_s: 1.0, timeout_s: 1.0, start_timeout_s: 60.0, failures: 3 },
+            health: HealthCheck {
+                probe: HealthProbe::Tcp,
+                interval_s: 1.0,
+                timeout_s: 1.0,
+                start_timeout_s: 60.0,
+                failures: 3,
+                replace_after: 9,
+            },
             memory: Bytes::mib(64),
             cpu_limit: None,
             instances: InstanceRange { min: 1, max: 1 },
@@ -283,6 +290,9 @@ pub struct HealthCheck {
     pub start_timeout_s: f64,
     /// So many failed checks in a row make a ready instance unhealthy.
     pub failures: u32,
+    /// After so many failed checks in a row the instance is ended and started anew; 0 is never.
+    #[serde(default)]
+    pub replace_after: u32,
 }
 
 /// What a health check asks.

@@ -15,6 +15,7 @@ pub(super) fn read(reading: &mut Reading, app: &Section) -> HealthCheck {
         timeout_s: defaults::HEALTH_TIMEOUT_S,
         start_timeout_s: defaults::HEALTH_START_TIMEOUT_S,
         failures: defaults::HEALTH_FAILURES,
+        replace_after: defaults::HEALTH_FAILURES * defaults::HEALTH_ROUNDS,
     };
     let Some(item) = app.item("health") else { return check };
     let table = match item.value {
@@ -25,7 +26,7 @@ pub(super) fn read(reading: &mut Reading, app: &Section) -> HealthCheck {
         DeValue::Table(table) => table,
         _ => return item.wrong_type(reading, "a path or a table", "write `\"/healthz\"` or `{ tcp = true }`").unwrap_or(check),
     };
-    let known = ["http", "tcp", "command", "interval", "timeout", "start-timeout", "failures"];
+    let known = ["http", "tcp", "command", "interval", "timeout", "start-timeout", "failures", "replace-after"];
     let section = Section::open(reading, &item.path, table, &known);
     check.probe = read_probe(reading, &section);
     let spans = [
@@ -37,6 +38,7 @@ pub(super) fn read(reading: &mut Reading, app: &Section) -> HealthCheck {
         *field = section.span(reading, key, (least, most)).unwrap_or(*field);
     }
     check.failures = section.count(reading, "failures", 1..1001).unwrap_or(check.failures);
+    check.replace_after = section.count(reading, "replace-after", 0..10_001).unwrap_or(check.failures * defaults::HEALTH_ROUNDS);
     check
 }
 

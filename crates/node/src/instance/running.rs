@@ -182,6 +182,10 @@ impl Task {
                 if running.failures >= health.failures.max(1) {
                     running.ready_since = None;
                     self.log_complaint(&reason);
+                    if health.replace_after > 0 && running.failures >= health.replace_after {
+                        let failures = running.failures;
+                        return Some(End::failure(format!("replaced after {failures} failed health checks in a row: {reason}")));
+                    }
                     self.enter(InstanceState::Unhealthy, reason.to_string());
                 }
             }

@@ -234,6 +234,7 @@ impl Bench {
                 timeout_s: 20.0,
                 start_timeout_s: 30.0,
                 failures: 3,
+                replace_after: 0,
             },
             restart: RestartPolicy::Always,
             stop_timeout_s: 10.0,

@@ -392,6 +392,22 @@ pub fn a_stranger_at_its_port_gets_no_requests(bench: &Bench) {
     assert!(states[..first_ready].contains(&InstanceState::Backoff), "it was never ready with the stranger: {states:?}");
 }
 
+pub fn one_that_stops_answering_is_replaced_after_a_while(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    (spec.health.timeout_s, spec.health.interval_s) = (0.3, 0.1);
+    (spec.health.failures, spec.health.replace_after) = (2, 4);
+    let first = bench.start_ready(&spec);
+    // It still accepts, by its backlog, and never answers.
+    signal(first.pid.unwrap(), Signal::STOP);
+    bench.said(0, "replaced after 4 failed health checks in a row: GET /healthz on ");
+    let second = wait_for("another process", || {
+        bench.instance("web-1").filter(|one| one.state == InstanceState::Ready && one.pid != first.pid)
+    });
+    assert!(!is_alive(first.pid.unwrap()) && second.restarts == 1, "{second:?}");
+    let states: Vec<_> = bench.events(0).into_iter().map(|event| event.state).collect();
+    assert!(states.contains(&InstanceState::Unhealthy), "it was unhealthy before: {states:?}");
+}
+
 /// The process that keeps an instance.
 fn shim_of(bench: &Bench, id: &str) -> u32 {
     let text = fs::read_to_string(bench.dir(id).join("pid")).unwrap();

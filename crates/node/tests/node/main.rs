@@ -46,6 +46,7 @@ under_every_isolation!(
     cases::a_health_command_lives_in_its_instances_groups,
     cases::an_instance_is_confined_and_so_is_its_health_command,
     cases::a_stranger_at_its_port_gets_no_requests,
+    cases::one_that_stops_answering_is_replaced_after_a_while,
     cases::cpu_seconds_match_what_was_burnt,
     cases::a_suspended_instance_uses_no_cpu_and_goes_on,
     cases::a_killed_agent_leaves_no_half_frozen_instance,

@@ -79,6 +79,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
             timeout_s: 1.0,
             start_timeout_s: 10.0 * app.start.0.max(1.0),
             failures: 3,
+            replace_after: 9,
         },
         memory: app.memory.0,
         cpu_limit: app.cpu.map(Cpu),

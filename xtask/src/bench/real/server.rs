@@ -127,6 +127,7 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
             timeout_s: 30.0,
             start_timeout_s: 300.0,
             failures: 3,
+            replace_after: 0,
         },
         restart: RestartPolicy::Never,
         stop_timeout_s: 10.0,
