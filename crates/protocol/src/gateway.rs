@@ -75,10 +75,26 @@ pub struct ClusterConfig {
     /// What its requests may ask for, and how their paths are read.
     #[serde(default)]
     pub http: HttpRules,
-    /// Why no instance can be started at all, in words for everybody; `None` while that is not known. Without an instance that is open,
-    /// requests are refused at once with it.
+    /// Why it cannot have an instance that answers; `None` while nothing is known to stand in the way. Without an instance that is open,
+    /// requests are refused at once with it instead of waiting.
     #[serde(default)]
-    pub unavailable: Option<String>,
+    pub unavailable: Option<Unavailable>,
+}
+
+/// Why an application has no instance and will have none soon. What is said here reaches everybody who sends a request, so it names no
+/// program, path or output; the controller's events do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unavailable {
+    /// Its program could not even begin.
+    #[error("the application cannot be started")]
+    CannotStart,
+    /// Its program ends, time and again, before it is ready.
+    #[error("the application ends each time it is started")]
+    EndsAtOnce,
+    /// Its program has ended, and the config says not to start it again.
+    #[error("the application has ended")]
+    Ended,
 }
 
 /// Whom a gateway may have woken by itself when a crowd comes.

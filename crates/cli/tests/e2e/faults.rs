@@ -147,3 +147,31 @@ fn a_damaged_store_costs_the_past_and_not_the_pool() {
     assert!(store.with_extension("db.broken").exists());
     assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200, "the config file is in force again");
 }
+
+/// The client learns that waiting is in vain, and nothing about the machine; the operator learns why.
+#[test]
+fn a_request_for_an_application_that_cannot_start_is_refused_at_once_with_the_reason() {
+    let mut pool = Pool::new(
+        "[app.missing]\nrun = [\"./no-such-program\"]\nroutes = [{ host = \"missing.localhost\" }]\n\
+         [app.ends]\nrun = [\"sh\", \"-c\", \"exit 3\"]\nroutes = [{ host = \"ends.localhost\" }]\n",
+    );
+    pool.start();
+    for (app, reason) in
+        [("missing", "the application cannot be started"), ("ends", "the application ends each time it is started")]
+    {
+        let answer = pool.eventually("it is refused", || {
+            let (status, answer) = get(pool.listen, &format!("{app}.localhost"), "/").ok()?;
+            (status == 503).then_some(answer)
+        });
+        assert!(answer.contains(reason) && answer.contains("x-weal-reason: unavailable"), "{answer}");
+        assert!(!answer.contains("no-such-program"), "{answer}");
+    }
+    let detail = |app: &str| {
+        let status = pool.status()?;
+        let apps = status["apps"].as_array()?.iter().find(|entry| entry["name"] == app)?;
+        Some(apps["detail"].as_str()?.to_owned())
+    };
+    assert!(detail("missing").unwrap().contains("no-such-program"), "{:?}", detail("missing"));
+    pool.write("[app.missing]\nrun = [\"sh\", \"-c\", \"exit 3\"]\nroutes = [{ host = \"missing.localhost\" }]\n");
+    assert_eq!(get(pool.listen, "missing.localhost", "/").unwrap().0, 503);
+}

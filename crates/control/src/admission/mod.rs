@@ -11,7 +11,7 @@
 //! | a failed attempt that another instance may make good | [`Admission::handle_retry`] |
 //! | the end of a request | [`Admission::handle_end`], [`Admission::handle_cancel`], [`Admission::handle_upgrade`] |
 //! | the end of a tunnel | [`Admission::handle_tunnel_end`] |
-//! | the moment that [`Admission::poll_timeout`] names | [`Admission::handle_timeout`] |
+//! | the moment that [`Admission::poll_timeout`] names, and a config by which [`Admission::unavailable`] | [`Admission::handle_timeout`] |
 //! | the node agent's answer | [`Admission::handle_woken`], [`Admission::handle_wake_refused`] |
 //!
 //! After each of them the caller asks [`Admission::poll_dispatch`] until it gives nothing, then [`Admission::poll_wake`] and
@@ -34,7 +34,7 @@ mod tests;
 use std::time::Duration;
 
 use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, InstanceId, Time};
-use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters};
+use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters, Unavailable};
 use weal_protocol::node::WakeRequest;
 
 use crate::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
@@ -64,6 +64,8 @@ pub struct Admission {
     /// Requests sent again, of the classes that have any.
     retries: Vec<(ClassIndex, u64)>,
     request_timeout: Duration,
+    /// Why no instance will take requests soon.
+    unavailable: Option<Unavailable>,
     wakes: Wakes,
 }
 
@@ -97,6 +99,7 @@ impl Admission {
             instances: Vec::new(),
             retries: Vec::new(),
             request_timeout: Duration::ZERO,
+            unavailable: None,
             wakes: Wakes::new(),
         }
     }
@@ -106,6 +109,7 @@ impl Admission {
         self.limits = limits_of(config);
         self.pipeline.configure(now, &self.limits);
         self.request_timeout = Duration::try_from_secs_f64(config.request_timeout_s).unwrap_or(Duration::MAX);
+        self.unavailable = config.unavailable;
         self.candidates = candidates_of(config);
         self.dispatcher.configure(&self.candidates);
         self.wakes.configure(config.standby.as_ref(), config.wakeable.as_deref());
@@ -114,8 +118,12 @@ impl Admission {
     /// A request comes in. It waits until [`Admission::poll_dispatch`] names its ticket.
     ///
     /// # Errors
-    /// When as many wait as may.
+    /// When as many wait as may, or waiting is in vain.
     pub fn handle_arrival(&mut self, now: Time, class: ClassIndex) -> Result<Ticket, Rejection> {
+        if let Some(reason) = self.unavailable() {
+            self.pipeline.handle_refusal(now, class);
+            return Err(Rejection::Unavailable(reason));
+        }
         let ticket = self.pipeline.handle_arrival(now, class, now + self.request_timeout)?;
         if self.instances.len() <= ticket.slot() {
             self.instances.resize(ticket.slot() + 1, None);
@@ -188,9 +196,17 @@ impl Admission {
         self.pipeline.poll_timeout()
     }
 
-    /// Ends what has waited for too long, and says what that was.
+    /// Ends what has waited for too long, or waits in vain, and says what that was.
     pub fn handle_timeout(&mut self, now: Time) -> Vec<Ticket> {
-        self.pipeline.handle_timeout(now)
+        match self.unavailable() {
+            Some(_) => self.pipeline.handle_close(now),
+            None => self.pipeline.handle_timeout(now),
+        }
+    }
+
+    /// Why waiting is in vain; `None` when it is not.
+    pub fn unavailable(&self) -> Option<Unavailable> {
+        self.unavailable.filter(|_| !self.dispatcher.has_candidate())
     }
 
     /// What to ask of the node agent now; `None` while nothing is needed, a call is under way or a pause lasts. The caller makes the call

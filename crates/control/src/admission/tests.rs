@@ -1,4 +1,4 @@
-use weal_protocol::gateway::{Endpoint, FlowConfig, Standby};
+use weal_protocol::gateway::{Endpoint, FlowConfig, Standby, Unavailable};
 
 use super::*;
 use crate::dispatch::Attempt::{Abandoned, Answered, Broken, Refused};
@@ -292,4 +292,23 @@ fn requests_in_service_end_when_their_instance_has_left_the_config() {
     assert_eq!(admission.instance_of(ticket), Some(before));
     assert!(admission.handle_end(at(2), ticket, Abandoned, Outcome::Failed));
     assert_eq!((admission.find(&"shop-1".into()), counters(&mut admission, 2).2.len()), (None, 1));
+}
+
+#[test]
+fn nobody_waits_for_an_application_that_cannot_start() {
+    let mut broken = config(None, &[]);
+    let mut admission = admission(&broken);
+    let waiting = arrive(&mut admission, 0);
+    broken.unavailable = Some(Unavailable::CannotStart);
+    admission.handle_config(at(1), &broken);
+    assert_eq!(admission.handle_timeout(at(1)), [waiting], "what waits ends");
+    let class = admission.class(&"gold".into()).unwrap();
+    assert_eq!(admission.handle_arrival(at(2), class), Err(Rejection::Unavailable(Unavailable::CannotStart)));
+    let (mut flows, mut instances) = (Vec::new(), Vec::new());
+    admission.observe(at(2), &"gw".into(), &mut flows, &mut instances);
+    assert_eq!((flows[0].arrivals, flows[0].rejections, flows[0].queued), (2, 2, 0), "the controller sees that it is wanted");
+    let mut mended = config(None, &[1]);
+    mended.unavailable = Some(Unavailable::CannotStart);
+    admission.handle_config(at(3), &mended);
+    assert!(admission.handle_arrival(at(3), class).is_ok(), "an instance that is open counts more");
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{AppName, AppSpec, ClassName, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan};
 use weal_protocol::engine::InstanceSeen;
-use weal_protocol::gateway::{ClusterConfig, Endpoint, FlowConfig, Standby};
+use weal_protocol::gateway::{ClusterConfig, Endpoint, FlowConfig, Standby, Unavailable};
 
 use crate::flow::loads::Loads;
 use crate::flow::pipeline::{ClassLimits, Limits};
@@ -23,6 +23,8 @@ pub(super) struct Inputs<'a> {
     pub seated: &'a BTreeSet<AppName>,
     /// Whom the gateway may have woken for a crowd.
     pub standbys: &'a BTreeMap<AppName, Standby>,
+    /// Applications whose programs could not even begin.
+    pub broken: &'a BTreeSet<AppName>,
 }
 
 /// One cluster per application with routes, and one without routes per application that is gone but still finishes requests.
@@ -73,7 +75,29 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
         standby: inputs.standbys.get(&app.name).cloned(),
         wakeable: wakeable(&app.name, inputs),
         http: app.http.clone(),
-        unavailable: None,
+        unavailable: unavailable(&app.name, inputs),
+    }
+}
+
+/// After so many restarts without ever being ready, a program is taken for one that cannot run. One failure may come of a port that was
+/// still taken, and the next try is less than a second away.
+const RESTARTS_IN_VAIN: u32 = 2;
+
+/// Why nobody should wait for an instance; `None` while one runs, begins or can be woken.
+fn unavailable(app: &AppName, inputs: &Inputs<'_>) -> Option<Unavailable> {
+    let mine = || inputs.instances.iter().filter(|instance| instance.app == *app);
+    let is_in_vain = |seen: &InstanceSeen| seen.start_took_s.is_none() && seen.restarts >= RESTARTS_IN_VAIN;
+    let has_ended = |seen: &InstanceSeen| matches!(seen.state, InstanceState::Failed | InstanceState::Stopped);
+    let is_looping =
+        |seen: &InstanceSeen| matches!(seen.state, InstanceState::Backoff | InstanceState::Starting) && is_in_vain(seen);
+    if mine().any(|seen| !has_ended(seen) && !is_looping(seen)) {
+        None
+    } else if mine().any(is_looping) {
+        Some(Unavailable::EndsAtOnce)
+    } else if inputs.broken.contains(app) {
+        Some(Unavailable::CannotStart)
+    } else {
+        mine().any(|seen| seen.state == InstanceState::Failed).then_some(Unavailable::Ended)
     }
 }
 

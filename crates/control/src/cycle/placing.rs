@@ -141,7 +141,7 @@ impl State {
             self.operations.end(&target);
         }
         if let Action::Start { app, .. } = &action {
-            self.placing.starts.handle_outcome(now, app, refusal.as_ref().map(ToString::to_string));
+            self.placing.starts.handle_outcome(now, app, refusal.as_ref());
         }
         if let Some(refusal) = self.on_refusal(now, &action, refusal) {
             let text = format!("could not {} {target}: {refusal}", action.verb());

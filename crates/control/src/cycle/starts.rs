@@ -1,9 +1,10 @@
 //! What became of starts: which applications must wait before the next try, and which numbers were used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use weal_model::{AppName, InstanceId, Time, naming};
+use weal_protocol::Refusal;
 
 use super::effect::Ids;
 
@@ -16,6 +17,8 @@ const LONGEST_HOLDOFF: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Starts {
     failures: BTreeMap<AppName, String>,
+    /// Those whose programs could not even begin.
+    broken: BTreeSet<AppName>,
     holdoffs: BTreeMap<AppName, (Time, Duration)>,
     highest: BTreeMap<AppName, u64>,
 }
@@ -26,9 +29,15 @@ impl Starts {
         &self.failures
     }
 
+    /// Applications whose programs could not even begin, the last time it was tried.
+    pub fn broken(&self) -> &BTreeSet<AppName> {
+        &self.broken
+    }
+
     /// A new config may have mended what failed.
     pub fn forget(&mut self) {
         self.failures.clear();
+        self.broken.clear();
         self.holdoffs.clear();
     }
 
@@ -36,13 +45,18 @@ impl Starts {
         self.holdoffs.get(app).is_none_or(|(until, _)| now >= *until)
     }
 
-    pub fn handle_outcome(&mut self, now: Time, app: &AppName, error: Option<String>) {
-        let Some(error) = error else {
+    pub fn handle_outcome(&mut self, now: Time, app: &AppName, refusal: Option<&Refusal>) {
+        let Some(refusal) = refusal else {
             self.failures.remove(app);
+            self.broken.remove(app);
             self.holdoffs.remove(app);
             return;
         };
-        self.failures.insert(app.clone(), error);
+        self.failures.insert(app.clone(), refusal.to_string());
+        // Others say that there is no room or no agent just now: that passes.
+        if matches!(refusal, Refusal::StartFailed { .. }) {
+            self.broken.insert(app.clone());
+        }
         let pause = self.holdoffs.get(app).map_or(FIRST_HOLDOFF, |(_, pause)| (*pause * 2).min(LONGEST_HOLDOFF));
         self.holdoffs.insert(app.clone(), (now + pause, pause));
     }
@@ -81,13 +95,15 @@ mod tests {
     fn an_application_that_fails_to_start_is_left_alone_for_longer_each_time() {
         let (mut starts, shop) = (Starts::default(), AppName::from("shop"));
         let at = Time::from_secs_f64;
-        starts.handle_outcome(at(0.0), &shop, Some("no such file".into()));
+        let refusal = Refusal::StartFailed { detail: "no such file".into() };
+        starts.handle_outcome(at(0.0), &shop, Some(&refusal));
         assert!(!starts.may_start(at(0.5), &shop) && starts.may_start(at(1.0), &shop));
-        starts.handle_outcome(at(1.0), &shop, Some("no such file".into()));
+        starts.handle_outcome(at(1.0), &shop, Some(&refusal));
         assert!(!starts.may_start(at(2.9), &shop) && starts.may_start(at(3.0), &shop));
-        assert_eq!(starts.failures()[&shop], "no such file");
+        assert_eq!(starts.failures()[&shop], refusal.to_string());
+        assert!(starts.broken().contains(&shop));
         starts.handle_outcome(at(3.0), &shop, None);
-        assert!(starts.may_start(at(3.0), &shop) && starts.failures().is_empty());
+        assert!(starts.may_start(at(3.0), &shop) && starts.failures().is_empty() && starts.broken().is_empty());
     }
 
     #[test]

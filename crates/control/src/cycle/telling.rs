@@ -28,6 +28,7 @@ impl State {
             loads: &self.seating.loads,
             seated: &self.seating.seated,
             standbys: &self.standbys(),
+            broken: self.placing.starts.broken(),
         });
         match self.gateway.poll_config(clusters) {
             Telling::Known(version) => self.operations.handle_told(version),

@@ -40,6 +40,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use weal_model::{AppSpec, ClassName, FlowAllocation, LatencyHistogram, OverloadLimit, PoolSpec, Time};
+use weal_protocol::gateway::Unavailable;
 
 pub use tickets::{ClassIndex, Ticket};
 use tickets::{Phase, Request, Tickets};
@@ -118,6 +119,9 @@ pub enum Rejection {
     /// As many wait as may.
     #[error("the queue is full")]
     QueueFull,
+    /// No instance takes requests, and none will soon.
+    #[error(transparent)]
+    Unavailable(Unavailable),
 }
 
 /// How a request that had a seat ended.
@@ -237,6 +241,14 @@ impl Pipeline {
         self.classes.iter().position(|class| class.name == *name).map(|index| ClassIndex(index as u32))
     }
 
+    /// A request comes in and is refused at once.
+    pub fn handle_refusal(&mut self, now: Time, class: ClassIndex) {
+        self.advance(now);
+        let counters = &mut self.classes[class.0 as usize].counters;
+        counters.arrivals += 1;
+        counters.rejections += 1;
+    }
+
     /// A request comes in. It may go on once [`Pipeline::poll_dispatch`] names its ticket; if that has not happened at
     /// `deadline`, it expires.
     pub fn handle_arrival(&mut self, now: Time, class: ClassIndex, deadline: Time) -> Result<Ticket, Rejection> {
@@ -323,9 +335,20 @@ impl Pipeline {
     /// Ends what has waited until its deadline, and says what that was.
     pub fn handle_timeout(&mut self, now: Time) -> Vec<Ticket> {
         self.advance(now);
+        let now = self.now;
+        self.expire(|deadline| deadline <= now)
+    }
+
+    /// Ends everything that waits, and says what that was.
+    pub fn handle_close(&mut self, now: Time) -> Vec<Ticket> {
+        self.advance(now);
+        self.expire(|_| true)
+    }
+
+    fn expire(&mut self, is_over: impl Fn(Time) -> bool) -> Vec<Ticket> {
         let mut expired = Vec::new();
         while let Some(&(deadline, ticket)) = self.deadlines.first() {
-            if deadline > self.now {
+            if !is_over(deadline) {
                 break;
             }
             let class = self.remove_queued(ticket);

@@ -6,6 +6,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Rejection;
+use weal_protocol::gateway::Unavailable;
 
 use crate::http::answer_body::AnswerBody;
 use crate::http::check::Malformed;
@@ -48,11 +49,22 @@ impl ErrorResponse {
     }
 
     pub fn rejected(rejection: &Rejection) -> Self {
-        let Rejection::QueueFull = rejection;
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "queue-full", format!("{rejection}: try again later"))
+        match rejection {
+            Rejection::QueueFull => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "queue-full", format!("{rejection}: try again later"))
+            }
+            Rejection::Unavailable(reason) => Self::unavailable(*reason),
+        }
+    }
+
+    fn unavailable(reason: Unavailable) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", format!("{reason}: try again later"))
     }
 
     pub fn expired(expired: &Expired, timeout: Duration) -> Self {
+        if let Some(reason) = expired.unavailable {
+            return Self::unavailable(reason);
+        }
         let (word, what) =
             if expired.any_open { ("no-seat", "no seat became free") } else { ("no-instance", "no instance was ready") };
         let reason = format!("{what} within {:.1} s: try again later", timeout.as_secs_f64());

@@ -385,7 +385,7 @@ async fn wait_for_seat(cluster: &Arc<Cluster>, seat: &Seat, deadline: &mut Deadl
         Some(granted) => granted,
         None => {
             cluster.expire();
-            granted().now_or_never().unwrap_or(Err(Expired { any_open: true }))
+            granted().now_or_never().unwrap_or(Err(Expired { any_open: true, unavailable: None }))
         }
     }
 }

@@ -14,7 +14,7 @@ use weal_control::admission::{Admission, WakeReason};
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::{ClassIndex, Outcome, Rejection, Ticket};
 use weal_model::{AppName, ClassName, Crowd, GatewayName, Time};
-use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters};
+use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters, Unavailable};
 use weal_protocol::node::{WakeAnswer, WakeRequest};
 
 use crate::clock::Clock;
@@ -65,6 +65,8 @@ pub(crate) struct Target {
 pub(crate) struct Expired {
     /// False: there was no instance at all that could have taken it.
     pub any_open: bool,
+    /// Why there will be none soon, so that it did not wait any longer.
+    pub unavailable: Option<Unavailable>,
 }
 
 /// A request's place: in a queue at first, then in a seat until this is dropped. Dropping it before [`Seat::finish`] counts
@@ -99,7 +101,11 @@ impl Cluster {
                 core.set_upstream(index, endpoint.address, endpoint.draining, self.workers);
             }
         }
+        let is_unavailable = core.admission.unavailable().is_some();
         self.pump(core, now);
+        if is_unavailable {
+            self.expire();
+        }
     }
 
     /// An instance was woken: says what for, when it is used. Its former connections are not used again: they are as old as its sleep, and
@@ -163,7 +169,7 @@ impl Cluster {
         Ok((seat, target, timeout))
     }
 
-    /// Ends what has waited for too long. Whoever waits with a timer calls this when it fires.
+    /// Ends what has waited for too long or waits in vain. Whoever waits with a timer calls this when it fires.
     pub fn expire(&self) {
         let mut core = self.lock();
         let expired = core.admission.handle_timeout(self.clock.now());
@@ -271,7 +277,7 @@ impl Seat {
             return Poll::Ready(Ok(target));
         }
         if !core.admission.is_queued(self.ticket) {
-            return Poll::Ready(Err(Expired { any_open: core.admission.any_open() }));
+            return Poll::Ready(Err(Expired { any_open: core.admission.any_open(), unavailable: core.admission.unavailable() }));
         }
         match &mut core.wakers[self.ticket.slot()] {
             Some(waker) => waker.clone_from(cx.waker()),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weal_gateway::Limits;
+use weal_protocol::gateway::Unavailable;
 
 use crate::bed::*;
 use crate::raw::Recorder;
@@ -506,4 +507,21 @@ async fn a_half_head_behind_an_answered_request_is_cut_off_in_time() {
     assert_eq!(client.read_answer().await.status, 200);
     let rest = client.read_to_end().await;
     assert!(String::from_utf8_lossy(&rest).contains("408 "), "{:?}", String::from_utf8_lossy(&rest));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_an_application_that_cannot_start() {
+    let mut broken = cluster(&[]);
+    let bed = Bed::start(vec![broken.clone()]).await;
+    let mut waiting = bed.connect().await;
+    waiting.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    bed.until("it waits", |counters| counters.flows[0].queued == 1).await;
+    broken.unavailable = Some(Unavailable::EndsAtOnce);
+    bed.configure(vec![broken]).await.unwrap();
+    for answer in [waiting.read_answer().await, bed.get("x", "/").await] {
+        assert_eq!((answer.status, answer.header("x-weal-reason")), (503, Some("unavailable")));
+        assert_eq!(answer.text(), "the application ends each time it is started: try again later\n");
+    }
+    bed.configure(vec![cluster(&[named("mended").await])]).await.unwrap();
+    assert_eq!(bed.get("x", "/").await.text(), "mended");
 }
