@@ -154,7 +154,7 @@ impl seats::Appetite for Hyperbola {
 
 /// 1,000 flows on 100 clusters, each with instances on 30 of 1,000 nodes of 4 cores; a third of the flows load a second cluster.
 /// They ask for about twice what there is.
-fn seat_problem() -> seats::Problem<Hyperbola> {
+fn seat_problem() -> seats::SeatProblem<Hyperbola> {
     let (flows, clusters, nodes) = (1000, 100, 1000);
     let mut random = Seeded::new(SEED);
     let flow = |random: &mut Seeded| {
@@ -165,7 +165,7 @@ fn seat_problem() -> seats::Problem<Hyperbola> {
         if second != first && random.chance(1.0 / 3.0) {
             loads.push((second, random.between(0.1, 0.5)));
         }
-        seats::Flow { appetite: Hyperbola { need, most: need * random.between(1.5, 4.0) }, loads }
+        seats::SeatFlow { appetite: Hyperbola { need, most: need * random.between(1.5, 4.0) }, loads }
     };
     let hosts = |random: &mut Seeded| {
         let mut picked: Vec<usize> = (0..30).map(|_| random.below(nodes) as usize).collect();
@@ -173,7 +173,7 @@ fn seat_problem() -> seats::Problem<Hyperbola> {
         picked.dedup();
         picked.into_iter().map(|node| seats::Host { node, limit: f64::INFINITY }).collect()
     };
-    seats::Problem {
+    seats::SeatProblem {
         flows: (0..flows).map(|_| flow(&mut random)).collect(),
         clusters: (0..clusters).map(|_| hosts(&mut random)).collect(),
         nodes: vec![4.0; nodes as usize],
@@ -205,8 +205,8 @@ fn measure_seats(rounds: usize, export: Option<&String>) -> Result<(), Box<dyn E
 }
 
 /// The seat problem for a linear program: the first level only. `seats(u)` is convex; its tangents are given as lines.
-fn exported_seats(problem: &seats::Problem<Hyperbola>) -> Value {
-    let flow = |flow: &seats::Flow<Hyperbola>| {
+fn exported_seats(problem: &seats::SeatProblem<Hyperbola>) -> Value {
+    let flow = |flow: &seats::SeatFlow<Hyperbola>| {
         let need = flow.appetite.need;
         let tangents: Vec<(f64, f64)> = (0..64)
             .map(|i| {

@@ -38,7 +38,7 @@ use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, F
 use weal_protocol::node::WakeRequest;
 
 use crate::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
-use crate::flow::pipeline::{self, ClassIndex, ClassLimits, Limits, Outcome, Pipeline, Rejection, Ticket};
+use crate::flow::pipeline::{self, ClassIndex, ClassLimits, Outcome, Pipeline, PipelineLimits, Rejection, Ticket};
 
 use wakes::Wakes;
 pub use wakes::{CALL_WAIT, WakeReason};
@@ -54,7 +54,7 @@ const WOKEN_WEIGHT: f64 = 1.0;
 pub struct Admission {
     app: AppName,
     /// What the pipeline works by: the last config's, with the seats of instances woken since.
-    limits: Limits,
+    limits: PipelineLimits,
     pipeline: Pipeline,
     dispatcher: Dispatcher,
     /// Those of the last config, and those woken since.
@@ -92,7 +92,7 @@ impl Admission {
     pub fn new(app: AppName, seed: u64) -> Self {
         Self {
             app,
-            limits: Limits::default(),
+            limits: PipelineLimits::default(),
             pipeline: Pipeline::default(),
             dispatcher: Dispatcher::new(seed),
             candidates: Vec::new(),
@@ -339,12 +339,12 @@ impl Admission {
     }
 }
 
-fn limits_of(config: &ClusterConfig) -> Limits {
+fn limits_of(config: &ClusterConfig) -> PipelineLimits {
     let classes = config
         .flows
         .iter()
         .map(|(name, flow)| (name.clone(), ClassLimits { weight: flow.weight, size: flow.size, queue_limit: flow.queue_limit }));
-    Limits { seats: config.seats, classes: classes.collect() }
+    PipelineLimits { seats: config.seats, classes: classes.collect() }
 }
 
 fn candidates_of(config: &ClusterConfig) -> Vec<Candidate> {

@@ -7,7 +7,7 @@ use weal_protocol::engine::InstanceSeen;
 use weal_protocol::gateway::{ClusterConfig, Endpoint, FlowConfig, Standby, Unavailable};
 
 use crate::flow::loads::Loads;
-use crate::flow::pipeline::{ClassLimits, Limits};
+use crate::flow::pipeline::{ClassLimits, PipelineLimits};
 
 /// What a gateway's config is made from.
 pub(super) struct Inputs<'a> {
@@ -58,7 +58,7 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
         let id = flow_id(inputs.gateway, &app.name, class);
         inputs.seats.flows.iter().find(|flow| flow.id == id)
     };
-    let Limits { seats, classes } = Limits::planned(inputs.pool, app, planned);
+    let PipelineLimits { seats, classes } = PipelineLimits::planned(inputs.pool, app, planned);
     let flow = |(class, limits): (ClassName, ClassLimits)| {
         let ClassLimits { weight, size, queue_limit } = limits;
         let seats = planned(&class).map_or(1, |planned| planned.seats.max(1));

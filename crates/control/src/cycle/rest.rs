@@ -16,8 +16,8 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 pub(super) struct Sleep {
     /// Told to sleep by a person, and how deep at most, until somebody asks for them.
     pub resting: BTreeMap<AppName, Option<Rung>>,
-    /// How that was, if this loop was told.
-    told: BTreeMap<AppName, Told>,
+    /// What was observed when the order came, if this loop took it.
+    orders: BTreeMap<AppName, SleepOrder>,
     /// Started to stand by: [`weal_model::Plan::ahead`] of the last plan.
     pub ahead: BTreeSet<InstanceId>,
     refused: BTreeMap<(AppName, Rung), Time>,
@@ -27,9 +27,9 @@ pub(super) struct Sleep {
     kept: BTreeMap<AppName, Option<Rung>>,
 }
 
-/// An application was told to sleep.
+/// A person's order that an application sleeps.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct SleepOrder {
     pub when: Time,
     /// The same by the engine's clock, as far as it is known.
     pub time: Time,
@@ -39,7 +39,7 @@ pub(super) struct Told {
     pub awake: BTreeSet<InstanceId>,
 }
 
-impl Told {
+impl SleepOrder {
     /// Whether an event was before the order: events may come later than an observation that shows what they say.
     fn is_old(&mut self, event: &InstanceEvent) -> bool {
         let Some((state, since)) = self.seen.get(&event.instance) else { return event.time <= self.time };
@@ -72,28 +72,28 @@ impl Sleep {
     /// An application that was told to sleep and is ready again was asked for, unless its instance gets ready to stand by.
     pub fn handle_events<'a>(&mut self, events: impl Iterator<Item = &'a InstanceEvent>) {
         for event in events {
-            let mut told = self.told.get_mut(&event.app);
-            if told.as_mut().is_some_and(|told| told.is_old(event)) {
+            let mut order = self.orders.get_mut(&event.app);
+            if order.as_mut().is_some_and(|order| order.is_old(event)) {
                 continue;
             }
             if event.state != InstanceState::Ready {
-                told.map(|told| told.awake.remove(&event.instance));
-            } else if !told.is_some_and(|told| told.awake.contains(&event.instance)) && !self.ahead.contains(&event.instance) {
+                order.map(|order| order.awake.remove(&event.instance));
+            } else if !order.is_some_and(|order| order.awake.contains(&event.instance)) && !self.ahead.contains(&event.instance) {
                 self.resting.remove(&event.app);
             }
         }
     }
 
     /// A person has told `app` to sleep, `rung` deep at most.
-    pub fn handle_order(&mut self, app: &AppName, rung: Option<Rung>, told: Told) {
+    pub fn handle_order(&mut self, app: &AppName, rung: Option<Rung>, order: SleepOrder) {
         self.resting.insert(app.clone(), rung);
-        self.told.insert(app.clone(), told);
+        self.orders.insert(app.clone(), order);
     }
 
     /// Whether a person has told `app` to sleep within the last `span_s` seconds, and it still shall.
     pub fn was_told_within(&self, now: Time, app: &AppName, span_s: f64) -> bool {
-        let told = self.told.get(app).filter(|_| self.resting.contains_key(app));
-        told.is_some_and(|told| now.since(told.when).as_secs_f64() < span_s)
+        let order = self.orders.get(app).filter(|_| self.resting.contains_key(app));
+        order.is_some_and(|order| now.since(order.when).as_secs_f64() < span_s)
     }
 
     /// The gateway had an instance woken.
@@ -147,8 +147,8 @@ mod tests {
     /// `shop` was told to sleep when `shop-1` had been ready since 5 s by the engine's clock, which the loop takes for 4 s.
     fn told() -> Sleep {
         let seen = BTreeMap::from([("shop-1".into(), (InstanceState::Ready, at(5.0)))]);
-        let told = Told { when: at(100.0), time: at(4.0), seen, awake: ["shop-1".into()].into() };
-        Sleep { resting: [("shop".into(), None)].into(), told: [("shop".into(), told)].into(), ..Sleep::default() }
+        let order = SleepOrder { when: at(100.0), time: at(4.0), seen, awake: ["shop-1".into()].into() };
+        Sleep { resting: [("shop".into(), None)].into(), orders: [("shop".into(), order)].into(), ..Sleep::default() }
     }
 
     #[test]

@@ -20,7 +20,7 @@ struct Seen<'a> {
 
 /// What to do next, and which applications are in the middle of it (placement leaves those alone).
 #[derive(Debug, Default)]
-pub(super) struct Step {
+pub(super) struct RolloutStep {
     pub actions: Vec<(Action, String)>,
     pub replacing: BTreeSet<AppName>,
 }
@@ -41,8 +41,8 @@ impl Rollout {
         revisions: &BTreeMap<AppName, Revision>,
         busy: impl Fn(&InstanceId) -> bool,
         mut name: impl FnMut(&AppName) -> InstanceId,
-    ) -> Step {
-        let mut step = Step::default();
+    ) -> RolloutStep {
+        let mut step = RolloutStep::default();
         for instance in instances.iter().filter(|i| !pool.apps.contains_key(&i.app) && !busy(&i.id)) {
             let reason = format!("{} is not in the config any more", instance.app);
             step.actions.push((Action::Stop { instance: instance.id.clone(), app: instance.app.clone() }, reason));

@@ -11,7 +11,7 @@ use weal_protocol::engine::InstanceSeen;
 use weal_protocol::node::InstanceEvent;
 
 use super::effect::{Effect, Kept, Note};
-use super::rest::Told;
+use super::rest::SleepOrder;
 use super::state::State;
 
 impl State {
@@ -39,8 +39,8 @@ impl State {
         }
         let awake = mine().filter(|seen| seen.state.is_active()).map(|seen| seen.id.clone()).collect();
         let seen = mine().map(|seen| (seen.id.clone(), (seen.state, seen.since))).collect();
-        let told = Told { when: now, time: self.engine.its_time(now), seen, awake };
-        self.sleep.handle_order(app, rung, told);
+        let order = SleepOrder { when: now, time: self.engine.its_time(now), seen, awake };
+        self.sleep.handle_order(app, rung, order);
         self.keep_resting();
         let how = rung.map_or_else(String::new, |rung| format!(", {} at the deepest", rung.as_str()));
         self.note(Note::info(EventKind::Plan, format!("a person told {app} to sleep{how}")).app(app));

@@ -56,7 +56,7 @@ const REBASE_AT: f64 = (1u64 << 20) as f64;
 
 /// What a pipeline works by. Complete: a class that is not in it takes no new requests.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Limits {
+pub struct PipelineLimits {
     /// Requests that may be outstanding, over all classes: `N`; `None` does not limit.
     pub seats: Option<u32>,
     /// Per class.
@@ -74,7 +74,7 @@ pub struct ClassLimits {
     pub queue_limit: u32,
 }
 
-impl Limits {
+impl PipelineLimits {
     /// What `planned`, made for some gateway, says for its cluster of `app`. Without a plan for each of its flows nothing is limited: a
     /// wrong limit does more harm than none for a cycle.
     pub fn planned<'a>(pool: &PoolSpec, app: &AppSpec, planned: impl Fn(&ClassName) -> Option<&'a FlowAllocation>) -> Self {
@@ -205,7 +205,7 @@ struct Class {
 
 impl Pipeline {
     /// An empty pipeline.
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &PipelineLimits) -> Self {
         let mut pipeline = Self::default();
         pipeline.configure(Time::ZERO, limits);
         pipeline
@@ -213,7 +213,7 @@ impl Pipeline {
 
     /// Works by `limits` from now on. No request is lost: those of a class that is gone keep their place and are served, and
     /// those beyond a lowered limit stay.
-    pub fn configure(&mut self, now: Time, limits: &Limits) {
+    pub fn configure(&mut self, now: Time, limits: &PipelineLimits) {
         self.advance(now);
         self.seats = limits.seats;
         for class in &mut self.classes {

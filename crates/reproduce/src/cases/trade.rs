@@ -6,7 +6,7 @@
 //! machines that have its cluster, in turn; it uses `kappa S` of CPU there, and what is left of `S` it waits elsewhere.
 
 use weal_control::flow::seats::paper::{Sessions, trade};
-use weal_control::flow::seats::{Appetite, Problem, solve, whole};
+use weal_control::flow::seats::{Appetite, SeatProblem, solve, whole};
 
 use crate::{Figure, Record, Reproduction, Setting, near};
 
@@ -32,7 +32,7 @@ struct State {
 }
 
 /// The pool of Tables 1-3, df209 up or down.
-fn pool(sessions: [u32; 2], df209: bool) -> Problem<Sessions> {
+fn pool(sessions: [u32; 2], df209: bool) -> SeatProblem<Sessions> {
     let mut problem = trade(f64::from(sessions[0]), f64::from(sessions[1]));
     if !df209 {
         problem.clusters[0].retain(|host| host.node != 0);
@@ -41,7 +41,7 @@ fn pool(sessions: [u32; 2], df209: bool) -> Problem<Sessions> {
     problem
 }
 
-fn utility(problem: &Problem<Sessions>, flow: usize, response_s: f64) -> f64 {
+fn utility(problem: &SeatProblem<Sessions>, flow: usize, response_s: f64) -> f64 {
     let appetite = &problem.flows[flow].appetite;
     appetite.goal.utility(response_s, appetite.importance).0
 }

@@ -2,7 +2,7 @@
 
 use weal_scenario::workload::Walk;
 
-use super::parts::clients::{AFTER_FAILURE_S, Answer, Session};
+use super::parts::clients::{AFTER_FAILURE_S, RequestEnd, Session};
 use super::parts::event::Event;
 use super::state::World;
 
@@ -42,13 +42,13 @@ impl World<'_> {
     }
 
     /// A client learns what became of its request.
-    pub fn answer_client(&mut self, flow: usize, session: Option<u32>, answer: Answer) {
+    pub fn answer_client(&mut self, flow: usize, session: Option<u32>, answer: RequestEnd) {
         let load = self.flows[flow].load;
-        let told = &mut self.flows[flow].told;
+        let counters = &mut self.flows[flow].client_counters;
         match answer {
-            Answer::Served => told.answered += 1,
-            Answer::Rejected => told.rejected += 1,
-            Answer::Failed => told.failed += 1,
+            RequestEnd::Served => counters.answered += 1,
+            RequestEnd::Rejected => counters.rejected += 1,
+            RequestEnd::Failed => counters.failed += 1,
         }
         let Some(number) = session else { return };
         let now_s = self.now_s();
@@ -58,7 +58,7 @@ impl World<'_> {
             session.alive = false;
             return;
         }
-        let pause_s = if answer == Answer::Served { 0.0 } else { AFTER_FAILURE_S };
+        let pause_s = if answer == RequestEnd::Served { 0.0 } else { AFTER_FAILURE_S };
         let thought_s = session.thoughts.next().unwrap_or(0.0);
         self.agenda.enter(now_s + thought_s + pause_s, Event::Ask { load, session: number });
     }

@@ -13,7 +13,7 @@ use weal_model::{Action, EventKind, InstanceId, InstanceState, LoadEntry, NodeRe
 use weal_protocol::engine::Outcome;
 
 use super::parts::absence::gateway_away;
-use super::parts::decisions::{self, Step};
+use super::parts::decisions::{self, DecisionStep};
 use super::parts::event::{Event, GATEWAY};
 use super::parts::job::Job;
 use super::state::World;
@@ -120,7 +120,7 @@ impl World<'_> {
                 let told = self.controller.recorded.is_some().then(|| input.clone());
                 let answer = decisions::hand(cycle, now, input);
                 if let (Some((_, steps)), Some(input)) = (&mut self.controller.recorded, told) {
-                    steps.push(Step { at: now, input, answer, effects: Vec::new() });
+                    steps.push(DecisionStep { at: now, input, answer, effects: Vec::new() });
                 }
             } else {
                 break;
@@ -198,7 +198,7 @@ impl World<'_> {
             let there = self.instances.iter().rposition(|i| i.id == load.instance && i.state != InstanceState::Stopped);
             let Some(index) = there else { continue };
             let node = self.instances[index].node;
-            self.nodes[node].machine.set_share(now_s, index, load.cpu.0, load.limit.map(|limit| limit.0));
+            self.nodes[node].processor.set_share(now_s, index, load.cpu.0, load.limit.map(|limit| limit.0));
             self.mark_dirty(node);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! | invariant | when it is looked at |
 //! | --- | --- |
-//! | a request is answered exactly once, and none is forgotten | at each end; the books of clients and gateway each flow cycle |
+//! | a request is answered exactly once, and none is forgotten | at each end; the counters of clients and gateway each flow cycle |
 //! | no more requests are outstanding than there are seats when one is let through | after each event, for what it touched |
 //! | nothing waits beside a free seat and an instance that takes requests | after each event, for what it touched |
 //! | no node holds more memory than it has | at each change of an instance |
@@ -25,8 +25,8 @@ impl World<'_> {
         }
         touched.clear();
         self.oracle.touched = touched;
-        if event == Event::Books {
-            self.examine_books();
+        if event == Event::Measurement {
+            self.examine_counters();
             self.examine_jobs();
         }
     }
@@ -45,8 +45,8 @@ impl World<'_> {
         }
     }
 
-    /// The books of the clients, of the gateway and of the instances.
-    fn examine_books(&mut self) {
+    /// The counters of clients, gateway and instances agree.
+    fn examine_counters(&mut self) {
         let (now, now_s) = (self.now(), self.now_s());
         let mut open = vec![0u64; self.flows.len()];
         let mut at_instances = vec![0u32; self.instances.len()];
@@ -60,9 +60,9 @@ impl World<'_> {
             }
         }
         for (flow, open) in self.flows.iter().zip(open) {
-            let told = flow.told;
-            if told.sent != told.answered + told.rejected + told.failed + open {
-                self.oracle.note(now_s, format!("{}: {told:?} and {open} under way do not add up", flow.name));
+            let counters = flow.client_counters;
+            if counters.sent != counters.answered + counters.rejected + counters.failed + open {
+                self.oracle.note(now_s, format!("{}: {counters:?} and {open} under way do not add up", flow.name));
             }
         }
         for (instance, &count) in self.instances.iter().zip(&at_instances) {

@@ -5,7 +5,7 @@ use weal_model::InstanceState;
 use weal_scenario::{Fault, FaultKind};
 
 use super::parts::app::App;
-use super::parts::clients::Answer;
+use super::parts::clients::RequestEnd;
 use super::parts::event::TaskId;
 use super::parts::node::Node;
 use super::parts::tasks::Owner;
@@ -25,7 +25,7 @@ impl World<'_> {
             (FaultKind::SlowNode, Some(node)) => {
                 let speed =
                     self.lasting(FaultKind::SlowNode).filter(|f| f.node == fault.node).map(|f| f.amount.max(0.0)).product();
-                self.nodes[node].machine.set_speed(now_s, speed);
+                self.nodes[node].processor.set_speed(now_s, speed);
                 self.mark_dirty(node);
             }
             (FaultKind::InstanceDown, _) if begins => self.crash_one(fault),
@@ -88,7 +88,7 @@ impl World<'_> {
             } else {
                 self.tasks.remove(id);
             }
-            self.answer_client(request.flow, request.session, Answer::Failed);
+            self.answer_client(request.flow, request.session, RequestEnd::Failed);
         }
         self.apps.iter_mut().for_each(App::lose_gateway);
         self.cut(self.gateway_link());

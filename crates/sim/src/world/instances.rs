@@ -5,9 +5,9 @@ use weal_protocol::Refusal;
 use weal_scenario::Spread;
 
 use super::parts::event::{Event, TaskId};
-use super::parts::instance::{BACKOFF_S, Change, Instance, Operation};
+use super::parts::instance::{BACKOFF_S, Instance, InstanceOperation, OperationKind};
 use super::parts::signal::Signal;
-use super::parts::tasks::{Owner, Step, Task, steps_of_start};
+use super::parts::tasks::{Owner, Task, TaskStep, steps_of_start};
 use super::parts::wake::JUST_NAMED_S;
 use super::state::World;
 
@@ -15,7 +15,7 @@ impl World<'_> {
     /// A new instance, starting but with nothing under way.
     pub fn add_instance(&mut self, app: usize, node: usize, id: InstanceId) -> usize {
         let index = self.instances.len();
-        self.nodes[node].machine.add(index);
+        self.nodes[node].processor.add(index);
         let (since_s, state) = (self.now_s(), InstanceState::Starting);
         self.instances.push(Instance {
             id,
@@ -65,11 +65,11 @@ impl World<'_> {
                     });
                 };
                 let index = self.add_instance(app, node, instance.clone());
-                self.operate(index, Change::Start, Some(action));
+                self.operate(index, OperationKind::Start, Some(action));
             }
-            Action::Stop { instance, .. } => self.act_on(instance.clone(), Change::Stop, action),
-            Action::Sleep { instance, rung, .. } => self.act_on(instance.clone(), Change::Sleep(*rung), action),
-            Action::Resume { instance, .. } => self.act_on(instance.clone(), Change::Resume, action),
+            Action::Stop { instance, .. } => self.act_on(instance.clone(), OperationKind::Stop, action),
+            Action::Sleep { instance, rung, .. } => self.act_on(instance.clone(), OperationKind::Sleep(*rung), action),
+            Action::Resume { instance, .. } => self.act_on(instance.clone(), OperationKind::Resume, action),
             Action::StartJob { .. }
             | Action::SuspendJob { .. }
             | Action::ResumeJob { .. }
@@ -78,19 +78,21 @@ impl World<'_> {
         }
     }
 
-    fn act_on(&mut self, id: InstanceId, change: Change, action: Action) {
+    fn act_on(&mut self, id: InstanceId, change: OperationKind, action: Action) {
         let now_s = self.now_s();
         let found = self.instances.iter().rposition(|entry| entry.id == id && entry.state != InstanceState::Stopped);
         let Some(index) = found else { return self.emit(Signal::Acted { action, took_s: 0.0, refusal: None }) };
         let entry = &mut self.instances[index];
         let refusal = match (change, &mut entry.operation) {
             // One that is being woken for the gateway is woken for the controller too.
-            (Change::Resume, Some(operation)) if operation.change == Change::Resume => {
+            (OperationKind::Resume, Some(operation)) if operation.change == OperationKind::Resume => {
                 operation.ordered = Some(action);
                 return;
             }
-            (Change::Sleep(_) | Change::Resume, Some(_)) => Some(Refusal::WrongState { instance: id, state: entry.state }),
-            (Change::Sleep(_), None) if now_s - entry.named_s < JUST_NAMED_S => {
+            (OperationKind::Sleep(_) | OperationKind::Resume, Some(_)) => {
+                Some(Refusal::WrongState { instance: id, state: entry.state })
+            }
+            (OperationKind::Sleep(_), None) if now_s - entry.named_s < JUST_NAMED_S => {
                 Some(Refusal::AskedFor { ago_s: now_s - entry.named_s })
             }
             _ => None,
@@ -102,21 +104,21 @@ impl World<'_> {
     }
 
     /// Begins a change, whether or not the controller has ordered it.
-    pub fn operate(&mut self, instance: usize, change: Change, ordered: Option<Action>) {
+    pub fn operate(&mut self, instance: usize, change: OperationKind, ordered: Option<Action>) {
         let now_s = self.now_s();
         let (takes_s, fails) = self.draw_failure(self.takes_s(instance, change));
         let (app, state) = (self.instances[instance].app, self.instances[instance].state);
         let costs = &mut self.sleep_costs[app];
         match (change, state.rung()) {
-            (Change::Sleep(rung), _) if !fails => costs.of_mut(rung).sleep_s = Some(takes_s),
-            (Change::Resume, Some(rung)) if !fails => costs.of_mut(rung).wake_s = Some(takes_s),
+            (OperationKind::Sleep(rung), _) if !fails => costs.of_mut(rung).sleep_s = Some(takes_s),
+            (OperationKind::Resume, Some(rung)) if !fails => costs.of_mut(rung).wake_s = Some(takes_s),
             _ => {}
         }
-        let starts = change == Change::Start && !fails;
+        let starts = change == OperationKind::Start && !fails;
         // A start is done when its process runs; that it is ready is an event.
         let (told, ordered) = if starts { (ordered, None) } else { (None, ordered) };
-        self.instances[instance].operation = Some(Operation { change, fails, began_s: now_s, ordered });
-        if change == Change::Resume {
+        self.instances[instance].operation = Some(InstanceOperation { change, fails, began_s: now_s, ordered });
+        if change == OperationKind::Resume {
             // From here on it holds its memory again.
             self.set_state(instance, InstanceState::Starting);
         }
@@ -130,7 +132,7 @@ impl World<'_> {
         let entry = &mut self.instances[instance];
         entry.version += 1;
         let version = entry.version;
-        if change == Change::Stop && entry.state != InstanceState::Starting {
+        if change == OperationKind::Stop && entry.state != InstanceState::Starting {
             entry.state = InstanceState::Stopping;
             self.emit(Signal::State { instance, state: InstanceState::Stopping });
         }
@@ -138,19 +140,19 @@ impl World<'_> {
     }
 
     /// How long a change takes.
-    fn takes_s(&self, instance: usize, change: Change) -> f64 {
+    fn takes_s(&self, instance: usize, change: OperationKind) -> f64 {
         let name = &self.apps[self.instances[instance].app].name;
         let changes = self.scenario.behaviours[name.as_str()].changes;
         let image_mib = self.scenario.pool.apps[name].memory.0 as f64 / Bytes::MIB as f64;
         match change {
-            Change::Start => changes.start_s,
-            Change::Stop => changes.stop_s,
-            Change::Sleep(Rung::Suspended) => changes.suspend_s + changes.suspend_s_per_mib * image_mib,
-            Change::Sleep(_) => changes.park_s + changes.suspend_s_per_mib * image_mib,
-            Change::Resume if self.instances[instance].state == InstanceState::Parked => {
+            OperationKind::Start => changes.start_s,
+            OperationKind::Stop => changes.stop_s,
+            OperationKind::Sleep(Rung::Suspended) => changes.suspend_s + changes.suspend_s_per_mib * image_mib,
+            OperationKind::Sleep(_) => changes.park_s + changes.suspend_s_per_mib * image_mib,
+            OperationKind::Resume if self.instances[instance].state == InstanceState::Parked => {
                 changes.resume_s + changes.page_in_s + changes.resume_s_per_mib * image_mib
             }
-            Change::Resume => changes.resume_s + changes.resume_s_per_mib * image_mib,
+            OperationKind::Resume => changes.resume_s + changes.resume_s_per_mib * image_mib,
         }
     }
 
@@ -167,7 +169,7 @@ impl World<'_> {
     pub fn changed(&mut self, instance: usize) {
         let now_s = self.now_s();
         let node = self.instances[instance].node;
-        let Some(Operation { change, fails, began_s, ordered }) = self.instances[instance].operation.take() else {
+        let Some(InstanceOperation { change, fails, began_s, ordered }) = self.instances[instance].operation.take() else {
             return match self.instances[instance].state {
                 InstanceState::Backoff => {
                     self.instances[instance].restarts += 1;
@@ -178,26 +180,26 @@ impl World<'_> {
             };
         };
         match (change, fails) {
-            (Change::Start, false) => {
+            (OperationKind::Start, false) => {
                 self.instances[instance].start_took_s = Some(now_s - self.instances[instance].started_s);
                 self.set_state(instance, InstanceState::Ready);
             }
-            (Change::Start, true) | (Change::Stop, false) => self.remove(instance),
-            (Change::Resume, false) | (Change::Stop, true) => {
-                if change == Change::Resume {
+            (OperationKind::Start, true) | (OperationKind::Stop, false) => self.remove(instance),
+            (OperationKind::Resume, false) | (OperationKind::Stop, true) => {
+                if change == OperationKind::Resume {
                     self.instances[instance].last_wake_s = now_s - began_s;
                 }
-                self.nodes[node].machine.freeze(now_s, instance, false);
+                self.nodes[node].processor.freeze(now_s, instance, false);
                 self.mark_dirty(node);
                 self.set_state(instance, InstanceState::Ready);
             }
-            (Change::Resume, true) => self.set_state(instance, InstanceState::Suspended),
-            (Change::Sleep(rung), false) => {
-                self.nodes[node].machine.freeze(now_s, instance, true);
+            (OperationKind::Resume, true) => self.set_state(instance, InstanceState::Suspended),
+            (OperationKind::Sleep(rung), false) => {
+                self.nodes[node].processor.freeze(now_s, instance, true);
                 self.mark_dirty(node);
                 self.set_state(instance, rung.state());
             }
-            (Change::Sleep(_), true) => self.emit(Signal::Changed { app: self.instances[instance].app }),
+            (OperationKind::Sleep(_), true) => self.emit(Signal::Changed { app: self.instances[instance].app }),
         }
         if let Some(action) = ordered {
             let refusal = fails.then(|| Refusal::failed("the simulated machine failed"));
@@ -211,7 +213,7 @@ impl World<'_> {
         self.forget_operation(instance);
         self.lose_work(instance);
         let (now_s, node) = (self.now_s(), self.instances[instance].node);
-        self.nodes[node].machine.remove(now_s, instance);
+        self.nodes[node].processor.remove(now_s, instance);
         self.mark_dirty(node);
     }
 
@@ -225,7 +227,7 @@ impl World<'_> {
     /// What was being done to an instance ends with it: it is gone.
     fn forget_operation(&mut self, instance: usize) {
         let now_s = self.now_s();
-        if let Some(Operation { began_s, ordered: Some(action), .. }) = self.instances[instance].operation.take() {
+        if let Some(InstanceOperation { began_s, ordered: Some(action), .. }) = self.instances[instance].operation.take() {
             let id = self.instances[instance].id.clone();
             self.emit(Signal::Acted { action, took_s: now_s - began_s, refusal: Some(Refusal::Gone { instance: id }) });
         }
@@ -236,8 +238,8 @@ impl World<'_> {
         self.set_state(instance, InstanceState::Backoff);
         self.lose_work(instance);
         let (now_s, node, version) = (self.now_s(), self.instances[instance].node, self.instances[instance].version);
-        self.nodes[node].machine.remove(now_s, instance);
-        self.nodes[node].machine.add(instance);
+        self.nodes[node].processor.remove(now_s, instance);
+        self.nodes[node].processor.add(instance);
         self.mark_dirty(node);
         self.agenda.enter(now_s + BACKOFF_S, Event::Changed { instance, version });
     }
@@ -263,7 +265,7 @@ impl World<'_> {
     pub fn begin_housekeeping(&mut self, instance: usize) {
         let app = self.instances[instance].app;
         let Some(house) = self.scenario.behaviours[self.apps[app].name.as_str()].housekeeping else { return };
-        let steps = [Step::Own { work_s: house.work.0, spread: Spread::Constant }].into();
+        let steps = [TaskStep::Own { work_s: house.work.0, spread: Spread::Constant }].into();
         let task = self.tasks.insert(Task::new(Owner::Housekeeping, steps, instance));
         self.begin_step(task);
         self.schedule_housekeeping(instance);

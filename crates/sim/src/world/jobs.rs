@@ -8,7 +8,7 @@ use weal_model::{Action, Bytes, Cpu, JobName, JobObservation, JobState, NodeName
 use weal_protocol::Refusal;
 
 use super::parts::event::{Event, TaskId};
-use super::parts::job::{FIRST_TENANT, Job, Operation, ROUNDING_S};
+use super::parts::job::{FIRST_TENANT, Job, JobOperation, ROUNDING_S};
 use super::parts::signal::Signal;
 use super::parts::tasks::{Owner, Task};
 use super::state::World;
@@ -39,10 +39,10 @@ impl World<'_> {
 
     /// Work that each task of a job has done, by the one that got least far.
     fn done_by(&self, job: &Job) -> f64 {
-        let machine = |task: usize| &self.nodes[job.nodes[task]].machine;
+        let processor = |task: usize| &self.nodes[job.nodes[task]].processor;
         let now_s = self.now_s();
         let left =
-            |(task, &left): (usize, &f64)| job.tenants.get(task).map_or(left, |&tenant| machine(task).left_of(now_s, tenant));
+            |(task, &left): (usize, &f64)| job.tenants.get(task).map_or(left, |&tenant| processor(task).left_of(now_s, tenant));
         let most_left = job.left.iter().enumerate().map(left).fold(0.0, f64::max);
         job.before() + (job.current().work.0 - most_left).max(0.0)
     }
@@ -111,7 +111,7 @@ impl World<'_> {
         let (share, most, places) =
             (job.pace(), job.current().max_speed.0, job.tenants.iter().copied().zip(job.nodes.iter().copied()));
         for (tenant, node) in places.collect::<Vec<_>>() {
-            self.nodes[node].machine.set_share(now_s, tenant, share, Some(most));
+            self.nodes[node].processor.set_share(now_s, tenant, share, Some(most));
             self.mark_dirty(node);
         }
     }
@@ -137,7 +137,7 @@ impl World<'_> {
             }
         }
         entry.version += 1;
-        entry.operation = Some(Operation { change, leaves, fails, began_s: now_s, ordered: Some(action) });
+        entry.operation = Some(JobOperation { change, leaves, fails, began_s: now_s, ordered: Some(action) });
         let (version, mut on) = (entry.version, entry.nodes.clone());
         on.dedup();
         on.into_iter().for_each(|node| self.oracle_memory(node));
@@ -147,7 +147,7 @@ impl World<'_> {
     /// What was being done to a job is done, or has failed.
     pub fn job_changed(&mut self, index: usize) {
         let entry = &mut self.jobs[index];
-        let Some(Operation { change, leaves, fails, began_s, ordered }) = entry.operation.take() else { return };
+        let Some(JobOperation { change, leaves, fails, began_s, ordered }) = entry.operation.take() else { return };
         match (change, fails) {
             (ChangeKind::Suspend, false) => (entry.state, entry.speed) = (JobState::Suspended, 0.0),
             (ChangeKind::Start, true) => (entry.state, entry.nodes, entry.speed) = (JobState::Pending, Vec::new(), 0.0),
@@ -175,10 +175,10 @@ impl World<'_> {
         for (task, (node, left)) in places.into_iter().enumerate() {
             let tenant = FIRST_TENANT + self.tenants;
             self.tenants += 1;
-            self.nodes[node].machine.add(tenant);
+            self.nodes[node].processor.add(tenant);
             for _ in 0..threads {
                 let id = self.tasks.insert(Task::new(Owner::Job { job: index, task }, [].into(), tenant));
-                self.nodes[node].machine.begin(now_s, tenant, id, left / f64::from(threads));
+                self.nodes[node].processor.begin(now_s, tenant, id, left / f64::from(threads));
             }
             self.jobs[index].tenants.push(tenant);
             self.jobs[index].threads.push(threads);
@@ -192,8 +192,8 @@ impl World<'_> {
         let (tenants, nodes) = (std::mem::take(&mut self.jobs[index].tenants), self.jobs[index].nodes.clone());
         self.jobs[index].threads.clear();
         for (task, (tenant, node)) in tenants.into_iter().zip(nodes).enumerate() {
-            self.jobs[index].left[task] = self.nodes[node].machine.left_of(now_s, tenant);
-            for id in self.nodes[node].machine.remove(now_s, tenant) {
+            self.jobs[index].left[task] = self.nodes[node].processor.left_of(now_s, tenant);
+            for id in self.nodes[node].processor.remove(now_s, tenant) {
                 self.tasks.remove(id);
             }
             self.mark_dirty(node);

@@ -53,7 +53,7 @@ use weal_control::cycle::{Input, Order};
 use weal_scenario::Scenario;
 
 pub use outcome::{Move, Simulated};
-pub use parts::decisions::{Answer, Decisions, Step as DecisionStep};
+pub use parts::decisions::{DecisionStep, Decisions, OrderAnswer};
 use parts::event::Event;
 use state::World;
 
@@ -128,7 +128,7 @@ impl World<'_> {
             self.agenda.enter(fault.until_s, Event::Fault { index, begins: false });
         }
         let timing = &self.scenario.pool.timing;
-        self.agenda.enter(timing.flow_cycle_s, Event::Books);
+        self.agenda.enter(timing.flow_cycle_s, Event::Measurement);
         self.start_controller();
         self.settle();
         self.enter_nodes();
@@ -163,10 +163,10 @@ impl World<'_> {
             Event::WakeCheck { app } => self.handle_wake_check(app),
             Event::WakeLate { app, call } => self.wake_late(app, call),
             Event::Submission { job } => self.submit(job),
-            Event::Books => {
-                let books = self.make_books();
-                self.record(&books);
-                self.agenda.enter(self.now_s() + self.scenario.pool.timing.flow_cycle_s, Event::Books);
+            Event::Measurement => {
+                let measured = self.measure_interval();
+                self.record(&measured);
+                self.agenda.enter(self.now_s() + self.scenario.pool.timing.flow_cycle_s, Event::Measurement);
             }
             Event::Order { index } => {
                 let order = self.controller.orders[index].clone();

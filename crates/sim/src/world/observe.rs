@@ -54,14 +54,14 @@ impl World<'_> {
         }
     }
 
-    /// Makes the books: the truth about the time since the last ones, for the report. What faults do to measurements is drawn anew.
-    pub fn make_books(&mut self) -> Snapshot {
+    /// Measures the pool for the report: the truth about the time since the last measurement. What faults do to measurements is drawn anew.
+    pub fn measure_interval(&mut self) -> Snapshot {
         let (now, now_s) = (self.now(), self.now_s());
         let window_s = (now_s - self.measurements.time_s).max(1e-3);
         self.measurements.time_s = now_s;
         let mut snapshot = Snapshot { window_s, ..self.truth() };
         for (number, node) in self.nodes.iter_mut().enumerate() {
-            let used = node.machine.used(now_s);
+            let used = node.processor.used(now_s);
             let before = grow(&mut self.measurements.nodes, number);
             if let Some(seen) = snapshot.nodes.iter_mut().find(|seen| seen.name == node.name) {
                 seen.cpu_used = Cpu((used - *before) / window_s);
@@ -128,7 +128,7 @@ impl World<'_> {
         let mut nodes = Vec::with_capacity(self.nodes.len());
         for number in 0..self.nodes.len() {
             let memory_used = self.memory_held(number);
-            let used = self.nodes[number].machine.used(now_s);
+            let used = self.nodes[number].processor.used(now_s);
             let measured = grow(&mut self.measurements.nodes_measured, number).read(used);
             let (node, spec) = (&self.nodes[number], &self.scenario.pool.nodes[number]);
             nodes.push(NodeSeen {
@@ -155,7 +155,7 @@ impl World<'_> {
 
     fn instance_seen(&mut self, index: usize, now_s: f64) -> InstanceSeen {
         let node = self.instances[index].node;
-        let used = self.nodes[node].machine.used_by(now_s, index);
+        let used = self.nodes[node].processor.used_by(now_s, index);
         let measured = grow(&mut self.measurements.instances_measured, index);
         let cpu_seconds = used.and_then(|used| measured.read(used));
         let instance = &self.instances[index];
@@ -206,7 +206,7 @@ impl World<'_> {
         }
     }
 
-    /// Draws what faults do to each counter until the next books.
+    /// Draws what faults do to each counter until the next measurement.
     fn draw_faults(&mut self) {
         let kinds = [FaultKind::Noise, FaultKind::Missing, FaultKind::Nan];
         let faults: Vec<_> = kinds.into_iter().flat_map(|kind| self.lasting(kind).cloned().collect::<Vec<_>>()).collect();

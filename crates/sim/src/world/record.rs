@@ -4,7 +4,7 @@ use weal_model::{InstanceState, JobState, Snapshot};
 use weal_scenario::report::{JobPoint, JobSeries, NodePoint, Run};
 
 use super::outcome::Simulated;
-use super::parts::clients::Told;
+use super::parts::clients::ClientCounters;
 use super::parts::job::Job;
 use super::parts::recorder::{Recorder, summarise};
 use super::state::World;
@@ -58,7 +58,7 @@ impl World<'_> {
         let jobs = (!scenario.jobs.is_empty()).then_some(JobSeries { points: jobs, ends });
         let mut unfinished = 0;
         for flow in &self.flows {
-            let Told { sent, answered, rejected, failed } = flow.told;
+            let ClientCounters { sent, answered, rejected, failed } = flow.client_counters;
             unfinished += (sent - answered - rejected - failed) as usize;
             let summary = &mut flows.get_mut(&flow.name).expect("each flow is recorded").series.summary;
             summary.sent += sent;

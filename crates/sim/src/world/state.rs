@@ -10,13 +10,13 @@ use super::parts::controller::Controller;
 use super::parts::cores::Cores;
 use super::parts::event::{Event, TaskId};
 use super::parts::faults::{Faults, HANGS_S};
-use super::parts::flow::Flow;
+use super::parts::flow::LoadFlow;
 use super::parts::instance::Instance;
 use super::parts::job::Job;
-use super::parts::machine::{self, Machine};
 use super::parts::measurements::Measurements;
 use super::parts::node::{Link, Node};
 use super::parts::oracle::Oracle;
+use super::parts::processor::{self, Processor};
 use super::parts::recorder::Recorder;
 use super::parts::signal::Signal;
 use super::parts::tasks::Tasks;
@@ -44,7 +44,7 @@ pub struct World<'a> {
     pub tenants: usize,
     pub tasks: Tasks,
     /// One per load, or per page of a load; those of a load follow each other.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<LoadFlow>,
     /// The first flow of each load.
     pub first_flow: Vec<usize>,
     /// One per load.
@@ -71,7 +71,7 @@ impl<'a> World<'a> {
         let slices_of = scenario.surroundings.slices_of;
         let nodes = pool.nodes.iter().map(|node| Node {
             name: node.name.clone(),
-            machine: if slices_of == 0 { Machine::whole(node.cpu.0) } else { Machine::slice(node.cpu.0, slices_of) },
+            processor: if slices_of == 0 { Processor::whole(node.cpu.0) } else { Processor::slice(node.cpu.0, slices_of) },
             up: true,
             reserve: Bytes(0),
             version: 0,
@@ -81,14 +81,14 @@ impl<'a> World<'a> {
         let (mut flows, mut first_flow) = (Vec::new(), Vec::new());
         for (number, load) in scenario.loads.iter().enumerate() {
             first_flow.push(flows.len());
-            flows.extend(Flow::of_load(scenario, &apps, number, load));
+            flows.extend(LoadFlow::of_load(scenario, &apps, number, load));
         }
         Self {
             scenario,
             agenda: Agenda::default(),
             nodes: nodes.collect(),
             cores: (slices_of > 0).then(|| Cores::new(slices_of, scenario.seed)),
-            links: (0..=pool.nodes.len()).map(|_| Link { machine: machine::link(), version: 0 }).collect(),
+            links: (0..=pool.nodes.len()).map(|_| Link { processor: processor::link(), version: 0 }).collect(),
             dirty: Vec::new(),
             instances: Vec::new(),
             to_come: Vec::new(),
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
         let now_s = self.now_s();
         let Some(cores) = &mut self.cores else { return };
         let before_s = cores.settled_s(now_s);
-        let changed = cores.share(now_s, self.nodes.iter_mut().map(|node| &mut node.machine));
+        let changed = cores.share(now_s, self.nodes.iter_mut().map(|node| &mut node.processor));
         if let Some(at_s) = cores.settled_s(now_s).filter(|_| before_s.is_none()) {
             self.agenda.enter(at_s, Event::Settled);
         }
@@ -156,7 +156,7 @@ impl<'a> World<'a> {
             let entry = &mut self.nodes[node];
             entry.version += 1;
             entry.dirty = false;
-            let (at_s, version) = (entry.machine.next_s(), entry.version);
+            let (at_s, version) = (entry.processor.next_s(), entry.version);
             self.agenda.enter(at_s, Event::Node { node, version });
         }
     }

@@ -5,9 +5,9 @@ use weal_rng as random;
 use weal_scenario::Spread;
 
 use super::parts::event::{Event, TaskId};
-use super::parts::machine;
+use super::parts::processor;
 use super::parts::signal::Signal;
-use super::parts::tasks::{Owner, Sender, Step};
+use super::parts::tasks::{Owner, Sender, TaskStep};
 use super::state::World;
 
 impl World<'_> {
@@ -27,9 +27,9 @@ impl World<'_> {
             (task.home, task.callee, if let Owner::Request(request) = task.owner { Some(request.flow) } else { None });
         let (instance, work_s) = match task.steps.get(task.at) {
             None => return self.emit(Signal::Ended(id)),
-            Some(&Step::Wait(seconds)) => return self.agenda.enter(now_s + seconds, Event::Waited { task: id }),
-            Some(&Step::Send { from, seconds }) => return self.begin_sending(id, from, seconds),
-            Some(&Step::Own { work_s, spread }) => {
+            Some(&TaskStep::Wait(seconds)) => return self.agenda.enter(now_s + seconds, Event::Waited { task: id }),
+            Some(&TaskStep::Send { from, seconds }) => return self.begin_sending(id, from, seconds),
+            Some(&TaskStep::Own { work_s, spread }) => {
                 // Who goes on after a call does not come in now.
                 if let (Some(_), None, Some(cores)) = (flow, callee, &mut self.cores) {
                     cores.handle_arrival();
@@ -37,7 +37,7 @@ impl World<'_> {
                 let factor = flow.map_or(1.0, |flow| self.flows[flow].factor);
                 (Some(home), self.draw_work(flow, self.instances[home].app, work_s * factor, spread))
             }
-            Some(&Step::Other { app, work_s, spread }) => {
+            Some(&TaskStep::Other { app, work_s, spread }) => {
                 let chosen = callee.filter(|&callee| self.is_callee(callee, app)).or_else(|| self.next_callee(app));
                 (chosen, self.draw_work(flow, app, work_s, spread))
             }
@@ -45,7 +45,7 @@ impl World<'_> {
         let begun = instance.is_some_and(|instance| {
             let node = self.instances[instance].node;
             self.mark_dirty(node);
-            self.nodes[node].machine.begin(now_s, instance, id, work_s)
+            self.nodes[node].processor.begin(now_s, instance, id, work_s)
         });
         if !begun {
             return self.emit(Signal::Broken(id));
@@ -76,14 +76,14 @@ impl World<'_> {
             return self.step(id);
         }
         task.leaves_by = Some(link);
-        self.links[link].machine.begin(now_s, machine::EVERYBODY, id, seconds);
+        self.links[link].processor.begin(now_s, processor::EVERYBODY, id, seconds);
         self.enter_link(link);
     }
 
     fn enter_link(&mut self, link: usize) {
         let entry = &mut self.links[link];
         entry.version += 1;
-        let (at_s, version) = (entry.machine.next_s(), entry.version);
+        let (at_s, version) = (entry.processor.next_s(), entry.version);
         self.agenda.enter(at_s, Event::Link { link, version });
     }
 
@@ -91,7 +91,7 @@ impl World<'_> {
     pub fn deliver(&mut self, link: usize) {
         let now_s = self.now_s();
         let mut done = std::mem::take(&mut self.done);
-        self.links[link].machine.take_done(now_s, &mut done);
+        self.links[link].processor.take_done(now_s, &mut done);
         self.enter_link(link);
         done.drain(..).for_each(|task| self.emit(Signal::Stepped(task)));
         self.done = done;
@@ -101,7 +101,7 @@ impl World<'_> {
     pub fn cut(&mut self, link: usize) {
         let lost = self.tasks.iter().filter(|(_, task)| task.leaves_by == Some(link)).map(|(id, _)| id);
         let lost: Vec<TaskId> = lost.collect();
-        self.links[link].machine = machine::link();
+        self.links[link].processor = processor::link();
         self.enter_link(link);
         lost.into_iter().for_each(|id| self.emit(Signal::Broken(id)));
     }
@@ -132,7 +132,7 @@ impl World<'_> {
         let now_s = self.now_s();
         self.mark_dirty(node);
         let mut done = std::mem::take(&mut self.done);
-        self.nodes[node].machine.take_done(now_s, &mut done);
+        self.nodes[node].processor.take_done(now_s, &mut done);
         done.drain(..).for_each(|task| self.emit(Signal::Stepped(task)));
         self.done = done;
     }

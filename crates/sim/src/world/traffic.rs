@@ -6,7 +6,7 @@ use weal_control::admission::Dispatched;
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::Outcome;
 
-use super::parts::clients::Answer;
+use super::parts::clients::RequestEnd;
 use super::parts::event::{Event, TaskId};
 use super::parts::tasks::{Owner, Request, Task};
 use super::state::World;
@@ -16,15 +16,15 @@ impl World<'_> {
     pub fn arrive(&mut self, load: usize, session: Option<u32>) {
         let number = self.next_flow(load, session);
         let flow = &mut self.flows[number];
-        flow.told.sent += 1;
+        flow.client_counters.sent += 1;
         let (index, class, steps) = (flow.app, flow.index, Rc::clone(&flow.steps));
         let Some(class) = class.filter(|_| self.gateway_up) else {
-            return self.answer_client(number, session, Answer::Failed);
+            return self.answer_client(number, session, RequestEnd::Failed);
         };
         let (now, now_s) = (self.now(), self.now_s());
         let app = &mut self.apps[index];
         let Ok(place) = app.admission.handle_arrival(now, class) else {
-            return self.answer_client(number, session, Answer::Rejected);
+            return self.answer_client(number, session, RequestEnd::Rejected);
         };
         let request = Request { flow: number, session, app: index, place: Some(place), is_at_instance: false };
         let id = self.tasks.insert(Task::new(Owner::Request(request), steps, usize::MAX));
@@ -89,7 +89,7 @@ impl World<'_> {
         if request.is_at_instance {
             self.left(home);
         }
-        let answer = if outcome == Outcome::Served { Answer::Served } else { Answer::Failed };
+        let answer = if outcome == Outcome::Served { RequestEnd::Served } else { RequestEnd::Failed };
         self.answer_client(request.flow, request.session, answer);
         self.dispatch(request.app);
     }
@@ -115,7 +115,7 @@ impl World<'_> {
         for place in self.apps[app].admission.handle_timeout(now) {
             let Some(id) = self.apps[app].waiting.remove(&place) else { continue };
             if let Some(Task { owner: Owner::Request(request), .. }) = self.tasks.remove(id) {
-                self.answer_client(request.flow, request.session, Answer::Rejected);
+                self.answer_client(request.flow, request.session, RequestEnd::Rejected);
             }
         }
         while let Some(&(at_s, id)) = self.apps[app].deadlines.front() {
@@ -144,7 +144,7 @@ impl World<'_> {
         if request.is_at_instance {
             self.left(home);
         }
-        self.answer_client(request.flow, request.session, Answer::Failed);
+        self.answer_client(request.flow, request.session, RequestEnd::Failed);
     }
 
     /// Has an instance woken where the gateway needs one, and enters when to check again.

@@ -8,7 +8,7 @@ use weal_model::InstanceState;
 use weal_protocol::node::WakeRequest;
 
 use super::parts::event::Event;
-use super::parts::instance::{Change, Instance};
+use super::parts::instance::{Instance, OperationKind};
 use super::parts::signal::Signal;
 use super::parts::wake::{Condition, WakeCall, price};
 use super::state::World;
@@ -40,7 +40,7 @@ impl World<'_> {
         while let Some(call) = &mut self.apps[app].wake {
             if let Some(instance) = call.ordered {
                 let entry = &self.instances[instance];
-                if entry.change() == Some(Change::Resume) {
+                if entry.change() == Some(OperationKind::Resume) {
                     return;
                 }
                 if entry.state == InstanceState::Ready {
@@ -80,7 +80,7 @@ impl World<'_> {
             // The call goes on without it.
             return;
         }
-        self.operate(instance, Change::Resume, None);
+        self.operate(instance, OperationKind::Resume, None);
     }
 
     fn answer_wake(&mut self, app: usize, instance: usize) {

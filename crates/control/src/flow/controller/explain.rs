@@ -3,12 +3,12 @@
 use weal_model::{Binding, FlowAllocation, FlowExplanation, Goal, NodeName};
 
 use super::pool::Pool;
-use crate::flow::seats::Solution;
+use crate::flow::seats::SeatSolution;
 use crate::profile::{FlowProfile, Profiles};
 
 pub(super) fn flow(
     pool: &Pool,
-    solution: &Solution,
+    solution: &SeatSolution,
     profiles: &Profiles,
     planned: &FlowAllocation,
     f: usize,
@@ -24,7 +24,7 @@ pub(super) fn flow(
     FlowExplanation { id: planned.id.clone(), seats_before, seats: planned.seats, binding, text }
 }
 
-fn binding(pool: &Pool, solution: &Solution, f: usize) -> Binding {
+fn binding(pool: &Pool, solution: &SeatSolution, f: usize) -> Binding {
     if !pool.measured(f) {
         return Binding::Unmeasured;
     }
@@ -51,7 +51,7 @@ fn achieved(pool: &Pool, f: usize, profile: Option<&FlowProfile>) -> String {
     format!(" Lately {got} against the goal {goal}: utility {utility}.")
 }
 
-fn reason(pool: &Pool, solution: &Solution, binding: &Binding, planned: &FlowAllocation, f: usize) -> String {
+fn reason(pool: &Pool, solution: &SeatSolution, binding: &Binding, planned: &FlowAllocation, f: usize) -> String {
     match binding {
         Binding::Unmeasured if !pool.has_home(f) => " No instance is ready; requests wait until one is.".to_owned(),
         Binding::Unmeasured => " Nothing is known of its requests yet, so each ready instance may have two of them.".to_owned(),
@@ -81,7 +81,7 @@ fn reason(pool: &Pool, solution: &Solution, binding: &Binding, planned: &FlowAll
     }
 }
 
-fn same_bottleneck(solution: &Solution, f: usize) -> usize {
+fn same_bottleneck(solution: &SeatSolution, f: usize) -> usize {
     solution.stuck.iter().enumerate().filter(|&(other, stuck)| other != f && *stuck == solution.stuck[f]).count()
 }
 

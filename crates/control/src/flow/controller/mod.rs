@@ -42,7 +42,7 @@ use weal_model::{
     Utility,
 };
 
-use super::seats::{Solution, solve, whole};
+use super::seats::{SeatSolution, solve, whole};
 use crate::profile::Profiles;
 use crate::queueing::FlowModel;
 use crate::utility::Curve;
@@ -186,7 +186,7 @@ pub fn flows_of(spec: &PoolSpec, gateway: &GatewayName) -> Vec<FlowId> {
 }
 
 /// Whole seats: the solver's, rounded up once per cluster, with what is left over, and not moved by noise.
-fn settle(pool: &Pool, solution: &Solution, ids: &[FlowId], before: &BTreeMap<&FlowId, u32>) -> Vec<u32> {
+fn settle(pool: &Pool, solution: &SeatSolution, ids: &[FlowId], before: &BTreeMap<&FlowId, u32>) -> Vec<u32> {
     let mut seats = whole(&pool.problem, solution, &vec![1; ids.len()]);
     let mut least = vec![1; ids.len()];
     let mut start = 0;
@@ -226,7 +226,7 @@ fn settle(pool: &Pool, solution: &Solution, ids: &[FlowId], before: &BTreeMap<&F
     seats
 }
 
-fn allocation(pool: &Pool, solution: &Solution, ids: &[FlowId], f: usize, seats: u32) -> FlowAllocation {
+fn allocation(pool: &Pool, solution: &SeatSolution, ids: &[FlowId], f: usize, seats: u32) -> FlowAllocation {
     let flow = &pool.problem.flows[f];
     let rate = flow.appetite.rate(solution.seats[f]);
     FlowAllocation {

@@ -7,7 +7,7 @@ use weal_model::{
     PoolSpec, Snapshot, Utility,
 };
 
-use super::super::seats::{Appetite, Flow, Host, Problem, Solution};
+use super::super::seats::{Appetite, Host, SeatFlow, SeatProblem, SeatSolution};
 use crate::profile::{FlowProfile, Profiles, Usable};
 use crate::queueing::FlowModel;
 
@@ -51,7 +51,7 @@ impl Appetite for InSeats {
 /// The seat problem and what it was made from.
 #[derive(Debug)]
 pub(super) struct Pool<'a> {
-    pub(super) problem: Problem<InSeats>,
+    pub(super) problem: SeatProblem<InSeats>,
     /// Index of each cluster with ready instances.
     pub(super) clusters: BTreeMap<&'a AppName, usize>,
     /// The model of each flow that has one.
@@ -117,7 +117,7 @@ impl<'a> Pool<'a> {
         let here = |node: &NodeObservation| here.get(&node.name).map_or(&[][..], Vec::as_slice);
         let mut notes = Vec::new();
         let mut pool = Self {
-            problem: Problem {
+            problem: SeatProblem {
                 flows: Vec::new(),
                 clusters: hosts(&ready, &clusters, &place, spec),
                 nodes: (nodes.iter().zip(&use_of))
@@ -163,7 +163,7 @@ impl<'a> Pool<'a> {
         self.home.push(home);
         let loads = if measured { loads.into_iter().map(|(d, work)| (d, work / held_s)).collect() } else { Vec::new() };
         let best = usable.best();
-        self.problem.flows.push(Flow { appetite: InSeats { model: usable, held_s, best, measured }, loads });
+        self.problem.flows.push(SeatFlow { appetite: InSeats { model: usable, held_s, best, measured }, loads });
         let rate = profiles.flow(id).map(|flow| flow.throughput.or_zero());
         self.standing.push(model.as_ref().zip(rate).map(|(model, rate)| model.utility_of(rate).0));
         self.models.push(model);
@@ -181,7 +181,7 @@ impl<'a> Pool<'a> {
 
     /// What the solution leaves of a node, or what nobody uses of it: the solution spends CPU on requests that would only come if
     /// answers were quicker, and where such clients do not exist the CPU is there for others.
-    fn left(&self, solution: &Solution) -> Vec<f64> {
+    fn left(&self, solution: &SeatSolution) -> Vec<f64> {
         let mut left = self.problem.nodes.clone();
         for (hosts, loads) in self.problem.clusters.iter().zip(&solution.loads) {
             hosts.iter().zip(loads).for_each(|(host, load)| left[host.node] -= load);
@@ -197,7 +197,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Seats that a flow can have of what nobody needs now: its cluster's even part of what is left of its nodes.
-    pub(super) fn spare_seats(&self, solution: &Solution, f: usize) -> f64 {
+    pub(super) fn spare_seats(&self, solution: &SeatSolution, f: usize) -> f64 {
         let Some(home) = self.home[f] else { return 0.0 };
         let Some(&(_, power)) = self.problem.flows[f].loads.iter().find(|load| load.0 == home && load.1 > 0.0) else {
             return 0.0;
@@ -224,7 +224,7 @@ impl<'a> Pool<'a> {
     /// Applications whose flows wait for CPU on full nodes where another cluster does too, with the bottleneck that they wait at. A
     /// flow that could use more is not enough: each could, while a request ever waits for another, and a limit slows every request. Nor
     /// is a full node, while everybody there is well within its goal.
-    pub(super) fn contended(&self, solution: &Solution) -> BTreeMap<AppName, usize> {
+    pub(super) fn contended(&self, solution: &SeatSolution) -> BTreeMap<AppName, usize> {
         // A bottleneck as a whole: one of its nodes that is not full for want of requests there does not ease it.
         let is_full = |number: usize, nodes: &[usize]| {
             let (used, usable) = nodes.iter().map(|&m| self.use_of[m]).fold((0.0, 0.0), |sum, (a, b)| (sum.0 + a, sum.1 + b));
@@ -244,7 +244,7 @@ impl<'a> Pool<'a> {
     /// The solution's loads, spread over hosts as evenly as the nodes allow: any feasible load serves the same seats, but one
     /// that leaves an instance nothing would hold up the requests that still reach it. By proportional fitting: nodes that are
     /// too full shrink what they carry, clusters that lack some grow theirs.
-    fn spread(&self, solution: &Solution) -> Vec<Vec<f64>> {
+    fn spread(&self, solution: &SeatSolution) -> Vec<Vec<f64>> {
         let demand: Vec<f64> = solution.loads.iter().map(|loads| loads.iter().sum()).collect();
         let mut loads: Vec<Vec<f64>> = (self.problem.clusters.iter().zip(&demand))
             .map(|(hosts, demand)| hosts.iter().map(|host| (demand / hosts.len() as f64).min(host.limit)).collect())
@@ -280,7 +280,12 @@ impl<'a> Pool<'a> {
     }
 
     /// CPU per instance: its part of its cluster's load on its node, its idle use, and its part of what is left.
-    pub(super) fn loads(&self, solution: &Solution, contended: &BTreeMap<AppName, usize>, profiles: &Profiles) -> Vec<LoadEntry> {
+    pub(super) fn loads(
+        &self,
+        solution: &SeatSolution,
+        contended: &BTreeMap<AppName, usize>,
+        profiles: &Profiles,
+    ) -> Vec<LoadEntry> {
         let (left, spread, worst_off) = (self.left(solution), self.spread(solution), self.worst_off(contended));
         let count = |alike: &dyn Fn(&InstanceObservation) -> bool| self.ready.iter().filter(|i| alike(i)).count() as f64;
         let mut loads: Vec<LoadEntry> = (self.ready.iter())

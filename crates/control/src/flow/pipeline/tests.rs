@@ -4,10 +4,10 @@ use super::*;
 
 const FAR: Time = Time(u64::MAX);
 
-fn limits(seats: Option<u32>, classes: &[(&str, f64, u32)]) -> Limits {
+fn limits(seats: Option<u32>, classes: &[(&str, f64, u32)]) -> PipelineLimits {
     let limits = |weight, queue_limit| ClassLimits { weight, size: 1.0, queue_limit };
     let classes = classes.iter().map(|&(name, weight, queue_limit)| (name.into(), limits(weight, queue_limit))).collect();
-    Limits { seats, classes }
+    PipelineLimits { seats, classes }
 }
 
 fn at(ms: u64) -> Time {

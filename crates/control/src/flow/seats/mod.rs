@@ -37,7 +37,7 @@ mod properties;
 mod solve;
 mod whole;
 
-pub use solve::{Bottleneck, Solution, solve};
+pub use solve::{Bottleneck, SeatSolution, solve};
 pub use whole::whole;
 
 use weal_model::Utility;
@@ -54,18 +54,18 @@ pub trait Appetite {
 
 /// The seat problem in dense indices.
 #[derive(Debug, Clone)]
-pub struct Problem<A> {
+pub struct SeatProblem<A> {
     /// The flows.
-    pub flows: Vec<Flow<A>>,
+    pub flows: Vec<SeatFlow<A>>,
     /// The clusters, as lists of their hosts. A cluster may be listed at a node once.
     pub clusters: Vec<Vec<Host>>,
     /// `rho_m Omega_m` of each node. Invariant: finite, not negative.
     pub nodes: Vec<f64>,
 }
 
-/// A flow of a [`Problem`].
+/// A flow of a [`SeatProblem`].
 #[derive(Debug, Clone)]
-pub struct Flow<A> {
+pub struct SeatFlow<A> {
     /// `U_f`.
     pub appetite: A,
     /// `kappa_fd`: (cluster, power that one seat uses there). Invariant: finite, not negative; a cluster stands there once.

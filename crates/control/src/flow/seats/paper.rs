@@ -5,7 +5,7 @@
 
 use weal_model::{Goal, Importance, Utility};
 
-use super::{Appetite, Flow, Host, Problem, solve, whole};
+use super::{Appetite, Host, SeatFlow, SeatProblem, solve, whole};
 
 /// A closed flow without think time: `R(o) = C S / max(o, ...)`, at most one seat a session.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ pub struct Outcome {
 }
 
 /// Tables 1-3 with so many sessions of TradeA and TradeB. Clusters A, B, D; nodes df209, df211, df212, dbmac; MHz.
-pub fn trade(sessions_a: f64, sessions_b: f64) -> Problem<Sessions> {
+pub fn trade(sessions_a: f64, sessions_b: f64) -> SeatProblem<Sessions> {
     let sessions = |target_s, weight, sessions, service_s| Sessions {
         goal: Goal::Mean { target_s },
         importance: Importance::from_weight(weight).expect("a constant in range"),
@@ -55,10 +55,10 @@ pub fn trade(sessions_a: f64, sessions_b: f64) -> Problem<Sessions> {
         service_s,
     };
     let host = |node| Host { node, limit: f64::INFINITY };
-    Problem {
+    SeatProblem {
         flows: vec![
-            Flow { appetite: sessions(0.35, 1.0, sessions_a, 0.17), loads: vec![(0, 125.0), (2, 50.0)] },
-            Flow { appetite: sessions(1.2, 1.0 / 99.0, sessions_b, 0.34), loads: vec![(1, 300.0), (2, 75.0)] },
+            SeatFlow { appetite: sessions(0.35, 1.0, sessions_a, 0.17), loads: vec![(0, 125.0), (2, 50.0)] },
+            SeatFlow { appetite: sessions(1.2, 1.0 / 99.0, sessions_b, 0.34), loads: vec![(1, 300.0), (2, 75.0)] },
         ],
         clusters: vec![vec![host(0), host(1)], vec![host(1), host(2)], vec![host(3)]],
         nodes: vec![1490.0, 1490.0, 1490.0, 8000.0],

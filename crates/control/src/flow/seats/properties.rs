@@ -30,7 +30,7 @@ impl Appetite for Hyperbola {
     }
 }
 
-fn random(rng: &mut Pcg64, flows: usize, clusters: usize, nodes: usize) -> Problem<Hyperbola> {
+fn random(rng: &mut Pcg64, flows: usize, clusters: usize, nodes: usize) -> SeatProblem<Hyperbola> {
     let flow = |rng: &mut Pcg64| {
         let need = rng.random_range(0.5..20.0);
         let appetite =
@@ -41,7 +41,7 @@ fn random(rng: &mut Pcg64, flows: usize, clusters: usize, nodes: usize) -> Probl
         if second != first && rng.random_range(0..3) == 0 {
             loads.push((second, rng.random_range(0.02..1.0)));
         }
-        Flow { appetite, loads }
+        SeatFlow { appetite, loads }
     };
     let hosts = |rng: &mut Pcg64| {
         let count = rng.random_range(1..=3.min(nodes));
@@ -52,14 +52,14 @@ fn random(rng: &mut Pcg64, flows: usize, clusters: usize, nodes: usize) -> Probl
         let limit = |rng: &mut Pcg64| if rng.random_range(0..4) == 0 { rng.random_range(0.2..3.0) } else { f64::INFINITY };
         picked[..count].iter().map(|&node| Host { node, limit: limit(rng) }).collect()
     };
-    Problem {
+    SeatProblem {
         flows: (0..flows).map(|_| flow(rng)).collect(),
         clusters: (0..clusters).map(|_| hosts(rng)).collect(),
         nodes: (0..nodes).map(|_| if rng.random_range(0..20) == 0 { 0.0 } else { rng.random_range(0.5..8.0) }).collect(),
     }
 }
 
-fn demands(problem: &Problem<Hyperbola>, seats: &[f64]) -> Vec<f64> {
+fn demands(problem: &SeatProblem<Hyperbola>, seats: &[f64]) -> Vec<f64> {
     let mut demands = vec![0.0; problem.clusters.len()];
     for (flow, seats) in problem.flows.iter().zip(seats) {
         flow.loads.iter().for_each(|&(d, factor)| demands[d] += factor * seats);
@@ -68,7 +68,7 @@ fn demands(problem: &Problem<Hyperbola>, seats: &[f64]) -> Vec<f64> {
 }
 
 /// The share of every demand that fits, by linear programming: at least 1 where the seats are feasible.
-fn lp_fits(problem: &Problem<Hyperbola>, seats: &[f64]) -> f64 {
+fn lp_fits(problem: &SeatProblem<Hyperbola>, seats: &[f64]) -> f64 {
     let mut variables = ProblemVariables::new();
     let share = variables.add(variable().min(0.0).max(2.0));
     let loads: Vec<Vec<_>> = (problem.clusters.iter())
@@ -88,7 +88,7 @@ fn lp_fits(problem: &Problem<Hyperbola>, seats: &[f64]) -> f64 {
 }
 
 /// The highest level at which all flows fit, each at most at its best: bisection over the linear program.
-fn lp_level(problem: &Problem<Hyperbola>) -> f64 {
+fn lp_level(problem: &SeatProblem<Hyperbola>) -> f64 {
     let at = |level: f64| {
         problem.flows.iter().map(|f| f.appetite.seats_for(Utility(level.min(f.appetite.best().0)))).collect::<Vec<_>>()
     };
@@ -167,7 +167,8 @@ fn more_capacity_never_lowers_the_lowest_utility() {
     for seed in 0..3000 {
         let mut rng = Pcg64::seed_from_u64(30_000 + seed);
         let mut problem = random(&mut rng, 8, 4, 5);
-        let lowest = |problem: &Problem<Hyperbola>| solve(problem).utilities.iter().map(|u| u.0).fold(f64::INFINITY, f64::min);
+        let lowest =
+            |problem: &SeatProblem<Hyperbola>| solve(problem).utilities.iter().map(|u| u.0).fold(f64::INFINITY, f64::min);
         let before = lowest(&problem);
         let lucky = rng.random_range(0..5);
         problem.nodes[lucky] += rng.random_range(0.1..4.0);

@@ -3,7 +3,7 @@
 use weal_model::Utility;
 
 use super::max_flow::MaxFlow;
-use super::{Appetite, Problem};
+use super::{Appetite, SeatProblem};
 
 /// Below this utility nobody can tell the difference; levels are searched from here up.
 const HOPELESS: f64 = -1e6;
@@ -12,7 +12,7 @@ const SLACK: f64 = 1e-9;
 
 /// Fractional seats and what binds them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Solution {
+pub struct SeatSolution {
     /// `o_f`.
     pub seats: Vec<f64>,
     /// `U_f(o_f)`.
@@ -39,7 +39,7 @@ pub struct Bottleneck {
 }
 
 /// Solves the problem exactly, up to rounding. Empty problems and zero capacities are fine.
-pub fn solve<A: Appetite>(problem: &Problem<A>) -> Solution {
+pub fn solve<A: Appetite>(problem: &SeatProblem<A>) -> SeatSolution {
     let mut state = Rising::new(problem);
     while state.rise() {}
     let utilities = problem.flows.iter().zip(&state.seats).zip(&state.stuck).map(|((flow, &seats), stuck)| match stuck {
@@ -47,11 +47,11 @@ pub fn solve<A: Appetite>(problem: &Problem<A>) -> Solution {
         None => flow.appetite.utility_of(seats),
     });
     let utilities = utilities.collect();
-    Solution { seats: state.seats, utilities, stuck: state.stuck, bottlenecks: state.bottlenecks, loads: state.loads }
+    SeatSolution { seats: state.seats, utilities, stuck: state.stuck, bottlenecks: state.bottlenecks, loads: state.loads }
 }
 
 struct Rising<'a, A> {
-    problem: &'a Problem<A>,
+    problem: &'a SeatProblem<A>,
     /// Flows that still rise.
     active: Vec<bool>,
     seats: Vec<f64>,
@@ -67,7 +67,7 @@ struct Rising<'a, A> {
 }
 
 impl<'a, A: Appetite> Rising<'a, A> {
-    fn new(problem: &'a Problem<A>) -> Self {
+    fn new(problem: &'a SeatProblem<A>) -> Self {
         let mut loaders = vec![Vec::new(); problem.clusters.len()];
         for (f, flow) in problem.flows.iter().enumerate() {
             for &(d, factor) in flow.loads.iter().filter(|load| load.1 > 0.0) {

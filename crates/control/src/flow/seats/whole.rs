@@ -6,14 +6,14 @@ use std::collections::BinaryHeap;
 use weal_model::Utility;
 
 use super::max_flow::MaxFlow;
-use super::{Appetite, Problem, Solution};
+use super::{Appetite, SeatProblem, SeatSolution};
 
 /// Rounds a solution: down at first, but never below `fewest[f]`, then greedily up, one seat at a time for the flow with the
 /// lowest utility, until each flow has its best or no further seat fits beside the others.
 ///
 /// `fewest` may overload nodes: a flow with a goal keeps its seat even then, because a flow without seats answers nobody.
 /// Where that happens, the flows on those nodes get no seat beyond their fewest.
-pub fn whole<A: Appetite>(problem: &Problem<A>, solution: &Solution, fewest: &[u32]) -> Vec<u32> {
+pub fn whole<A: Appetite>(problem: &SeatProblem<A>, solution: &SeatSolution, fewest: &[u32]) -> Vec<u32> {
     let hosts: Vec<Vec<(usize, f64)>> =
         problem.clusters.iter().map(|hosts| hosts.iter().map(|host| (host.node, host.limit)).collect()).collect();
     let mut graph = MaxFlow::new(&hosts, &problem.nodes);
@@ -40,7 +40,7 @@ pub fn whole<A: Appetite>(problem: &Problem<A>, solution: &Solution, fewest: &[u
 }
 
 /// Asks for these seats: first where the fractional solution has its load, because there it fits; the rest is left to be served.
-fn begin<A: Appetite>(problem: &Problem<A>, solution: &Solution, seats: &[u32], graph: &mut MaxFlow) {
+fn begin<A: Appetite>(problem: &SeatProblem<A>, solution: &SeatSolution, seats: &[u32], graph: &mut MaxFlow) {
     let mut demands = vec![0.0; problem.clusters.len()];
     for (flow, &seats) in problem.flows.iter().zip(seats) {
         for &(d, factor) in &flow.loads {
@@ -65,7 +65,13 @@ fn rounded_down(seats: f64) -> u32 {
 
 /// The fewest seats overload something: start from them alone, and add the rounded shares back, the worst off first, as far
 /// as they fit.
-fn trim<A: Appetite>(problem: &Problem<A>, hosts: &[Vec<(usize, f64)>], graph: &mut MaxFlow, seats: &mut [u32], fewest: &[u32]) {
+fn trim<A: Appetite>(
+    problem: &SeatProblem<A>,
+    hosts: &[Vec<(usize, f64)>],
+    graph: &mut MaxFlow,
+    seats: &mut [u32],
+    fewest: &[u32],
+) {
     *graph = MaxFlow::new(hosts, &problem.nodes);
     for (flow, &least) in problem.flows.iter().zip(fewest) {
         for &(d, factor) in &flow.loads {

@@ -31,7 +31,7 @@ use weal_controller::{Options, RECORDING};
 use weal_model::{Action, Rung, Time};
 use weal_protocol::controller::ApiError;
 use weal_scenario::Scenario;
-use weal_sim::world::{Answer, DecisionStep, Decisions, decisions};
+use weal_sim::world::{DecisionStep, Decisions, OrderAnswer, decisions};
 
 use crate::fake::{DEADLINE, local};
 use peers::{Asked, AskedEngine, Call, Desk, mark, serve_gateway, words};
@@ -396,11 +396,11 @@ fn inputs_before(steps: &[DecisionStep], number: usize) -> String {
     before.iter().map(short).collect()
 }
 
-fn compare_answer((code, body): &(u16, String), expected: &Answer, number: usize) {
+fn compare_answer((code, body): &(u16, String), expected: &OrderAnswer, number: usize) {
     let (expected_code, expected_body) = match expected {
-        Answer::Sleep(Ok(taken)) => (200, serde_json::to_string(taken)),
-        Answer::Wake(Ok(taken)) => (200, serde_json::to_string(taken)),
-        Answer::Sleep(Err(refusal)) | Answer::Wake(Err(refusal)) => {
+        OrderAnswer::Sleep(Ok(taken)) => (200, serde_json::to_string(taken)),
+        OrderAnswer::Wake(Ok(taken)) => (200, serde_json::to_string(taken)),
+        OrderAnswer::Sleep(Err(refusal)) | OrderAnswer::Wake(Err(refusal)) => {
             (409, serde_json::to_string(&ApiError { error: refusal.to_string() }))
         }
     };

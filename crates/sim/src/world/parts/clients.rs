@@ -14,7 +14,7 @@ pub struct Clients {
 
 /// What clients saw.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub struct Told {
+pub struct ClientCounters {
     pub sent: u64,
     pub answered: u64,
     pub rejected: u64,
@@ -31,7 +31,7 @@ pub struct Session {
 
 /// How a request ended for its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum RequestEnd {
     Served,
     Rejected,
     Failed,

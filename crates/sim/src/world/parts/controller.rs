@@ -9,7 +9,7 @@ use weal_control::profile::Profiles;
 use weal_model::{AppName, Cpu, InstanceId, Rung, SeatPlan, Time, naming};
 use weal_protocol::engine::Revision;
 
-use super::decisions::Step;
+use super::decisions::DecisionStep;
 
 /// The controller, and what outlives it.
 pub struct Controller {
@@ -35,7 +35,7 @@ pub struct Controller {
     /// Orders that somebody gives while it runs.
     pub orders: Vec<Order>,
     /// What it asked for before anything happened, and what happened since, where somebody wants to know.
-    pub recorded: Option<(Vec<Effect>, Vec<Step>)>,
+    pub recorded: Option<(Vec<Effect>, Vec<DecisionStep>)>,
 }
 
 impl Controller {

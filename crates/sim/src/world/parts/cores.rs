@@ -8,7 +8,7 @@
 
 use rand::RngExt;
 
-use super::machine::{self, Machine};
+use super::processor::{self, Processor};
 use weal_rng::{self as random, Rng};
 
 /// How often a request that comes in while one core is idle is put on a busy one.
@@ -46,12 +46,12 @@ impl Cores {
     }
 
     /// Divides them among the slices; which of those can use another number of cores than before.
-    pub fn share<'a>(&mut self, now_s: f64, slices: impl Iterator<Item = &'a mut Machine>) -> Vec<usize> {
-        let mut slices: Vec<&mut Machine> = slices.collect();
+    pub fn share<'a>(&mut self, now_s: f64, slices: impl Iterator<Item = &'a mut Processor>) -> Vec<usize> {
+        let mut slices: Vec<&mut Processor> = slices.collect();
         slices.iter_mut().for_each(|slice| slice.advance(now_s));
         let wishes: Vec<(f64, f64)> = slices.iter().map(|slice| (slice.wish().min(self.cores), slice.size())).collect();
         let usable = self.usable(now_s, wishes.iter().map(|(wish, _)| wish).sum());
-        let given = machine::divide(usable, wishes.into_iter());
+        let given = processor::divide(usable, wishes.into_iter());
         let changed = slices.into_iter().zip(given).enumerate().filter_map(|(number, (slice, given))| {
             // Who is idle keeps what it had until it is not.
             (given > 0.0 && slice.set_cores(given)).then_some(number)
@@ -80,20 +80,20 @@ impl Cores {
 mod tests {
     use super::*;
 
-    fn slices_of(sizes: &[f64]) -> Vec<Machine> {
+    fn slices_of(sizes: &[f64]) -> Vec<Processor> {
         sizes
             .iter()
             .map(|&size| {
-                let mut slice = Machine::slice(size, 2);
+                let mut slice = Processor::slice(size, 2);
                 slice.add(0);
                 slice
             })
             .collect()
     }
 
-    fn done_by(machine: &mut Machine, now_s: f64) -> Vec<u64> {
+    fn done_by(processor: &mut Processor, now_s: f64) -> Vec<u64> {
         let mut done = Vec::new();
-        machine.take_done(now_s, &mut done);
+        processor.take_done(now_s, &mut done);
         done
     }
 

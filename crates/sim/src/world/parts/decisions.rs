@@ -13,25 +13,25 @@ pub struct Decisions {
     /// What it asked for before anything happened.
     pub begins: Vec<Effect>,
     /// What happened, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<DecisionStep>,
 }
 
 /// One thing that happened, and what followed.
 #[derive(Debug, Clone)]
-pub struct Step {
+pub struct DecisionStep {
     /// When.
     pub at: Time,
     /// What happened.
     pub input: Input,
     /// What whoever gave an order was answered.
-    pub answer: Option<Answer>,
+    pub answer: Option<OrderAnswer>,
     /// What the loop asked for then, in order.
     pub effects: Vec<Effect>,
 }
 
 /// What an order is answered.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum OrderAnswer {
     /// To sleep.
     Sleep(Result<SleepTaken, Refusal>),
     /// To wake.
@@ -39,10 +39,10 @@ pub enum Answer {
 }
 
 /// Hands `input` to the loop; the answer is that to an order.
-pub fn hand(cycle: &mut Cycle, now: Time, input: Input) -> Option<Answer> {
+pub fn hand(cycle: &mut Cycle, now: Time, input: Input) -> Option<OrderAnswer> {
     match input {
-        Input::Order(Order::Sleep { app, rung }) => Some(Answer::Sleep(cycle.handle_sleep(now, &app, rung))),
-        Input::Order(Order::Wake { app }) => Some(Answer::Wake(cycle.handle_wake(now, &app))),
+        Input::Order(Order::Sleep { app, rung }) => Some(OrderAnswer::Sleep(cycle.handle_sleep(now, &app, rung))),
+        Input::Order(Order::Wake { app }) => Some(OrderAnswer::Wake(cycle.handle_wake(now, &app))),
         input => {
             cycle.handle(now, input);
             None

@@ -69,8 +69,8 @@ pub enum Event {
         job: usize,
         version: u64,
     },
-    /// The books are made, once a flow cycle.
-    Books,
+    /// The pool is measured for the report, once a flow cycle.
+    Measurement,
     /// The controller's loop is called; only the latest of these counts.
     Cycle {
         version: u64,

@@ -9,11 +9,11 @@ use weal_scenario::workload::Page;
 use weal_scenario::{Load, Scenario};
 
 use super::app::App;
-use super::clients::Told;
-use super::tasks::{Step, steps_of_request};
+use super::clients::ClientCounters;
+use super::tasks::{TaskStep, steps_of_request};
 
 /// The requests of a load, or of one of its pages.
-pub struct Flow {
+pub struct LoadFlow {
     /// Its load.
     pub load: usize,
     pub app: usize,
@@ -22,15 +22,15 @@ pub struct Flow {
     pub index: Option<ClassIndex>,
     /// `app/class`.
     pub name: String,
-    pub steps: Rc<[Step]>,
+    pub steps: Rc<[TaskStep]>,
     /// CPU time relative to the application's.
     pub factor: f64,
     pub work: Rng,
     /// What became of its requests.
-    pub told: Told,
+    pub client_counters: ClientCounters,
 }
 
-impl Flow {
+impl LoadFlow {
     /// One, or one per page.
     pub fn of_load(scenario: &Scenario, apps: &[App], number: usize, load: &Load) -> Vec<Self> {
         let flow = |class: &str, factor: f64, stream: String| {
@@ -45,7 +45,7 @@ impl Flow {
                 class,
                 factor,
                 work: random::stream(scenario.seed, &stream),
-                told: Told::default(),
+                client_counters: ClientCounters::default(),
             }
         };
         if load.pages.is_empty() {

@@ -20,7 +20,7 @@ pub struct Instance {
     /// Counts what happens to it, so that a stop overtakes a start.
     pub version: u64,
     /// What is being done to it.
-    pub operation: Option<Operation>,
+    pub operation: Option<InstanceOperation>,
     /// What its last wake took; infinite when it was never woken.
     pub last_wake_s: f64,
     /// When the node agent last named it to the gateway.
@@ -33,8 +33,8 @@ pub struct Instance {
 
 /// What the engine is doing to an instance.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Operation {
-    pub change: Change,
+pub struct InstanceOperation {
+    pub change: OperationKind,
     /// It will fail.
     pub fails: bool,
     /// When it began.
@@ -45,7 +45,7 @@ pub struct Operation {
 
 /// An action on an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum OperationKind {
     Start,
     Stop,
     Sleep(Rung),
@@ -54,7 +54,7 @@ pub enum Change {
 
 impl Instance {
     /// What is being done to it.
-    pub fn change(&self) -> Option<Change> {
+    pub fn change(&self) -> Option<OperationKind> {
         self.operation.as_ref().map(|operation| operation.change)
     }
 

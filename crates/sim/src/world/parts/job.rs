@@ -27,7 +27,7 @@ pub struct Job {
     /// CPU per task.
     pub speed: f64,
     /// What is being done to it.
-    pub operation: Option<Operation>,
+    pub operation: Option<JobOperation>,
     /// Counts what is done to it.
     pub version: u64,
     pub finished_s: Option<f64>,
@@ -37,7 +37,7 @@ pub struct Job {
 
 /// What is being done to a job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Operation {
+pub struct JobOperation {
     pub change: ChangeKind,
     /// Where it was before, and holds memory until the change is done.
     pub leaves: Vec<usize>,

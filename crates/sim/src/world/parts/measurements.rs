@@ -15,7 +15,7 @@ use super::app::ADDRESS;
 /// The past, as far as measurements need it.
 #[derive(Default)]
 pub struct Measurements {
-    /// When the books were last made.
+    /// When the pool was last measured for the report.
     pub time_s: f64,
     /// The counters then.
     pub flows: BTreeMap<FlowId, FlowCounters>,
@@ -23,29 +23,29 @@ pub struct Measurements {
     /// When the gateway began to count.
     pub gateway_began: Time,
     /// What instances and nodes have used, as it is measured.
-    pub instances_measured: Vec<Measured>,
-    pub nodes_measured: Vec<Measured>,
+    pub instances_measured: Vec<MeasuredCounter>,
+    pub nodes_measured: Vec<MeasuredCounter>,
     /// Former counters, the newest last, as far as a delay may hold them back.
     pub delayed: VecDeque<(Vec<FlowCounters>, Observation)>,
 }
 
 /// A counter of CPU-seconds as a measurement has it.
 #[derive(Debug, Clone, Copy)]
-pub struct Measured {
+pub struct MeasuredCounter {
     pub truth: f64,
     pub seen: f64,
-    /// What each second counts for until the next books.
+    /// What each second counts for until the next measurement.
     pub factor: f64,
     pub fault: Option<FaultKind>,
 }
 
-impl Default for Measured {
+impl Default for MeasuredCounter {
     fn default() -> Self {
         Self { truth: 0.0, seen: 0.0, factor: 1.0, fault: None }
     }
 }
 
-impl Measured {
+impl MeasuredCounter {
     pub fn read(&mut self, truth: f64) -> Option<f64> {
         if truth < self.truth {
             // It began anew.

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `event` | what happens, and when |
 //! | `signal` | what a change in one part means for another |
-//! | `machine` | a node's CPU, shared; a link is one too |
+//! | `processor` | a node's CPU, shared; a link is one too |
 //! | `cores` | a machine's cores, shared by the nodes that are its slices |
 //! | `node` | nodes and links |
 //! | `tasks` | requests, starts and housekeeping as steps |
@@ -30,10 +30,10 @@ pub mod faults;
 pub mod flow;
 pub mod instance;
 pub mod job;
-pub mod machine;
 pub mod measurements;
 pub mod node;
 pub mod oracle;
+pub mod processor;
 pub mod recorder;
 pub mod signal;
 pub mod tasks;

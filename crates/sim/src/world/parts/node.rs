@@ -2,12 +2,12 @@
 
 use weal_model::{Bytes, NodeName};
 
-use super::machine::Machine;
+use super::processor::Processor;
 
 /// A node.
 pub struct Node {
     pub name: NodeName,
-    pub machine: Machine,
+    pub processor: Processor,
     pub up: bool,
     /// Memory that is to be free on it.
     pub reserve: Bytes,
@@ -20,7 +20,7 @@ pub struct Node {
 /// What requests, calls and answers leave a machine through, if that takes time: its work is seconds at full bandwidth, and its one tenant
 /// all that is under way.
 pub struct Link {
-    pub machine: Machine,
+    pub processor: Processor,
     /// Counts its [`Event::Link`]s.
     pub version: u64,
 }

@@ -12,7 +12,7 @@ use weal_scenario::{Behaviour, RequestCost, Scenario, Spread};
 #[derive(Debug, Clone)]
 pub struct Task {
     pub owner: Owner,
-    pub steps: Rc<[Step]>,
+    pub steps: Rc<[TaskStep]>,
     /// The step that it is at.
     pub at: usize,
     /// Whose it is.
@@ -27,7 +27,7 @@ pub struct Task {
 
 impl Task {
     /// At the first of its steps.
-    pub fn new(owner: Owner, steps: Rc<[Step]>, home: usize) -> Self {
+    pub fn new(owner: Owner, steps: Rc<[TaskStep]>, home: usize) -> Self {
         Self { owner, steps, at: 0, home, computes_at: None, leaves_by: None, callee: None }
     }
 }
@@ -60,7 +60,7 @@ pub struct Request {
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Step {
+pub enum TaskStep {
     /// Seconds that are not CPU.
     Wait(f64),
     /// CPU-seconds on the task's own instance; those of requests vary with the load.
@@ -85,38 +85,38 @@ pub enum Sender {
 }
 
 /// The steps of a request to `app` of `class`: the way there and back, calls, own work, own waiting.
-pub fn steps_of_request(scenario: &Scenario, app: &str, class: &str) -> Rc<[Step]> {
+pub fn steps_of_request(scenario: &Scenario, app: &str, class: &str) -> Rc<[TaskStep]> {
     let latency_s = scenario.surroundings.latency.0;
     let cost = scenario.behaviours[app].request(class);
     let send = |from: Sender, size: Bytes| {
         let seconds = scenario.surroundings.bandwidth.map_or(0.0, |bandwidth| size.0 as f64 / bandwidth.0);
-        Step::Send { from, seconds }
+        TaskStep::Send { from, seconds }
     };
-    let mut steps = vec![Step::Wait(2.0 * latency_s), send(Sender::Gateway, cost.request)];
+    let mut steps = vec![TaskStep::Wait(2.0 * latency_s), send(Sender::Gateway, cost.request)];
     for call in &cost.calls {
         let index = scenario.pool.apps.keys().position(|name| name.as_str() == call.app).expect("calls are checked when read");
         let called: &RequestCost = &scenario.behaviours[&call.app].request;
         for _ in 0..call.count {
             let work_s = call.work_s.unwrap_or(called.work_s);
-            steps.push(Step::Wait(2.0 * latency_s));
+            steps.push(TaskStep::Wait(2.0 * latency_s));
             steps.push(send(Sender::Caller { app: index }, called.request));
-            steps.push(Step::Other { app: index, work_s, spread: called.spread });
-            steps.push(Step::Wait(called.delay_s));
+            steps.push(TaskStep::Other { app: index, work_s, spread: called.spread });
+            steps.push(TaskStep::Wait(called.delay_s));
             steps.push(send(Sender::Callee, called.response));
         }
     }
-    steps.push(Step::Own { work_s: cost.work_s, spread: cost.spread });
-    steps.push(Step::Wait(cost.delay_s));
+    steps.push(TaskStep::Own { work_s: cost.work_s, spread: cost.spread });
+    steps.push(TaskStep::Wait(cost.delay_s));
     steps.push(send(Sender::Home, cost.response));
-    steps.retain(|step| !matches!(step, Step::Wait(0.0) | Step::Send { seconds: 0.0, .. }));
+    steps.retain(|step| !matches!(step, TaskStep::Wait(0.0) | TaskStep::Send { seconds: 0.0, .. }));
     steps.into()
 }
 
 /// The steps from a start to readiness.
-pub fn steps_of_start(behaviour: &Behaviour) -> Rc<[Step]> {
+pub fn steps_of_start(behaviour: &Behaviour) -> Rc<[TaskStep]> {
     let changes = behaviour.changes;
     let work_s = changes.start_work_s.min(changes.start_s);
-    Rc::new([Step::Wait(changes.start_s - work_s), Step::Own { work_s, spread: Spread::Constant }])
+    Rc::new([TaskStep::Wait(changes.start_s - work_s), TaskStep::Own { work_s, spread: Spread::Constant }])
 }
 
 /// Tasks by id: a slab whose ids are never valid twice.

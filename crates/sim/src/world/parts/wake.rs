@@ -2,7 +2,7 @@
 
 use weal_model::{InstanceId, InstanceState};
 
-use super::instance::{Change, Instance};
+use super::instance::{Instance, OperationKind};
 
 /// An instance that was named to the gateway is not put to sleep for so long.
 pub const JUST_NAMED_S: f64 = 2.0;
@@ -33,7 +33,7 @@ impl Condition {
         match (instance.state, instance.change()) {
             (InstanceState::Ready, None) => Self::Awake,
             (state, None) if state.is_asleep() => Self::Asleep,
-            (_, Some(Change::Stop)) => Self::Leaves,
+            (_, Some(OperationKind::Stop)) => Self::Leaves,
             (InstanceState::Starting | InstanceState::Backoff, _) | (_, Some(_)) => Self::Changes,
             _ => Self::Leaves,
         }

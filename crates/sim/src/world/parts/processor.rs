@@ -23,7 +23,7 @@ const ROUNDING_S: f64 = 1e-9;
 
 /// One node's CPU.
 #[derive(Debug, Clone)]
-pub struct Machine {
+pub struct Processor {
     /// Cores that can be used at once.
     cores: f64,
     /// Work done per CPU-second: below 1 on a node that is slow.
@@ -66,8 +66,8 @@ struct Tenant {
 pub const EVERYBODY: usize = 0;
 
 /// A network link: what is under way shares it evenly. Work is measured in seconds that it would take alone.
-pub fn link() -> Machine {
-    let mut link = Machine::whole(1.0);
+pub fn link() -> Processor {
+    let mut link = Processor::whole(1.0);
     link.add(EVERYBODY);
     link
 }
@@ -86,7 +86,7 @@ impl Quota {
     }
 }
 
-impl Machine {
+impl Processor {
     /// A machine of its own with so many cores.
     pub fn whole(cores: f64) -> Self {
         Self { cores, speed: 1.0, quota: None, period_end_s: PERIOD_S, tenants: BTreeMap::new(), updated_s: 0.0, used: 0.0 }
@@ -320,87 +320,87 @@ pub fn divide(cores: f64, wishes: impl Iterator<Item = (f64, f64)>) -> Vec<f64> 
 mod tests {
     use super::*;
 
-    fn done_by(machine: &mut Machine, now_s: f64) -> Vec<TaskId> {
+    fn done_by(processor: &mut Processor, now_s: f64) -> Vec<TaskId> {
         let mut done = Vec::new();
-        machine.take_done(now_s, &mut done);
+        processor.take_done(now_s, &mut done);
         done
     }
 
     /// Runs from one change to the next; when each task was done.
-    fn run(machine: &mut Machine) -> Vec<(TaskId, f64)> {
+    fn run(processor: &mut Processor) -> Vec<(TaskId, f64)> {
         let mut ends = Vec::new();
-        while machine.next_s().is_finite() {
-            let now_s = machine.next_s();
-            ends.extend(done_by(machine, now_s).into_iter().map(|task| (task, now_s)));
+        while processor.next_s().is_finite() {
+            let now_s = processor.next_s();
+            ends.extend(done_by(processor, now_s).into_iter().map(|task| (task, now_s)));
         }
         ends
     }
 
     #[test]
     fn shares_count_only_while_there_is_not_enough() {
-        let mut machine = Machine::whole(1.0);
-        machine.add(0);
-        machine.add(1);
-        machine.set_share(0.0, 0, 3.0, None);
-        machine.begin(0.0, 0, 10, 3.0);
-        assert_eq!(machine.next_s(), 3.0);
-        machine.begin(0.0, 1, 11, 2.0);
-        assert!((machine.next_s() - 4.0).abs() < 1e-9, "three quarters of a core for 3 s of work");
-        assert_eq!(done_by(&mut machine, 4.0), [10]);
-        assert!((machine.next_s() - 5.0).abs() < 1e-9, "the rest alone at full speed");
-        assert!((machine.used_by(4.0, 1).unwrap() - 1.0).abs() < 1e-9);
+        let mut processor = Processor::whole(1.0);
+        processor.add(0);
+        processor.add(1);
+        processor.set_share(0.0, 0, 3.0, None);
+        processor.begin(0.0, 0, 10, 3.0);
+        assert_eq!(processor.next_s(), 3.0);
+        processor.begin(0.0, 1, 11, 2.0);
+        assert!((processor.next_s() - 4.0).abs() < 1e-9, "three quarters of a core for 3 s of work");
+        assert_eq!(done_by(&mut processor, 4.0), [10]);
+        assert!((processor.next_s() - 5.0).abs() < 1e-9, "the rest alone at full speed");
+        assert!((processor.used_by(4.0, 1).unwrap() - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_request_uses_one_core_and_an_instance_no_more_than_its_limit() {
-        let mut machine = Machine::whole(8.0);
-        machine.add(0);
-        machine.set_share(0.0, 0, 1.0, Some(1.5));
+        let mut processor = Processor::whole(8.0);
+        processor.add(0);
+        processor.set_share(0.0, 0, 1.0, Some(1.5));
         for task in 0..3 {
-            machine.begin(0.0, 0, task, 1.0);
+            processor.begin(0.0, 0, task, 1.0);
         }
-        assert!((machine.next_s() - 2.0).abs() < 1e-9);
-        assert_eq!(machine.remove(1.0, 0).len(), 3);
-        assert_eq!(machine.next_s(), f64::INFINITY);
+        assert!((processor.next_s() - 2.0).abs() < 1e-9);
+        assert_eq!(processor.remove(1.0, 0).len(), 3);
+        assert_eq!(processor.next_s(), f64::INFINITY);
     }
 
     #[test]
     fn a_slice_runs_at_full_speed_until_its_quota_is_used_up() {
-        let mut machine = Machine::slice(0.4, 2);
-        machine.add(0);
-        machine.begin(0.0, 0, 1, 0.03);
-        assert_eq!(run(&mut machine), [(1, 0.03)], "well within 40 ms a period");
-        machine.begin(0.1, 0, 2, 0.05);
-        let ends = run(&mut machine);
+        let mut processor = Processor::slice(0.4, 2);
+        processor.add(0);
+        processor.begin(0.0, 0, 1, 0.03);
+        assert_eq!(run(&mut processor), [(1, 0.03)], "well within 40 ms a period");
+        processor.begin(0.1, 0, 2, 0.05);
+        let ends = run(&mut processor);
         assert!((ends[0].1 - 0.208).abs() < 1e-6, "40 ms and half a tick, then 8 ms of the next period: {ends:?}");
     }
 
     #[test]
     fn a_busy_slice_gives_its_whole_quota_and_no_more() {
-        let mut machine = Machine::slice(0.4, 2);
+        let mut processor = Processor::slice(0.4, 2);
         for instance in 0..2 {
-            machine.add(instance);
+            processor.add(instance);
             for task in 0..10 {
-                machine.begin(0.0, instance, 100 * instance as u64 + task, 0.1);
+                processor.begin(0.0, instance, 100 * instance as u64 + task, 0.1);
             }
         }
-        machine.set_share(0.0, 1, 1.0, Some(0.1));
-        let ends = run(&mut machine);
+        processor.set_share(0.0, 1, 1.0, Some(0.1));
+        let ends = run(&mut processor);
         let last_of =
             |instance: u64| ends.iter().filter(|(task, _)| task / 100 == instance).map(|&(_, at)| at).fold(0.0, f64::max);
         assert!((last_of(1) - 10.0).abs() < 0.25, "1 s of work at 0.1 cores: {}", last_of(1));
         assert!((last_of(0) - 1.0 / 0.3).abs() < 0.15, "1 s of work at the rest: {}", last_of(0));
-        assert!((machine.used(20.0) - 2.0).abs() < 1e-6);
+        assert!((processor.used(20.0) - 2.0).abs() < 1e-6);
     }
 
     #[test]
     fn a_frozen_instance_keeps_what_it_had_and_goes_on_later() {
-        let mut machine = Machine::whole(1.0);
-        machine.add(0);
-        machine.begin(0.0, 0, 1, 2.0);
-        machine.freeze(1.0, 0, true);
-        assert_eq!(machine.next_s(), f64::INFINITY);
-        machine.freeze(5.0, 0, false);
-        assert_eq!(machine.next_s(), 6.0);
+        let mut processor = Processor::whole(1.0);
+        processor.add(0);
+        processor.begin(0.0, 0, 1, 2.0);
+        processor.freeze(1.0, 0, true);
+        assert_eq!(processor.next_s(), f64::INFINITY);
+        processor.freeze(5.0, 0, false);
+        assert_eq!(processor.next_s(), 6.0);
     }
 }
