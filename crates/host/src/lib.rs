@@ -8,6 +8,7 @@
 //! | [`pagemap`] | `/proc/PID/pagemap` | where each of its pages is |
 //! | [`swap`] | `/proc/swaps`, `/sys/dev/block` | swap devices |
 //! | [`sockets`] | `/proc/net/tcp`, `/proc/PID/fd` | which process listens at an address |
+//! | [`listening`] | none: netlink | which sockets listen at a port |
 //! | [`cgroup`] | `/proc/*/mountinfo`, `/proc/*/cgroup` | mounted hierarchies, and the files of a group |
 //! | [`users`] | `/etc/passwd`, `/etc/group` | users by name and by number |
 //!
@@ -15,6 +16,7 @@
 //! number of bytes: a file that is longer than the kernel would make it is an error.
 
 pub mod cgroup;
+pub mod listening;
 pub mod machine;
 pub mod maps;
 pub mod pagemap;

@@ -1,6 +1,7 @@
 //! Where a request goes: the config in force, its routes, and the clusters behind them.
 
 pub(crate) mod cluster;
+mod kept;
 mod path;
 pub(crate) mod routes;
 pub(crate) mod table;

@@ -12,11 +12,9 @@ use weal_rpc::Fault;
 
 use crate::clock::Clock;
 use crate::routing::cluster::{Cluster, Errands};
+use crate::routing::kept::{FILE, Kept};
 use crate::routing::routes::Routes;
 use weal_protocol::gateway::{ConfigAck, GatewayConfig};
-
-/// Where the last config is kept, below the state directory.
-const FILE: &str = "gateway/gateway.json";
 
 /// What a route leads to.
 #[derive(Debug, Clone)]
@@ -83,8 +81,8 @@ impl Tables {
         match std::fs::read(&tables.file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!(file = %tables.file.display(), %error, "cannot read the last config"),
-            Ok(bytes) => match serde_json::from_slice::<GatewayConfig>(&bytes) {
-                Ok(config) => tables.put_in_force(&config),
+            Ok(bytes) => match serde_json::from_slice::<Kept>(&bytes) {
+                Ok(kept) => tables.put_in_force(&kept.confirmed()),
                 Err(error) => tracing::warn!(file = %tables.file.display(), %error, "the last config is unreadable"),
             },
         }
@@ -100,7 +98,7 @@ impl Tables {
         }
         check(config).map_err(|bad| Fault::bad_request(bad.to_string()))?;
         self.put_in_force(config);
-        if let Err(error) = self.keep(config) {
+        if let Err(error) = Kept::now(config).write(&self.file) {
             // Serving goes on: only a restart without a controller would miss it.
             tracing::warn!(file = %self.file.display(), %error, "cannot keep the config");
         }
@@ -164,16 +162,6 @@ impl Tables {
         let routes = Routes::compile(routes);
         *current = Arc::new(Table { version: config.version, routes, clusters });
         self.epoch.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Writes a temporary file and renames it, so that a crash leaves the old config or the new one.
-    fn keep(&self, config: &GatewayConfig) -> std::io::Result<()> {
-        let folder = self.file.parent().expect("the file's path has a folder");
-        std::fs::create_dir_all(folder)?;
-        let temporary = self.file.with_extension("json.new");
-        std::fs::write(&temporary, serde_json::to_vec_pretty(config)?)?;
-        std::fs::File::open(&temporary)?.sync_all()?;
-        std::fs::rename(&temporary, &self.file)
     }
 }
 

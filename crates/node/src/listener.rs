@@ -1,15 +1,12 @@
 //! Whether the socket at an instance's port is the instance's own. A process that is faster after a restart would get its requests otherwise,
 //! with all that is in them.
 
-mod sock_diag;
-
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use weal_host::Proc;
-
-pub use sock_diag::Listening;
+use weal_host::listening::{Listening, listening};
 
 /// Another process listens where the instance should.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,14 +28,14 @@ impl Own {
     /// # Errors
     /// Another process does.
     pub fn check(&mut self, proc: &Proc, port: u16, processes: impl FnOnce() -> Vec<u32>) -> Result<(), Stranger> {
-        let listening = match sock_diag::listening(port) {
-            Ok(listening) => listening,
+        let found = match listening(port) {
+            Ok(found) => found,
             Err(error) => {
                 tracing::warn!(%error, port, "the kernel does not say who listens");
                 return Ok(());
             }
         };
-        let reached: Vec<Listening> = listening.into_iter().filter(|socket| takes_requests(socket.address)).collect();
+        let reached: Vec<Listening> = found.into_iter().filter(|socket| socket.takes(Ipv4Addr::LOCALHOST.into())).collect();
         if reached.iter().all(|socket| self.0.contains(&socket.inode)) {
             return Ok(());
         }
@@ -50,11 +47,6 @@ impl Own {
             Some(stranger) => Err(Stranger { port, holder: name_of(proc, port, *stranger, &processes) }),
         }
     }
-}
-
-/// Whether a socket with this address takes what is sent to 127.0.0.1.
-fn takes_requests(address: IpAddr) -> bool {
-    address.is_unspecified() || address == IpAddr::V4(Ipv4Addr::LOCALHOST)
 }
 
 /// The sockets that a process has open.

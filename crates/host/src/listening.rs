@@ -18,6 +18,13 @@ pub struct Listening {
     pub inode: u32,
 }
 
+impl Listening {
+    /// Whether it takes what is sent to `address` of this machine.
+    pub fn takes(&self, address: IpAddr) -> bool {
+        self.address.is_unspecified() || self.address == address
+    }
+}
+
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const DUMP: u16 = 0x301;
 const LISTEN: u32 = 1 << 10;
