@@ -3,6 +3,7 @@
 //! ```text
 //! attacker serve PORT               answers `/healthz` with ok, `/self` with how it runs, `/detach` with the pid of a child that hides
 //! attacker call SOCKET METHOD BODY  calls a role and prints the answer's status and body, or the error
+//! attacker read PATH                prints how much of a file or a folder it can read
 //! attacker detach                   leaves its session and its parent, and waits
 //! ```
 
@@ -18,6 +19,10 @@ fn main() -> ExitCode {
         ["serve", port] => serve(port),
         ["call", socket, method, body] => {
             println!("{}", call(socket, method, body));
+            Ok(())
+        }
+        ["read", path] => {
+            println!("{}", read(path).unwrap_or_else(|error| format!("error {error}")));
             Ok(())
         }
         ["detach"] => {
@@ -77,6 +82,12 @@ fn answer(mut stream: TcpStream, seen: &str) -> io::Result<()> {
         _ => "ok".to_owned(),
     };
     write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+}
+
+fn read(path: &str) -> io::Result<String> {
+    let path = std::path::Path::new(path);
+    let length = if path.is_dir() { std::fs::read_dir(path)?.count() } else { std::fs::read(path)?.len() };
+    Ok(format!("read {length}"))
 }
 
 /// The status and the body of the answer, or why there is none.

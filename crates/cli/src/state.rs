@@ -18,7 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode};
 use serde::{Deserialize, Serialize};
 use weal_host::users::User;
 use weal_node::folder::{Folder, Owner};
@@ -101,10 +101,7 @@ impl StateDir {
     /// # Errors
     /// A folder cannot be made, others could change it, or those users cannot get to it.
     pub fn prepare(&self, users: Option<&RoleUsers>) -> anyhow::Result<()> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o711)
-            .create(&self.root)
+        make_all(&self.root)
             .with_context(|| format!("cannot make the state directory {}: name another with --state", self.root.display()))?;
         trust::check(&self.root).context("the state directory cannot be used")?;
         let owner = |user: Option<&User>| user.map_or(Owner::ROOT, |user| Owner { uid: user.uid, gid: user.gid });
@@ -230,6 +227,14 @@ fn fingerprint(bytes: &[u8]) -> u64 {
     let hash =
         bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     hash ^ (hash >> 32)
+}
+
+/// Makes `folder` with those above it. The roles pass through them, so the mask that keeps all else closed does not count here.
+fn make_all(folder: &Path) -> std::io::Result<()> {
+    let mask = rustix::process::umask(Mode::from_raw_mode(0o022));
+    let made = DirBuilder::new().recursive(true).mode(0o711).create(folder);
+    rustix::process::umask(mask);
+    made
 }
 
 /// Every folder above must let `user` through, or gateway and controller cannot open their own files.

@@ -11,6 +11,7 @@ use anyhow::bail;
 use tokio::sync::watch;
 
 use super::console::Console;
+use super::identity::{say_isolation, say_users};
 use super::logs::last_lines;
 use super::progress::{Arrival, Progress, waiting_line};
 use crate::client::{Client, block_on};
@@ -32,6 +33,8 @@ pub fn start(loaded: &Loaded, state: &StateDir, limit: Duration) -> anyhow::Resu
     let before = std::fs::metadata(&log).map_or(0, |meta| meta.len());
     let mut child = spawn(loaded, state, &log)?;
     let console = Console::new(None);
+    say_users(&console, &loaded.spec);
+    say_isolation(&console);
     block_on(async {
         let arrival = tokio::select! {
             arrival = arrive(state, console.clone(), loaded) => arrival,

@@ -148,6 +148,57 @@ fn a_gateway_that_was_taken_over_can_wake_and_nothing_else() {
 }
 
 #[test]
+fn no_other_process_of_a_roles_user_looks_into_the_role() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&attacker_app("one", ""));
+    pool.up();
+    for role in ["gateway", "controller"] {
+        let (pid, uid) = (pool.pid(role), uid_of(pool.pid(role)));
+        for file in ["environ", "maps", "fd", "mem"] {
+            let mut command = Command::new(example_program("attacker"));
+            command.args(["read", &format!("/proc/{pid}/{file}")]).uid(uid).gid(uid).current_dir("/");
+            let said = text(&command.output().unwrap().stdout);
+            assert!(said.starts_with("error Permission denied"), "{role} {file}: {said}");
+        }
+    }
+}
+
+#[test]
+fn down_leaves_no_process_of_an_applications_user() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&attacker_app("one", "sandbox = \"off\""));
+    pool.up();
+    let uid = uid_of(i32::try_from(pool.instance_pids()[0]).unwrap());
+    let answer = get(pool.listen, "one.localhost", "/detach").unwrap().1;
+    let hidden: i32 = answer.lines().last().unwrap().trim().parse().unwrap();
+    assert_eq!(uid_of(hidden), uid);
+    let down = pool.run(&["down"]);
+    assert!(down.status.success(), "{}", text(&down.stderr));
+    pool.wait_end();
+    assert!(!crate::pool::is_alive(i64::from(hidden)), "{}", pool.printed());
+}
+
+#[test]
+fn a_state_folder_is_made_so_that_roles_pass_through_what_is_above_it() {
+    if !is_root() {
+        return;
+    }
+    let pool = Pool::new(&attacker_app("one", ""));
+    let state = pool.state().join("new/deeper");
+    let weal = |words: &[&str]| pool.command(words).env("WEAL_STATE", &state).output().unwrap();
+    let up = weal(&["up", "-d"]);
+    assert!(up.status.success(), "{}{}", text(&up.stdout), text(&up.stderr));
+    let mode = |path: &str| std::fs::metadata(state.join(path)).unwrap().mode() & 0o7777;
+    assert_eq!((mode(""), mode(".."), mode("logs"), mode("controller"), mode("data/one")), (0o711, 0o711, 0o700, 0o700, 0o700));
+    assert_eq!(mode("controller/store.db") & 0o077, 0, "others read nothing of it");
+    assert!(weal(&["down"]).status.success());
+}
+
+#[test]
 fn a_controller_that_was_taken_over_starts_programs_as_applications_users_only() {
     if !is_root() {
         return;
