@@ -72,12 +72,15 @@ pub(crate) fn why_request(request: RefusedRequest, view: &View) -> WhyRequest {
         .find(|flow| Some(&flow.app) == request.app.as_ref() && Some(&flow.class) == request.class.as_ref());
     match request.reason.as_str() {
         "queue-full" | "no-seat" => crowded(&request, flow, view, &mut sentences),
-        "no-instance" => {
+        "no-instance" | "unavailable" => {
             let app = view.status.apps.iter().find(|app| Some(&app.name) == request.app.as_ref());
             sentences.extend(app.map(|app| sentence(&format!("{} is {} now. {}", app.name, app.state, app.detail))));
         }
         "instance-timeout" | "instance-failed" => {
             sentences.push("The gateway sent it to an instance, and that instance failed it: see `weal logs`.".into());
+        }
+        "client-timeout" | "malformed-body" => {
+            sentences.push("Its client stopped in the middle of the request's body, or sent one that cannot be read.".into());
         }
         "no-route" => sentences.push("No application has a route for it: `weal config show --effective` lists them all.".into()),
         _ => sentences.push("The gateway could not read the request, so no application has seen it.".into()),

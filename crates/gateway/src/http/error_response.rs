@@ -40,7 +40,9 @@ impl ErrorResponse {
 
     pub fn malformed(malformed: &Malformed) -> Self {
         let allow = *malformed == Malformed::Connect;
-        Self { close: true, allow, ..Self::new(malformed.status(), "malformed", malformed.to_string()) }
+        // An instance may have seen the start of a request whose body is malformed.
+        let word = if *malformed == Malformed::Body { "malformed-body" } else { "malformed" };
+        Self { close: true, allow, ..Self::new(malformed.status(), word, malformed.to_string()) }
     }
 
     pub fn unrouted(host: &str, path: &str) -> Self {

@@ -82,6 +82,13 @@ impl Origin {
     }
 }
 
+/// Removes every field by which a gateway says something.
+pub(crate) fn remove_announced(headers: &mut HeaderMap) {
+    for name in [X_REQUEST_ID, header::VIA, X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, FORWARDED] {
+        headers.remove(name);
+    }
+}
+
 fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     let mut present = match headers.entry(name) {
         Entry::Vacant(vacant) => {

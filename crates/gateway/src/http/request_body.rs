@@ -12,6 +12,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use weal_model::Time;
 
+use super::origin;
 use crate::clock::Clock;
 
 /// Bytes that are read to no purpose so that a connection can go on after a response that came before the end of the request. More cost
@@ -139,7 +140,18 @@ impl ClientBody {
             Poll::Ready(_) => upload.enter(State::Complete),
         }
         upload.moved.store(upload.clock.now().0, Ordering::Relaxed);
-        polled
+        polled.map_ok(without_announced)
+    }
+}
+
+/// Trailers cannot say anew what the gateway has said: some servers add them to the fields of the head (RFC 9110 section 6.5.1).
+fn without_announced(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(mut trailers) => {
+            origin::remove_announced(&mut trailers);
+            Frame::trailers(trailers)
+        }
+        Err(data) => data,
     }
 }
 

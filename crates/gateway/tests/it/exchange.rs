@@ -158,7 +158,7 @@ async fn what_clients_do_wrong_is_never_counted_against_an_instance() {
             client.send(&format!("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{body}")).await;
             client.stream.shutdown().await.unwrap();
             let answer = Answer::parse(&client.read_to_end().await);
-            assert_eq!((answer.status, answer.header("x-weal-reason")), (400, Some("malformed")), "{body:?}");
+            assert_eq!((answer.status, answer.header("x-weal-reason")), (400, Some("malformed-body")), "{body:?}");
         }
     }
     for _ in 0..6 {
@@ -376,6 +376,22 @@ async fn a_client_cannot_have_removed_what_the_gateway_says() {
     assert_eq!((request.fields("x-forwarded-host"), request.fields("x-forwarded-proto")), (vec!["a.test"], vec!["http"]));
     assert_eq!((request.fields("via"), request.fields("host")), (vec!["1.1 weal"], vec!["a.test"]));
     assert_eq!(request.fields("x-request-id"), [answer.header("x-request-id").unwrap()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_gateway_says_cannot_be_said_again_in_trailers() {
+    let recorder = Recorder::start().await;
+    let bed = Bed::start(vec![cluster(&[recorder.address])]).await;
+    let mut client = bed.connect().await;
+    client
+        .send(
+            "POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, x-forwarded-for, via, forwarded, x-request-id\r\n\r\n\
+             4\r\nabcd\r\n0\r\nX-Sum: 10\r\nX-Forwarded-For: 192.0.2.1\r\nVia: 1.1 me\r\nForwarded: for=me\r\nX-Request-Id: me\r\n\r\n",
+        )
+        .await;
+    assert_eq!(client.read_answer().await.status, 200);
+    let request = &recorder.take().requests[0];
+    assert_eq!((request.summary().as_str(), request.trailers.as_slice()), ("POST / abcd", &["x-sum: 10".to_owned()][..]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,6 +14,8 @@ pub struct Recorded {
     /// The request line and the fields, as they came.
     pub head: String,
     pub body: Vec<u8>,
+    /// The lines after the last chunk.
+    pub trailers: Vec<String>,
     /// False when it broke off within the body.
     pub is_complete: bool,
 }
@@ -82,16 +84,17 @@ async fn record(mut stream: TcpStream, records: Arc<Mutex<Records>>) {
             Ok(read) => read,
             Err(violation) => return records.lock().unwrap().violations.push(violation),
         };
+        let mut trailers = Vec::new();
         let body = match framing {
             Framing::Length(length) => read_length(&mut stream, &mut bytes, length).await,
-            Framing::Chunked => read_chunks(&mut stream, &mut bytes).await,
+            Framing::Chunked => read_chunks(&mut stream, &mut bytes, &mut trailers).await,
         };
         let (body, is_complete) = match body {
             Ok(body) => (body, true),
             Err(part) => (part, false),
         };
         let line = head.split("\r\n").next().unwrap_or("").to_owned();
-        records.lock().unwrap().requests.push(Recorded { head, body, is_complete });
+        records.lock().unwrap().requests.push(Recorded { head, body, trailers, is_complete });
         if !is_complete {
             return;
         }
@@ -124,7 +127,7 @@ async fn read_length(stream: &mut TcpStream, bytes: &mut Vec<u8>, length: usize)
     Ok(bytes.drain(..length).collect())
 }
 
-async fn read_chunks(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
+async fn read_chunks(stream: &mut TcpStream, bytes: &mut Vec<u8>, trailers: &mut Vec<String>) -> Result<Vec<u8>, Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let Some(end) = read_to(stream, bytes, b"\r\n").await else { return Err(body) };
@@ -133,9 +136,11 @@ async fn read_chunks(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<Vec<
         let Ok(size) = size else { return Err(body) };
         if size == 0 {
             while let Some(end) = read_to(stream, bytes, b"\r\n").await {
-                if bytes.drain(..end).count() == 2 {
+                let line: Vec<u8> = bytes.drain(..end).collect();
+                if line == b"\r\n" {
                     return Ok(body);
                 }
+                trailers.push(String::from_utf8_lossy(&line).trim_end().to_owned());
             }
             return Err(body);
         }
