@@ -47,7 +47,7 @@ export function limitedBy(binding: Binding): string {
     case "satisfied":
       return "it has all that helps it";
     case "cpu":
-      return `${binding.nodes.length > 0 ? `the CPU of ${list(binding.nodes)}` : "CPU"} is all allocated, and the plan expects others there to be no better off`;
+      return `${binding.nodes.length > 0 ? `the CPU of ${list(binding.nodes)}` : "CPU"} is all allocated`;
     case "memory":
       return `another instance fits nowhere: ${bytes(binding.missing)} of memory are missing`;
     case "max-instances":

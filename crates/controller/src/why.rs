@@ -259,7 +259,7 @@ fn what_would_help(binding: &Binding) -> Option<String> {
         Binding::Cpu { nodes } => {
             let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
             format!(
-                "more CPU on {}, which is used up, or a higher `importance` than the applications that share it",
+                "more CPU on {}, which is used up, or a higher `importance` where other applications share it",
                 names.join(", ")
             )
         }

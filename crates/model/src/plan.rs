@@ -327,7 +327,7 @@ pub struct FlowExplanation {
 pub enum Binding {
     /// Nothing: it has all that helps it.
     Satisfied,
-    /// The CPU of these nodes, shared with applications that are no better off.
+    /// The CPU of these nodes, which is full. Applications that share it are expected to be no better off.
     Cpu {
         /// Where.
         nodes: Vec<NodeName>,

@@ -9,13 +9,13 @@ use weal_model::{AppName, Bytes, InstanceId, InstanceState, JobName, NodeName, R
 #[serde(tag = "refusal", rename_all = "kebab-case")]
 pub enum Refusal {
     /// A sleep is refused because a request asked for the instance a moment before.
-    #[error("it was asked for {ago_s:.3} s ago")]
+    #[error("a request asked for it {ago_s:.3} s ago")]
     AskedFor {
         /// Seconds since the node agent named the instance to whoever asked.
         ago_s: f64,
     },
     /// A sleep was broken off because a request asked for the instance.
-    #[error("it was woken while it was paged out")]
+    #[error("a request woke it while it was paged out")]
     Woken,
     /// The machine cannot bring an instance to this rung.
     #[error("no instance can be {} here: {missing}", .rung.as_str())]
@@ -66,10 +66,10 @@ pub enum Refusal {
         app: AppName,
     },
     /// Nothing has been observed yet.
-    #[error("nothing is known of this pool's machines yet")]
+    #[error("the controller has not observed this pool's nodes yet")]
     NotObserved,
     /// The pool's config lets nothing sleep.
-    #[error("nothing sleeps in this pool (enactment = \"{enactment}\", control, placement)")]
+    #[error("this pool's config lets no instance sleep (enactment = \"{enactment}\", control, placement)")]
     NothingSleeps {
         /// How the pool enacts its placement.
         enactment: String,
@@ -95,7 +95,7 @@ pub enum Refusal {
         needed: AppName,
     },
     /// The engine runs no jobs.
-    #[error("this engine runs no jobs, so not `{job}` either")]
+    #[error("this engine runs no jobs, so it cannot run `{job}`")]
     NoJobs {
         /// The job.
         job: JobName,
@@ -118,13 +118,13 @@ pub enum Refusal {
     #[error("all ports for instances are taken")]
     NoPort,
     /// The instance runs from another revision of its configuration.
-    #[error("it runs from another configuration: stop it first")]
+    #[error("it was started from another configuration; stop it first")]
     OtherRevision {
         /// The instance.
         instance: InstanceId,
     },
     /// The instance's state allows no such command.
-    #[error("it is {} and takes no such command", name_of(*.state))]
+    #[error("it is {}, and an instance in that state takes no such command", name_of(*.state))]
     WrongState {
         /// The instance.
         instance: InstanceId,
@@ -144,7 +144,7 @@ pub enum Refusal {
         seconds: f64,
     },
     /// An instance was woken, and what it runs after a sleep failed.
-    #[error("thawed after {thawed_ms:.1} ms, but its on-resume failed: {detail}")]
+    #[error("it was thawed after {thawed_ms:.1} ms, but its `on-resume` command failed: {detail}")]
     HookFailed {
         /// Milliseconds until it ran again.
         thawed_ms: f64,
@@ -152,7 +152,7 @@ pub enum Refusal {
         detail: String,
     },
     /// An instance was woken, and does not answer its health check.
-    #[error("thawed after {thawed_ms:.1} ms, but it does not answer: {detail}")]
+    #[error("it was thawed after {thawed_ms:.1} ms, but it does not answer its health check: {detail}")]
     NoAnswer {
         /// Milliseconds until it ran again.
         thawed_ms: f64,
@@ -160,19 +160,19 @@ pub enum Refusal {
         detail: String,
     },
     /// An instance was woken to learn what it needs, so that it can sleep warm, and did not answer.
-    #[error("woken to learn what it needs, it did not answer: {detail}")]
+    #[error("it was woken to learn its working set, and did not answer its health check: {detail}")]
     NotLearnt {
         /// What was asked and what came back, for people.
         detail: String,
     },
     /// Processes do not end.
-    #[error("processes {pids:?} do not go even after SIGKILL: they wait for the kernel (a broken disk or mount?)")]
+    #[error("processes {pids:?} do not end after SIGKILL; they wait for the kernel, perhaps for a broken disk or mount")]
     Stuck {
         /// Their numbers.
         pids: Vec<u32>,
     },
     /// No instance of an application is there to be woken.
-    #[error("no instance of `{app}` is here to be woken{}", each(.failed))]
+    #[error("no instance of `{app}` can be woken{}", each(.failed))]
     NobodyToWake {
         /// The application.
         app: AppName,
@@ -202,7 +202,7 @@ pub enum Refusal {
         method: String,
     },
     /// No config of root's lets this application run as this user.
-    #[error("`{app}` may not run as `{user}`: the config that root gave to this pool does not say so")]
+    #[error("`{app}` may not run as `{user}`: the config that root gave to this pool does not allow it")]
     UserNotAllowed {
         /// The application.
         app: AppName,
@@ -210,13 +210,13 @@ pub enum Refusal {
         user: String,
     },
     /// Root's config lets this application run as root, but not with this command, folder, environment or health check.
-    #[error("`{app}` may run as root only what the config says that root gave to this pool, and this is something else")]
+    #[error("`{app}` may run as root only as the config says that root gave to this pool, and this differs from it")]
     OtherProgramAsRoot {
         /// The application.
         app: AppName,
     },
     /// One of weal's own roles runs as this user.
-    #[error("`{app}` may not run as `{user}`: a role of weal's own runs as that user")]
+    #[error("`{app}` may not run as `{user}`: one of weal's own roles runs as that user")]
     UserOfWeal {
         /// The application.
         app: AppName,
@@ -298,7 +298,7 @@ mod tests {
         let sent = serde_json::to_string(&refusal).unwrap();
         assert_eq!(sent, r#"{"refusal":"asked-for","ago_s":0.25}"#);
         assert_eq!(serde_json::from_str::<Refusal>(&sent).unwrap(), refusal);
-        assert_eq!(refusal.to_string(), "it was asked for 0.250 s ago");
+        assert_eq!(refusal.to_string(), "a request asked for it 0.250 s ago");
         assert!(refusal.is_wanted() && !Refusal::failed("no").is_wanted());
     }
 
@@ -313,12 +313,12 @@ mod tests {
     #[test]
     fn nobody_to_wake_says_what_became_of_each_instance() {
         let nobody = |failed| Refusal::NobodyToWake { app: "web".into(), failed }.to_string();
-        assert_eq!(nobody(Vec::new()), "no instance of `web` is here to be woken");
+        assert_eq!(nobody(Vec::new()), "no instance of `web` can be woken");
         let failed = vec![("web-1".into(), Refusal::NotFrozen { seconds: 5.0 }), ("web-2".into(), Refusal::Woken)];
         let text = nobody(failed);
         assert!(
             text.ends_with(
-                "(web-1: not all of its processes could be frozen within 5 s; web-2: it was woken while it was paged out)"
+                "(web-1: not all of its processes could be frozen within 5 s; web-2: a request woke it while it was paged out)"
             ),
             "{text}"
         );

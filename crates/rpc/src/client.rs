@@ -99,7 +99,7 @@ mod tests {
         let error = client.call(DOUBLE, &u32::MAX).await.unwrap_err();
         assert_eq!((error.to_string().as_str(), error.refusal()), ("test.v1/double: too large", None));
         let error = client.call(DOUBLE, &13).await.unwrap_err();
-        assert_eq!(error.to_string(), "test.v1/double: it was asked for 0.500 s ago");
+        assert_eq!(error.to_string(), "test.v1/double: a request asked for it 0.500 s ago");
         assert_eq!(error.refusal(), Some(&Refusal::AskedFor { ago_s: 0.5 }));
     }
 

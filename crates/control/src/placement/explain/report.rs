@@ -6,7 +6,7 @@ use weal_model::{AppExplanation, AppName, Binding, Bytes, Cpu, Report, Snapshot,
 
 use crate::placement::policy::Policy;
 use crate::placement::problem::Problem;
-use crate::placement::problem::layout::Obstacle;
+use crate::placement::problem::layout::{Layout, Obstacle};
 use crate::placement::problem::mandatory::best_node;
 use crate::placement::problem::translate::Translation;
 use crate::placement::solve::Solution;
@@ -59,12 +59,12 @@ fn explain(translation: &Translation, policy: &Policy, solution: &Solution, m: u
     let running = if instances == 1 { "1 instance".to_owned() } else { format!("{instances} instances") };
     let text = match measured {
         false => format!("`{}` runs {running}; nothing has been measured yet", spec.name),
-        true if app.demand() <= 0.0 => format!("`{}` runs {running} and is asked for nothing", spec.name),
+        true if app.demand() <= 0.0 => format!("`{}` runs {running} and gets no requests", spec.name),
         true => format!(
             "`{}` gets {given:.2} of the {:.2} CPU that it could use, from {running}, and the plan expects a utility of {utility:+.2}; {}",
             spec.name,
             app.demand(),
-            words(&binding)
+            words(&binding, shares_cpu(&solution.layout, m))
         ),
     };
     AppExplanation {
@@ -115,13 +115,25 @@ fn missing_memory(translation: &Translation, solution: &Solution, m: u32) -> Byt
     Bytes(nodes.map(|n| need.saturating_sub(solution.layout.free_memory(n))).min().unwrap_or(need))
 }
 
-fn words(binding: &Binding) -> String {
+// True when the plan gives others CPU of a node that `m` is on.
+fn shares_cpu(layout: &Layout, m: u32) -> bool {
+    let nodes = layout.of_app(m).iter().map(|&edge| layout.edge(edge).node);
+    let mut beside = nodes.flat_map(|n| layout.on_node(n)).map(|&edge| layout.edge(edge));
+    beside.any(|edge| edge.app != m && edge.load > layout.epsilon())
+}
+
+fn words(binding: &Binding, shares_cpu: bool) -> String {
     match binding {
         Binding::Satisfied => "more would not help it".to_owned(),
+        Binding::Cpu { nodes } if nodes.is_empty() => "no node that it may run on has CPU left".to_owned(),
         Binding::Cpu { nodes } => {
             let names: Vec<&str> = nodes.iter().take(3).map(weal_model::NodeName::as_str).collect();
             let more = if nodes.len() > 3 { " and others" } else { "" };
-            format!("the CPU of {}{more} is shared with applications that the plan expects to be no better off", names.join(", "))
+            let beside = match shares_cpu {
+                true => "shared with others that the plan expects to be no better off",
+                false => "and no other application uses it",
+            };
+            format!("the CPU of {}{more} is full, {beside}", names.join(", "))
         }
         Binding::Memory { missing } => format!("the node with the most room lacks {missing} of memory for another instance"),
         Binding::MaxInstances { max } => format!("`instances.max` allows it {max} instances"),

@@ -112,23 +112,23 @@ pub(super) fn lower_place(
 ) -> Option<(Place, String)> {
     let now = instance.state.rung()?;
     if policy.pool.enactment == Enactment::StartStop {
-        return Some((Place::Ended, "nothing stands by with `enactment = \"start-stop\"`".to_owned()));
+        return Some((Place::Ended, "no instance stands by with `enactment = \"start-stop\"`".to_owned()));
     }
     if let Some(rung) = told(policy, m, translation) {
-        let why = format!("`{}` was told to sleep", translation.apps[m as usize].name);
+        let why = format!("a person told `{}` to sleep", translation.apps[m as usize].name);
         return (rung > now).then_some((Place::Asleep(rung), why));
     }
     let idle_s = idle_of(translation, policy, ladder, m, instance);
     let place = ladder.asleep_at(idle_s).filter(|place| *place > Place::Asleep(now))?;
-    Some((place, format!("{}: its memory is worth more than the time to wake it", idle(idle_s))))
+    Some((place, format!("{}; its memory is worth more than the time to wake it", idle(idle_s))))
 }
 
 /// How long nobody has asked; infinite when nobody ever did.
 fn idle(seconds: f64) -> String {
     if seconds.is_finite() {
-        format!("nobody has needed it for {seconds:.0} s")
+        format!("no request has needed it for {seconds:.0} s")
     } else {
-        "nobody has asked for it yet".to_owned()
+        "no request has asked for it yet".to_owned()
     }
 }
 

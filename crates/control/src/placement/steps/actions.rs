@@ -121,7 +121,7 @@ impl Steps {
         if matches!(orphan.state, InstanceState::Draining | InstanceState::Stopping) {
             return;
         }
-        let text = format!("the pool no longer has `{}` on node `{}`", orphan.app, orphan.node);
+        let text = format!("`{}` on node `{}` is no longer in the config", orphan.app, orphan.node);
         self.push(Action::Stop { instance: orphan.id.clone(), app: orphan.app.clone() }, text);
     }
 
@@ -205,13 +205,13 @@ impl Steps {
             format!("`{}` may not be on node `{}`", spec.name, instance.node)
         } else if solution.layout.instances(m) < spec.instances.min.max(1) && solution.layout.given(m) <= 0.0 {
             match policy.idle_s.get(&spec.name) {
-                _ if policy.resting.contains_key(&spec.name) => format!("`{}` was told to sleep", spec.name),
+                _ if policy.resting.contains_key(&spec.name) => format!("a person told `{}` to sleep", spec.name),
                 Some(idle_s) => format!("`{}` has had no request for {idle_s:.0} s", spec.name),
-                None => format!("`{}` is asked for nothing", spec.name),
+                None => format!("`{}` gets no requests", spec.name),
             }
         } else {
             format!(
-                "`{}` gets {:.2} of the {:.2} CPU that it could use from {} instances elsewhere; its place on `{}` serves others better",
+                "`{}` gets {:.2} of the {:.2} CPU that it could use from {} instances elsewhere; others gain more from its place on `{}`",
                 spec.name,
                 solution.layout.given(m),
                 translation.problem.apps[m as usize].demand(),
@@ -267,14 +267,14 @@ impl Steps {
                 self.reclaimable[n as usize].retain(|entry| entry.id != instance.id);
                 self.push(
                     Action::Resume { instance: instance.id.clone(), app: instance.app.clone() },
-                    format!("{why}; it stands by on `{node}`"),
+                    format!("{why}; an instance stands by on `{node}`"),
                 );
                 instance.id.clone()
             }
             None => {
                 let id = names.next(&spec.name);
                 let action = Action::Start { instance: id.clone(), app: spec.name.clone(), node: node.clone() };
-                self.push(action, format!("{why}; `{node}` has the room"));
+                self.push(action, format!("{why}; `{node}` has room for one"));
                 id
             }
         };
@@ -295,7 +295,10 @@ impl Steps {
             let Some(place) = own.first().copied().filter(|_| too_many).or_else(|| apart.next()) else { return };
             let Some(id) = self.rising.get_mut(&place).and_then(Vec::pop) else { return };
             self.free_memory(place.1, translation.apps[place.0 as usize].memory.0);
-            let why = format!("it came up to stand by, and `{}` needs one on `{}` now", spec.name, translation.nodes[n as usize]);
+            let why = format!(
+                "it was started to stand by, and `{}` now needs an instance on `{}`",
+                spec.name, translation.nodes[n as usize]
+            );
             self.end_standby(translation, place.0, place.1, &id, why);
         }
     }

@@ -34,9 +34,11 @@ pub(super) fn start_ahead(steps: &mut Steps, translation: &Translation, policy: 
     let Some((urgency, m, n)) = best else { return };
     let (name, node) = (&translation.apps[m as usize].name, &translation.nodes[n as usize]);
     let why = if urgency.is_infinite() {
-        format!("nothing of `{name}` is here to be woken when it is asked for, and `{node}` has the room")
+        format!("no instance of `{name}` runs or stands by, and `{node}` has room for one")
     } else {
-        format!("the next crowd for `{name}` shall be a wake away; `{node}` has the memory and CPU to spare")
+        format!(
+            "one more instance of `{name}` that stands by shortens the wait of the next crowd; `{node}` has memory and CPU to spare"
+        )
     };
     steps.start_ahead(translation, policy, names, m, n, why);
 }
@@ -49,7 +51,7 @@ fn lay_down(steps: &mut Steps, translation: &Translation, policy: &Policy) {
             }
             let place = Ladder::of(translation, policy, m, n).asleep_at(0.0);
             if let Some(Place::Asleep(rung)) = place {
-                let why = format!("`{}` needs no further instance now: it stands by", translation.apps[m as usize].name);
+                let why = format!("`{}` needs no further instance now, so this one stands by", translation.apps[m as usize].name);
                 steps.put_to_sleep(translation, m, n, &instance.id, rung, why);
             }
         }

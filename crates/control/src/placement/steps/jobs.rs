@@ -121,7 +121,8 @@ impl Batch<'_, '_> {
     fn suspend(&mut self, m: usize) {
         let job = &self.situation.jobs[m];
         let best = job.max_utility(self.situation.now_s);
-        let why = format!("`{}` can still reach {best:+.2}; others that can reach less need its place", self.name(m));
+        let why =
+            format!("`{}` can still reach a utility of {best:+.2}; others that can reach less need its place", self.name(m));
         self.steps.job_step(Action::SuspendJob { job: self.name(m) }, why);
         let memory = self.memory(m);
         job.nodes.iter().for_each(|&n| self.steps.free_memory(n as u32, memory));
@@ -146,7 +147,8 @@ impl Batch<'_, '_> {
         let (job, old) = (self.name(change.job), &self.situation.jobs[change.job]);
         let best = old.max_utility(self.situation.now_s);
         let where_to = nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join("`, `");
-        let why = format!("`{job}` can reach {best:+.2} at most and gets {:.2} CPU a task on `{where_to}`", run.speed);
+        let why =
+            format!("`{job}` can reach a utility of {best:+.2} at most and gets {:.2} CPU a task on `{where_to}`", run.speed);
         let action = match change.kind {
             ChangeKind::Start => Action::StartJob { job, nodes },
             ChangeKind::Resume | ChangeKind::MoveAndResume => Action::ResumeJob { job, nodes },
@@ -187,8 +189,7 @@ impl Batch<'_, '_> {
             }
             if now(m) != Some(speeds[m]) {
                 let job = self.name(m);
-                let why =
-                    format!("`{job}` goes at {:.2} of the {:.2} CPU that each of its tasks can use", speeds[m], self.full(m));
+                let why = format!("each task of `{job}` gets {:.2} of the {:.2} CPU that it can use", speeds[m], self.full(m));
                 self.steps.job_step(Action::SetJobCpu { job, cpu: Cpu(speeds[m]) }, why);
             }
             if let Some(run) = &mut assignment.runs[m] {
@@ -228,7 +229,10 @@ fn outlook(translation: &Translation, situation: &Situation, assignment: &Assign
     let notes = waiting.map(|m| {
         let spec = &translation.jobs.observed[m].spec;
         let how = if situation.jobs[m].state == JobState::Suspended { "stays suspended" } else { "waits" };
-        format!("job `{}` {how}: it is headed for {:+.2}, and running now would cost others more", spec.name, utilities[m])
+        format!(
+            "job `{}` {how}: the plan expects a utility of {:+.2} for it, and running it now would cost others more",
+            spec.name, utilities[m]
+        )
     });
     Decided { lowest: utilities.iter().copied().min_by(f64::total_cmp).map(Utility), notes: notes.collect() }
 }
