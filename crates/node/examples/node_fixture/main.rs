@@ -56,6 +56,7 @@ fn main() -> ExitCode {
             std::thread::sleep(Duration::from_millis(20));
             Ok(())
         }
+        ["threads", code] => end_after_main(code),
         ["deaf"] => {
             println!("I hear nothing");
             wait_forever()
@@ -234,4 +235,17 @@ fn wait_forever() -> io::Result<()> {
 fn ignore_sigterm() {
     // SAFETY: ignoring a signal runs no handler.
     unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+}
+
+/// Ends with `code` some time after its main thread: until then it looks gone, and nobody can be told how it ended.
+fn end_after_main(code: &str) -> ! {
+    let code = code.parse().expect("a status");
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        std::process::exit(code);
+    });
+    loop {
+        // SAFETY: ends this thread and nothing else; nobody waits for it, and it owns nothing that others use.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
 }

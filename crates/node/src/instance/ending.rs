@@ -140,7 +140,10 @@ impl Task {
         if restart {
             let attempt = self.memory().failed_in_a_row;
             let pause = backoff(attempt);
-            self.remember(|memory| memory.failed_in_a_row = attempt.saturating_add(1));
+            self.remember(|memory| {
+                memory.failed_in_a_row = attempt.saturating_add(1);
+                memory.ended = Some(end.text.clone());
+            });
             self.enter(InstanceState::Backoff, format!("{}; starts again in {} s", end.text, pause.as_secs_f64()));
             wake = Some(tokio::time::Instant::now() + pause);
         } else if !end.is_old {

@@ -209,6 +209,11 @@ impl Task {
         let Some(started) = self.started().filter(|started| self.site.proc.is_alive(started.main)) else {
             return match memory.state {
                 InstanceState::Stopped | InstanceState::Failed => Phase::Ended(End::old(memory.detail)),
+                InstanceState::Backoff => {
+                    // The former agent knew how it ended, and counted this attempt.
+                    self.remember(|memory| memory.failed_in_a_row = memory.failed_in_a_row.saturating_sub(1));
+                    self.kill_and_end(End::failure(memory.ended.unwrap_or(memory.detail))).await
+                }
                 InstanceState::Stopping => {
                     if let Err(error) = self.remove().await {
                         tracing::error!(instance = %self.spec().id, %error, "a stopped instance has left something");

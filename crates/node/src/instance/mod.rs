@@ -56,6 +56,9 @@ pub struct Memory {
     pub share: Option<Cpu>,
     /// Its CPU limit; that of the spec until another is set.
     pub cpu_limit: Option<Cpu>,
+    /// How it ended last, while it waits to be started again.
+    #[serde(default)]
+    pub ended: Option<String>,
     /// CPU-seconds of its former processes that nothing else remembers.
     pub cpu_before_s: f64,
     /// Processes that had been killed for want of memory when it was started last.
@@ -210,6 +213,7 @@ pub fn begin(site: Arc<Site>, record: Record) -> (Handle, oneshot::Receiver<Resu
         start_took_s: None,
         share: None,
         cpu_limit: record.spec.cpu_limit,
+        ended: None,
         cpu_before_s: 0.0,
         oom_kills: 0,
         wish: None,

@@ -201,7 +201,7 @@ fn watch_started(dir: &Path, child: u32, output: File) -> io::Result<Watch> {
     let main = proc.stat(child).map(|stat| stat.identity()).ok_or(io::ErrorKind::NotFound)?;
     let shim = proc.identity(me).ok_or(io::ErrorKind::NotFound)?;
     write_json(&dir.join(PID_FILE), &Started { main, shim, session: proc.stat(child).map_or(me, |stat| stat.session) })?;
-    Watch::new(dir, main, output)
+    Watch::new(dir, main, true, output)
 }
 
 fn adopt_instance(dir: &Path) -> io::Result<Watch> {
@@ -209,7 +209,7 @@ fn adopt_instance(dir: &Path) -> io::Result<Watch> {
     let before: Started = read_json(&dir.join(PID_FILE))?.ok_or(io::ErrorKind::NotFound)?;
     let shim = proc.identity(std::process::id()).ok_or(io::ErrorKind::NotFound)?;
     write_json(&dir.join(PID_FILE), &Started { shim, ..before })?;
-    Watch::new(dir, before.main, open_output(dir)?)
+    Watch::new(dir, before.main, false, open_output(dir)?)
 }
 
 /// The pipe's reading end. It does not wait for a writer, and reading from it never waits either.
@@ -335,17 +335,28 @@ struct Watch {
     /// Tells the end of a main process that is not our child.
     main_fd: OwnedFd,
     children: OwnedFd,
+    /// Whether this shim started the main process and so is told how it ends.
+    is_parent: bool,
     output: Option<File>,
     logs: logs::Writer,
     is_over: bool,
 }
 
 impl Watch {
-    fn new(dir: &Path, main: Identity, output: File) -> io::Result<Self> {
+    fn new(dir: &Path, main: Identity, is_parent: bool, output: File) -> io::Result<Self> {
         let pid = rustix::process::Pid::from_raw(main.pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
         let main_fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
         let logs = logs::Writer::open(&dir.join(LOGS_FOLDER))?;
-        Ok(Self { dir: dir.to_owned(), main, main_fd, children: child_signals()?, output: Some(output), logs, is_over: false })
+        Ok(Self {
+            dir: dir.to_owned(),
+            main,
+            main_fd,
+            children: child_signals()?,
+            is_parent,
+            output: Some(output),
+            logs,
+            is_over: false,
+        })
     }
 
     fn run(mut self) -> io::Result<()> {
@@ -353,8 +364,8 @@ impl Watch {
             // Seen before: one that ends in between is reaped with its status.
             let is_gone = !Proc::system().is_alive(self.main);
             let has_children = self.reap();
-            if !self.is_over && is_gone {
-                // It was no child of ours (we adopted it), or it would have been reaped with its status.
+            // A child of ours is reaped with its status: as long as one of its threads has not ended it looks gone and cannot be reaped yet.
+            if !self.is_over && is_gone && (!self.is_parent || !has_children) {
                 self.finish(Exit::Unknown);
             }
             self.copy_output();

@@ -408,6 +408,27 @@ pub fn one_that_stops_answering_is_replaced_after_a_while(bench: &Bench) {
     assert!(states.contains(&InstanceState::Unhealthy), "it was unhealthy before: {states:?}");
 }
 
+pub fn the_next_agent_knows_how_one_ended_that_waits_to_be_started(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &[]);
+    spec.run = ["sh", "-c", "exit 7"].map(str::to_owned).to_vec();
+    bench.start(&spec);
+    // Its pauses grow, so that the next agent finds it in one.
+    wait_for("some restarts", || bench.instance("web-1").filter(|one| one.restarts >= 3 && one.state == InstanceState::Backoff));
+    bench.kill_agent();
+    bench.start_agent();
+    let found = wait_for("its state", || bench.instance("web-1"));
+    assert!(found.detail.starts_with("ended by itself with status 7; starts again in "), "{}", found.detail);
+}
+
+pub fn the_status_of_a_program_of_many_threads_is_told(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["threads", "5"]);
+    spec.restart = RestartPolicy::Never;
+    // The main thread is gone some time before the last of the others, and only then the kernel tells the status.
+    bench.start(&spec);
+    let instance = bench.wait_state("web-1", InstanceState::Failed);
+    assert_eq!(instance.detail, "ended by itself with status 5");
+}
+
 /// The process that keeps an instance.
 fn shim_of(bench: &Bench, id: &str) -> u32 {
     let text = fs::read_to_string(bench.dir(id).join("pid")).unwrap();

@@ -47,6 +47,8 @@ under_every_isolation!(
     cases::an_instance_is_confined_and_so_is_its_health_command,
     cases::a_stranger_at_its_port_gets_no_requests,
     cases::one_that_stops_answering_is_replaced_after_a_while,
+    cases::the_next_agent_knows_how_one_ended_that_waits_to_be_started,
+    cases::the_status_of_a_program_of_many_threads_is_told,
     cases::cpu_seconds_match_what_was_burnt,
     cases::a_suspended_instance_uses_no_cpu_and_goes_on,
     cases::a_killed_agent_leaves_no_half_frozen_instance,
