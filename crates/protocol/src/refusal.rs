@@ -215,6 +215,12 @@ pub enum Refusal {
         /// The application.
         app: AppName,
     },
+    /// Root's config does not open the sandbox of this application so far.
+    #[error("`{app}` may not be confined less than the config says that root started weal with")]
+    SandboxNotAllowed {
+        /// The application.
+        app: AppName,
+    },
     /// One of weal's own roles runs as this user.
     #[error("`{app}` may not run as `{user}`: one of weal's own roles runs as that user")]
     UserOfWeal {

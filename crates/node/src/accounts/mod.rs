@@ -101,6 +101,7 @@ impl Accounts {
 
     /// Whom an instance from `spec`, with its data in `data`, runs as.
     pub fn of(&self, spec: &InstanceSpec, data: &Path) -> Result<Account, NoAccount> {
+        self.check_sandbox(spec)?;
         match &spec.user {
             Some(name) => self.named(spec, name),
             None if self.own == 0 => {
@@ -115,7 +116,13 @@ impl Accounts {
 
     /// Whether root allows what `spec` asks for.
     pub fn check(&self, spec: &InstanceSpec) -> Result<(), NoAccount> {
+        self.check_sandbox(spec)?;
         spec.user.as_ref().map_or(Ok(()), |name| self.named(spec, name).map(drop))
+    }
+
+    /// Whoever orders from an agent that is not root is its own user, and could start the program without it.
+    fn check_sandbox(&self, spec: &InstanceSpec) -> Result<(), NoAccount> {
+        if self.own == 0 { Ok(Permits::read(&self.state)?.check_sandbox(spec)?) } else { Ok(()) }
     }
 
     fn named(&self, spec: &InstanceSpec, name: &str) -> Result<Account, NoAccount> {

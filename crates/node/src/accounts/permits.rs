@@ -1,4 +1,4 @@
-//! Which applications may run as which users.
+//! Which applications may run as which users, and how far their sandboxes are open.
 //!
 //! The agent takes orders from the controller, which is not root. A controller that somebody has taken over must not start programs as
 //! whomever it likes. So root writes down which users its config names, in a file that nobody else can write, and the agent starts programs as
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, naming};
+use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, SandboxSpec, naming};
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
 
@@ -22,15 +22,18 @@ pub const PERMITS_FILE: &str = "permits.json";
 /// The longest list that is read. A permit takes some hundred bytes.
 const LONGEST: u64 = 16 << 20;
 
-/// The users that a config of root's names.
+/// The users that a config of root's names, and the sandboxes that it opens.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Permits(Vec<Permit>);
 
-/// One application may run as one user.
+/// One application may run as one user, in one sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Permit {
     app: AppName,
-    user: String,
+    /// `None` is a user of its own.
+    user: Option<String>,
+    #[serde(default)]
+    sandbox: SandboxSpec,
     /// What it starts: all that it may start as root.
     program: Program,
 }
@@ -47,7 +50,7 @@ struct Program {
 }
 
 impl Permits {
-    /// What `pool` allows: the user of each application that names one.
+    /// What `pool` allows: the user of each application that names one, and each sandbox that is not the strict one.
     pub fn of(pool: &PoolSpec) -> Self {
         Self(pool.apps.values().filter_map(Permit::of).collect())
     }
@@ -95,7 +98,8 @@ impl Permits {
     /// # Errors
     /// Root has not allowed it.
     pub fn check(&self, spec: &InstanceSpec, user: &str, is_root: bool) -> Result<(), Refusal> {
-        let mut permits = self.0.iter().filter(|permit| permit.app == spec.app && permit.user == user).peekable();
+        let mut permits =
+            self.0.iter().filter(|permit| permit.app == spec.app && permit.user.as_deref() == Some(user)).peekable();
         if permits.peek().is_none() {
             return Err(Refusal::UserNotAllowed { app: spec.app.clone(), user: user.to_owned() });
         }
@@ -104,11 +108,27 @@ impl Permits {
         }
         Ok(())
     }
+
+    /// Whether `spec` may be confined as it says: strictly always, less as the config says.
+    ///
+    /// # Errors
+    /// Root has not allowed it.
+    pub fn check_sandbox(&self, spec: &InstanceSpec) -> Result<(), Refusal> {
+        let is_permitted = |permit: &Permit| permit.app == spec.app && permit.user == spec.user && permit.sandbox == spec.sandbox;
+        if spec.sandbox == SandboxSpec::default() || self.0.iter().any(is_permitted) {
+            return Ok(());
+        }
+        Err(Refusal::SandboxNotAllowed { app: spec.app.clone() })
+    }
 }
 
 impl Permit {
+    /// `None` for an application that may do nothing but what any may.
     fn of(app: &AppSpec) -> Option<Self> {
-        Some(Self { app: app.name.clone(), user: app.user.clone()?, program: Program::of(app) })
+        let is_ordinary = app.user.is_none() && app.sandbox == SandboxSpec::default();
+        let permit =
+            || Self { app: app.name.clone(), user: app.user.clone(), sandbox: app.sandbox.clone(), program: Program::of(app) };
+        (!is_ordinary).then(permit)
     }
 }
 
@@ -171,6 +191,29 @@ mod tests {
         assert_eq!(permits.check(&shop, "root", true), refused("shop", "root"));
         let free = spec_of(&pool.apps[&AppName::from("free")]);
         assert_eq!(permits.check(&free, "www-data", false), refused("free", "www-data"));
+    }
+
+    #[test]
+    fn a_sandbox_is_open_only_as_far_as_the_config_says() {
+        let mut pool = pool(&[("shop", None), ("wiki", Some("www-data")), ("free", None)]);
+        let open = SandboxSpec { write: ["/srv/wiki".to_owned()].into(), ..SandboxSpec::default() };
+        for app in ["wiki", "free"] {
+            pool.apps.get_mut(&AppName::from(app)).unwrap().sandbox =
+                if app == "wiki" { open.clone() } else { SandboxSpec::off() };
+        }
+        let permits = Permits::of(&pool);
+        let with = |app: &str, sandbox: &SandboxSpec| {
+            let spec = spec_of(&pool.apps[&AppName::from(app)]);
+            permits.check_sandbox(&InstanceSpec { sandbox: sandbox.clone(), ..spec })
+        };
+        let refused = |app: &str| Err(Refusal::SandboxNotAllowed { app: app.into() });
+        assert_eq!(with("wiki", &open), Ok(()));
+        assert_eq!(with("free", &SandboxSpec::off()), Ok(()));
+        assert_eq!(with("wiki", &SandboxSpec::default()), Ok(()), "stricter is always allowed");
+        assert_eq!(with("wiki", &SandboxSpec::off()), refused("wiki"));
+        assert_eq!(with("shop", &SandboxSpec::off()), refused("shop"));
+        assert_eq!(with("shop", &open), refused("shop"), "that of another application");
+        assert_eq!(with("shop", &SandboxSpec { processes: 100_000, ..SandboxSpec::default() }), refused("shop"));
     }
 
     #[test]

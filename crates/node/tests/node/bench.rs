@@ -139,6 +139,13 @@ impl Bench {
         weal_node::Permits::of(&pool).write(self.state()).unwrap();
     }
 
+    /// Lets the application of `spec` be confined as that says, as root's config does.
+    pub fn allow_sandbox(&self, spec: &InstanceSpec) {
+        let app = AppSpec { user: spec.user.clone(), sandbox: spec.sandbox.clone(), ..AppSpec::example(spec.app.as_str()) };
+        let pool = PoolSpec { apps: [(app.name.clone(), app)].into(), ..PoolSpec::example() };
+        weal_node::Permits::of(&pool).write(self.state()).unwrap();
+    }
+
     pub fn start(&self, spec: &InstanceSpec) -> Option<Refusal> {
         self.apply(node::Command::Start { spec: Box::new(spec.clone()) }).refusal
     }

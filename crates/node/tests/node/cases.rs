@@ -348,6 +348,9 @@ pub fn an_instance_is_confined_and_so_is_its_health_command(bench: &Bench) {
     spec.health.probe = HealthProbe::Command { argv: vec!["/bin/sh".into(), "-c".into(), check] };
     spec.health.interval_s = 3600.0;
     spec.sandbox.processes = 20;
+    let refused = bench.start(&spec);
+    assert!(matches!(refused, Some(Refusal::SandboxNotAllowed { .. })), "a controller alone opens nothing: {refused:?}");
+    bench.allow_sandbox(&spec);
     bench.start_ready(&spec);
     for who in ["instance", "check"] {
         let said = fs::read_to_string(bench.state().join("data/web").join(who)).unwrap();
