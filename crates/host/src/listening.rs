@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
+use crate::process::Proc;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto, socket_with};
 
 /// A socket that listens.
@@ -37,11 +38,15 @@ const MESSAGE: usize = 72;
 /// More listening sockets than a machine has ports are no answer.
 const MOST_BYTES: usize = 32 << 20;
 
-/// The sockets that listen at `port`, of both families.
+/// The sockets that listen at `port`, of both families. Where the kernel lacks sock_diag (a module of some), /proc/net tells.
 ///
 /// # Errors
 /// The kernel does not say.
 pub fn listening(port: u16) -> io::Result<Vec<Listening>> {
+    asked(port).or_else(|_| Proc::system().listening(port))
+}
+
+fn asked(port: u16) -> io::Result<Vec<Listening>> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
@@ -80,8 +85,9 @@ fn take_answers(socket: &OwnedFd, port: u16, found: &mut Vec<Listening>) -> io::
         let mut rest = &buffer[..length];
         while let Some((kind, body, after)) = message(rest) {
             match kind {
-                DONE => return Ok(()),
-                ERROR => return Err(error(body)),
+                // A list that could not be made ends like a whole one, with an error in its body.
+                DONE => return code(body).map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code))),
+                ERROR => return Err(io::Error::from_raw_os_error(code(body).unwrap_or(libc::EPROTO))),
                 SOCK_DIAG_BY_FAMILY => found.extend(read(body, port)),
                 _ => {}
             }
@@ -99,9 +105,10 @@ fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, body, bytes.get(length.next_multiple_of(4)..).unwrap_or(&[])))
 }
 
-fn error(body: &[u8]) -> io::Error {
-    let code = body.get(..4).and_then(|code| code.try_into().ok()).map_or(0, i32::from_ne_bytes);
-    io::Error::from_raw_os_error(-code)
+/// The number of an error; `None` where there is none.
+fn code(body: &[u8]) -> Option<i32> {
+    let code = i32::from_ne_bytes(body.get(..4)?.try_into().ok()?);
+    (code < 0).then_some(-code)
 }
 
 fn read(body: &[u8], port: u16) -> Option<Listening> {
@@ -137,6 +144,7 @@ mod tests {
             let inode = u32::try_from(rustix::fs::fstat(listener.as_fd()).unwrap().st_ino).unwrap();
             let expected = Listening { address: address.parse().unwrap(), uid: own, inode };
             assert_eq!(listening(port).unwrap(), [expected]);
+            assert_eq!(Proc::system().listening(port).unwrap(), [expected], "by /proc/net");
             drop(listener);
             assert_eq!(listening(port).unwrap(), []);
         }
@@ -150,5 +158,6 @@ mod tests {
             assert!(message(&whole[..length]).is_none(), "{length}");
         }
         assert_eq!(read(&[0; 20], 80), None);
+        assert_eq!((code(&[]), code(&0i32.to_ne_bytes()), code(&(-2i32).to_ne_bytes())), (None, None, Some(2)));
     }
 }

@@ -1,8 +1,10 @@
 //! Which process listens at an address.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
+use crate::listening::Listening;
 use crate::process::Proc;
 use crate::read::{LIST, text};
 
@@ -18,14 +20,25 @@ pub struct Listener {
 impl Proc {
     /// The processes that listen at the TCP port of `address`, on any address of this machine. Those of other users are seen by root only.
     pub fn listeners(&self, address: SocketAddr) -> Vec<Listener> {
-        let tables = ["net/tcp", "net/tcp6"].map(|table| text(&self.root().join(table), LIST).unwrap_or_default());
-        let inodes = tables.iter().flat_map(|table| listening_inodes(table, address.port()));
-        let wanted: Vec<String> = inodes.map(|inode| format!("socket:[{inode}]")).collect();
+        let sockets = self.listening(address.port()).unwrap_or_default();
+        let wanted: Vec<String> = sockets.iter().map(|socket| format!("socket:[{}]", socket.inode)).collect();
         if wanted.is_empty() {
             return Vec::new();
         }
         let holders = self.pids().into_iter().filter(|pid| self.holds(*pid, &wanted));
         holders.map(|pid| Listener { pid, name: self.name(pid).unwrap_or_default() }).collect()
+    }
+
+    /// The sockets that listen at `port`, of both families. It reads every connection of the machine:
+    /// [`listening`](crate::listening::listening) asks for those that listen only.
+    ///
+    /// # Errors
+    /// The kernel's tables cannot be read.
+    pub fn listening(&self, port: u16) -> io::Result<Vec<Listening>> {
+        let mut found: Vec<Listening> = listening_at(&text(&self.root().join("net/tcp"), LIST)?, port).collect();
+        // A kernel without IPv6 has no such table.
+        found.extend(listening_at(&text(&self.root().join("net/tcp6"), LIST).unwrap_or_default(), port));
+        Ok(found)
     }
 
     /// True when one of the process's descriptors is one of the `wanted`.
@@ -36,12 +49,26 @@ impl Proc {
     }
 }
 
-fn listening_inodes(table: &str, port: u16) -> Vec<u64> {
+/// The lines of a table of the kernel's that are sockets which listen at `port`: address, user and inode.
+fn listening_at(table: &str, port: u16) -> impl Iterator<Item = Listening> {
     const LISTEN: &str = "0A";
-    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let listening = lines.filter(|fields| fields.len() > 9 && fields[3] == LISTEN);
-    let here = listening.filter(|fields| fields[1].rsplit_once(':').is_some_and(|(_, hex)| hex == format!("{port:04X}")));
-    here.filter_map(|fields| fields[9].parse().ok()).collect()
+    table.lines().skip(1).filter_map(move |line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (address, hex) = fields.get(1)?.rsplit_once(':')?;
+        let is_here = *fields.get(3)? == LISTEN && u16::from_str_radix(hex, 16) == Ok(port);
+        let (uid, inode) = (fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?);
+        is_here.then_some(Listening { address: address_of(address)?, uid, inode })
+    })
+}
+
+/// Words of 32 bits in the byte order of the machine, as hexadecimal digits.
+fn address_of(hex: &str) -> Option<IpAddr> {
+    let word = |at: usize| Some(u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());
+    if hex.len() == 8 {
+        return Some(Ipv4Addr::from(word(0)?).into());
+    }
+    let bytes: [u8; 16] = [word(0)?, word(1)?, word(2)?, word(3)?].concat().try_into().ok()?;
+    Some(Ipv6Addr::from(bytes).to_canonical())
 }
 
 #[cfg(test)]

@@ -385,7 +385,7 @@ pub fn a_stranger_at_its_port_gets_no_requests(bench: &Bench) {
             let _ = std::io::Write::write_all(&mut client, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
         }
     });
-    let told = format!("port {} is held by node", address.port());
+    let told = format!("port {} is held by ", address.port());
     bench.said(0, &told);
     let ready = bench.wait_state("web-1", InstanceState::Ready);
     assert_ne!(ready.address, address, "it has another port, which is its own");

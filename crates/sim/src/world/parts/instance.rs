@@ -58,8 +58,8 @@ impl Instance {
         self.operation.as_ref().map(|operation| operation.change)
     }
 
-    /// Its process takes connections.
+    /// Its process takes connections. One that is being resumed does, too: the kernel takes them for it, and it finds them when it runs.
     pub fn answers(&self) -> bool {
-        matches!(self.state, InstanceState::Ready | InstanceState::Stopping)
+        matches!(self.state, InstanceState::Ready | InstanceState::Stopping) || self.change() == Some(OperationKind::Resume)
     }
 }
