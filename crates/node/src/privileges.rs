@@ -77,11 +77,42 @@ pub fn barrier(path: &Path, user: &User) -> Option<Barrier> {
     })
 }
 
+/// Whether owners and modes let `user` write to `path`, or to something that lies in it. What cannot be looked at counts as such.
+pub fn may_write_in(path: &Path, user: &User) -> bool {
+    let may_write = |meta: &fs::Metadata| {
+        let bits = meta.mode();
+        match () {
+            () if meta.uid() == user.uid => bits & 0o200 != 0,
+            () if meta.gid() == user.gid || user.groups.contains(&meta.gid()) => bits & 0o020 != 0,
+            () => bits & 0o002 != 0,
+        }
+    };
+    let Ok(meta) = fs::metadata(path) else { return true };
+    let entries = || fs::read_dir(path).into_iter().flatten().flatten().filter_map(|entry| fs::metadata(entry.path()).ok());
+    may_write(&meta) || entries().any(|meta| may_write(&meta))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_folder_counts_as_written_if_something_in_it_can_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let stranger = User { name: "app".to_owned(), uid: 4_000_000, gid: 4_000_000, groups: Vec::new(), home: "/".into() };
+        mode(folder.path(), 0o755);
+        assert!(!may_write_in(folder.path(), &stranger));
+        let pages = folder.path().join("pages");
+        fs::create_dir(&pages).unwrap();
+        mode(&pages, 0o755);
+        assert!(!may_write_in(folder.path(), &stranger));
+        mode(&pages, 0o777);
+        assert!(may_write_in(folder.path(), &stranger));
+        assert!(may_write_in(Path::new("/no/such/folder"), &stranger));
+    }
 
     #[test]
     fn what_keeps_a_user_from_a_program_is_named() {

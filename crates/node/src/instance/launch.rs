@@ -26,7 +26,7 @@ use crate::files::{at, read_json, write_json};
 use crate::folder::{Folder, Owner, give_entry};
 use crate::isolation::Member;
 use crate::ports;
-use crate::privileges::{Barrier, barrier};
+use crate::privileges::{Barrier, barrier, may_write_in};
 use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, mark};
 use crate::site::Site;
 use crate::variables::{UnknownVariable, fill_in};
@@ -165,6 +165,7 @@ impl Task {
         let mut record = self.record();
         record.port = self.free_port(record.port)?;
         record.launch = prepare(&self.site, &record.spec, record.port, &self.dir)?;
+        self.warn_of_unwritable(&record);
         self.working_set = None;
         let usage = || self.isolated(|isolation, member| isolation.usage(member));
         let cpu_before_s = if self.is_plain() { usage().cpu_seconds.unwrap_or(0.0) } else { 0.0 };
@@ -184,6 +185,17 @@ impl Task {
         });
         start_shim(&self.site, &self.dir, false).await?;
         read_json(&self.dir.join(PID_FILE))?.ok_or(StartError::NoProcessId)
+    }
+
+    /// Tells which folders the sandbox opens in vain: file permissions hold as well.
+    fn warn_of_unwritable(&self, record: &Record) {
+        let Some(user) = &record.launch.user else { return };
+        for path in record.spec.sandbox.write.iter().filter(|path| !may_write_in(Path::new(path), user)) {
+            let (name, uid) = (&user.name, user.uid);
+            let text =
+                format!("user {name} ({uid}) may write nothing in {path}, which `write` opens: chown {uid} {path}, or use $DATA");
+            self.tell(InstanceState::Starting, text);
+        }
     }
 
     /// `port`, or another one where somebody has taken it since the instance had it.
