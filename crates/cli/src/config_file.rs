@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use weal_config::{Diagnostic, Machine, render_all};
+use weal_config::{Diagnostic, Level, Machine, render_all};
 use weal_host::Proc;
 use weal_host::machine::cpus;
 use weal_model::{Bytes, PoolSpec};
@@ -52,7 +52,7 @@ pub fn load_trusted(file: &Path) -> anyhow::Result<Loaded> {
 }
 
 fn invalid(path: &Path, text: &str, diagnostics: &[Diagnostic]) -> Failure {
-    let count = diagnostics.len();
+    let count = diagnostics.iter().filter(|one| one.level == Level::Error).count();
     let noun = if count == 1 { "mistake" } else { "mistakes" };
     Failure {
         exit: Exit::ConfigInvalid,

@@ -70,11 +70,28 @@ impl ProcessId {
     }
 }
 
-/// Who listens at a TCP address: `nginx (pid 12)`; `None` when it cannot be told (another user's process).
+/// Who listens at a TCP address: `nginx (pid 12)`, or a weal pool by its state directory; `None` when it cannot be told (another user's
+/// process).
 pub fn holder_of(address: SocketAddr) -> Option<String> {
     let holders = Proc::system().listeners(address);
+    // Its supervisor holds the socket as well.
+    let pool = holders.iter().find_map(|holder| pool_of(&std::fs::read(Proc::system().path(holder.pid, "cmdline")).ok()?));
+    if let Some(state) = pool {
+        return Some(format!("another weal pool (weal status --state {state})"));
+    }
     let first = holders.first().map(|holder| format!("{} (pid {})", holder.name, holder.pid))?;
     Some(if holders.len() == 1 { first } else { format!("{first} and {} more", holders.len() - 1) })
+}
+
+/// The state directory of the pool whose role has this command line.
+fn pool_of(command_line: &[u8]) -> Option<String> {
+    let mut words = command_line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let is_role = words.next()? == "weal" && words.next()? == "role";
+    if !is_role {
+        return None;
+    }
+    words.find(|word| word == "--state")?;
+    words.next().map(String::from)
 }
 
 #[cfg(test)]
@@ -89,6 +106,16 @@ mod tests {
         assert!(me.runs_as(own) && !me.runs_as(own + 1));
         let parent = rustix::process::getppid().and_then(|pid| ProcessId::of(pid.as_raw_pid().unsigned_abs()));
         assert!(parent.is_none_or(|parent| !parent.runs_this_program()));
+    }
+
+    #[test]
+    fn a_role_of_a_pool_is_known_by_its_state_directory() {
+        assert_eq!(
+            pool_of(b"weal\0role\0gateway\0--state\0/var/lib/weal/a-1\0--name\0gw\0").as_deref(),
+            Some("/var/lib/weal/a-1")
+        );
+        assert_eq!(pool_of(b"weal\0up\0--state\0/var/lib/weal/a-1\0"), None);
+        assert_eq!(pool_of(b""), None);
     }
 
     #[test]

@@ -56,10 +56,15 @@ impl StateDir {
 
     /// The pool that a command is about: as [`StateDir::of`] where a state directory or a file is named or `weal.toml`
     /// is here, otherwise the only pool of this user that runs.
+    ///
+    /// # Errors
+    /// There is none, there are several, or it belongs to another user.
     pub fn find(target: &Target) -> anyhow::Result<Self> {
         let file = target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
         if target.state.is_some() || target.file.is_some() || file.exists() {
-            return Self::of(target.state.as_deref(), &file);
+            let state = Self::of(target.state.as_deref(), &file)?;
+            state.check_open()?;
+            return Ok(state);
         }
         let mut running = Self::running()?;
         match running.len() {
@@ -72,6 +77,19 @@ impl StateDir {
                 bail!("several pools run: name one with --state: {}", roots.join(", "))
             }
         }
+    }
+
+    /// # Errors
+    /// Its record is kept from this user.
+    fn check_open(&self) -> Result<(), Failure> {
+        let record = File::open(self.root.join("supervisor.json"));
+        if !record.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
+            return Ok(());
+        }
+        let owner = std::fs::metadata(&self.root)
+            .map_or_else(|_| "another user".to_owned(), |meta| format!("user {}", users::name_of(meta.uid())));
+        let root = self.root.display();
+        Err(Failure::new(Exit::Failed, format!("the pool in {root} belongs to {owner}: only that user and root may ask it")))
     }
 
     fn running() -> anyhow::Result<Vec<Self>> {

@@ -26,6 +26,12 @@ pub fn find(name: &str) -> anyhow::Result<User> {
     }
 }
 
+/// The name of the user with this number; the number where there is none.
+pub fn name_of(uid: u32) -> String {
+    let user = Users::read(Path::new("/etc")).ok().and_then(|users| users.by_uid(uid));
+    user.map_or_else(|| uid.to_string(), |user| user.name)
+}
+
 /// Whom the gateway and the controller run as when root starts weal. The node agent stays root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleUsers {

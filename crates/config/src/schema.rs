@@ -169,7 +169,7 @@ fn app_keys() -> Vec<(&'static str, Value)> {
             "user",
             describe(
                 json!({ "type": "string", "minLength": 1 }),
-                "The user that instances run as. `root` means all rights of this machine, and is said wherever the pool is shown.",
+                "The user that instances run as. `root` means all rights of this machine; `weal up`, `weal status` and `weal doctor` then name the application.",
                 "one of the application's own where root runs weal; else the one that runs weal",
             ),
         ),

@@ -57,6 +57,11 @@ pub(crate) fn help<'k>(word: &str, known: impl IntoIterator<Item = &'k str>, wha
     }
 }
 
+/// A sentence that says what would be right: the nearest of `known`, or `otherwise`.
+pub(crate) fn help_or<'k>(word: &str, known: impl IntoIterator<Item = &'k str>, otherwise: &str) -> String {
+    meant(word, known).map_or_else(|| otherwise.to_owned(), |right| format!("did you mean `{right}`?"))
+}
+
 /// `a`, `b` and `c`.
 pub(crate) fn list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();

@@ -48,6 +48,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use weal_rpc::Callers;
 
+pub use accounts::numbers::Numbers;
 pub use accounts::permits::Permits;
 pub use isolation::Kind;
 pub use privileges::close_descriptors;

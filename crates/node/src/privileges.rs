@@ -50,13 +50,17 @@ fn close_range(flags: libc::c_uint) -> io::Result<()> {
 pub struct Barrier {
     path: PathBuf,
     mode: u32,
-    is_on_the_way: bool,
+    is_folder: bool,
+    /// Whose bits of the mode count for the user, as chmod(1) writes them.
+    class: char,
 }
 
 impl fmt::Display for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.is_on_the_way { "does not let it through" } else { "does not let it in" };
-        write!(f, "{} {what} (mode {:04o})", self.path.display(), self.mode)
+        // A script must be read as well.
+        let (verb, bits) = if self.is_folder { ("enter", "x") } else { ("run", "rx") };
+        let path = self.path.display();
+        write!(f, "may not {verb} {path} (mode {:04o}): chmod {}+{bits} {path}", self.mode, self.class)
     }
 }
 
@@ -68,12 +72,12 @@ pub fn barrier(path: &Path, user: &User) -> Option<Barrier> {
     ways.iter().flat_map(|way| way.iter().rev()).find_map(|part| {
         let meta = fs::metadata(part).ok()?;
         let bits = meta.mode() & 0o7777;
-        let may_pass = match () {
-            () if meta.uid() == user.uid => bits & 0o100,
-            () if meta.gid() == user.gid || user.groups.contains(&meta.gid()) => bits & 0o010,
-            () => bits & 0o001,
+        let (class, bit) = match () {
+            () if meta.uid() == user.uid => ('u', 0o100),
+            () if meta.gid() == user.gid || user.groups.contains(&meta.gid()) => ('g', 0o010),
+            () => ('o', 0o001),
         };
-        (may_pass == 0).then(|| Barrier { path: part.to_path_buf(), mode: bits, is_on_the_way: *part != path && *part != real })
+        (bits & bit == 0).then(|| Barrier { path: part.to_path_buf(), mode: bits, is_folder: meta.is_dir(), class })
     })
 }
 
@@ -128,11 +132,11 @@ mod tests {
             mode(path, bits);
         }
         let b = program.parent().unwrap();
-        assert_eq!(found(&stranger), Some(format!("{} does not let it through (mode 0700)", b.display())));
+        assert_eq!(found(&stranger), Some(format!("may not enter {0} (mode 0700): chmod o+x {0}", b.display())));
         mode("a/b", 0o711);
         assert_eq!(found(&stranger), None);
         mode("a/b/program", 0o750);
-        assert_eq!(found(&stranger), Some(format!("{} does not let it in (mode 0750)", program.display())));
+        assert_eq!(found(&stranger), Some(format!("may not run {0} (mode 0750): chmod o+rx {0}", program.display())));
         let own_group = fs::metadata(&program).unwrap().gid();
         assert_eq!(found(&user(4_000_000, 4_000_000, vec![own_group])), None);
     }

@@ -214,12 +214,12 @@ async fn command(argv: &[String], Beside { launch, main }: Beside<'_>) -> Result
     let prepare = move || {
         entrances.iter().try_for_each(|entrance| enter(entrance))?;
         if let Some(process) = &process {
-            weal_sandbox::join(process.as_fd()).map_err(|failure| failure.source)?;
+            weal_sandbox::join(process.as_fd()).map_err(weal_sandbox::Failure::into_io)?;
         }
-        let confinement = plan.enter().map_err(|failure| failure.source)?;
+        let confinement = plan.enter().map_err(weal_sandbox::Failure::into_io)?;
         become_user(user.as_ref())?;
         keep_descriptors_back()?;
-        confinement.confine().map_err(|failure| failure.source)
+        confinement.confine().map_err(weal_sandbox::Failure::into_io)
     };
     // SAFETY: only system calls are made between fork and exec; the groups that they need were allocated before, except for
     // one small list, and no lock of the allocator is held then: glibc and musl restore theirs in the forked child.

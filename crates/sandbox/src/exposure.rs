@@ -65,7 +65,8 @@ impl Exposure {
         let mounts = plan.mounts.as_ref();
         let closed = Closed {
             identity,
-            capabilities: plan.drops_capabilities || identity != Identity::Root && *plan != Plan::default(),
+            // The kernel takes them from whoever becomes another user, and weal rules set-user-ID programs out for all that it starts.
+            capabilities: plan.drops_capabilities || identity != Identity::Root,
             mounts: mounts.is_some(),
             files: mounts.is_some() || plan.landlock.is_some(),
             tmp: mounts.is_some_and(|mounts| mounts.tmp != Tmp::Shared),
@@ -87,6 +88,17 @@ impl Exposure {
         let weight: f64 = self.items.iter().map(|item| f64::from(item.weight)).sum();
         let open: f64 = self.items.iter().map(|item| f64::from(item.weight) * item.open).sum();
         (open / weight * 100.0).round() / 10.0
+    }
+
+    /// What the program may do, the heaviest first, each thing once.
+    pub fn may(&self) -> Vec<&'static str> {
+        let mut said = Vec::new();
+        for item in self.open() {
+            if !said.contains(&item.may) {
+                said.push(item.may);
+            }
+        }
+        said
     }
 
     /// What is open, the heaviest first.
@@ -126,14 +138,15 @@ impl Closed {
     }
 
     fn kernel(&self) -> Vec<Item> {
-        let closed = self.filter && self.capabilities;
+        // Root owns the clock's device and the files of /proc/sys, also root without capabilities.
+        let is_user = self.identity != Identity::Root;
         vec![
-            item("ProtectClock=", "set the clock", 1000, closed && self.mounts),
-            item("ProtectKernelLogs=", "read the kernel's log", 1000, closed && self.mounts),
-            item("ProtectKernelModules=", "load kernel modules", 1000, closed),
-            item("ProtectKernelTunables=", "change the kernel's settings", 1000, self.mounts),
+            item("ProtectClock=", "set the clock", 1000, self.capabilities && (is_user || self.filter && self.mounts)),
+            item("ProtectKernelLogs=", "read the kernel's log", 1000, self.capabilities && self.filter && self.mounts),
+            item("ProtectKernelModules=", "load kernel modules", 1000, self.capabilities),
+            item("ProtectKernelTunables=", "change the kernel's settings", 1000, is_user || self.mounts),
             item("ProtectControlGroups=", "change control groups", 1000, self.mounts),
-            item("ProtectHostname=", "change the host name", 50, closed),
+            item("ProtectHostname=", "change the host name", 50, self.capabilities),
             item("LockPersonality=", "switch off protections of its memory", 100, self.filter),
             item("MemoryDenyWriteExecute=", "run code that it has written", 100, false),
             item("RestrictRealtime=", "take a CPU for itself in real time", 500, self.realtime),
@@ -156,7 +169,7 @@ impl Closed {
             item("PrivateTmp=", "meet others in /tmp", 1000, self.tmp),
             item("PrivateDevices=", "open devices", 1000, self.devices),
             part("DeviceAllow=", "make use of devices that it can reach", 1000, if self.devices { 0.2 } else { 1.0 }),
-            item("PrivateMounts=", "change mounts", 1000, self.mounts),
+            item("PrivateMounts=", "change mounts", 1000, self.capabilities || self.mounts),
             item("PrivateNetwork=", "use the network", 2500, false),
             item("PrivateUsers=", "see others' users", 1000, false),
             item("RootDirectory=", "see the machine's files", 200, false),
@@ -214,7 +227,7 @@ impl Closed {
     }
 
     fn calls(&self) -> Vec<Item> {
-        let set = |name, weight, is_closed| item(name, "make system calls of this set", weight, is_closed);
+        let set = |name, weight, is_closed| item(name, "make system calls that no service needs", weight, is_closed);
         // `@system-service` holds changes of user and of limits, which without capabilities the kernel bounds.
         vec![
             item("SystemCallArchitectures=", "make system calls of other architectures", 1000, self.filter),
@@ -274,7 +287,22 @@ mod tests {
         assert!(Exposure::of(&Plan::default(), Identity::Root).score() >= 9.0);
     }
 
-    /// The same settings in a unit, judged by systemd itself.
+    #[test]
+    fn a_user_may_do_nothing_that_takes_capabilities_and_nothing_is_said_twice() {
+        let unprivileged = Machine { is_root: false, mounts: false, landlock_version: 6, filter: true };
+        let paths = Paths { data: "/d".into(), tmp: "/t".into(), keep: Vec::new() };
+        for plan in [Plan::default(), Plan::new(&SandboxSpec::default(), unprivileged, &paths)] {
+            let may = Exposure::of(&plan, Identity::Shared).may();
+            for privileged in ["set the clock", "administrate the machine", "load kernel modules", "change mounts", "reboot"] {
+                assert!(!may.contains(&privileged), "{may:?}");
+            }
+            assert_eq!(may.iter().filter(|what| **what == "use the network").count(), 1, "{may:?}");
+        }
+        assert!(Exposure::of(&Plan::default(), Identity::Root).may().contains(&"administrate the machine"));
+    }
+
+    /// The same settings in a unit, judged by systemd itself. systemd counts the capabilities of `User=` only where the unit takes them away, so
+    /// the unit of a plain user says what the kernel does.
     #[test]
     fn systemd_judges_the_same_settings_alike() {
         let strict_unit = "DynamicUser=yes\nNoNewPrivileges=yes\nCapabilityBoundingSet=\nPrivateDevices=yes\nPrivateTmp=yes\nPrivateMounts=yes\n\
@@ -290,8 +318,11 @@ mod tests {
                 "SystemCallFilter=@system-service\nSystemCallFilter=~@privileged @resources",
             )
             .replace("UMask=0022", "UMask=0077");
+        let user_unit = "User=nobody\nCapabilityBoundingSet=\nProtectClock=yes\nProtectKernelModules=yes\nProtectKernelTunables=yes\n\
+            ProtectHostname=yes\nPrivateMounts=yes\n";
         for (unit, plan, identity) in [
             ("", Plan::default(), Identity::Root),
+            (user_unit, Plan::default(), Identity::Shared),
             (strict_unit, strict(), Identity::Own),
             (role_unit.as_str(), role(), Identity::Own),
         ] {

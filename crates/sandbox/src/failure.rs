@@ -1,25 +1,50 @@
 //! Why a sandbox cannot be entered.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// A step that failed.
+/// What failed.
 #[derive(Debug, thiserror::Error)]
-#[error("its sandbox cannot {step}: {source}")]
-pub struct Failure {
-    /// What was tried, as the end of a sentence.
-    pub step: String,
-    /// Why it failed.
-    pub source: io::Error,
+pub enum Failure {
+    /// A step failed.
+    #[error("its sandbox cannot {step}: {source}")]
+    Step {
+        /// What was tried, as the end of a sentence.
+        step: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// What it is to write is not there.
+    #[error("`write` names {}, which does not exist: mkdir it, or take it out", .0.display())]
+    NothingToWrite(PathBuf),
+    /// A device is not there.
+    #[error("`devices` names {}, which this machine does not have", .0.display())]
+    NoDevice(PathBuf),
 }
 
 impl Failure {
     pub(crate) fn new(step: String, source: io::Error) -> Self {
-        Self { step, source }
+        Self::Step { step, source }
     }
 
     pub(crate) fn at(step: &str, path: &Path, source: io::Error) -> Self {
         Self::new(format!("{step} {}", path.display()), source)
+    }
+
+    /// What the system said.
+    pub fn into_io(self) -> io::Error {
+        match self {
+            Self::Step { source, .. } => source,
+            Self::NothingToWrite(_) | Self::NoDevice(_) => io::Error::from_raw_os_error(libc::ENOENT),
+        }
+    }
+
+    /// `self`, or `missing` when it failed because something is not there.
+    pub(crate) fn or_missing(self, missing: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Step { source, .. } if source.kind() == io::ErrorKind::NotFound => missing(),
+            other => other,
+        }
     }
 }
 

@@ -69,13 +69,22 @@ impl Mounts {
         let slave = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
         mount_change("/", slave).map_err(during("part from the machine's mounts"))?;
         // Held by descriptors: what follows may hide the paths.
-        let writable = trees(&self.write)?;
+        let writable = self
+            .write
+            .iter()
+            .map(|path| {
+                Ok((path.as_path(), tree(path).map_err(|error| error.or_missing(|| Failure::NothingToWrite(path.clone())))?))
+            })
+            .collect::<Result<Vec<_>, Failure>>()?;
         let kept = trees(&self.keep)?;
         let tmp = self.tmp.trees()?;
         let devices = self
             .devices
             .iter()
-            .map(|path| Ok((path, stat(path).map_err(at("look at", path))?)))
+            .map(|path| {
+                let failed = |error| at("look at", path)(error).or_missing(|| Failure::NoDevice(path.clone()));
+                Ok((path, stat(path).map_err(failed)?))
+            })
             .collect::<Result<Vec<_>, Failure>>()?;
         set(CWD, "/", true, READ_ONLY, 0)?;
         if let Some((tmp, var_tmp)) = tmp {

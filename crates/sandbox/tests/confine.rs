@@ -58,7 +58,7 @@ impl Bench {
         let enter = move || {
             let say = |error: weal_sandbox::Failure| {
                 let _ = std::io::stderr().write_all(error.to_string().as_bytes());
-                error.source
+                error.into_io()
             };
             let confinement = plan.enter().map_err(say)?;
             rustix::thread::set_thread_groups(&[])?;
@@ -215,6 +215,22 @@ fn what_the_config_opens_is_open() {
 }
 
 #[test]
+fn what_the_config_names_and_the_machine_has_not_is_named_with_its_key() {
+    let Some(machine) = machine() else { return };
+    let bench = Bench::new();
+    let refusal = |spec: SandboxSpec| {
+        let mounts = bench.plan(&spec, machine).mounts.unwrap();
+        // In a thread of its own, because the namespaces are the thread's.
+        std::thread::spawn(move || mounts.enter().unwrap_err().to_string()).join().unwrap()
+    };
+    let gone = bench.path("gone").display().to_string();
+    let write = refusal(SandboxSpec { write: [gone.clone()].into(), ..SandboxSpec::default() });
+    assert_eq!(write, format!("`write` names {gone}, which does not exist: mkdir it, or take it out"));
+    let devices = refusal(SandboxSpec { devices: ["/dev/nosuch".to_owned()].into(), ..SandboxSpec::default() });
+    assert_eq!(devices, "`devices` names /dev/nosuch, which this machine does not have");
+}
+
+#[test]
 fn without_mounts_landlock_keeps_it_to_its_folders() {
     let machine = Machine::probe();
     if !machine.is_root || machine.landlock_version == 0 {
@@ -254,14 +270,16 @@ fn what_runs_beside_it_sees_what_it_sees() {
     let mut command = Command::new("sleep");
     command.arg("1000").stdin(Stdio::null());
     // SAFETY: as above.
-    unsafe { command.pre_exec(move || plan.enter().map(drop).map_err(|error| error.source)) };
+    unsafe { command.pre_exec(move || plan.enter().map(drop).map_err(weal_sandbox::Failure::into_io)) };
     let mut child = command.spawn().unwrap();
     let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
     let mut beside = Command::new("sh");
     beside.args(["-c", "echo here > /tmp/beside; echo no > /var/lib/weal-sandbox-test"]).stderr(Stdio::null());
     // SAFETY: as above.
-    unsafe { beside.pre_exec(move || weal_sandbox::join(std::os::fd::AsFd::as_fd(&process)).map_err(|error| error.source)) };
+    unsafe {
+        beside.pre_exec(move || weal_sandbox::join(std::os::fd::AsFd::as_fd(&process)).map_err(weal_sandbox::Failure::into_io))
+    };
     let status = beside.status().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();

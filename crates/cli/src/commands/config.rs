@@ -27,7 +27,8 @@ pub fn validate(target: &Target, json: bool) -> anyhow::Result<()> {
     warn(&loaded.warnings, &loaded.text);
     let (apps, nodes) = (loaded.spec.apps.len(), loaded.spec.nodes.len());
     let good = paint("valid:", Tone::Good, Stream::Out);
-    output::line(&format!("{good} {} ({apps} applications on {nodes} nodes)", loaded.path.display()));
+    let [apps, nodes] = [(apps, "application"), (nodes, "node")].map(|(count, noun)| counted(count, noun));
+    output::line(&format!("{good} {} ({apps} on {nodes})", loaded.path.display()));
     Ok(())
 }
 
@@ -112,6 +113,12 @@ pub fn import(order: &Import, json: bool) -> anyhow::Result<()> {
         output::complain(&format!("{} {note}", paint("note:", Tone::Warn, Stream::Err)));
     }
     Ok(())
+}
+
+/// `1 node`, `2 nodes`.
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 fn load_of(target: &Target) -> anyhow::Result<Loaded> {

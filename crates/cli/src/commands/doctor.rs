@@ -7,6 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use weal_host::Proc;
 use weal_model::{AppSpec, Rung, SandboxMode};
+use weal_node::Numbers;
 use weal_node::ladder::Ladder;
 use weal_protocol::Capabilities;
 use weal_protocol::node::OBSERVE;
@@ -208,7 +209,9 @@ fn pool(target: &Target) -> Vec<Check> {
         checks.extend([("listen", loaded.spec.listen), ("api", loaded.spec.api)].map(|(key, address)| port(key, address)));
     }
     checks.push(role_users());
-    checks.extend(loaded.spec.apps.values().map(|app| app_user(app.name.as_str(), app.user.as_deref())));
+    // Before the first start there are none.
+    let numbers = state.as_ref().ok().and_then(|state| Numbers::given(&state.root).ok()).unwrap_or_default();
+    checks.extend(loaded.spec.apps.values().map(|app| app_user(app, numbers.get(&app.name).copied())));
     let machine = Machine::probe();
     checks.extend(users::is_root().then(|| role_sandbox(machine, state.as_ref().ok())));
     checks.extend(loaded.spec.apps.values().map(|app| sandbox(app, machine)));
@@ -243,14 +246,23 @@ fn role_users() -> Check {
     }
 }
 
-/// Whom an application runs as.
-fn app_user(app: &str, user: Option<&str>) -> Check {
-    let Some(name) = user else {
-        let whom = if users::is_root() { "a user of its own" } else { "whoever starts weal" };
+/// Whom an application runs as; `number` is that of its own user, once it has one.
+fn app_user(spec: &AppSpec, number: Option<u32>) -> Check {
+    let app = &spec.name;
+    let Some(name) = &spec.user else {
+        let whom = match (users::is_root(), number) {
+            (true, Some(number)) => format!("a user of its own ({number})"),
+            (true, None) => "a user of its own, whose number it gets at its first start".to_owned(),
+            (false, _) => "whoever starts weal".to_owned(),
+        };
         return Check::ok("user", format!("{app} runs as {whom}"));
     };
+    let does_not_start = format!("weal up starts, and {app} does not");
     match users::find(name) {
-        Err(error) => Check::broken("user", format!("{app}: {error:#}"), format!("useradd --system {name}")),
+        Err(error) => {
+            let remedy = format!("useradd --system {name}, or leave `user` out");
+            Check::lost("user", format!("{app}: {error:#}"), &does_not_start, remedy)
+        }
         Ok(user) if user.uid == 0 && users::is_root() => {
             let lost = "it can do anything on this machine, and so can who breaks into it";
             Check::lost("user", format!("{app} runs as root"), lost, "leave `user` out: it gets a user of its own")
@@ -258,7 +270,10 @@ fn app_user(app: &str, user: Option<&str>) -> Check {
         Ok(user) if users::is_root() || user.uid == rustix::process::geteuid().as_raw() => {
             Check::ok("user", format!("{app} runs as {name}"))
         }
-        Ok(_) => Check::broken("user", format!("{app} is to run as {name}, which only root can do"), "run as root"),
+        Ok(_) => {
+            let found = format!("{app} is to run as {name}, which only a weal that root started can do");
+            Check::lost("user", found, &does_not_start, "start weal as root, or leave `user` out")
+        }
     }
 }
 
@@ -295,8 +310,8 @@ fn sandbox(app: &AppSpec, machine: Machine) -> Check {
     if score <= MOST_EXPOSED {
         return Check::ok("sandbox", found);
     }
-    let open: Vec<&str> = exposure.open().iter().map(|item| item.may).take(5).collect();
-    let lost = format!("it may {}", open.join("; "));
+    let may: Vec<&str> = exposure.may().into_iter().take(5).collect();
+    let lost = format!("it may {}", may.join("; "));
     let remedy = match (app.sandbox.mode, machine.is_root) {
         (SandboxMode::Off, _) => "leave `sandbox` and `user` out, or open only what it needs",
         (SandboxMode::Strict, false) => "start weal as root, for mounts of its own and a user of its own",
@@ -328,6 +343,20 @@ mod tests {
         let plain = Capabilities { cpu_shares: false, cpu_limits: false, ..Capabilities::all("none") };
         let check = isolation(&plain);
         assert_eq!(check.lost, "no CPU limits and shares between applications; memory limits are checked once a second only");
+    }
+
+    #[test]
+    fn an_application_without_its_user_keeps_only_itself_from_starting() {
+        let app = AppSpec { user: Some("weal-nobody-has-this".to_owned()), ..AppSpec::example("shop") };
+        let check = app_user(&app, None);
+        assert_eq!((check.verdict, check.lost.as_str()), (Verdict::Lost, "weal up starts, and shop does not"), "{check:?}");
+    }
+
+    #[test]
+    fn an_applications_own_user_is_told_with_its_number() {
+        let found = app_user(&AppSpec::example("shop"), Some(64_613)).found;
+        let expected = if users::is_root() { "a user of its own (64613)" } else { "whoever starts weal" };
+        assert_eq!(found, format!("shop runs as {expected}"));
     }
 
     #[test]

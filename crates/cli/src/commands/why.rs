@@ -66,8 +66,9 @@ fn refused(why: &Why) -> String {
     }
     let counts: Vec<String> = by_reason.iter().map(|((reason, status), count)| format!("{count} {reason} ({status})")).collect();
     let mut text = format!(
-        "- Of the last requests that the gateway refused, {} were for {}: {}.\n",
+        "- Of the last requests that the gateway refused, {} {} for {}: {}.\n",
         requests.len(),
+        if requests.len() == 1 { "was" } else { "were" },
         why.app,
         counts.join(", ")
     );

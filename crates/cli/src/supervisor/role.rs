@@ -241,12 +241,12 @@ fn confine(command: &mut Command, user: &User, state: &StateDir) {
     let plan = Plan::of_role(*MACHINE, &state.root);
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     let become_role = move || {
-        let confinement = plan.enter().map_err(|failure| failure.source)?;
+        let confinement = plan.enter().map_err(weal_sandbox::Failure::into_io)?;
         rustix::thread::set_thread_groups(&[])?;
         rustix::thread::set_thread_res_gid(gid, gid, gid)?;
         rustix::thread::set_thread_res_uid(uid, uid, uid)?;
         rustix::thread::set_no_new_privs(true)?;
-        confinement.confine().map_err(|failure| failure.source)
+        confinement.confine().map_err(weal_sandbox::Failure::into_io)
     };
     // SAFETY: the supervisor has one thread that allocates, so the forked child may allocate and open files before it becomes the role.
     unsafe { command.pre_exec(become_role) };

@@ -384,6 +384,6 @@ fn a_folder_that_an_application_cannot_pass_is_named() {
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
     let up = pool.run(&["up", "-d", "--timeout", "30"]);
     let said = text(&up.stdout) + &text(&up.stderr) + &text(&pool.run(&["events"]).stdout);
-    let barrier = format!("{} does not let it through (mode 0700)", closed.display());
-    assert!(said.contains("user weal-one cannot get to") && said.contains(&barrier), "{said}");
+    let barrier = format!("user weal-one may not enter {0} (mode 0700): chmod o+x {0}, keep", closed.display());
+    assert!(said.contains(&barrier), "{said}");
 }

@@ -23,7 +23,7 @@ pub(super) fn read(reading: &mut Reading, app: &Section, folder: &Path, user: Op
             "strict" => SandboxSpec::default(),
             "off" => SandboxSpec::off(),
             other => {
-                let help = suggest::help(other, ["strict", "off"], "words");
+                let help = suggest::help_or(other, ["strict", "off"], "write `strict`, `off` or a table");
                 reading.findings.error(reading.places.value(&item.path), format!("`sandbox` cannot be `{other}`"), help);
                 default
             }
@@ -111,7 +111,7 @@ fn read_tmp(reading: &mut Reading, section: &Section) -> bool {
         None | Some("private") => true,
         Some("shared") => false,
         Some(other) => {
-            let help = suggest::help(other, ["private", "shared"], "words");
+            let help = suggest::help_or(other, ["private", "shared"], "write `private` or `shared`");
             reading.findings.error(reading.places.value(&section.at("tmp")), format!("`tmp` cannot be `{other}`"), help);
             true
         }

@@ -10,6 +10,7 @@
 //! `/healthz` is open everywhere: it says nothing. The `Host` check stops DNS rebinding, by which a page from elsewhere could
 //! read the API of a browser's own machine.
 
+use std::borrow::Cow;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -56,17 +57,22 @@ impl Door {
     }
 
     /// Whether a request with these headers may come in for `access`; otherwise what to answer.
-    pub fn admit(&self, access: Access, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    pub fn admit(&self, access: Access, headers: &HeaderMap) -> Result<(), (StatusCode, Cow<'static, str>)> {
         let (loopback, token) = match self {
             Self::Local => return Ok(()),
-            Self::Closed => return Err((StatusCode::FORBIDDEN, "only root and the user who started weal may call this socket")),
+            Self::Closed => {
+                return Err((StatusCode::FORBIDDEN, "only root and the user who started weal may call this socket".into()));
+            }
             Self::Tcp { loopback, token } => (loopback, token),
         };
         if access == Access::Open {
             return Ok(());
         }
         if *loopback && !names_loopback(headers) {
-            return Err((StatusCode::MISDIRECTED_REQUEST, "the Host header must name this machine: localhost or 127.0.0.1"));
+            return Err((
+                StatusCode::MISDIRECTED_REQUEST,
+                "the Host header must name this machine: localhost or 127.0.0.1".into(),
+            ));
         }
         if *loopback && access == Access::Read {
             return Ok(());
@@ -74,13 +80,19 @@ impl Door {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         match given.and_then(|value| value.strip_prefix("Bearer ")) {
             Some(given) if token.is(given.trim()) => Ok(()),
-            Some(_) => {
-                Err((StatusCode::UNAUTHORIZED, "wrong token: the right one is in controller/token of the state directory"))
+            given => {
+                // Other machines learn nothing of the folders of this one.
+                let place = if *loopback {
+                    token.path.display().to_string()
+                } else {
+                    "controller/token of the state directory".to_owned()
+                };
+                let text = match given {
+                    Some(_) => format!("wrong token: the right one is in {place}"),
+                    None => format!("needs `Authorization: Bearer TOKEN`, with the token in {place}"),
+                };
+                Err((StatusCode::UNAUTHORIZED, text.into()))
             }
-            None => Err((
-                StatusCode::UNAUTHORIZED,
-                "needs `Authorization: Bearer TOKEN`, with the token in controller/token of the state directory",
-            )),
         }
     }
 }
@@ -111,7 +123,10 @@ pub(super) async fn guard(State((door, access)): State<(Door, Access)>, request:
 
 /// The secret that proves a right to give orders: 256 random bits in hex.
 #[derive(Clone)]
-pub(crate) struct Token(Arc<str>);
+pub(crate) struct Token {
+    secret: Arc<str>,
+    path: Arc<Path>,
+}
 
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -123,7 +138,7 @@ impl Token {
     /// Reads the token at `path`, or makes one there that only its owner can read.
     pub fn load_or_create(path: &Path) -> io::Result<Self> {
         match fs::read_to_string(path) {
-            Ok(text) if text.trim().len() == 64 => return Ok(Self(text.trim().into())),
+            Ok(text) if text.trim().len() == 64 => return Ok(Self { secret: text.trim().into(), path: path.into() }),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             // Missing, or cut short by a full disk when it was made.
             _ => {}
@@ -137,12 +152,12 @@ impl Token {
         file.write_all(b"\n")?;
         file.sync_all()?;
         fs::rename(&partial, path)?;
-        Ok(Self(text.into()))
+        Ok(Self { secret: text.into(), path: path.into() })
     }
 
     /// Compares in a time that depends on the lengths only.
     fn is(&self, given: &str) -> bool {
-        let (right, given) = (self.0.as_bytes(), given.as_bytes());
+        let (right, given) = (self.secret.as_bytes(), given.as_bytes());
         let difference = right.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
         std::hint::black_box(difference) == 0 && right.len() == given.len()
     }
@@ -195,6 +210,12 @@ mod tests {
         assert_eq!(loopback.admit(Access::Order, &headers("localhost", "")).unwrap_err().0, 401);
         assert_eq!(loopback.admit(Access::Order, &headers("localhost", "Bearer 00")).unwrap_err().0, 401);
         assert_eq!(loopback.admit(Access::Order, &headers("localhost", &secret)), Ok(()));
+        for given in ["", "Bearer 00"] {
+            let (near, far) = (headers("localhost", given), headers("pool.example", given));
+            let shown = path.display().to_string();
+            assert!(loopback.admit(Access::Order, &near).unwrap_err().1.contains(&shown), "the way to the token is said");
+            assert!(!beyond.admit(Access::Order, &far).unwrap_err().1.contains(&shown), "another machine is told no folder");
+        }
         assert_eq!(beyond.admit(Access::Read, &headers("pool.example", "")).unwrap_err().0, 401);
         assert_eq!(beyond.admit(Access::Read, &headers("pool.example", &secret)), Ok(()));
         assert_eq!(beyond.admit(Access::Open, &HeaderMap::new()), Ok(()));

@@ -32,7 +32,7 @@ pub enum NoAccount {
     #[error(transparent)]
     System(#[from] io::Error),
     /// Only root may run programs as others.
-    #[error("cannot run as `{user}`: the node agent is not root")]
+    #[error("`user = \"{user}\"` needs a weal that root started: start weal as root, or leave `user` out")]
     NotRoot {
         /// Whom it is to run as.
         user: String,

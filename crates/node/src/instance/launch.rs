@@ -55,12 +55,10 @@ pub(super) enum StartError {
     #[error("its port is taken by another process, and no other one is free")]
     NoPort,
     /// Its user is kept from what it needs. Mounts of its own must not open it: the way to them is not the machine's.
-    #[error("user {user} cannot get to {}: {barrier}; chmod o+x that, keep the application elsewhere, or name another user with `user`", .path.display())]
+    #[error("user {user} {barrier}, keep the application elsewhere (for example in /srv), or name another user with `user`")]
     Unreachable {
         /// Its user.
         user: String,
-        /// What it needs.
-        path: PathBuf,
         /// What is in the way.
         barrier: Barrier,
     },
@@ -323,9 +321,9 @@ fn check_ways(user: &User, spec: &InstanceSpec, program: &Path) -> Result<(), St
     let folder = |path| if Path::is_dir(path) { path } else { path.parent().unwrap_or(path) };
     let written = spec.sandbox.write.iter().map(|path| folder(Path::new(path)));
     let needed = [Path::new(&spec.cwd), program].into_iter().chain(written);
-    match needed.into_iter().find_map(|path| Some((path, barrier(path, user)?))) {
+    match needed.into_iter().find_map(|path| barrier(path, user)) {
         None => Ok(()),
-        Some((path, barrier)) => Err(StartError::Unreachable { user: user.name.clone(), path: path.to_owned(), barrier }),
+        Some(barrier) => Err(StartError::Unreachable { user: user.name.clone(), barrier }),
     }
 }
 

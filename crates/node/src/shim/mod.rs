@@ -230,7 +230,7 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
     // Only the number of an error comes through to the parent by itself.
     let complain = move |failure: weal_sandbox::Failure| {
         let _ = rustix::io::write(&complaint, failure.to_string().as_bytes());
-        failure.source
+        failure.into_io()
     };
     let prepare = move || {
         for entrance in &entrances {
