@@ -47,7 +47,7 @@ pub fn one_that_is_named_is_woken_although_another_is_awake(bench: &Bench) {
     assert_eq!(bench.wake_one_of("web", &["web-3"]).unwrap().instance.as_str(), "web-3");
     assert_eq!(bench.instance("web-2").unwrap().state, InstanceState::Suspended);
     let error = bench.wake_one_of("web", &["shop-1"]).unwrap_err();
-    assert!(error.to_string().contains("no instance of `web` is here"), "{error}");
+    assert_eq!(error.refusal(), Some(&Refusal::NobodyToWake { app: "web".into(), failed: Vec::new() }), "none of web's is named");
 }
 
 pub fn the_wake_socket_answers_nothing_else(bench: &Bench) {
