@@ -341,8 +341,9 @@ pub fn an_instance_is_confined_and_so_is_its_health_command(bench: &Bench) {
             open.display()
         )
     };
-    let forks = "i=0; while test $$i -lt 40; do sleep 1000 & i=$$((i+1)); done; echo forked 40";
-    let script = format!("{}; until test -e $DATA/go; do sleep 0.1; done; {forks}; wait", look("instance"));
+    let fixture = fixture().display().to_string();
+    let forks = format!("i=0; while test $$i -lt 40; do {fixture} deaf & i=$$((i+1)); done; echo forked 40; {fixture} deaf");
+    let script = format!("{}; until test -e $DATA/go; do :; done; {forks}", look("instance"));
     spec.run = vec!["/bin/sh".into(), "-c".into(), script];
     let check = format!("{}; test -e /tmp/instance", look("check"));
     spec.health.probe = HealthProbe::Command { argv: vec!["/bin/sh".into(), "-c".into(), check] };
@@ -372,7 +373,8 @@ pub fn an_instance_is_confined_and_so_is_its_health_command(bench: &Bench) {
 
 pub fn a_stranger_at_its_port_gets_no_requests(bench: &Bench) {
     let mut spec = bench.spec("web-1", &[]);
-    let script = format!("test -e $DATA/again && exec {} serve $PORT; : > $DATA/again; exec sleep 1000", fixture().display());
+    let fixture = fixture().display().to_string();
+    let script = format!("test -e $DATA/again && exec {fixture} serve $PORT; : > $DATA/again; exec {fixture} deaf");
     spec.run = vec!["/bin/sh".into(), "-c".into(), script];
     assert_eq!(bench.start(&spec), None);
     let address = wait_for("its address", || bench.instance("web-1")).address;
@@ -390,6 +392,7 @@ pub fn a_stranger_at_its_port_gets_no_requests(bench: &Bench) {
     let ready = bench.wait_state("web-1", InstanceState::Ready);
     assert_ne!(ready.address, address, "it has another port, which is its own");
     assert!(get(ready.address, "/healthz", PATIENCE).is_some());
+    bench.said(0, "ready ");
     let states: Vec<_> = bench.events(0).into_iter().map(|event| event.state).collect();
     let first_ready = states.iter().position(|state| *state == InstanceState::Ready).unwrap();
     assert!(states[..first_ready].contains(&InstanceState::Backoff), "it was never ready with the stranger: {states:?}");
