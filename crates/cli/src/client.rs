@@ -189,7 +189,7 @@ impl Client {
 
     /// The last line that is not blank of what `instance` wrote; `None` when it wrote nothing or cannot be asked. Only who may read logs
     /// may learn it, so no other answer holds it.
-    pub async fn last_line(&self, instance: &InstanceStatus, app: &AppName) -> Option<String> {
+    async fn last_line(&self, instance: &InstanceStatus, app: &AppName) -> Option<String> {
         // A shell ends what it says with an empty line now and then.
         let path = format!("/v1/apps/{}/logs?tail=5&instance={}", escape(app.as_str()), escape(instance.id.as_str()));
         let text = tokio::time::timeout(self.timeout, self.call(Method::GET, &path, Vec::new())).await.ok()?.ok()?;

@@ -27,24 +27,7 @@ pub fn instance_spec(
         env.insert(naming::variable(needed, "PORT"), address.port().to_string());
     }
     env.extend(app.env.clone());
-    InstanceSpec {
-        id: instance.clone(),
-        app: app.name.clone(),
-        node: node.clone(),
-        run: app.run.clone(),
-        env,
-        cwd: app.cwd.clone(),
-        user: app.user.clone(),
-        sandbox: app.sandbox.clone(),
-        memory: app.memory,
-        cpu_limit: app.cpu_limit,
-        health: app.health.clone(),
-        restart: app.restart,
-        stop_timeout_s: app.stop_timeout_s,
-        on_resume: app.on_resume.clone(),
-        needs,
-        revision: revision(app).start,
-    }
+    InstanceSpec { env, needs, revision: revision(app).start, ..InstanceSpec::of(app, instance.clone(), node.clone()) }
 }
 
 /// The revision of `app`: when the first part differs, instances must be replaced; the second is what the agent takes over for a running

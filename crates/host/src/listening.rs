@@ -1,18 +1,19 @@
-//! Asking the kernel for the sockets that listen at a port (sock_diag(7)). It walks those that listen only, where /proc/net/tcp prints every
+//! Asking the kernel for the sockets that listen (sock_diag(7)). It walks those that listen only, where /proc/net/tcp prints every
 //! connection of the machine. By hand: the one library for it brings a second version of four others for these two messages.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use crate::process::Proc;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto, socket_with};
+
+use crate::process::Proc;
 
 /// A socket that listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listening {
-    /// Its address.
-    pub address: IpAddr,
+    /// Its address and port.
+    pub address: SocketAddr,
     /// The user that made it.
     pub uid: u32,
     /// The number by which descriptors name it (`socket:[NUMBER]`).
@@ -21,8 +22,8 @@ pub struct Listening {
 
 impl Listening {
     /// Whether it takes what is sent to `address` of this machine.
-    pub fn takes(&self, address: IpAddr) -> bool {
-        self.address.is_unspecified() || self.address == address
+    pub fn takes(&self, address: SocketAddr) -> bool {
+        self.address == address || (self.address.ip().is_unspecified() && self.address.port() == address.port())
     }
 }
 
@@ -38,21 +39,21 @@ const MESSAGE: usize = 72;
 /// More listening sockets than a machine has ports are no answer.
 const MOST_BYTES: usize = 32 << 20;
 
-/// The sockets that listen at `port`, of both families. Where the kernel lacks sock_diag (a module of some), /proc/net tells.
+/// The sockets that listen, of both families. Where the kernel lacks sock_diag (a module of some), /proc/net tells.
 ///
 /// # Errors
 /// The kernel does not say.
-pub fn listening(port: u16) -> io::Result<Vec<Listening>> {
-    asked(port).or_else(|_| Proc::system().listening(port))
+pub fn listening() -> io::Result<Vec<Listening>> {
+    asked().or_else(|_| Proc::system().listening())
 }
 
-fn asked(port: u16) -> io::Result<Vec<Listening>> {
+fn asked() -> io::Result<Vec<Listening>> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
         let request = request(u8::try_from(family).unwrap_or_default());
         sendto(&socket, &request, SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0))?;
-        take_answers(&socket, port, &mut found)?;
+        take_answers(&socket, &mut found)?;
     }
     Ok(found)
 }
@@ -73,7 +74,7 @@ fn request(family: u8) -> Vec<u8> {
     message
 }
 
-fn take_answers(socket: &OwnedFd, port: u16, found: &mut Vec<Listening>) -> io::Result<()> {
+fn take_answers(socket: &OwnedFd, found: &mut Vec<Listening>) -> io::Result<()> {
     let mut buffer = vec![0u8; 64 << 10];
     let mut taken = 0;
     loop {
@@ -88,7 +89,7 @@ fn take_answers(socket: &OwnedFd, port: u16, found: &mut Vec<Listening>) -> io::
                 // A list that could not be made ends like a whole one, with an error in its body.
                 DONE => return code(body).map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code))),
                 ERROR => return Err(io::Error::from_raw_os_error(code(body).unwrap_or(libc::EPROTO))),
-                SOCK_DIAG_BY_FAMILY => found.extend(read(body, port)),
+                SOCK_DIAG_BY_FAMILY => found.extend(read(body)),
                 _ => {}
             }
             rest = after;
@@ -111,18 +112,16 @@ fn code(body: &[u8]) -> Option<i32> {
     (code < 0).then_some(-code)
 }
 
-fn read(body: &[u8], port: u16) -> Option<Listening> {
+fn read(body: &[u8]) -> Option<Listening> {
     let body: &[u8; MESSAGE] = body.get(..MESSAGE)?.try_into().ok()?;
     let word = |at: usize| u32::from_ne_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
-    if u16::from_be_bytes([body[4], body[5]]) != port {
-        return None;
-    }
+    let port = u16::from_be_bytes([body[4], body[5]]);
     let address: [u8; 16] = body[8..24].try_into().ok()?;
-    let address = match i32::from(body[0]) {
+    let ip: IpAddr = match i32::from(body[0]) {
         libc::AF_INET => Ipv4Addr::new(address[0], address[1], address[2], address[3]).into(),
         _ => Ipv6Addr::from(address).to_canonical(),
     };
-    Some(Listening { address, uid: word(64), inode: word(68) })
+    Some(Listening { address: SocketAddr::new(ip, port), uid: word(64), inode: word(68) })
 }
 
 #[cfg(test)]
@@ -140,13 +139,16 @@ mod tests {
                 eprintln!("skipped: {address} cannot be had here");
                 continue;
             };
-            let port = listener.local_addr().unwrap().port();
+            let address = listener.local_addr().unwrap();
+            let at_the_port = |found: io::Result<Vec<Listening>>| {
+                found.unwrap().into_iter().filter(|socket| socket.address.port() == address.port()).collect::<Vec<_>>()
+            };
             let inode = u32::try_from(rustix::fs::fstat(listener.as_fd()).unwrap().st_ino).unwrap();
-            let expected = Listening { address: address.parse().unwrap(), uid: own, inode };
-            assert_eq!(listening(port).unwrap(), [expected]);
-            assert_eq!(Proc::system().listening(port).unwrap(), [expected], "by /proc/net");
+            let expected = Listening { address, uid: own, inode };
+            assert_eq!(at_the_port(listening()), [expected]);
+            assert_eq!(at_the_port(Proc::system().listening()), [expected], "by /proc/net");
             drop(listener);
-            assert_eq!(listening(port).unwrap(), []);
+            assert_eq!(at_the_port(listening()), []);
         }
     }
 
@@ -157,7 +159,7 @@ mod tests {
         for length in 0..whole.len() {
             assert!(message(&whole[..length]).is_none(), "{length}");
         }
-        assert_eq!(read(&[0; 20], 80), None);
+        assert_eq!(read(&[0; 20]), None);
         assert_eq!((code(&[]), code(&0i32.to_ne_bytes()), code(&(-2i32).to_ne_bytes())), (None, None, Some(2)));
     }
 }

@@ -1,8 +1,8 @@
 //! Which process listens at an address.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
 
 use crate::listening::Listening;
 use crate::process::Proc;
@@ -20,49 +20,50 @@ pub struct Listener {
 impl Proc {
     /// The processes that listen at the TCP port of `address`, on any address of this machine. Those of other users are seen by root only.
     pub fn listeners(&self, address: SocketAddr) -> Vec<Listener> {
-        let sockets = self.listening(address.port()).unwrap_or_default();
-        let wanted: Vec<String> = sockets.iter().map(|socket| format!("socket:[{}]", socket.inode)).collect();
+        let sockets = self.listening().unwrap_or_default();
+        let here = sockets.iter().filter(|socket| socket.address.port() == address.port());
+        let wanted: BTreeSet<u32> = here.map(|socket| socket.inode).collect();
         if wanted.is_empty() {
             return Vec::new();
         }
-        let holders = self.pids().into_iter().filter(|pid| self.holds(*pid, &wanted));
+        let holders = self.pids().into_iter().filter(|pid| self.sockets(*pid).any(|inode| wanted.contains(&inode)));
         holders.map(|pid| Listener { pid, name: self.name(pid).unwrap_or_default() }).collect()
     }
 
-    /// The sockets that listen at `port`, of both families. It reads every connection of the machine:
+    /// The sockets that listen, of both families. It reads every connection of the machine:
     /// [`listening`](crate::listening::listening) asks for those that listen only.
     ///
     /// # Errors
     /// The kernel's tables cannot be read.
-    pub fn listening(&self, port: u16) -> io::Result<Vec<Listening>> {
-        let mut found: Vec<Listening> = listening_at(&text(&self.root().join("net/tcp"), LIST)?, port).collect();
+    pub fn listening(&self) -> io::Result<Vec<Listening>> {
+        let mut found: Vec<Listening> = listening_in(&text(&self.root().join("net/tcp"), LIST)?).collect();
         // A kernel without IPv6 has no such table.
-        found.extend(listening_at(&text(&self.root().join("net/tcp6"), LIST).unwrap_or_default(), port));
+        found.extend(listening_in(&text(&self.root().join("net/tcp6"), LIST).unwrap_or_default()));
         Ok(found)
     }
 
-    /// True when one of the process's descriptors is one of the `wanted`.
-    fn holds(&self, pid: u32, wanted: &[String]) -> bool {
-        let Ok(open) = std::fs::read_dir(self.path(pid, "fd")) else { return false };
-        let mut links = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-        links.any(|link| wanted.iter().any(|name| link == Path::new(name)))
+    /// The numbers of the sockets that a process has open; none where it has ended or this user may not look.
+    pub fn sockets(&self, pid: u32) -> impl Iterator<Item = u32> {
+        let open = std::fs::read_dir(self.path(pid, "fd")).into_iter().flatten();
+        let links = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        links.filter_map(|link| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok())
     }
 }
 
-/// The lines of a table of the kernel's that are sockets which listen at `port`: address, user and inode.
-fn listening_at(table: &str, port: u16) -> impl Iterator<Item = Listening> {
+/// The lines of a table of the kernel's that are sockets which listen: address, user and inode.
+fn listening_in(table: &str) -> impl Iterator<Item = Listening> {
     const LISTEN: &str = "0A";
-    table.lines().skip(1).filter_map(move |line| {
+    table.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let (address, hex) = fields.get(1)?.rsplit_once(':')?;
-        let is_here = *fields.get(3)? == LISTEN && u16::from_str_radix(hex, 16) == Ok(port);
+        let (ip, port) = fields.get(1)?.rsplit_once(':')?;
+        let address = SocketAddr::new(ip_of(ip)?, u16::from_str_radix(port, 16).ok()?);
         let (uid, inode) = (fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?);
-        is_here.then_some(Listening { address: address_of(address)?, uid, inode })
+        (*fields.get(3)? == LISTEN).then_some(Listening { address, uid, inode })
     })
 }
 
 /// Words of 32 bits in the byte order of the machine, as hexadecimal digits.
-fn address_of(hex: &str) -> Option<IpAddr> {
+fn ip_of(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());
     if hex.len() == 8 {
         return Some(Ipv4Addr::from(word(0)?).into());

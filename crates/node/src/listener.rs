@@ -2,11 +2,11 @@
 //! with all that is in them.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
-use std::path::PathBuf;
 
 use weal_host::Proc;
 use weal_host::listening::{Listening, listening};
+
+use crate::ports::address;
 
 /// Another process listens where the instance should.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,19 +28,19 @@ impl Own {
     /// # Errors
     /// Another process does.
     pub fn check(&mut self, proc: &Proc, port: u16, processes: impl FnOnce() -> Vec<u32>) -> Result<(), Stranger> {
-        let found = match listening(port) {
+        let found = match listening() {
             Ok(found) => found,
             Err(error) => {
                 tracing::warn!(%error, port, "the kernel does not say who listens");
                 return Ok(());
             }
         };
-        let reached: Vec<Listening> = found.into_iter().filter(|socket| socket.takes(Ipv4Addr::LOCALHOST.into())).collect();
+        let reached: Vec<Listening> = found.into_iter().filter(|socket| socket.takes(address(port))).collect();
         if reached.iter().all(|socket| self.0.contains(&socket.inode)) {
             return Ok(());
         }
         let processes = processes();
-        let held: BTreeSet<u32> = processes.iter().flat_map(|pid| sockets_of(proc, *pid)).collect();
+        let held: BTreeSet<u32> = processes.iter().flat_map(|pid| proc.sockets(*pid)).collect();
         self.0 = reached.iter().map(|socket| socket.inode).filter(|inode| held.contains(inode)).collect();
         match reached.iter().find(|socket| !held.contains(&socket.inode)) {
             None => Ok(()),
@@ -49,16 +49,9 @@ impl Own {
     }
 }
 
-/// The sockets that a process has open.
-fn sockets_of(proc: &Proc, pid: u32) -> Vec<u32> {
-    let Ok(open) = std::fs::read_dir(proc.path(pid, "fd")) else { return Vec::new() };
-    let links = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-    links.filter_map(|link: PathBuf| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
-}
-
 /// The program that holds a socket, as far as it can be found.
 fn name_of(proc: &Proc, port: u16, socket: Listening, own: &[u32]) -> String {
-    let holders = proc.listeners(crate::ports::address(port));
+    let holders = proc.listeners(address(port));
     match holders.iter().find(|holder| !own.contains(&holder.pid)) {
         Some(holder) => format!("{} (pid {})", holder.name, holder.pid),
         None => format!("a process of user {}", socket.uid),

@@ -71,26 +71,25 @@ pub fn barrier(path: &Path, user: &User) -> Option<Barrier> {
     let ways = [path, real.as_path()].map(|way| way.ancestors().collect::<Vec<_>>());
     ways.iter().flat_map(|way| way.iter().rev()).find_map(|part| {
         let meta = fs::metadata(part).ok()?;
-        let bits = meta.mode() & 0o7777;
-        let (class, bit) = match () {
-            () if meta.uid() == user.uid => ('u', 0o100),
-            () if meta.gid() == user.gid || user.groups.contains(&meta.gid()) => ('g', 0o010),
-            () => ('o', 0o001),
-        };
-        (bits & bit == 0).then(|| Barrier { path: part.to_path_buf(), mode: bits, is_folder: meta.is_dir(), class })
+        let (class, bits) = bits_for(user, &meta);
+        let barrier = || Barrier { path: part.to_path_buf(), mode: meta.mode() & 0o7777, is_folder: meta.is_dir(), class };
+        (bits & 0o1 == 0).then(barrier)
     })
+}
+
+/// Which three bits of a mode count for `user`, as chmod(1) names them, and their value: 4 reads, 2 writes, 1 runs or enters.
+fn bits_for(user: &User, meta: &fs::Metadata) -> (char, u32) {
+    let (class, shift) = match () {
+        () if meta.uid() == user.uid => ('u', 6),
+        () if meta.gid() == user.gid || user.groups.contains(&meta.gid()) => ('g', 3),
+        () => ('o', 0),
+    };
+    (class, meta.mode() >> shift & 0o7)
 }
 
 /// Whether owners and modes let `user` write to `path`, or to something that lies in it. What cannot be looked at counts as such.
 pub fn may_write_in(path: &Path, user: &User) -> bool {
-    let may_write = |meta: &fs::Metadata| {
-        let bits = meta.mode();
-        match () {
-            () if meta.uid() == user.uid => bits & 0o200 != 0,
-            () if meta.gid() == user.gid || user.groups.contains(&meta.gid()) => bits & 0o020 != 0,
-            () => bits & 0o002 != 0,
-        }
-    };
+    let may_write = |meta: &fs::Metadata| bits_for(user, meta).1 & 0o2 != 0;
     let Ok(meta) = fs::metadata(path) else { return true };
     let entries = || fs::read_dir(path).into_iter().flatten().flatten().filter_map(|entry| fs::metadata(entry.path()).ok());
     may_write(&meta) || entries().any(|meta| may_write(&meta))

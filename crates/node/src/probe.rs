@@ -210,16 +210,16 @@ async fn command(argv: &[String], Beside { launch, main }: Beside<'_>) -> Result
     let as_path = |entrance: &PathBuf| CString::new(entrance.as_os_str().as_bytes()).map_err(|_| BadAnswer::BadGroup);
     let entrances = launch.entrances.iter().map(as_path).collect::<Result<Vec<_>, _>>()?;
     let process = if launch.sandbox.mounts.is_some() { main.map(open_process).transpose()? } else { None };
-    let plan = Plan { mounts: None, ..launch.sandbox.clone() };
+    let sandbox = Plan { mounts: None, ..launch.sandbox.clone() }.prepare().map_err(weal_sandbox::Failure::into_io)?;
     let prepare = move || {
         entrances.iter().try_for_each(|entrance| enter(entrance))?;
         if let Some(process) = &process {
             weal_sandbox::join(process.as_fd()).map_err(weal_sandbox::Failure::into_io)?;
         }
-        let confinement = plan.enter().map_err(weal_sandbox::Failure::into_io)?;
+        sandbox.enter().map_err(weal_sandbox::Failure::into_io)?;
         become_user(user.as_ref())?;
         keep_descriptors_back()?;
-        confinement.confine().map_err(weal_sandbox::Failure::into_io)
+        sandbox.confine().map_err(weal_sandbox::Failure::into_io)
     };
     // SAFETY: only system calls are made between fork and exec; the groups that they need were allocated before, except for
     // one small list, and no lock of the allocator is held then: glibc and musl restore theirs in the forked child.

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use weal_model::NodeReserve;
 use weal_model::{
-    AppName, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung, SandboxSpec,
+    AppName, AppSpec, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung, SandboxSpec,
     SleepCosts, Time,
 };
 
@@ -86,6 +86,31 @@ pub struct InstanceSpec {
     /// The revision that it is started from, as its engine writes it: another one means that it must be replaced.
     #[serde(alias = "fingerprint")]
     pub revision: String,
+}
+
+impl InstanceSpec {
+    /// What `instance` of `app` is started from on `node`, as far as the application itself says it. The engine adds the addresses of what it
+    /// needs, and writes its revision.
+    pub fn of(app: &AppSpec, instance: InstanceId, node: NodeName) -> Self {
+        Self {
+            id: instance,
+            app: app.name.clone(),
+            node,
+            run: app.run.clone(),
+            env: app.env.clone(),
+            cwd: app.cwd.clone(),
+            user: app.user.clone(),
+            sandbox: app.sandbox.clone(),
+            memory: app.memory,
+            cpu_limit: app.cpu_limit,
+            health: app.health.clone(),
+            restart: app.restart,
+            stop_timeout_s: app.stop_timeout_s,
+            on_resume: app.on_resume.clone(),
+            needs: BTreeMap::new(),
+            revision: String::new(),
+        }
+    }
 }
 
 /// One thing to do to one instance.

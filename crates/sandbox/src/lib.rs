@@ -1,7 +1,7 @@
 //! Confines a program: what it sees of the machine, what it may change, which system calls it may make.
 //!
 //! The agent makes a [`Plan`] from what the config says and what the machine can do ([`Machine::probe`]). The shim carries it out in the
-//! process that becomes the program, in two parts: [`Plan::enter`] while it is root, then it becomes its user, then [`Plan::confine`],
+//! process that becomes the program, in two parts: [`Sandbox::enter`] while it is root, then it becomes its user, then [`Sandbox::confine`],
 //! after which there is no way back. [`Exposure`] judges a plan as `systemd-analyze security` judges a unit.
 //!
 //! | part | needs | what it takes away |
@@ -27,5 +27,5 @@ pub use filter::{Filter, NoFilter};
 pub use landlock_rules::Landlock;
 pub use machine::Machine;
 pub use mounts::{Mounts, Tmp, join};
-pub use plan::{Confinement, Paths, Plan};
+pub use plan::{Paths, Plan, Sandbox};
 pub use rights::Limits;

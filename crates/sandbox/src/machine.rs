@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +24,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Tries it, in a process that ends at once.
+    /// Tries it, in a process that ends at once; only the first time that this process asks.
     pub fn probe() -> Self {
+        static PROBED: LazyLock<Machine> = LazyLock::new(Machine::try_all);
+        *PROBED
+    }
+
+    fn try_all() -> Self {
         let is_root = rustix::process::geteuid().is_root();
         Self {
             is_root,
@@ -66,7 +72,7 @@ fn can_mount() -> bool {
         // SAFETY: the same.
         Err(_) => unsafe { libc::_exit(1) },
     };
-    // SAFETY: the child allocates and opens files before it ends; the agent probes before it starts threads.
+    // SAFETY: the child allocates and opens files before it ends; the C library restores its allocator's locks in a forked child.
     unsafe { command.pre_exec(try_it) };
     // The standard library waits for the end of a child that never runs its program, and takes it for started.
     let Ok(mut child) = command.spawn() else { return false };

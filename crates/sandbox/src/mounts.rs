@@ -86,14 +86,14 @@ impl Mounts {
                 Ok((path, stat(path).map_err(failed)?))
             })
             .collect::<Result<Vec<_>, Failure>>()?;
-        set(CWD, "/", true, READ_ONLY, 0)?;
+        make_read_only(CWD, "/", true)?;
         if let Some((tmp, var_tmp)) = tmp {
             // Some machines have only one of them.
             for (tree, path) in [(tmp, TMP[0]), (var_tmp, TMP[1])].into_iter().filter(|(_, path)| Path::new(path).exists()) {
                 attach(&tree, Path::new(path))?;
             }
             for (path, tree) in kept.iter().filter(|(path, _)| TMP.iter().any(|tmp| path.starts_with(tmp))) {
-                set(tree, "", true, READ_ONLY, 0)?;
+                make_read_only(tree, "", true)?;
                 make_place(path, tree)?;
                 attach(tree, path)?;
             }
@@ -108,7 +108,7 @@ impl Mounts {
         }
         for path in hidden {
             let folder = open_tree(CWD, path.as_path(), OpenTreeFlags::OPEN_TREE_CLOEXEC).map_err(at("find", path))?;
-            set(folder, "", false, READ_ONLY, 0)?;
+            make_read_only(folder, "", false)?;
         }
         mount_devices(&devices)?;
         mount_proc()
@@ -135,8 +135,6 @@ impl Tmp {
         })
     }
 }
-
-const READ_ONLY: u64 = MountAttrFlags::MOUNT_ATTR_RDONLY.bits() as u64;
 
 /// The mounts at each path, apart from the rest.
 fn trees(paths: &[PathBuf]) -> Result<Vec<(&Path, OwnedFd)>, Failure> {
@@ -223,7 +221,7 @@ fn mount_devices(others: &[(&PathBuf, rustix::fs::Stat)]) -> Result<(), Failure>
     attach(terminals, Path::new("/dev/pts"))?;
     attach(new("tmpfs", &[("mode", "1777")], nodev)?, Path::new("/dev/shm"))?;
     attach(new("mqueue", &[], nodev)?, Path::new("/dev/mqueue"))?;
-    set(CWD, "/dev", false, READ_ONLY, 0)
+    make_read_only(CWD, "/dev", false)
 }
 
 fn make_device(dev: &OwnedFd, name: &Path, kind: FileType, mode: u32, number: u64) -> rustix::io::Result<()> {
@@ -250,15 +248,16 @@ fn mount_proc() -> Result<(), Failure> {
     attach(new("proc", &[("hidepid", "invisible")], closed)?, Path::new("/proc"))?;
     for path in TUNABLES.map(Path::new).into_iter().filter(|path| path.exists()) {
         let tunable = tree(path)?;
-        set(&tunable, "", true, READ_ONLY, 0)?;
+        make_read_only(&tunable, "", true)?;
         attach(&tunable, path)?;
     }
     Ok(())
 }
 
-/// Sets and clears attributes of a mount, and with `recursive` of all below it (mount_setattr(2), Linux 5.12).
-fn set(folder: impl AsFd, path: &str, recursive: bool, set: u64, clear: u64) -> Result<(), Failure> {
-    let attributes = libc::mount_attr { attr_set: set, attr_clr: clear, propagation: 0, userns_fd: 0 };
+/// Makes a mount read-only, and with `recursive` all below it (mount_setattr(2), Linux 5.12).
+fn make_read_only(folder: impl AsFd, path: &str, recursive: bool) -> Result<(), Failure> {
+    let read_only = u64::from(MountAttrFlags::MOUNT_ATTR_RDONLY.bits());
+    let attributes = libc::mount_attr { attr_set: read_only, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let name = CString::new(path).expect("our own paths have no NUL");
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     let size = size_of::<libc::mount_attr>();

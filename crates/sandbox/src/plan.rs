@@ -94,35 +94,44 @@ impl Plan {
         }
     }
 
-    /// The first part, as root: namespaces, the bounding set, limits. What the second needs is made ready.
+    /// Makes ready what can be before the process is forked that becomes the program.
     ///
     /// # Errors
-    /// Says at which step.
-    pub fn enter(&self) -> Result<Confinement<'_>, Failure> {
+    /// There is no such filter of system calls.
+    pub fn prepare(self) -> Result<Sandbox, Failure> {
         let programs = self
             .filter
             .map(Filter::compile)
             .transpose()
             .map_err(|error| Failure::new("make its filter of system calls".to_owned(), std::io::Error::other(error)))?;
-        if *self != Self::default() {
-            leave_keyring()?;
-        }
-        self.limits.map_or(Ok(()), Limits::set)?;
-        self.mounts.as_ref().map_or(Ok(()), Mounts::enter)?;
-        if self.drops_capabilities {
-            drop_bounding_set()?;
-        }
-        Ok(Confinement { plan: self, programs })
+        Ok(Sandbox { plan: self, programs })
     }
 }
 
-/// The second part of a plan, to be carried out as the program's user.
-pub struct Confinement<'p> {
-    plan: &'p Plan,
+/// A plan to be carried out, in two parts: the first as root, the second as the program's user.
+pub struct Sandbox {
+    plan: Plan,
     programs: Option<Programs>,
 }
 
-impl Confinement<'_> {
+impl Sandbox {
+    /// The first part: namespaces, the bounding set, limits.
+    ///
+    /// # Errors
+    /// Says at which step.
+    pub fn enter(&self) -> Result<(), Failure> {
+        let plan = &self.plan;
+        if *plan != Plan::default() {
+            leave_keyring()?;
+        }
+        plan.limits.map_or(Ok(()), Limits::set)?;
+        plan.mounts.as_ref().map_or(Ok(()), Mounts::enter)?;
+        if plan.drops_capabilities {
+            drop_bounding_set()?;
+        }
+        Ok(())
+    }
+
     /// The second part: capabilities, Landlock, the filter. New privileges must be ruled out before.
     ///
     /// # Errors

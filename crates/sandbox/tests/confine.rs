@@ -51,7 +51,7 @@ impl Bench {
     }
 
     fn run(&self, plan: &Plan, argv: &[&str]) -> String {
-        let plan = plan.clone();
+        let sandbox = plan.clone().prepare().unwrap();
         let mut command = Command::new(argv[0]);
         command.args(&argv[1..]).current_dir(self.path("program")).env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
         command.env("DATA", self.path("data")).stdin(Stdio::null());
@@ -60,12 +60,12 @@ impl Bench {
                 let _ = std::io::stderr().write_all(error.to_string().as_bytes());
                 error.into_io()
             };
-            let confinement = plan.enter().map_err(say)?;
+            sandbox.enter().map_err(say)?;
             rustix::thread::set_thread_groups(&[])?;
             rustix::thread::set_thread_res_gid(Gid::from_raw(STRANGER), Gid::from_raw(STRANGER), Gid::from_raw(STRANGER))?;
             rustix::thread::set_thread_res_uid(Uid::from_raw(STRANGER), Uid::from_raw(STRANGER), Uid::from_raw(STRANGER))?;
             rustix::thread::set_no_new_privs(true)?;
-            confinement.confine().map_err(say)
+            sandbox.confine().map_err(say)
         };
         // SAFETY: the child allocates before it becomes the program; the C library restores its allocator's locks in it.
         unsafe { command.pre_exec(enter) };
@@ -266,11 +266,11 @@ fn without_mounts_landlock_keeps_it_to_its_folders() {
 fn what_runs_beside_it_sees_what_it_sees() {
     let Some(machine) = machine() else { return };
     let bench = Bench::new();
-    let plan = bench.plan(&SandboxSpec::default(), machine);
+    let sandbox = bench.plan(&SandboxSpec::default(), machine).prepare().unwrap();
     let mut command = Command::new("sleep");
     command.arg("1000").stdin(Stdio::null());
     // SAFETY: as above.
-    unsafe { command.pre_exec(move || plan.enter().map(drop).map_err(weal_sandbox::Failure::into_io)) };
+    unsafe { command.pre_exec(move || sandbox.enter().map_err(weal_sandbox::Failure::into_io)) };
     let mut child = command.spawn().unwrap();
     let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();

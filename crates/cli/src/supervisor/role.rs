@@ -7,7 +7,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -19,7 +18,7 @@ use tokio::sync::mpsc;
 use super::sockets::{bind_tcp, bind_unix, inheritable, number, taken_over};
 use rustix::process::{Gid, Uid};
 use weal_host::users::User;
-use weal_sandbox::{Machine, Plan};
+use weal_sandbox::{Failure, Machine, Plan};
 
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
@@ -165,7 +164,7 @@ impl Role {
         // A group of its own: Ctrl-C in the terminal is for the supervisor, which then stops the roles in order.
         command.process_group(0).current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         if let Some(user) = self.user() {
-            confine(&mut command, user, state);
+            confine(&mut command, user, state)?;
         }
         Ok(command)
     }
@@ -233,23 +232,21 @@ impl Role {
     }
 }
 
-/// What the machine can do to confine a role; it is tried once.
-static MACHINE: LazyLock<Machine> = LazyLock::new(Machine::probe);
-
 /// Has the process become `user` and confine itself before it becomes the role.
-fn confine(command: &mut Command, user: &User, state: &StateDir) {
-    let plan = Plan::of_role(*MACHINE, &state.root);
+fn confine(command: &mut Command, user: &User, state: &StateDir) -> Result<(), Failure> {
+    let sandbox = Plan::of_role(Machine::probe(), &state.root).prepare()?;
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     let become_role = move || {
-        let confinement = plan.enter().map_err(weal_sandbox::Failure::into_io)?;
+        sandbox.enter().map_err(Failure::into_io)?;
         rustix::thread::set_thread_groups(&[])?;
         rustix::thread::set_thread_res_gid(gid, gid, gid)?;
         rustix::thread::set_thread_res_uid(uid, uid, uid)?;
         rustix::thread::set_no_new_privs(true)?;
-        confinement.confine().map_err(weal_sandbox::Failure::into_io)
+        sandbox.confine().map_err(Failure::into_io)
     };
     // SAFETY: the supervisor has one thread that allocates, so the forked child may allocate and open files before it becomes the role.
     unsafe { command.pre_exec(become_role) };
+    Ok(())
 }
 
 /// No pause after the first quick end: one kill must cost nothing.

@@ -1,12 +1,13 @@
 //! `[app.NAME]`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 use weal_model::{AppName, AppSpec, HttpRules, InstanceRange, NodeName, RestartPolicy};
 
 use super::argv::check_argv;
+use super::paths::{below, is_literal};
 use super::{health, pool, routes, sandbox};
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
@@ -161,13 +162,11 @@ fn read_env(reading: &mut Reading, section: &Section) -> BTreeMap<String, String
 /// Relative to the config's folder, which is also the default.
 fn read_cwd(reading: &mut Reading, section: &Section, folder: &Path) -> String {
     let cwd = section.text(reading, "cwd").unwrap_or_default();
-    if cwd.starts_with('~') || cwd.contains(['$', '\0']) {
+    if !is_literal(&cwd) {
         let help = "write the folder itself, absolute or relative to this file: neither `~` nor variables are filled in here";
         reading.findings.error(reading.places.value(&section.at("cwd")), format!("`{cwd}` is not a folder's path"), help);
     }
-    // `..` stays: after a symbolic link it is the kernel's to resolve.
-    let path: PathBuf = folder.join(cwd).components().filter(|part| *part != Component::CurDir).collect();
-    path.to_string_lossy().into_owned()
+    below(folder, &cwd)
 }
 
 fn read_nodes(reading: &mut Reading, section: &Section) -> Option<BTreeSet<NodeName>> {

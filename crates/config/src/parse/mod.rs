@@ -4,6 +4,7 @@ mod app;
 mod argv;
 mod health;
 mod names;
+mod paths;
 mod pool;
 mod routes;
 mod sandbox;

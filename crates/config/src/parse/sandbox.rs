@@ -1,11 +1,12 @@
 //! `sandbox` of an application.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path};
+use std::path::Path;
 
 use toml::de::DeValue;
 use weal_model::{Permit, SandboxMode, SandboxSpec};
 
+use super::paths::{below, is_literal};
 use crate::section::{Reading, Section};
 use crate::suggest;
 
@@ -56,23 +57,16 @@ fn read_table(reading: &mut Reading, section: &Section, folder: &Path) -> Sandbo
 fn read_write(reading: &mut Reading, section: &Section, folder: &Path) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     for path in section.texts(reading, "write").unwrap_or_default() {
-        let whole = folder.join(&path);
-        if path.starts_with('~') || path.contains(['$', '\0']) || path.is_empty() {
+        let whole = below(folder, &path);
+        if path.is_empty() || !is_literal(&path) {
             let help =
                 "write a folder or a file, absolute or relative to this file: neither `~` nor variables are filled in here";
             reading.findings.error(reading.places.value(&section.at("write")), format!("`{path}` is not a path"), help);
-        } else if whole.components().all(|part| part == Component::RootDir) {
+        } else if whole == "/" {
             let help = "name the folders that it writes, or write `sandbox = \"off\"`";
             reading.findings.error(reading.places.value(&section.at("write")), "the whole file system would be open", help);
         } else {
-            paths.insert(
-                whole
-                    .components()
-                    .filter(|part| *part != Component::CurDir)
-                    .collect::<std::path::PathBuf>()
-                    .to_string_lossy()
-                    .into_owned(),
-            );
+            paths.insert(whole);
         }
     }
     paths

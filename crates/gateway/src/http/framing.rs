@@ -114,14 +114,11 @@ impl Framing {
             match self.state {
                 State::Start | State::Fields => bytes = self.read_line(bytes),
                 State::Length(left) => {
-                    let taken = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                    bytes = &bytes[taken..];
-                    self.state = if left == taken as u64 { State::Start } else { State::Length(left - taken as u64) };
+                    let left = skip(&mut bytes, left);
+                    self.state = if left == 0 { State::Start } else { State::Length(left) };
                 }
                 State::Chunk(Chunk::Data { left }) => {
-                    let taken = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                    bytes = &bytes[taken..];
-                    let left = left - taken as u64;
+                    let left = skip(&mut bytes, left);
                     self.state = State::Chunk(if left == 0 { Chunk::DataCr } else { Chunk::Data { left } });
                 }
                 State::Chunk(chunk) => {
@@ -239,6 +236,13 @@ impl Head {
             _ => None,
         }
     }
+}
+
+/// Passes over `count` bytes, or as many as there are; returns how many are still to come.
+fn skip(bytes: &mut &[u8], count: u64) -> u64 {
+    let taken = bytes.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+    *bytes = &bytes[taken..];
+    count - taken as u64
 }
 
 fn is_named(line: &[u8], name: &[u8]) -> bool {

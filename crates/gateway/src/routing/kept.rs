@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use weal_host::listening::listening;
+use weal_host::listening::{Listening, listening};
 use weal_protocol::gateway::GatewayConfig;
 
 /// Where the last config is kept, below the state directory.
@@ -27,18 +27,21 @@ pub(super) struct Kept {
 impl Kept {
     /// `config` with who listens at its addresses now.
     pub(super) fn now(config: &GatewayConfig) -> Self {
+        let listening = all_listening();
         let addresses = config.clusters.iter().flat_map(|cluster| &cluster.endpoints).map(|endpoint| endpoint.address);
-        Self { boot: boot(), sockets: addresses.map(|address| (address, sockets(address))).collect(), config: config.clone() }
+        let sockets = addresses.map(|address| (address, sockets(&listening, address))).collect();
+        Self { boot: boot(), sockets, config: config.clone() }
     }
 
     /// The config with the addresses only where the same sockets listen as then.
     pub(super) fn confirmed(self) -> GatewayConfig {
         let is_same_boot = self.boot == boot();
+        let listening = all_listening();
         let mut config = self.config;
         for cluster in &mut config.clusters {
             cluster.endpoints.retain(|endpoint| {
                 let then = self.sockets.get(&endpoint.address);
-                let is_confirmed = is_same_boot && then.is_some_and(|then| !then.is_empty() && *then == sockets(endpoint.address));
+                let is_confirmed = is_same_boot && then.is_some_and(|then| !then.is_empty() && *then == sockets(&listening, endpoint.address));
                 if !is_confirmed {
                     tracing::info!(app = %cluster.app, address = %endpoint.address, "another socket listens there than before: nothing is sent there");
                 }
@@ -60,9 +63,13 @@ impl Kept {
 }
 
 /// Empty where the kernel does not say: nothing is confirmed then.
-fn sockets(address: SocketAddr) -> BTreeSet<u32> {
-    let found = listening(address.port()).unwrap_or_default();
-    found.into_iter().filter(|socket| socket.takes(address.ip())).map(|socket| socket.inode).collect()
+fn all_listening() -> Vec<Listening> {
+    listening().unwrap_or_default()
+}
+
+/// The sockets that take what is sent to `address`.
+fn sockets(listening: &[Listening], address: SocketAddr) -> BTreeSet<u32> {
+    listening.iter().filter(|socket| socket.takes(address)).map(|socket| socket.inode).collect()
 }
 
 fn boot() -> String {

@@ -154,24 +154,7 @@ mod tests {
 
     /// What an instance of `app` is started from.
     pub fn spec_of(app: &AppSpec) -> InstanceSpec {
-        InstanceSpec {
-            id: format!("{}-1", app.name).as_str().into(),
-            app: app.name.clone(),
-            node: "n1".into(),
-            run: app.run.clone(),
-            env: app.env.clone(),
-            cwd: app.cwd.clone(),
-            user: app.user.clone(),
-            sandbox: app.sandbox.clone(),
-            memory: app.memory,
-            cpu_limit: app.cpu_limit,
-            health: app.health.clone(),
-            restart: app.restart,
-            stop_timeout_s: app.stop_timeout_s,
-            on_resume: app.on_resume.clone(),
-            needs: BTreeMap::new(),
-            revision: "r".into(),
-        }
+        InstanceSpec::of(app, format!("{}-1", app.name).as_str().into(), "n1".into())
     }
 
     /// An agent of this user on a machine with a few accounts.

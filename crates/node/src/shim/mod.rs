@@ -224,8 +224,8 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(&launch.env).process_group(0);
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
-    let (entrances, user, cwd, sandbox) =
-        (launch.entrances.clone(), launch.user.clone(), launch.cwd.clone(), launch.sandbox.clone());
+    let (entrances, user, cwd) = (launch.entrances.clone(), launch.user.clone(), launch.cwd.clone());
+    let sandbox = launch.sandbox.clone().prepare().map_err(io::Error::other)?;
     let (failure, complaint) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // Only the number of an error comes through to the parent by itself.
     let complain = move |failure: weal_sandbox::Failure| {
@@ -240,12 +240,12 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
         // It would inherit the shim's protection.
         let _ = fs::write("/proc/self/oom_score_adj", "0");
         unblock_signals()?;
-        let confinement = sandbox.enter().map_err(&complain)?;
+        sandbox.enter().map_err(&complain)?;
         become_user(user.as_ref())?;
         keep_descriptors_back()?;
         // As that user: root could enter a folder in which the program then finds nothing.
         std::env::set_current_dir(&cwd)?;
-        confinement.confine().map_err(&complain)
+        sandbox.confine().map_err(&complain)
     };
     // SAFETY: the shim has a single thread, so the forked child may allocate and open files before it becomes the program.
     unsafe { command.pre_exec(prepare) };
