@@ -175,6 +175,8 @@ fn rpc_router(
 }
 
 fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayName) -> GatewayCounters {
+    // Read first: a config may come in while the clusters are looked at, and what was counted before it must not bear its version.
+    let version = gateway.tables.current().version;
     let (mut flows, mut instances) = (Vec::new(), Vec::new());
     let clusters = gateway.tables.clusters();
     let clusters = clusters.iter().map(|cluster| cluster.observe(name, &mut flows, &mut instances)).collect();
@@ -182,7 +184,7 @@ fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayN
         gateway: name.clone(),
         started: clock.begun(),
         time: clock.now(),
-        version: gateway.tables.current().version,
+        version,
         flows,
         instances,
         clusters,

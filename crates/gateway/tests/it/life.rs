@@ -1,11 +1,14 @@
 //! Configs that come and go, streams, tunnels, and the end.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use http::Response;
 use http_body_util::{BodyExt, Full};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use weal_protocol::gateway::ClusterConfig;
 
 use crate::bed::*;
 
@@ -232,4 +235,36 @@ async fn without_consent_an_upgrade_is_an_ordinary_request() {
     let bed = Bed::start(vec![cluster(&[echo_protocol().await])]).await;
     let answer = bed.get("x", "/").await;
     assert_eq!(answer.status, 426, "an Upgrade that Connection does not name is not passed on");
+}
+
+/// A controller puts an instance to sleep when the gateway has its config and says that the instance is closed. Counts of before the config
+/// with its version would say that a request had opened the instance again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn counters_are_never_older_than_the_version_beside_them() {
+    // More clusters are looked at than a config needs to come in between.
+    let many = |draining: bool| -> Vec<ClusterConfig> {
+        let one = |number: u16| {
+            let mut one = cluster(&[SocketAddr::from(([127, 0, 0, 1], 1000 + number))]);
+            one.app = format!("app-{number}").as_str().into();
+            one.routes[0].host = Some(format!("{number}.localhost"));
+            one.endpoints[0].draining = draining;
+            one
+        };
+        (0..200).map(one).collect()
+    };
+    let bed = Bed::start(many(false)).await;
+    for _ in 0..20 {
+        let before = bed.configure(many(false)).await.unwrap();
+        let looks = async {
+            loop {
+                let counters = bed.observe().await;
+                if counters.version > before {
+                    return counters;
+                }
+            }
+        };
+        let (closed, counters) = tokio::join!(bed.configure(many(true)), looks);
+        assert_eq!(counters.version, closed.unwrap());
+        assert!(counters.instances.iter().all(|instance| !instance.open), "the config of this version closed them all");
+    }
 }
