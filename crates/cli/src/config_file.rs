@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use weal_config::{Diagnostic, Level, Machine, render_all};
+use weal_config::{Diagnostic, Level, MachineSize, render_all};
 use weal_host::Proc;
 use weal_host::machine::cpus;
 use weal_model::{Bytes, PoolSpec};
@@ -63,8 +63,8 @@ fn invalid(path: &Path, text: &str, diagnostics: &[Diagnostic]) -> Failure {
 }
 
 /// This machine, as far as configs depend on it.
-pub fn machine() -> Machine {
-    Machine { cpus: cpus().0, memory: Proc::system().memory().total.unwrap_or(Bytes::gib(1)) }
+pub fn machine() -> MachineSize {
+    MachineSize { cpus: cpus().0, memory: Proc::system().memory().total.unwrap_or(Bytes::gib(1)) }
 }
 
 /// What of `new` takes a restart of the whole pool, in words; `None` when everything can change as it runs.

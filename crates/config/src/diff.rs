@@ -25,7 +25,7 @@ pub enum Effect {
 
 /// One change between two configs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct ConfigChange {
     /// What changes: `pool`, `node n1`, `class gold`, `app shop`.
     pub subject: String,
     /// How it takes effect.
@@ -36,7 +36,7 @@ pub struct Change {
 
 /// What taking `after` instead of `before` changes: the pool, nodes, classes, applications, in this order. Empty when they
 /// are equal.
-pub fn diff(before: &PoolSpec, after: &PoolSpec) -> Vec<Change> {
+pub fn diff(before: &PoolSpec, after: &PoolSpec) -> Vec<ConfigChange> {
     let mut changes = Vec::new();
     diff_pool(before, after, &mut changes);
     diff_nodes(before, after, &mut changes);
@@ -50,8 +50,8 @@ pub fn restarts(before: &AppSpec, after: &AppSpec) -> bool {
     app_fields(before, after).iter().any(|field| field.restarts)
 }
 
-fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
-    let mut add = |effect, text| changes.push(Change { subject: "pool".to_owned(), effect, text });
+fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
+    let mut add = |effect, text| changes.push(ConfigChange { subject: "pool".to_owned(), effect, text });
     let on_off = |on: bool| if on { "on" } else { "off" };
     let live = [
         ("name", before.name.clone(), after.name.clone()),
@@ -73,10 +73,10 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
     }
 }
 
-fn diff_nodes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
+fn diff_nodes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
     let names: BTreeSet<_> = before.nodes.iter().chain(&after.nodes).map(|node| &node.name).collect();
     for name in names {
-        let mut add = |effect, text| changes.push(Change { subject: format!("node {name}"), effect, text });
+        let mut add = |effect, text| changes.push(ConfigChange { subject: format!("node {name}"), effect, text });
         let find = |spec: &PoolSpec| spec.nodes.iter().find(|node| node.name == *name).cloned();
         match (find(before), find(after)) {
             (Some(_), None) => add(Effect::Removes, format!("node {name} goes; its instances are placed elsewhere")),
@@ -98,10 +98,10 @@ fn diff_nodes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
     }
 }
 
-fn diff_classes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
+fn diff_classes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
     let names: BTreeSet<_> = before.classes.keys().chain(after.classes.keys()).collect();
     for name in names {
-        let mut add = |effect, text| changes.push(Change { subject: format!("class {name}"), effect, text });
+        let mut add = |effect, text| changes.push(ConfigChange { subject: format!("class {name}"), effect, text });
         match (before.classes.get(name), after.classes.get(name)) {
             (Some(_), None) => add(Effect::Live, format!("class {name} goes")),
             (None, Some(class)) => {
@@ -123,10 +123,10 @@ fn diff_classes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) 
     }
 }
 
-fn diff_apps(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<Change>) {
+fn diff_apps(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
     let names: BTreeSet<_> = before.apps.keys().chain(after.apps.keys()).collect();
     for name in names {
-        let mut add = |effect, text| changes.push(Change { subject: format!("app {name}"), effect, text });
+        let mut add = |effect, text| changes.push(ConfigChange { subject: format!("app {name}"), effect, text });
         match (before.apps.get(name), after.apps.get(name)) {
             (Some(_), None) => add(Effect::Removes, format!("{name} goes: its instances finish their requests and are stopped")),
             (None, Some(app)) => add(Effect::Adds, format!("{name} comes, with instances = {}", show_range(app.instances))),

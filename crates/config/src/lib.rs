@@ -18,8 +18,8 @@ mod section;
 mod suggest;
 
 pub use diagnostic::{Diagnostic, Level, render_all};
-pub use diff::{Change, Effect, diff, restarts};
+pub use diff::{ConfigChange, Effect, diff, restarts};
 pub use effective::effective;
-pub use machine::Machine;
+pub use machine::MachineSize;
 pub use parse::{Parsed, parse};
 pub use schema::{documentation, schema};

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weal_config::{Effect, Level, Machine, diff, effective, parse, render_all, restarts};
+use weal_config::{Effect, Level, MachineSize, diff, effective, parse, render_all, restarts};
 use weal_model::{Bytes, HealthProbe, PoolSpec};
 
 /// Where the configs pretend to be, so that no message holds a path of the machine that runs the test.
 const FOLDER: &str = "/srv/pool";
-const MACHINE: Machine = Machine { cpus: 4.0, memory: Bytes::gib(8) };
+const MACHINE: MachineSize = MachineSize { cpus: 4.0, memory: Bytes::gib(8) };
 
 fn files(kind: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(kind);
@@ -109,7 +109,7 @@ fn a_difference_says_what_restarts_and_what_does_not() {
         .replace("cpu = 1.0", "cpu = 2")
         + "\n[app.worker]\nrun = [\"./worker\"]\n";
     let (before, after) = (good(&before), good(&after));
-    let lines = |changes: Vec<weal_config::Change>| {
+    let lines = |changes: Vec<weal_config::ConfigChange>| {
         changes
             .iter()
             .map(|change| format!("{:?} [{}] {}", change.effect, change.subject, change.text))

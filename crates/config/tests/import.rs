@@ -1,10 +1,10 @@
 //! What is imported is a config that weal takes.
 
 use weal_config::import::{ImportError, Imported, compose, procfile};
-use weal_config::{Machine, parse, render_all};
+use weal_config::{MachineSize, parse, render_all};
 use weal_model::Bytes;
 
-const MACHINE: Machine = Machine { cpus: 4.0, memory: Bytes::gib(8) };
+const MACHINE: MachineSize = MachineSize { cpus: 4.0, memory: Bytes::gib(8) };
 
 fn show(imported: &Imported) -> String {
     match parse(&imported.text, "/srv/pool/weal.toml", &MACHINE) {

@@ -1,10 +1,10 @@
 //! Damaged configs: whatever is cut out, doubled or put in, the answer is a spec or findings at places that exist.
 
 use proptest::prelude::*;
-use weal_config::{Level, Machine, effective, parse};
+use weal_config::{Level, MachineSize, effective, parse};
 use weal_model::Bytes;
 
-const MACHINE: Machine = Machine { cpus: 4.0, memory: Bytes::gib(8) };
+const MACHINE: MachineSize = MachineSize { cpus: 4.0, memory: Bytes::gib(8) };
 const EVERYTHING: &str = include_str!("good/everything.toml");
 /// What slips into configs.
 const SLIPS: [&str; 16] =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weal_config::{Diagnostic, Machine};
+use weal_config::{Diagnostic, MachineSize};
 use weal_model::{Bytes, PoolSpec};
 
 use crate::store::StoredConfig;
@@ -69,9 +69,9 @@ fn diagnostic(found: &Diagnostic, text: &str) -> ConfigDiagnostic {
 }
 
 /// What this machine has: its online cores and its memory.
-pub fn machine() -> Machine {
+pub fn machine() -> MachineSize {
     let memory = weal_host::Proc::system().memory().total;
-    Machine { cpus: weal_host::machine::cpus().0, memory: memory.unwrap_or(Bytes::gib(1)) }
+    MachineSize { cpus: weal_host::machine::cpus().0, memory: memory.unwrap_or(Bytes::gib(1)) }
 }
 
 #[cfg(test)]

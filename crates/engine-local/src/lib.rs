@@ -11,7 +11,7 @@ use std::time::Duration;
 use weal_engine::{Engine, Error};
 use weal_model::{Action, AppName, AppSpec, InstanceState, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
-use weal_protocol::engine::{Observation, Outcome, Revision};
+use weal_protocol::engine::{ActionOutcome, Observation, Revision};
 use weal_protocol::node::{self, AgentObservation, Command, CommandOutcome, EventsAfter, InstanceEvent, LogsChunk, LogsRequest};
 use weal_rpc::Client;
 
@@ -55,7 +55,7 @@ impl Engine for Local {
         self.client.call(node::CONFIGURE, &nodes.to_vec()).await.map_err(failed)
     }
 
-    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<Outcome>, Error> {
+    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<ActionOutcome>, Error> {
         if actions.is_empty() {
             return Ok(Vec::new());
         }
@@ -81,7 +81,7 @@ impl Engine for Local {
                     None => (0.0, Some(Refusal::failed("the node agent gave no answer"))),
                 },
             };
-            Outcome { action: action.clone(), took_s, refusal }
+            ActionOutcome { action: action.clone(), took_s, refusal }
         };
         Ok(actions.iter().zip(commands).map(outcome).collect())
     }

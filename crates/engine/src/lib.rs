@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use weal_model::{Action, AppSpec, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
-use weal_protocol::engine::{Observation, Outcome, Revision};
+use weal_protocol::engine::{ActionOutcome, Observation, Revision};
 use weal_protocol::node::{InstanceEvent, LogsChunk, LogsRequest};
 
-/// Why an engine could not be asked at all. What fails for a single action stands in its [`Outcome`].
+/// Why an engine could not be asked at all. What fails for a single action stands in its [`ActionOutcome`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// Whoever carries things out does not answer.
@@ -73,7 +73,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Carries `actions` out in their order, each kind of neighbours side by side, and says what became of each (same
     /// order, same length). A start is done when its process runs; that it is ready comes as an event. The start of an instance that runs
     /// hands it the settings of its application.
-    fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> impl Future<Output = Result<Vec<Outcome>, Error>> + Send;
+    fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> impl Future<Output = Result<Vec<ActionOutcome>, Error>> + Send;
 
     /// Gives each instance this share of its node's CPU, and this limit. Shares bind only while the node is full; an instance that is
     /// gone meanwhile is passed over.

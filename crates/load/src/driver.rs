@@ -15,7 +15,7 @@ use weal_scenario::workload::access_log::Entry;
 use weal_scenario::workload::{Page, Walk, Workload};
 
 use crate::connections::{Connections, Message};
-use crate::tally::{Ending, FlowResult, Outcome, Progress, Tally};
+use crate::tally::{Ending, FlowResult, LoadResult, Progress, Tally};
 
 /// One kind of request and when it comes.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ pub enum Error {
 }
 
 /// Makes the load of all `flows` at once. `progress` is told about twice a second; dropping the future stops everything.
-pub async fn drive(flows: &[LoadFlow], options: &Options, progress: &watch::Sender<Vec<Progress>>) -> Result<Outcome, Error> {
+pub async fn drive(flows: &[LoadFlow], options: &Options, progress: &watch::Sender<Vec<Progress>>) -> Result<LoadResult, Error> {
     let start = Instant::now() + Duration::from_millis(20);
     let outstanding = Arc::new(AtomicUsize::new(0));
     let mut lanes = Vec::new();
@@ -125,7 +125,7 @@ pub async fn drive(flows: &[LoadFlow], options: &Options, progress: &watch::Send
     }
     let took_s = start.elapsed().as_secs_f64();
     let finish = |lane: Arc<Lane>| -> FlowResult { std::mem::take(&mut *lane.tally()).finish(&lane.flow.name, lane.flow.target) };
-    Ok(Outcome { took_s, flows: lanes.into_iter().map(finish).collect() })
+    Ok(LoadResult { took_s, flows: lanes.into_iter().map(finish).collect() })
 }
 
 /// One flow while it runs.

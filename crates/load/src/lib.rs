@@ -17,5 +17,5 @@ mod test_status;
 pub use driver::{Error, LoadFlow, Options, Request, Source, drive};
 pub use recording::{Recorder, Recording, RecordingError};
 pub use rehearsal::{Rehearsal, flows_of};
-pub use tally::{FlowResult, Outcome, Progress, Second};
+pub use tally::{FlowResult, LoadResult, Progress, Second};
 pub use weal_scenario::workload::access_log;

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weal_model::{Event, EventKind, FlowStatus, InstanceState, LatencyHistogram, LatencySummary, NodeStatus, Status, Time};
-use weal_scenario::report::{AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, NodePoint, NodeSeries, Run};
-use weal_scenario::{Load, Scenario};
+use weal_scenario::report::{AppSeries, FlowPoint, FlowSeries, FlowSummary, NodePoint, NodeSeries, Run, RunEvent};
+use weal_scenario::{LoadSource, Scenario};
 
 use crate::driver::{LoadFlow, Request, Source};
-use crate::tally::{FlowResult, Outcome};
+use crate::tally::{FlowResult, LoadResult};
 
 /// The load that a scenario asks for, against the gateway at `gateway`. Goals come from the pool's own status.
 pub fn flows_of(scenario: &Scenario, gateway: SocketAddr, status: &Status) -> Vec<LoadFlow> {
-    let flow = |load: &Load| LoadFlow {
+    let flow = |load: &LoadSource| LoadFlow {
         name: load.name.clone(),
         request: Request {
             address: gateway,
@@ -34,7 +34,7 @@ pub fn flows_of(scenario: &Scenario, gateway: SocketAddr, status: &Status) -> Ve
     scenario.loads.iter().map(flow).collect()
 }
 
-fn target_of(status: &Status, load: &Load) -> Option<f64> {
+fn target_of(status: &Status, load: &LoadSource) -> Option<f64> {
     let flow = status.flows.iter().find(|flow| flow.app.as_str() == load.app && flow.class.as_str() == load.class)?;
     flow.goal?.target_s()
 }
@@ -94,11 +94,11 @@ impl Rehearsal {
             return;
         }
         let t_s = event.time.since(self.started).as_secs_f64();
-        self.run.changes.push(Change { t_s, placement: event.kind == EventKind::Plan, text: event.text.clone() });
+        self.run.changes.push(RunEvent { t_s, placement: event.kind == EventKind::Plan, text: event.text.clone() });
     }
 
     /// Adds what the clients saw, and judges.
-    pub fn finish(mut self, outcome: &Outcome) -> Run {
+    pub fn finish(mut self, outcome: &LoadResult) -> Run {
         let mut results: BTreeMap<&str, Vec<&FlowResult>> = BTreeMap::new();
         for (name, result) in self.loads.iter().zip(&outcome.flows) {
             results.entry(name).or_default().push(result);
@@ -263,7 +263,7 @@ at-least = 2
         let mut tally = crate::tally::Tally::default();
         tally.count_sent(Duration::ZERO, Duration::from_millis(500));
         let result = tally.finish("shop/gold/0", flows[0].target);
-        let run = rehearsal.finish(&Outcome { took_s: 10.0, flows: vec![result] });
+        let run = rehearsal.finish(&LoadResult { took_s: 10.0, flows: vec![result] });
         assert_eq!(run.checks.iter().map(|check| check.met).collect::<Vec<_>>(), [true, false]);
         assert_eq!(run.nodes[0].points[0].cpu, [0.5]);
         assert_eq!(run.flows[0].summary.sent, 1);

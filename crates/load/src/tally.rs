@@ -142,7 +142,7 @@ pub struct Progress {
 
 /// What a whole run measured. The stable shape behind `weal load -o json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct LoadResult {
     /// Seconds from the first due request to the last answer.
     pub took_s: f64,
     /// One per flow, in the order given.

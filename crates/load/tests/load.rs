@@ -10,7 +10,7 @@ use hyper::{Request as HttpRequest, Response, body::Incoming};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use weal_load::{LoadFlow, Options, Outcome, Request, Source, drive};
+use weal_load::{LoadFlow, LoadResult, Options, Request, Source, drive};
 use weal_scenario::workload::{Phase, Workload};
 
 /// A server that answers after `delay`, one request at a time if `serial`.
@@ -53,7 +53,7 @@ fn flow(address: SocketAddr, workload: Workload) -> LoadFlow {
     }
 }
 
-async fn run(flow: LoadFlow, options: Options) -> Outcome {
+async fn run(flow: LoadFlow, options: Options) -> LoadResult {
     drive(&[flow], &options, &watch::channel(vec![]).0).await.unwrap()
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weal_model::{AppName, Bytes, InstanceId, NodeName, NodeSpec, Time};
 use weal_protocol::Refusal;
-use weal_rpc::{Callers, Fault, Router};
+use weal_rpc::{Callers, Router, RpcRefusal};
 
 use crate::accounts::NoAccount;
 use crate::capabilities;
@@ -90,18 +90,18 @@ impl Agent {
             })
             .on(node::RESERVE, move |reserves: Vec<NodeReserve>| {
                 let agent = Arc::clone(&reserve);
-                async move { agent.reserves.set(&reserves).map_err(|error| Fault::internal(error.to_string())) }
+                async move { agent.reserves.set(&reserves).map_err(|error| RpcRefusal::internal(error.to_string())) }
             })
             .on(node::APPLY, move |commands| {
                 let agent = Arc::clone(&apply);
                 // In a task of its own: what was begun is finished even if the caller dies.
-                async move { tokio::spawn(agent.apply(commands)).await.map_err(|error| Fault::internal(error.to_string())) }
+                async move { tokio::spawn(agent.apply(commands)).await.map_err(|error| RpcRefusal::internal(error.to_string())) }
             })
             .on(node::OBSERVE, move |()| {
                 let agent = Arc::clone(&observe);
                 async move {
                     let observing = tokio::task::spawn_blocking(move || agent.observe());
-                    observing.await.map_err(|error| Fault::internal(error.to_string()))
+                    observing.await.map_err(|error| RpcRefusal::internal(error.to_string()))
                 }
             })
             .on(node::EVENTS, move |wanted| {
@@ -116,7 +116,7 @@ impl Agent {
             .on(node::PREFER, move |pids: Vec<u32>| {
                 let agent = Arc::clone(&prefer);
                 let put = move |pid| roles::prefer(agent.site.isolation.as_ref(), pid);
-                async move { pids.into_iter().try_for_each(put).map_err(|error| Fault::bad_request(error.to_string())) }
+                async move { pids.into_iter().try_for_each(put).map_err(|error| RpcRefusal::bad_request(error.to_string())) }
             })
     }
 
@@ -124,20 +124,20 @@ impl Agent {
         &self.site.events
     }
 
-    fn configure(&self, wanted: Vec<NodeSpec>) -> Result<(), Fault> {
+    fn configure(&self, wanted: Vec<NodeSpec>) -> Result<(), RpcRefusal> {
         if let Some(bad) = wanted.iter().find(|node| !is_safe_name(node.name.as_str())) {
-            return Err(Fault::refused(400, bad_name("a node", bad.name.as_str())));
+            return Err(RpcRefusal::refused(400, bad_name("a node", bad.name.as_str())));
         }
         let mut nodes = self.nodes.lock().expect("nothing panics while it is held");
         for node in &wanted {
-            self.site.isolation.set_node(node).map_err(|error| Fault::internal(format!("node `{}`: {error}", node.name)))?;
+            self.site.isolation.set_node(node).map_err(|error| RpcRefusal::internal(format!("node `{}`: {error}", node.name)))?;
         }
         let fresh: BTreeMap<NodeName, NodeSpec> = wanted.iter().map(|node| (node.name.clone(), node.clone())).collect();
         for gone in nodes.keys().filter(|name| !fresh.contains_key(*name)) {
             self.site.isolation.remove_node(gone.as_str());
         }
         *nodes = fresh;
-        write_json(&self.dir.join(NODES_FILE), &wanted).map_err(|error| Fault::internal(error.to_string()))
+        write_json(&self.dir.join(NODES_FILE), &wanted).map_err(|error| RpcRefusal::internal(error.to_string()))
     }
 
     /// Finds what a former agent left, alive or not.
@@ -371,17 +371,17 @@ impl Agent {
         self.site.isolation.usage(Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir })
     }
 
-    async fn logs(&self, request: LogsRequest) -> Result<LogsChunk, Fault> {
+    async fn logs(&self, request: LogsRequest) -> Result<LogsChunk, RpcRefusal> {
         if !is_safe_name(request.instance.as_str()) {
-            return Err(Fault::refused(400, bad_name("an instance", request.instance.as_str())));
+            return Err(RpcRefusal::refused(400, bad_name("an instance", request.instance.as_str())));
         }
         let folder = self.site.dir(request.instance.as_str()).join(LOGS_FOLDER);
         if !folder.is_dir() {
-            return Err(Fault::refused(404, no_instance(&request.instance)));
+            return Err(RpcRefusal::refused(404, no_instance(&request.instance)));
         }
-        let failed = |error: std::io::Error| Fault::internal(error.to_string());
+        let failed = |error: std::io::Error| RpcRefusal::internal(error.to_string());
         let cursor = match &request.cursor {
-            Some(cursor) => cursor.parse().map_err(|error: logs::BadCursor| Fault::bad_request(error.to_string()))?,
+            Some(cursor) => cursor.parse().map_err(|error: logs::BadCursor| RpcRefusal::bad_request(error.to_string()))?,
             None => logs::tail(&folder, request.tail_lines).map_err(failed)?,
         };
         let wait = Duration::try_from_secs_f64(request.wait_s.clamp(0.0, 60.0)).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use weal_host::{Proc, swap};
 use weal_protocol::{Capabilities, NodeOrigin};
-use weal_sandbox::Machine;
+use weal_sandbox::ConfinementSupport;
 
 use crate::isolation::detect::{System, foresee};
 use crate::isolation::{Isolation, Kind, Loss};
@@ -10,7 +10,7 @@ use crate::ladder::Ladder;
 use crate::paging;
 
 /// What an agent with this isolation can do now: it changes as others fill the swap.
-pub fn of(isolation: &dyn Isolation, confinement: Machine, proc: &Proc) -> Capabilities {
+pub fn of(isolation: &dyn Isolation, confinement: ConfinementSupport, proc: &Proc) -> Capabilities {
     let ladder = Ladder::look(proc, &swap::of_this_machine(), paging::may_advise() || isolation.reclaims());
     assemble(isolation.kind(), isolation.losses(), &ladder, confinement)
 }
@@ -20,10 +20,10 @@ pub fn of(isolation: &dyn Isolation, confinement: Machine, proc: &Proc) -> Capab
 pub fn of_this_machine() -> (Capabilities, Ladder) {
     let layout = foresee(&System::default());
     let ladder = Ladder::look(&Proc::system(), &swap::of_this_machine(), paging::may_advise() || layout.reclaims());
-    (assemble(layout.kind(), &layout.losses(), &ladder, Machine::probe()), ladder)
+    (assemble(layout.kind(), &layout.losses(), &ladder, ConfinementSupport::probe()), ladder)
 }
 
-fn assemble(kind: Kind, losses: &[Loss], ladder: &Ladder, confinement: Machine) -> Capabilities {
+fn assemble(kind: Kind, losses: &[Loss], ladder: &Ladder, confinement: ConfinementSupport) -> Capabilities {
     let divides_cpu = !losses.iter().any(Loss::is_of_cpu);
     let mut sentences: Vec<String> = losses.iter().map(ToString::to_string).collect();
     if !confinement.is_root {
@@ -58,8 +58,8 @@ mod tests {
         Ladder { missing, swap: Bytes::gib(1), advice: Vec::new() }
     }
 
-    fn machine(is_root: bool) -> Machine {
-        Machine { is_root, mounts: is_root, landlock_version: 0, filter: true }
+    fn machine(is_root: bool) -> ConfinementSupport {
+        ConfinementSupport { is_root, mounts: is_root, landlock_version: 0, filter: true }
     }
 
     #[test]

@@ -140,7 +140,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         data: options.state_dir.join("data"),
         accounts: accounts::Accounts::new(&options.root, &options.state_dir, roles.iter().copied().collect()),
         ports: std::sync::Mutex::new(ports::Ports::new(options.port_range, hash::hash(&options.state_dir))),
-        confinement: weal_sandbox::Machine::probe(),
+        confinement: weal_sandbox::ConfinementSupport::probe(),
         isolation,
         costs: costs::Costs::load(dir.join("costs.json")),
         events: Arc::default(),

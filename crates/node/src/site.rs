@@ -37,7 +37,7 @@ pub struct Site {
     /// The ports of instances.
     pub ports: Mutex<Ports>,
     /// How far instances can be confined here.
-    pub confinement: weal_sandbox::Machine,
+    pub confinement: weal_sandbox::ConfinementSupport,
     /// How instances are kept apart.
     pub isolation: Box<dyn Isolation>,
     /// What is read ahead on a wake; `None` decides by the swap device.

@@ -7,7 +7,7 @@ use tokio::time::timeout_at;
 use weal_model::{AppName, InstanceId, InstanceState, Rung};
 use weal_protocol::Refusal;
 use weal_protocol::node::{self, WakeAnswer, WakeRequest};
-use weal_rpc::{Callers, Fault, Router};
+use weal_rpc::{Callers, Router, RpcRefusal};
 
 use crate::agent::{Agent, no_instance};
 use crate::instance::{Handle, Order, View};
@@ -28,11 +28,11 @@ impl Agent {
         Router::new(callers).on(node::WAKE, move |request: WakeRequest| {
             let agent = Arc::clone(&agent);
             // In a task of its own: a wake that was begun is finished even if the caller dies.
-            async move { tokio::spawn(agent.wake(request)).await.map_err(|error| Fault::internal(error.to_string()))? }
+            async move { tokio::spawn(agent.wake(request)).await.map_err(|error| RpcRefusal::internal(error.to_string()))? }
         })
     }
 
-    async fn wake(self: Arc<Self>, request: WakeRequest) -> Result<WakeAnswer, Fault> {
+    async fn wake(self: Arc<Self>, request: WakeRequest) -> Result<WakeAnswer, RpcRefusal> {
         let wait = Duration::try_from_secs_f64(request.wait_s.max(0.0)).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
         let deadline = tokio::time::Instant::now() + wait;
         // Or whatever is asked for would be remembered.
@@ -40,7 +40,7 @@ impl Agent {
             return Err(nobody(&request.app, Vec::new()));
         }
         let turn = self.turn(&request.app);
-        let late = || Fault {
+        let late = || RpcRefusal {
             status: 504,
             message: format!("no instance of `{}` answers within {} s", request.app, request.wait_s),
             refusal: Some(Refusal::TimedOut { seconds: request.wait_s }),
@@ -74,7 +74,7 @@ impl Agent {
     }
 
     /// The cheapest that there is, or of `only` these: one that is awake, else the lightest sleeper, else the first that gets ready.
-    async fn wake_one(&self, app: &AppName, only: &[InstanceId]) -> Result<WakeAnswer, Fault> {
+    async fn wake_one(&self, app: &AppName, only: &[InstanceId]) -> Result<WakeAnswer, RpcRefusal> {
         let mut failed = Vec::new();
         loop {
             let mut candidates: Vec<(Handle, View)> =
@@ -123,6 +123,6 @@ fn price(view: &View) -> (u8, f64) {
     (class, view.memory.last_wake_s.unwrap_or(f64::MAX))
 }
 
-fn nobody(app: &AppName, failed: Vec<(InstanceId, Refusal)>) -> Fault {
-    Fault::refused(404, Refusal::NobodyToWake { app: app.clone(), failed })
+fn nobody(app: &AppName, failed: Vec<(InstanceId, Refusal)>) -> RpcRefusal {
+    RpcRefusal::refused(404, Refusal::NobodyToWake { app: app.clone(), failed })
 }

@@ -22,7 +22,7 @@ pub struct Revision {
 
 /// What became of an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Outcome {
+pub struct ActionOutcome {
     /// The action.
     pub action: Action,
     /// Seconds that it took.

@@ -1,7 +1,7 @@
 //! Recorded job logs beside the World Cup's web load: `logs SWF TRACE FROM_DAY TRACE_FROM DAYS NODES CPUS WEB_SHARE`, policy by policy as JSON, one
 //! object a line. `cargo xtask bench logs` runs it on logs of the Parallel Workloads Archive.
 
-use weal_reproduce::fluid::beside_web::{Case, Policy};
+use weal_reproduce::fluid::beside_web::{Case, Contender};
 use weal_scenario::workload::{SwfJob, TraceWindow, Workload, read_requests_per_minute, read_swf};
 
 /// From the start of a web instance until it serves; the issue of flash crowds has 10 to 90 s.
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let case = Case::new(nodes.parse()?, cpus.parse()?, &log, &counts, share.parse()?, START_S);
     println!("{{\"jobs\":{},\"of\":{},\"load\":{:.4}}}", case.jobs.len(), log.len(), case.load());
-    for policy in Policy::ALL {
+    for policy in Contender::ALL {
         let course = case.play(policy);
         println!(
             "{{\"policy\":\"{}\",\"jobs_met\":{:.5},\"job_utility\":{:.4},\"job_deviation\":{:.4},\"web_met\":{:.5},\"web_utility\":{:.4},\

@@ -121,7 +121,7 @@ pub struct Sample {
 
 /// What a run gave.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct BatchResult {
     /// Jobs in order of completion.
     pub completions: Vec<Completion>,
     /// Changes by kind.
@@ -140,7 +140,7 @@ pub struct Outcome {
     pub violations: Vec<String>,
 }
 
-impl Outcome {
+impl BatchResult {
     /// How many changes of this kind there were.
     pub fn count(&self, kind: ChangeKind) -> usize {
         self.changes.get(&kind).copied().unwrap_or(0)
@@ -175,7 +175,7 @@ impl Outcome {
 }
 
 /// Runs `arrivals` through.
-pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until: Until) -> Outcome {
+pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until: Until) -> BatchResult {
     let mut state = State {
         batch,
         submitted: 0,
@@ -183,7 +183,7 @@ pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until:
         next_sample_s: if batch.sample_every_s.is_finite() { 0.0 } else { f64::INFINITY },
         jobs: Vec::new(),
         active: Vec::new(),
-        outcome: Outcome::default(),
+        outcome: BatchResult::default(),
     };
     let limit = if let Until::Submitted(count) = until { count } else { usize::MAX };
     let mut arrivals = arrivals.into_iter().take(limit).peekable();
@@ -229,7 +229,7 @@ struct State<'a> {
     /// The unfinished jobs as the scheduler sees them; `active` runs parallel to it.
     jobs: Vec<Job>,
     active: Vec<Active>,
-    outcome: Outcome,
+    outcome: BatchResult,
 }
 
 impl State<'_> {
@@ -428,7 +428,7 @@ mod tests {
         JobKind { work: Work(work), max_speed: Cpu(1.0), min_speed: Cpu(0.0), memory: Bytes::mib(memory_mib), tasks: 1 }
     }
 
-    fn run_with(scheduler: &dyn Scheduler, nodes: &[Site], arrivals: Vec<JobArrival>) -> Outcome {
+    fn run_with(scheduler: &dyn Scheduler, nodes: &[Site], arrivals: Vec<JobArrival>) -> BatchResult {
         let batch = Batch { sample_every_s: 0.0, ..Batch::new(nodes, Applications::Steady(&[]), scheduler, 60.0) };
         let count = arrivals.len();
         run(&batch, arrivals, Until::Submitted(count))

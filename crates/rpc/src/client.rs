@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use weal_protocol::Method;
 
 use crate::error::Error;
-use crate::fault::Fault;
+use crate::fault::RpcRefusal;
 use crate::http::{HttpClient, HttpError, read_body};
 
 /// Calls one role.
@@ -56,7 +56,8 @@ impl Client {
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|source| Error::Unreadable { method, source });
         }
-        let unread = |_| Fault { status: status.as_u16(), message: String::from_utf8_lossy(&body).into_owned(), refusal: None };
+        let unread =
+            |_| RpcRefusal { status: status.as_u16(), message: String::from_utf8_lossy(&body).into_owned(), refusal: None };
         Err(Error::Refused { method, fault: serde_json::from_slice(&body).unwrap_or_else(unread) })
     }
 }
@@ -84,8 +85,8 @@ mod tests {
     fn doubles() -> Router {
         Router::new(Callers::own()).on(DOUBLE, |n: u32| async move {
             match n {
-                1_000_001.. => Err(Fault::bad_request("too large")),
-                13 => Err(Fault::refused(409, Refusal::AskedFor { ago_s: 0.5 })),
+                1_000_001.. => Err(RpcRefusal::bad_request("too large")),
+                13 => Err(RpcRefusal::refused(409, Refusal::AskedFor { ago_s: 0.5 })),
                 n => Ok(n * 2),
             }
         })

@@ -2,7 +2,7 @@
 
 use weal_protocol::Refusal;
 
-use crate::fault::Fault;
+use crate::fault::RpcRefusal;
 use crate::http::HttpError;
 
 /// Why a call failed.
@@ -32,7 +32,7 @@ pub enum Error {
         /// What was called.
         method: &'static str,
         /// What the other side said.
-        fault: Fault,
+        fault: RpcRefusal,
     },
     /// The request cannot be written as JSON.
     #[error("{method}: the request is not JSON: {source}")]

@@ -5,7 +5,7 @@ use weal_protocol::Refusal;
 
 /// A refusal, as sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct RpcRefusal {
     /// HTTP status.
     pub status: u16,
     /// A fragment that fits "failed to call: ...".
@@ -15,7 +15,7 @@ pub struct Fault {
     pub refusal: Option<Refusal>,
 }
 
-impl Fault {
+impl RpcRefusal {
     /// A refusal that the caller may decide by.
     pub fn refused(status: u16, refusal: Refusal) -> Self {
         Self { status, message: refusal.to_string(), refusal: Some(refusal) }

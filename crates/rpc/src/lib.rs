@@ -1,7 +1,7 @@
 //! How weal's roles talk: HTTP/1.1 with JSON bodies over local sockets.
 //!
 //! A call is `POST /METHOD` with the request as JSON; the answer is `200` with the response as JSON, or another status with
-//! a [`Fault`]. Any HTTP client can join in:
+//! a [`RpcRefusal`]. Any HTTP client can join in:
 //! `curl --unix-socket .weal/run/node.sock -X POST http://weal/node.v2/observe -d null`.
 //!
 //! Each method names the users that may call it ([`Callers`]), and the kernel names the user of each connection. Anybody else is answered `403`
@@ -22,7 +22,7 @@ mod socket;
 pub use callers::Callers;
 pub use client::Client;
 pub use error::Error;
-pub use fault::Fault;
+pub use fault::RpcRefusal;
 pub use http::BODY_LIMIT;
 pub use server::{Router, serve};
 pub use socket::{bind, peer_uid};

@@ -18,11 +18,11 @@ use tokio::net::UnixListener;
 use weal_protocol::{Method, Refusal};
 
 use crate::callers::Callers;
-use crate::fault::Fault;
+use crate::fault::RpcRefusal;
 use crate::http::BODY_LIMIT;
 use crate::socket::peer_uid;
 
-type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, Fault>> + Send>>;
+type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, RpcRefusal>> + Send>>;
 type Handler = Box<dyn Fn(Bytes) -> Answer + Send + Sync>;
 
 /// How long a caller may take to send the head of a request. Roles send it at once.
@@ -54,19 +54,19 @@ impl Router {
     where
         Q: DeserializeOwned + 'static,
         A: Serialize + 'static,
-        F: Future<Output = Result<A, Fault>> + Send + 'static,
+        F: Future<Output = Result<A, RpcRefusal>> + Send + 'static,
         H: Fn(Q) -> F + Send + Sync + Clone + 'static,
     {
         let handle = move |body: Bytes| -> Answer {
             let parsed = serde_json::from_slice::<Q>(&body);
             let handler = handler.clone();
             match parsed {
-                Err(error) => Box::pin(async move { Err(Fault::bad_request(format!("unreadable request: {error}"))) }),
+                Err(error) => Box::pin(async move { Err(RpcRefusal::bad_request(format!("unreadable request: {error}"))) }),
                 Ok(request) => {
                     let future = handler(request);
                     Box::pin(async move {
                         let answer = future.await?;
-                        serde_json::to_vec(&answer).map_err(|error| Fault::internal(error.to_string()))
+                        serde_json::to_vec(&answer).map_err(|error| RpcRefusal::internal(error.to_string()))
                     })
                 }
             }
@@ -76,8 +76,8 @@ impl Router {
     }
 
     /// The handler of `method` for a caller that runs as `uid`. A user who may call nothing here does not learn which methods there are.
-    fn find(&self, method: &str, uid: u32) -> Result<&Handler, Fault> {
-        let not_allowed = || Fault::refused(403, Refusal::CallerNotAllowed { uid, method: method.to_owned() });
+    fn find(&self, method: &str, uid: u32) -> Result<&Handler, RpcRefusal> {
+        let not_allowed = || RpcRefusal::refused(403, Refusal::CallerNotAllowed { uid, method: method.to_owned() });
         match self.handlers.get(method) {
             Some((callers, handler)) if callers.admit(uid) => Ok(handler),
             None if self.handlers.values().any(|(callers, _)| callers.admit(uid)) => Err(self.unknown(method)),
@@ -86,14 +86,14 @@ impl Router {
     }
 
     /// The refusal of a method that is not answered here: with the name that the same call has here, if it has one in another version.
-    fn unknown(&self, method: &str) -> Fault {
+    fn unknown(&self, method: &str) -> RpcRefusal {
         let asked = without_version(method);
         let same_call = |name: &&&str| asked.is_some() && without_version(name) == asked;
         let speaks = self.handlers.keys().find(same_call).map(|name| (*name).to_owned());
-        Fault::refused(404, Refusal::UnknownMethod { method: method.to_owned(), speaks })
+        RpcRefusal::refused(404, Refusal::UnknownMethod { method: method.to_owned(), speaks })
     }
 
-    async fn answer(&self, uid: u32, request: Request<Incoming>) -> Result<Vec<u8>, Fault> {
+    async fn answer(&self, uid: u32, request: Request<Incoming>) -> Result<Vec<u8>, RpcRefusal> {
         let name = request.uri().path().trim_start_matches('/').to_owned();
         let handler = match self.find(&name, uid) {
             Ok(handler) => handler,
@@ -106,7 +106,7 @@ impl Router {
         let body = Limited::new(request.into_body(), BODY_LIMIT)
             .collect()
             .await
-            .map_err(|error| Fault::bad_request(format!("unreadable request: {error}")))?;
+            .map_err(|error| RpcRefusal::bad_request(format!("unreadable request: {error}")))?;
         handler(body.to_bytes()).await
     }
 }

@@ -261,16 +261,16 @@ mod tests {
     use weal_model::SandboxSpec;
 
     use super::*;
-    use crate::{Machine, Paths};
+    use crate::{ConfinementSupport, Paths};
 
     fn strict() -> Plan {
-        let machine = Machine { is_root: true, mounts: true, landlock_version: 6, filter: true };
+        let machine = ConfinementSupport { is_root: true, mounts: true, landlock_version: 6, filter: true };
         let paths = Paths { data: "/d".into(), tmp: "/t".into(), keep: Vec::new() };
         Plan::new(&SandboxSpec::default(), machine, &paths)
     }
 
     fn role() -> Plan {
-        Plan::of_role(Machine { is_root: true, mounts: true, landlock_version: 6, filter: true }, Path::new("/s"))
+        Plan::of_role(ConfinementSupport { is_root: true, mounts: true, landlock_version: 6, filter: true }, Path::new("/s"))
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_user_may_do_nothing_that_takes_capabilities_and_nothing_is_said_twice() {
-        let unprivileged = Machine { is_root: false, mounts: false, landlock_version: 6, filter: true };
+        let unprivileged = ConfinementSupport { is_root: false, mounts: false, landlock_version: 6, filter: true };
         let paths = Paths { data: "/d".into(), tmp: "/t".into(), keep: Vec::new() };
         for plan in [Plan::default(), Plan::new(&SandboxSpec::default(), unprivileged, &paths)] {
             let may = Exposure::of(&plan, Identity::Shared).may();

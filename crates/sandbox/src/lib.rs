@@ -1,6 +1,6 @@
 //! Confines a program: what it sees of the machine, what it may change, which system calls it may make.
 //!
-//! The agent makes a [`Plan`] from what the config says and what the machine can do ([`Machine::probe`]). The shim carries it out in the
+//! The agent makes a [`Plan`] from what the config says and what the machine can do ([`ConfinementSupport::probe`]). The shim carries it out in the
 //! process that becomes the program, in two parts: [`Sandbox::enter`] while it is root, then it becomes its user, then [`Sandbox::confine`],
 //! after which there is no way back. [`Exposure`] judges a plan as `systemd-analyze security` judges a unit.
 //!
@@ -15,17 +15,17 @@ mod exposure;
 mod failure;
 mod filter;
 mod landlock_rules;
-mod machine;
 mod mounts;
 mod plan;
 mod rights;
+mod support;
 mod syscalls;
 
 pub use exposure::{Exposure, Identity};
 pub use failure::Failure;
 pub use filter::{Filter, NoFilter};
 pub use landlock_rules::Landlock;
-pub use machine::Machine;
 pub use mounts::{Mounts, Tmp, join};
 pub use plan::{Paths, Plan, Sandbox};
-pub use rights::Limits;
+pub use rights::ProcessLimits;
+pub use support::ConfinementSupport;

@@ -8,9 +8,9 @@ use weal_model::{Permit, SandboxMode, SandboxSpec};
 use crate::failure::Failure;
 use crate::filter::{Filter, Programs};
 use crate::landlock_rules::Landlock;
-use crate::machine::Machine;
 use crate::mounts::{Mounts, Tmp};
-use crate::rights::{Limits, drop_bounding_set, drop_capabilities, leave_keyring};
+use crate::rights::{ProcessLimits, drop_bounding_set, drop_capabilities, leave_keyring};
+use crate::support::ConfinementSupport;
 
 /// What is done to one program, with nothing left to find out. The default does nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct Plan {
     /// Which system calls it may make.
     pub filter: Option<Filter>,
     /// Limits of each of its processes.
-    pub limits: Option<Limits>,
+    pub limits: Option<ProcessLimits>,
     /// Whether it and all that it runs are without capabilities.
     pub drops_capabilities: bool,
     /// Whether others can read the files that it makes.
@@ -43,7 +43,7 @@ pub struct Paths {
 
 impl Plan {
     /// What `spec` asks for on `machine`.
-    pub fn new(spec: &SandboxSpec, machine: Machine, paths: &Paths) -> Self {
+    pub fn new(spec: &SandboxSpec, machine: ConfinementSupport, paths: &Paths) -> Self {
         if spec.mode == SandboxMode::Off {
             return Self::default();
         }
@@ -67,14 +67,14 @@ impl Plan {
                 write: write.into_iter().chain(shared_folders()).chain(spec.devices.iter().map(PathBuf::from)).collect(),
             }),
             filter: (machine.filter && !has(Permit::SystemCalls)).then_some(filter),
-            limits: Some(Limits { open_files: spec.open_files, core_dumps: spec.core_dumps }),
+            limits: Some(ProcessLimits { open_files: spec.open_files, core_dumps: spec.core_dumps }),
             drops_capabilities: machine.is_root,
             hides_files: false,
         }
     }
 
     /// For a role of weal's own that faces others: it writes its state, and finds homes empty. It changes neither users nor priorities.
-    pub fn of_role(machine: Machine, state: &Path) -> Self {
+    pub fn of_role(machine: ConfinementSupport, state: &Path) -> Self {
         let filter = Filter { namespaces: false, debugging: false, realtime: false, identities: false };
         let hide = ["/home", "/root", "/run/user"].map(PathBuf::from).to_vec();
         Self {
@@ -124,7 +124,7 @@ impl Sandbox {
         if *plan != Plan::default() {
             leave_keyring()?;
         }
-        plan.limits.map_or(Ok(()), Limits::set)?;
+        plan.limits.map_or(Ok(()), ProcessLimits::set)?;
         plan.mounts.as_ref().map_or(Ok(()), Mounts::enter)?;
         if plan.drops_capabilities {
             drop_bounding_set()?;

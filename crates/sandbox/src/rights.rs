@@ -11,14 +11,14 @@ use crate::failure::{Failure, during};
 
 /// Limits that the kernel keeps for each process (setrlimit(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct ProcessLimits {
     /// Open files (RLIMIT_NOFILE).
     pub open_files: u64,
     /// Whether a crash writes the memory to a file (RLIMIT_CORE).
     pub core_dumps: bool,
 }
 
-impl Limits {
+impl ProcessLimits {
     /// Sets them. A limit that is lower already stays where the process may not raise it.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Gid, Uid};
 use weal_model::{Permit, SandboxSpec};
-use weal_sandbox::{Machine, Paths, Plan};
+use weal_sandbox::{ConfinementSupport, Paths, Plan};
 
 /// A user that owns nothing.
 const STRANGER: u32 = 61_999;
@@ -38,7 +38,7 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    fn plan(&self, spec: &SandboxSpec, machine: Machine) -> Plan {
+    fn plan(&self, spec: &SandboxSpec, machine: ConfinementSupport) -> Plan {
         let paths = Paths { data: self.path("data"), tmp: self.path("private"), keep: vec![self.path("program")] };
         Plan::new(spec, machine, &paths)
     }
@@ -79,8 +79,8 @@ fn open_up(path: &Path, mode: u32) {
 }
 
 /// The machine as it is, or the reason why the test cannot say anything.
-fn machine() -> Option<Machine> {
-    let machine = Machine::probe();
+fn machine() -> Option<ConfinementSupport> {
+    let machine = ConfinementSupport::probe();
     if machine.is_root && machine.mounts && machine.filter {
         return Some(machine);
     }
@@ -232,12 +232,12 @@ fn what_the_config_names_and_the_machine_has_not_is_named_with_its_key() {
 
 #[test]
 fn without_mounts_landlock_keeps_it_to_its_folders() {
-    let machine = Machine::probe();
+    let machine = ConfinementSupport::probe();
     if !machine.is_root || machine.landlock_version == 0 {
         return eprintln!("skipped: the test needs root to be another user, and Landlock");
     }
     let bench = Bench::new();
-    let plan = bench.plan(&SandboxSpec::default(), Machine { mounts: false, is_root: false, ..machine });
+    let plan = bench.plan(&SandboxSpec::default(), ConfinementSupport { mounts: false, is_root: false, ..machine });
     // Another program of the same user.
     let mut other = Command::new("sleep").arg("1000").uid(STRANGER).stdin(Stdio::null()).spawn().unwrap();
     let script = format!(

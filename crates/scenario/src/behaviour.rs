@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use weal_control::jobs::Costs;
 use weal_model::Bytes;
 
-use crate::tables::{AppTable, CallTable, CostPreset, Housekeeping, SimulateTable, Spread};
+use crate::tables::{AppTable, CallTable, CostPreset, Housekeeping, SimulateTable, WorkDistribution};
 use crate::values::Span;
 
 /// CPU time of a request that nothing is said about, in seconds; a simulation that assumes it notes that it does.
@@ -39,7 +39,7 @@ pub struct RequestCost {
     /// CPU-seconds in the application itself.
     pub work_s: f64,
     /// How they vary.
-    pub spread: Spread,
+    pub spread: WorkDistribution,
     /// Seconds that are not CPU.
     pub delay_s: f64,
     /// Calls to other applications, in order.
@@ -122,7 +122,7 @@ impl ChangeTimes {
 
 impl Default for RequestCost {
     fn default() -> Self {
-        let (spread, calls, nothing) = (Spread::default(), Vec::new(), Bytes(0));
+        let (spread, calls, nothing) = (WorkDistribution::default(), Vec::new(), Bytes(0));
         Self { work_s: ASSUMED_WORK_S, spread, delay_s: 0.0, calls, request: nothing, response: nothing }
     }
 }

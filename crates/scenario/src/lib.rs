@@ -54,9 +54,10 @@ pub use behaviour::{Behaviour, Call, ChangeTimes, RequestCost};
 pub use error::{FileProblem, Lacking, Mistake, ScenarioError};
 pub use jobs::JobSource;
 pub use read::no_files;
-pub use scenario::{Fault, Load, Scenario};
+pub use scenario::{Fault, LoadSource, Scenario};
 pub use tables::{
     AppTable, CallTable, CostChange, CostPreset, ExpectTable, FaultKind, FaultTable, Housekeeping, JobLogTable, JobTable,
-    LoadTable, Measure, NodeTable, ScenarioFile, SimulateTable, Spread, StageTable, StepTable, Surroundings, TraceTable,
+    LoadTable, Measure, NodeTable, ScenarioFile, SimulateTable, StageTable, StepTable, Surroundings, TraceTable,
+    WorkDistribution,
 };
 pub use values::{Bandwidth, GoalText, Rate, Size, Span};

@@ -29,7 +29,7 @@ pub struct Scenario {
     /// What surrounds the pool in a simulation.
     pub surroundings: Surroundings,
     /// What comes in, in the file's order.
-    pub loads: Vec<Load>,
+    pub loads: Vec<LoadSource>,
     /// What jobs come in, in the file's order.
     pub jobs: Vec<JobSource>,
     /// What goes wrong, by time.
@@ -40,7 +40,7 @@ pub struct Scenario {
 
 /// One `[[load]]`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Load {
+pub struct LoadSource {
     /// Names its streams of random numbers: `APP/CLASS/INDEX`.
     pub name: String,
     /// Who gets the requests.
@@ -78,7 +78,7 @@ pub struct Fault {
     pub amount: f64,
 }
 
-impl Load {
+impl LoadSource {
     /// The classes of its requests.
     pub fn classes(&self) -> impl Iterator<Item = &str> {
         let own = std::iter::once(self.class.as_str()).filter(|_| self.pages.is_empty());

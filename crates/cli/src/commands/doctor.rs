@@ -11,7 +11,7 @@ use weal_node::Numbers;
 use weal_node::ladder::Ladder;
 use weal_protocol::Capabilities;
 use weal_protocol::node::OBSERVE;
-use weal_sandbox::{Exposure, Identity, Machine, Paths, Plan};
+use weal_sandbox::{ConfinementSupport, Exposure, Identity, Paths, Plan};
 
 use crate::args::Target;
 use crate::client::block_on;
@@ -212,7 +212,7 @@ fn pool(target: &Target) -> Vec<Check> {
     // Before the first start there are none.
     let numbers = state.as_ref().ok().and_then(|state| Numbers::given(&state.root).ok()).unwrap_or_default();
     checks.extend(loaded.spec.apps.values().map(|app| app_user(app, numbers.get(&app.name).copied())));
-    let machine = Machine::probe();
+    let machine = ConfinementSupport::probe();
     checks.extend(users::is_root().then(|| role_sandbox(machine, state.as_ref().ok())));
     checks.extend(loaded.spec.apps.values().map(|app| sandbox(app, machine)));
     checks.extend(users::is_root().then(|| trusted(&loaded.path)));
@@ -281,7 +281,7 @@ fn app_user(spec: &AppSpec, number: Option<u32>) -> Check {
 const MOST_EXPOSED_ROLE: f64 = 1.5;
 
 /// How far gateway and controller are confined here.
-fn role_sandbox(machine: Machine, state: Option<&StateDir>) -> Check {
+fn role_sandbox(machine: ConfinementSupport, state: Option<&StateDir>) -> Check {
     let plan = Plan::of_role(machine, state.map_or(Path::new("/"), |state| &state.root));
     let score = Exposure::of(&plan, Identity::Own).score();
     let found = format!("gateway and controller are exposed {score:.1} of 10 (as `systemd-analyze security` counts)");
@@ -295,7 +295,7 @@ fn role_sandbox(machine: Machine, state: Option<&StateDir>) -> Check {
 const MOST_EXPOSED: f64 = 2.5;
 
 /// How far an application is confined here.
-fn sandbox(app: &AppSpec, machine: Machine) -> Check {
+fn sandbox(app: &AppSpec, machine: ConfinementSupport) -> Check {
     let identity = match app.user.as_deref() {
         _ if !machine.is_root => Identity::Shared,
         None => Identity::Own,

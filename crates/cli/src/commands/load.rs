@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use hyper::Uri;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::watch;
-use weal_load::{LoadFlow, Options, Outcome, Progress, Request, Source, access_log, drive, flows_of};
+use weal_load::{LoadFlow, LoadResult, Options, Progress, Request, Source, access_log, drive, flows_of};
 use weal_model::written::parse_rate;
 use weal_scenario::Scenario;
 use weal_scenario::workload::{Phase, TraceWindow, Workload, read_requests_per_minute};
@@ -42,7 +42,7 @@ pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 /// Makes the load with a progress bar on standard error, if a person looks. Ctrl-C ends it.
-pub async fn drive_shown(flows: &[LoadFlow], options: &Options) -> anyhow::Result<Outcome> {
+pub async fn drive_shown(flows: &[LoadFlow], options: &Options) -> anyhow::Result<LoadResult> {
     let (sender, mut progress) = watch::channel(Vec::<Progress>::new());
     let bar = if output::is_terminal(Stream::Err) { ProgressBar::new(options.duration.as_secs()) } else { ProgressBar::hidden() };
     bar.set_style(
@@ -164,7 +164,7 @@ fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
 }
 
 /// Prints what was measured.
-pub fn show(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
+pub fn show(outcome: &LoadResult, json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(outcome, false);
     }

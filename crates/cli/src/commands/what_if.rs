@@ -12,7 +12,7 @@ use weal_model::written::parse_size;
 use weal_model::{Cpu, Goal, InstanceState, NodeSpec, PoolSpec};
 use weal_rng as random;
 use weal_scenario::report::{FlowSeries, Run};
-use weal_scenario::{Behaviour, Call, Load, RequestCost, Scenario, Span, Spread, Surroundings};
+use weal_scenario::{Behaviour, Call, LoadSource, RequestCost, Scenario, Span, Surroundings, WorkDistribution};
 
 use crate::args::WhatIf;
 use crate::commands::simulate::{simulate_shown, sound};
@@ -67,7 +67,7 @@ fn scenario_of(recording: &Recording, pool: PoolSpec, seed: u64) -> Scenario {
     };
     let loads = recording.workloads.iter().filter_map(|(flow, workload)| {
         let (app, class) = flow.split_once('/').filter(|(app, class)| routed(app, class))?;
-        Some(Load {
+        Some(LoadSource {
             name: flow.clone(),
             app: app.to_owned(),
             class: class.to_owned(),
@@ -104,7 +104,7 @@ fn cost_of(app: &str, work: &BTreeMap<String, f64>, service_s: Option<f64>, pool
     let delay_s = service_s.map_or(0.0, |service_s| (service_s - all_s - 2.0 * LATENCY.0).max(0.0));
     RequestCost {
         work_s: work.get(app).copied().unwrap_or(0.0),
-        spread: Spread::Constant,
+        spread: WorkDistribution::Constant,
         delay_s,
         calls,
         ..RequestCost::default()

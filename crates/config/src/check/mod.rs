@@ -5,11 +5,11 @@ mod references;
 
 use weal_model::{PoolSpec, RouteSpec};
 
-use crate::machine::Machine;
+use crate::machine::MachineSize;
 use crate::section::Reading;
 
 /// Reports what is wrong with `spec` at the places that `reading` remembers.
-pub(crate) fn check(reading: &mut Reading, spec: &PoolSpec, machine: &Machine) {
+pub(crate) fn check(reading: &mut Reading, spec: &PoolSpec, machine: &MachineSize) {
     check_addresses(reading, spec);
     check_cycles(reading, spec);
     check_routes(reading, spec);

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use weal_model::{AppName, AppSpec, Bytes, NodeName, NodeSpec, PoolSpec};
 
-use crate::machine::Machine;
+use crate::machine::MachineSize;
 use crate::section::Reading;
 use crate::suggest;
 
-pub(super) fn check(reading: &mut Reading, spec: &PoolSpec, machine: &Machine) {
+pub(super) fn check(reading: &mut Reading, spec: &PoolSpec, machine: &MachineSize) {
     check_machine(reading, spec, machine);
     for app in spec.apps.values() {
         check_allowed_nodes(reading, spec, app);
@@ -19,7 +19,7 @@ pub(super) fn check(reading: &mut Reading, spec: &PoolSpec, machine: &Machine) {
 }
 
 /// Slices may promise more than there is; then their limits do not hold when all are busy.
-fn check_machine(reading: &mut Reading, spec: &PoolSpec, machine: &Machine) {
+fn check_machine(reading: &mut Reading, spec: &PoolSpec, machine: &MachineSize) {
     if !reading.places.has("node") {
         return;
     }

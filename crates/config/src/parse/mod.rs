@@ -17,7 +17,7 @@ use toml::de::DeTable;
 use weal_model::{AppName, AppSpec, ClassName, Importance, PoolSpec, ServiceClass};
 
 use crate::diagnostic::{Diagnostic, Findings};
-use crate::machine::Machine;
+use crate::machine::MachineSize;
 use crate::section::{Places, Reading, Section};
 use crate::{check, defaults};
 
@@ -37,7 +37,7 @@ pub struct Parsed {
 ///
 /// # Errors
 /// Everything that is wrong with the text, warnings included, in its order.
-pub fn parse(text: &str, path: &str, machine: &Machine) -> Result<Parsed, Vec<Diagnostic>> {
+pub fn parse(text: &str, path: &str, machine: &MachineSize) -> Result<Parsed, Vec<Diagnostic>> {
     let mut reading = Reading { findings: Findings::new(text, path), places: Places::default() };
     let (root, syntax_errors) = DeTable::parse_recoverable(text);
     for error in &syntax_errors {
@@ -54,7 +54,7 @@ pub fn parse(text: &str, path: &str, machine: &Machine) -> Result<Parsed, Vec<Di
     Err(reading.findings.finish().0)
 }
 
-fn read(reading: &mut Reading, root: &DeTable, path: &str, machine: &Machine) -> PoolSpec {
+fn read(reading: &mut Reading, root: &DeTable, path: &str, machine: &MachineSize) -> PoolSpec {
     let root = Section::open(reading, "", root, &["pool", "node", "class", "app"]);
     let folder = folder_of(path);
     let mut spec = pool::read(reading, &root, &folder);

@@ -9,7 +9,7 @@ use weal_model::{
 };
 
 use super::names::check_name;
-use crate::machine::Machine;
+use crate::machine::MachineSize;
 use crate::section::{Reading, Section, within};
 use crate::{defaults, suggest};
 
@@ -154,7 +154,7 @@ fn read_overload_limit(reading: &mut Reading, section: &Section) -> OverloadLimi
 }
 
 /// All `[[node]]`s; the machine itself when there is none.
-pub(super) fn read_nodes(reading: &mut Reading, root: &Section, machine: &Machine) -> Vec<NodeSpec> {
+pub(super) fn read_nodes(reading: &mut Reading, root: &Section, machine: &MachineSize) -> Vec<NodeSpec> {
     let Some(item) = root.item("node") else { return vec![whole_machine(machine)] };
     if let DeValue::Table(_) = item.value {
         let help = "write `[[node]]` with double brackets and a `name`, once for each node";
@@ -204,7 +204,7 @@ pub(super) fn read_nodes(reading: &mut Reading, root: &Section, machine: &Machin
     if nodes.is_empty() { vec![whole_machine(machine)] } else { nodes }
 }
 
-fn read_node(reading: &mut Reading, section: &Section, machine: &Machine) -> NodeSpec {
+fn read_node(reading: &mut Reading, section: &Section, machine: &MachineSize) -> NodeSpec {
     let name = section.text(reading, "name");
     if let Some(name) = &name {
         check_name(reading, "node", name, reading.places.value(&section.at("name")), &[]);
@@ -242,7 +242,7 @@ pub(super) fn read_cpu(reading: &mut Reading, section: &Section) -> Option<Cpu> 
     Some(Cpu(cores))
 }
 
-fn whole_machine(machine: &Machine) -> NodeSpec {
+fn whole_machine(machine: &MachineSize) -> NodeSpec {
     let memory = (machine.memory.0 as f64 * defaults::MACHINE_MEMORY_SHARE) as u64 / Bytes::MIB * Bytes::MIB;
     NodeSpec {
         name: NodeName::from(defaults::NODE),

@@ -38,7 +38,7 @@ use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, F
 use weal_protocol::node::WakeRequest;
 
 use crate::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
-use crate::flow::pipeline::{self, ClassIndex, ClassLimits, Outcome, Pipeline, PipelineLimits, Rejection, Ticket};
+use crate::flow::pipeline::{self, ClassIndex, ClassLimits, Pipeline, PipelineLimits, Rejection, RequestOutcome, Ticket};
 
 use wakes::Wakes;
 pub use wakes::{CALL_WAIT, WakeReason};
@@ -167,7 +167,7 @@ impl Admission {
     }
 
     /// A request that was dispatched has ended: its seat is free. False when it had ended before, or waits.
-    pub fn handle_end(&mut self, now: Time, ticket: Ticket, attempt: Attempt, outcome: Outcome) -> bool {
+    pub fn handle_end(&mut self, now: Time, ticket: Ticket, attempt: Attempt, outcome: RequestOutcome) -> bool {
         let ended = self.pipeline.handle_completion(now, ticket, outcome);
         self.release(now, ticket, attempt, ended)
     }
@@ -182,7 +182,7 @@ impl Admission {
     /// instance until [`Admission::handle_tunnel_end`]. A tunnel may last for days; were it to keep its seat, a few of them would
     /// starve all requests.
     pub fn handle_upgrade(&mut self, now: Time, ticket: Ticket) -> Option<InstanceIndex> {
-        let ended = self.pipeline.handle_completion(now, ticket, Outcome::Served);
+        let ended = self.pipeline.handle_completion(now, ticket, RequestOutcome::Served);
         self.instances.get_mut(ticket.slot()).filter(|_| ended)?.take()
     }
 

@@ -96,8 +96,8 @@ impl Caller {
             }
             Step::End { which, attempt } => {
                 let Some((ticket, _)) = self.outstanding(which) else { return Ok(()) };
-                prop_assert!(self.admission.handle_end(now, ticket, attempt, Outcome::Served));
-                prop_assert!(!self.admission.handle_end(now, ticket, attempt, Outcome::Served), "never twice");
+                prop_assert!(self.admission.handle_end(now, ticket, attempt, RequestOutcome::Served));
+                prop_assert!(!self.admission.handle_end(now, ticket, attempt, RequestOutcome::Served), "never twice");
                 self.outstanding.remove(&ticket);
                 self.ended += 1;
             }
@@ -109,7 +109,7 @@ impl Caller {
                         self.outstanding.insert(ticket, other);
                     }
                     None => {
-                        prop_assert!(self.admission.handle_end(now, ticket, Attempt::Broken, Outcome::Failed));
+                        prop_assert!(self.admission.handle_end(now, ticket, Attempt::Broken, RequestOutcome::Failed));
                         self.outstanding.remove(&ticket);
                         self.ended += 1;
                     }

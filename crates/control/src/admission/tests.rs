@@ -59,8 +59,8 @@ fn a_request_goes_to_an_open_instance_and_gives_its_seat_back() {
     let dispatched = admission.poll_dispatch(at(1)).unwrap();
     assert_eq!((dispatched.ticket, Some(dispatched.instance)), (first, admission.find(&"shop-1".into())));
     assert_eq!((admission.poll_dispatch(at(1)), admission.queued()), (None, 1));
-    assert!(admission.handle_end(at(2), first, Answered, Outcome::Served));
-    assert!(!admission.handle_end(at(2), first, Answered, Outcome::Served), "it has ended");
+    assert!(admission.handle_end(at(2), first, Answered, RequestOutcome::Served));
+    assert!(!admission.handle_end(at(2), first, Answered, RequestOutcome::Served), "it has ended");
     assert_eq!(admission.poll_dispatch(at(2)).map(|next| next.ticket), Some(second));
     assert!(admission.handle_cancel(at(3), second) && admission.is_idle());
 }
@@ -90,7 +90,7 @@ fn a_failed_attempt_goes_to_another_instance_in_the_same_seat_until_enough_were_
         failed.push(next);
     }
     assert_eq!(failed.len(), MOST_ATTEMPTS);
-    assert!(admission.handle_end(at(2), ticket, Refused, Outcome::Failed));
+    assert!(admission.handle_end(at(2), ticket, Refused, RequestOutcome::Failed));
     let (_, flows, instances) = counters(&mut admission, 2);
     assert_eq!((flows[0].retries, flows[0].errors, flows[0].in_service), (2, 1, 0));
     assert_eq!(instances.iter().map(|instance| instance.failures).collect::<Vec<_>>(), [1, 1, 1, 0]);
@@ -102,7 +102,7 @@ fn a_request_ends_when_no_other_instance_is_left_to_try() {
     let ticket = arrive(&mut admission, 0);
     let only = admission.poll_dispatch(at(0)).unwrap().instance;
     assert_eq!(admission.handle_retry(at(1), ticket, Broken, &[only]), None);
-    assert!(admission.handle_end(at(1), ticket, Broken, Outcome::Failed));
+    assert!(admission.handle_end(at(1), ticket, Broken, RequestOutcome::Failed));
     assert_eq!(counters(&mut admission, 1).2[0].failures, 1, "counted once");
 }
 
@@ -290,7 +290,7 @@ fn requests_in_service_end_when_their_instance_has_left_the_config() {
     let before = admission.poll_dispatch(at(0)).unwrap().instance;
     admission.handle_config(at(1), &config(Some(1), &[2]));
     assert_eq!(admission.instance_of(ticket), Some(before));
-    assert!(admission.handle_end(at(2), ticket, Abandoned, Outcome::Failed));
+    assert!(admission.handle_end(at(2), ticket, Abandoned, RequestOutcome::Failed));
     assert_eq!((admission.find(&"shop-1".into()), counters(&mut admission, 2).2.len()), (None, 1));
 }
 

@@ -12,7 +12,7 @@ use weal_model::{
     Rung, Severity, Snapshot, Target, Time, WhyNode,
 };
 use weal_protocol::Refusal;
-use weal_protocol::engine::{Observation, Outcome, Revision};
+use weal_protocol::engine::{ActionOutcome, Observation, Revision};
 use weal_protocol::gateway::{GatewayConfig, GatewayCounters};
 use weal_protocol::node::InstanceEvent;
 
@@ -100,9 +100,9 @@ pub enum Done {
     /// [`Effect::ConfigureNodes`].
     Nodes(Result<(), Refusal>),
     /// [`Effect::Act`].
-    Acted(Outcome),
+    Acted(ActionOutcome),
     /// [`Effect::Update`].
-    Updated(Result<Vec<Outcome>, Refusal>),
+    Updated(Result<Vec<ActionOutcome>, Refusal>),
     /// [`Effect::SetLoads`].
     Loads(Result<(), Refusal>),
     /// [`Effect::SetReserves`].

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weal_model::{Action, AppName, Bytes, EventKind, InstanceState, Plan, PlanSummary, PoolSpec, Report, Snapshot, Time};
 use weal_protocol::Refusal;
-use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation, Outcome};
+use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation};
 
 use super::effect::{Effect, Ids, Kept, Note, PlanRequest, Planned};
 use super::observe::Known;
@@ -134,8 +134,8 @@ impl State {
     }
 
     /// An action is done, or could not be.
-    pub(super) fn handle_acted(&mut self, now: Time, outcome: Outcome) {
-        let Outcome { action, refusal, .. } = outcome;
+    pub(super) fn handle_acted(&mut self, now: Time, outcome: ActionOutcome) {
+        let ActionOutcome { action, refusal, .. } = outcome;
         let target = action.target();
         if !matches!(action, Action::SetJobCpu { .. }) {
             self.operations.end(&target);
@@ -192,7 +192,7 @@ impl State {
         }
     }
 
-    pub(super) fn handle_updated(&mut self, result: Result<Vec<Outcome>, Refusal>) {
+    pub(super) fn handle_updated(&mut self, result: Result<Vec<ActionOutcome>, Refusal>) {
         let outcomes = match result {
             Ok(outcomes) => outcomes,
             Err(error) => {
@@ -200,7 +200,7 @@ impl State {
                 return self.note(Note::warning(EventKind::Config, text));
             }
         };
-        for Outcome { action, refusal, .. } in outcomes {
+        for ActionOutcome { action, refusal, .. } in outcomes {
             if let Some(refusal) = refusal {
                 let target = action.target();
                 let text = format!("{target} did not get the new config: {refusal}");

@@ -126,7 +126,7 @@ pub enum Rejection {
 
 /// How a request that had a seat ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// An instance answered it, to the end of the response's body.
     Served,
     /// It ended in an error of ours or of an instance, or broke off.
@@ -292,7 +292,7 @@ impl Pipeline {
     }
 
     /// A request that was dispatched has ended; its seat is free. False when the ticket had ended before or is still queued.
-    pub fn handle_completion(&mut self, now: Time, ticket: Ticket, outcome: Outcome) -> bool {
+    pub fn handle_completion(&mut self, now: Time, ticket: Ticket, outcome: RequestOutcome) -> bool {
         self.advance(now);
         let Some(&Request { class, arrived, phase: Phase::InService { dispatched } }) = self.tickets.get(ticket) else {
             return false;
@@ -303,12 +303,12 @@ impl Pipeline {
         entry.integrate(self.now);
         entry.in_service -= 1;
         match outcome {
-            Outcome::Served => {
+            RequestOutcome::Served => {
                 entry.counters.completions += 1;
                 entry.counters.response_time.record(self.now.since(arrived));
                 entry.counters.service_time.record(self.now.since(dispatched));
             }
-            Outcome::Failed => entry.counters.errors += 1,
+            RequestOutcome::Failed => entry.counters.errors += 1,
         }
         true
     }
@@ -317,7 +317,7 @@ impl Pipeline {
     pub fn handle_cancel(&mut self, now: Time, ticket: Ticket) -> bool {
         match self.tickets.get(ticket).map(|request| request.phase) {
             None => false,
-            Some(Phase::InService { .. }) => self.handle_completion(now, ticket, Outcome::Failed),
+            Some(Phase::InService { .. }) => self.handle_completion(now, ticket, RequestOutcome::Failed),
             Some(Phase::Queued { .. }) => {
                 self.advance(now);
                 let class = self.remove_queued(ticket);

@@ -200,7 +200,7 @@ impl<'a> Filling<'a> {
         if apps.len() < 2 {
             return total - room - slack;
         }
-        let mut flow = Spread { given: vec![vec![0.0; free.len()]; apps.len()], free: free.to_vec() };
+        let mut flow = AppFlow { given: vec![vec![0.0; free.len()]; apps.len()], free: free.to_vec() };
         for (a, &want) in wanted.iter().enumerate() {
             let mut missing = want;
             while missing > slack {
@@ -281,12 +281,12 @@ fn highest(current: f64, excess: impl Fn(f64) -> f64) -> f64 {
 }
 
 /// Applications' CPU by node, found by augmenting paths.
-struct Spread {
+struct AppFlow {
     given: Vec<Vec<f64>>,
     free: Vec<f64>,
 }
 
-impl Spread {
+impl AppFlow {
     /// Gives application `a` up to `amount` more, moving others aside where needed; returns how much it got.
     fn push(&mut self, apps: &[super::AppCurve], a: usize, amount: f64, seen: &mut [bool]) -> f64 {
         seen[a] = true;

@@ -39,5 +39,5 @@ pub use hypothetical::{Outlook, equalize, evaluate, hypothetical};
 pub use interpolation::{Interpolated, Samples};
 pub use job::{Job, Needs};
 pub use runs::{Estimate, Runs, Source};
-pub use situation::{AppCurve, Assignment, Change, ChangeKind, Costs, Run, Scheduler, Site, Situation};
+pub use situation::{AppCurve, Assignment, ChangeKind, Costs, JobChange, Run, Scheduler, Site, Situation};
 pub use weal::WealScheduler;

@@ -109,7 +109,7 @@ pub enum ChangeKind {
 
 /// One change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct JobChange {
     /// Which job.
     pub job: usize,
     /// What happens.
@@ -127,11 +127,11 @@ pub trait Scheduler {
 
 impl Assignment {
     /// What has to happen to get from the jobs' present runs to this one, in the order of the jobs.
-    pub fn changes(&self, jobs: &[Job]) -> Vec<Change> {
+    pub fn changes(&self, jobs: &[Job]) -> Vec<JobChange> {
         let kinds = jobs.iter().zip(&self.runs).enumerate();
         kinds
             .filter_map(|(m, (job, run))| {
-                change_of(job, run.as_ref().map(|run| run.nodes.as_slice())).map(|kind| Change { job: m, kind })
+                change_of(job, run.as_ref().map(|run| run.nodes.as_slice())).map(|kind| JobChange { job: m, kind })
             })
             .collect()
     }

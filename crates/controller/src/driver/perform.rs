@@ -8,7 +8,7 @@ use weal_control::cycle::{Done, Effect, Input, NotPlanned, PlanRequest, Planned}
 use weal_engine::Engine;
 use weal_model::{Action, PoolSpec};
 use weal_protocol::Refusal;
-use weal_protocol::engine::Outcome;
+use weal_protocol::engine::ActionOutcome;
 use weal_protocol::gateway::{self, GatewayConfig};
 use weal_rpc::Client;
 
@@ -88,10 +88,10 @@ impl<E: Engine> Hands<E> {
     }
 }
 
-async fn act<E: Engine>(engine: &E, pool: &PoolSpec, action: Action) -> Outcome {
+async fn act<E: Engine>(engine: &E, pool: &PoolSpec, action: Action) -> ActionOutcome {
     match engine.apply(pool, std::slice::from_ref(&action)).await {
-        Ok(outcomes) => outcomes.into_iter().next().unwrap_or(Outcome { action, took_s: 0.0, refusal: None }),
-        Err(error) => Outcome { action, took_s: 0.0, refusal: Some(error.into()) },
+        Ok(outcomes) => outcomes.into_iter().next().unwrap_or(ActionOutcome { action, took_s: 0.0, refusal: None }),
+        Err(error) => ActionOutcome { action, took_s: 0.0, refusal: Some(error.into()) },
     }
 }
 

@@ -22,7 +22,7 @@ use weal_model::{
     PoolSpec, SleepCosts, Status, Time,
 };
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
-use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation, Outcome, Revision};
+use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation, Revision};
 use weal_protocol::gateway::{ConfigAck, FlowCounters, GatewayConfig, GatewayCounters};
 use weal_protocol::node::{InstanceEvent, InstanceSpec, LogsChunk, LogsRequest};
 use weal_protocol::{Capabilities, Refusal};
@@ -36,7 +36,7 @@ pub fn now() -> Time {
 
 /// What the fake machine holds.
 #[derive(Debug)]
-pub struct Machine {
+pub struct FakeMachine {
     pub agent: Observation,
     /// What each instance was started from.
     pub specs: BTreeMap<InstanceId, InstanceSpec>,
@@ -57,11 +57,11 @@ pub struct Machine {
 
 /// A handle to it, and the engine of the controller under test.
 #[derive(Debug, Clone)]
-pub struct FakeEngine(Arc<Mutex<Machine>>);
+pub struct FakeEngine(Arc<Mutex<FakeMachine>>);
 
 impl FakeEngine {
     pub fn new() -> Self {
-        Self(Arc::new(Mutex::new(Machine {
+        Self(Arc::new(Mutex::new(FakeMachine {
             agent: Observation {
                 began: now(),
                 time: now(),
@@ -84,7 +84,7 @@ impl FakeEngine {
         })))
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Machine> {
+    pub fn lock(&self) -> MutexGuard<'_, FakeMachine> {
         self.0.lock().unwrap()
     }
 
@@ -92,7 +92,7 @@ impl FakeEngine {
         self.lock().set_state(id, state, detail);
     }
 
-    async fn up(&self) -> Result<MutexGuard<'_, Machine>, weal_engine::Error> {
+    async fn up(&self) -> Result<MutexGuard<'_, FakeMachine>, weal_engine::Error> {
         while self.lock().stuck {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -104,7 +104,7 @@ impl FakeEngine {
     }
 }
 
-impl Machine {
+impl FakeMachine {
     pub fn set_state(&mut self, id: &str, state: InstanceState, detail: &str) {
         let instance = self.agent.instances.iter_mut().find(|i| i.id.as_str() == id).expect("the instance is there");
         (instance.state, instance.detail, instance.since) = (state, detail.into(), now());
@@ -195,7 +195,7 @@ impl Engine for FakeEngine {
         Ok(())
     }
 
-    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<Outcome>, weal_engine::Error> {
+    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<ActionOutcome>, weal_engine::Error> {
         let mut machine = self.up().await?;
         let mut outcomes = Vec::new();
         for action in actions {
@@ -208,7 +208,7 @@ impl Engine for FakeEngine {
                 }
                 other => Some(format!("the fake cannot do {other:?}")),
             };
-            outcomes.push(Outcome { action: action.clone(), took_s: 0.0, refusal: error.map(Refusal::failed) });
+            outcomes.push(ActionOutcome { action: action.clone(), took_s: 0.0, refusal: error.map(Refusal::failed) });
         }
         Ok(outcomes)
     }
@@ -307,7 +307,7 @@ impl FakeGateway {
             .on(weal_protocol::gateway::CONFIGURE, move |config: GatewayConfig| {
                 let mut counters = configuring.counters();
                 let answer = if config.version < counters.version {
-                    Err(weal_rpc::Fault::bad_request("older than that in force"))
+                    Err(weal_rpc::RpcRefusal::bad_request("older than that in force"))
                 } else {
                     counters.version = config.version;
                     let version = config.version;

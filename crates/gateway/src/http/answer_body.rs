@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 use weal_control::dispatch::Attempt;
-use weal_control::flow::pipeline::Outcome;
+use weal_control::flow::pipeline::RequestOutcome;
 
 use super::request_body::Upload;
 use crate::limits::Limits;
@@ -204,7 +204,7 @@ impl Relay {
 
     fn finish(&mut self) {
         if let Some(seat) = self.seat.take() {
-            seat.finish(Attempt::Answered, Outcome::Served);
+            seat.finish(Attempt::Answered, RequestOutcome::Served);
         }
         let Some(link) = self.link.take() else { return };
         match self.upload.take().filter(|upload| !upload.is_finished()) {
@@ -222,7 +222,7 @@ impl Relay {
         self.link = None;
         if let Some(seat) = self.seat.take() {
             let is_client = self.upload.as_ref().is_some_and(|upload| upload.is_broken());
-            seat.finish(if is_client { Attempt::Abandoned } else { attempt }, Outcome::Failed);
+            seat.finish(if is_client { Attempt::Abandoned } else { attempt }, RequestOutcome::Failed);
         }
     }
 }

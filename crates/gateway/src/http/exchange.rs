@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::time::Sleep;
 use weal_control::dispatch::{Attempt, InstanceIndex};
-use weal_control::flow::pipeline::Outcome;
+use weal_control::flow::pipeline::RequestOutcome;
 use weal_model::Time;
 
 use super::answer_body::{AnswerBody, Relay};
@@ -162,11 +162,11 @@ impl Exchange {
         match result {
             Some(Ok(begun)) => self.receive(begun, seat, client_side, rules, end),
             Some(Err((attempt, refusal))) => {
-                seat.finish(attempt, Outcome::Failed);
+                seat.finish(attempt, RequestOutcome::Failed);
                 Err(refusal)
             }
             None => {
-                seat.finish(Attempt::Abandoned, Outcome::Failed);
+                seat.finish(Attempt::Abandoned, RequestOutcome::Failed);
                 let waits_for_client = self.upload.as_ref().is_some_and(|upload| upload.waits_for_client());
                 Err(if waits_for_client { ErrorResponse::stalled(idle) } else { ErrorResponse::timed_out(idle) })
             }
@@ -229,7 +229,7 @@ impl Exchange {
             Ok(true) => {}
             Ok(false) => link.iter_mut().for_each(Link::note_doubt),
             Err(bad) => {
-                seat.finish(Attempt::Broken, Outcome::Failed);
+                seat.finish(Attempt::Broken, RequestOutcome::Failed);
                 return Err(ErrorResponse::failed(Attempt::Broken, &bad.to_string()));
             }
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weal_control::admission::{Admission, WakeReason};
 use weal_control::dispatch::{Attempt, InstanceIndex};
-use weal_control::flow::pipeline::{ClassIndex, Outcome, Rejection, Ticket};
+use weal_control::flow::pipeline::{ClassIndex, Rejection, RequestOutcome, Ticket};
 use weal_model::{AppName, ClassName, Crowd, GatewayName, Time};
 use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters, Unavailable};
 use weal_protocol::node::{WakeAnswer, WakeRequest};
@@ -294,7 +294,7 @@ impl Seat {
     }
 
     /// The request has ended; its seat is free.
-    pub fn finish(mut self, attempt: Attempt, outcome: Outcome) {
+    pub fn finish(mut self, attempt: Attempt, outcome: RequestOutcome) {
         self.end(|admission, now, ticket| admission.handle_end(now, ticket, attempt, outcome));
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weal_control::flow::pipeline::ClassIndex;
 use weal_model::{AppName, ClassName, InstanceId};
-use weal_rpc::Fault;
+use weal_rpc::RpcRefusal;
 
 use crate::clock::Clock;
 use crate::routing::cluster::{Cluster, Errands};
@@ -90,13 +90,13 @@ impl Tables {
     }
 
     /// Takes a config, as a whole or not at all, and keeps it on disk.
-    pub fn configure(&self, config: &GatewayConfig) -> Result<ConfigAck, Fault> {
+    pub fn configure(&self, config: &GatewayConfig) -> Result<ConfigAck, RpcRefusal> {
         let current = self.current();
         if config.version < current.version {
             let message = format!("config {} is older than {}, which is in force", config.version, current.version);
-            return Err(Fault { status: 409, message, refusal: None });
+            return Err(RpcRefusal { status: 409, message, refusal: None });
         }
-        check(config).map_err(|bad| Fault::bad_request(bad.to_string()))?;
+        check(config).map_err(|bad| RpcRefusal::bad_request(bad.to_string()))?;
         self.put_in_force(config);
         if let Err(error) = Kept::now(config).write(&self.file) {
             // Serving goes on: only a restart without a controller would miss it.

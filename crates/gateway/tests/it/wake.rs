@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use weal_model::InstanceId;
 use weal_protocol::gateway::Standby;
 use weal_protocol::node::{WAKE, WakeAnswer, WakeRequest};
-use weal_rpc::Fault;
+use weal_rpc::RpcRefusal;
 
 use crate::bed::*;
 
@@ -34,7 +34,7 @@ fn agent(bed: &Bed, address: std::net::SocketAddr, nth: u32) -> Agent {
             assert!(request.instances.is_empty() || request.instances == ["shop-7".into()], "{request:?}");
             permits.acquire().await.unwrap().forget();
             if call < nth {
-                return Err(Fault { status: 404, message: "nothing of it sleeps".into(), refusal: None });
+                return Err(RpcRefusal { status: 404, message: "nothing of it sleeps".into(), refusal: None });
             }
             Ok(WakeAnswer { instance: "shop-7".into(), address, took_s: 0.006 })
         }

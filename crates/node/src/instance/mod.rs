@@ -26,7 +26,7 @@ use weal_protocol::node::{InstanceEvent, InstanceSpec};
 
 use crate::blocking::aside;
 use crate::files::{read_json, write_json};
-use crate::isolation::{Kind, Limits, Member};
+use crate::isolation::{GroupLimits, Kind, Member};
 use crate::paging::working_set::WorkingSet;
 use crate::shim::{PID_FILE, Record, Started};
 use crate::site::{Site, now};
@@ -350,10 +350,10 @@ impl Task {
         self.view.lock().expect("nothing panics while it is held").pid = pid;
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> GroupLimits {
         let (memory, spec) = (self.memory(), self.spec());
         let processes = (spec.sandbox.mode == SandboxMode::Strict).then_some(spec.sandbox.processes);
-        Limits { memory: spec.memory, cpu: memory.cpu_limit, share: memory.share, processes }
+        GroupLimits { memory: spec.memory, cpu: memory.cpu_limit, share: memory.share, processes }
     }
 
     /// Does something with this instance's place in the isolation.

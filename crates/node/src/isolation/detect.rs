@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use weal_host::Proc;
 use weal_host::cgroup::{Group, Membership, Mount};
 
-use super::group::Change;
+use super::group::GroupChange;
 use super::hybrid::{Bases, Hybrid};
 use super::plain::{self, Plain};
 use super::unified::{self, CONTROLLERS, Unified};

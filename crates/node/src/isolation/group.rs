@@ -8,7 +8,7 @@ use weal_host::cgroup::Group;
 use crate::files::at;
 
 /// Changing a group. Reading one is [`Group`]'s own.
-pub trait Change {
+pub trait GroupChange {
     /// Makes it, with its parents; true when it was not there.
     fn create(&self) -> io::Result<bool>;
 
@@ -22,7 +22,7 @@ pub trait Change {
     fn write(&self, name: &str, value: &str) -> io::Result<()>;
 }
 
-impl Change for Group {
+impl GroupChange for Group {
     fn create(&self) -> io::Result<bool> {
         if self.exists() {
             return Ok(false);

@@ -8,8 +8,8 @@ use weal_host::Proc;
 use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
-use super::group::{Change, processes, weight};
-use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
+use super::group::{GroupChange, processes, weight};
+use super::{CPU_PERIOD_US, GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
 use crate::signals::send_to_all;
 
 /// The limit of memory and swap together; not where the kernel does not count swap.
@@ -129,14 +129,14 @@ impl Isolation for Hybrid {
         }
     }
 
-    fn create(&self, member: Member<'_>, limits: &Limits) -> io::Result<()> {
+    fn create(&self, member: Member<'_>, limits: &GroupLimits) -> io::Result<()> {
         for group in self.groups(member) {
             group.create()?;
         }
         self.limit(member, limits)
     }
 
-    fn limit(&self, member: Member<'_>, limits: &Limits) -> io::Result<()> {
+    fn limit(&self, member: Member<'_>, limits: &GroupLimits) -> io::Result<()> {
         // v1 refuses a limit beyond the parent's.
         let node: Option<i64> =
             self.cpu.child(member.node).read("cpu.cfs_quota_us").ok().and_then(|quota| quota.trim().parse().ok());
@@ -254,14 +254,14 @@ impl Isolation for Hybrid {
 
     fn remove(&self, member: Member<'_>) -> io::Result<()> {
         for group in self.groups(member) {
-            group.children().iter().for_each(Change::remove_empty);
+            group.children().iter().for_each(GroupChange::remove_empty);
             group.remove()?;
         }
         Ok(())
     }
 
     fn clear(&self) {
-        self.tops().into_iter().for_each(Change::remove_empty);
+        self.tops().into_iter().for_each(GroupChange::remove_empty);
     }
 }
 
@@ -347,7 +347,7 @@ mod tests {
         let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(0.5), memory: Bytes::gib(1), utilization_limit: 0.9 };
         hybrid.set_node(&node).unwrap();
         hybrid
-            .create(member(), &Limits { memory: Bytes::mib(50), cpu: None, share: Some(Cpu(0.5)), processes: Some(256) })
+            .create(member(), &GroupLimits { memory: Bytes::mib(50), cpu: None, share: Some(Cpu(0.5)), processes: Some(256) })
             .unwrap();
         let group = |path: &str| Group::new(folder.path().join(path));
         assert_eq!(group("cpu/weal-1/n1").read("cpu.cfs_quota_us").unwrap(), "50000");
@@ -373,7 +373,7 @@ mod tests {
         }
         let node = NodeSpec { name: NodeName::from("n1"), cpu: Cpu(0.5), memory: Bytes::gib(1), utilization_limit: 0.9 };
         hybrid.set_node(&node).unwrap();
-        hybrid.create(member(), &Limits { memory: Bytes::mib(50), cpu: None, share: None, processes: None }).unwrap();
+        hybrid.create(member(), &GroupLimits { memory: Bytes::mib(50), cpu: None, share: None, processes: None }).unwrap();
         assert_eq!(group("n1").read("memory.limit_in_bytes").unwrap(), (1u64 << 30).to_string());
         assert_eq!(group("n1").read(MEMORY_AND_SWAP).unwrap(), "-1");
         assert_eq!(group("n1/shop-1").number(MEMORY_AND_SWAP), Some(50 << 20), "a leak does not hide in swap");

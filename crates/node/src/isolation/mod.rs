@@ -71,7 +71,7 @@ pub struct Member<'a> {
 
 /// What an instance may use.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
+pub struct GroupLimits {
     /// The most memory.
     pub memory: Bytes,
     /// The most CPU; `None` is the node's.
@@ -132,10 +132,10 @@ pub trait Isolation: Send + Sync {
     fn node_usage(&self, node: &str) -> NodeUsage;
 
     /// Makes a place for an instance.
-    fn create(&self, member: Member<'_>, limits: &Limits) -> io::Result<()>;
+    fn create(&self, member: Member<'_>, limits: &GroupLimits) -> io::Result<()>;
 
     /// Changes what an instance may use.
-    fn limit(&self, member: Member<'_>, limits: &Limits) -> io::Result<()>;
+    fn limit(&self, member: Member<'_>, limits: &GroupLimits) -> io::Result<()>;
 
     /// Files that a process writes `0` to in order to join the instance.
     fn entrances(&self, member: Member<'_>) -> Vec<PathBuf>;

@@ -15,7 +15,7 @@ use weal_host::{Proc, Stat};
 use weal_model::NodeSpec;
 
 use super::hybrid::stand_still;
-use super::{Isolation, Kind, Limits, Loss, Member, NodeUsage, Usage};
+use super::{GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, Usage};
 use crate::files::read_json;
 use crate::shim::{PID_FILE, Started, mark};
 use crate::signals::send;
@@ -89,11 +89,11 @@ impl Isolation for Plain {
     }
 
     /// What is started now counts from nothing.
-    fn create(&self, member: Member<'_>, _: &Limits) -> io::Result<()> {
+    fn create(&self, member: Member<'_>, _: &GroupLimits) -> io::Result<()> {
         self.remove(member)
     }
 
-    fn limit(&self, _: Member<'_>, _: &Limits) -> io::Result<()> {
+    fn limit(&self, _: Member<'_>, _: &GroupLimits) -> io::Result<()> {
         Ok(())
     }
 

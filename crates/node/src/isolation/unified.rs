@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
-use super::group::{Change, processes, weight};
-use super::{CPU_PERIOD_US, Isolation, Kind, Limits, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
+use super::group::{GroupChange, processes, weight};
+use super::{CPU_PERIOD_US, GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
 
 /// The controllers that are used where they can be had.
 pub const CONTROLLERS: [&str; 4] = ["cpu", "memory", "io", "pids"];
@@ -108,12 +108,12 @@ impl Isolation for Unified {
         }
     }
 
-    fn create(&self, member: Member<'_>, limits: &Limits) -> io::Result<()> {
+    fn create(&self, member: Member<'_>, limits: &GroupLimits) -> io::Result<()> {
         self.group(member).create()?;
         self.limit(member, limits)
     }
 
-    fn limit(&self, member: Member<'_>, limits: &Limits) -> io::Result<()> {
+    fn limit(&self, member: Member<'_>, limits: &GroupLimits) -> io::Result<()> {
         let group = self.group(member);
         if self.has_cpu {
             group.write("cpu.max", &cpu_max(limits.cpu))?;
@@ -217,7 +217,7 @@ impl Isolation for Unified {
     fn remove(&self, member: Member<'_>) -> io::Result<()> {
         let group = self.group(member);
         // An application may have made groups of its own in there.
-        group.children().iter().for_each(Change::remove_empty);
+        group.children().iter().for_each(GroupChange::remove_empty);
         group.remove()
     }
 
@@ -279,7 +279,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let unified = Unified::new(folder.path().to_owned(), "weal-1", &both()).unwrap();
         unified.set_node(&node()).unwrap();
-        let limits = Limits { memory: Bytes::mib(50), cpu: Some(Cpu(0.25)), share: Some(Cpu(2.0)), processes: Some(256) };
+        let limits = GroupLimits { memory: Bytes::mib(50), cpu: Some(Cpu(0.25)), share: Some(Cpu(2.0)), processes: Some(256) };
         unified.create(member(), &limits).unwrap();
         let group = Group::new(folder.path().join("weal-1/n1"));
         assert_eq!(group.read("cpu.max").unwrap(), "150000 100000");

@@ -323,7 +323,7 @@ pub fn a_health_command_lives_in_its_instances_groups(bench: &Bench) {
 }
 
 pub fn an_instance_is_confined_and_so_is_its_health_command(bench: &Bench) {
-    let probed = weal_sandbox::Machine::probe();
+    let probed = weal_sandbox::ConfinementSupport::probe();
     if !probed.mounts || !probed.filter {
         return eprintln!(
             "skipped: a sandbox's mounts need root outside of a container, and filters of system calls: {probed:?}"

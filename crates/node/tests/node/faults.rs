@@ -11,25 +11,28 @@ use weal_protocol::Refusal;
 use weal_protocol::node::{self, Command, InstanceCounters, InstanceEvent, NodeReserve};
 
 use crate::bench::{Bench, PATIENCE, get, wait_for};
-use crate::vm::{Machine, Swap};
+use crate::vm::{Swap, VirtualMachine};
 
 const MIB: u64 = 1 << 20;
 
 /// Room for one instance, and for little else.
-pub const SMALL_SWAP: Machine =
-    Machine { layout: "unified", memory_mib: 1024, swap: Swap::Disk { bytes: 160 * MIB, bytes_per_second: None } };
+pub const SMALL_SWAP: VirtualMachine =
+    VirtualMachine { layout: "unified", memory_mib: 1024, swap: Swap::Disk { bytes: 160 * MIB, bytes_per_second: None } };
 
 /// All of its memory is soon taken; there is swap enough.
-pub const LITTLE_MEMORY: Machine =
-    Machine { layout: "unified", memory_mib: 640, swap: Swap::Disk { bytes: 1024 * MIB, bytes_per_second: None } };
+pub const LITTLE_MEMORY: VirtualMachine =
+    VirtualMachine { layout: "unified", memory_mib: 640, swap: Swap::Disk { bytes: 1024 * MIB, bytes_per_second: None } };
 
 /// An instance takes seconds to be written there or to be read.
-pub const SLOW_DISK: Machine =
-    Machine { layout: "unified", memory_mib: 1024, swap: Swap::Disk { bytes: 256 * MIB, bytes_per_second: Some(12 * MIB) } };
+pub const SLOW_DISK: VirtualMachine = VirtualMachine {
+    layout: "unified",
+    memory_mib: 1024,
+    swap: Swap::Disk { bytes: 256 * MIB, bytes_per_second: Some(12 * MIB) },
+};
 
 /// Enough for three instances, and for little more.
-pub const SOME_MEMORY: Machine =
-    Machine { layout: "unified", memory_mib: 1024, swap: Swap::Disk { bytes: 512 * MIB, bytes_per_second: None } };
+pub const SOME_MEMORY: VirtualMachine =
+    VirtualMachine { layout: "unified", memory_mib: 1024, swap: Swap::Disk { bytes: 512 * MIB, bytes_per_second: None } };
 
 /// A server that holds `mib` MiB of its own, and their checksum.
 fn server(bench: &Bench, id: &str, mib: u64) -> (InstanceCounters, String) {

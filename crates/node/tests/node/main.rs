@@ -89,7 +89,7 @@ macro_rules! alone {
             }
             mod on_hybrid {
                 $(#[test] fn $case() {
-                    let machine = crate::vm::Machine { layout: "hybrid", ..$machine };
+                    let machine = crate::vm::VirtualMachine { layout: "hybrid", ..$machine };
                     crate::vm::alone(concat!("on_hybrid::", stringify!($case)), &machine, crate::faults::$case);
                 })*
             }

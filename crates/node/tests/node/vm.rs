@@ -29,7 +29,7 @@ pub enum Swap {
 }
 
 /// A machine to boot.
-pub struct Machine {
+pub struct VirtualMachine {
     /// How its control groups are laid out: `unified` or `hybrid`.
     pub layout: &'static str,
     /// Its memory in MiB. The initial disk takes about a hundred of it.
@@ -39,7 +39,7 @@ pub struct Machine {
 }
 
 /// Runs `case`, which is the test called `name`, on a machine of its own.
-pub fn alone(name: &str, machine: &Machine, case: fn(&Bench)) {
+pub fn alone(name: &str, machine: &VirtualMachine, case: fn(&Bench)) {
     if std::env::var_os("WEAL_VM").is_none() {
         return boot(machine, name);
     }
@@ -52,17 +52,17 @@ fn all_cases_hold_on_a_kernel_with_cgroup_v2() {
     if Bench::new("cgroup-v2").is_some() {
         return say("cgroup v2 works here: the v2 cases ran natively");
     }
-    boot(&Machine { layout: "unified", memory_mib: 1536, swap: Swap::Memory }, "v2::");
+    boot(&VirtualMachine { layout: "unified", memory_mib: 1536, swap: Swap::Memory }, "v2::");
 }
 
 #[test]
 fn parking_works_on_the_hybrid_layout_and_without_cgroups_where_there_is_swap() {
-    let machine = Machine { layout: "hybrid", memory_mib: 1536, swap: Swap::Memory };
+    let machine = VirtualMachine { layout: "hybrid", memory_mib: 1536, swap: Swap::Memory };
     boot(&machine, "hybrid::parking,none::parking,hybrid::one_that_leaks,hybrid::what_sleeps_in_swap");
 }
 
 /// Boots `machine` and runs the cases that match `tests` in it.
-fn boot(machine: &Machine, tests: &str) {
+fn boot(machine: &VirtualMachine, tests: &str) {
     if std::env::var_os("WEAL_VM").is_some() {
         return;
     }

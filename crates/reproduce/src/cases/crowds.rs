@@ -1,6 +1,6 @@
 //! A1: a flash crowd with three ways to bring an instance up (Al-Qudah et al. 2009, section 5, Figure 11).
 
-use crate::fluid::crowd::{Course, Crowd, play};
+use crate::fluid::crowd::{Crowd, ResponseCurve, play};
 use crate::{Figure, Record, Reproduction, Setting, near};
 
 /// Name, seconds to bring an instance up, worst response and seconds of bad service in Figure 11.
@@ -53,13 +53,13 @@ pub(super) fn flash_crowd(_: &Setting) -> Reproduction {
     let names: Vec<&str> = WAYS.iter().map(|way| way.0).chain(["prefetch and resume, quick router"]).collect();
     let mut figure = Figure::new("figure-11", "response time of what arrives", ["time, s", "s"], &names);
     for i in (0..courses[0].points.len()).step_by(40) {
-        let of = |course: &Course| course.points[i].1;
+        let of = |course: &ResponseCurve| course.points[i].1;
         figure.row(courses[0].points[i].0, &[of(&courses[0]), of(&courses[1]), of(&courses[2]), of(&own)]);
     }
     record.figure(figure);
     record.done()
 }
 
-fn ratio(courses: &[Course; 3], a: usize, b: usize) -> f64 {
+fn ratio(courses: &[ResponseCurve; 3], a: usize, b: usize) -> f64 {
     (courses[a].serves_s - 50.0) / (courses[b].serves_s - 50.0)
 }

@@ -21,7 +21,7 @@ const AGENT_S: f64 = 3.0;
 const SMOOTHING: f64 = 0.9;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Policy {
+enum Dispatching {
     RoundRobin,
     LeastConnection,
     Lard,
@@ -29,12 +29,12 @@ enum Policy {
     UrlHash(usize),
 }
 
-const POLICIES: [(&str, Policy); 5] = [
-    ("round robin", Policy::RoundRobin),
-    ("least connection", Policy::LeastConnection),
-    ("LARD", Policy::Lard),
-    ("URL hash, R = 1", Policy::UrlHash(1)),
-    ("URL hash, R = 2", Policy::UrlHash(2)),
+const POLICIES: [(&str, Dispatching); 5] = [
+    ("round robin", Dispatching::RoundRobin),
+    ("least connection", Dispatching::LeastConnection),
+    ("LARD", Dispatching::Lard),
+    ("URL hash, R = 1", Dispatching::UrlHash(1)),
+    ("URL hash, R = 2", Dispatching::UrlHash(2)),
 ];
 
 /// The hot files: splash screen, program and statistics in English and in French, and two embedded images. Charsum puts `english` where
@@ -138,7 +138,7 @@ enum Event {
 }
 
 /// Requests per second, mean response in seconds and reads from disk per request, after a third of the requests to warm up.
-struct Outcome {
+struct DispatchResult {
     rate: f64,
     response_s: f64,
     reads: f64,
@@ -146,7 +146,7 @@ struct Outcome {
 
 struct Run<'a> {
     site: &'a Site,
-    policy: Policy,
+    policy: Dispatching,
     servers: Vec<Server>,
     /// LARD's table.
     assigned: Vec<Option<usize>>,
@@ -158,7 +158,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(site: &'a Site, policy: Policy, seed: u64) -> Self {
+    fn new(site: &'a Site, policy: Dispatching, seed: u64) -> Self {
         let files = site.sizes.len();
         let link = site.link / SERVERS as f64;
         let server = || Server { cached: vec![None; files], link, demand: link, ..Server::default() };
@@ -175,9 +175,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn play(mut self, clients: usize) -> Outcome {
+    fn play(mut self, clients: usize) -> DispatchResult {
         (0..clients).for_each(|_| self.issue());
-        if matches!(self.policy, Policy::UrlHash(_)) {
+        if matches!(self.policy, Dispatching::UrlHash(_)) {
             self.agenda.enter(AGENT_S, Event::Agent);
         }
         let (mut done, mut warm_s, mut warm_reads, mut responses) = (0, 0.0, 0, 0.0);
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
             }
         }
         let counted = (done - warm) as f64;
-        Outcome {
+        DispatchResult {
             rate: counted / (self.agenda.now_s() - warm_s),
             response_s: responses / counted,
             reads: (self.reads - warm_reads) as f64 / counted,
@@ -259,16 +259,16 @@ impl<'a> Run<'a> {
     fn choose(&mut self, file: usize) -> usize {
         let load = |server: &usize| self.servers[*server].outstanding;
         match self.policy {
-            Policy::RoundRobin => {
+            Dispatching::RoundRobin => {
                 self.turn = (self.turn + 1) % SERVERS;
                 self.turn
             }
-            Policy::LeastConnection => (0..SERVERS).min_by_key(load).expect("there are servers"),
-            Policy::UrlHash(replication) => {
+            Dispatching::LeastConnection => (0..SERVERS).min_by_key(load).expect("there are servers"),
+            Dispatching::UrlHash(replication) => {
                 let subset = servers_of(self.site.parts[file], replication, &[true; SERVERS]);
                 subset.into_iter().min_by_key(load).expect("all servers are available")
             }
-            Policy::Lard => {
+            Dispatching::Lard => {
                 let least = (0..SERVERS).min_by_key(load).expect("there are servers");
                 let keeps = |server: usize| {
                     let load = load(&server);
@@ -297,23 +297,23 @@ pub(super) fn caches(setting: &Setting) -> Reproduction {
     record.assume(
         "caches of 12 and 768 MB a server; disks of 30 MB/s with 5 ms, and of 10 MB/s with 10 ms under hundreds of streams",
     );
-    let play = |video: bool, policy: Policy, clients: usize| {
+    let play = |video: bool, policy: Dispatching, clients: usize| {
         setting.seeds(seeds, |seed| {
             let site = if video { Site::videos(seed, large) } else { Site::world_cup(seed, small) };
             Run::new(&site, policy, seed).play(clients)
         })
     };
     let over = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| 100.0 * (a / b - 1.0)).collect::<Vec<f64>>();
-    let rates = |outcomes: &[Outcome]| outcomes.iter().map(|one| one.rate).collect::<Vec<f64>>();
+    let rates = |outcomes: &[DispatchResult]| outcomes.iter().map(|one| one.rate).collect::<Vec<f64>>();
     let [_, least, lard, _, two] = POLICIES.map(|(_, policy)| play(false, policy, 140));
-    let times = |outcomes: &[Outcome]| outcomes.iter().map(|one| one.response_s).collect::<Vec<f64>>();
+    let times = |outcomes: &[DispatchResult]| outcomes.iter().map(|one| one.response_s).collect::<Vec<f64>>();
     let mut judge = |what: &str, printed: f64, own: &[f64], other: &[f64]| {
         record.mean(what, &over(own, other)).paper(near(printed, 10.0));
     };
     let [of_two, of_lard, of_least] = [&two, &lard, &least].map(|outcomes| times(outcomes));
     judge("World Cup: response, URL hash R = 2 over least connection, % (Figure 3.7)", -35.0, &of_two, &of_least);
     judge("World Cup: response, URL hash R = 2 over LARD, % (Figure 3.7)", -51.0, &of_two, &of_lard);
-    let reads = |outcomes: &[Outcome]| outcomes.iter().map(|one| one.reads).collect::<Vec<f64>>();
+    let reads = |outcomes: &[DispatchResult]| outcomes.iter().map(|one| one.reads).collect::<Vec<f64>>();
     let [of_two, of_lard, of_least] = [&two, &lard, &least].map(|outcomes| reads(outcomes));
     judge("World Cup: reads from disk, URL hash R = 2 over least connection, % (Figure 3.8)", -33.0, &of_two, &of_least);
     judge("World Cup: reads from disk, LARD over least connection, % (Figure 3.8)", -49.0, &of_lard, &of_least);
@@ -325,7 +325,7 @@ pub(super) fn caches(setting: &Setting) -> Reproduction {
         judge(&format!("videos, 440 clients: throughput, {name} over least connection, % (Figure 3.10)"), printed, own, &least);
     }
     let [least, lard, two] =
-        [Policy::LeastConnection, Policy::Lard, Policy::UrlHash(2)].map(|policy| rates(&play(true, policy, 560)));
+        [Dispatching::LeastConnection, Dispatching::Lard, Dispatching::UrlHash(2)].map(|policy| rates(&play(true, policy, 560)));
     judge("videos, 560 clients: throughput, LARD over least connection, % (Figure 3.10)", 0.0, &lard, &least);
     judge("videos, 560 clients: throughput, URL hash R = 2 over LARD, % (Figure 3.10)", 32.0, &two, &lard);
     for (name, title, video, clients) in [

@@ -5,7 +5,7 @@ use weal_control::utility::Curve;
 use weal_model::{Cpu, Utility};
 
 use super::streams::{baseline_mix, broken, nodes, of_each};
-use crate::batch::{Applications, Batch, Outcome, Sample, Until, run};
+use crate::batch::{Applications, Batch, BatchResult, Sample, Until, run};
 use crate::{Figure, Record, Reproduction, Setting, at_least, mean, near, within};
 
 /// MHz with which the application reaches its best utility (Figure 5.24).
@@ -45,12 +45,12 @@ pub(super) fn heterogeneous(setting: &Setting) -> Reproduction {
     let six = StaticPartition { app_nodes: 6, jobs: FirstComeFirstServed };
     let policies: [&(dyn Scheduler + Sync); 3] = [&WealScheduler, &nine, &six];
     let mut runs = setting.map(3 * seeds, |i| simulate(policies[i % 3], i as u64 / 3 + 1, jobs)).into_iter();
-    let mut outcomes: [Vec<Outcome>; 3] = Default::default();
+    let mut outcomes: [Vec<BatchResult>; 3] = Default::default();
     (0..3 * seeds).for_each(|i| outcomes[i % 3].extend(runs.next()));
     let [shared, nine, six] = &outcomes;
     equality(&mut record, shared, total);
     for (name, partition) in [("9+16", nine), ("6+19", six)] {
-        let lower = |outcomes: &[Outcome]| of_each(outcomes, |one| mean(&worse_off(one)));
+        let lower = |outcomes: &[BatchResult]| of_each(outcomes, |one| mean(&worse_off(one)));
         record.mean("worse-off workload, mean over time: shared", &lower(shared)).paper(at_least(name, &lower(partition), 0.0));
         let beaten = shared.iter().zip(partition).map(|(shared, other)| {
             let pairs: Vec<bool> =
@@ -69,7 +69,7 @@ pub(super) fn heterogeneous(setting: &Setting) -> Reproduction {
     record.done()
 }
 
-fn simulate(scheduler: &dyn Scheduler, seed: u64, jobs: usize) -> Outcome {
+fn simulate(scheduler: &dyn Scheduler, seed: u64, jobs: usize) -> BatchResult {
     let nodes = nodes();
     let apps = [AppCurve { curve: app_curve(), nodes: (0..nodes.len()).collect() }];
     let batch = Batch::new(&nodes, Applications::Steady(&apps), scheduler, 600.0);
@@ -77,9 +77,9 @@ fn simulate(scheduler: &dyn Scheduler, seed: u64, jobs: usize) -> Outcome {
 }
 
 /// Whether both workloads' utilities are equal under contention, over all seeds.
-fn equality(record: &mut Record, shared: &[Outcome], total: f64) {
+fn equality(record: &mut Record, shared: &[BatchResult], total: f64) {
     let contended = |sample: &&Sample| sample.in_system as f64 * JOB_MHZ + APP_DEMAND > total;
-    let apart = |outcome: &Outcome| -> Vec<f64> {
+    let apart = |outcome: &BatchResult| -> Vec<f64> {
         let contended = outcome.samples.iter().filter(contended);
         contended.filter_map(|sample| Some((sample.hypothetical? - sample.apps[0].1).abs())).collect()
     };
@@ -92,13 +92,13 @@ fn equality(record: &mut Record, shared: &[Outcome], total: f64) {
 }
 
 /// The lower of both workloads' utilities, cycle by cycle.
-fn worse_off(outcome: &Outcome) -> Vec<f64> {
+fn worse_off(outcome: &BatchResult) -> Vec<f64> {
     outcome.samples.iter().map(|sample| sample.hypothetical.map_or(sample.apps[0].1, |jobs| jobs.min(sample.apps[0].1))).collect()
 }
 
 const CONFIGURATIONS: [&str; 3] = ["shared", "9+16", "6+19"];
 
-fn over_time(outcomes: &[Vec<Outcome>; 3], mut figure: Figure, values: impl Fn(&Sample) -> [f64; 2]) -> Figure {
+fn over_time(outcomes: &[Vec<BatchResult>; 3], mut figure: Figure, values: impl Fn(&Sample) -> [f64; 2]) -> Figure {
     let length = outcomes.iter().map(|seeds| seeds[0].samples.len()).min().unwrap_or(0);
     for i in (0..length).step_by(3) {
         let row: Vec<f64> = outcomes.iter().flat_map(|seeds| values(&seeds[0].samples[i])).collect();
@@ -111,14 +111,14 @@ fn named(what: [&str; 2]) -> Vec<String> {
     CONFIGURATIONS.iter().flat_map(|name| what.map(|what| format!("{name}: {what}"))).collect()
 }
 
-fn allocations(outcomes: &[Vec<Outcome>; 3]) -> Figure {
+fn allocations(outcomes: &[Vec<BatchResult>; 3]) -> Figure {
     let names = named(["jobs", "application"]);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let figure = Figure::new("figure-5.25-5.27", "CPU of each workload (seed 1)", ["time, s", "MHz"], &names);
     over_time(outcomes, figure, |sample| [sample.job_cpu, sample.apps[0].0])
 }
 
-fn utilities(outcomes: &[Vec<Outcome>; 3]) -> Figure {
+fn utilities(outcomes: &[Vec<BatchResult>; 3]) -> Figure {
     let names = named(["jobs, hypothetical", "application"]);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let figure = Figure::new("figure-5.26", "utility of each workload (seed 1)", ["time, s", "utility"], &names);

@@ -3,7 +3,7 @@
 use weal_control::jobs::{ChangeKind, Site, WealScheduler};
 use weal_model::{Bytes, Cpu, Work};
 
-use crate::batch::{Applications, Batch, Outcome, Until, run};
+use crate::batch::{Applications, Batch, BatchResult, Until, run};
 use crate::{Record, Reproduction, Setting, exactly, near, within};
 use weal_scenario::workload::{JobArrival, JobKind};
 
@@ -91,7 +91,7 @@ fn minute(minute: Option<f64>) -> String {
     minute.map_or_else(|| "never".to_owned(), |minute| minute.to_string())
 }
 
-fn table_5_6() -> Outcome {
+fn table_5_6() -> BatchResult {
     let (platinum, gold, bronze) = (1.5, 3.0, 10.0);
     let jobs = [
         (0.0, 15.0, bronze, 2.0, 550),

@@ -3,7 +3,7 @@
 use weal_control::jobs::{Costs, EarliestDeadlineFirst, FirstComeFirstServed, Scheduler, WealScheduler};
 
 use super::streams::{broken, kind, of_each, simulate};
-use crate::batch::{Outcome, Until};
+use crate::batch::{BatchResult, Until};
 use crate::{Figure, Record, Reproduction, Setting, at_least, mean, near, within};
 use weal_scenario::workload::JobMix;
 
@@ -16,11 +16,11 @@ const POINTS: f64 = 10.0;
 struct Rate {
     gap_s: f64,
     /// By policy, then by seed.
-    outcomes: [Vec<Outcome>; 3],
+    outcomes: [Vec<BatchResult>; 3],
 }
 
 impl Rate {
-    fn each(&self, policy: usize, value: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+    fn each(&self, policy: usize, value: impl Fn(&BatchResult) -> f64) -> Vec<f64> {
         of_each(&self.outcomes[policy], value)
     }
 
@@ -151,7 +151,7 @@ fn by_rate(name: &str, title: &str, unit: &str, rates: &[Rate], value: impl Fn(&
 }
 
 /// Seconds from completion to the goal of the jobs with this goal factor; negative when late.
-fn distances(outcome: &Outcome, factor: f64) -> Vec<f64> {
+fn distances(outcome: &BatchResult, factor: f64) -> Vec<f64> {
     let of_factor = outcome.completions.iter().filter(|job| (job.goal_factor() - factor).abs() < 1e-6);
     of_factor.map(|job| job.arrival.at_s + job.arrival.relative_goal_s - job.finish_s).collect()
 }

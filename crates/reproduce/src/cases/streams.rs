@@ -3,7 +3,7 @@
 use weal_control::jobs::{ChangeKind, Costs, FirstComeFirstServed, Scheduler, Site, WealScheduler};
 use weal_model::{Bytes, Cpu, Work};
 
-use crate::batch::{Applications, Batch, Outcome, Until, run};
+use crate::batch::{Applications, Batch, BatchResult, Until, run};
 use crate::{Figure, Record, Reproduction, Setting, at_least, mean, near};
 use weal_scenario::workload::{JobKind, JobMix};
 
@@ -28,18 +28,18 @@ pub(super) fn baseline_mix(factors: &[(f64, f64)]) -> JobMix {
 }
 
 /// The thesis' pool with nothing but jobs; the first seed is sampled for figures over time.
-pub(super) fn simulate(mix: &JobMix, seed: u64, scheduler: &dyn Scheduler, costs: Costs, until: Until) -> Outcome {
+pub(super) fn simulate(mix: &JobMix, seed: u64, scheduler: &dyn Scheduler, costs: Costs, until: Until) -> BatchResult {
     let sample_every_s = if seed == 1 { SAMPLE_S } else { f64::INFINITY };
     let nodes = nodes();
     let batch = Batch { costs, sample_every_s, ..Batch::new(&nodes, Applications::Steady(&[]), scheduler, CYCLE_S) };
     run(&batch, mix.stream(seed, "jobs"), until)
 }
 
-pub(super) fn of_each(outcomes: &[Outcome], value: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+pub(super) fn of_each(outcomes: &[BatchResult], value: impl Fn(&BatchResult) -> f64) -> Vec<f64> {
     outcomes.iter().map(value).collect()
 }
 
-pub(super) fn broken(outcomes: &[Outcome]) -> usize {
+pub(super) fn broken(outcomes: &[BatchResult]) -> usize {
     outcomes.iter().map(|outcome| outcome.violations.len()).sum()
 }
 
@@ -57,8 +57,8 @@ pub(super) fn experiment_two(setting: &Setting) -> Reproduction {
     record.assume("a job counts as at 0.63 when its utility rounds to that: 0.625 or more");
     let mix = baseline_mix(&[(1.0, 2.7)]);
     let outcomes = setting.seeds(seeds, |seed| simulate(&mix, seed, &WealScheduler, Costs::THESIS, Until::Submitted(800)));
-    record.mean("mean utility at completion", &of_each(&outcomes, Outcome::mean_utility)).recalculated(near(0.623, 0.01));
-    record.mean("lowest utility at completion", &of_each(&outcomes, Outcome::lowest_utility)).recalculated(near(0.57, 0.01));
+    record.mean("mean utility at completion", &of_each(&outcomes, BatchResult::mean_utility)).recalculated(near(0.623, 0.01));
+    record.mean("lowest utility at completion", &of_each(&outcomes, BatchResult::lowest_utility)).recalculated(near(0.57, 0.01));
     let share = |least: f64| {
         of_each(&outcomes, |outcome| {
             let best = outcome.completions.iter().filter(|job| job.utility >= least).count();
@@ -67,7 +67,7 @@ pub(super) fn experiment_two(setting: &Setting) -> Reproduction {
     };
     record.mean("share of jobs at 0.63", &share(0.625)).recalculated(near(0.78, 0.01));
     record.mean("share of jobs that never waited", &share(1.0 - (17_600.0 + Costs::THESIS.start_s) / 47_520.0 - 1e-6));
-    let changes: usize = outcomes.iter().map(Outcome::placement_changes).sum();
+    let changes: usize = outcomes.iter().map(BatchResult::placement_changes).sum();
     record.number("jobs suspended or migrated", changes as f64).paper(near(0.0, 0.0)).recalculated(near(0.0, 0.0));
     let most = outcomes.iter().map(|outcome| outcome.most_running).max().unwrap_or(0);
     record.number("most jobs at once", most as f64).paper(near(75.0, 0.0)).recalculated(near(75.0, 0.0));
@@ -107,7 +107,7 @@ pub(super) fn experiment_three(setting: &Setting) -> Reproduction {
         let utilities = of_each(&outcomes, |outcome| mean(&utilities_at(outcome, factor)));
         record.mean(&format!("mean utility at factor {factor}: close to its best"), &utilities).paper(near(best, 0.1));
     }
-    let lowest = |outcomes: &[Outcome]| of_each(outcomes, Outcome::lowest_utility);
+    let lowest = |outcomes: &[BatchResult]| of_each(outcomes, BatchResult::lowest_utility);
     record.mean("lowest utility", &lowest(&outcomes)).recalculated(at_least("FCFS", &lowest(&fcfs), 0.0));
     let broken = broken(&outcomes) + broken(&fcfs);
     record.number("decisions that broke a rule", broken as f64).recalculated(near(0.0, 0.0));
@@ -118,12 +118,12 @@ pub(super) fn experiment_three(setting: &Setting) -> Reproduction {
 }
 
 /// Utilities at completion of the jobs with this goal factor.
-fn utilities_at(outcome: &Outcome, factor: f64) -> Vec<f64> {
+fn utilities_at(outcome: &BatchResult, factor: f64) -> Vec<f64> {
     let of_factor = outcome.completions.iter().filter(|job| (job.goal_factor() - factor).abs() < 1e-6);
     of_factor.map(|job| job.utility).collect()
 }
 
-fn jobs_over_time(name: &str, outcome: &Outcome) -> Figure {
+fn jobs_over_time(name: &str, outcome: &BatchResult) -> Figure {
     let mut figure =
         Figure::new(name, "jobs in the system and jobs placed (seed 1)", ["time, s", "jobs"], &["in the system", "placed"]);
     for sample in &outcome.samples {
@@ -133,7 +133,7 @@ fn jobs_over_time(name: &str, outcome: &Outcome) -> Figure {
 }
 
 /// Hypothetical utility, and the mean utility at completion of the jobs done since the last sample, by goal factor.
-fn utility_over_time(name: &str, outcome: &Outcome, factors: &[f64]) -> Figure {
+fn utility_over_time(name: &str, outcome: &BatchResult, factors: &[f64]) -> Figure {
     let title = "mean hypothetical utility, and utility at completion by goal factor (seed 1)";
     let curves: Vec<String> = factors.iter().map(|factor| format!("done, factor {factor}")).collect();
     let curves: Vec<&str> = std::iter::once("hypothetical").chain(curves.iter().map(String::as_str)).collect();
@@ -152,7 +152,7 @@ fn utility_over_time(name: &str, outcome: &Outcome, factors: &[f64]) -> Figure {
     figure
 }
 
-fn changes_over_time(name: &str, outcome: &Outcome) -> Figure {
+fn changes_over_time(name: &str, outcome: &BatchResult) -> Figure {
     let kinds = [ChangeKind::Start, ChangeKind::Suspend, ChangeKind::Resume, ChangeKind::MoveAndResume, ChangeKind::Migrate];
     let curves = ["start", "suspend", "resume", "move and resume", "migrate"];
     let mut figure = Figure::new(name, "virtualization operations so far (seed 1)", ["time, s", "operations"], &curves);

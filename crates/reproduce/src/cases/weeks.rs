@@ -6,7 +6,7 @@ use weal_control::jobs::{
 };
 use weal_model::Bytes;
 
-use crate::batch::{Applications, Batch, Outcome, Until, run};
+use crate::batch::{Applications, Batch, BatchResult, Until, run};
 use crate::fluid::log::{jobs_of, made_log, web_app};
 use crate::{Figure, Record, Reproduction, Setting, mean, near, within};
 
@@ -42,7 +42,7 @@ pub(super) fn weeks(setting: &Setting) -> Reproduction {
         ("static partition", &partition),
     ];
     let outcomes = setting.map(policies.len(), |i| simulate(&size, policies[i].1));
-    let met = |outcome: &Outcome| 100.0 * outcome.met();
+    let met = |outcome: &BatchResult| 100.0 * outcome.met();
     for (policy, outcome) in policies.iter().zip(&outcomes) {
         record.number(&format!("{}: goals met, %", policy.0), met(outcome));
         record.number(&format!("{}: lower utility of both workloads, mean over time", policy.0), mean(&worse_off(outcome)));
@@ -68,7 +68,7 @@ pub(super) fn weeks(setting: &Setting) -> Reproduction {
     record.done()
 }
 
-fn simulate(size: &Size, scheduler: &dyn Scheduler) -> Outcome {
+fn simulate(size: &Size, scheduler: &dyn Scheduler) -> BatchResult {
     let nodes = vec![Site { cpu: NODE_CPU, memory: Bytes::gib(16).0 }; size.nodes];
     let log = made_log(size.days, size.jobs_per_day, 32, 1);
     let jobs = jobs_of(&log, 32, Bytes::gib(4).0, 1);
@@ -79,6 +79,6 @@ fn simulate(size: &Size, scheduler: &dyn Scheduler) -> Outcome {
     run(&batch, jobs, Until::Submitted(count))
 }
 
-fn worse_off(outcome: &Outcome) -> Vec<f64> {
+fn worse_off(outcome: &BatchResult) -> Vec<f64> {
     outcome.samples.iter().map(|sample| sample.hypothetical.map_or(sample.apps[0].1, |jobs| jobs.min(sample.apps[0].1))).collect()
 }

@@ -18,7 +18,7 @@ use weal_model::{Bytes, Importance, Work};
 
 use super::autoscaled::Autoscaled;
 use super::log::jobs_of;
-use crate::batch::{Applications, Batch, Outcome, Until, run};
+use crate::batch::{Applications, Batch, BatchResult, Until, run};
 use weal_scenario::workload::{JobArrival, SwfJob};
 
 /// Seconds of a control cycle, and between two looks at both workloads.
@@ -33,7 +33,7 @@ const TASK_MEMORY: Bytes = Bytes::gib(1);
 
 /// Who decides about jobs and web load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
+pub enum Contender {
     /// By everybody's utility.
     Weal,
     /// Jobs in the order in which they come.
@@ -46,7 +46,7 @@ pub enum Policy {
     Autoscaler,
 }
 
-impl Policy {
+impl Contender {
     /// In the order in which they are shown.
     pub const ALL: [Self; 5] =
         [Self::Weal, Self::FirstComeFirstServed, Self::EarliestDeadlineFirst, Self::StaticPartition, Self::Autoscaler];
@@ -81,9 +81,9 @@ pub struct Case {
 
 /// What a policy made of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Course {
+pub struct ContenderResult {
     /// The policy.
-    pub policy: Policy,
+    pub policy: Contender,
     /// Jobs whose goals were met, of those that were due by the end, of 1.
     pub jobs_met: f64,
     /// Mean utility of jobs at completion, and its standard deviation.
@@ -146,21 +146,21 @@ impl Case {
     }
 
     /// Runs it under a policy, until the web load's last minute.
-    pub fn play(&self, policy: Policy) -> Course {
+    pub fn play(&self, policy: Contender) -> ContenderResult {
         let until_s = self.web.len() as f64 * 60.0;
         let scheduler: Box<dyn Scheduler> = match policy {
-            Policy::Weal => Box::new(WealScheduler),
-            Policy::FirstComeFirstServed => Box::new(FirstComeFirstServed),
-            Policy::EarliestDeadlineFirst => Box::new(EarliestDeadlineFirst),
-            Policy::StaticPartition => Box::new(StaticPartition { app_nodes: self.web_nodes(), jobs: FirstComeFirstServed }),
-            Policy::Autoscaler => {
+            Contender::Weal => Box::new(WealScheduler),
+            Contender::FirstComeFirstServed => Box::new(FirstComeFirstServed),
+            Contender::EarliestDeadlineFirst => Box::new(EarliestDeadlineFirst),
+            Contender::StaticPartition => Box::new(StaticPartition { app_nodes: self.web_nodes(), jobs: FirstComeFirstServed }),
+            Contender::Autoscaler => {
                 Box::new(Autoscaled::play(self.nodes, self.node_cpu, self.start_s, until_s, |now_s| self.web_use(now_s)))
             }
         };
         let node = Site { cpu: self.node_cpu, memory: (2.0 * self.node_cpu * TASK_MEMORY.0 as f64) as u64 };
         let nodes = vec![node; self.nodes];
         let web = |now_s: f64| vec![self.web_curve(now_s)];
-        let keeps_work = policy != Policy::Autoscaler;
+        let keeps_work = policy != Contender::Autoscaler;
         let batch = Batch { keeps_work, ..Batch::new(&nodes, Applications::Changing(&web), scheduler.as_ref(), CYCLE_S) };
         course(policy, &run(&batch, self.jobs.iter().copied(), Until::Time(until_s as u64)), until_s)
     }
@@ -172,7 +172,7 @@ fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.get((values.len() as f64 * share) as usize).or(values.last()).copied().unwrap_or(0.0)
 }
 
-fn course(policy: Policy, outcome: &Outcome, until_s: f64) -> Course {
+fn course(policy: Contender, outcome: &BatchResult, until_s: f64) -> ContenderResult {
     let samples: Vec<(f64, Option<f64>)> = (outcome.samples.iter().filter(|sample| sample.time_s < until_s))
         .map(|sample| (sample.apps[0].1, sample.hypothetical))
         .collect();
@@ -182,7 +182,7 @@ fn course(policy: Policy, outcome: &Outcome, until_s: f64) -> Course {
     };
     let job_mean = outcome.mean_utility();
     let variance = mean(&mut outcome.completions.iter().map(|job| (job.utility - job_mean).powi(2)));
-    Course {
+    ContenderResult {
         policy,
         jobs_met: outcome.met_of_due(),
         job_utility: (job_mean, variance.sqrt()),
@@ -206,7 +206,7 @@ mod tests {
         let web: Vec<f64> = (0..1440).map(|minute| if (600..660).contains(&minute) { 9000.0 } else { 3000.0 }).collect();
         let case = Case::new(12, 2.0, &log, &web, 0.6, 60.0);
         assert!((case.web_use(630.0 * 60.0) - 0.6 * 24.0).abs() < 1e-6, "{}", case.web_use(630.0 * 60.0));
-        let [weal, autoscaler] = [Policy::Weal, Policy::Autoscaler].map(|policy| case.play(policy));
+        let [weal, autoscaler] = [Contender::Weal, Contender::Autoscaler].map(|policy| case.play(policy));
         assert_eq!((weal.violations, autoscaler.violations), (0, 0));
         assert!(weal.jobs_met >= autoscaler.jobs_met && weal.worse_off > autoscaler.worse_off, "{weal:?} {autoscaler:?}");
     }

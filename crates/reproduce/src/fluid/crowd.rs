@@ -26,14 +26,14 @@ pub struct Crowd {
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Course {
+pub struct ResponseCurve {
     /// (time, response time of what arrives then), in seconds.
     pub points: Vec<(f64, f64)>,
     /// When the second instance serves.
     pub serves_s: f64,
 }
 
-impl Course {
+impl ResponseCurve {
     /// The longest response time.
     pub fn worst_s(&self) -> f64 {
         self.points.iter().map(|point| point.1).fold(0.0, f64::max)
@@ -49,9 +49,9 @@ impl Course {
 const STEP_S: f64 = 0.05;
 
 /// The course of `until_s` seconds.
-pub fn play(crowd: &Crowd, until_s: f64) -> Course {
+pub fn play(crowd: &Crowd, until_s: f64) -> ResponseCurve {
     let (mut waiting, mut instances) = (0.0f64, 1.0);
-    let mut course = Course { points: Vec::new(), serves_s: f64::INFINITY };
+    let mut course = ResponseCurve { points: Vec::new(), serves_s: f64::INFINITY };
     let mut look_s = crowd.look_s;
     for step in 0..(until_s / STEP_S) as usize {
         let now_s = step as f64 * STEP_S;

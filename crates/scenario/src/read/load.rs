@@ -1,4 +1,4 @@
-//! From a `[[load]]` to a [`Load`].
+//! From a `[[load]]` to a [`LoadSource`].
 
 use std::io;
 
@@ -7,7 +7,7 @@ use weal_model::{AppName, ClassName, PoolSpec};
 
 use super::source::Source;
 use crate::error::{FileProblem, Mistake, ScenarioError};
-use crate::scenario::Load;
+use crate::scenario::LoadSource;
 use crate::tables::{BurstTable, FlashTable, LoadTable, PageTable, ScenarioFile};
 use crate::workload::{Flash, Page, Phase, State, Workload, access_log, read_requests_per_minute, with_flashes};
 
@@ -21,7 +21,7 @@ pub(super) fn read_load(
     index: usize,
     table: &Spanned<LoadTable>,
     read_file: &mut impl FnMut(&str) -> io::Result<String>,
-) -> Result<Load, ScenarioError> {
+) -> Result<LoadSource, ScenarioError> {
     let load = table.get_ref();
     let (app, class) = (load.app.get_ref(), load.class.get_ref());
     if !file.apps.is_empty() && !pool.apps.contains_key(&AppName::from(app.as_str())) {
@@ -30,7 +30,7 @@ pub(super) fn read_load(
     if !file.apps.is_empty() && !pool.classes.contains_key(&ClassName::from(class.as_str())) {
         return Err(source.error(&load.class.span(), Mistake::NoClass { class: class.clone() }));
     }
-    Ok(Load {
+    Ok(LoadSource {
         name: format!("{app}/{class}/{index}"),
         app: app.clone(),
         class: class.clone(),
@@ -158,7 +158,7 @@ mod tests {
     use crate::workload::Workload;
     use crate::{Scenario, no_files};
 
-    fn load(keys: &str) -> Result<super::Load, String> {
+    fn load(keys: &str) -> Result<super::LoadSource, String> {
         let text = format!(
             "intent = \"A test.\"\nduration = \"100s\"\n[[node]]\nname = \"n1\"\ncpu = 1.0\nmemory = \"1GiB\"\n[class.gold]\n[class.tin]\n\
              [app.shop]\nmemory = \"1MiB\"\nwork = \"1ms\"\n[[load]]\napp = \"shop\"\nclass = \"gold\"\n{keys}\n"

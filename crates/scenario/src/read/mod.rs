@@ -14,7 +14,7 @@ use weal_model::{AppName, PoolSpec, RouteSpec};
 
 use crate::behaviour::Behaviour;
 use crate::error::{Lacking, Mistake, ScenarioError};
-use crate::scenario::{Fault, Load, Scenario};
+use crate::scenario::{Fault, LoadSource, Scenario};
 use crate::tables::{ExpectTable, FaultKind, FaultTable, ScenarioFile, SimulateTable};
 use jobs::read_jobs;
 use load::read_load;
@@ -94,7 +94,7 @@ fn read(text: &str, mut read_file: impl FnMut(&str) -> io::Result<String>) -> Re
 }
 
 /// A route per class that an application of the scenario's own gets requests of, as a config has them.
-fn route(pool: &mut PoolSpec, loads: &[Load]) {
+fn route(pool: &mut PoolSpec, loads: &[LoadSource]) {
     for load in loads {
         let Some(app) = pool.apps.get_mut(load.app.as_str()) else { continue };
         for class in load.classes() {

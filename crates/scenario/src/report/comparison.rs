@@ -29,12 +29,12 @@ pub struct Figure {
     /// The range that the scenario expects; empty where it expects nothing.
     pub expected: String,
     /// One per variant, in their order; `None` where it was not measured.
-    pub spreads: Vec<Option<Spread>>,
+    pub spreads: Vec<Option<SeedRange>>,
 }
 
 /// A number over the seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
+pub struct SeedRange {
     /// The median.
     pub median: f64,
     /// The lowest.
@@ -43,7 +43,7 @@ pub struct Spread {
     pub high: f64,
 }
 
-impl Spread {
+impl SeedRange {
     fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -52,7 +52,7 @@ impl Spread {
     }
 }
 
-impl std::fmt::Display for Spread {
+impl std::fmt::Display for SeedRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let digits = if self.median.abs() < 10.0 { 2 } else { 0 };
         write!(f, "{:.digits$}", self.median)?;
@@ -104,7 +104,7 @@ impl Comparison {
     }
 
     fn figure(&self, what: &str, expected: &str, value: impl Fn(&Run) -> Option<f64>) -> Figure {
-        let spread = |variant: &Variant| Spread::of(variant.runs.iter().filter_map(&value));
+        let spread = |variant: &Variant| SeedRange::of(variant.runs.iter().filter_map(&value));
         Figure { what: what.to_owned(), expected: expected.to_owned(), spreads: self.variants.iter().map(spread).collect() }
     }
 }
@@ -161,7 +161,7 @@ mod tests {
     fn figures_are_medians_over_the_seeds_of_each_variant() {
         let figures = comparison().figures();
         let of = |what: &str| &figures.iter().find(|figure| figure.what == what).unwrap().spreads;
-        assert_eq!(of("gap")[0], Some(Spread { median: 1.4, low: 1.0, high: 3.0 }));
+        assert_eq!(of("gap")[0], Some(SeedRange { median: 1.4, low: 1.0, high: 3.0 }));
         assert_eq!(of("shop/gold: mean response, ms")[1].unwrap().to_string(), "900");
         assert_eq!(of("gap")[0].unwrap().to_string(), "1.40 (1.00 to 3.00)");
         assert_eq!(of("shop/gold: worst minute within goal, %"), &[None, None]);

@@ -80,14 +80,14 @@ pub fn tidy(run: &Run) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Change, FlowSeries};
+    use crate::report::{FlowSeries, RunEvent};
 
     #[test]
     fn each_number_has_a_line_and_what_was_not_measured_has_none() {
         let point = FlowPoint { t_s: 2.0, mean_ms: Some(5.5), seats: 3.0, ..FlowPoint::default() };
         let run = Run {
             flows: vec![FlowSeries { name: "shop/gold".into(), points: vec![point], ..FlowSeries::default() }],
-            changes: vec![Change { t_s: 3.0, placement: true, text: "start shop-2, \"soon\"".into() }],
+            changes: vec![RunEvent { t_s: 3.0, placement: true, text: "start shop-2, \"soon\"".into() }],
             ..Run::default()
         };
         let text = tidy(&run);

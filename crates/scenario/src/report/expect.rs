@@ -156,7 +156,7 @@ fn average(values: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::Span as SpanText;
-    use crate::report::{AppSeries, Change};
+    use crate::report::{AppSeries, RunEvent};
 
     fn run() -> Run {
         let flow = |name: &str, utility: f64| FlowSeries {
@@ -177,8 +177,8 @@ mod tests {
             flows: vec![flow("shop/gold", 0.5), flow("search/gold", -0.1)],
             apps: vec![AppSeries { name: "shop".into(), ready: vec![(1.0, 1), (6.0, 3)] }],
             changes: vec![
-                Change { t_s: 1.0, placement: true, text: "a".into() },
-                Change { t_s: 7.0, placement: true, text: "b".into() },
+                RunEvent { t_s: 1.0, placement: true, text: "a".into() },
+                RunEvent { t_s: 7.0, placement: true, text: "b".into() },
             ],
             ..Run::default()
         }

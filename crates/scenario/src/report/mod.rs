@@ -15,12 +15,12 @@ mod run;
 use crate::ExpectTable;
 
 pub use beside::{BesideFlow, BesideSimulation, difference};
-pub use comparison::{Comparison, Figure, Spread, Variant};
+pub use comparison::{Comparison, Figure, SeedRange, Variant};
 pub use csv::comma_separated;
 pub use html::document;
 pub use run::{
-    AppSeries, Change, Check, FlowPoint, FlowSeries, FlowSummary, JobEnd, JobPoint, JobSeries, JobSummary, NodePoint, NodeSeries,
-    Run,
+    AppSeries, Check, FlowPoint, FlowSeries, FlowSummary, JobEnd, JobPoint, JobSeries, JobSummary, NodePoint, NodeSeries, Run,
+    RunEvent,
 };
 
 impl Run {
@@ -83,7 +83,7 @@ mod tests {
                 apps: vec!["shop".into(), "search".into()],
                 points: (0..10).map(|t| NodePoint { t_s: t as f64, cpu: vec![0.3, 0.05 * t as f64], cpu_used: 0.3 }).collect(),
             }],
-            changes: vec![Change { t_s: 4.0, placement: true, text: "started shop-2 on n1: it lacked 0.3 CPU".into() }],
+            changes: vec![RunEvent { t_s: 4.0, placement: true, text: "started shop-2 on n1: it lacked 0.3 CPU".into() }],
             checks: vec![Check { what: "shop mean".into(), expected: "< 250".into(), got: Some(260.0), met: false }],
             ..Run::default()
         }

@@ -31,7 +31,7 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<JobSeries>,
     /// Placement changes and other events, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RunEvent>,
     /// Expected ranges and what came out.
     pub checks: Vec<Check>,
     /// What a reader must know to judge the numbers, such as a load generator that could not keep up.
@@ -231,7 +231,7 @@ impl JobSeries {
 
 /// Something that changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct RunEvent {
     /// Seconds since the start.
     pub t_s: f64,
     /// True for a placement change (a start, stop, suspend, resume or move), false for another event.

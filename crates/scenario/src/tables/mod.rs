@@ -13,7 +13,7 @@ use crate::values::{GoalText, Rate, Size, Span};
 use crate::workload::TraceWindow;
 
 pub use job::{JobLogTable, JobTable, StageTable};
-pub use simulate::{CallTable, CostPreset, Housekeeping, SimulateTable, Spread, Surroundings};
+pub use simulate::{CallTable, CostPreset, Housekeeping, SimulateTable, Surroundings, WorkDistribution};
 
 /// A whole file.
 #[derive(Debug, Clone, Deserialize)]
@@ -128,7 +128,7 @@ pub struct AppTable {
     pub work: Span,
     /// How the work varies: `exponential` (default) or `constant`.
     #[serde(default)]
-    pub spread: Spread,
+    pub spread: WorkDistribution,
     /// Time of one request that is not CPU: disk, sleep, other machines. Default: none.
     #[serde(default)]
     pub delay: Span,

@@ -17,7 +17,7 @@ pub struct SimulateTable {
     /// CPU time of one request on a standard core.
     pub work: Option<Span>,
     /// How the work varies: `exponential` or `constant`.
-    pub spread: Option<Spread>,
+    pub spread: Option<WorkDistribution>,
     /// Time of one request that is not CPU: disk, sleep, other machines.
     pub delay: Option<Span>,
     /// Calls to other applications, one after the other, before the request's own work.
@@ -88,7 +88,7 @@ pub struct Housekeeping {
 /// How the work of requests varies.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Spread {
+pub enum WorkDistribution {
     /// Exponential around the mean.
     #[default]
     Exponential,

@@ -10,7 +10,7 @@ use weal_control::flow::controller::demand_curves;
 use weal_control::placement::{self, Iterations, Policy};
 use weal_control::profile::Profiles;
 use weal_model::{Action, EventKind, InstanceId, InstanceState, LoadEntry, NodeReserve};
-use weal_protocol::engine::Outcome;
+use weal_protocol::engine::ActionOutcome;
 
 use super::parts::absence::gateway_away;
 use super::parts::decisions::{self, DecisionStep};
@@ -211,6 +211,6 @@ impl World<'_> {
     }
 }
 
-fn done(action: Action) -> Outcome {
-    Outcome { action, took_s: 0.0, refusal: None }
+fn done(action: Action) -> ActionOutcome {
+    ActionOutcome { action, took_s: 0.0, refusal: None }
 }

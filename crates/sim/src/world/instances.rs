@@ -2,7 +2,7 @@
 
 use weal_model::{Action, Bytes, InstanceId, InstanceState, Rung};
 use weal_protocol::Refusal;
-use weal_scenario::Spread;
+use weal_scenario::WorkDistribution;
 
 use super::parts::event::{Event, TaskId};
 use super::parts::instance::{BACKOFF_S, Instance, InstanceOperation, OperationKind};
@@ -265,7 +265,7 @@ impl World<'_> {
     pub fn begin_housekeeping(&mut self, instance: usize) {
         let app = self.instances[instance].app;
         let Some(house) = self.scenario.behaviours[self.apps[app].name.as_str()].housekeeping else { return };
-        let steps = [TaskStep::Own { work_s: house.work.0, spread: Spread::Constant }].into();
+        let steps = [TaskStep::Own { work_s: house.work.0, spread: WorkDistribution::Constant }].into();
         let task = self.tasks.insert(Task::new(Owner::Housekeeping, steps, instance));
         self.begin_step(task);
         self.schedule_housekeeping(instance);

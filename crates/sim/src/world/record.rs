@@ -69,7 +69,7 @@ impl World<'_> {
         flows.values_mut().for_each(summarise);
         let cores: f64 = scenario.pool.nodes.iter().map(|node| node.cpu.0).sum();
         let assumed = scenario.loads.iter().filter(|load| scenario.behaviours[&load.app].assumed);
-        let note = |load: &weal_scenario::Load| {
+        let note = |load: &weal_scenario::LoadSource| {
             format!("no [[simulate]] says what a request to {} costs: 10 ms of CPU are assumed", load.app)
         };
         let mut run = Run {

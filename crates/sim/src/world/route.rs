@@ -3,10 +3,10 @@
 
 use weal_control::cycle::{Done, Input};
 use weal_control::dispatch::Attempt;
-use weal_control::flow::pipeline::Outcome as Ended;
+use weal_control::flow::pipeline::RequestOutcome;
 use weal_model::{Action, InstanceState};
 use weal_protocol::Refusal;
-use weal_protocol::engine::Outcome;
+use weal_protocol::engine::ActionOutcome;
 use weal_protocol::node::InstanceEvent;
 
 use super::parts::event::TaskId;
@@ -29,7 +29,7 @@ impl World<'_> {
         match signal {
             Signal::Stepped(task) => self.step(task),
             Signal::Ended(task) => self.handle_ended(task),
-            Signal::Broken(task) => self.end(task, Ended::Failed, Attempt::Broken),
+            Signal::Broken(task) => self.end(task, RequestOutcome::Failed, Attempt::Broken),
             Signal::Changed { app } => self.go_on_waking(app),
             Signal::Woken { app, instance } => self.handle_woken(app, instance),
             Signal::WakeRefused { app } => self.handle_wake_refused(app),
@@ -44,7 +44,7 @@ impl World<'_> {
         let Some(task) = self.tasks.get(id) else { return };
         let home = task.home;
         match task.owner {
-            Owner::Request(_) => self.end(id, Ended::Served, Attempt::Answered),
+            Owner::Request(_) => self.end(id, RequestOutcome::Served, Attempt::Answered),
             Owner::Housekeeping => drop(self.tasks.remove(id)),
             Owner::Job { job, task } => self.thread_is_done(id, job, task),
             Owner::Start => {
@@ -76,6 +76,6 @@ impl World<'_> {
 
     /// The controller hears what became of an action that it had ordered.
     fn push_outcome(&mut self, action: Action, took_s: f64, refusal: Option<Refusal>) {
-        self.controller.hear(Input::Done(Done::Acted(Outcome { action, took_s, refusal })));
+        self.controller.hear(Input::Done(Done::Acted(ActionOutcome { action, took_s, refusal })));
     }
 }

@@ -2,7 +2,7 @@
 
 use weal_model::InstanceState;
 use weal_rng as random;
-use weal_scenario::Spread;
+use weal_scenario::WorkDistribution;
 
 use super::parts::event::{Event, TaskId};
 use super::parts::processor;
@@ -106,12 +106,12 @@ impl World<'_> {
         lost.into_iter().for_each(|id| self.emit(Signal::Broken(id)));
     }
 
-    fn draw_work(&mut self, flow: Option<usize>, app: usize, mean_s: f64, spread: Spread) -> f64 {
+    fn draw_work(&mut self, flow: Option<usize>, app: usize, mean_s: f64, spread: WorkDistribution) -> f64 {
         let Some(flow) = flow else { return mean_s };
         let mean_s = mean_s * self.scenario.behaviours[self.apps[app].name.as_str()].factor_at(self.now_s());
         match spread {
-            Spread::Constant => mean_s,
-            Spread::Exponential => random::exponential(&mut self.flows[flow].work, mean_s),
+            WorkDistribution::Constant => mean_s,
+            WorkDistribution::Exponential => random::exponential(&mut self.flows[flow].work, mean_s),
         }
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weal_control::admission::Dispatched;
 use weal_control::dispatch::Attempt;
-use weal_control::flow::pipeline::Outcome;
+use weal_control::flow::pipeline::RequestOutcome;
 
 use super::parts::clients::RequestEnd;
 use super::parts::event::{Event, TaskId};
@@ -74,12 +74,12 @@ impl World<'_> {
                 self.instances[instance].in_flight += 1;
                 self.begin_step(id);
             }
-            None => self.end(id, Outcome::Failed, Attempt::Refused),
+            None => self.end(id, RequestOutcome::Failed, Attempt::Refused),
         }
     }
 
     /// A request that an instance worked on ends. What the gateway has given up on ends unnoticed.
-    pub fn end(&mut self, id: TaskId, outcome: Outcome, attempt: Attempt) {
+    pub fn end(&mut self, id: TaskId, outcome: RequestOutcome, attempt: Attempt) {
         let Some(Task { owner: Owner::Request(request), home, .. }) = self.tasks.remove(id) else { return };
         let Some(place) = request.place else { return };
         let now = self.now();
@@ -89,7 +89,7 @@ impl World<'_> {
         if request.is_at_instance {
             self.left(home);
         }
-        let answer = if outcome == Outcome::Served { RequestEnd::Served } else { RequestEnd::Failed };
+        let answer = if outcome == RequestOutcome::Served { RequestEnd::Served } else { RequestEnd::Failed };
         self.answer_client(request.flow, request.session, answer);
         self.dispatch(request.app);
     }
@@ -139,7 +139,7 @@ impl World<'_> {
         let Some(place) = request.place.take() else { return };
         let request = *request;
         let app = &mut self.apps[request.app];
-        let ended = app.admission.handle_end(now, place, attempt, Outcome::Failed);
+        let ended = app.admission.handle_end(now, place, attempt, RequestOutcome::Failed);
         self.oracle.answered_once(now, ended);
         if request.is_at_instance {
             self.left(home);

@@ -66,7 +66,7 @@ fn a_request_larger_than_all_seats_goes_alone() {
     pipeline.handle_arrival(at(0), heavy, FAR).unwrap();
     pipeline.handle_arrival(at(1), light, FAR).unwrap();
     assert_eq!(pipeline.poll_dispatch(at(1)), None, "nobody passes it while it waits for the others");
-    pipeline.handle_completion(at(2), first.ticket, Outcome::Served);
+    pipeline.handle_completion(at(2), first.ticket, RequestOutcome::Served);
     assert_eq!(pipeline.poll_dispatch(at(2)).unwrap().class, heavy);
     assert_eq!(pipeline.poll_dispatch(at(2)), None);
 }
@@ -87,7 +87,7 @@ fn releases_are_proportional_to_weights_and_fifo_within_a_class() {
         let index = classes.iter().position(|&class| class == dispatch.class).unwrap();
         assert_eq!(waiting[index].pop_front(), Some(dispatch.ticket));
         released[index] += 1;
-        assert!(pipeline.handle_completion(at(1), dispatch.ticket, Outcome::Served));
+        assert!(pipeline.handle_completion(at(1), dispatch.ticket, RequestOutcome::Served));
     }
     assert_eq!(released, [100, 300]);
 }
@@ -101,7 +101,7 @@ fn a_class_that_was_idle_gains_no_credit() {
     }
     let next = |pipeline: &mut Pipeline| {
         let dispatch = pipeline.poll_dispatch(at(0)).unwrap();
-        pipeline.handle_completion(at(0), dispatch.ticket, Outcome::Served);
+        pipeline.handle_completion(at(0), dispatch.ticket, RequestOutcome::Served);
         dispatch.class
     };
     for _ in 0..400 {
@@ -144,7 +144,7 @@ fn lengths_integrate_over_time() {
     let first = pipeline.handle_arrival(at(1000), class, FAR).unwrap();
     pipeline.handle_arrival(at(1000), class, FAR).unwrap();
     pipeline.poll_dispatch(at(1000)).unwrap();
-    pipeline.handle_completion(at(3000), first, Outcome::Served);
+    pipeline.handle_completion(at(3000), first, RequestOutcome::Served);
     let dispatch = pipeline.poll_dispatch(at(3000)).unwrap();
     assert_eq!(dispatch.waited, Duration::from_secs(2));
     let seen = pipeline.observe(at(4500)).next().unwrap();
@@ -202,7 +202,7 @@ proptest! {
                 }
                 Step::Complete { which, served } => {
                     if let Some(&ticket) = in_service.iter().nth(which % in_service.len().max(1)) {
-                        let outcome = if served { Outcome::Served } else { Outcome::Failed };
+                        let outcome = if served { RequestOutcome::Served } else { RequestOutcome::Failed };
                         prop_assert!(pipeline.handle_completion(now, ticket, outcome));
                         prop_assert!(!pipeline.handle_completion(now, ticket, outcome), "never twice");
                         in_service.remove(&ticket);
@@ -271,7 +271,7 @@ proptest! {
             }
             let dispatch = pipeline.poll_dispatch(at(0)).unwrap();
             pipeline.handle_arrival(at(0), dispatch.class, FAR).unwrap();
-            pipeline.handle_completion(at(0), dispatch.ticket, Outcome::Served);
+            pipeline.handle_completion(at(0), dispatch.ticket, RequestOutcome::Served);
             released[classes.iter().position(|&class| class == dispatch.class).unwrap()] += 1;
             for i in 0..3 {
                 for j in 0..i {
@@ -293,7 +293,7 @@ proptest! {
         for _ in 0..2000 {
             let dispatch = pipeline.poll_dispatch(at(0)).unwrap();
             pipeline.handle_arrival(at(0), dispatch.class, FAR).unwrap();
-            pipeline.handle_completion(at(0), dispatch.ticket, Outcome::Served);
+            pipeline.handle_completion(at(0), dispatch.ticket, RequestOutcome::Served);
             in_a_row = if dispatch.class == classes[0] { in_a_row + 1 } else { 0 };
             prop_assert!(f64::from(in_a_row) <= (heavy / light).ceil() + 1.0);
         }

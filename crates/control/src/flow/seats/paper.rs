@@ -39,7 +39,7 @@ impl Appetite for Sessions {
 
 /// What P2 gives: whole seats of TradeA and TradeB, and their utilities.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct SeatOutcome {
     /// Seats.
     pub seats: (u32, u32),
     /// Utilities at these seats.
@@ -82,11 +82,11 @@ pub fn frontier() -> Vec<(u32, u32)> {
 }
 
 /// P2: the seats for so many sessions of TradeA and TradeB.
-pub fn experiment_1(sessions_a: f64, sessions_b: f64) -> Outcome {
+pub fn experiment_1(sessions_a: f64, sessions_b: f64) -> SeatOutcome {
     let problem = trade(sessions_a, sessions_b);
     let seats = whole(&problem, &solve(&problem), &[1, 1]);
     let utility = |f: usize| problem.flows[f].appetite.utility_of(f64::from(seats[f])).0;
-    Outcome { seats: (seats[0], seats[1]), utilities: (utility(0), utility(1)) }
+    SeatOutcome { seats: (seats[0], seats[1]), utilities: (utility(0), utility(1)) }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub fn curve(best: f64, demand: f64) -> Curve {
 
 /// How demand is spread over the applications of a [`pool`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spread {
+pub enum DemandMix {
     /// Uniform in 0.5..1.5 of its mean.
     Even,
     /// Three in five applications are large (1.2..1.45), the others small (0.2..0.6): with two places a node, large ones have to
@@ -39,18 +39,18 @@ pub struct Shape {
     /// Demand of all applications over the CPU of all nodes.
     pub load: f64,
     /// How demand is spread.
-    pub spread: Spread,
+    pub spread: DemandMix,
 }
 
 impl Shape {
     /// The hard case of Carrera 5.6.1.3: as many places as applications, and pairs that do not match.
-    pub const HARD: Self = Self { nodes: 100, apps: 200, per_node: 2, load: 1.1, spread: Spread::Skewed };
+    pub const HARD: Self = Self { nodes: 100, apps: 200, per_node: 2, load: 1.1, spread: DemandMix::Skewed };
     /// The pool of 5.6.1.2 with the largest applications: a node each.
-    pub const WHOLE_NODES: Self = Self { nodes: 100, apps: 20, per_node: 1, load: 1.1, spread: Spread::Even };
+    pub const WHOLE_NODES: Self = Self { nodes: 100, apps: 20, per_node: 1, load: 1.1, spread: DemandMix::Even };
 
     /// A pool of this many nodes, with an application for ten of them and three places a node.
     pub const fn of_size(nodes: u32) -> Self {
-        Self { nodes, apps: nodes.div_ceil(10), per_node: 3, load: 1.1, spread: Spread::Even }
+        Self { nodes, apps: nodes.div_ceil(10), per_node: 3, load: 1.1, spread: DemandMix::Even }
     }
 }
 
@@ -59,9 +59,9 @@ impl Shape {
 pub fn pool(shape: Shape, seed: u64) -> Problem {
     let mut random = Seeded::new(seed);
     let mut weight = || match shape.spread {
-        Spread::Even => random.between(0.5, 1.5),
-        Spread::Skewed if random.chance(0.6) => random.between(1.2, 1.45),
-        Spread::Skewed => random.between(0.2, 0.6),
+        DemandMix::Even => random.between(0.5, 1.5),
+        DemandMix::Skewed if random.chance(0.6) => random.between(1.2, 1.45),
+        DemandMix::Skewed => random.between(0.2, 0.6),
     };
     let weights: Vec<f64> = (0..shape.apps).map(|_| weight()).collect();
     let scale = shape.load * 4.0 * f64::from(shape.nodes) / weights.iter().sum::<f64>();

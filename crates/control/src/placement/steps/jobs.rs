@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use weal_model::{Action, Cpu, JobName, JobState, NodeName, Snapshot, Utility};
 
 use super::actions::Steps;
-use crate::jobs::{AppCurve, Assignment, Change, ChangeKind, Run, Scheduler, Site, Situation, WealScheduler, divide, evaluate};
+use crate::jobs::{
+    AppCurve, Assignment, ChangeKind, JobChange, Run, Scheduler, Site, Situation, WealScheduler, divide, evaluate,
+};
 use crate::placement::policy::Policy;
 use crate::placement::problem::jobs::runs;
 use crate::placement::problem::layout::Layout;
@@ -90,8 +92,8 @@ struct Batch<'a, 'b> {
 impl Batch<'_, '_> {
     // What frees memory goes first; then whatever fits, in rounds, since a job that moves away makes room for another. A change
     // that fits in no order waits for the next cycle.
-    fn carry_out(&mut self, assignment: &mut Assignment, changes: Vec<Change>) {
-        let (suspensions, mut open): (Vec<Change>, Vec<Change>) =
+    fn carry_out(&mut self, assignment: &mut Assignment, changes: Vec<JobChange>) {
+        let (suspensions, mut open): (Vec<JobChange>, Vec<JobChange>) =
             changes.into_iter().partition(|change| change.kind == ChangeKind::Suspend);
         for change in suspensions {
             self.suspend(change.job);
@@ -129,7 +131,7 @@ impl Batch<'_, '_> {
     }
 
     // Starts, resumes or moves a job if its memory is there now.
-    fn bring(&mut self, change: Change, assignment: &Assignment) -> bool {
+    fn bring(&mut self, change: JobChange, assignment: &Assignment) -> bool {
         let Some(run) = &assignment.runs[change.job] else { return true };
         let memory = self.memory(change.job);
         let mut needed: BTreeMap<u32, u64> = BTreeMap::new();

@@ -12,17 +12,17 @@ use tokio::task::JoinHandle;
 use weal_engine::Engine;
 use weal_model::{Action, AppName, AppSpec, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
-use weal_protocol::engine::{Observation, Outcome, Revision};
+use weal_protocol::engine::{ActionOutcome, Observation, Revision};
 use weal_protocol::gateway::{ConfigAck, GatewayConfig, GatewayCounters};
 use weal_protocol::node::{InstanceEvent, LogsChunk, LogsRequest};
-use weal_rpc::Fault;
+use weal_rpc::RpcRefusal;
 
 /// What is asked, and where the answer goes.
 #[derive(Debug)]
 pub enum Asked {
     ObserveEngine(Sender<Observation>),
     ConfigureNodes(Sender<()>),
-    Apply(Sender<Vec<Outcome>>),
+    Apply(Sender<Vec<ActionOutcome>>),
     SetLoads(Sender<()>),
     SetReserves(Sender<()>),
     Events(Sender<Vec<InstanceEvent>>),
@@ -95,7 +95,7 @@ impl Engine for AskedEngine {
         Ok(())
     }
 
-    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<Outcome>, weal_engine::Error> {
+    async fn apply(&self, pool: &PoolSpec, actions: &[Action]) -> Result<Vec<ActionOutcome>, weal_engine::Error> {
         Ok(self.desk.ask(words("apply", &(actions, mark(pool))), Asked::Apply).await)
     }
 
@@ -126,7 +126,7 @@ impl Engine for AskedEngine {
 pub fn serve_gateway(desk: Desk, socket: &Path) -> JoinHandle<()> {
     let listener = tokio::net::UnixListener::from_std(weal_rpc::bind(socket).unwrap()).unwrap();
     let (observed, configured) = (desk.clone(), desk);
-    let refused = |refusal| Fault::refused(503, refusal);
+    let refused = |refusal| RpcRefusal::refused(503, refusal);
     let router = weal_rpc::Router::new(weal_rpc::Callers::own())
         .on(weal_protocol::gateway::OBSERVE, move |()| {
             let desk = observed.clone();

@@ -1,7 +1,7 @@
 //! Who asks: sessions that think, and arrivals that nobody waits for.
 
 use weal_scenario::workload::{Arrivals, Thoughts, Walk};
-use weal_scenario::{Load, Scenario};
+use weal_scenario::{LoadSource, Scenario};
 
 /// What a client waits at least after a connection that broke, as the load generator does: it would ask without end otherwise.
 pub const AFTER_FAILURE_S: f64 = 0.01;
@@ -38,7 +38,7 @@ pub enum RequestEnd {
 }
 
 impl Clients {
-    pub fn new(scenario: &Scenario, load: &Load) -> Self {
+    pub fn new(scenario: &Scenario, load: &LoadSource) -> Self {
         let arrivals = load.workload.arrivals(scenario.seed, &load.name, scenario.duration_s);
         Self { arrivals, sessions: Vec::new() }
     }

@@ -6,7 +6,7 @@ use weal_control::flow::pipeline::ClassIndex;
 use weal_model::ClassName;
 use weal_rng::{self as random, Rng};
 use weal_scenario::workload::Page;
-use weal_scenario::{Load, Scenario};
+use weal_scenario::{LoadSource, Scenario};
 
 use super::app::App;
 use super::clients::ClientCounters;
@@ -32,7 +32,7 @@ pub struct LoadFlow {
 
 impl LoadFlow {
     /// One, or one per page.
-    pub fn of_load(scenario: &Scenario, apps: &[App], number: usize, load: &Load) -> Vec<Self> {
+    pub fn of_load(scenario: &Scenario, apps: &[App], number: usize, load: &LoadSource) -> Vec<Self> {
         let flow = |class: &str, factor: f64, stream: String| {
             let app = apps.iter().position(|app| app.name.as_str() == load.app).expect("loads are checked when read");
             let class = ClassName::from(class);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weal_model::{Action, FlowObservation, Goal, InstanceId, LatencyHistogram, Plan, ServiceClass};
 use weal_scenario::Scenario;
-use weal_scenario::report::{AppSeries, Change, FlowPoint, FlowSeries, FlowSummary, JobPoint, NodeSeries};
+use weal_scenario::report::{AppSeries, FlowPoint, FlowSeries, FlowSummary, JobPoint, NodeSeries, RunEvent};
 
 use crate::world::outcome::Move;
 
@@ -20,7 +20,7 @@ pub struct Recorder {
     pub nodes: Vec<NodeSeries>,
     pub apps: Vec<AppSeries>,
     pub jobs: Vec<JobPoint>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<RunEvent>,
     pub moves: Vec<Move>,
     /// Instances that come up only to stand by, by the last plan.
     pub ahead: BTreeSet<InstanceId>,
@@ -86,7 +86,7 @@ impl Recorder {
     }
 
     pub fn note(&mut self, t_s: f64, placement: bool, text: String) {
-        self.changes.push(Change { t_s, placement, text });
+        self.changes.push(RunEvent { t_s, placement, text });
     }
 }
 

@@ -6,7 +6,7 @@ use weal_control::flow::pipeline;
 use weal_model::Bytes;
 
 use super::event::TaskId;
-use weal_scenario::{Behaviour, RequestCost, Scenario, Spread};
+use weal_scenario::{Behaviour, RequestCost, Scenario, WorkDistribution};
 
 /// One thing under way.
 #[derive(Debug, Clone)]
@@ -64,11 +64,11 @@ pub enum TaskStep {
     /// Seconds that are not CPU.
     Wait(f64),
     /// CPU-seconds on the task's own instance; those of requests vary with the load.
-    Own { work_s: f64, spread: Spread },
+    Own { work_s: f64, spread: WorkDistribution },
     /// Seconds at full bandwidth on a link.
     Send { from: Sender, seconds: f64 },
     /// CPU-seconds on some instance of another application.
-    Other { app: usize, work_s: f64, spread: Spread },
+    Other { app: usize, work_s: f64, spread: WorkDistribution },
 }
 
 /// Whose link something leaves through.
@@ -116,7 +116,7 @@ pub fn steps_of_request(scenario: &Scenario, app: &str, class: &str) -> Rc<[Task
 pub fn steps_of_start(behaviour: &Behaviour) -> Rc<[TaskStep]> {
     let changes = behaviour.changes;
     let work_s = changes.start_work_s.min(changes.start_s);
-    Rc::new([TaskStep::Wait(changes.start_s - work_s), TaskStep::Own { work_s, spread: Spread::Constant }])
+    Rc::new([TaskStep::Wait(changes.start_s - work_s), TaskStep::Own { work_s, spread: WorkDistribution::Constant }])
 }
 
 /// Tasks by id: a slab whose ids are never valid twice.

@@ -12,7 +12,7 @@ use crate::mounts::{Mounts, Tmp};
 
 /// What can be done here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct ConfinementSupport {
     /// Whether weal's agent is root, and can give up capabilities for others.
     pub is_root: bool,
     /// A file system for each program: Linux 5.12, and the right to mount, which containers seldom have.
@@ -23,10 +23,10 @@ pub struct Machine {
     pub filter: bool,
 }
 
-impl Machine {
+impl ConfinementSupport {
     /// Tries it, in a process that ends at once; only the first time that this process asks.
     pub fn probe() -> Self {
-        static PROBED: LazyLock<Machine> = LazyLock::new(Machine::try_all);
+        static PROBED: LazyLock<ConfinementSupport> = LazyLock::new(ConfinementSupport::try_all);
         *PROBED
     }
 
