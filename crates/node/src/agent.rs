@@ -14,7 +14,7 @@ use crate::accounts::NoAccount;
 use crate::capabilities;
 use crate::events::Events;
 use crate::files::{at, read_json, write_json};
-use crate::instance::{self, Handle, MEMORY_FILE, Memory, Order};
+use crate::instance::{self, Handle, MEMORY_FILE, Order, RunRecord};
 use crate::isolation::{Kind, Member, Usage, roles};
 use crate::ports::address;
 use crate::reserve::Reserves;
@@ -161,7 +161,7 @@ impl Agent {
                 return instance::discard(self.site.isolation.as_ref(), &node_names(&self.dir), dir);
             }
         };
-        let memory: Option<Memory> = read_json(&dir.join(MEMORY_FILE))?;
+        let memory: Option<RunRecord> = read_json(&dir.join(MEMORY_FILE))?;
         self.site.ports.lock().expect("nothing panics while it is held").adopt(record.port);
         let id = record.spec.id.clone();
         let handle = match memory {

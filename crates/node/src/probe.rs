@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weal_host::Identity;
 use weal_model::HealthProbe;
-use weal_sandbox::Plan;
+use weal_sandbox::SandboxPlan;
 
 use crate::blocking::aside;
 use crate::privileges::{become_user, keep_descriptors_back};
@@ -210,7 +210,7 @@ async fn command(argv: &[String], Beside { launch, main }: Beside<'_>) -> Result
     let as_path = |entrance: &PathBuf| CString::new(entrance.as_os_str().as_bytes()).map_err(|_| BadAnswer::BadGroup);
     let entrances = launch.entrances.iter().map(as_path).collect::<Result<Vec<_>, _>>()?;
     let process = if launch.sandbox.mounts.is_some() { main.map(open_process).transpose()? } else { None };
-    let sandbox = Plan { mounts: None, ..launch.sandbox.clone() }.prepare().map_err(weal_sandbox::Failure::into_io)?;
+    let sandbox = SandboxPlan { mounts: None, ..launch.sandbox.clone() }.prepare().map_err(weal_sandbox::Failure::into_io)?;
     let prepare = move || {
         entrances.iter().try_for_each(|entrance| enter(entrance))?;
         if let Some(process) = &process {
@@ -302,7 +302,7 @@ mod tests {
             user: None,
             entrances: Vec::new(),
             side_entrances: Vec::new(),
-            sandbox: Plan::default(),
+            sandbox: SandboxPlan::default(),
         }
     }
 

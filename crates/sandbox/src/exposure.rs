@@ -7,11 +7,11 @@
 use std::path::Path;
 
 use crate::mounts::Tmp;
-use crate::plan::Plan;
+use crate::plan::SandboxPlan;
 
 /// As whom a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Identity {
+pub enum ConfinedAs {
     /// The superuser.
     Root,
     /// A user that it shares with other programs.
@@ -42,7 +42,7 @@ pub struct Exposure {
 
 /// What a plan closes, by the means that close it.
 struct Closed {
-    identity: Identity,
+    identity: ConfinedAs,
     capabilities: bool,
     mounts: bool,
     files: bool,
@@ -60,13 +60,13 @@ struct Closed {
 
 impl Exposure {
     /// Judges `plan` for a program that runs as `identity`.
-    pub fn of(plan: &Plan, identity: Identity) -> Self {
+    pub fn of(plan: &SandboxPlan, identity: ConfinedAs) -> Self {
         let filter = plan.filter;
         let mounts = plan.mounts.as_ref();
         let closed = Closed {
             identity,
             // The kernel takes them from whoever becomes another user, and weal rules set-user-ID programs out for all that it starts.
-            capabilities: plan.drops_capabilities || identity != Identity::Root,
+            capabilities: plan.drops_capabilities || identity != ConfinedAs::Root,
             mounts: mounts.is_some(),
             files: mounts.is_some() || plan.landlock.is_some(),
             tmp: mounts.is_some_and(|mounts| mounts.tmp != Tmp::Shared),
@@ -78,7 +78,7 @@ impl Exposure {
             namespaces: filter.is_some_and(|filter| !filter.namespaces),
             debugging: filter.is_some_and(|filter| !filter.debugging),
             realtime: filter.is_some_and(|filter| !filter.realtime),
-            confined: *plan != Plan::default(),
+            confined: *plan != SandboxPlan::default(),
         };
         Self { items: closed.items() }
     }
@@ -117,9 +117,9 @@ impl Closed {
 
     fn identities(&self) -> Vec<Item> {
         let user = match self.identity {
-            Identity::Root => 1.0,
-            Identity::Shared => 0.1,
-            Identity::Own => 0.0,
+            ConfinedAs::Root => 1.0,
+            ConfinedAs::Shared => 0.1,
+            ConfinedAs::Own => 0.0,
         };
         let mut items = vec![
             part("User=", "do what its user may", 2000, user),
@@ -130,8 +130,8 @@ impl Closed {
             item("Delegate=", "manage its own control groups", 100, true),
             part("UMask=", "leave new files readable for all", 100, if self.own_files { 0.0 } else { 0.5 }),
         ];
-        if self.identity != Identity::Root {
-            items.push(item("SupplementaryGroups=", "do what groups of its user may", 200, self.identity == Identity::Own));
+        if self.identity != ConfinedAs::Root {
+            items.push(item("SupplementaryGroups=", "do what groups of its user may", 200, self.identity == ConfinedAs::Own));
             items.push(item("RemoveIPC=", "leave IPC objects behind", 100, self.mounts));
         }
         items
@@ -139,7 +139,7 @@ impl Closed {
 
     fn kernel(&self) -> Vec<Item> {
         // Root owns the clock's device and the files of /proc/sys, also root without capabilities.
-        let is_user = self.identity != Identity::Root;
+        let is_user = self.identity != ConfinedAs::Root;
         vec![
             item("ProtectClock=", "set the clock", 1000, self.capabilities && (is_user || self.filter && self.mounts)),
             item("ProtectKernelLogs=", "read the kernel's log", 1000, self.capabilities && self.filter && self.mounts),
@@ -263,42 +263,45 @@ mod tests {
     use super::*;
     use crate::{ConfinementSupport, Paths};
 
-    fn strict() -> Plan {
+    fn strict() -> SandboxPlan {
         let machine = ConfinementSupport { is_root: true, mounts: true, landlock_version: 6, filter: true };
         let paths = Paths { data: "/d".into(), tmp: "/t".into(), keep: Vec::new() };
-        Plan::new(&SandboxSpec::default(), machine, &paths)
+        SandboxPlan::new(&SandboxSpec::default(), machine, &paths)
     }
 
-    fn role() -> Plan {
-        Plan::of_role(ConfinementSupport { is_root: true, mounts: true, landlock_version: 6, filter: true }, Path::new("/s"))
+    fn role() -> SandboxPlan {
+        SandboxPlan::of_role(
+            ConfinementSupport { is_root: true, mounts: true, landlock_version: 6, filter: true },
+            Path::new("/s"),
+        )
     }
 
     #[test]
     fn a_role_that_faces_others_is_confined_further() {
-        let exposure = Exposure::of(&role(), Identity::Own);
+        let exposure = Exposure::of(&role(), ConfinedAs::Own);
         assert!(exposure.score() <= 1.5, "{}: {:?}", exposure.score(), exposure.open());
     }
 
     #[test]
     fn an_application_in_the_strict_sandbox_scores_as_a_hardened_unit() {
-        let exposure = Exposure::of(&strict(), Identity::Own);
+        let exposure = Exposure::of(&strict(), ConfinedAs::Own);
         assert!(exposure.score() <= 2.5, "{}: {:?}", exposure.score(), exposure.open());
         assert!(exposure.open().iter().any(|item| item.setting == "PrivateNetwork="), "what is open is said");
-        assert!(Exposure::of(&Plan::default(), Identity::Root).score() >= 9.0);
+        assert!(Exposure::of(&SandboxPlan::default(), ConfinedAs::Root).score() >= 9.0);
     }
 
     #[test]
     fn a_user_may_do_nothing_that_takes_capabilities_and_nothing_is_said_twice() {
         let unprivileged = ConfinementSupport { is_root: false, mounts: false, landlock_version: 6, filter: true };
         let paths = Paths { data: "/d".into(), tmp: "/t".into(), keep: Vec::new() };
-        for plan in [Plan::default(), Plan::new(&SandboxSpec::default(), unprivileged, &paths)] {
-            let may = Exposure::of(&plan, Identity::Shared).may();
+        for plan in [SandboxPlan::default(), SandboxPlan::new(&SandboxSpec::default(), unprivileged, &paths)] {
+            let may = Exposure::of(&plan, ConfinedAs::Shared).may();
             for privileged in ["set the clock", "administrate the machine", "load kernel modules", "change mounts", "reboot"] {
                 assert!(!may.contains(&privileged), "{may:?}");
             }
             assert_eq!(may.iter().filter(|what| **what == "use the network").count(), 1, "{may:?}");
         }
-        assert!(Exposure::of(&Plan::default(), Identity::Root).may().contains(&"administrate the machine"));
+        assert!(Exposure::of(&SandboxPlan::default(), ConfinedAs::Root).may().contains(&"administrate the machine"));
     }
 
     /// The same settings in a unit, judged by systemd itself. systemd counts the capabilities of `User=` only where the unit takes them away, so
@@ -321,10 +324,10 @@ mod tests {
         let user_unit = "User=nobody\nCapabilityBoundingSet=\nProtectClock=yes\nProtectKernelModules=yes\nProtectKernelTunables=yes\n\
             ProtectHostname=yes\nPrivateMounts=yes\n";
         for (unit, plan, identity) in [
-            ("", Plan::default(), Identity::Root),
-            (user_unit, Plan::default(), Identity::Shared),
-            (strict_unit, strict(), Identity::Own),
-            (role_unit.as_str(), role(), Identity::Own),
+            ("", SandboxPlan::default(), ConfinedAs::Root),
+            (user_unit, SandboxPlan::default(), ConfinedAs::Shared),
+            (strict_unit, strict(), ConfinedAs::Own),
+            (role_unit.as_str(), role(), ConfinedAs::Own),
         ] {
             let Some(theirs) = judged(unit) else { return eprintln!("skipped: there is no systemd-analyze here") };
             let ours = Exposure::of(&plan, identity).score();

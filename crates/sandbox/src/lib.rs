@@ -1,6 +1,6 @@
 //! Confines a program: what it sees of the machine, what it may change, which system calls it may make.
 //!
-//! The agent makes a [`Plan`] from what the config says and what the machine can do ([`ConfinementSupport::probe`]). The shim carries it out in the
+//! The agent makes a [`SandboxPlan`] from what the config says and what the machine can do ([`ConfinementSupport::probe`]). The shim carries it out in the
 //! process that becomes the program, in two parts: [`Sandbox::enter`] while it is root, then it becomes its user, then [`Sandbox::confine`],
 //! after which there is no way back. [`Exposure`] judges a plan as `systemd-analyze security` judges a unit.
 //!
@@ -21,11 +21,11 @@ mod rights;
 mod support;
 mod syscalls;
 
-pub use exposure::{Exposure, Identity};
+pub use exposure::{ConfinedAs, Exposure};
 pub use failure::Failure;
 pub use filter::{Filter, NoFilter};
 pub use landlock_rules::Landlock;
 pub use mounts::{Mounts, Tmp, join};
-pub use plan::{Paths, Plan, Sandbox};
+pub use plan::{Paths, Sandbox, SandboxPlan};
 pub use rights::ProcessLimits;
 pub use support::ConfinementSupport;

@@ -14,7 +14,7 @@ use crate::support::ConfinementSupport;
 
 /// What is done to one program, with nothing left to find out. The default does nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct SandboxPlan {
     /// A file system of its own.
     pub mounts: Option<Mounts>,
     /// Rules for files and signals.
@@ -41,7 +41,7 @@ pub struct Paths {
     pub keep: Vec<PathBuf>,
 }
 
-impl Plan {
+impl SandboxPlan {
     /// What `spec` asks for on `machine`.
     pub fn new(spec: &SandboxSpec, machine: ConfinementSupport, paths: &Paths) -> Self {
         if spec.mode == SandboxMode::Off {
@@ -110,7 +110,7 @@ impl Plan {
 
 /// A plan to be carried out, in two parts: the first as root, the second as the program's user.
 pub struct Sandbox {
-    plan: Plan,
+    plan: SandboxPlan,
     programs: Option<Programs>,
 }
 
@@ -121,7 +121,7 @@ impl Sandbox {
     /// Says at which step.
     pub fn enter(&self) -> Result<(), Failure> {
         let plan = &self.plan;
-        if *plan != Plan::default() {
+        if *plan != SandboxPlan::default() {
             leave_keyring()?;
         }
         plan.limits.map_or(Ok(()), ProcessLimits::set)?;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Gid, Uid};
 use weal_model::{Permit, SandboxSpec};
-use weal_sandbox::{ConfinementSupport, Paths, Plan};
+use weal_sandbox::{ConfinementSupport, Paths, SandboxPlan};
 
 /// A user that owns nothing.
 const STRANGER: u32 = 61_999;
@@ -38,19 +38,19 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    fn plan(&self, spec: &SandboxSpec, machine: ConfinementSupport) -> Plan {
+    fn plan(&self, spec: &SandboxSpec, machine: ConfinementSupport) -> SandboxPlan {
         let paths = Paths { data: self.path("data"), tmp: self.path("private"), keep: vec![self.path("program")] };
-        Plan::new(spec, machine, &paths)
+        SandboxPlan::new(spec, machine, &paths)
     }
 
     /// What a shell prints that runs `script` in the sandbox, errors among it.
-    fn say(&self, plan: &Plan, script: &str) -> String {
+    fn say(&self, plan: &SandboxPlan, script: &str) -> String {
         let mut file = fs::File::create(self.path("program/run.sh")).unwrap();
         writeln!(file, "{script}").unwrap();
         self.run(plan, &["sh", "run.sh"])
     }
 
-    fn run(&self, plan: &Plan, argv: &[&str]) -> String {
+    fn run(&self, plan: &SandboxPlan, argv: &[&str]) -> String {
         let sandbox = plan.clone().prepare().unwrap();
         let mut command = Command::new(argv[0]);
         command.args(&argv[1..]).current_dir(self.path("program")).env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
@@ -249,8 +249,8 @@ fn without_mounts_landlock_keeps_it_to_its_folders() {
     // Below /tmp it may write as everybody may, so this folder is taken from the rules.
     let landlock =
         plan.landlock.clone().map(|rules| weal_sandbox::Landlock { write: vec![bench.path("data"), rules.write[0].clone()] });
-    let confined = bench.say(&Plan { landlock, ..plan }, &script);
-    let free = bench.say(&Plan::default(), &script);
+    let confined = bench.say(&SandboxPlan { landlock, ..plan }, &script);
+    let free = bench.say(&SandboxPlan::default(), &script);
     other.kill().unwrap();
     other.wait().unwrap();
     for line in ["wrote data", "wrote null", "reads", "not there"] {

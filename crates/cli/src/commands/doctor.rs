@@ -11,7 +11,7 @@ use weal_node::Numbers;
 use weal_node::ladder::Ladder;
 use weal_protocol::Capabilities;
 use weal_protocol::node::OBSERVE;
-use weal_sandbox::{ConfinementSupport, Exposure, Identity, Paths, Plan};
+use weal_sandbox::{ConfinedAs, ConfinementSupport, Exposure, Paths, SandboxPlan};
 
 use crate::args::Target;
 use crate::client::block_on;
@@ -282,8 +282,8 @@ const MOST_EXPOSED_ROLE: f64 = 1.5;
 
 /// How far gateway and controller are confined here.
 fn role_sandbox(machine: ConfinementSupport, state: Option<&StateDir>) -> Check {
-    let plan = Plan::of_role(machine, state.map_or(Path::new("/"), |state| &state.root));
-    let score = Exposure::of(&plan, Identity::Own).score();
+    let plan = SandboxPlan::of_role(machine, state.map_or(Path::new("/"), |state| &state.root));
+    let score = Exposure::of(&plan, ConfinedAs::Own).score();
     let found = format!("gateway and controller are exposed {score:.1} of 10 (as `systemd-analyze security` counts)");
     if score <= MOST_EXPOSED_ROLE {
         return Check::ok("sandbox", found);
@@ -297,14 +297,14 @@ const MOST_EXPOSED: f64 = 2.5;
 /// How far an application is confined here.
 fn sandbox(app: &AppSpec, machine: ConfinementSupport) -> Check {
     let identity = match app.user.as_deref() {
-        _ if !machine.is_root => Identity::Shared,
-        None => Identity::Own,
-        Some("root") => Identity::Root,
-        Some(_) => Identity::Shared,
+        _ if !machine.is_root => ConfinedAs::Shared,
+        None => ConfinedAs::Own,
+        Some("root") => ConfinedAs::Root,
+        Some(_) => ConfinedAs::Shared,
     };
     // Where its folders are makes no difference to the score.
     let paths = Paths { data: "/".into(), tmp: "/".into(), keep: Vec::new() };
-    let exposure = Exposure::of(&Plan::new(&app.sandbox, machine, &paths), identity);
+    let exposure = Exposure::of(&SandboxPlan::new(&app.sandbox, machine, &paths), identity);
     let score = exposure.score();
     let found = format!("{} is exposed {score:.1} of 10 (as `systemd-analyze security` counts)", app.name);
     if score <= MOST_EXPOSED {

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::sockets::{bind_tcp, bind_unix, inheritable, number, taken_over};
 use rustix::process::{Gid, Uid};
 use weal_host::users::User;
-use weal_sandbox::{ConfinementSupport, Failure, Plan};
+use weal_sandbox::{ConfinementSupport, Failure, SandboxPlan};
 
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
@@ -234,7 +234,7 @@ impl Role {
 
 /// Has the process become `user` and confine itself before it becomes the role.
 fn confine(command: &mut Command, user: &User, state: &StateDir) -> Result<(), Failure> {
-    let sandbox = Plan::of_role(ConfinementSupport::probe(), &state.root).prepare()?;
+    let sandbox = SandboxPlan::of_role(ConfinementSupport::probe(), &state.root).prepare()?;
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     let become_role = move || {
         sandbox.enter().map_err(Failure::into_io)?;

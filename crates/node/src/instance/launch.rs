@@ -14,7 +14,7 @@ use weal_host::users::User;
 use weal_model::InstanceState;
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
-use weal_sandbox::Plan;
+use weal_sandbox::SandboxPlan;
 
 use super::ending::End;
 use super::pages::WORKING_SET_FILE;
@@ -308,11 +308,11 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
 }
 
 /// How far the instance is confined.
-fn confine(site: &Site, spec: &InstanceSpec, program: &Path, data: PathBuf, dir: &Path) -> io::Result<Plan> {
+fn confine(site: &Site, spec: &InstanceSpec, program: &Path, data: PathBuf, dir: &Path) -> io::Result<SandboxPlan> {
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let folders = [Some(Path::new(&spec.cwd)), program.parent(), real.parent()].into_iter().flatten();
     let paths = weal_sandbox::Paths { data, tmp: make_tmp(dir)?, keep: folders.map(Path::to_owned).collect() };
-    Ok(Plan::new(&spec.sandbox, site.confinement, &paths))
+    Ok(SandboxPlan::new(&spec.sandbox, site.confinement, &paths))
 }
 
 /// Whether `user` gets to all that an instance from `spec` needs.
@@ -424,7 +424,7 @@ pub fn first_record(spec: InstanceSpec, port: u16) -> Record {
         user: None,
         entrances: Vec::new(),
         side_entrances: Vec::new(),
-        sandbox: Plan::default(),
+        sandbox: SandboxPlan::default(),
     };
     Record { spec, port, launch }
 }

@@ -39,7 +39,7 @@ pub const MEMORY_FILE: &str = "agent.json";
 
 /// Content of [`MEMORY_FILE`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct RunRecord {
     /// What it does. Written before it is enacted, so that the next agent finishes what this one began.
     pub state: InstanceState,
     /// Why.
@@ -89,7 +89,7 @@ pub struct View {
     /// What it was started from.
     pub record: Record,
     /// How it is.
-    pub memory: Memory,
+    pub memory: RunRecord,
     /// Its main process.
     pub pid: Option<u32>,
     /// Orders to sleep that it has not answered yet: it is as good as asleep.
@@ -204,7 +204,7 @@ impl Drop for Bedtime {
 
 /// Begins a new instance and starts its process. The future says whether it runs.
 pub fn begin(site: Arc<Site>, record: Record) -> (Handle, oneshot::Receiver<Result<(), Refusal>>) {
-    let memory = Memory {
+    let memory = RunRecord {
         state: InstanceState::Starting,
         detail: String::new(),
         since: now(),
@@ -226,7 +226,7 @@ pub fn begin(site: Arc<Site>, record: Record) -> (Handle, oneshot::Receiver<Resu
 }
 
 /// Takes an instance over that a former agent began.
-pub fn adopt(site: Arc<Site>, record: Record, memory: Memory) -> Handle {
+pub fn adopt(site: Arc<Site>, record: Record, memory: RunRecord) -> Handle {
     Task::spawn(site, record, memory, Phase::Adopt)
 }
 
@@ -254,7 +254,7 @@ struct Task {
 }
 
 impl Task {
-    fn spawn(site: Arc<Site>, record: Record, memory: Memory, first: Phase) -> Handle {
+    fn spawn(site: Arc<Site>, record: Record, memory: RunRecord, first: Phase) -> Handle {
         let (sender, orders) = mpsc::channel(64);
         let dir = site.dir(record.spec.id.as_str());
         let view = Arc::new(Mutex::new(View { record, memory, pid: None, bedtimes: 0 }));
@@ -297,7 +297,7 @@ impl Task {
         read_json(&self.dir.join(PID_FILE)).ok().flatten()
     }
 
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> RunRecord {
         self.view.lock().expect("nothing panics while it is held").memory.clone()
     }
 
@@ -306,7 +306,7 @@ impl Task {
     }
 
     /// Changes what is remembered, on disk too.
-    fn remember(&self, change: impl FnOnce(&mut Memory)) {
+    fn remember(&self, change: impl FnOnce(&mut RunRecord)) {
         let memory = {
             let mut view = self.view.lock().expect("nothing panics while it is held");
             change(&mut view.memory);

@@ -54,7 +54,7 @@ impl Advice {
 
 /// The memory of a process, by what is behind each page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Memory {
+pub struct ProcessMemory {
     /// What swap backs, whatever is mapped there: also what the process has changed of a private file.
     pub own: Ranges,
     /// Mappings of files: page cache, but for what is in `own`.
@@ -62,10 +62,10 @@ pub struct Memory {
 }
 
 /// All memory of `pid` that can be paged; nothing when it is gone.
-pub fn memory_of(proc: &Proc, pid: u32) -> io::Result<Memory> {
+pub fn memory_of(proc: &Proc, pid: u32) -> io::Result<ProcessMemory> {
     let mut regions = match proc.regions(pid) {
         Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => {
-            return Ok(Memory::default());
+            return Ok(ProcessMemory::default());
         }
         other => other?,
     };
@@ -74,7 +74,7 @@ pub fn memory_of(proc: &Proc, pid: u32) -> io::Result<Memory> {
     regions.retain(|region| region.backing == Backing::File);
     // Who may not read the page map leaves the little that was changed of files in memory.
     let changed = pagemap::read(proc, pid, &regions).map(|pages| pages.private).unwrap_or_default();
-    Ok(Memory { own: swap_backed.union(&changed), files: addresses(&regions, &[Backing::File]) })
+    Ok(ProcessMemory { own: swap_backed.union(&changed), files: addresses(&regions, &[Backing::File]) })
 }
 
 /// What of `ranges` of `pid` is mapped and in memory: of a heap that was reserved and hardly used, that is little. All of it for who may not know.

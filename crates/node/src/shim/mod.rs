@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use weal_host::users::User;
 use weal_host::{Identity, Proc};
 use weal_protocol::node::InstanceSpec;
-use weal_sandbox::Plan;
+use weal_sandbox::SandboxPlan;
 
 use crate::files::{at, read_json, write_json};
 use crate::privileges::{become_user, close_descriptors, keep_descriptors_back};
@@ -85,7 +85,7 @@ pub struct Launch {
     pub side_entrances: Vec<PathBuf>,
     /// How far it is confined.
     #[serde(default)]
-    pub sandbox: Plan,
+    pub sandbox: SandboxPlan,
 }
 
 /// Content of [`PID_FILE`].

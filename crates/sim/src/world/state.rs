@@ -10,7 +10,7 @@ use super::parts::controller::Controller;
 use super::parts::cores::Cores;
 use super::parts::event::{Event, TaskId};
 use super::parts::faults::{Faults, HANGS_S};
-use super::parts::flow::LoadFlow;
+use super::parts::flow::RequestFlow;
 use super::parts::instance::Instance;
 use super::parts::job::Job;
 use super::parts::measurements::Measurements;
@@ -44,7 +44,7 @@ pub struct World<'a> {
     pub tenants: usize,
     pub tasks: Tasks,
     /// One per load, or per page of a load; those of a load follow each other.
-    pub flows: Vec<LoadFlow>,
+    pub flows: Vec<RequestFlow>,
     /// The first flow of each load.
     pub first_flow: Vec<usize>,
     /// One per load.
@@ -81,7 +81,7 @@ impl<'a> World<'a> {
         let (mut flows, mut first_flow) = (Vec::new(), Vec::new());
         for (number, load) in scenario.loads.iter().enumerate() {
             first_flow.push(flows.len());
-            flows.extend(LoadFlow::of_load(scenario, &apps, number, load));
+            flows.extend(RequestFlow::of_load(scenario, &apps, number, load));
         }
         Self {
             scenario,

@@ -13,7 +13,7 @@ use super::clients::ClientCounters;
 use super::tasks::{TaskStep, steps_of_request};
 
 /// The requests of a load, or of one of its pages.
-pub struct LoadFlow {
+pub struct RequestFlow {
     /// Its load.
     pub load: usize,
     pub app: usize,
@@ -30,7 +30,7 @@ pub struct LoadFlow {
     pub client_counters: ClientCounters,
 }
 
-impl LoadFlow {
+impl RequestFlow {
     /// One, or one per page.
     pub fn of_load(scenario: &Scenario, apps: &[App], number: usize, load: &LoadSource) -> Vec<Self> {
         let flow = |class: &str, factor: f64, stream: String| {
