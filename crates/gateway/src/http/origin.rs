@@ -15,9 +15,27 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// What the URLs begin with that a connection's requests were made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    #[expect(dead_code, reason = "for connections over TLS")]
+    Https,
+}
+
+impl Scheme {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
 /// What is told to instances about one client connection, written once.
 #[derive(Debug)]
 pub(crate) struct Origin {
+    scheme: Scheme,
     /// True when the client is on this machine: a proxy in front, most likely, whose word about its own clients counts.
     trusted: bool,
     address: HeaderValue,
@@ -28,14 +46,15 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    pub fn new(peer: SocketAddr) -> Self {
+    pub fn new(peer: SocketAddr, scheme: Scheme) -> Self {
         let ip = peer.ip().to_canonical();
         let node = match ip {
             IpAddr::V4(v4) => v4.to_string(),
             IpAddr::V6(v6) => format!("\"[{v6}]\""),
         };
         let address = HeaderValue::from_str(&ip.to_string()).expect("an address is made of visible characters");
-        Self { trusted: ip.is_loopback(), address, forwarded_start: format!("for={node};proto=http;host="), last: None }
+        let forwarded_start = format!("for={node};proto={};host=", scheme.name());
+        Self { scheme, trusted: ip.is_loopback(), address, forwarded_start, last: None }
     }
 
     /// Sets `X-Forwarded-*`, `Forwarded`, `Via` and the request's id. A trusted client's own values are kept and added to, anybody else's
@@ -50,18 +69,19 @@ impl Origin {
         );
         let host = headers.get(header::HOST).cloned();
         let forwarded = host.as_ref().and_then(|host| self.forwarded(host));
+        let scheme = HeaderValue::from_static(self.scheme.name());
         if self.trusted {
             append(headers, X_FORWARDED_FOR, self.address.clone());
             if let Some(forwarded) = forwarded {
                 append(headers, FORWARDED, forwarded);
             }
-            headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+            headers.entry(X_FORWARDED_PROTO).or_insert(scheme);
             if let Some(host) = host {
                 headers.entry(X_FORWARDED_HOST).or_insert(host);
             }
         } else {
             headers.insert(X_FORWARDED_FOR, self.address.clone());
-            headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+            headers.insert(X_FORWARDED_PROTO, scheme);
             set_or_remove(headers, FORWARDED, forwarded);
             set_or_remove(headers, X_FORWARDED_HOST, host);
         }

@@ -10,7 +10,7 @@ use super::check::{self, Malformed};
 use super::deadline::Deadline;
 use super::error_response::ErrorResponse;
 use super::forward;
-use super::origin::{Origin, RequestIds};
+use super::origin::{Origin, RequestIds, Scheme};
 use super::request_body::RequestBody;
 use crate::limits::Limits;
 use crate::listen::client::Client;
@@ -64,8 +64,8 @@ pub(crate) struct Routed {
 }
 
 impl Session {
-    pub fn new(gateway: Arc<Gateway>, client: Arc<Client>, entry: Entry, worker: usize) -> Self {
-        let (view, origin) = (gateway.tables.view(), Origin::new(client.peer));
+    pub fn new(gateway: Arc<Gateway>, client: Arc<Client>, entry: Entry, worker: usize, scheme: Scheme) -> Self {
+        let (view, origin) = (gateway.tables.view(), Origin::new(client.peer, scheme));
         let memory = Memory { view, origin, deadline: None, requests: 0 };
         Self { gateway, client, entry: Arc::new(entry), worker, memory: Mutex::new(memory) }
     }

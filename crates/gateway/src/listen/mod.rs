@@ -3,4 +3,5 @@
 pub(crate) mod client;
 pub(crate) mod registry;
 pub(crate) mod stream;
+pub(crate) mod transport;
 pub(crate) mod workers;

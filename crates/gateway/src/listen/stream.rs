@@ -1,4 +1,4 @@
-//! A client's socket, as hyper reads and writes it.
+//! A client's connection, as hyper reads and writes it.
 
 use std::future::Future as _;
 use std::io;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::client::{Client, Phase};
+use super::transport::Transport;
 use crate::http::framing::Framing;
 
 /// Up to so many bytes, a head and its body are copied together: the kernel takes one buffer with less work than a list.
@@ -26,10 +26,10 @@ const LINGER: Duration = Duration::from_secs(5);
 /// Reads of a client that is only read to be discarded, before other connections get their turn.
 const DISCARDED_AT_ONCE: u32 = 16;
 
-/// A client's socket that tells [`Client`] what is read and gives up on a client that takes nothing.
+/// A client's stream that tells [`Client`] what is read and gives up on a client that takes nothing.
 #[derive(Debug)]
-pub(crate) struct ClientStream {
-    stream: TcpStream,
+pub(crate) struct ClientStream<T> {
+    stream: T,
     client: Arc<Client>,
     stalled_write: Duration,
     /// Runs while the client takes nothing.
@@ -53,8 +53,8 @@ enum Linger {
     Closed,
 }
 
-impl ClientStream {
-    pub fn new(stream: TcpStream, client: Arc<Client>, stalled_write: Duration) -> Self {
+impl<T: Transport> ClientStream<T> {
+    pub fn new(stream: T, client: Arc<Client>, stalled_write: Duration) -> Self {
         Self {
             stream,
             client,
@@ -68,7 +68,7 @@ impl ClientStream {
         }
     }
 
-    pub fn into_inner(self) -> TcpStream {
+    pub fn into_inner(self) -> T {
         self.stream
     }
 
@@ -125,7 +125,7 @@ fn explained(bytes: &[u8]) -> Option<String> {
     ))
 }
 
-impl AsyncRead for ClientStream {
+impl<T: Transport> AsyncRead for ClientStream<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.is_malformed {
@@ -150,7 +150,7 @@ impl AsyncRead for ClientStream {
     }
 }
 
-impl AsyncWrite for ClientStream {
+impl<T: Transport> AsyncWrite for ClientStream<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_interim(cx))?;
@@ -190,8 +190,8 @@ impl AsyncWrite for ClientStream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.client.phase() == Phase::Busy
-            && this.stream.poll_read_ready(cx).is_ready()
-            && let Ok(Some(reset)) = this.stream.take_error()
+            && this.stream.socket().poll_read_ready(cx).is_ready()
+            && let Ok(Some(reset)) = this.stream.socket().take_error()
         {
             return Poll::Ready(Err(reset));
         }

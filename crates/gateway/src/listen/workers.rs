@@ -3,15 +3,16 @@
 //! Each worker is a thread with a single-threaded runtime: a connection stays on its thread with its instances' connections,
 //! so nothing is handed between cores for a request.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
@@ -22,6 +23,7 @@ use crate::limits::FIELDS_ON_STACK;
 use crate::listen::client::{Client, Order, Phase};
 use crate::listen::registry::{Entry, Registry};
 use crate::listen::stream::ClientStream;
+use crate::listen::transport::Transport;
 
 /// How often connections are looked at: how late a slow head may be noticed.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -114,10 +116,10 @@ impl Drop for CountDown {
 }
 
 /// One connection from its first byte to its last.
-async fn serve(stream: TcpStream, client: Arc<Client>, entry: Entry, gateway: Arc<Gateway>, worker: usize) {
+async fn serve<T: Transport>(stream: T, client: Arc<Client>, entry: Entry, gateway: Arc<Gateway>, worker: usize) {
     let limits = Arc::clone(&gateway.limits);
-    let _ = stream.set_nodelay(true);
-    let session = Arc::new(Session::new(Arc::clone(&gateway), Arc::clone(&client), entry, worker));
+    let _ = stream.socket().set_nodelay(true);
+    let session = Arc::new(Session::new(Arc::clone(&gateway), Arc::clone(&client), entry, worker, T::SCHEME));
     let service = service_fn(move |request| {
         let (exchange, routed) = Exchange::begin(Arc::clone(&session), request);
         exchange.answer(routed)
@@ -173,13 +175,16 @@ fn refuse(stream: TcpStream) {
     answer_raw(stream, "503 Service Unavailable", "too many connections\n");
 }
 
-/// An answer outside of HTTP's machinery, as far as the socket takes it at once.
-fn answer_raw(stream: TcpStream, status: &str, reason: &str) {
+/// An answer outside of HTTP's machinery, as far as the client takes it at once.
+fn answer_raw<T: Transport>(mut stream: T, status: &str, reason: &str) {
     let length = reason.len();
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
-    if let Ok(mut stream) = stream.into_std() {
-        let _ = stream.write(format!("{head}{reason}").as_bytes());
+    let answer = format!("{head}{reason}");
+    let _ = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.flush().await
     }
+    .now_or_never();
 }
 
 /// Looks after connections, and closes idle ones to instances, until it is dropped.
