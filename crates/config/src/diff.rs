@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use weal_model::{AppSpec, HealthProbe, InstanceRange, PoolSpec, RestartPolicy, RouteSpec, SandboxMode, SandboxSpec};
 
+use crate::effective::manners::{client_keys, extra_keys};
 use weal_model::written::{show_size, show_span};
 
 /// How a change takes effect, the mildest first.
@@ -63,7 +64,9 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
         ("flow-cycle", show_span(before.timing.flow_cycle_s), show_span(after.timing.flow_cycle_s)),
         ("placement-cycle", show_span(before.timing.placement_cycle_s), show_span(after.timing.placement_cycle_s)),
     ];
-    for (key, was, is) in live.into_iter().filter(|(_, was, is)| was != is) {
+    let clients = client_keys(&before.clients).into_iter().zip(client_keys(&after.clients));
+    let clients = clients.map(|((key, was), (_, is))| (key, was.to_string(), is.to_string()));
+    for (key, was, is) in live.into_iter().chain(clients).filter(|(_, was, is)| was != is) {
         add(Effect::Live, format!("{key} = {was} becomes {is}"));
     }
     let fixed =
@@ -240,7 +243,9 @@ fn show_route(route: &RouteSpec) -> String {
     let span =
         |name: &str, seconds: Option<f64>| seconds.map_or_else(String::new, |seconds| format!(", {name} {}", show_span(seconds)));
     let times = [span("idle-timeout", route.idle_timeout_s), span("total-timeout", route.total_timeout_s)].concat();
-    format!("{host}{}{header} (class {}{times})", route.path.as_deref().unwrap_or("/*"), route.class)
+    // Only the keys: a header that is set may hold a secret.
+    let extras: String = extra_keys(&route.extras).iter().map(|key| format!(", {key}")).collect();
+    format!("{host}{}{header} (class {}{times}{extras})", route.path.as_deref().unwrap_or("/*"), route.class)
 }
 
 fn show_argv(argv: &[String]) -> String {

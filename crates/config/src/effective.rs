@@ -1,5 +1,7 @@
 //! A config with everything in it that is in force, defaults included: what `weal config show --effective` prints.
 
+pub(crate) mod manners;
+
 use std::collections::BTreeSet;
 
 use toml_edit::{InlineTable, Value};
@@ -43,6 +45,7 @@ fn pool(spec: &PoolSpec) -> Section {
     pool.add_marked("overload-limit", limit.as_str(), limit == OverloadLimit::default());
     add_span(&mut pool, "flow-cycle", spec.timing.flow_cycle_s, defaults::FLOW_CYCLE_S);
     add_span(&mut pool, "placement-cycle", spec.timing.placement_cycle_s, defaults::PLACEMENT_CYCLE_S);
+    manners::add_clients(&mut pool, &spec.clients);
     pool
 }
 
@@ -178,6 +181,7 @@ fn route(spec: &RouteSpec) -> InlineTable {
     route.insert("class", spec.class.as_str().into());
     route.extend(spec.idle_timeout_s.map(|seconds| ("idle-timeout", show_span(seconds))));
     route.extend(spec.total_timeout_s.map(|seconds| ("total-timeout", show_span(seconds))));
+    manners::add_extras(&mut route, &spec.extras);
     route
 }
 

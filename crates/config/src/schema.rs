@@ -3,15 +3,18 @@
 //! It knows every key with its type, its default and what it is for. What no schema can say (names that must exist, cycles,
 //! sizes that must fit) is for [`crate::parse`].
 
-use serde_json::{Map, Value, json};
+mod manners;
+mod parts;
+
+use serde_json::{Value, json};
 use weal_model::{Algorithm, Enactment, Importance, OverloadLimit, Permit, SandboxSpec};
 
 use crate::defaults;
+use parts::{describe, quoted, size, table};
 use weal_model::written::{show_size, show_span};
 
 const NAME: &str = "^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$";
 const SPAN: &str = r"^\s*[0-9][0-9_.]*\s*(us|ms|s|m|min|h)\s*$";
-const SIZE: &str = r"^\s*[0-9][0-9_.]*\s*(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB)\s*$";
 const GOAL: &str = r"^\s*((mean|p[0-9.]+)\s*<=?\s*[0-9.]+\s*(us|µs|ms|s|m|min|h)|throughput\s*>=?\s*[0-9.]+\s*/\s*(s|min|h))\s*$";
 
 /// The JSON Schema (draft 2020-12) of a config.
@@ -99,6 +102,9 @@ fn pool_keys() -> Vec<(&'static str, Value)> {
         ("flow-cycle", span("How often seats and weights are decided.", defaults::FLOW_CYCLE_S)),
         ("placement-cycle", span("How often placement is decided, besides when something happens.", defaults::PLACEMENT_CYCLE_S)),
     ]
+    .into_iter()
+    .chain(manners::pool_keys())
+    .collect()
 }
 
 fn node_keys() -> Vec<(&'static str, Value)> {
@@ -346,26 +352,8 @@ fn route() -> Value {
             ),
         ),
     ];
+    let keys = keys.into_iter().chain(manners::route_keys()).collect();
     table("One route. Every part that is given must match; the most specific route wins.", &[], keys)
-}
-
-/// `default` is shown to people: it is a value only where the schema's `default` is one too.
-fn describe(mut value: Value, description: &str, default: &str) -> Value {
-    if let Some(map) = value.as_object_mut() {
-        let suffix = if default.is_empty() { String::new() } else { format!(" Default: {default}.") };
-        map.insert("description".to_owned(), json!(format!("{description}{suffix}")));
-    }
-    value
-}
-
-fn table(description: &str, required: &[&str], keys: Vec<(&'static str, Value)>) -> Value {
-    let properties: Map<String, Value> = keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    let mut table =
-        json!({ "description": description, "type": "object", "additionalProperties": false, "properties": properties });
-    if !required.is_empty() {
-        table["required"] = json!(required);
-    }
-    table
 }
 
 fn named(description: &str, entry: Value) -> Value {
@@ -385,10 +373,6 @@ fn span(description: &str, default_s: f64) -> Value {
     describe(json!({ "type": "string", "pattern": SPAN }), description, &quoted(&show_span(default_s)))
 }
 
-fn size() -> Value {
-    json!({ "type": "string", "pattern": SIZE })
-}
-
 fn cpu() -> Value {
     json!({ "type": "number", "minimum": 0.01, "maximum": 4096 })
 }
@@ -403,10 +387,6 @@ fn argv() -> Value {
 
 fn names() -> Value {
     json!({ "type": "array", "uniqueItems": true, "items": { "type": "string", "pattern": NAME } })
-}
-
-fn quoted(text: &str) -> String {
-    format!("\"{text}\"")
 }
 
 /// The keys of one table of the schema as a Markdown table, in alphabetical order.

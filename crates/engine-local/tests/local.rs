@@ -35,6 +35,7 @@ fn pool() -> PoolSpec {
         autoscaler_speed: 1.0,
         enactment: weal_model::Enactment::default(),
         overload_limit: weal_model::OverloadLimit::default(),
+        clients: weal_model::ClientPolicy::default(),
         timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
         nodes: vec![NodeSpec { name: NodeName::from("n1"), cpu: Cpu(1.0), memory: Bytes::gib(1), utilization_limit: 0.9 }],
         classes: BTreeMap::new(),

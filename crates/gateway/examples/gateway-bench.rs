@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use weal_gateway::{Limits, Options, run_until};
-use weal_model::{HttpRules, RouteSpec};
+use weal_model::{ClientPolicy, HttpRules, RouteSpec};
 use weal_protocol::gateway::{CONFIGURE, ClusterConfig, Endpoint, FlowConfig, GatewayConfig};
 
 #[tokio::main(flavor = "current_thread")]
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let _ = tokio::signal::ctrl_c().await;
     }));
     let client = weal_rpc::Client::new(&socket, std::time::Duration::from_secs(5));
-    client.call(CONFIGURE, &GatewayConfig { version: 1, clusters: vec![cluster] }).await?;
+    client.call(CONFIGURE, &GatewayConfig { version: 1, clusters: vec![cluster], clients: ClientPolicy::default() }).await?;
     serving.await??;
     std::fs::remove_dir_all(&state_dir)?;
     Ok(())

@@ -29,7 +29,9 @@ mod history;
 pub mod host;
 mod ids;
 mod job;
+mod manners;
 pub mod naming;
+mod network;
 mod plan;
 mod route;
 mod rung;
@@ -46,6 +48,8 @@ pub use histogram::LatencyHistogram;
 pub use history::{AppSample, FlowSample, HistorySample, NodeSample};
 pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};
 pub use job::{JobObservation, JobSpec, JobState, Stage};
+pub use manners::{AccessLog, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras};
+pub use network::{Network, NetworkError};
 pub use plan::{
     Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, LoadEntry, NodeReserve, Placement, PlacementEntry, Plan,
     Reason, Report, SeatPlan, Target, WorkFactor,

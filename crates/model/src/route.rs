@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ClassName;
+use crate::{ClassName, RouteExtras};
 
 /// One route of an application. A request matches when every part that is given matches; among several matching routes
 /// the most specific wins: exact host before wildcard before none, then the longest path, then the one with a header.
@@ -24,12 +24,23 @@ pub struct RouteSpec {
     /// Seconds from a request's arrival to the last byte of its answer; `None` does not limit them.
     #[serde(default)]
     pub total_timeout_s: Option<f64>,
+    /// What it does besides passing requests on.
+    #[serde(default)]
+    pub extras: RouteExtras,
 }
 
 impl RouteSpec {
     /// Every request, as `class`.
     pub fn any(class: ClassName) -> Self {
-        Self { host: None, path: None, header: None, class, idle_timeout_s: None, total_timeout_s: None }
+        Self {
+            host: None,
+            path: None,
+            header: None,
+            class,
+            idle_timeout_s: None,
+            total_timeout_s: None,
+            extras: RouteExtras::default(),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AppName, Bytes, ClassName, Cpu, Enactment, HttpRules, NodeName, RouteSpec, SandboxSpec, ServiceClass};
+use crate::{AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, NodeName, RouteSpec, SandboxSpec, ServiceClass};
 
 /// A whole pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +33,9 @@ pub struct PoolSpec {
     /// What a gateway counts against a cluster's limit.
     #[serde(default)]
     pub overload_limit: OverloadLimit,
+    /// What holds for all clients of its gateways.
+    #[serde(default)]
+    pub clients: ClientPolicy,
     /// How often things are decided.
     pub timing: TimingSpec,
     /// The nodes. Never empty: without any `[[node]]`, the machine is one node.
@@ -55,6 +58,7 @@ impl PoolSpec {
             autoscaler_speed: 1.0,
             enactment: Enactment::default(),
             overload_limit: OverloadLimit::default(),
+            clients: ClientPolicy::default(),
             timing: TimingSpec { flow_cycle_s: 1.0, placement_cycle_s: 10.0 },
             nodes: Vec::new(),
             classes: BTreeMap::new(),

@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    AppName, ClassName, FlowId, GatewayName, HttpRules, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec, Time,
+    AppName, ClassName, ClientPolicy, FlowId, GatewayName, HttpRules, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec,
+    Time,
 };
 
 use crate::Method;
@@ -46,6 +47,9 @@ pub struct GatewayConfig {
     pub version: u64,
     /// The clusters, with their instances and limits.
     pub clusters: Vec<ClusterConfig>,
+    /// What holds for all clients.
+    #[serde(default)]
+    pub clients: ClientPolicy,
 }
 
 /// One cluster, as a gateway sees it.

@@ -56,7 +56,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         cpu_limit: pool::read_cpu(reading, &section),
         instances,
         per_node: section.count(reading, "per-node", 1..MOST_INSTANCES + 1).unwrap_or(instances.max),
-        routes: routes::read(reading, &section),
+        routes: routes::read(reading, &section, folder),
         needs: apps(section.names(reading, "needs")),
         sandbox: sandbox::read(reading, &section, folder, user.as_deref()),
         user,

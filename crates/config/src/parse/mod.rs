@@ -2,6 +2,8 @@
 
 mod app;
 mod argv;
+mod clients;
+mod extras;
 mod health;
 mod names;
 mod paths;

@@ -8,6 +8,7 @@ use weal_model::{
     Algorithm, Bytes, Cpu, Enactment, Goal, GoalError, Importance, NodeName, NodeSpec, OverloadLimit, PoolSpec, TimingSpec,
 };
 
+use super::clients;
 use super::names::check_name;
 use crate::machine::MachineSize;
 use crate::section::{Reading, Section, within};
@@ -29,6 +30,13 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> Pool
         "overload-limit",
         "flow-cycle",
         "placement-cycle",
+        "trusted-proxies",
+        "proxy-protocol",
+        "access-log",
+        "traceparent",
+        "client-connections",
+        "client-rate",
+        "min-rate",
     ];
     let section = Section::open(reading, "pool", table, &known);
     let folder_name = || folder.file_name().map_or("pool".to_owned(), |name| name.to_string_lossy().into_owned());
@@ -42,6 +50,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> Pool
         autoscaler_speed: read_speed(reading, &section),
         enactment: read_enactment(reading, &section),
         overload_limit: read_overload_limit(reading, &section),
+        clients: clients::read(reading, &section),
         timing: TimingSpec {
             flow_cycle_s: section.span(reading, "flow-cycle", (0.1, 60.0)).unwrap_or(defaults::FLOW_CYCLE_S),
             placement_cycle_s: section.span(reading, "placement-cycle", (0.1, 3600.0)).unwrap_or(defaults::PLACEMENT_CYCLE_S),

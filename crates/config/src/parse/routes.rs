@@ -1,12 +1,34 @@
 //! `routes` of an application.
 
+use std::path::Path;
+
 use toml::de::DeValue;
 use weal_model::{ClassName, HeaderMatch, RouteSpec, host};
 
+use super::extras;
 use crate::defaults;
 use crate::section::{Item, Reading, Section};
 
-pub(super) fn read(reading: &mut Reading, app: &Section) -> Vec<RouteSpec> {
+/// Every key of a route.
+const KEYS: [&str; 15] = [
+    "host",
+    "path",
+    "header",
+    "class",
+    "idle-timeout",
+    "total-timeout",
+    "strip-prefix",
+    "redirect",
+    "request-headers",
+    "response-headers",
+    "body-limit",
+    "maintenance",
+    "error-pages",
+    "compress",
+    "min-rate",
+];
+
+pub(super) fn read(reading: &mut Reading, app: &Section, folder: &Path) -> Vec<RouteSpec> {
     let Some(item) = app.item("routes") else { return Vec::new() };
     if let DeValue::Table(_) = item.value {
         let _: Option<()> =
@@ -14,10 +36,10 @@ pub(super) fn read(reading: &mut Reading, app: &Section) -> Vec<RouteSpec> {
         return Vec::new();
     }
     let entries = item.list(reading).unwrap_or_default();
-    entries.iter().filter_map(|entry| read_route(reading, entry)).collect()
+    entries.iter().filter_map(|entry| read_route(reading, entry, folder)).collect()
 }
 
-fn read_route(reading: &mut Reading, entry: &Item) -> Option<RouteSpec> {
+fn read_route(reading: &mut Reading, entry: &Item, folder: &Path) -> Option<RouteSpec> {
     let table = match entry.value {
         DeValue::Table(table) => table,
         DeValue::String(text) => {
@@ -30,8 +52,7 @@ fn read_route(reading: &mut Reading, entry: &Item) -> Option<RouteSpec> {
         }
         _ => return entry.wrong_type(reading, "a list of tables", "write `{ host = \"shop.localhost\", class = \"gold\" }`"),
     };
-    let section =
-        Section::open(reading, &entry.path, table, &["host", "path", "header", "class", "idle-timeout", "total-timeout"]);
+    let section = Section::open(reading, &entry.path, table, &KEYS);
     Some(RouteSpec {
         host: read_host(reading, &section),
         path: read_path(reading, &section),
@@ -39,6 +60,7 @@ fn read_route(reading: &mut Reading, entry: &Item) -> Option<RouteSpec> {
         class: ClassName::from(section.text(reading, "class").unwrap_or_else(|| defaults::CLASS.to_owned())),
         idle_timeout_s: section.span(reading, "idle-timeout", (0.001, 86_400.0)),
         total_timeout_s: section.span(reading, "total-timeout", (0.001, 2_592_000.0)),
+        extras: extras::read(reading, &section, folder),
     })
 }
 

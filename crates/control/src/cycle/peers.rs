@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weal_model::{InstanceId, PoolSpec, Time};
+use weal_model::{ClientPolicy, InstanceId, PoolSpec, Time};
 use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 use weal_protocol::gateway::{ClusterConfig, EndpointCounters, GatewayConfig, GatewayCounters};
 use weal_protocol::{Capabilities, Refusal};
@@ -177,20 +177,21 @@ impl Gateway {
         clusters.filter_map(|cluster| cluster.standby.as_ref()).any(|standby| standby.instances.contains(instance))
     }
 
-    /// What it must be told so that it works by `clusters`; `None` while it is being told something, or when it knows. With the second,
+    /// What it must be told so that it works by `clusters` and `clients`; `None` while it is being told something, or when it knows. With the second,
     /// the version that has it.
-    pub fn poll_config(&mut self, clusters: Vec<ClusterConfig>) -> Telling {
+    pub fn poll_config(&mut self, clusters: Vec<ClusterConfig>, clients: &ClientPolicy) -> Telling {
         if self.telling {
             return Telling::UnderWay;
         }
         if let Some(told) = &self.told
             && told.version == self.in_force
             && told.clusters == clusters
+            && told.clients == *clients
         {
             return Telling::Known(told.version);
         }
         let told_version = self.told.as_ref().map_or(0, |told| told.version);
-        let config = GatewayConfig { version: told_version.max(self.in_force) + 1, clusters };
+        let config = GatewayConfig { version: told_version.max(self.in_force) + 1, clusters, clients: clients.clone() };
         self.told = Some(config.clone());
         self.telling = true;
         Telling::Tell(config)

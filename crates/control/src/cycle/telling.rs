@@ -30,7 +30,7 @@ impl State {
             standbys: &self.standbys(),
             broken: self.placing.starts.broken(),
         });
-        match self.gateway.poll_config(clusters) {
+        match self.gateway.poll_config(clusters, &config.pool.clients) {
             Telling::Known(version) => self.operations.handle_told(version),
             Telling::Tell(config) => {
                 self.operations.handle_told(config.version);

@@ -73,8 +73,8 @@ pub(crate) enum BodyError {
 }
 
 impl AnswerBody {
-    pub fn text(text: String, busy: Busy) -> Self {
-        Self { content: Content::Text(Full::new(Bytes::from(text))), sent: 0, busy, failure: None }
+    pub fn text(text: Bytes, busy: Busy) -> Self {
+        Self { content: Content::Text(Full::new(text)), sent: 0, busy, failure: None }
     }
 
     pub fn empty(busy: Busy) -> Self {

@@ -12,6 +12,7 @@ use crate::http::answer_body::AnswerBody;
 use crate::http::check::Malformed;
 use crate::listen::client::Busy;
 use crate::routing::cluster::Expired;
+use crate::routing::extras::Extras;
 
 /// Seconds after which a rejected client may try again: about a flow cycle, in which seats may change.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
@@ -31,11 +32,13 @@ pub(crate) struct ErrorResponse {
     close: bool,
     /// True: the methods that there are belong to the answer (RFC 9110 section 15.5.6).
     allow: bool,
+    /// Where the client is sent.
+    location: Option<HeaderValue>,
 }
 
 impl ErrorResponse {
     fn new(status: StatusCode, word: &'static str, reason: String) -> Self {
-        Self { status, word, reason, close: false, allow: false }
+        Self { status, word, reason, close: false, allow: false, location: None }
     }
 
     pub fn malformed(malformed: &Malformed) -> Self {
@@ -48,6 +51,28 @@ impl ErrorResponse {
     pub fn unrouted(host: &str, path: &str) -> Self {
         let host = if host.is_empty() { "no host" } else { host };
         Self::new(StatusCode::NOT_FOUND, "no-route", format!("no route for {host} and {path}"))
+    }
+
+    /// The client is sent elsewhere.
+    pub fn redirect(status: StatusCode, location: HeaderValue) -> Self {
+        let reason = format!("what was asked for is at {}", String::from_utf8_lossy(location.as_bytes()));
+        Self { location: Some(location), ..Self::new(status, "redirect", reason) }
+    }
+
+    pub fn maintenance() -> Self {
+        let reason = "closed for maintenance: try again later".to_owned();
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance", reason)
+    }
+
+    /// The body is longer than the route takes; what of it is still to come is not read.
+    pub fn too_large(limit: u64) -> Self {
+        let reason = format!("a request's body has at most {limit} bytes here");
+        Self { close: true, ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", reason) }
+    }
+
+    /// False when all is as it should be: nothing was refused.
+    pub fn is_refusal(&self) -> bool {
+        self.location.is_none()
     }
 
     pub fn rejected(rejection: &Rejection) -> Self {
@@ -89,14 +114,23 @@ impl ErrorResponse {
         Self::new(StatusCode::BAD_GATEWAY, "instance-failed", format!("{what}: {reason}"))
     }
 
-    pub fn into_response(self, busy: Busy) -> Response<AnswerBody> {
-        let mut response = Response::new(AnswerBody::text(format!("{}\n", self.reason), busy));
+    /// The answer; `extras` are those of the request's route.
+    pub fn into_response(self, busy: Busy, extras: Option<&Extras>) -> Response<AnswerBody> {
+        let page = extras.and_then(|extras| extras.page(self.status));
+        let (content_type, text) = match page {
+            Some(page) => (page.content_type.clone(), page.text.clone()),
+            None => (HeaderValue::from_static("text/plain; charset=utf-8"), format!("{}\n", self.reason).into()),
+        };
+        let mut response = Response::new(AnswerBody::text(text, busy));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(HeaderName::from_static("x-weal-reason"), HeaderValue::from_static(self.word));
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER_S);
+        }
+        if let Some(location) = self.location {
+            headers.insert(header::LOCATION, location);
         }
         if self.allow {
             headers.insert(header::ALLOW, ALLOWED);

@@ -22,7 +22,7 @@ use super::check::Malformed;
 use super::deadline::Deadline;
 use super::error_response::{ErrorResponse, note_id};
 use super::request_body::{RequestBody, Upload};
-use super::session::{Routed, Session};
+use super::session::{Dismissed, Routed, Session};
 use super::{forward, interim, tunnel};
 use crate::listen::client::{Busy, Client};
 use crate::routing::cluster::{Cluster, Expired, Seat, Target};
@@ -68,10 +68,7 @@ type Passed = (http::response::Parts, Option<Relay>);
 
 impl Exchange {
     /// Begins a request: everything that needs no waiting.
-    pub fn begin(
-        session: Arc<Session>,
-        request: Request<Incoming>,
-    ) -> (Self, Result<(Request<RequestBody>, Routed), ErrorResponse>) {
+    pub fn begin(session: Arc<Session>, request: Request<Incoming>) -> (Self, Result<(Request<RequestBody>, Routed), Dismissed>) {
         let mut busy = session.client.begin();
         let id = session.gateway.ids.choose(request.headers());
         if session.gateway.access_log {
@@ -84,8 +81,17 @@ impl Exchange {
         let (body, upload) = RequestBody::new(incoming, expects, session.client.clock());
         let mut request = Request::from_parts(parts, body);
         let routed = session.route(&mut request, &id);
-        if let (Some(record), Ok(routed)) = (&mut busy.record, &routed) {
-            record.flow = Some(Arc::clone(&routed.destination.rules.flow));
+        if let Ok(Routed { destination, .. }) = &routed
+            && let Some(limit) = destination.rules.extras.as_ref().and_then(|extras| extras.body_limit)
+        {
+            request.body_mut().limit(limit);
+        }
+        if let Some(record) = &mut busy.record {
+            let destination = match &routed {
+                Ok(routed) => Some(&routed.destination),
+                Err(dismissed) => dismissed.destination.as_ref(),
+            };
+            record.flow = destination.map(|destination| Arc::clone(&destination.rules.flow));
         }
         let expects = expects && upload.is_some();
         (Self { session, busy, id, upload, expects, takes_interim }, routed.map(|routed| (request, routed)))
@@ -94,26 +100,30 @@ impl Exchange {
     /// Answers it. Whatever goes wrong becomes an answer.
     pub async fn answer(
         mut self,
-        routed: Result<(Request<RequestBody>, Routed), ErrorResponse>,
+        routed: Result<(Request<RequestBody>, Routed), Dismissed>,
     ) -> Result<Response<AnswerBody>, Infallible> {
-        let refused = &self.session.gateway.refused;
-        let passed = match routed {
+        let (passed, destination) = match routed {
             Ok((request, Routed { destination, upgrade, is_old })) => {
-                let passed = self.pass(request, &destination, upgrade, is_old).await;
-                passed.inspect_err(|refusal| refused.note(&self.id, refusal, Some(&destination)))
+                (self.pass(request, &destination, upgrade, is_old).await, Some(destination))
             }
-            Err(refusal) => {
-                refused.note(&self.id, &refusal, None);
-                Err(refusal)
-            }
+            Err(Dismissed { answer, destination }) => (Err(answer), destination),
         };
+        if let Err(refusal) = &passed
+            && refusal.is_refusal()
+        {
+            self.session.gateway.refused.note(&self.id, refusal, destination.as_ref());
+        }
+        let extras = destination.as_ref().and_then(|destination| destination.rules.extras.as_deref());
         let status = passed.as_ref().map_or_else(|refusal| refusal.status, |(parts, _)| parts.status);
         self.busy.note_status(status);
         let mut response = match passed {
             Ok((parts, Some(relay))) => Response::from_parts(parts, AnswerBody::relay(relay, self.busy)),
             Ok((parts, None)) => Response::from_parts(parts, AnswerBody::empty(self.busy)),
-            Err(refusal) => refusal.into_response(self.busy),
+            Err(refusal) => refusal.into_response(self.busy, extras),
         };
+        if let Some(extras) = extras {
+            extras.response_headers.apply(response.headers_mut());
+        }
         if self.upload.is_some_and(|upload| upload.ends_connection()) {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -266,14 +276,22 @@ impl Exchange {
                 Err(failure) => failure,
             };
             if self.upload.as_ref().is_some_and(|upload| upload.is_broken()) {
-                // It is the client that broke off, or sent nonsense: nothing is wrong with the instance.
-                return Err((Attempt::Abandoned, self.session.malformed(&Malformed::Body)));
+                // It is the client that broke off, or sent what it may not: nothing is wrong with the instance.
+                return Err((Attempt::Abandoned, self.broken_upload()));
             }
             failed.push(target.index);
             let refusal = ErrorResponse::failed(attempt, &reason);
             let Some(again) = again else { return Err((attempt, refusal)) };
             let Some(next) = seat.retry(attempt, &failed) else { return Err((attempt, refusal)) };
             (target, request) = (next, again);
+        }
+    }
+
+    /// Why a request whose body came to a bad end is refused.
+    fn broken_upload(&self) -> ErrorResponse {
+        match self.upload.as_ref().and_then(|upload| upload.exceeded()) {
+            Some(limit) => ErrorResponse::too_large(limit),
+            None => self.session.malformed(&Malformed::Body),
         }
     }
 

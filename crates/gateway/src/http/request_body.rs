@@ -35,6 +35,18 @@ pub(crate) struct ClientBody {
     /// `None` only while this is dropped.
     incoming: Option<Incoming>,
     upload: Arc<Upload>,
+    /// Bytes that may still come.
+    room: u64,
+    limit: u64,
+}
+
+/// Why a body came to a bad end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UploadError {
+    #[error(transparent)]
+    Client(#[from] hyper::Error),
+    #[error("the request's body is longer than its route allows")]
+    TooLarge,
 }
 
 /// How far a body has come. Its exchange looks at this while the connection to the instance has the body.
@@ -48,6 +60,8 @@ pub(crate) struct Upload {
     moved: AtomicU64,
     /// True while the client has sent nothing more.
     is_starved: AtomicBool,
+    /// The limit that the body has exceeded; `u64::MAX` while it has not.
+    exceeded: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +88,19 @@ impl RequestBody {
             left: AtomicU64::new(incoming.size_hint().exact().unwrap_or(u64::MAX)),
             moved: AtomicU64::new(clock.now().0),
             is_starved: AtomicBool::new(false),
+            exceeded: AtomicU64::new(u64::MAX),
         });
-        (Self::Client(ClientBody { incoming: Some(incoming), upload: Arc::clone(&upload) }), Some(upload))
+        (
+            Self::Client(ClientBody { incoming: Some(incoming), upload: Arc::clone(&upload), room: u64::MAX, limit: u64::MAX }),
+            Some(upload),
+        )
+    }
+
+    /// More than `limit` bytes are an error.
+    pub fn limit(&mut self, limit: u64) {
+        if let Self::Client(body) = self {
+            (body.room, body.limit) = (limit, limit);
+        }
     }
 }
 
@@ -97,6 +122,11 @@ impl Upload {
     /// True when it is the client that ended it before its time.
     pub fn is_broken(&self) -> bool {
         self.is(State::Broken)
+    }
+
+    /// The limit that the body has exceeded.
+    pub fn exceeded(&self) -> Option<u64> {
+        Some(self.exceeded.load(Ordering::Acquire)).filter(|limit| *limit != u64::MAX)
     }
 
     /// True when the client's connection cannot go on after a response now: too much of the request is still to come, or nobody knows
@@ -125,13 +155,23 @@ impl Upload {
 }
 
 impl ClientBody {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { incoming, upload } = self;
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        let Self { incoming, upload, room, limit } = self;
         let Some(incoming) = incoming.as_mut().filter(|_| !upload.is_held()) else { return Poll::Pending };
         let polled = Pin::new(&mut *incoming).poll_frame(cx);
         upload.is_starved.store(polled.is_pending(), Ordering::Relaxed);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            match room.checked_sub(frame.data_ref().map_or(0, |data| data.len() as u64)) {
+                Some(left) => *room = left,
+                None => {
+                    upload.exceeded.store(*limit, Ordering::Release);
+                    upload.enter(State::Broken);
+                    return Poll::Ready(Some(Err(UploadError::TooLarge)));
+                }
+            }
+        }
         match &polled {
-            Poll::Pending => return polled,
+            Poll::Pending => return Poll::Pending,
             Poll::Ready(Some(Err(_))) => upload.enter(State::Broken),
             // Trailers are the last that comes.
             Poll::Ready(Some(Ok(frame))) if frame.is_data() && !incoming.is_end_stream() => {
@@ -140,7 +180,7 @@ impl ClientBody {
             Poll::Ready(_) => upload.enter(State::Complete),
         }
         upload.moved.store(upload.clock.now().0, Ordering::Relaxed);
-        polled.map_ok(without_announced)
+        polled.map_ok(without_announced).map_err(UploadError::Client)
     }
 }
 
@@ -179,9 +219,9 @@ async fn discard(mut incoming: Incoming) {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = UploadError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Client(body) => body.poll_frame(cx),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::header::{self, HeaderValue};
 use http::{Request, Version};
+use http_body::Body as _;
 
 use super::check::{self, Malformed};
 use super::deadline::Deadline;
@@ -15,6 +16,7 @@ use super::request_body::RequestBody;
 use crate::limits::Limits;
 use crate::listen::client::Client;
 use crate::listen::registry::Entry;
+use crate::routing::extras::Extras;
 use crate::routing::table::{Destination, Tables, View};
 use crate::telemetry::refused::Refused;
 
@@ -63,6 +65,20 @@ pub(crate) struct Routed {
     pub is_old: bool,
 }
 
+/// A request that no instance gets, and why.
+#[derive(Debug)]
+pub(crate) struct Dismissed {
+    pub answer: ErrorResponse,
+    /// Where it was to go, when that is known.
+    pub destination: Option<Destination>,
+}
+
+impl From<ErrorResponse> for Dismissed {
+    fn from(answer: ErrorResponse) -> Self {
+        Self { answer, destination: None }
+    }
+}
+
 impl Session {
     pub fn new(gateway: Arc<Gateway>, client: Arc<Client>, entry: Entry, worker: usize, scheme: Scheme) -> Self {
         let (view, origin) = (gateway.tables.view(), Origin::new(client.peer, scheme));
@@ -71,7 +87,7 @@ impl Session {
     }
 
     /// Checks a request, finds where it goes, and writes its head anew.
-    pub fn route(&self, request: &mut Request<RequestBody>, id: &HeaderValue) -> Result<Routed, ErrorResponse> {
+    pub fn route(&self, request: &mut Request<RequestBody>, id: &HeaderValue) -> Result<Routed, Dismissed> {
         let mut memory = self.memory();
         let Memory { view, origin, requests, .. } = &mut *memory;
         *requests += 1;
@@ -81,10 +97,19 @@ impl Session {
         let found = table.routes.find(&host, request.uri().path(), request.headers()).cloned();
         let Some(destination) = found else {
             self.gateway.unrouted.fetch_add(1, Ordering::Relaxed);
-            return Err(ErrorResponse::unrouted(&host, request.uri().path()));
+            return Err(ErrorResponse::unrouted(&host, request.uri().path()).into());
         };
+        if let Some(extras) = &destination.rules.extras
+            && let Some(answer) = self.dismiss(extras, destination.rules.is_normalized, &host, request)
+        {
+            return Err(Dismissed { answer, destination: Some(destination) });
+        }
         let upgrade = forward::wanted_upgrade(request, &destination.rules.upgrades);
         forward::origin_form(request).map_err(|malformed| self.malformed(&malformed))?;
+        let extras = destination.rules.extras.as_deref();
+        if let Some(stripped) = extras.and_then(|extras| extras.strip(request.uri(), destination.rules.is_normalized)) {
+            *request.uri_mut() = stripped;
+        }
         let received = std::mem::replace(request.version_mut(), Version::HTTP_11);
         let headers = request.headers_mut();
         if forward::remove_hop_by_hop(headers) {
@@ -95,7 +120,24 @@ impl Session {
             headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         origin.announce(headers, received, id.clone());
+        if let Some(extras) = extras {
+            extras.edit_request(headers);
+        }
         Ok(Routed { destination, upgrade, is_old: received == Version::HTTP_10 })
+    }
+
+    /// What a route answers by itself.
+    fn dismiss(&self, extras: &Extras, is_normalized: bool, host: &str, request: &Request<RequestBody>) -> Option<ErrorResponse> {
+        if extras.is_closed {
+            return Some(ErrorResponse::maintenance());
+        }
+        let stripped = extras.strip(request.uri(), is_normalized);
+        if let Some((status, location)) = extras.redirect(host, stripped.as_ref().unwrap_or(request.uri())) {
+            return Some(ErrorResponse::redirect(status, location));
+        }
+        let limit = extras.body_limit?;
+        let is_too_large = request.body().size_hint().lower() > limit;
+        is_too_large.then(|| ErrorResponse::too_large(limit))
     }
 
     /// The answer to a request that is not as it has to be.

@@ -1,7 +1,9 @@
 //! Where a request goes: the config in force, its routes, and the clusters behind them.
 
 pub(crate) mod cluster;
+pub(crate) mod extras;
 mod kept;
+mod pages;
 mod path;
 pub(crate) mod routes;
 pub(crate) mod table;

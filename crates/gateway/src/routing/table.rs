@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use weal_control::flow::pipeline::ClassIndex;
-use weal_model::{AppName, ClassName, InstanceId};
+use weal_model::{AppName, ClassName, InstanceId, RouteSpec};
 use weal_rpc::RpcRefusal;
 
 use crate::clock::Clock;
 use crate::routing::cluster::{Cluster, Errands};
+use crate::routing::extras::Extras;
 use crate::routing::kept::{FILE, Kept};
+use crate::routing::pages::Pages;
 use crate::routing::routes::Routes;
-use weal_protocol::gateway::{ConfigAck, GatewayConfig};
+use weal_protocol::gateway::{ClusterConfig, ConfigAck, GatewayConfig};
 
 /// What a route leads to.
 #[derive(Debug, Clone)]
@@ -35,6 +37,10 @@ pub(crate) struct Rules {
     pub idle: Option<Duration>,
     /// How long a request may take up to the last byte of its answer.
     pub total: Option<Duration>,
+    /// True: the route was chosen by normalised paths.
+    pub is_normalized: bool,
+    /// What is done besides passing requests on; nearly no route has any.
+    pub extras: Option<Box<Extras>>,
 }
 
 /// One config in force.
@@ -57,6 +63,8 @@ pub(crate) struct Tables {
     current: Mutex<Arc<Table>>,
     /// Clusters that left the config while requests of theirs were waiting or outstanding.
     leaving: Mutex<Vec<Arc<Cluster>>>,
+    /// Files that routes name.
+    pages: Mutex<Pages>,
 }
 
 /// A connection's view of the config: refreshed only after a change.
@@ -77,6 +85,7 @@ impl Tables {
             epoch: AtomicU64::new(1),
             current: Mutex::default(),
             leaving: Mutex::default(),
+            pages: Mutex::default(),
         };
         match std::fs::read(&tables.file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -145,23 +154,34 @@ impl Tables {
         }
         let gone = current.clusters.iter().filter(|(app, _)| !clusters.contains_key(*app));
         leaving.extend(gone.map(|(_, cluster)| Arc::clone(cluster)));
-        let routes = config.clusters.iter().flat_map(|wanted| {
+        let pages = &mut *self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.begin();
+        let mut compiled = Vec::new();
+        for (wanted, route) in config.clusters.iter().flat_map(|wanted| wanted.routes.iter().map(move |route| (wanted, route))) {
             let cluster = &clusters[&wanted.app];
-            wanted.routes.iter().filter_map(move |route| {
-                let class = cluster.class(&route.class)?;
-                let seconds = |seconds: Option<f64>| seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-                let rules = Arc::new(Rules {
-                    flow: format!("{}/{}", wanted.app, route.class).into(),
-                    upgrades: wanted.http.upgrades.clone(),
-                    idle: seconds(route.idle_timeout_s),
-                    total: seconds(route.total_timeout_s),
-                });
-                Some((route.clone(), wanted.http.normalize_paths, Destination { cluster: Arc::clone(cluster), class, rules }))
-            })
-        });
-        let routes = Routes::compile(routes);
+            let Some(class) = cluster.class(&route.class) else { continue };
+            let rules = Arc::new(rules(wanted, route, pages));
+            compiled.push((
+                route.clone(),
+                wanted.http.normalize_paths,
+                Destination { cluster: Arc::clone(cluster), class, rules },
+            ));
+        }
+        let routes = Routes::compile(compiled);
         *current = Arc::new(Table { version: config.version, routes, clusters });
         self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+fn rules(wanted: &ClusterConfig, route: &RouteSpec, pages: &mut Pages) -> Rules {
+    let seconds = |seconds: Option<f64>| seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    Rules {
+        flow: format!("{}/{}", wanted.app, route.class).into(),
+        upgrades: wanted.http.upgrades.clone(),
+        idle: seconds(route.idle_timeout_s),
+        total: seconds(route.total_timeout_s),
+        is_normalized: wanted.http.normalize_paths,
+        extras: Extras::compile(&route.extras, pages).map(Box::new),
     }
 }
 

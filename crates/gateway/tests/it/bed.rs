@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use weal_gateway::{Limits, Options, run_until};
-use weal_model::{HeaderMatch, HttpRules, RouteSpec};
+use weal_model::{ClientPolicy, HeaderMatch, HttpRules, RouteSpec};
 use weal_protocol::gateway::{
     CONFIGURE, ClusterConfig, Endpoint, FlowConfig, FlowCounters, GatewayConfig, GatewayCounters, OBSERVE,
 };
@@ -67,8 +67,12 @@ impl Bed {
     }
 
     pub async fn configure(&self, clusters: Vec<ClusterConfig>) -> Result<u64, weal_rpc::Error> {
+        self.configure_for(clusters, ClientPolicy::default()).await
+    }
+
+    pub async fn configure_for(&self, clusters: Vec<ClusterConfig>, clients: ClientPolicy) -> Result<u64, weal_rpc::Error> {
         let version = self.version.fetch_add(1, Ordering::Relaxed) + 1;
-        let ack = self.rpc.call(CONFIGURE, &GatewayConfig { version, clusters }).await?;
+        let ack = self.rpc.call(CONFIGURE, &GatewayConfig { version, clusters, clients }).await?;
         Ok(ack.version)
     }
 

@@ -118,7 +118,7 @@ async fn a_bad_or_old_config_changes_nothing() {
     assert!(bed.configure(vec![bad]).await.is_err());
     assert_eq!((bed.observe().await.version, bed.get("x", "/").await.text().as_str()), (1, "good"));
     bed.configure(vec![good.clone()]).await.unwrap();
-    let old = weal_protocol::gateway::GatewayConfig { version: 2, clusters: vec![] };
+    let old = weal_protocol::gateway::GatewayConfig { version: 2, clusters: vec![], clients: Default::default() };
     let error = bed.rpc.call(weal_protocol::gateway::CONFIGURE, &old).await.unwrap_err().to_string();
     assert!(error.contains("config 2 is older than 6"), "{error}");
 }

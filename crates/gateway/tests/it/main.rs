@@ -6,6 +6,7 @@ mod exchange;
 mod faults;
 mod framing;
 mod life;
+mod manners;
 mod raw;
 mod routing;
 mod seats;

@@ -53,6 +53,7 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
         autoscaler_speed: 1.0,
         enactment: weal_model::Enactment::default(),
         overload_limit: weal_model::OverloadLimit::default(),
+        clients: weal_model::ClientPolicy::default(),
         timing: TimingSpec { flow_cycle_s: file.pool.flow_cycle.0, placement_cycle_s: file.pool.placement_cycle.0 },
         nodes,
         classes,

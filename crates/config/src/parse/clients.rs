@@ -1,0 +1,72 @@
+//! The keys of `[pool]` that say how gateways treat clients.
+
+use weal_model::{AccessLog, Bytes, ClientPolicy, Network, NetworkError};
+
+use crate::section::{Reading, Section};
+use crate::suggest;
+
+/// More per second from one address than any gateway answers.
+const MOST_RATE: u32 = 1_000_000;
+/// As many as there are ports.
+const MOST_CONNECTIONS: u32 = 65_536;
+/// A network that is faster is not slow.
+const MOST_MIN_RATE: Bytes = Bytes::mib(1);
+
+pub(super) fn read(reading: &mut Reading, pool: &Section) -> ClientPolicy {
+    let default = ClientPolicy::default();
+    ClientPolicy {
+        trusted_proxies: read_networks(reading, pool).unwrap_or(default.trusted_proxies),
+        proxy_protocol: pool.flag(reading, "proxy-protocol").unwrap_or(default.proxy_protocol),
+        access_log: read_access_log(reading, pool),
+        traceparent: pool.flag(reading, "traceparent").unwrap_or(default.traceparent),
+        client_connections: pool
+            .count(reading, "client-connections", 0..MOST_CONNECTIONS + 1)
+            .unwrap_or(default.client_connections),
+        client_rate: pool.count(reading, "client-rate", 0..MOST_RATE + 1).unwrap_or(default.client_rate),
+        min_rate: read_min_rate(reading, pool).unwrap_or(default.min_rate),
+    }
+}
+
+/// Bytes per second, for the pool or a route.
+pub(super) fn read_min_rate(reading: &mut Reading, section: &Section) -> Option<Bytes> {
+    let is_off = section.item("min-rate").is_some_and(|item| item.value.as_str() == Some("off"));
+    let rate = if is_off { Bytes(0) } else { section.size(reading, "min-rate")? };
+    if rate > MOST_MIN_RATE {
+        let place = reading.places.value(&section.at("min-rate"));
+        reading.findings.error(place, "`min-rate` is out of range", "write bytes per second up to `1MiB`, or `off`");
+        return None;
+    }
+    Some(rate)
+}
+
+fn read_networks(reading: &mut Reading, pool: &Section) -> Option<Vec<Network>> {
+    let mut networks = Vec::new();
+    let texts = pool.texts(reading, "trusted-proxies")?;
+    for (index, text) in texts.iter().enumerate() {
+        match text.parse() {
+            Ok(network) => networks.push(network),
+            Err(error) => {
+                let help = match error {
+                    NetworkError::Address => {
+                        "write a network, such as `10.0.0.0/8`, or one address; names are not looked up".to_owned()
+                    }
+                    NetworkError::Length { most } => format!("after the slash stand the bits of the network, from 0 to {most}"),
+                    NetworkError::Bits { right, .. } => format!("did you mean `{right}`?"),
+                };
+                let place = reading.places.value(&format!("{}.{index}", pool.at("trusted-proxies")));
+                reading.findings.error(place, format!("`{text}` is not a network"), help);
+            }
+        }
+    }
+    Some(networks)
+}
+
+fn read_access_log(reading: &mut Reading, pool: &Section) -> AccessLog {
+    let Some(word) = pool.text(reading, "access-log") else { return AccessLog::default() };
+    AccessLog::from_word(&word).unwrap_or_else(|| {
+        let help = suggest::help(&word, AccessLog::ALL.map(AccessLog::as_str), "formats");
+        let place = reading.places.value(&pool.at("access-log"));
+        reading.findings.error(place, format!("`access-log` cannot be `{word}`"), help);
+        AccessLog::default()
+    })
+}

@@ -1,0 +1,135 @@
+//! The keys of `[pool]` and of routes that say how gateways treat requests and clients.
+
+use serde_json::{Value, json};
+use weal_model::{AccessLog, ClientPolicy};
+
+use super::parts::{describe, quoted, size, table};
+
+pub(super) fn pool_keys() -> Vec<(&'static str, Value)> {
+    let list = || json!({ "type": "array", "items": { "type": "string" } });
+    let flag = || json!({ "type": "boolean" });
+    let count = |most: u32| json!({ "type": "integer", "minimum": 0, "maximum": most });
+    vec![
+        (
+            "trusted-proxies",
+            describe(
+                list(),
+                "Networks of proxies in front, which say who their clients are (`Forwarded`, `X-Forwarded-*`). What others say is replaced.",
+                "[\"127.0.0.0/8\", \"::1/128\"]",
+            ),
+        ),
+        (
+            "proxy-protocol",
+            describe(
+                flag(),
+                "Whether connections of trusted proxies begin with a header of the PROXY protocol, version 1 or 2.",
+                "false",
+            ),
+        ),
+        (
+            "access-log",
+            describe(
+                json!({ "enum": AccessLog::ALL }),
+                "Whether each request is written to `gateway/access.log` in the state folder, and how.",
+                &quoted(AccessLog::default().as_str()),
+            ),
+        ),
+        (
+            "traceparent",
+            describe(
+                flag(),
+                "Whether each request gets a `traceparent` (W3C Trace Context), of the client's trace if it has a valid one.",
+                "false",
+            ),
+        ),
+        (
+            "client-connections",
+            describe(
+                count(65_536),
+                "Connections that one address may have open; 0 is any number. Trusted proxies may have any number.",
+                &ClientPolicy::CONNECTIONS.to_string(),
+            ),
+        ),
+        (
+            "client-rate",
+            describe(
+                count(1_000_000),
+                "Requests per second that one address may send, twice as many at once; 0 is any number. Those beyond are answered 429.",
+                &ClientPolicy::RATE.to_string(),
+            ),
+        ),
+        ("min-rate", describe(rate(), MIN_RATE, &quoted("240B"))),
+    ]
+}
+
+const MIN_RATE: &str = "Bytes per second that a client must send of a body, and take of an answer, while the gateway waits for it, after ten seconds at any rate. `off` is no limit.";
+
+pub(super) fn route_keys() -> Vec<(&'static str, Value)> {
+    let text = || json!({ "type": "string", "minLength": 1 });
+    let flag = || json!({ "type": "boolean" });
+    vec![
+        (
+            "strip-prefix",
+            describe(
+                json!({ "type": "string", "pattern": "^/" }),
+                "Removed from the start of the path before an instance gets it.",
+                "nothing",
+            ),
+        ),
+        (
+            "redirect",
+            describe(
+                json!({ "anyOf": [text(), redirect()] }),
+                "Where clients are sent instead: a URL with `$host` and `$path`, or `{ to = .., status = 308 }`.",
+                "none, and status 307",
+            ),
+        ),
+        (
+            "request-headers",
+            describe(edits(), "What is changed in a request's head, after all that the gateway says itself.", "nothing"),
+        ),
+        (
+            "response-headers",
+            describe(edits(), "What is changed in the head of an answer, also of the gateway's own.", "nothing"),
+        ),
+        ("body-limit", describe(size(), "The longest body of a request. Longer ones are answered 413.", "no limit")),
+        ("maintenance", describe(flag(), "Whether requests are answered 503 instead of being passed on.", "false")),
+        (
+            "error-pages",
+            describe(
+                json!({ "type": "object", "additionalProperties": text() }),
+                "Files with what the gateway says instead of its own errors: `{ 404 = \"none.html\", 5xx = \"sorry.html\" }`. At most 64 KiB each, readable for the gateway.",
+                "one line of text",
+            ),
+        ),
+        ("compress", describe(flag(), "Whether text is compressed (zstd, br, gzip) for clients that take it.", "false")),
+        ("min-rate", describe(rate(), MIN_RATE, "that of the pool")),
+    ]
+}
+
+fn rate() -> Value {
+    json!({ "anyOf": [size(), { "const": "off" }] })
+}
+
+fn redirect() -> Value {
+    let keys = vec![
+        ("to", describe(json!({ "type": "string", "minLength": 1 }), "The URL.", "")),
+        ("status", describe(json!({ "enum": [301, 302, 303, 307, 308] }), "How.", "307")),
+    ];
+    table("Where clients are sent.", &["to"], keys)
+}
+
+fn edits() -> Value {
+    let keys = vec![
+        (
+            "set",
+            describe(
+                json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+                "Headers and their only values.",
+                "none",
+            ),
+        ),
+        ("remove", describe(json!({ "type": "array", "items": { "type": "string" } }), "Headers that go.", "none")),
+    ];
+    table("First what is removed, then what is set.", &[], keys)
+}

@@ -1,0 +1,133 @@
+//! What routes do besides passing requests on.
+
+use weal_model::{Bytes, HeaderEdits, RedirectRule, RouteExtras, RouteSpec};
+use weal_protocol::gateway::ClusterConfig;
+
+use crate::bed::*;
+use crate::raw::Recorder;
+
+/// `shop` at `address` with one route for `path` that does `extras`, and one for everything else.
+fn with_extras(address: std::net::SocketAddr, path: &str, extras: RouteExtras) -> ClusterConfig {
+    let special = RouteSpec { extras, ..route("gold", None, Some(path)) };
+    ClusterConfig { routes: vec![special, route("gold", None, None)], ..cluster(&[address]) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stripped_prefix_is_gone_for_the_instance_which_is_told_of_it() {
+    let recorder = Recorder::start().await;
+    let extras = RouteExtras { strip_prefix: Some("/api".into()), ..RouteExtras::default() };
+    let bed = Bed::start(vec![with_extras(recorder.address, "/api/*", extras)]).await;
+    for (path, target, prefix) in
+        [("/api/a?b=/api", "/a?b=/api", vec!["/api"]), ("/%61pi", "/", vec!["/api"]), ("/apis/api", "/apis/api", vec![])]
+    {
+        assert_eq!(bed.get("x", path).await.status, 200);
+        let got = recorder.take().requests.remove(0);
+        assert!(got.head.starts_with(&format!("GET {target} HTTP/1.1\r\n")), "{path}: {}", got.head);
+        assert_eq!(got.fields("x-forwarded-prefix"), prefix, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_takes_no_instance_and_is_no_refusal() {
+    let rule = RedirectRule { to: "https://$host:8443$path".into(), status: 308 };
+    let extras = RouteExtras { redirect: Some(rule), strip_prefix: Some("/old".into()), ..RouteExtras::default() };
+    let bed = Bed::start(vec![with_extras(nobody().await, "/old/*", extras)]).await;
+    let mut client = bed.connect().await;
+    client.send("POST /old/a?b HTTP/1.1\r\nhost: Shop.Example:80\r\ncontent-length: 3\r\n\r\nabc").await;
+    let answer = client.read_answer().await;
+    assert_eq!((answer.status, answer.header("location")), (308, Some("https://shop.example:8443/a?b")));
+    client.send("HEAD /old HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n\r\n").await;
+    let answer = Answer::parse(&client.read_to_end().await);
+    assert_eq!((answer.status, answer.header("location")), (308, Some("https://shop.example:8443/")));
+    assert!(refused(&bed).await.is_empty());
+}
+
+async fn refused(bed: &Bed) -> Vec<weal_model::RefusedRequest> {
+    let query = weal_protocol::gateway::RefusedQuery { app: None, id: None, limit: 100 };
+    bed.rpc.call(weal_protocol::gateway::REFUSED, &query).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_are_changed_as_the_route_says_in_both_directions_and_in_the_gateways_own_answers() {
+    let recorder = Recorder::start().await;
+    let edits = |set: &[(&str, &str)], remove: &[&str]| HeaderEdits {
+        set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        remove: remove.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let extras = RouteExtras {
+        request_headers: edits(&[("host", "inner"), ("x-env", "live")], &["cookie", "x-forwarded-for"]),
+        response_headers: edits(&[("strict-transport-security", "max-age=1")], &["content-type"]),
+        body_limit: Some(Bytes(1)),
+        ..RouteExtras::default()
+    };
+    let bed = Bed::start(vec![with_extras(recorder.address, "/", extras)]).await;
+    let mut client = bed.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: x\r\ncookie: a\r\nx-env: test\r\nx-env: more\r\ncookie: b\r\n\r\n").await;
+    let answer = client.read_answer().await;
+    assert_eq!((answer.status, answer.header("strict-transport-security")), (200, Some("max-age=1")));
+    let got = recorder.take().requests.remove(0);
+    for (name, values) in [
+        ("host", vec!["inner"]),
+        ("x-env", vec!["live"]),
+        ("cookie", vec![]),
+        ("x-forwarded-for", vec![]),
+        ("x-forwarded-host", vec!["x"]),
+    ] {
+        assert_eq!(got.fields(name), values, "{name}");
+    }
+    client.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n").await;
+    let answer = client.read_answer().await;
+    assert_eq!(
+        (answer.status, answer.header("strict-transport-security"), answer.header("content-type")),
+        (413, Some("max-age=1"), None)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_beyond_the_limit_is_refused_before_it_is_read_when_its_length_tells_and_where_it_passes_the_limit_otherwise() {
+    let recorder = Recorder::start().await;
+    let extras = RouteExtras { body_limit: Some(Bytes(10)), ..RouteExtras::default() };
+    let bed = Bed::start(vec![with_extras(recorder.address, "/small", extras)]).await;
+    let mut known = bed.connect().await;
+    known.send("POST /small HTTP/1.1\r\nhost: x\r\ncontent-length: 11\r\n\r\n").await;
+    let answer = known.read_answer().await;
+    assert_eq!((answer.status, answer.header("x-weal-reason")), (413, Some("body-too-large")));
+    assert_eq!(answer.header("connection"), Some("close"));
+    let mut expecting = bed.connect().await;
+    expecting.send("POST /small HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 11\r\n\r\n").await;
+    assert_eq!(expecting.read_answer().await.status, 413);
+    assert!(recorder.take().requests.is_empty(), "nothing of them is sent");
+    let mut chunked = bed.connect().await;
+    chunked.send("POST /small HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n").await;
+    chunked.send("6\r\nabcdef\r\n5\r\nabcde\r\n0\r\n\r\n").await;
+    assert_eq!(chunked.read_answer().await.status, 413);
+    for body in ["content-length: 10\r\n\r\nabcdefghij", "transfer-encoding: chunked\r\n\r\na\r\nabcdefghij\r\n0\r\n\r\n"] {
+        let mut client = bed.connect().await;
+        client.send(&format!("POST /small HTTP/1.1\r\nhost: x\r\n{body}")).await;
+        assert_eq!(client.read_answer().await.status, 200, "{body}");
+    }
+    let counters = bed.observe().await;
+    assert_eq!(counters.instances[0].failures, 0, "clients' faults are not the instance's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn maintenance_and_errors_are_said_with_the_pages_of_the_route() {
+    let folder = folder();
+    let page = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let pages = [("503".into(), page("closed.html", "<p>closed")), ("5xx".into(), page("sorry.txt", "sorry"))];
+    let extras = RouteExtras { maintenance: true, error_pages: pages.clone().into(), ..RouteExtras::default() };
+    let mut config = with_extras(nobody().await, "/closed/*", extras);
+    config.routes[1].extras.error_pages = [pages[1].clone(), ("404".into(), "/nowhere".into())].into();
+    let bed = Bed::start(vec![config]).await;
+    let closed = bed.get("x", "/closed/a").await;
+    assert_eq!((closed.status, closed.text().as_str()), (503, "<p>closed"));
+    assert_eq!((closed.header("content-type"), closed.header("retry-after")), (Some("text/html; charset=utf-8"), Some("1")));
+    assert_eq!(closed.header("x-weal-reason"), Some("maintenance"));
+    let failed = bed.get("x", "/open").await;
+    assert_eq!((failed.status, failed.text().as_str()), (502, "sorry"));
+    assert_eq!(refused(&bed).await.len(), 2);
+}

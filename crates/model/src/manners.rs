@@ -1,0 +1,135 @@
+//! How gateways treat requests besides passing them on: what a route adds, and what holds for every client.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Bytes;
+use crate::network::Network;
+
+/// What a route does besides passing requests on. The default does nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RouteExtras {
+    /// Removed from the start of paths before an instance gets them: `/api`, without a slash at the end.
+    pub strip_prefix: Option<String>,
+    /// Requests are sent elsewhere instead of to an instance.
+    pub redirect: Option<RedirectRule>,
+    /// What is changed in the heads of requests, after everything that the gateway says itself.
+    pub request_headers: HeaderEdits,
+    /// What is changed in the heads of answers, the gateway's own included.
+    pub response_headers: HeaderEdits,
+    /// The longest body that a request may have; `None` does not limit it.
+    pub body_limit: Option<Bytes>,
+    /// True: requests are answered 503 instead of being passed on.
+    pub maintenance: bool,
+    /// Files with what is said in place of the gateway's own errors, by status: `404`, or `5xx` for all of a hundred.
+    pub error_pages: BTreeMap<String, String>,
+    /// True: answers are compressed for clients that understand it.
+    pub compress: bool,
+    /// Bytes per second that a body must have, in either direction, while the gateway waits for the client; `None` is the pool's.
+    pub min_rate: Option<Bytes>,
+}
+
+/// Where requests of a route are sent instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RedirectRule {
+    /// A URL in which `$host` and `$path` (with its query) of the request are filled in.
+    pub to: String,
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+}
+
+/// Changes of a head: first what is removed, then what is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HeaderEdits {
+    /// Names, lower case, with the only value that the head has afterwards.
+    pub set: BTreeMap<String, String>,
+    /// Names, lower case.
+    pub remove: Vec<String>,
+}
+
+impl HeaderEdits {
+    /// True when nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.remove.is_empty()
+    }
+}
+
+/// What holds for all clients of a pool's gateways.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ClientPolicy {
+    /// Proxies in front, which say who their clients are. Anybody else's word about that is replaced.
+    pub trusted_proxies: Vec<Network>,
+    /// Whether connections begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
+    /// How requests are written to the access log.
+    pub access_log: AccessLog,
+    /// True: each request carries a `traceparent` (W3C Trace Context), a new one where it had no valid one.
+    pub traceparent: bool,
+    /// Connections that one address may have open; 0 does not limit them. Trusted proxies are not limited.
+    pub client_connections: u32,
+    /// Requests per second of one address; 0 does not limit them. Twice as many may come at once.
+    pub client_rate: u32,
+    /// Bytes per second that a body must have, in either direction, while the gateway waits for the client; 0 does not limit it.
+    pub min_rate: Bytes,
+}
+
+impl Default for ClientPolicy {
+    fn default() -> Self {
+        Self {
+            trusted_proxies: Network::loopback().to_vec(),
+            proxy_protocol: false,
+            access_log: AccessLog::default(),
+            traceparent: false,
+            client_connections: Self::CONNECTIONS,
+            client_rate: Self::RATE,
+            min_rate: Self::MIN_RATE,
+        }
+    }
+}
+
+impl ClientPolicy {
+    /// A browser has six connections to a host, and an office of fifty people behind one address three hundred. A twentieth of what a
+    /// gateway has in all, so that one address cannot take all.
+    pub const CONNECTIONS: u32 = 1000;
+    /// A page of a hundred parts for each of ten people behind one address, each second. Less would hit offices, more would not stop a flood.
+    pub const RATE: u32 = 1000;
+    /// A modem has 5,000 B/s. Attacks that hold what they take for long send one byte each few seconds.
+    pub const MIN_RATE: Bytes = Bytes(240);
+}
+
+/// How requests are written to the access log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessLog {
+    /// They are not.
+    #[default]
+    Off,
+    /// In the combined format of Apache and nginx.
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+impl AccessLog {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Combined, Self::Json];
+
+    /// As it is written in a config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Combined => "combined",
+            Self::Json => "json",
+        }
+    }
+
+    /// The one that is written so.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.as_str() == word)
+    }
+}
