@@ -371,6 +371,9 @@ pub enum RoleCommand {
         /// The state directory.
         #[arg(long)]
         state: PathBuf,
+        /// The role's lock, which it holds to its end.
+        #[arg(long)]
+        lock_fd: Option<i32>,
         /// Listening TCP socket for clients.
         #[arg(long)]
         clients_fd: i32,
@@ -386,6 +389,9 @@ pub enum RoleCommand {
         /// The state directory.
         #[arg(long)]
         state: PathBuf,
+        /// The role's lock, which it holds to its end.
+        #[arg(long)]
+        lock_fd: Option<i32>,
         /// Listening TCP socket of the API.
         #[arg(long)]
         api_fd: i32,
@@ -401,6 +407,9 @@ pub enum RoleCommand {
         /// The state directory.
         #[arg(long)]
         state: PathBuf,
+        /// The role's lock, which it holds to its end.
+        #[arg(long)]
+        lock_fd: Option<i32>,
         /// Listening Unix socket for calls.
         #[arg(long)]
         rpc_fd: i32,

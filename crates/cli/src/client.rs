@@ -10,8 +10,8 @@ use hyper::body::Incoming;
 use hyper::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use weal_model::{AppName, AppStatus, Event, InstanceId, InstanceState, InstanceStatus, Status, Why, WhyRequest};
-use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView, SleepOrder, SleepTaken, WakeTaken};
+use weal_model::{AppName, AppStatus, Event, InstanceId, InstanceState, InstanceStatus, Severity, Status, Why, WhyRequest};
+use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView, NoteOrder, NoteTaken, SleepOrder, SleepTaken, WakeTaken};
 use weal_rpc::http::{HttpClient, HttpError, read_body};
 
 use crate::failure::{Exit, Failure};
@@ -20,6 +20,8 @@ use crate::state::StateDir;
 
 /// The longest line of an application that is shown beside its state, in characters.
 const LONGEST_LINE: usize = 200;
+/// So often an event is handed to a controller that does not answer, once a second.
+const NOTE_ATTEMPTS: u32 = 60;
 /// Of so many of an application's instances the last lines are asked for: they mostly say the same.
 const MOST_LINES: usize = 3;
 
@@ -147,6 +149,12 @@ impl Client {
         self.get(&format!("/v1/events?{after}limit={limit}")).await
     }
 
+    /// The id of the newest event; 0 when there is none, or it cannot be asked for.
+    pub async fn newest_event(&self) -> u64 {
+        let newest = self.events(None, 1).await.unwrap_or_default();
+        newest.iter().map(|event| event.id).max().unwrap_or(0)
+    }
+
     /// The config in force.
     pub async fn config(&self) -> Result<ConfigView, Error> {
         self.get("/v1/config").await
@@ -156,6 +164,23 @@ impl Client {
     pub async fn put_config(&self, order: &ConfigUpdate) -> Result<ConfigTaken, Error> {
         let body = serde_json::to_vec(order).expect("strings and a flag are JSON");
         self.timed("/v1/config", self.call(Method::PUT, "/v1/config", body)).await
+    }
+
+    /// Tells the pool's events what the supervisor saw.
+    pub async fn note(&self, note: &NoteOrder) -> Result<NoteTaken, Error> {
+        let body = serde_json::to_vec(note).expect("words are JSON");
+        self.timed("/v1/events", self.call(Method::POST, "/v1/events", body)).await
+    }
+
+    /// The same, tried again while the controller is being started.
+    pub async fn note_until_taken(&self, severity: Severity, text: String) {
+        let note = NoteOrder { severity, text };
+        for _ in 0..NOTE_ATTEMPTS {
+            match self.note(&note).await {
+                Err(error) if error.is_passing() => tokio::time::sleep(Duration::from_secs(1)).await,
+                _ => return,
+            }
+        }
     }
 
     /// Lets `app` sleep until somebody asks for it.

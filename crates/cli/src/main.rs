@@ -6,7 +6,7 @@
 //! | [`supervisor`] | `weal up`: sockets, roles, config, the end |
 //! | [`role`] | the processes that the supervisor starts |
 //! | [`commands`] | everything else: calls to the running pool, and what needs none |
-//! | [`client`], [`state`] | how commands find and call a pool |
+//! | [`client`], [`state`], [`found`] | how commands find and call a pool |
 //! | [`users`], [`trust`], [`allowed`] | whom roles and applications run as, and what root relies on |
 //! | [`output`], [`failure`] | how they answer and fail |
 
@@ -16,6 +16,7 @@ mod client;
 mod commands;
 mod config_file;
 mod failure;
+mod found;
 mod output;
 mod process;
 mod role;

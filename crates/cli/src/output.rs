@@ -93,7 +93,13 @@ pub fn clear() {
 
 /// Prints a line to standard error, without anything that would command a terminal but colours.
 pub fn complain(text: &str) {
-    eprintln!("{}", terminal::colored(text));
+    remark(&format!("{}\n", terminal::colored(text)));
+}
+
+/// Writes to standard error as it is. What finds no place there (the disk is full, the reader is gone) is lost: nothing can be told of it.
+pub fn remark(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
 /// Bytes as they are: a log that goes to a file or another program.

@@ -57,6 +57,19 @@ impl ProcessId {
         self.open().is_some_and(|handle| rustix::process::pidfd_send_signal(handle, signal).is_ok())
     }
 
+    /// Asks it to end, also if it was stopped, and kills it after `limit`. False when not even that ends it.
+    pub async fn end(self, limit: Duration) -> bool {
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+        self.ended_within(limit).await || self.kill().await
+    }
+
+    /// Kills it. False when it does not go within five seconds: it hangs in the kernel.
+    pub async fn kill(self) -> bool {
+        self.signal(Signal::KILL);
+        self.ended_within(Duration::from_secs(5)).await
+    }
+
     /// Waits for its end, at most `limit`; true when it came.
     pub async fn ended_within(self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;

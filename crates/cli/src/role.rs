@@ -1,6 +1,7 @@
 //! The hidden commands that the supervisor and the node agent start: one role, or one instance's shim.
 
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -21,10 +22,11 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
     give_up_rights(role)?;
     log_as_json();
     name_process(role);
+    let _lock = held_lock(role)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(async {
         match role {
-            RoleCommand::Gateway { name, state, clients_fd, rpc_fd, controller_uid } => {
+            RoleCommand::Gateway { name, state, clients_fd, rpc_fd, controller_uid, .. } => {
                 raise_descriptor_limit();
                 let clients = TcpListener::from(inherited(*clients_fd)?);
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);
@@ -33,14 +35,14 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
                 let options = weal_gateway::Options { name, state_dir, clients, rpc, controller, wake, access_log: false };
                 weal_gateway::run(options).await?;
             }
-            RoleCommand::Controller { state, api_fd, local_fd, operator_uid } => {
+            RoleCommand::Controller { state, api_fd, local_fd, operator_uid, .. } => {
                 let api = TcpListener::from(inherited(*api_fd)?);
                 let local = UnixListener::from(inherited(*local_fd)?);
                 let record = std::env::var_os(RECORD).is_some();
                 let (state_dir, operator) = (state.clone(), *operator_uid);
                 weal_controller::run(weal_controller::Options { state_dir, api, local, operator, record }).await?;
             }
-            RoleCommand::Node { state, rpc_fd, wake_fd, controller_uid, gateway_uid } => {
+            RoleCommand::Node { state, rpc_fd, wake_fd, controller_uid, gateway_uid, .. } => {
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);
                 let wake = Some(UnixListener::from(inherited(*wake_fd)?));
                 let (controller, gateway) = (*controller_uid, *gateway_uid);
@@ -60,7 +62,8 @@ pub fn shim(dir: &Path, adopt: bool) -> anyhow::Result<()> {
 fn log_as_json() {
     let asked = std::env::var("WEAL_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
     let filter = asked.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
-    let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
+    // A line that finds no place is lost: told of it, the library would write to the same full disk, and panic.
+    let lines = tracing_subscriber::fmt::layer().json().log_internal_errors(false).with_writer(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(filter).init();
 }
 
@@ -78,6 +81,13 @@ fn give_up_rights(role: &RoleCommand) -> anyhow::Result<()> {
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     }
     Ok(())
+}
+
+/// What says to a later supervisor that this role lives. Its copies end with this process: what it starts does not inherit it.
+fn held_lock(role: &RoleCommand) -> anyhow::Result<Option<OwnedFd>> {
+    let (RoleCommand::Gateway { lock_fd, .. } | RoleCommand::Controller { lock_fd, .. } | RoleCommand::Node { lock_fd, .. }) =
+        role;
+    lock_fd.map(inherited).transpose()
 }
 
 /// So that `ps` and `top` tell the roles apart: their program is `/proc/self/exe`.

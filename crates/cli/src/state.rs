@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! lock              held (flock) by the living supervisor
+//! run/ROLE.lock     held by each process of a role: node agent and controller hold it alone
 //! supervisor.json   the record: supervisor and roles by pid and start time
 //! permits.json      which applications may run as which named users: written by root, read by the node agent
 //! run/*.sock        the roles' sockets, 0600, owned by whoever calls them
@@ -23,8 +24,6 @@ use serde::{Deserialize, Serialize};
 use weal_host::users::User;
 use weal_node::folder::{Folder, Owner};
 
-use crate::args::Target;
-use crate::failure::{Exit, Failure};
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
 use crate::trust;
@@ -52,50 +51,6 @@ impl StateDir {
         let name: String = folder.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
         let hash = fingerprint(config.as_os_str().as_encoded_bytes()) & 0xffff;
         Ok(Self { root: home()?.join(format!("{name}-{hash:04x}")) })
-    }
-
-    /// The pool that a command is about: as [`StateDir::of`] where a state directory or a file is named or `weal.toml`
-    /// is here, otherwise the only pool of this user that runs.
-    ///
-    /// # Errors
-    /// There is none, there are several, or it belongs to another user.
-    pub fn find(target: &Target) -> anyhow::Result<Self> {
-        let file = target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
-        if target.state.is_some() || target.file.is_some() || file.exists() {
-            let state = Self::of(target.state.as_deref(), &file)?;
-            state.check_open()?;
-            return Ok(state);
-        }
-        let mut running = Self::running()?;
-        match running.len() {
-            1 => Ok(running.remove(0)),
-            0 => {
-                Err(Failure::new(Exit::NotRunning, "no weal.toml here and no pool runs: name one with --file or --state").into())
-            }
-            _ => {
-                let roots: Vec<_> = running.iter().map(|state| state.root.display().to_string()).collect();
-                bail!("several pools run: name one with --state: {}", roots.join(", "))
-            }
-        }
-    }
-
-    /// # Errors
-    /// Its record is kept from this user.
-    fn check_open(&self) -> Result<(), Failure> {
-        let record = File::open(self.root.join("supervisor.json"));
-        if !record.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
-            return Ok(());
-        }
-        let owner = std::fs::metadata(&self.root)
-            .map_or_else(|_| "another user".to_owned(), |meta| format!("user {}", users::name_of(meta.uid())));
-        let root = self.root.display();
-        Err(Failure::new(Exit::Failed, format!("the pool in {root} belongs to {owner}: only that user and root may ask it")))
-    }
-
-    fn running() -> anyhow::Result<Vec<Self>> {
-        let Ok(entries) = std::fs::read_dir(home()?) else { return Ok(Vec::new()) };
-        let states = entries.filter_map(|entry| Some(Self { root: entry.ok()?.path() }));
-        Ok(states.filter(|state| state.record().is_some_and(|record| record.supervisor.is_alive())).collect())
     }
 
     /// Where `role` answers calls.
@@ -159,6 +114,35 @@ impl StateDir {
                 let pid = self.record().map_or_else(String::new, |record| format!(" as pid {}", record.supervisor.pid()));
                 bail!("this pool already runs{pid}: see weal status, or stop it with weal down ({})", self.root.display())
             }
+            Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+        }
+    }
+
+    /// The lock that a process of `role` holds for as long as it lives: it inherits it, so there is no moment without. A gateway that finishes
+    /// its requests shares it with the next one; a controller or a node agent holds it alone. `None` while another one lives.
+    ///
+    /// # Errors
+    /// The lock cannot be opened.
+    pub fn lock_role(&self, role: RoleName) -> anyhow::Result<Option<File>> {
+        let operation = match role {
+            RoleName::Gateway => FlockOperation::NonBlockingLockShared,
+            RoleName::Controller | RoleName::Node => FlockOperation::NonBlockingLockExclusive,
+        };
+        self.try_lock(role, operation)
+    }
+
+    /// Whether a process of `role` holds its lock, also one that was just being started.
+    pub fn is_role_held(&self, role: RoleName) -> bool {
+        matches!(self.try_lock(role, FlockOperation::NonBlockingLockExclusive), Ok(None))
+    }
+
+    fn try_lock(&self, role: RoleName, operation: FlockOperation) -> anyhow::Result<Option<File>> {
+        let path = self.root.join("run").join(format!("{}.lock", role.name()));
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        match rustix::fs::flock(&file, operation) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
         }
     }
@@ -231,7 +215,8 @@ pub fn absolute_config(file: &Path) -> anyhow::Result<PathBuf> {
     })
 }
 
-fn home() -> anyhow::Result<PathBuf> {
+/// Where the state directories of this user's pools are, unless named.
+pub fn home() -> anyhow::Result<PathBuf> {
     if users::is_root() {
         return Ok("/var/lib/weal".into());
     }

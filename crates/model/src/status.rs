@@ -82,6 +82,9 @@ pub struct AppStatus {
     pub state: String,
     /// What that word is about, in a sentence; empty when ready.
     pub detail: String,
+    /// Whether a person told it to sleep and nobody has asked for it since.
+    #[serde(default)]
+    pub told_to_sleep: bool,
     /// Fewest instances.
     pub min: u32,
     /// Most instances.

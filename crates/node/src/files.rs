@@ -13,6 +13,10 @@ use serde::de::DeserializeOwned;
 /// It is not synced to disk: what it describes are processes, and those do not outlive a crash of the machine either.
 pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let text = serde_json::to_vec(value)?;
+    // On a full disk, what stays as it is must not be what fails.
+    if fs::read(path).is_ok_and(|before| before == text) {
+        return Ok(());
+    }
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
     // What lies there already may be a link that leads elsewhere.

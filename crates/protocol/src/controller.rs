@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, InstanceId, Plan, PoolSpec, Report, Rung, SeatPlan};
+use weal_model::{AppName, InstanceId, Plan, PoolSpec, Report, Rung, SeatPlan, Severity};
 
 /// `PUT /v1/config`: take this config.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -15,7 +15,29 @@ pub struct ConfigUpdate {
     /// True: say what would change, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
+    /// Why the sender cannot take it while the pool runs; the controller tells that, and changes nothing. Empty when it can.
+    #[serde(default)]
+    pub refused: String,
 }
+
+/// `POST /v1/events`: what the supervisor saw. It becomes an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoteOrder {
+    /// How bad it is.
+    pub severity: Severity,
+    /// One or two sentences, at most [`NoteOrder::LONGEST`] bytes.
+    pub text: String,
+}
+
+impl NoteOrder {
+    /// The longest text that is taken, in bytes.
+    pub const LONGEST: usize = 1000;
+}
+
+/// The event is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NoteTaken {}
 
 /// The config was taken, or would be.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -70,7 +70,7 @@ pub fn apply(order: &Apply, json: bool) -> anyhow::Result<()> {
             return Err(Failure::new(Exit::ConfigInvalid, format!("{}: {why}", loaded.path.display())).into());
         }
         let path = loaded.path.to_string_lossy().into_owned();
-        let request = ConfigUpdate { text: loaded.text.clone(), path, dry_run: order.dry_run };
+        let request = ConfigUpdate { text: loaded.text.clone(), path, dry_run: order.dry_run, refused: String::new() };
         if is_new {
             allowed::widen(&state, &loaded.spec)?;
         }

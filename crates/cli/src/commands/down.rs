@@ -1,4 +1,4 @@
-//! `weal down`: the graceful end, also of what a killed supervisor left.
+//! `weal down`: the graceful end, also of what a killed supervisor left. What lives is told by the processes, not by a record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,23 +10,20 @@ use crate::args::Down;
 use crate::client::block_on;
 use crate::config_file;
 use crate::failure::{Exit, Failure};
+use crate::found;
 use crate::output;
-use crate::state::{Record, StateDir};
-use crate::supervisor::{Console, Needs, Shutdown, needs_of};
+use crate::process::ProcessId;
+use crate::state::StateDir;
+use crate::supervisor::{Console, Needs, Shutdown, leftovers, needs_of};
+use crate::users::RoleUsers;
 
 /// Runs it.
 ///
 /// # Errors
-/// Nothing runs there (exit code 4), or it does not end in time (5).
+/// Nothing runs there (exit code 4), it does not end in time (5), or something of it runs on (1).
 pub fn run(order: &Down, json: bool) -> anyhow::Result<()> {
     let state = StateDir::find(&order.target)?;
-    let not_running = || Failure::new(Exit::NotRunning, format!("no pool runs here ({})", state.root.display()));
-    let record = state.record().ok_or_else(not_running)?;
-    if record.supervisor.is_alive() {
-        block_on(end_supervisor(&record, Duration::from_secs(order.timeout)))?;
-    } else {
-        block_on(end_leftovers(&state, &record, json))?;
-    }
+    block_on(end(&state, Duration::from_secs(order.timeout), json))?;
     if json {
         return output::json(&json!({ "stopped": true }), false);
     }
@@ -34,21 +31,47 @@ pub fn run(order: &Down, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn end_supervisor(record: &Record, limit: Duration) -> anyhow::Result<()> {
-    record.supervisor.signal(Signal::TERM);
-    if record.supervisor.ended_within(limit).await {
+async fn end(state: &StateDir, limit: Duration, json: bool) -> anyhow::Result<()> {
+    let supervisor = found::supervisor(state);
+    if let Some(supervisor) = supervisor {
+        end_supervisor(supervisor, limit).await?;
+    }
+    let has_left = !leftovers::settled(state).await.is_empty();
+    let is_recorded = supervisor.is_none() && state.record().is_some();
+    if has_left || is_recorded {
+        return end_leftovers(state, json).await;
+    }
+    match supervisor {
+        Some(_) => Ok(()),
+        None => Err(Failure::new(Exit::NotRunning, format!("no pool runs here ({})", state.root.display())).into()),
+    }
+}
+
+async fn end_supervisor(supervisor: ProcessId, limit: Duration) -> anyhow::Result<()> {
+    supervisor.signal(Signal::TERM);
+    // One that was stopped would not even learn of it.
+    supervisor.signal(Signal::CONT);
+    if supervisor.ended_within(limit).await {
         return Ok(());
     }
-    let message = format!("pid {} still stops after {} s: see weal logs supervisor", record.supervisor.pid(), limit.as_secs());
+    let message = format!("pid {} still stops after {} s: see weal logs supervisor", supervisor.pid(), limit.as_secs());
     Err(Failure::new(Exit::TimedOut, message).into())
 }
 
 /// The supervisor was killed: its roles and instances may live.
-async fn end_leftovers(state: &StateDir, record: &Record, json: bool) -> anyhow::Result<()> {
+async fn end_leftovers(state: &StateDir, json: bool) -> anyhow::Result<()> {
+    if !state.root.exists() {
+        // It was removed: it is needed only to keep others out meanwhile.
+        state.prepare(RoleUsers::of_this_machine()?.as_ref())?;
+    }
     let _lock = state.lock()?;
-    let needs: Needs = config_file::load(&record.config).map(|loaded| needs_of(&loaded.spec)).unwrap_or_default();
-    let living = record.roles.iter().filter(|role| role.process.is_alive()).map(|role| (role.role, role.process));
-    let roles: BTreeMap<_, _> = living.collect();
+    let config = state.record().map(|record| record.config);
+    let loaded = config.and_then(|config| config_file::load(&config).ok());
+    let needs: Needs = loaded.map(|loaded| needs_of(&loaded.spec)).unwrap_or_default();
+    let mut roles: BTreeMap<_, Vec<ProcessId>> = BTreeMap::new();
+    for role in leftovers::settled(state).await {
+        roles.entry(role.role).or_default().push(role.process);
+    }
     let console = if json { Console::silent() } else { Console::new(None) };
     console.say("the supervisor was killed: stopping what it left");
     let left = Shutdown { state: state.clone(), console, roles, needs }.run().await;

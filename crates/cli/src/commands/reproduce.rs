@@ -8,7 +8,7 @@ use weal_reproduce::{Case, Effort, Judged, Measure, Reproduction, Setting, Worke
 
 use crate::args::Reproduce;
 use crate::failure::{Exit, Failure};
-use crate::output::{self, Stream, Table, Tone, cell, paint, toned};
+use crate::output::{self, Stream, Table, Tone, cell, paint, remark, toned};
 
 /// Cases with real servers begin so. They are measured, not computed, and live with the benchmarks.
 const REAL: &str = "al-qudah-";
@@ -24,7 +24,7 @@ pub fn run(order: &Reproduce, json: bool) -> anyhow::Result<()> {
     let mut done = Vec::new();
     for case in &wanted {
         if in_one_table && output::is_terminal(Stream::Err) {
-            eprint!("\r\x1b[K{} of {}: {} {}", done.len() + 1, wanted.len(), case.name, case.title);
+            remark(&format!("\r\x1b[K{} of {}: {} {}", done.len() + 1, wanted.len(), case.name, case.title));
         }
         let reproduction = (case.run)(&Setting { effort, workers: &Threads });
         if !json && !in_one_table {
@@ -33,7 +33,7 @@ pub fn run(order: &Reproduce, json: bool) -> anyhow::Result<()> {
         done.push(reproduction);
     }
     if in_one_table && output::is_terminal(Stream::Err) {
-        eprint!("\r\x1b[K");
+        remark("\r\x1b[K");
     }
     write_files(order, &done)?;
     let differing: Vec<_> = done.iter().filter(|one| !one.holds()).map(|one| one.case.as_str()).collect();

@@ -14,7 +14,7 @@ pub fn run(order: &args::Wake, json: bool) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(&order.target)?);
     block_on(async {
         let taken = client.wake(&order.app).await.map_err(|error| error.into_failure())?;
-        let ready = |app: &AppStatus| app.instances.iter().any(|instance| instance.state == InstanceState::Ready);
+        let ready = |_, app: &AppStatus| app.instances.iter().any(|instance| instance.state == InstanceState::Ready);
         let app = until(&client, &order.app, order.timeout, "wake", ready).await?;
         let woken = app.instances.iter().find(|instance| Some(&instance.id) == taken.instance.as_ref());
         let text = match (taken.from, woken.and_then(|instance| Some((instance, instance.last_wake_ms?)))) {

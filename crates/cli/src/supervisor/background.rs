@@ -1,13 +1,16 @@
 //! `weal up -d`: a supervisor in a session of its own, and a wait until it is ready.
 
 use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
 use super::console::Console;
@@ -31,17 +34,24 @@ pub fn start(loaded: &Loaded, state: &StateDir, limit: Duration) -> anyhow::Resu
     drop(state.lock()?);
     let log = state.log("supervisor");
     let before = std::fs::metadata(&log).map_or(0, |meta| meta.len());
-    let mut child = spawn(loaded, state, &log)?;
+    let (mut child, started) = spawn(loaded, state, &log)?;
     let console = Console::new(None);
     say_users(&console, &loaded.spec);
     say_isolation(&console);
     block_on(async {
         let arrival = tokio::select! {
-            arrival = arrive(state, console.clone(), loaded) => arrival,
+            // Before the child has its roles, a former supervisor's could answer for it.
+            arrival = async { started.wait().await?; Ok::<_, std::io::Error>(arrive(state, console.clone(), loaded).await) } => match arrival {
+                Ok(arrival) => arrival,
+                Err(_) => { ended(&mut child).await; bail!("{}", last_words(&log, before)) }
+            },
             () = ended(&mut child) => bail!("{}", last_words(&log, before)),
             () = tokio::time::sleep(limit) => return Err(late(state, limit).await),
         };
         console.live("");
+        if !matches!(child.try_wait(), Ok(None)) {
+            bail!("{}", last_words(&log, before));
+        }
         if let Arrival::Failed(failed) = arrival {
             bail!("the pool runs, but not all of it: {}", failed.join("; "));
         }
@@ -51,13 +61,37 @@ pub fn start(loaded: &Loaded, state: &StateDir, limit: Duration) -> anyhow::Resu
     })
 }
 
-fn spawn(loaded: &Loaded, state: &StateDir, log: &Path) -> anyhow::Result<Child> {
+fn spawn(loaded: &Loaded, state: &StateDir, log: &Path) -> anyhow::Result<(Child, Started)> {
+    let (ours, its) = UnixStream::pair()?;
     let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("weal").args(["up", "--background", "--color", "never", "--file"]).arg(&loaded.path);
     command.arg("--state").arg(&state.root);
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    Ok(command.spawn()?)
+    command.stdin(OwnedFd::from(its)).stdout(log.try_clone()?).stderr(log);
+    Ok((command.spawn()?, Started(ours)))
+}
+
+/// The other end of the child's standard input, on which it says that its roles run.
+struct Started(UnixStream);
+
+impl Started {
+    /// # Errors
+    /// It ended without having said so.
+    async fn wait(self) -> std::io::Result<()> {
+        self.0.set_nonblocking(true)?;
+        let mut said = [0];
+        tokio::net::UnixStream::from_std(self.0)?.read_exact(&mut said).await.map(|_| ())
+    }
+}
+
+/// Tells whoever started this supervisor in the background that its roles run.
+pub fn say_started() {
+    let input = std::io::stdin();
+    // Whoever waited may be gone.
+    let _ = rustix::io::write(&input, b"1");
+    if let Ok(null) = std::fs::File::open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+    }
 }
 
 async fn arrive(state: &StateDir, console: Console, loaded: &Loaded) -> Arrival {

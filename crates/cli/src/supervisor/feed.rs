@@ -42,6 +42,8 @@ pub struct Feed {
     file: std::path::PathBuf,
     pushed: String,
     spec: PoolSpec,
+    /// Whether the controller shows that it refused the newest config.
+    has_refused: bool,
     seen: Option<Stamp>,
     changing: Option<Stamp>,
     generation: watch::Sender<Option<u64>>,
@@ -66,7 +68,7 @@ impl Feed {
         let seen = std::fs::metadata(&loaded.path).ok().as_ref().map(stamp);
         let (fixed, file, pushed) = (loaded.spec.clone(), loaded.path.clone(), loaded.text.clone());
         let spec = loaded.spec.clone();
-        Self { state, client, console, fixed, file, pushed, spec, seen, changing: None, generation }
+        Self { state, client, console, fixed, file, pushed, spec, has_refused: false, seen, changing: None, generation }
     }
 
     /// Runs until the supervisor drops the other end of `wishes`.
@@ -98,19 +100,31 @@ impl Feed {
             Ok(loaded) => loaded,
             Err(error) => return self.refuse(&error).await,
         };
-        if loaded.text == self.pushed && !asked {
+        // The file is as it was: only when another one was refused meanwhile, that must be forgotten.
+        if loaded.text == self.pushed && !asked && !self.has_refused {
             return;
         }
-        match needs_restart(&self.fixed, &loaded.spec) {
-            Some(why) => self.say_refused(&why),
-            None => match allowed::widen(&self.state, &loaded.spec) {
-                Ok(()) => {
-                    self.spec = loaded.spec;
-                    self.push(&loaded.text, true).await;
-                }
-                Err(error) => self.say_refused(&format!("which users it names cannot be written down: {error}")),
-            },
+        if let Some(why) = needs_restart(&self.fixed, &loaded.spec) {
+            return self.tell_refused(&loaded.text, &why).await;
         }
+        match allowed::widen(&self.state, &loaded.spec) {
+            Ok(()) => {
+                self.spec = loaded.spec;
+                self.push(&loaded.text, true).await;
+            }
+            Err(error) => {
+                self.tell_refused(&loaded.text, &format!("which users it names cannot be written down: {error}")).await;
+            }
+        }
+    }
+
+    /// Tells the person here and the controller, which shows it, why `text` is not taken.
+    async fn tell_refused(&mut self, text: &str, why: &str) {
+        self.has_refused = true;
+        self.say_refused(why);
+        let order = ConfigUpdate { refused: why.to_owned(), ..self.order(text) };
+        // Its answer is the refusal that it was asked to show.
+        let _ = self.client.put_config(&order).await;
     }
 
     /// Tells the person here, and the controller too, so that `weal status` says why the newest config is not in force.
@@ -119,18 +133,25 @@ impl Feed {
         for line in rendered.lines() {
             self.console.say(line);
         }
-        self.say_refused(&format!("{error:#}"));
-        // What others could have written is not passed on: the controller would take it.
         let is_read = error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::ConfigInvalid);
-        if is_read && let Ok(text) = std::fs::read_to_string(&self.file) {
-            let order = self.order(&text);
-            // It refuses this text for the same reason, which is already said.
-            let _ = self.client.put_config(&order).await;
-        }
+        let Some(text) = is_read.then(|| std::fs::read_to_string(&self.file).ok()).flatten() else {
+            // What others could have written is not passed on: the controller would take it.
+            return self.tell_refused("", &format!("{error:#}")).await;
+        };
+        self.has_refused = true;
+        self.say_refused(&format!("{error:#}"));
+        let order = self.order(&text);
+        // It refuses this text for the same reason, which is already said.
+        let _ = self.client.put_config(&order).await;
     }
 
     fn order(&self, text: &str) -> ConfigUpdate {
-        ConfigUpdate { text: text.to_owned(), path: self.file.to_string_lossy().into_owned(), dry_run: false }
+        ConfigUpdate {
+            text: text.to_owned(),
+            path: self.file.to_string_lossy().into_owned(),
+            dry_run: false,
+            refused: String::new(),
+        }
     }
 
     fn say_refused(&self, why: &str) {
@@ -144,6 +165,7 @@ impl Feed {
             match self.client.put_config(&order).await {
                 Ok(taken) => {
                     self.pushed = text.to_owned();
+                    self.has_refused = false;
                     if let Err(error) = allowed::settle(&self.state, &self.spec) {
                         self.console.tell(Tone::Warn, "users:", &format!("those of former configs stay allowed: {error}"));
                     }
@@ -152,7 +174,10 @@ impl Feed {
                     return;
                 }
                 Err(error) if error.is_passing() => tokio::time::sleep(RETRY).await,
-                Err(error) => return self.say_refused_by_controller(error),
+                Err(error) => {
+                    self.has_refused = true;
+                    return self.say_refused_by_controller(error);
+                }
             }
         }
     }

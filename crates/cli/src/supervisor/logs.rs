@@ -13,8 +13,10 @@ const LOG_LIMIT: u64 = 10 << 20;
 /// The old piece cannot be kept, or the log cannot be cut.
 pub fn cut_long(log: &Path) -> io::Result<()> {
     if std::fs::metadata(log).is_ok_and(|meta| meta.len() > LOG_LIMIT) {
-        std::fs::copy(log, log.with_extension("log.1"))?;
+        let kept = std::fs::copy(log, log.with_extension("log.1"));
+        // Cut it all the same: on a full disk, old lines cost more than they are worth.
         std::fs::OpenOptions::new().write(true).open(log)?.set_len(0)?;
+        kept?;
     }
     Ok(())
 }

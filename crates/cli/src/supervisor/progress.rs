@@ -83,8 +83,7 @@ impl Progress {
     }
 
     async fn skip_events(&mut self) {
-        let events = self.client.events(None, 1).await.unwrap_or_default();
-        self.last_event = events.iter().map(|event| event.id).max().unwrap_or(0);
+        self.last_event = self.client.newest_event().await;
     }
 
     async fn show_changes(&mut self, status: &Status) {

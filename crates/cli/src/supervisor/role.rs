@@ -1,11 +1,13 @@
 //! One role as the supervisor sees it: its sockets, its process, and when to start it again.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
+use super::pulse::{Beat, Pulse};
 use super::sockets::{bind_tcp, bind_unix, inheritable, number, taken_over};
 use rustix::process::{Gid, Uid};
 use weal_host::users::User;
@@ -31,6 +34,9 @@ const STABLE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause: a role that cannot start costs little, and is back soon once its cause is gone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a gateway that is replaced may finish its requests.
+const LAST_REQUESTS: Duration = Duration::from_secs(15);
 
 /// Variables that a role gets of the supervisor's environment: what it reads itself, and what the node agent hands on to instances. The rest may
 /// hold an operator's secrets.
@@ -61,6 +67,7 @@ pub struct Role {
     /// The living process.
     pub record: Option<RoleRecord>,
     started: Instant,
+    pulse: Pulse,
     /// Ends in a row, each soon after its start.
     pub quick_ends: u32,
     /// When to start it again; `None` while it lives.
@@ -71,7 +78,19 @@ impl Role {
     /// A role that has neither sockets nor a process yet. `address` is its TCP address with its key in the config.
     pub fn new(name: RoleName, address: Option<(SocketAddr, &'static str)>, users: Option<RoleUsers>) -> Self {
         let (record, tcp, unix, wake) = (None, None, None, None);
-        Self { name, address, tcp, unix, wake, users, record, started: Instant::now(), quick_ends: 0, restart_at: None }
+        Self {
+            name,
+            address,
+            tcp,
+            unix,
+            wake,
+            users,
+            record,
+            started: Instant::now(),
+            pulse: Pulse::default(),
+            quick_ends: 0,
+            restart_at: None,
+        }
     }
 
     /// Whom it runs as; `None` is the supervisor's user.
@@ -116,13 +135,19 @@ impl Role {
     }
 
     /// Starts its process, which reports its end to `ends`.
+    ///
+    /// # Errors
+    /// It cannot be started, or another process of this role still lives.
     pub fn start(&mut self, state: &StateDir, ends: &mpsc::UnboundedSender<RoleEnd>) -> anyhow::Result<()> {
         self.bind(state)?;
+        let lock = state.lock_role(self.name)?;
+        let lock = lock.with_context(|| format!("another {} of this pool still lives", self.name.name()))?;
+        let held = inheritable(&lock)?;
         let tcp = self.tcp.as_ref().map(inheritable).transpose()?;
         let unix = self.unix.as_ref().map(inheritable).transpose()?.context("a role has a Unix socket")?;
         let wake = self.wake.as_ref().map(inheritable).transpose()?;
         let mut child = self
-            .command(state, tcp.as_ref(), &unix, wake.as_ref())?
+            .command(state, tcp.as_ref(), &unix, wake.as_ref(), &held)?
             .spawn()
             .with_context(|| format!("cannot start the {}", self.name.name()))?;
         let process = child.id().and_then(ProcessId::of).context("it ended at once")?;
@@ -130,6 +155,7 @@ impl Role {
         let (tcp_fd, unix_fd, wake_fd) = (tcp.as_ref().map(number), number(&unix), wake.as_ref().map(number));
         self.record = Some(RoleRecord { role: self.name, process, tcp_fd, unix_fd, wake_fd });
         self.started = Instant::now();
+        self.pulse = Pulse::default();
         self.restart_at = None;
         let (role, ends) = (self.name, ends.clone());
         tokio::spawn(async move {
@@ -147,8 +173,9 @@ impl Role {
         tcp: Option<&OwnedFd>,
         unix: &OwnedFd,
         wake: Option<&OwnedFd>,
+        lock: &OwnedFd,
     ) -> anyhow::Result<Command> {
-        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(state.log(self.name.name()))?;
+        let log = open_log(&state.log(self.name.name()))?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("weal").arg("role").arg(self.name.name()).arg("--state").arg(&state.root);
         let unix = number(unix).to_string();
@@ -159,6 +186,7 @@ impl Role {
             RoleName::Controller => command.args(["--api-fd", &tcp, "--local-fd", &unix]),
             RoleName::Node => command.args(["--rpc-fd", &unix, "--wake-fd", &wake]),
         };
+        command.arg("--lock-fd").arg(number(lock).to_string());
         self.name_callers(&mut command);
         command.env_clear().envs(KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         // A group of its own: Ctrl-C in the terminal is for the supervisor, which then stops the roles in order.
@@ -191,11 +219,13 @@ impl Role {
         let same_address = self.address.is_none() || self.tcp.is_some();
         let user = self.user().map_or_else(|| rustix::process::geteuid().as_raw(), |user| user.uid);
         if !same_address || !has_all || !old.process.runs_this_program() || !old.process.runs_as(user) {
-            old.process.signal(rustix::process::Signal::TERM);
+            let process = old.process;
+            tokio::spawn(async move { process.end(LAST_REQUESTS).await });
             return Some(format!("replacing the {name} that was left (pid {})", old.process.pid()));
         }
         self.record = Some(old.clone());
         self.started = Instant::now();
+        self.pulse = Pulse::default();
         let (role, process, ends) = (self.name, old.process, ends.clone());
         tokio::spawn(async move {
             wait_for_other(handle).await;
@@ -217,6 +247,12 @@ impl Role {
         pause
     }
 
+    /// Takes what the watchdog found. True when its process is stuck.
+    pub fn handle_beat(&mut self, beat: &Beat) -> bool {
+        // A call that began before the process tells nothing of it.
+        self.record.is_some() && beat.began >= self.started && self.pulse.handle(beat)
+    }
+
     /// Asks its process to end.
     pub fn terminate(&self) {
         if let Some(record) = &self.record {
@@ -230,6 +266,12 @@ impl Role {
             record.process.signal(rustix::process::Signal::KILL);
         }
     }
+}
+
+/// A full disk must not keep a role from running: it runs without a log then.
+fn open_log(path: &Path) -> io::Result<File> {
+    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    log.or_else(|_| OpenOptions::new().write(true).open("/dev/null"))
 }
 
 /// Has the process become `user` and confine itself before it becomes the role.

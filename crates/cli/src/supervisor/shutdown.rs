@@ -4,11 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use weal_model::{AppName, InstanceId, InstanceState};
 use weal_protocol::node::{APPLY, AgentObservation, Command, OBSERVE};
 
 use super::console::Console;
+use super::pulse;
 use crate::client::Client;
+use crate::found;
 use crate::output::Tone;
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
@@ -16,6 +19,8 @@ use crate::state::StateDir;
 
 /// The gateway ends its drain by a deadline of its own; this is for one that hangs.
 const ROLE_LIMIT: Duration = Duration::from_secs(45);
+/// A role that answers nothing for so long is stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(2);
 /// The agent answers when the processes are gone: their own stop timeouts plus this.
 const STOP_MARGIN: Duration = Duration::from_secs(15);
 
@@ -29,7 +34,7 @@ pub struct Shutdown {
     /// Who is told.
     pub console: Console,
     /// The roles' processes that live.
-    pub roles: BTreeMap<RoleName, ProcessId>,
+    pub roles: BTreeMap<RoleName, Vec<ProcessId>>,
     /// From the config file, in case that the controller cannot be asked.
     pub needs: Needs,
 }
@@ -42,15 +47,20 @@ impl Shutdown {
         {
             self.needs = needs_of(spec);
         }
-        self.end(RoleName::Gateway, "finishing requests").await;
-        self.end(RoleName::Controller, "").await;
-        let mut left = Vec::new();
+        let mut left = self.end(RoleName::Gateway, "finishing requests").await;
+        left.extend(self.end(RoleName::Controller, "").await);
+        self.let_go_on(RoleName::Node);
         if let Err(error) = self.stop_instances().await {
             self.console.tell(Tone::Warn, "the node agent cannot stop instances:", &format!("{error}; stopping them directly"));
-            left = self.stop_directly().await;
+            // One that comes back to life would start them again.
+            left.extend(self.kill(RoleName::Node).await);
+            left.extend(self.stop_directly().await);
         }
-        self.end(RoleName::Node, "").await;
+        left.extend(self.end(RoleName::Node, "").await);
         left.extend(self.end_strays().await);
+        left.extend(
+            found::roles(&self.state).into_iter().map(|role| format!("the {} (pid {})", role.role.name(), role.process.pid())),
+        );
         left
     }
 
@@ -69,19 +79,47 @@ impl Shutdown {
         }
     }
 
-    async fn end(&self, role: RoleName, what: &str) {
-        let Some(process) = self.roles.get(&role) else { return };
-        self.console.live(&format!("stopping the {} {what}", role.name()));
-        process.signal(rustix::process::Signal::TERM);
-        if !process.ended_within(ROLE_LIMIT).await {
-            self.console.tell(Tone::Warn, role.name(), "did not end in time and is killed");
-            process.signal(rustix::process::Signal::KILL);
-            process.ended_within(Duration::from_secs(5)).await;
+    fn processes(&self, role: RoleName) -> &[ProcessId] {
+        self.roles.get(&role).map_or(&[], Vec::as_slice)
+    }
+
+    /// A role that somebody stopped goes on, so that it can end in order.
+    fn let_go_on(&self, role: RoleName) {
+        for process in self.processes(role) {
+            process.signal(Signal::CONT);
         }
     }
 
+    /// Ends a role, and says what of it does not end. One that does not even answer has nothing to finish and is killed.
+    async fn end(&self, role: RoleName, what: &str) -> Vec<String> {
+        let living: Vec<_> = self.processes(role).iter().filter(|process| process.is_alive()).collect();
+        if living.is_empty() {
+            return Vec::new();
+        }
+        self.console.live(&format!("stopping the {} {what}", role.name()));
+        self.let_go_on(role);
+        let limit = if pulse::answers(&self.state, role, STUCK_AFTER).await { ROLE_LIMIT } else { Duration::ZERO };
+        for process in living {
+            process.signal(Signal::TERM);
+            if !process.ended_within(limit).await {
+                self.console.tell(Tone::Warn, role.name(), "did not end in time and is killed");
+            }
+        }
+        self.kill(role).await
+    }
+
+    async fn kill(&self, role: RoleName) -> Vec<String> {
+        let mut left = Vec::new();
+        for process in self.processes(role) {
+            if !process.kill().await {
+                left.push(format!("the {} (pid {}) hangs in the kernel", role.name(), process.pid()));
+            }
+        }
+        left
+    }
+
     async fn stop_instances(&self) -> Result<(), weal_rpc::Error> {
-        let agent = weal_rpc::Client::new(self.state.socket(RoleName::Node), Duration::from_secs(10));
+        let agent = weal_rpc::Client::new(self.state.socket(RoleName::Node), STUCK_AFTER);
         loop {
             let observation = agent.call(OBSERVE, &()).await?;
             let wave = next_wave(&observation, &self.needs);

@@ -6,14 +6,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tokio::sync::{mpsc, watch};
+use weal_model::Severity;
 use weal_protocol::node::PREFER;
 
 use super::background;
 use super::console::Console;
 use super::feed::{Feed, Wish};
 use super::identity::{say_isolation, say_users};
+use super::leftovers;
 use super::logs::{cut_long, last_lines};
 use super::progress::{Arrival, Progress};
+use super::pulse::{self, Beat};
 use super::role::{Role, RoleEnd};
 use super::shutdown::{Needs, Shutdown, needs_of};
 use super::signals::{Asked, Signals};
@@ -31,6 +34,8 @@ use crate::users::RoleUsers;
 const HOPELESS: u32 = 6;
 /// How long to wait for a role of an earlier supervisor, whose sockets cannot be taken over, to let go of them.
 const HANDOVER: Duration = Duration::from_secs(20);
+/// Between two looks at what should be there.
+const LOOK: Duration = Duration::from_millis(500);
 /// How long the agent may take to come up.
 const AGENT_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -54,19 +59,22 @@ pub fn up(order: &args::Up) -> anyhow::Result<()> {
     let lock = state.lock()?;
     allowed::widen(&state, &loaded.spec).context("cannot write down which users the config names")?;
     let console = Console::new((!order.background).then(|| state.log("supervisor")).as_deref());
-    block_on(async { Supervisor::new(state, lock, console, users.as_ref(), &loaded)?.run(loaded).await })
+    block_on(async { Supervisor::new(state, lock, console, users.as_ref(), &loaded)?.run(loaded, order.background).await })
 }
 
 /// Everything that `weal up` holds.
 struct Supervisor {
     state: StateDir,
     _lock: Lock,
+    client: Client,
     console: Console,
     config: PathBuf,
     roles: Vec<Role>,
     ends: (mpsc::UnboundedSender<RoleEnd>, mpsc::UnboundedReceiver<RoleEnd>),
     needs: Needs,
     was_ready: bool,
+    /// Whether the record on disk is not what runs.
+    is_record_old: bool,
 }
 
 /// Why the supervisor stops waiting.
@@ -74,6 +82,8 @@ enum Turn {
     Ended(RoleEnd),
     Due,
     Tidy,
+    Look,
+    Beat(Beat),
     Asked(Asked),
     Arrived(Arrival),
 }
@@ -90,15 +100,30 @@ impl Supervisor {
             })
             .collect();
         let (config, needs) = (loaded.path.clone(), needs_of(spec));
-        Ok(Self { state, _lock: lock, console, config, roles, ends: mpsc::unbounded_channel(), needs, was_ready: false })
+        let client = Client::new(&state);
+        Ok(Self {
+            state,
+            _lock: lock,
+            client,
+            console,
+            config,
+            roles,
+            ends: mpsc::unbounded_channel(),
+            needs,
+            was_ready: false,
+            is_record_old: false,
+        })
     }
 
-    async fn run(mut self, loaded: Loaded) -> anyhow::Result<()> {
+    async fn run(mut self, loaded: Loaded, in_background: bool) -> anyhow::Result<()> {
         let mut signals = Signals::new()?;
         self.warn(&loaded);
         self.start_roles().await?;
+        if in_background {
+            background::say_started();
+        }
         self.greet(&loaded);
-        let client = Client::new(&self.state);
+        let client = self.client.clone();
         let (generation, taken) = watch::channel(None);
         let (wishes, wished) = mpsc::unbounded_channel();
         tokio::spawn(Feed::new(self.state.clone(), client.clone(), self.console.clone(), &loaded, generation).run(wished));
@@ -120,19 +145,26 @@ impl Supervisor {
             let _ = arrived.send(progress.until_ready(taken).await);
             progress.follow().await;
         });
+        let mut beats = pulse::watch(&self.state);
         let mut tidy = tokio::time::interval(Duration::from_secs(60));
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let turn = tokio::select! {
                 Some(end) = self.ends.1.recv() => Turn::Ended(end),
                 () = until(self.roles.iter().filter_map(|role| role.restart_at).min()) => Turn::Due,
+                Some(beat) = beats.recv() => Turn::Beat(beat),
                 asked = signals.next() => Turn::Asked(asked),
                 Some(arrival) = arrival.recv() => Turn::Arrived(arrival),
                 _ = tidy.tick() => Turn::Tidy,
+                _ = look.tick() => Turn::Look,
             };
             match turn {
                 Turn::Ended(end) => self.handle_end(&end)?,
-                Turn::Due => self.restart_due(wishes)?,
+                Turn::Due => self.restart_due(wishes),
                 Turn::Tidy => self.cut_logs(),
+                Turn::Look => self.look(),
+                Turn::Beat(beat) => self.handle_beat(&beat),
                 Turn::Arrived(arrival) => self.handle_arrival(arrival),
                 Turn::Asked(Asked::Reload) => {
                     self.console.say("reloading the config");
@@ -148,15 +180,7 @@ impl Supervisor {
     }
 
     async fn start_roles(&mut self) -> anyhow::Result<()> {
-        let old = self.state.record();
-        let mut replaced = false;
-        for role in &mut self.roles {
-            let left = old.as_ref().and_then(|record| record.roles.iter().find(|one| one.role == role.name()));
-            if let Some(found) = left.and_then(|left| role.take_over(left, &self.ends.0)) {
-                self.console.say(&found);
-                replaced |= role.record.is_none();
-            }
-        }
+        let replaced = self.take_over_roles().await;
         let deadline = Instant::now() + if replaced { HANDOVER } else { Duration::ZERO };
         // All sockets before the first process, so that a port in use leaves nothing behind.
         for role in &mut self.roles {
@@ -168,12 +192,39 @@ impl Supervisor {
             }
         }
         for index in 0..self.roles.len() {
-            if self.roles[index].record.is_none() {
-                self.roles[index].start(&self.state, &self.ends.0)?;
+            while self.roles[index].record.is_none()
+                && let Err(error) = self.roles[index].start(&self.state, &self.ends.0)
+            {
+                if Instant::now() >= deadline {
+                    return Err(error);
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
         self.prefer_roles();
-        self.write_record()
+        self.keep_record();
+        Ok(())
+    }
+
+    /// Goes on with the roles that a former supervisor left: of each the newest, while older ones end. True when one has to let go of its sockets
+    /// before another can begin.
+    async fn take_over_roles(&mut self) -> bool {
+        let mut replaced = false;
+        let left = leftovers::settled(&self.state).await;
+        for role in &mut self.roles {
+            let name = role.name();
+            let mut of_name = left.iter().filter(|one| one.role == name).rev();
+            if let Some(found) = of_name.next().and_then(|newest| role.take_over(newest, &self.ends.0)) {
+                self.console.say(&found);
+                replaced |= role.record.is_none();
+            }
+            for older in of_name {
+                let process = older.process;
+                self.console.tell(Tone::Warn, name.name(), &format!("pid {} is one too many and is ended", process.pid()));
+                tokio::spawn(async move { process.end(HANDOVER).await });
+            }
+        }
+        replaced
     }
 
     /// Has the agent put the other roles before all instances. Its socket takes the call before it is up; where it cannot do so, its log says why.
@@ -182,6 +233,18 @@ impl Supervisor {
         let pids = others.filter_map(|role| Some(role.record.as_ref()?.process.pid())).collect();
         let agent = weal_rpc::Client::new(self.state.socket(RoleName::Node), AGENT_PATIENCE);
         tokio::spawn(async move { agent.call(PREFER, &pids).await });
+    }
+
+    /// Writes the record down; what finds no place now is tried again. Nothing depends on it: whoever looks for this pool finds its processes.
+    fn keep_record(&mut self) {
+        let written = self.write_record();
+        if let (Err(error), false) = (&written, self.is_record_old) {
+            self.console.tell(Tone::Warn, "state:", &format!("{error:#}; the pool goes on, and this is tried again"));
+        }
+        if written.is_ok() && self.is_record_old {
+            self.console.tell(Tone::Good, "state:", "can be written again");
+        }
+        self.is_record_old = written.is_err();
     }
 
     fn write_record(&self) -> anyhow::Result<()> {
@@ -208,7 +271,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn restart_due(&mut self, wishes: &mpsc::UnboundedSender<Wish>) -> anyhow::Result<()> {
+    fn restart_due(&mut self, wishes: &mpsc::UnboundedSender<Wish>) {
         let now = Instant::now();
         let mut started = false;
         for role in &mut self.roles {
@@ -229,7 +292,27 @@ impl Supervisor {
         if started {
             self.prefer_roles();
         }
-        self.write_record()
+        self.keep_record();
+    }
+
+    /// Replaces a role that lives and does nothing: its end brings the next one.
+    fn handle_beat(&mut self, beat: &Beat) {
+        let Some(role) = self.roles.iter_mut().find(|role| role.name() == beat.role) else { return };
+        if !role.handle_beat(beat) {
+            return;
+        }
+        let text = format!("the {} answered nothing for {} s and is replaced", beat.role.name(), pulse::STUCK_AFTER.as_secs());
+        self.console.tell(Tone::Bad, "stuck:", &text);
+        role.kill();
+        let client = self.client.clone();
+        tokio::spawn(async move { client.note_until_taken(Severity::Error, text).await });
+    }
+
+    /// Sees to what others may have taken away, or what found no place before.
+    fn look(&mut self) {
+        if self.is_record_old {
+            self.keep_record();
+        }
     }
 
     fn handle_arrival(&mut self, arrival: Arrival) {
@@ -275,7 +358,7 @@ impl Supervisor {
     async fn finish(self, signals: &mut Signals, why: &'static str) -> anyhow::Result<()> {
         self.console.live("");
         self.console.say(&format!("{why}: stopping"));
-        let living = self.roles.iter().filter_map(|role| Some((role.name(), role.record.as_ref()?.process)));
+        let living = self.roles.iter().filter_map(|role| Some((role.name(), vec![role.record.as_ref()?.process])));
         let (state, console, needs) = (self.state.clone(), self.console.clone(), self.needs.clone());
         let shutdown = Shutdown { state, console, roles: living.collect::<BTreeMap<_, _>>(), needs };
         let mut ending = tokio::spawn(shutdown.run());

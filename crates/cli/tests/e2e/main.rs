@@ -3,6 +3,7 @@
 mod adopt;
 mod basics;
 mod commands;
+mod disk;
 mod faults;
 mod goals;
 mod identity;
@@ -11,6 +12,7 @@ mod pool;
 mod real;
 mod rehearsals;
 mod reload;
+mod roles;
 mod secrets;
 mod sleep;
 mod why;

@@ -177,6 +177,13 @@ impl Pool {
         instances.filter_map(|instance| instance["pid"].as_i64()).collect()
     }
 
+    /// The pid of a ready instance of `app`.
+    pub fn instance_of(&self, app: &str) -> Option<i64> {
+        let status = self.status()?;
+        let app = status["apps"].as_array()?.iter().find(|one| one["name"] == app)?.clone();
+        app["instances"].as_array()?.iter().find(|instance| instance["state"] == "ready")?["pid"].as_i64()
+    }
+
     /// `kill -9` of a role, and the wait until the supervisor has another one.
     pub fn kill_role(&self, role: &str) {
         let old = self.pid(role);
@@ -200,6 +207,19 @@ impl Pool {
         if let Some(mut child) = self.supervisor.take() {
             child.wait().unwrap();
         }
+    }
+
+    /// `kill -9` of the supervisor wherever it is, also before it wrote anything down.
+    pub fn kill_started(&mut self) {
+        let mut child = self.supervisor.take().expect("a supervisor");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// The pids of the living processes of `role`, by their command lines.
+    pub fn role_pids(&self, role: &str) -> Vec<i32> {
+        let start = format!("weal role {role} --state {} ", self.state().display());
+        self.leftovers().into_iter().filter(|pid| command_line(*pid).starts_with(&start)).collect()
     }
 
     pub fn signal_supervisor(&self, signal: Signal) {

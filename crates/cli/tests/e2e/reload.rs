@@ -58,6 +58,32 @@ fn a_changed_file_is_taken_and_a_bad_one_leaves_the_old_one_in_force() {
 }
 
 #[test]
+fn a_refused_config_is_forgotten_when_the_file_is_good_again() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let good = std::fs::read_to_string(pool.config()).unwrap();
+    pool.write("[app.echo]\nrnu = []\n");
+    pool.eventually("the refusal", || pool.status()?["config_error"].as_str().map(str::to_owned));
+    pool.write_text(&good);
+    pool.eventually("no refusal any more", || pool.status()?["config_error"].is_null().then_some(()));
+}
+
+#[test]
+fn a_change_that_takes_a_restart_is_shown_in_status_and_events() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let before = std::fs::read_to_string(pool.config()).unwrap();
+    pool.write_text(&before.replace(&pool.listen.to_string(), "1"));
+    let refused = pool.eventually("the refusal", || pool.status()?["config_error"].as_str().map(str::to_owned));
+    assert!(refused.contains("takes a restart: weal down, then weal up"), "{refused}");
+    let events = text(&pool.run(&["events"]).stdout);
+    assert!(events.contains("takes a restart"), "{events}");
+    pool.write_text(&before);
+    pool.eventually("no refusal any more", || pool.status()?["config_error"].is_null().then_some(()));
+    assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);
+}
+
+#[test]
 fn a_hundred_thousand_requests_see_no_reload() {
     let mut pool = Pool::echo();
     pool.up();

@@ -300,6 +300,7 @@ impl Cycle {
             loads: &status::fitted(&self.0.seating.loads, self.0.engine.seen.as_deref()),
             plan: self.0.placing.summary.as_ref(),
             failures: self.0.placing.starts.failures(),
+            resting: &self.0.sleep.resting,
         }))
     }
 

@@ -6,7 +6,7 @@ use crate::flow::loads::Loads;
 use weal_model::{
     AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, GatewayName,
     Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, LatencySummary, NodeName, NodeSample, NodeStatus,
-    PlanSummary, PoolSpec, Report, SeatPlan, Snapshot, Status, Time, WorkFactor,
+    PlanSummary, PoolSpec, Report, Rung, SeatPlan, Snapshot, Status, Time, WorkFactor,
 };
 use weal_protocol::engine::{InstanceSeen, Observation};
 
@@ -34,6 +34,8 @@ pub(super) struct Inputs<'a> {
     pub plan: Option<&'a PlanSummary>,
     /// Why the last start of an application failed.
     pub failures: &'a BTreeMap<AppName, String>,
+    /// Who was told to sleep.
+    pub resting: &'a BTreeMap<AppName, Option<Rung>>,
 }
 
 /// What each instance was given, as CPU of its node. Loads are shares, which may add up to more than a node has where several
@@ -102,6 +104,7 @@ fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], i
         name: app.name.clone(),
         state: state.to_owned(),
         detail,
+        told_to_sleep: inputs.resting.contains_key(&app.name),
         min: app.instances.min,
         max: app.instances.max,
         cpu_used: mine.iter().map(|instance| instance.cpu_used).sum(),

@@ -8,7 +8,8 @@ use axum::response::{Html, IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Deserialize;
 use tokio::sync::oneshot;
-use weal_model::{AppName, NodeName};
+use weal_control::cycle::Note;
+use weal_model::{AppName, EventKind, NodeName};
 use weal_protocol::gateway::{REFUSED, RefusedQuery};
 
 use super::answer::{Body, Parameters, refusal};
@@ -16,7 +17,7 @@ use super::state::ApiState;
 use crate::driver::Order;
 use crate::{clock, metrics, why};
 use weal_protocol::Refusal;
-use weal_protocol::controller::{ConfigUpdate, SleepOrder};
+use weal_protocol::controller::{ConfigUpdate, NoteOrder, NoteTaken, SleepOrder};
 
 /// The dashboard: one self-contained page, so that no file is needed beside the binary.
 const DASHBOARD: &str = include_str!("../../../../dashboard/dist/index.html");
@@ -90,6 +91,15 @@ pub(super) struct EventsQuery {
 pub(super) async fn events(api: ApiState, Parameters(query): Parameters<EventsQuery>) -> Response {
     let limit = query.limit.unwrap_or(100).min(MOST_EVENTS);
     Json(api.board.events_after(query.after, limit).await).into_response()
+}
+
+/// Makes an event of what the supervisor saw.
+pub(super) async fn note(api: ApiState, Body(order): Body<NoteOrder>) -> Response {
+    if order.text.len() > NoteOrder::LONGEST {
+        return refusal(StatusCode::BAD_REQUEST, format!("the text is longer than {} bytes", NoteOrder::LONGEST));
+    }
+    api.board.note(Note { severity: order.severity, ..Note::info(EventKind::Role, order.text) });
+    Json(NoteTaken {}).into_response()
 }
 
 pub(super) async fn config(api: ApiState) -> Response {

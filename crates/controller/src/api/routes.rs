@@ -16,7 +16,8 @@ use super::answer::{BODY_LIMIT, refusal};
 use super::state::Api;
 use super::{handlers, logs, stream};
 use weal_protocol::controller::{
-    ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, PlanView, SleepOrder, SleepTaken, WakeTaken,
+    ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, NoteOrder, NoteTaken, PlanView, SleepOrder, SleepTaken,
+    WakeTaken,
 };
 
 /// The longest that an answer may take to begin. A config waits for the disk and for the node agent.
@@ -129,6 +130,16 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/v1/events", Read, "What happened, oldest first.", json::<Vec<Event>>(), get(handlers::events))
             .query("after", "integer", "Only events with a higher id; without it the newest ones.")
             .query("limit", "integer", "At most so many; 100 when left out, 1000 at most."),
+        Route {
+            method: "post",
+            path: "/v1/events",
+            summary: "Tell what the supervisor saw.",
+            access: Order,
+            parameters: Vec::new(),
+            body: Some(|generator| generator.subschema_for::<NoteOrder>()),
+            answers: vec![(200, "It is an event now.", json::<NoteTaken>()), (400, "It is too long.", json::<ApiError>())],
+            handler: post(handlers::note),
+        },
         Route::get(
             "/v1/stream",
             Read,

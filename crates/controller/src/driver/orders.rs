@@ -50,13 +50,16 @@ impl<E: Engine> Driver<E> {
 
     /// Takes a config as a whole or not at all. It is in force at once; the answer comes when it is stored, or cannot be.
     fn take_config(&mut self, update: ConfigUpdate, reply: oneshot::Sender<Result<ConfigTaken, ConfigRefused>>) {
-        let (spec, warnings) = match desired::read(&update.text, &update.path) {
+        let read = if update.refused.is_empty() {
+            desired::read(&update.text, &update.path)
+        } else {
+            Err(ConfigRefused { error: update.refused, diagnostics: Vec::new() })
+        };
+        let (spec, warnings) = match read {
             Ok(read) => read,
             Err(refused) => {
                 if !update.dry_run {
-                    self.board.note(Note::error(EventKind::Config, format!("weal did not take the config: {}", refused.error)));
-                    self.config_error = Some(refused.error.clone());
-                    self.show(false);
+                    self.show_refused(&refused.error);
                 }
                 let _ = reply.send(Err(refused));
                 return;
@@ -84,6 +87,12 @@ impl<E: Engine> Driver<E> {
             }
             let _ = reply.send(Ok(taken));
         });
+    }
+
+    fn show_refused(&mut self, error: &str) {
+        self.board.note(Note::error(EventKind::Config, format!("weal did not take the config: {error}")));
+        self.config_error = Some(error.to_owned());
+        self.show(false);
     }
 
     fn put_in_force(&mut self, desired: &Desired, changes: &[String]) {

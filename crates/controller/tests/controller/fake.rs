@@ -438,7 +438,7 @@ impl Pool {
     }
 
     pub async fn put(&self, text: &str, dry_run: bool) -> (u16, String) {
-        let update = ConfigUpdate { text: text.into(), path: "weal.toml".into(), dry_run };
+        let update = ConfigUpdate { text: text.into(), path: "weal.toml".into(), dry_run, refused: String::new() };
         self.local("PUT", "/v1/config", serde_json::to_string(&update).unwrap()).await
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use weal_host::Proc;
-use weal_model::{InstanceState, RestartPolicy};
+use weal_model::{InstanceState, RestartPolicy, SandboxMode};
 use weal_protocol::Refusal;
 
 use super::launch::SHIM_PATIENCE;
@@ -14,7 +14,7 @@ use super::running::Running;
 use super::{Order, Phase, Reply, Task, until};
 use crate::files::{at, read_json};
 use crate::isolation::{Isolation, Member};
-use crate::shim::{self, EXIT_FILE, Exit, PID_FILE, Record, STOP_FILE, Started};
+use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, Record, STOP_FILE, Started, logs};
 use crate::signals::{send, send_to_all};
 
 /// The pause before the first restart.
@@ -26,6 +26,8 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
 const WITNESS_PATIENCE: Duration = Duration::from_secs(30);
 /// Who waits longer than this for that word is told that the instance has ended: until then it would be taken for what it was.
 const SOON: Duration = Duration::from_millis(500);
+/// So many of its last lines are searched for the reason of an end.
+const LAST_LINES: u32 = 20;
 /// How long killed processes may take to go. Only one that waits for a broken disk takes longer.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -83,8 +85,10 @@ impl Task {
         let text = match &exit {
             _ if is_out_of_memory => format!("ran out of memory: its limit is {limit}"),
             Some(Exit::Code { code: 0 }) => format!("ended by itself with status 0{left}"),
-            Some(Exit::Code { code }) => format!("ended by itself with status {code}{left}"),
-            Some(Exit::Signal { signal }) => format!("was killed by {}{left}", signal_name(*signal)),
+            Some(Exit::Code { code }) => format!("ended by itself with status {code}{left}{}", self.sandbox_hint(false)),
+            Some(Exit::Signal { signal }) => {
+                format!("was killed by {}{left}{}", signal_name(*signal), self.sandbox_hint(*signal == libc::SIGSYS))
+            }
             None if self.started().is_some_and(|started| self.site.proc.is_alive(started.shim)) => {
                 let waited = WITNESS_PATIENCE.as_secs();
                 format!("ended; how is not known, because its shim did not say so within {waited} s{left}")
@@ -94,6 +98,22 @@ impl Task {
             }
         };
         End { text, is_success: exit == Some(Exit::Code { code: 0 }) && !is_out_of_memory, is_old: false }
+    }
+
+    /// Says so where its sandbox may be why it ended: it was killed for a system call, or its last lines tell of something that was refused. Those
+    /// lines themselves are for who may read its log.
+    fn sandbox_hint(&self, was_filtered: bool) -> &'static str {
+        if self.spec().sandbox.mode == SandboxMode::Off {
+            return "";
+        }
+        let folder = self.dir.join(LOGS_FOLDER);
+        let last = logs::tail(&folder, LAST_LINES).and_then(|cursor| logs::read(&folder, cursor));
+        let last = last.map_or_else(|_| String::new(), |(text, _)| text);
+        if was_filtered || tells_of_refusal(&last) {
+            "; its sandbox may have refused what it needs: docs/sandbox.md says how `write`, `devices` and `permit` open it"
+        } else {
+            ""
+        }
     }
 
     /// Leaves nothing of the instance running.
@@ -231,6 +251,14 @@ impl Task {
 }
 
 /// Half a second, then twice as long each time, up to a minute.
+/// Whether a program says that the system refused it something (EACCES, EPERM, EROFS, in its own words or the system's).
+fn tells_of_refusal(text: &str) -> bool {
+    const WORDS: [&str; 6] =
+        ["permission denied", "operation not permitted", "read-only file system", "permissionerror", "eacces", "eperm"];
+    let text = text.to_ascii_lowercase();
+    WORDS.iter().any(|word| text.contains(word))
+}
+
 fn backoff(failed_in_a_row: u32) -> Duration {
     FIRST_BACKOFF.saturating_mul(1 << failed_in_a_row.min(10)).min(LONGEST_BACKOFF)
 }
@@ -304,6 +332,13 @@ pub fn discard(isolation: &dyn Isolation, nodes: &[String], dir: &Path) -> std::
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_found_in_what_a_program_wrote() {
+        assert!(tells_of_refusal("PermissionError: [Errno 13] Permission denied: '/srv/x'"));
+        assert!(tells_of_refusal("open /etc/app: read-only file system"));
+        assert!(!tells_of_refusal("no such table"));
+    }
 
     #[test]
     fn pauses_double_up_to_a_minute() {

@@ -19,6 +19,7 @@ use crate::listener::{Own, Stranger};
 use crate::ports::address;
 use crate::probe::{self, Beside, Unwell};
 use crate::shim::Started;
+use crate::shim::{LOGS_FOLDER, logs};
 
 /// Pause between two questions to a starting instance: from this, growing, so that a fast one is ready at once and a slow
 /// one is not disturbed.
@@ -181,8 +182,12 @@ impl Task {
                 running.failures += 1;
                 if running.failures >= health.failures.max(1) {
                     running.ready_since = None;
-                    self.log_complaint(&reason);
-                    if health.replace_after > 0 && running.failures >= health.replace_after {
+                    let is_last = health.replace_after > 0 && running.failures >= health.replace_after;
+                    // Once for each time that it is unhealthy: the log is for what the instance says.
+                    if is_last || state != InstanceState::Unhealthy {
+                        self.log_complaint(&reason);
+                    }
+                    if is_last {
                         let failures = running.failures;
                         return Some(End::failure(format!("replaced after {failures} failed health checks in a row: {reason}")));
                     }
@@ -217,10 +222,10 @@ impl Task {
         None
     }
 
-    /// What a health check or a hook wrote goes to the agent's log only: it may hold a secret, and anybody may read an instance's state.
+    /// What a health check or a hook wrote goes to the instance's log: it may hold a secret, and anybody may read an instance's state.
     pub(super) fn log_complaint(&self, reason: &Unwell) {
         if let Some(complaint) = reason.complaint() {
-            tracing::warn!(instance = %self.spec().id, complaint, "its command failed");
+            logs::note(&self.dir.join(LOGS_FOLDER), &format!("a command of its config failed and wrote: {complaint}"));
         }
     }
 

@@ -104,6 +104,26 @@ impl Writer {
     }
 }
 
+/// The longest line that the agent adds, in characters.
+const LONGEST_NOTE: usize = 500;
+
+/// Adds a line of the agent's own to the log in `folder`, escaped and cut. Where the newest file is full or the disk lets nobody write, it is lost:
+/// only the shim begins files.
+pub fn note(folder: &Path, text: &str) {
+    let newest = path(folder, numbers(folder).last().copied().unwrap_or(1));
+    let Ok(mut file) = fs::OpenOptions::new().append(true).open(newest) else { return };
+    if file.metadata().is_ok_and(|metadata| metadata.len() >= FILE_LIMIT) {
+        return;
+    }
+    let plain: String = text
+        .chars()
+        .take(LONGEST_NOTE)
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect();
+    // One write, so that it stays one line beside the shim's.
+    let _ = file.write_all(format!("[weal: {plain}]\n").as_bytes());
+}
+
 /// A place in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
@@ -236,6 +256,21 @@ mod tests {
     }
 
     const START: Cursor = Cursor { number: 1, offset: 0 };
+
+    #[test]
+    fn a_line_of_the_agent_is_one_line_commands_no_terminal_and_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        note(folder.path(), "nobody began a log");
+        assert!(numbers(folder.path()).is_empty());
+        let mut writer = Writer::open(folder.path()).unwrap();
+        writer.append(b"a line\n");
+        note(folder.path(), &format!("it wrote: \u{1b}[2Jno\ntable{}", "x".repeat(9000)));
+        writer.append(b"another\n");
+        let (text, _) = read(folder.path(), Cursor { number: 1, offset: 0 }).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0], lines[2]), (3, "a line", "another"), "{text}");
+        assert!(lines[1].starts_with(r"[weal: it wrote: \u{1b}[2Jno\ntablexx") && lines[1].len() < 600, "{text}");
+    }
 
     #[test]
     fn lines_come_back_whole_over_several_files() {

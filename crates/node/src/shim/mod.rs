@@ -414,7 +414,8 @@ impl Watch {
     fn finish(&mut self, exit: Exit) {
         self.is_over = true;
         if let Err(error) = write_json(&self.dir.join(EXIT_FILE), &exit) {
-            eprintln!("the end of the instance ({exit:?}) is not written down: {error}");
+            // The same disk may be too full for this as well, and a panic would leave the instance's other processes without a shim.
+            let _ = writeln!(io::stderr(), "the end of the instance ({exit:?}) is not written down: {error}");
         }
     }
 

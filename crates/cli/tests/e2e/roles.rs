@@ -1,0 +1,129 @@
+//! Roles that die together, hang, or are left by a supervisor that had no time to write them down.
+
+use std::time::{Duration, Instant};
+
+use crate::load::{Load, get};
+use crate::pool::{Pool, is_alive, kill, text};
+
+const ROLES: [&str; 3] = ["gateway", "controller", "node"];
+/// What the documentation promises.
+const BACK_WITHIN: Duration = Duration::from_secs(2);
+
+#[test]
+fn whatever_dies_is_back_within_two_seconds_alone_and_in_pairs() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let sets = [&ROLES[..1], &ROLES[1..2], &ROLES[2..], &ROLES[..2], &ROLES[1..], &["gateway", "node"]];
+    for set in sets {
+        let old: Vec<i32> = set.iter().map(|role| pool.pid(role)).collect();
+        old.iter().for_each(|pid| kill(*pid));
+        let died = Instant::now();
+        pool.eventually("an answer", || (get(pool.listen, "echo.localhost", "/").ok()?.0 == 200).then_some(()));
+        pool.eventually("a status", || pool.status());
+        for (role, old) in set.iter().zip(&old) {
+            pool.eventually(&format!("another {role}"), || (pool.pid(role) != *old).then_some(()));
+        }
+        assert!(died.elapsed() < BACK_WITHIN, "{set:?}: {:?}", died.elapsed());
+        pool.wait_ready();
+        // One that lives shorter is taken for one that cannot come up, and waits longer.
+        std::thread::sleep(Duration::from_secs(5));
+    }
+    for role in ROLES {
+        assert_eq!(pool.role_pids(role), [pool.pid(role)], "one {role}");
+    }
+}
+
+#[test]
+fn a_role_that_hangs_is_replaced_and_everybody_is_told() {
+    let mut pool = Pool::echo();
+    pool.up();
+    for role in ROLES {
+        let old = pool.pid(role);
+        pool.pause(role);
+        pool.eventually(&format!("another {role}"), || (pool.pid(role) != old).then_some(()));
+        assert!(!is_alive(old.into()));
+        pool.wait_ready();
+        pool.eventually("an answer", || (get(pool.listen, "echo.localhost", "/").ok()?.0 == 200).then_some(()));
+        let said = format!("the {role} answered nothing for 10 s and is replaced");
+        pool.eventually("an event", || text(&pool.run(&["events"]).stdout).contains(&said).then_some(()));
+        assert!(pool.printed().contains(&said), "{}", pool.printed());
+    }
+}
+
+#[test]
+fn down_is_quick_also_when_every_role_was_stopped() {
+    let mut pool = Pool::echo();
+    pool.up();
+    ROLES.into_iter().for_each(|role| pool.pause(role));
+    let began = Instant::now();
+    let down = pool.run(&["down"]);
+    assert!(down.status.success(), "{}", text(&down.stderr));
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    pool.assert_gone();
+}
+
+/// The supervisor dies at any moment of its start. Whatever it had started by then is found.
+#[test]
+fn what_a_supervisor_started_just_before_its_death_is_found_by_down_and_by_the_next_up() {
+    let mut pool = Pool::echo();
+    for round in 0..12_u64 {
+        pool.start();
+        pool.eventually("a role", || (!pool.role_pids("node").is_empty()).then_some(()));
+        std::thread::sleep(Duration::from_millis(round * 3 / 2));
+        pool.kill_started();
+        if round % 2 == 0 {
+            let down = pool.run(&["down"]);
+            assert!(down.status.success(), "round {round}: {}", text(&down.stderr));
+            pool.assert_gone();
+        } else {
+            pool.up();
+            for role in ROLES {
+                pool.eventually("one of each", || (pool.role_pids(role) == [pool.pid(role)]).then_some(()));
+            }
+            assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);
+            assert!(pool.run(&["down"]).status.success());
+            assert_eq!(pool.wait_end(), Some(0));
+            pool.assert_gone();
+        }
+    }
+}
+
+#[test]
+fn up_in_the_background_tells_the_process_that_runs_the_pool() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let load = Load::start(pool.listen, "echo.localhost", "/", 4);
+    load.wait_for(100);
+    let gateway = pool.pid("gateway");
+    // Its record is gone with it, as if it had had no time to write one.
+    pool.kill_started();
+    std::fs::remove_file(pool.state().join("supervisor.json")).unwrap();
+    let up = pool.run(&["up", "-d"]);
+    assert!(up.status.success(), "{}", text(&up.stderr));
+    let said = text(&up.stdout);
+    let pid = pool.pid("supervisor");
+    assert!(is_alive(pid.into()) && said.contains(&format!("as pid {pid};")), "{said}");
+    assert_eq!(pool.pid("gateway"), gateway, "the same gateway serves");
+    load.wait_for(100);
+    let tally = load.finish();
+    assert!(tally.lost.is_empty(), "lost {} of {}: {:?}", tally.lost.len(), tally.answered, tally.lost);
+    assert!(pool.run(&["down"]).status.success());
+    pool.assert_gone();
+}
+
+/// An old controller, which nobody looks after, must not answer for a supervisor that did not come up.
+#[test]
+fn up_in_the_background_fails_when_its_own_supervisor_ends() {
+    let mut pool = Pool::echo();
+    pool.up();
+    pool.kill_started();
+    pool.role_pids("gateway").into_iter().for_each(kill);
+    let taken = std::net::TcpListener::bind(("127.0.0.1", pool.listen));
+    let Ok(taken) = taken else { return eprintln!("skipped: the port is still held") };
+    let up = pool.run(&["up", "-d"]);
+    assert!(!up.status.success(), "{}", text(&up.stdout));
+    assert!(text(&up.stderr).contains("is in use"), "{}", text(&up.stderr));
+    drop(taken);
+    assert!(pool.run(&["down"]).status.success());
+    pool.assert_gone();
+}
