@@ -1,5 +1,7 @@
 //! The shape of the command line. What each command does is in `commands/` and `supervisor/`.
 
+pub mod jobs;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -84,6 +86,16 @@ pub enum Command {
     Sleep(Sleep),
     /// Wake an application.
     Wake(Wake),
+    /// Run a batch job by a goal for its completion.
+    Submit(Box<jobs::Submit>),
+    /// Show jobs: how far they are, when they will be done, why they wait.
+    Jobs(jobs::ListJobs),
+    /// Show, read or order about one job.
+    Job {
+        /// What about it.
+        #[command(subcommand)]
+        command: jobs::JobAction,
+    },
     /// Show what happened, with reasons.
     Events(Events),
     /// Check what this machine offers and say what is lost and what to do.

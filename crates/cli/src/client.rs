@@ -10,8 +10,12 @@ use hyper::body::Incoming;
 use hyper::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use weal_model::{AppName, AppStatus, Event, InstanceId, InstanceState, InstanceStatus, Severity, Status, Why, WhyRequest};
-use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView, NoteOrder, NoteTaken, SleepOrder, SleepTaken, WakeTaken};
+use weal_model::{
+    AppName, AppStatus, Event, InstanceId, InstanceState, InstanceStatus, JobStatus, Severity, Status, Why, WhyRequest,
+};
+use weal_protocol::controller::{
+    ConfigTaken, ConfigUpdate, ConfigView, JobSubmission, JobTaken, NoteOrder, NoteTaken, SleepOrder, SleepTaken, WakeTaken,
+};
 use weal_rpc::http::{HttpClient, HttpError, read_body};
 
 use crate::failure::{Exit, Failure};
@@ -193,6 +197,23 @@ impl Client {
     /// Wakes `app`.
     pub async fn wake(&self, app: &str) -> Result<WakeTaken, Error> {
         let path = format!("/v1/apps/{}/wake", escape(app));
+        self.timed(&path, self.call(Method::POST, &path, Vec::new())).await
+    }
+
+    /// Hands a job in.
+    pub async fn submit(&self, submission: &JobSubmission) -> Result<JobTaken, Error> {
+        let body = serde_json::to_vec(submission).expect("its keys are strings");
+        self.timed("/v1/jobs", self.call(Method::POST, "/v1/jobs", body)).await
+    }
+
+    /// How a job is.
+    pub async fn job(&self, job: &str) -> Result<JobStatus, Error> {
+        self.get(&format!("/v1/jobs/{}", escape(job))).await
+    }
+
+    /// Gives an order about a job.
+    pub async fn order_job(&self, job: &str, verb: &str) -> Result<JobTaken, Error> {
+        let path = format!("/v1/jobs/{}/{verb}", escape(job));
         self.timed(&path, self.call(Method::POST, &path, Vec::new())).await
     }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use weal_model::Algorithm;
 use weal_model::written::{UnitError, parse_span};
+use weal_model::{Algorithm, Time};
 
 /// A value that cannot be used, and what would be right.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -21,6 +21,9 @@ pub enum ValueError {
     /// It is a duration that no clock can count.
     #[error("`{0}` is too long: write a duration such as `10s`")]
     Long(String),
+    /// It is no time of day.
+    #[error("`{0}` is not a time of day such as `17:30`, nor a duration such as `30m`")]
+    TimeOfDay(String),
     /// There is no `=` in it.
     #[error("`{0}` has no `=`: write NAME=VALUE")]
     Half(String),
@@ -71,6 +74,31 @@ pub fn placement(word: &str) -> Result<Algorithm, ValueError> {
 /// A duration, read as the config's are.
 pub fn span(text: &str) -> Result<Duration, ValueError> {
     Duration::try_from_secs_f64(parse_span(text)?).map_err(|_| ValueError::Long(text.to_owned()))
+}
+
+/// A duration in seconds, with `m` and `d` beside the config's units: nobody writes a goal in milliseconds.
+pub fn long_span(text: &str) -> Result<f64, ValueError> {
+    let number = |suffix: &str| text.trim().strip_suffix(suffix).filter(|number| number.ends_with(|c: char| c.is_ascii_digit()));
+    let in_config_units = match (number("m"), number("d")) {
+        (Some(minutes), _) => format!("{minutes}min"),
+        (_, Some(days)) => return Ok(24.0 * parse_span(&format!("{days}h"))?),
+        _ => text.to_owned(),
+    };
+    Ok(parse_span(&in_config_units)?)
+}
+
+/// A goal for completion: seconds from now, or the next moment at which it is this time of day, UTC.
+pub fn goal(text: &str, now: Time) -> Result<(Option<f64>, Option<Time>), ValueError> {
+    let Some((hours, minutes)) = text.split_once(':') else { return Ok((Some(long_span(text)?), None)) };
+    let part = |text: &str, most: u64| text.parse::<u64>().ok().filter(|value| *value < most);
+    let (Some(hours), Some(minutes)) = (part(hours, 24), part(minutes, 60)) else {
+        return Err(ValueError::TimeOfDay(text.to_owned()));
+    };
+    const DAY_S: u64 = 86_400;
+    let now_s = now.since(Time::ZERO).as_secs();
+    let today_s = now_s - now_s % DAY_S + hours * 3600 + minutes * 60;
+    let at_s = if today_s > now_s { today_s } else { today_s + DAY_S };
+    Ok((None, Some(Time::ZERO + Duration::from_secs(at_s))))
 }
 
 /// `NAME=VALUE`.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use weal_control::cycle::{Note, Start};
+use weal_control::cycle::{Note, Start, StoredJobs};
 use weal_control::jobs::Costs;
 use weal_engine::Engine;
 use weal_engine_local::Local;
@@ -140,9 +140,13 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let gateway = Client::new(options.state_dir.join("run/gateway.sock"), CALL_TIMEOUT);
     let (orders, queue) = mpsc::channel::<Order>(ORDERS);
     let recorder = if options.record { Recorder::create(&folder.join(RECORDING))? } else { Recorder::default() };
-    let start = Start { gateway: GATEWAY.into(), config: None, profiles, resting, noted_until, job_costs: Costs::THESIS };
+    let runs = saved.values.get(driver::JOB_RUNS).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+    let jobs = StoredJobs { records: saved.jobs.clone(), highest: saved.highest_job, runs };
+    let job_costs = Costs::THESIS;
+    let start = Start { gateway: GATEWAY.into(), config: None, profiles, resting, noted_until, job_costs, jobs };
     let driver = Driver::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, start, recorder);
-    let api = Api { board: Arc::clone(&board), orders, read_logs: read_logs(engine), gateway, document: Arc::new(openapi()) };
+    let (read_logs, read_output) = (read_logs(Arc::clone(&engine)), read_output(engine));
+    let api = Api { board: Arc::clone(&board), orders, read_logs, read_output, gateway, document: Arc::new(openapi()) };
     let by_tcp = router(api.clone(), &Door::tcp(address, token));
     let operators = Callers::of([options.operator, 0]);
     let strangers = router(api.clone(), &Door::Closed);
@@ -199,6 +203,7 @@ fn first_view(desired: Option<&Desired>) -> View {
         nodes: Vec::new(),
         apps: Vec::new(),
         flows: Vec::new(),
+        jobs: Vec::new(),
         plan: None,
     };
     let config = match desired {
@@ -219,5 +224,12 @@ fn read_logs<E: Engine>(engine: Arc<E>) -> api::ReadLogs {
     Arc::new(move |request| {
         let engine = Arc::clone(&engine);
         Box::pin(async move { engine.logs(&request).await })
+    })
+}
+
+fn read_output<E: Engine>(engine: Arc<E>) -> api::ReadOutput {
+    Arc::new(move |request| {
+        let engine = Arc::clone(&engine);
+        Box::pin(async move { engine.output(&request).await })
     })
 }

@@ -1,5 +1,6 @@
 //! The engine for this machine: turns actions into commands of the node agent, and the agent's words into neutral ones.
 
+mod jobs;
 mod observation;
 mod spec;
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 use weal_engine::{Engine, Error};
 use weal_model::{Action, AppName, AppSpec, InstanceState, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
-use weal_protocol::engine::{ActionOutcome, Observation, Revision};
+use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, OutputPiece, OutputRequest, Revision};
 use weal_protocol::node::{self, AgentObservation, Command, CommandOutcome, EventsAfter, InstanceEvent, LogsChunk, LogsRequest};
 use weal_rpc::Client;
 
@@ -112,6 +113,22 @@ impl Engine for Local {
         let timeout = Duration::from_secs_f64(request.wait_s.clamp(0.0, LONGEST_LOG_WAIT_S)) + CALL_TIMEOUT;
         self.client.with_timeout(timeout).call(node::LOGS, request).await.map_err(failed)
     }
+
+    async fn apply_to_job(&self, order: &JobOrder) -> Result<ActionOutcome, Error> {
+        let outcome = |took_s, refusal| ActionOutcome { action: order.action.clone(), took_s, refusal };
+        let command = match jobs::command(order) {
+            Ok(command) => command,
+            Err(refusal) => return Ok(outcome(0.0, Some(refusal))),
+        };
+        let answers = self.client.with_timeout(APPLY_MARGIN).call(node::APPLY, &vec![command]).await.map_err(failed)?;
+        let no_answer = || outcome(0.0, Some(Refusal::failed("the node agent gave no answer")));
+        Ok(answers.into_iter().next().map_or_else(no_answer, |answer| outcome(answer.took_s, answer.refusal)))
+    }
+
+    async fn output(&self, request: &OutputRequest) -> Result<OutputPiece, Error> {
+        let timeout = Duration::from_secs_f64(request.wait_s.clamp(0.0, LONGEST_LOG_WAIT_S)) + CALL_TIMEOUT;
+        self.client.with_timeout(timeout).call(node::OUTPUT, request).await.map_err(failed)
+    }
 }
 
 fn failed(error: weal_rpc::Error) -> Error {
@@ -157,6 +174,8 @@ fn command(pool: &PoolSpec, addresses: &BTreeMap<AppName, SocketAddr>, action: &
         Action::Sleep { instance, rung, .. } => Ok(Command::Sleep { instance: instance.clone(), rung: *rung }),
         Action::Resume { instance, .. } => Ok(Command::Resume { instance: instance.clone() }),
         Action::StartJob { job, .. }
+        | Action::PauseJob { job }
+        | Action::EndJob { job, .. }
         | Action::SuspendJob { job }
         | Action::ResumeJob { job, .. }
         | Action::MigrateJob { job, .. }

@@ -3,17 +3,26 @@
 use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 use weal_protocol::node::{AgentObservation, InstanceCounters, NodeCounters};
 
+use crate::jobs;
 use crate::spec::revision_of;
 
 /// What the agent sees, as any engine says it.
 pub(super) fn neutral(agent: AgentObservation) -> Observation {
+    let (mut instances, mut runs) = (Vec::new(), Vec::new());
+    for counters in agent.instances {
+        match jobs::seen(counters) {
+            Ok(run) => runs.push(run),
+            Err(counters) => instances.push(instance(counters)),
+        }
+    }
     Observation {
         began: agent.started,
         time: agent.time,
         capabilities: agent.capabilities,
         nodes: agent.nodes.into_iter().map(node).collect(),
-        instances: agent.instances.into_iter().map(instance).collect(),
+        instances,
         jobs: Vec::new(),
+        runs,
     }
 }
 

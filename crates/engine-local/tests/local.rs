@@ -93,6 +93,7 @@ fn running(id: &str, app_name: &str, state: InstanceState, port: u16) -> Instanc
         swap_used: None,
         last_wake_s: None,
         costs: weal_model::SleepCosts::default(),
+        end: None,
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use weal_model::{Action, AppSpec, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
-use weal_protocol::engine::{ActionOutcome, Observation, Revision};
+use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, OutputPiece, OutputRequest, Revision};
 use weal_protocol::node::{InstanceEvent, LogsChunk, LogsRequest};
 
 /// Why an engine could not be asked at all. What fails for a single action stands in its [`ActionOutcome`].
@@ -90,4 +90,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// A piece of what an instance has written.
     fn logs(&self, request: &LogsRequest) -> impl Future<Output = Result<LogsChunk, Error>> + Send;
+
+    /// Carries an action on a job of the controller's queue out, and says what became of it. Starting a run that is there already, or ending
+    /// one that is gone, does nothing and succeeds; a run that has ended and was taken away is never started again.
+    fn apply_to_job(&self, order: &JobOrder) -> impl Future<Output = Result<ActionOutcome, Error>> + Send;
+
+    /// A piece of what a run of a job has written, also after it was taken away, as long as it is kept.
+    fn output(&self, request: &OutputRequest) -> impl Future<Output = Result<OutputPiece, Error>> + Send;
 }

@@ -29,6 +29,7 @@ mod history;
 pub mod host;
 mod ids;
 mod job;
+mod job_record;
 mod manners;
 pub mod naming;
 mod network;
@@ -48,11 +49,12 @@ pub use histogram::LatencyHistogram;
 pub use history::{AppSample, FlowSample, HistorySample, NodeSample};
 pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};
 pub use job::{JobObservation, JobSpec, JobState, Stage};
+pub use job_record::{Hold, JobCommand, JobEnd, JobOutcome, JobPhase, JobRecord, JobStatus, RunEnd};
 pub use manners::{AccessLog, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras};
 pub use network::{Network, NetworkError};
 pub use plan::{
-    Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, LoadEntry, NodeReserve, Placement, PlacementEntry, Plan,
-    Reason, Report, SeatPlan, Target, WorkFactor,
+    Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, JobExplanation, LoadEntry, NodeReserve, Placement,
+    PlacementEntry, Plan, Reason, Report, SeatPlan, Target, WorkFactor,
 };
 pub use route::{HeaderMatch, HttpRules, RouteSpec};
 pub use rung::{Rung, RungCost, SleepCosts};

@@ -163,6 +163,18 @@ pub enum Action {
         /// One node a task.
         nodes: Vec<NodeName>,
     },
+    /// Let a job stand still where it is, with its memory: a person's order, never a plan's.
+    PauseJob {
+        /// Which.
+        job: JobName,
+    },
+    /// End a run of a job and take its place away: what is left of one that has ended, or one that is not wanted any more. Never a plan's.
+    EndJob {
+        /// Which.
+        job: JobName,
+        /// Which of its runs.
+        attempt: u32,
+    },
     /// Suspend a job where it is.
     SuspendJob {
         /// Which.
@@ -245,6 +257,8 @@ impl Action {
             | Self::Sleep { instance, app, .. }
             | Self::Resume { instance, app } => Target::Instance { instance: instance.clone(), app: app.clone() },
             Self::StartJob { job, .. }
+            | Self::PauseJob { job }
+            | Self::EndJob { job, .. }
             | Self::SuspendJob { job }
             | Self::ResumeJob { job, .. }
             | Self::MigrateJob { job, .. }
@@ -261,6 +275,8 @@ impl Action {
             Self::Sleep { rung: Rung::Warm, .. } => "keep warm",
             Self::Sleep { rung: Rung::Parked, .. } => "park",
             Self::Resume { .. } | Self::ResumeJob { .. } => "resume",
+            Self::PauseJob { .. } => "pause",
+            Self::EndJob { .. } => "end",
             Self::MigrateJob { .. } => "move",
             Self::SetJobCpu { .. } => "set the CPU of",
         }
@@ -281,6 +297,9 @@ pub struct Report {
     pub apps: BTreeMap<AppName, AppExplanation>,
     /// Why each flow has the seats it has.
     pub flows: Vec<FlowExplanation>,
+    /// What to expect of each job that is not done.
+    #[serde(default)]
+    pub jobs: BTreeMap<JobName, JobExplanation>,
     /// One entry per action, in the plan's order.
     pub reasons: Vec<Reason>,
     /// What could not be used of the snapshot, and what was assumed instead.
@@ -303,6 +322,15 @@ pub struct AppExplanation {
     /// What keeps it from more.
     pub binding: Binding,
     /// One or two plain sentences.
+    pub text: String,
+}
+
+/// What to expect of one job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobExplanation {
+    /// The utility that it is headed for, with what others need counted in.
+    pub utility: Utility,
+    /// Why it does not run, in a sentence; empty when it does.
     pub text: String,
 }
 

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Algorithm, AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, NodeName, Time,
-    Utility, WorkFactor,
+    Algorithm, AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, JobStatus, NodeName,
+    Time, Utility, WorkFactor,
 };
 
 /// The whole pool, now.
@@ -43,6 +43,9 @@ pub struct Status {
     pub apps: Vec<AppStatus>,
     /// The flows.
     pub flows: Vec<FlowStatus>,
+    /// The jobs that are not over, and the last few that are; the first of them where they are many.
+    #[serde(default)]
+    pub jobs: Vec<JobStatus>,
     /// The last placement plan.
     pub plan: Option<PlanSummary>,
 }
@@ -268,6 +271,8 @@ pub enum EventKind {
     Role,
     /// A node came or went.
     Node,
+    /// A job came, went on or ended.
+    Job,
 }
 
 /// A request that a gateway answered itself, with an error: what its client was told, and how crowded it was then.

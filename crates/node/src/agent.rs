@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
 use weal_model::{AppName, Bytes, InstanceId, NodeName, NodeSpec, Time};
 use weal_protocol::Refusal;
+use weal_protocol::engine::{OutputPiece, OutputRequest};
 use weal_rpc::{Callers, Router, RpcRefusal};
 
 use crate::accounts::NoAccount;
+use crate::archive;
 use crate::capabilities;
 use crate::events::Events;
 use crate::files::{at, read_json, write_json};
@@ -82,7 +85,7 @@ impl Agent {
     pub fn router(self: &Arc<Self>, callers: Callers) -> Router {
         let call = || Arc::clone(self);
         let (configure, reserve, apply, observe) = (call(), call(), call(), call());
-        let (events, logs, prefer) = (call(), call(), call());
+        let (events, logs, output, prefer) = (call(), call(), call(), call());
         Router::new(callers)
             .on(node::CONFIGURE, move |nodes| {
                 let agent = Arc::clone(&configure);
@@ -111,6 +114,10 @@ impl Agent {
             .on(node::LOGS, move |request| {
                 let agent = Arc::clone(&logs);
                 async move { agent.logs(request).await }
+            })
+            .on(node::OUTPUT, move |request| {
+                let agent = Arc::clone(&output);
+                async move { agent.output(request).await }
             })
             .callers(Callers::own())
             .on(node::PREFER, move |pids: Vec<u32>| {
@@ -162,7 +169,9 @@ impl Agent {
             }
         };
         let memory: Option<RunRecord> = read_json(&dir.join(MEMORY_FILE))?;
-        self.site.ports.lock().expect("nothing panics while it is held").adopt(record.port);
+        if record.spec.job.is_none() {
+            self.site.ports.lock().expect("nothing panics while it is held").adopt(record.port);
+        }
         let id = record.spec.id.clone();
         let handle = match memory {
             Some(memory) => instance::adopt(Arc::clone(&self.site), record, memory),
@@ -207,6 +216,10 @@ impl Agent {
         if !self.nodes.lock().expect("nothing panics while it is held").contains_key(&spec.node) {
             return Err(Refusal::NoNode { node: spec.node });
         }
+        if spec.job.is_some() && archive::has(&self.site, spec.id.as_str()) {
+            // It has ended and was taken away: an order that comes late must not do its work again.
+            return Err(Refusal::Gone { instance: spec.id });
+        }
         let answer = {
             let mut instances = self.instances.lock().expect("nothing panics while it is held");
             match instances.get(&spec.id).filter(|handle| !handle.is_gone()) {
@@ -225,11 +238,17 @@ impl Agent {
     }
 
     fn begin(&self, spec: &InstanceSpec) -> Result<(Handle, tokio::sync::oneshot::Receiver<Result<(), Refusal>>), Refusal> {
-        let port = self.site.ports.lock().expect("nothing panics while it is held").take().ok_or(Refusal::NoPort)?;
+        // A run of a job listens nowhere.
+        let listens = spec.job.is_none();
+        let taken = || self.site.ports.lock().expect("nothing panics while it is held").take().ok_or(Refusal::NoPort);
+        let port = if listens { taken()? } else { 0 };
         let dir = self.site.dir(spec.id.as_str());
         let record = instance::first_record(spec.clone(), port);
         let written = fs::create_dir_all(dir.join(LOGS_FOLDER)).and_then(|()| write_json(&dir.join(SPEC_FILE), &record));
         if let Err(error) = written {
+            if !listens {
+                return Err(at(&dir)(error).into());
+            }
             self.site.ports.lock().expect("nothing panics while it is held").give_back(port);
             return Err(at(&dir)(error).into());
         }
@@ -248,6 +267,9 @@ impl Agent {
             *stopped.entry(view.record.spec.node.clone()).or_default() += used.unwrap_or(0.0);
         }
         self.sleepers.forget(instance);
+        if view.record.spec.job.is_some() {
+            return Ok(());
+        }
         self.site.ports.lock().expect("nothing panics while it is held").give_back(view.record.port);
         Ok(())
     }
@@ -327,6 +349,7 @@ impl Agent {
             swap_used: usage.swap.map(Bytes),
             last_wake_s: memory.last_wake_s,
             costs: memory.costs.or(&self.site.costs.of(&spec.app)),
+            end: memory.end,
             spec,
         }
     }
@@ -369,6 +392,39 @@ impl Agent {
     fn usage(&self, spec: &InstanceSpec) -> Usage {
         let dir = self.site.dir(spec.id.as_str());
         self.site.isolation.usage(Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir: &dir })
+    }
+
+    async fn output(&self, request: OutputRequest) -> Result<OutputPiece, RpcRefusal> {
+        let (run, name) = (format!("job.{}.{}", request.job, request.attempt), request.job.as_str());
+        if !is_safe_name(name) {
+            return Err(RpcRefusal::refused(400, bad_name("a job", name)));
+        }
+        let failed = |error: std::io::Error| RpcRefusal::internal(error.to_string());
+        let wait = Duration::try_from_secs_f64(request.wait_s.clamp(0.0, 60.0)).unwrap_or_default();
+        let deadline = tokio::time::Instant::now() + wait;
+        let parsed = request.cursor.as_ref().map(|cursor| cursor.parse()).transpose();
+        let mut cursor = parsed.map_err(|error: logs::BadCursor| RpcRefusal::bad_request(error.to_string()))?;
+        loop {
+            // Looked at first: what it writes before it ends is there when it has ended.
+            let is_over =
+                self.find(&run.as_str().into()).is_none_or(|handle| handle.is_gone() || handle.view().memory.end.is_some());
+            let Some(folder) = archive::logs_of(&self.site, &run) else {
+                return Err(RpcRefusal::refused(404, Refusal::NoJob { job: request.job }));
+            };
+            let begin = match cursor {
+                Some(cursor) => cursor,
+                None => {
+                    request.tail_lines.map_or(Ok(logs::Cursor::default()), |lines| logs::tail(&folder, lines)).map_err(failed)?
+                }
+            };
+            let (bytes, next) = logs::read_bytes(&folder, begin).map_err(failed)?;
+            if !bytes.is_empty() || is_over || tokio::time::Instant::now() >= deadline {
+                let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
+                return Ok(OutputPiece { data, next: next.to_string(), is_over: is_over && bytes.is_empty() });
+            }
+            cursor = Some(begin);
+            tokio::time::sleep(LOG_POLL).await;
+        }
     }
 
     async fn logs(&self, request: LogsRequest) -> Result<LogsChunk, RpcRefusal> {
@@ -427,11 +483,18 @@ fn bad_name(what: &str, name: &str) -> Refusal {
 
 /// What comes over the socket becomes names of folders and groups, and the agent may be root.
 fn check(spec: &InstanceSpec) -> Result<(), Refusal> {
-    let names = [("an instance", spec.id.as_str()), ("an application", spec.app.as_str()), ("a node", spec.node.as_str())];
+    let job = spec.job.as_ref().map_or("job", |run| run.job.as_str());
+    let names = [
+        ("an instance", spec.id.as_str()),
+        ("an application", spec.app.as_str()),
+        ("a node", spec.node.as_str()),
+        ("a job", job),
+    ];
     if let Some((what, name)) = names.into_iter().find(|(_, name)| !is_safe_name(name)) {
         return Err(bad_name(what, name));
     }
-    if !Path::new(&spec.cwd).is_absolute() {
+    let has_own_folder = spec.job.is_some() && spec.cwd.is_empty();
+    if !has_own_folder && !Path::new(&spec.cwd).is_absolute() {
         return Err(Refusal::RelativeFolder { folder: spec.cwd.clone() });
     }
     Ok(())

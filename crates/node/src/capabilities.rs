@@ -41,7 +41,8 @@ fn assemble(kind: Kind, losses: &[Loss], ladder: &Ladder, confinement: Confineme
         cpu_limits: divides_cpu,
         memory_limits: !losses.iter().any(Loss::is_of_memory),
         reserves: ladder.missing.is_none(),
-        jobs: false,
+        jobs: true,
+        moves_jobs: false,
         losses: sentences,
     }
 }
@@ -70,7 +71,7 @@ mod tests {
             &ladder(None),
             machine(true),
         );
-        assert_eq!(whole, Capabilities { jobs: false, ..Capabilities::all("cgroup-v2") });
+        assert_eq!(whole, Capabilities { moves_jobs: false, ..Capabilities::all("cgroup-v2") });
         let plain = assemble(Kind::None, &plain::losses("a test"), &ladder(Some(Missing::Swap)), machine(false));
         assert_eq!((plain.cpu_limits, plain.cpu_shares, plain.memory_limits), (false, false, true), "memory is polled");
         assert_eq!((plain.rungs.as_slice(), plain.reserves), ([Rung::Suspended].as_slice(), false));

@@ -72,6 +72,7 @@ mod tests {
             node: NodeName::from("n"),
             state: InstanceState::Ready,
             detail: detail.into(),
+            job: None,
         }
     }
 

@@ -9,6 +9,7 @@
 
 mod accounts;
 mod agent;
+mod archive;
 mod blocking;
 pub mod capabilities;
 mod costs;
@@ -137,6 +138,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let place = isolation::roles::Place::take(isolation.as_ref());
     let site = site::Site {
         instances,
+        archive: dir.join("runs"),
         data: options.state_dir.join("data"),
         accounts: accounts::Accounts::new(&options.root, &options.state_dir, roles.iter().copied().collect()),
         ports: std::sync::Mutex::new(ports::Ports::new(options.port_range, hash::hash(&options.state_dir))),

@@ -30,6 +30,8 @@ pub enum Prefetch {
 pub struct Site {
     /// `node/instances` in the state directory.
     pub instances: PathBuf,
+    /// `node/runs` in the state directory: runs of jobs that have ended and were taken away.
+    pub archive: PathBuf,
     /// `data` in the state directory.
     pub data: PathBuf,
     /// Whom instances run as.

@@ -24,6 +24,8 @@ pub struct Capabilities {
     pub reserves: bool,
     /// Batch jobs can run.
     pub jobs: bool,
+    /// A job can go on at another node than where it was begun.
+    pub moves_jobs: bool,
     /// What is lost by what is missing, for people: one sentence each. Nothing is decided by it.
     pub losses: Vec<String>,
 }
@@ -52,6 +54,7 @@ impl Capabilities {
             memory_limits: true,
             reserves: true,
             jobs: true,
+            moves_jobs: true,
             losses: Vec::new(),
         }
     }

@@ -1,8 +1,12 @@
 //! What the API takes and gives beside the model's own types.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, InstanceId, Plan, PoolSpec, Report, Rung, SeatPlan, Severity};
+use weal_model::{
+    AppName, Bytes, ClassName, InstanceId, JobName, JobStatus, Plan, PoolSpec, Report, Rung, SeatPlan, Severity, Time,
+};
 
 /// `PUT /v1/config`: take this config.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -129,6 +133,79 @@ pub struct WakeTaken {
     pub instance: Option<InstanceId>,
     /// The rung that it wakes from; `None` when it was awake.
     pub from: Option<Rung>,
+}
+
+/// `POST /v1/jobs`: run this.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobSubmission {
+    /// Program and arguments.
+    pub run: Vec<String>,
+    /// What the job is called; its number is added. The program's name when left out. Jobs of one name are expected to take as long as each
+    /// other, and run as the same user.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its service class: one of the config, for its importance, or `platinum`, `gold`, `silver`, `bronze`, for a goal of so many times its
+    /// work.
+    #[serde(default)]
+    pub class: Option<ClassName>,
+    /// Seconds from now within which it is to be done.
+    #[serde(default)]
+    pub done_within_s: Option<f64>,
+    /// When it is to be done, in nanoseconds since 1970; in place of the former.
+    #[serde(default)]
+    pub done_by: Option<Time>,
+    /// The most memory that it may use; 256 MiB when left out.
+    #[serde(default)]
+    pub memory: Option<Bytes>,
+    /// The most CPU that helps it, in cores; 1 when left out.
+    #[serde(default)]
+    pub cpus: Option<f64>,
+    /// CPU-seconds that it takes; learnt when left out.
+    #[serde(default)]
+    pub work_s: Option<f64>,
+    /// Variables.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// The working directory, absolute; the job's own folder when left out.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// A second submission with the same key is the same job.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// How often it is run again after it fails by its own fault.
+    #[serde(default)]
+    pub retries: u32,
+    /// Jobs that must be done before it starts.
+    #[serde(default)]
+    pub after: Vec<JobName>,
+}
+
+/// The job is on disk, and will be run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobTaken {
+    /// How it is.
+    pub job: JobStatus,
+    /// False when an earlier submission had the same key: this is its job.
+    pub is_new: bool,
+    /// What is allowed but probably not meant.
+    pub warnings: Vec<String>,
+}
+
+/// What `POST /v1/jobs/{job}/VERB` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobVerb {
+    /// End it.
+    Cancel,
+    /// Let it stand still, with its memory.
+    Pause,
+    /// Let it stand still, without its memory.
+    Suspend,
+    /// Let weal decide again.
+    Resume,
+    /// End its run and begin anew; also after it has ended.
+    Requeue,
 }
 
 /// Any refusal.

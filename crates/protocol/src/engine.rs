@@ -7,7 +7,10 @@ use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{Action, AppName, Bytes, Cpu, InstanceId, InstanceState, JobObservation, NodeName, SleepCosts, Time};
+use weal_model::{
+    Action, AppName, Bytes, Cpu, InstanceId, InstanceState, JobCommand, JobName, JobObservation, NodeName, RunEnd, SleepCosts,
+    Time,
+};
 
 use crate::{Capabilities, Refusal};
 
@@ -44,8 +47,91 @@ pub struct Observation {
     pub nodes: Vec<NodeSeen>,
     /// The instances, also those that ended until they are stopped.
     pub instances: Vec<InstanceSeen>,
-    /// The jobs.
+    /// The jobs, where the engine has a queue of its own, as a simulated one does. The loop adds those of the controller's queue.
     pub jobs: Vec<JobObservation>,
+    /// Runs of jobs, also those that ended until they are taken away.
+    #[serde(default)]
+    pub runs: Vec<RunSeen>,
+}
+
+/// What a run of a job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunState {
+    /// Its processes are being started.
+    Starting,
+    /// Runs.
+    Running,
+    /// Stands still and keeps its memory.
+    Paused,
+    /// Stands still, and its image has left memory.
+    Suspended,
+    /// Is being ended.
+    Stopping,
+    /// Has ended: [`RunSeen::end`] says how.
+    Ended,
+}
+
+/// One run of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunSeen {
+    /// The job.
+    pub job: JobName,
+    /// Which of its runs, from 1.
+    pub attempt: u32,
+    /// Where.
+    pub node: NodeName,
+    /// What it does now.
+    pub state: RunState,
+    /// Why, in a sentence; may be empty.
+    pub detail: String,
+    /// When it entered its state, by the engine's clock.
+    pub since: Time,
+    /// CPU-seconds since it began, all its processes; `None` if that cannot be told.
+    pub cpu_seconds: Option<f64>,
+    /// Memory now, all its processes; `None` if that cannot be told.
+    pub memory_used: Option<Bytes>,
+    /// How it ended; `None` until it has.
+    pub end: Option<RunEnd>,
+}
+
+/// An action on a job of the controller's queue, with all that an engine needs for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobOrder {
+    /// The action.
+    pub action: Action,
+    /// Which run it is about. A start of one that is there already is done.
+    pub attempt: u32,
+    /// What is run.
+    pub command: JobCommand,
+    /// The most memory.
+    pub memory: Bytes,
+}
+
+/// Which part of a run's output is wanted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OutputRequest {
+    /// The job.
+    pub job: JobName,
+    /// Which of its runs.
+    pub attempt: u32,
+    /// Continue here: the `next` of an earlier piece. `None` begins `tail_lines` before the end, or at the beginning without them.
+    pub cursor: Option<String>,
+    /// How many lines before the end to begin; `None` is all that is kept.
+    pub tail_lines: Option<u32>,
+    /// Seconds to wait for more when there is none; at most 60.
+    pub wait_s: f64,
+}
+
+/// A piece of a run's output, byte for byte.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OutputPiece {
+    /// The bytes, in base64; at most 256 KiB.
+    pub data: String,
+    /// Where to continue.
+    pub next: String,
+    /// Nothing more will come.
+    pub is_over: bool,
 }
 
 /// One node.

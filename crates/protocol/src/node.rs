@@ -8,6 +8,7 @@
 //! | `observe` | what runs, with counters since each instance started; the caller takes differences |
 //! | `events` | waits for what happened after a given event |
 //! | `logs` | a piece of what an instance has written |
+//! | `output` | a piece of what a run of a job has written, byte for byte |
 //! | `prefer` | these processes of weal's own come before all instances |
 //! | `wake` | an application is asked for: wake an instance of it; alone on a socket of its own, for the gateway |
 //!
@@ -20,10 +21,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use weal_model::NodeReserve;
 use weal_model::{
-    AppName, AppSpec, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, NodeName, NodeSpec, RestartPolicy, Rung, SandboxSpec,
-    SleepCosts, Time,
+    AppName, AppSpec, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, JobName, NodeName, NodeSpec, RestartPolicy, RunEnd,
+    Rung, SandboxSpec, SleepCosts, Time,
 };
 
+use crate::engine::{OutputPiece, OutputRequest};
 use crate::{Capabilities, Method, Refusal};
 
 /// These are your nodes.
@@ -38,6 +40,8 @@ pub const OBSERVE: Method<(), AgentObservation> = Method::new("node.v2/observe")
 pub const EVENTS: Method<EventsAfter, Vec<InstanceEvent>> = Method::new("node.v1/events");
 /// What did it write?
 pub const LOGS: Method<LogsRequest, LogsChunk> = Method::new("node.v1/logs");
+/// What did a run of a job write?
+pub const OUTPUT: Method<OutputRequest, OutputPiece> = Method::new("node.v1/output");
 /// These processes, by their ids, run this very program as other roles: they come before all instances when cores are short.
 pub const PREFER: Method<Vec<u32>, ()> = Method::new("node.v1/prefer");
 
@@ -86,6 +90,19 @@ pub struct InstanceSpec {
     /// The revision that it is started from, as its engine writes it: another one means that it must be replaced.
     #[serde(alias = "fingerprint")]
     pub revision: String,
+    /// The run of a job that it is; `None` for an instance of an application. Such a one listens nowhere, is not asked for its health, and its
+    /// end is told until it is stopped; nothing is filled in in its command; an empty working directory is its own folder.
+    #[serde(default)]
+    pub job: Option<JobRun>,
+}
+
+/// One run of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JobRun {
+    /// The job.
+    pub job: JobName,
+    /// Which of its runs, from 1.
+    pub attempt: u32,
 }
 
 impl InstanceSpec {
@@ -109,6 +126,7 @@ impl InstanceSpec {
             on_resume: app.on_resume.clone(),
             needs: BTreeMap::new(),
             revision: String::new(),
+            job: None,
         }
     }
 }
@@ -233,6 +251,9 @@ pub struct InstanceCounters {
     /// What sleeping has cost it, or its application's other instances.
     #[serde(default)]
     pub costs: SleepCosts,
+    /// How it ended, if it is a run of a job and has.
+    #[serde(default)]
+    pub end: Option<RunEnd>,
 }
 
 /// Which events are wanted.
@@ -261,6 +282,9 @@ pub struct InstanceEvent {
     pub state: InstanceState,
     /// Why, in a sentence.
     pub detail: String,
+    /// The job, if the instance is a run of one.
+    #[serde(default)]
+    pub job: Option<JobName>,
 }
 
 /// Which part of an instance's log is wanted.

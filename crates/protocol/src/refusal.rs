@@ -100,6 +100,34 @@ pub enum Refusal {
         /// The job.
         job: JobName,
     },
+    /// What somebody hands in cannot be run.
+    #[error("{detail}")]
+    BadJob {
+        /// Why, for people.
+        detail: String,
+    },
+    /// There is no such job.
+    #[error("there is no job {job}")]
+    NoJob {
+        /// Its name.
+        job: JobName,
+    },
+    /// A job's state allows no such order.
+    #[error("job {job} is {state}: that can be done to it no more")]
+    JobState {
+        /// The job.
+        job: JobName,
+        /// What it is, in a word.
+        state: String,
+    },
+    /// Nothing can be paged out here, so that a job cannot leave memory.
+    #[error(
+        "job {job} cannot leave memory: this machine cannot page anything out (weal doctor says what is missing); pause it instead"
+    )]
+    NoParking {
+        /// The job.
+        job: JobName,
+    },
     /// A name leads elsewhere when it becomes that of a folder.
     #[error("`{name}` cannot be the name of {what}: letters, digits, `-`, `_` and `.` only")]
     BadName {
@@ -272,6 +300,24 @@ impl Refusal {
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         matches!(self, Self::AskedFor { .. } | Self::Woken)
+    }
+}
+
+impl Refusal {
+    /// True when the same start would be refused again, whenever and wherever it is tried.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::StartFailed { .. }
+                | Self::BadName { .. }
+                | Self::RelativeFolder { .. }
+                | Self::NoJobs { .. }
+                | Self::UserNotAllowed { .. }
+                | Self::OtherProgramAsRoot { .. }
+                | Self::SandboxNotAllowed { .. }
+                | Self::UserOfWeal { .. }
+        )
     }
 }
 

@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod down;
 pub mod events;
 pub mod instances;
+pub mod jobs;
 pub mod load;
 pub mod logs;
 pub mod recording;

@@ -7,6 +7,7 @@ mod disk;
 mod faults;
 mod goals;
 mod identity;
+mod jobs;
 mod load;
 mod pool;
 mod real;

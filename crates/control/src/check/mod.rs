@@ -96,6 +96,7 @@ impl<'a> Replay<'a> {
             Action::StartJob { job, nodes } => self.bring_job(action, job, JobState::Pending, nodes),
             Action::ResumeJob { job, nodes } => self.bring_job(action, job, JobState::Suspended, nodes),
             Action::MigrateJob { job, nodes } => self.bring_job(action, job, JobState::Running, nodes),
+            Action::PauseJob { .. } | Action::EndJob { .. } => self.impossible(action, Impossible::NotAPlans),
             Action::SuspendJob { job } => _ = self.change_job(action, job, HeldJob::suspend),
             Action::SetJobCpu { job, cpu } => _ = self.change_job(action, job, |held| held.set_cpu(*cpu)),
         }

@@ -41,6 +41,8 @@ impl State {
                 self.engine.instance(instance).map(|seen| (app.clone(), seen.node.clone()))
             }
             Action::StartJob { .. }
+            | Action::PauseJob { .. }
+            | Action::EndJob { .. }
             | Action::SuspendJob { .. }
             | Action::ResumeJob { .. }
             | Action::MigrateJob { .. }
@@ -50,14 +52,15 @@ impl State {
 
     /// Begins one action, or leaves it to a later plan when it cannot be done yet.
     pub(super) fn begin(&mut self, now: Time, action: Action, reason: &str) {
-        let Some(pool) = self.pool() else { return };
+        let (Some(pool), Some(action)) = (self.pool(), self.in_place(action)) else { return };
         let target = action.target();
-        if !self.may_begin(now, &pool, &action) {
+        if self.set_job_speed(&action) || !self.may_begin(now, &pool, &action) {
             return;
         }
+        let job = self.queue.order(&action).map(Box::new);
         if let Action::SetJobCpu { .. } = action {
             // It changes a number and lasts no time, so it is no operation: a job that is being started has its speed set too.
-            return self.push(Effect::Act { pool, action });
+            return self.push(Effect::Act { pool, action, job });
         }
         let drain = self.drain(now, &pool, &action);
         let Some(at_once) = self.operations.begin(action.clone(), drain) else { return };
@@ -67,7 +70,7 @@ impl State {
         self.note(notes::action(&action, reason).begins(&action));
         self.counts.actions += 1;
         if at_once {
-            self.push(Effect::Act { pool, action });
+            self.push(Effect::Act { pool, action, job });
         }
     }
 
@@ -91,6 +94,7 @@ impl State {
             Action::StartJob { job, nodes } | Action::ResumeJob { job, nodes } | Action::MigrateJob { job, nodes } => {
                 self.job(job).is_some_and(|seen| self.has_room_for(pool, seen, nodes))
             }
+            Action::PauseJob { .. } | Action::EndJob { .. } => true,
             Action::SuspendJob { job } => self.job(job).is_some_and(|seen| seen.state == JobState::Running),
             Action::SetJobCpu { job, .. } => self.job(job).is_some(),
         }
@@ -127,7 +131,8 @@ impl State {
         let jobs: Bytes = self.engine.seen.iter().flat_map(|seen| &seen.jobs).map(|job| memory_on(job, node)).sum();
         let coming: Bytes =
             self.operations.iter().map(|(target, operation)| self.coming(pool, node, target, &operation.action)).sum();
-        capacity - held - jobs - coming
+        let withheld = self.queue.withheld(self.engine.seen.as_ref().map_or(Time::ZERO, |seen| seen.time), node);
+        capacity - held - jobs - withheld - coming
     }
 
     /// Memory of `node` that an operation will take and that no observation shows yet.
@@ -152,7 +157,7 @@ impl State {
         let Some(pool) = self.pool() else { return };
         let counters = self.gateway.fresh_counters(now);
         for action in self.operations.poll_drained(now, counters.as_deref()) {
-            self.push(Effect::Act { pool: Arc::clone(&pool), action });
+            self.push(Effect::Act { pool: Arc::clone(&pool), action, job: None });
         }
     }
 }

@@ -8,16 +8,18 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    Action, AppName, EventKind, GatewayName, InstanceId, LoadEntry, NodeName, NodeReserve, NodeSpec, Plan, PoolSpec, Report,
-    Rung, Severity, Snapshot, Target, Time, WhyNode,
+    Action, AppName, EventKind, GatewayName, InstanceId, JobName, JobRecord, LoadEntry, NodeName, NodeReserve, NodeSpec, Plan,
+    PoolSpec, Report, Rung, Severity, Snapshot, Target, Time, WhyNode,
 };
 use weal_protocol::Refusal;
-use weal_protocol::engine::{ActionOutcome, Observation, Revision};
+use weal_protocol::controller::{JobSubmission, JobVerb};
+use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, Revision};
 use weal_protocol::gateway::{GatewayConfig, GatewayCounters};
 use weal_protocol::node::InstanceEvent;
 
+use super::queue::StoredJobs;
 use crate::check::{self, Finding};
-use crate::jobs::Costs;
+use crate::jobs::{Costs, Runs};
 use crate::placement::{self, Iterations, Policy};
 use crate::profile::Profiles;
 
@@ -60,6 +62,8 @@ pub struct Start {
     pub noted_until: Time,
     /// What changes to jobs cost.
     pub job_costs: Costs,
+    /// The jobs that an earlier controller had.
+    pub jobs: StoredJobs,
 }
 
 /// A config that is in force.
@@ -74,7 +78,7 @@ pub struct Config {
 }
 
 /// What a person may ask of the loop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Let an application sleep until somebody asks for it.
@@ -88,6 +92,15 @@ pub enum Order {
     Wake {
         /// Which.
         app: AppName,
+    },
+    /// Run a job.
+    Submit(Box<JobSubmission>),
+    /// Do this to a job.
+    Job {
+        /// Which.
+        job: JobName,
+        /// What.
+        verb: JobVerb,
     },
 }
 
@@ -107,6 +120,15 @@ pub enum Done {
     Loads(Result<(), Refusal>),
     /// [`Effect::SetReserves`].
     Reserves(Result<(), Refusal>),
+    /// [`Kept::Job`].
+    JobKept {
+        /// Which.
+        job: JobName,
+        /// Which write of it.
+        write: u64,
+        /// Whether it is on disk.
+        result: Result<(), StoreProblem>,
+    },
     /// [`Effect::Plan`].
     Planned(Box<Planned>),
 }
@@ -129,6 +151,8 @@ pub enum Effect {
         pool: Arc<PoolSpec>,
         /// The action.
         action: Action,
+        /// What the engine needs for it, if it is one on a job of the controller's queue.
+        job: Option<Box<JobOrder>>,
     },
     /// Hand running instances the settings of the config.
     Update {
@@ -161,6 +185,17 @@ pub enum Kept {
     Profiles(Box<Profiles>),
     /// Applications that were told to sleep, and how deep at most.
     Resting(BTreeMap<AppName, Option<Rung>>),
+    /// How a job is. Unlike the others, it is answered: [`Done::JobKept`].
+    Job {
+        /// All of it.
+        record: Box<JobRecord>,
+        /// Its number among the writes.
+        write: u64,
+        /// It was handed in just now: it is taken once it is written, or not at all.
+        is_submission: bool,
+    },
+    /// What was learnt from jobs that are done.
+    Runs(Box<Runs>),
     /// The last plan that changed something, and why.
     Plan(Box<(Plan, Report)>),
 }

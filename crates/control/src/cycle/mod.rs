@@ -33,11 +33,12 @@
 //! | `operations` | draining, and actions under way |
 //! | `rollout` | replacing instances of an old config |
 //! | `rest` | who was told to sleep, and who was asked for meanwhile |
+//! | `queue` | the controller's own jobs: their records and their runs |
 //! | `gateway` | from what is known to a gateway's config |
 //! | `recent` | flows over the last few cycles, for people |
 //! | `notes` | events about seats, instances and plans |
 //! | `problems` | what is wrong with weal itself |
-//! | `status` | what people are shown |
+//! | `status`, `job_status` | what people are shown |
 //!
 //! | file | what the loop does |
 //! | --- | --- |
@@ -45,6 +46,7 @@
 //! | `telling` | tells the gateway |
 //! | `nodes` | makes the engine's nodes those of the config |
 //! | `acting` | from an action to an operation |
+//! | `jobs`, `submissions` | takes jobs and orders about them, brings runs to what their records say |
 //! | `sleep` | takes orders to sleep and to wake, calls sleeps off |
 //! | `placing` | from a plan to actions, and what came of them |
 //! | `looks` | goes on when a look at a peer has ended |
@@ -52,6 +54,8 @@
 mod acting;
 mod effect;
 mod gateway;
+mod job_status;
+mod jobs;
 mod learned;
 mod looks;
 mod nodes;
@@ -62,6 +66,7 @@ mod peers;
 mod placing;
 mod plans;
 mod problems;
+mod queue;
 mod recent;
 mod rest;
 mod rollout;
@@ -71,21 +76,27 @@ mod sleep;
 mod starts;
 mod state;
 mod status;
+mod submissions;
 mod telling;
 mod timers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weal_model::{AppName, Cpu, HistorySample, InstanceId, InstanceState, Plan, Report, Rung, SeatPlan, Status, Time};
+use weal_model::{
+    AppName, Cpu, HistorySample, InstanceId, InstanceState, JobName, JobRecord, JobStatus, Plan, Report, Rung, SeatPlan, Status,
+    Time,
+};
 use weal_protocol::Refusal;
-use weal_protocol::controller::{SleepTaken, WakeTaken};
+use weal_protocol::controller::{JobSubmission, JobVerb, SleepTaken, WakeTaken};
 use weal_protocol::engine::Observation;
 use weal_protocol::gateway::GatewayCounters;
 use weal_protocol::node::InstanceEvent;
 
 pub use effect::{Config, Done, Effect, Input, Kept, NotPlanned, Note, Order, PlanRequest, Planned, Start, StoreProblem};
+pub use jobs::JobOrdered;
 pub use observe::flow_between;
+pub use queue::StoredJobs;
 pub use state::Counts;
 use state::State;
 
@@ -124,6 +135,8 @@ impl Cycle {
             Input::Store(answer) => self.handle_store(answer),
             Input::Order(Order::Sleep { app, rung }) => drop(self.handle_sleep(now, &app, rung)),
             Input::Order(Order::Wake { app }) => drop(self.handle_wake(now, &app)),
+            Input::Order(Order::Submit(submission)) => drop(self.handle_submission(now, &submission)),
+            Input::Order(Order::Job { job, verb }) => drop(self.handle_job_order(now, &job, verb)),
             Input::Done(done) => self.handle_done(now, done),
         }
     }
@@ -182,10 +195,12 @@ impl Cycle {
     pub fn handle_engine(&mut self, now: Time, answer: Result<Observation, Refusal>) {
         self.0.engine.look.handle_end();
         match answer {
-            Ok(seen) => {
+            Ok(mut seen) => {
                 self.0.clear_problem("agent", "the node agent answers again");
                 self.0.learned.handle_seen(&seen);
+                self.0.queue.handle_seen(seen.time, &mut seen, &self.0.operations);
                 self.0.engine.handle_seen(now, seen);
+                self.0.settle_jobs(now);
                 if !self.0.configure_nodes(now) {
                     self.0.serve_waiting(now);
                 }
@@ -204,7 +219,11 @@ impl Cycle {
     /// Instances changed their states.
     pub fn handle_events(&mut self, now: Time, events: &[InstanceEvent]) {
         // A new controller is told once more what an earlier one has heeded.
-        let new: Vec<&InstanceEvent> = events.iter().filter(|event| event.time > self.0.noted_until).collect();
+        if events.iter().any(|event| event.job.is_some()) {
+            self.0.engine.look.want();
+        }
+        let is_news = |event: &&InstanceEvent| event.job.is_none() && event.time > self.0.noted_until;
+        let new: Vec<&InstanceEvent> = events.iter().filter(is_news).collect();
         for event in &new {
             self.0.note(notes::instance(event));
             *self.0.counts.transitions.entry((event.app.clone(), event.state)).or_default() += 1;
@@ -236,6 +255,7 @@ impl Cycle {
             Done::Updated(result) => self.0.handle_updated(result),
             Done::Loads(result) => self.0.handle_loads_set(result),
             Done::Reserves(result) => self.0.handle_reserves_set(result),
+            Done::JobKept { job, write, result } => self.0.handle_job_kept(now, &job, write, result),
             Done::Planned(planned) => self.0.handle_planned(now, *planned),
         }
         self.0.look(now);
@@ -259,6 +279,50 @@ impl Cycle {
         let taken = self.0.take_wake(now, app);
         self.0.look(now);
         taken
+    }
+
+    /// Takes a job in. Whoever handed it in is told so once [`JobOrdered::write`] has succeeded.
+    ///
+    /// # Errors
+    /// When it cannot be run here.
+    pub fn handle_submission(&mut self, now: Time, submission: &JobSubmission) -> Result<JobOrdered, Refusal> {
+        let taken = self.0.take_submission(now, submission);
+        self.0.look(now);
+        taken
+    }
+
+    /// Takes an order about a job. Whoever gave it is told so once [`JobOrdered::write`] has succeeded.
+    ///
+    /// # Errors
+    /// When there is no such job, or its state allows no such order.
+    pub fn handle_job_order(&mut self, now: Time, job: &JobName, verb: JobVerb) -> Result<JobOrdered, Refusal> {
+        let taken = self.0.take_job_order(now, job, verb);
+        self.0.look(now);
+        taken
+    }
+
+    /// One job as people are shown it: one that is not over, or was lately.
+    pub fn job(&self, job: &JobName) -> Option<JobStatus> {
+        let (queue, planned) = (&self.0.queue, &self.0.placing.report.jobs);
+        let over = || queue.over().find(|record| record.spec.name == *job).map(|record| self.over(record));
+        queue.get(job).map(|entry| job_status::of_open(entry, queue.runs(), planned.get(job))).or_else(over)
+    }
+
+    /// The jobs that are not over, and the last that are, at most `most`.
+    pub fn jobs(&self, most: usize) -> Vec<JobStatus> {
+        job_status::jobs(&self.0.queue, &self.0.placing.report.jobs, most)
+    }
+
+    /// The jobs of a status, which needs no token: without their arguments, which may hold secrets.
+    fn shown_jobs(&self) -> Vec<JobStatus> {
+        let mut jobs = self.jobs(JOBS_SHOWN);
+        jobs.iter_mut().for_each(|job| job.command.truncate(1));
+        jobs
+    }
+
+    /// A job that is over as people are shown it.
+    pub fn over(&self, record: &JobRecord) -> JobStatus {
+        job_status::of_record(record, self.0.queue.runs())
     }
 
     /// The store writes again, or why it cannot.
@@ -301,6 +365,7 @@ impl Cycle {
             plan: self.0.placing.summary.as_ref(),
             failures: self.0.placing.starts.failures(),
             resting: &self.0.sleep.resting,
+            jobs: self.shown_jobs(),
         }))
     }
 
@@ -344,6 +409,9 @@ impl Cycle {
         &self.0.counts
     }
 }
+
+/// Jobs in a status: those beyond are asked for by themselves.
+const JOBS_SHOWN: usize = 200;
 
 /// A peer was asked and did not say how things are.
 fn unanswered(peer: &str, refusal: &Refusal) -> String {

@@ -68,6 +68,8 @@ pub(super) fn action(action: &Action, reason: &str) -> Note {
         Action::Stop { .. }
         | Action::Sleep { .. }
         | Action::Resume { .. }
+        | Action::PauseJob { .. }
+        | Action::EndJob { .. }
         | Action::SuspendJob { .. }
         | Action::SetJobCpu { .. } => Note::info(EventKind::Plan, format!("{verb} {target}{colon}{reason}")),
     }

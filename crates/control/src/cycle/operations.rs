@@ -59,6 +59,11 @@ impl Operations {
         self.0.contains_key(target)
     }
 
+    /// What is being done to `target`.
+    pub fn action(&self, target: &Target) -> Option<&Action> {
+        self.0.get(target).map(|operation| &operation.action)
+    }
+
     /// Whether something is being done to an instance, of which only the id is known.
     pub fn contains_instance(&self, id: &InstanceId) -> bool {
         self.0.keys().any(|target| target.instance() == Some(id))

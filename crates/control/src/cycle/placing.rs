@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weal_model::{Action, AppName, Bytes, EventKind, InstanceState, Plan, PlanSummary, PoolSpec, Report, Snapshot, Time};
+use weal_model::{Action, AppName, Bytes, EventKind, InstanceState, Plan, PlanSummary, PoolSpec, Report, Rung, Snapshot, Time};
 use weal_protocol::Refusal;
 use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation};
 
@@ -76,8 +76,13 @@ impl State {
     ) -> PlanRequest {
         let mut pool = without_ended(pool, self.engine.instances());
         self.sleep.relax(&mut pool);
+        self.withhold(now, &mut pool);
         let mut request = self.learned.plan_request(visible(snapshot, &pool), pool);
         let policy = &mut request.policy;
+        policy.runs = self.queue.runs().clone();
+        if let Some(can) = self.engine.capabilities() {
+            policy.job_costs = policy.job_costs.where_possible(can.rungs.contains(&Rung::Parked), can.moves_jobs);
+        }
         (policy.next_instance, policy.held) = (next_instance, held);
         policy.rungs = self.engine.capabilities().map_or_else(Vec::new, |can| can.rungs.clone());
         policy.refused = self.sleep.refused(now);
@@ -143,6 +148,7 @@ impl State {
         if let Action::Start { app, .. } = &action {
             self.placing.starts.handle_outcome(now, app, refusal.as_ref());
         }
+        self.handle_job_acted(now, &action, refusal.as_ref());
         if let Some(refusal) = self.on_refusal(now, &action, refusal) {
             let text = format!("could not {} {target}: {refusal}", action.verb());
             self.note(Note::warning(EventKind::Plan, text).target(&target));

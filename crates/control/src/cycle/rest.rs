@@ -141,6 +141,7 @@ mod tests {
             node: "n1".into(),
             state,
             detail: String::new(),
+            job: None,
         }
     }
 

@@ -1,5 +1,5 @@
 //! All parts of the loop, and what goes out. What the loop does with several parts is in files of their own, each an `impl State`; a file
-//! calls only those above it in this list: `seating` and `telling`, `acting`, `sleep`, `placing`, `looks`.
+//! calls only those above it in this list: `seating` and `telling`, `acting`, `jobs`, `submissions`, `sleep`, `placing`, `looks`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use super::operations::Operations;
 use super::peers::{Engine, Gateway, Ticket};
 use super::plans::Placing;
 use super::problems::Problems;
+use super::queue::Queue;
 use super::recent::Recent;
 use super::rest::Sleep;
 use super::seats::Seating;
@@ -33,6 +34,7 @@ pub(super) struct State {
     pub placing: Placing,
     pub operations: Operations,
     pub sleep: Sleep,
+    pub queue: Queue,
     pub problems: Problems,
     pub waiting: Waiting,
     pub counts: Counts,
@@ -92,6 +94,7 @@ impl State {
             placing: Placing::default(),
             operations: Operations::default(),
             sleep: Sleep::with_resting(start.resting),
+            queue: Queue::new(start.jobs),
             problems: Problems::default(),
             waiting: Waiting::default(),
             counts: Counts::default(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::flow::loads::Loads;
 use weal_model::{
     AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, GatewayName,
-    Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, LatencySummary, NodeName, NodeSample, NodeStatus,
+    Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobStatus, LatencySummary, NodeName, NodeSample, NodeStatus,
     PlanSummary, PoolSpec, Report, Rung, SeatPlan, Snapshot, Status, Time, WorkFactor,
 };
 use weal_protocol::engine::{InstanceSeen, Observation};
@@ -36,6 +36,8 @@ pub(super) struct Inputs<'a> {
     pub failures: &'a BTreeMap<AppName, String>,
     /// Who was told to sleep.
     pub resting: &'a BTreeMap<AppName, Option<Rung>>,
+    /// Jobs that are not over, and the last that are.
+    pub jobs: Vec<JobStatus>,
 }
 
 /// What each instance was given, as CPU of its node. Loads are shares, which may add up to more than a node has where several
@@ -72,6 +74,7 @@ pub(super) fn status(inputs: &Inputs<'_>) -> Status {
         nodes: pool.nodes.iter().map(|node| node_status(&node.name, inputs)).collect(),
         apps: pool.apps.values().map(|app| app_status(app, instances, &flows, inputs)).collect(),
         flows,
+        jobs: inputs.jobs.clone(),
         plan: inputs.plan.cloned(),
     }
 }

@@ -24,6 +24,9 @@ pub struct AppCurve {
     pub nodes: Vec<usize>,
 }
 
+/// The cost of a change that cannot be made: a job of 1 MiB would be held up for a month.
+const NEVER_S_PER_MIB: f64 = 3e6;
+
 /// What changes to a job's run cost: seconds, growing with its memory (Carrera Table 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
@@ -43,6 +46,17 @@ impl Costs {
         Self { start_s: 3.6, suspend_s_per_mib: 0.0353, resume_s_per_mib: 0.0333, migrate_s_per_mib: 0.0132 };
     /// Changes for nothing, as in Experiment Four.
     pub const FREE: Self = Self { start_s: 0.0, suspend_s_per_mib: 0.0, resume_s_per_mib: 0.0, migrate_s_per_mib: 0.0 };
+
+    /// The same where a job may not be able to leave memory, or to move: what cannot be done costs more than anything gains.
+    #[must_use]
+    pub fn where_possible(self, leaves_memory: bool, moves: bool) -> Self {
+        let or_never = |can: bool, cost: f64| if can { cost } else { NEVER_S_PER_MIB };
+        Self {
+            suspend_s_per_mib: or_never(leaves_memory, self.suspend_s_per_mib),
+            migrate_s_per_mib: or_never(moves, self.migrate_s_per_mib),
+            ..self
+        }
+    }
 
     /// Seconds that this change holds up a job with `memory` bytes per task.
     pub fn of(&self, kind: ChangeKind, memory: u64) -> f64 {

@@ -5,6 +5,7 @@
 mod access;
 mod answer;
 mod handlers;
+mod jobs;
 mod logs;
 mod openapi;
 mod routes;
@@ -17,4 +18,4 @@ pub use openapi::openapi;
 pub(crate) use access::{Door, Token};
 pub(crate) use routes::router;
 pub(crate) use serve::{serve_local, serve_tcp};
-pub(crate) use state::{Api, ReadLogs};
+pub(crate) use state::{Api, ReadLogs, ReadOutput};

@@ -9,15 +9,15 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get, post, put};
 use http::StatusCode;
 use schemars::{Schema, SchemaGenerator};
-use weal_model::{Event, HistorySample, Status, Why, WhyRequest};
+use weal_model::{Event, HistorySample, JobStatus, Status, Why, WhyRequest};
 
 use super::access::{Access, Door, guard};
 use super::answer::{BODY_LIMIT, refusal};
 use super::state::Api;
-use super::{handlers, logs, stream};
+use super::{handlers, jobs, logs, stream};
 use weal_protocol::controller::{
-    ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, NoteOrder, NoteTaken, PlanView, SleepOrder, SleepTaken,
-    WakeTaken,
+    ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, JobSubmission, JobTaken, NoteOrder, NoteTaken, PlanView,
+    SleepOrder, SleepTaken, WakeTaken,
 };
 
 /// The longest that an answer may take to begin. A config waits for the disk and for the node agent.
@@ -65,6 +65,18 @@ impl Route {
         route.path_parameter("app", "The application.")
     }
 
+    /// An order about one job. It is answered when it is on disk.
+    fn job_order(path: &'static str, summary: &'static str, handler: MethodRouter<Api>) -> Self {
+        let answers = vec![
+            (200, "It is written down and will be done.", json::<JobTaken>()),
+            (404, "There is no such job.", json::<ApiError>()),
+            (409, "Its state allows no such order, and why.", json::<ApiError>()),
+        ];
+        let (parameters, body) = (Vec::new(), None);
+        let route = Self { method: "post", path, summary, access: Access::Order, parameters, body, answers, handler };
+        route.path_parameter("job", "The job.")
+    }
+
     fn path_parameter(mut self, name: &'static str, text: &'static str) -> Self {
         self.parameters.push(Parameter { name, place: "path", kind: "string", text });
         self
@@ -96,7 +108,7 @@ pub(super) fn routes() -> Vec<Route> {
         ],
         handler: put(handlers::put_config),
     };
-    vec![
+    let mut all = vec![
         Route::get("/v1/status", Read, "The whole pool, now.", json::<Status>(), get(handlers::status)),
         Route::get(
             "/v1/apps/{app}/why",
@@ -178,6 +190,57 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/openapi.json", Read, "This document.", Content::Text("application/json"), get(handlers::openapi)),
         Route::get("/healthz", Open, "The controller answers.", Content::Text("text/plain"), get(handlers::healthz)),
         Route::get("/", Read, "The dashboard.", Content::Text("text/html"), get(handlers::dashboard)),
+    ];
+    all.extend(job_routes());
+    all
+}
+
+/// Those about jobs.
+fn job_routes() -> Vec<Route> {
+    let submit = Route {
+        method: "post",
+        path: "/v1/jobs",
+        summary: "Run a job. It is answered when the job is on disk.",
+        access: Access::Order,
+        parameters: Vec::new(),
+        body: Some(|generator| generator.subschema_for::<JobSubmission>()),
+        answers: vec![
+            (200, "It is on disk and will be run.", json::<JobTaken>()),
+            (422, "It cannot be run here, and why.", json::<ApiError>()),
+        ],
+        handler: post(jobs::submit),
+    };
+    let list = Route::get(
+        "/v1/jobs",
+        Access::Order,
+        "The jobs that are not over by number, then the last that are.",
+        json::<Vec<JobStatus>>(),
+        get(jobs::list),
+    )
+    .query("limit", "integer", "At most so many; 200 when left out, 10000 at most.")
+    .query("all", "boolean", "Of those that are over all that the store has, not only the last few.");
+    let output = Route::get(
+        "/v1/jobs/{job}/output",
+        Access::Order,
+        "What a run of it has written, byte for byte.",
+        Content::Text("application/octet-stream"),
+        get(jobs::output),
+    )
+    .path_parameter("job", "The job.")
+    .query("attempt", "integer", "Which run; the last one when left out.")
+    .query("tail", "integer", "How many lines before the end to begin; all that is kept when left out.")
+    .query("follow", "boolean", "Go on with what is written until the run has ended.");
+    let show = Route::get("/v1/jobs/{job}", Access::Order, "One job.", json::<JobStatus>(), get(jobs::show));
+    vec![
+        submit,
+        list,
+        show.path_parameter("job", "The job."),
+        output,
+        Route::job_order("/v1/jobs/{job}/cancel", "End a job.", post(jobs::cancel)),
+        Route::job_order("/v1/jobs/{job}/pause", "Let a job stand still, with its memory.", post(jobs::pause)),
+        Route::job_order("/v1/jobs/{job}/suspend", "Let a job stand still, and its image leave memory.", post(jobs::suspend)),
+        Route::job_order("/v1/jobs/{job}/resume", "Let weal decide about a job again.", post(jobs::resume)),
+        Route::job_order("/v1/jobs/{job}/requeue", "End a job's run and begin it anew.", post(jobs::requeue)),
     ]
 }
 

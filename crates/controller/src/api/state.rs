@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tokio::sync::mpsc;
+use weal_protocol::engine::{OutputPiece, OutputRequest};
 use weal_protocol::node::{LogsChunk, LogsRequest};
 
 use crate::board::Board;
@@ -15,12 +16,17 @@ use crate::driver::Order;
 pub(crate) type ReadLogs =
     Arc<dyn Fn(LogsRequest) -> Pin<Box<dyn Future<Output = Result<LogsChunk, weal_engine::Error>> + Send>> + Send + Sync>;
 
+/// Reads a piece of what a run of a job has written.
+pub(crate) type ReadOutput =
+    Arc<dyn Fn(OutputRequest) -> Pin<Box<dyn Future<Output = Result<OutputPiece, weal_engine::Error>> + Send>> + Send + Sync>;
+
 /// What the handlers work with.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub board: Arc<Board>,
     pub orders: mpsc::Sender<Order>,
     pub read_logs: ReadLogs,
+    pub read_output: ReadOutput,
     pub gateway: weal_rpc::Client,
     /// The OpenAPI document.
     pub document: Arc<serde_json::Value>,

@@ -13,11 +13,12 @@ mod orders;
 mod perform;
 pub mod record;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use weal_control::cycle::{Config, Cycle, Effect, Input, Kept, Start};
+use weal_control::cycle::{Config, Cycle, Done, Effect, Input, Kept, Start};
 use weal_engine::Engine;
 use weal_model::{Status, Time};
 use weal_protocol::controller::PlanView;
@@ -26,7 +27,8 @@ use weal_protocol::node::InstanceEvent;
 use crate::board::{Board, View};
 use crate::clock::{self, Clock};
 use crate::desired::Desired;
-pub(crate) use orders::Order;
+use orders::WaitingOrder;
+pub(crate) use orders::{NotTaken, Order};
 use perform::Hands;
 pub(crate) use record::{Error as RecordError, Recorder};
 
@@ -34,6 +36,8 @@ pub(crate) use record::{Error as RecordError, Recorder};
 pub(crate) const RESTING: &str = "resting";
 /// Under which key it has what was learnt.
 pub(crate) const PROFILES: &str = "profiles";
+/// Under which key it has what was learnt from jobs that are done.
+pub(crate) const JOB_RUNS: &str = "job-runs";
 /// What waiting for instance events takes at most before they are asked for again.
 const EVENTS_WAIT: Duration = Duration::from_secs(30);
 /// The agent is away; the loop says so. Asked again soon, for it is back within a second.
@@ -51,6 +55,8 @@ pub(crate) struct Driver<E> {
     config_error: Option<String>,
     recorder: Recorder,
     answers: mpsc::UnboundedReceiver<Input>,
+    /// Orders about jobs that wait for a write, by its number.
+    waiting: BTreeMap<u64, Vec<WaitingOrder>>,
 }
 
 impl<E: Engine> Driver<E> {
@@ -71,7 +77,8 @@ impl<E: Engine> Driver<E> {
         let mut recorder = recorder;
         recorder.handle_start(clock.now(), &start);
         let cycle = Cycle::new(clock.now(), start);
-        Self { cycle, clock, board, hands, desired, config_error: None, recorder, answers }
+        let waiting = BTreeMap::new();
+        Self { cycle, clock, board, hands, desired, config_error: None, recorder, answers, waiting }
     }
 
     /// Runs until `orders` closes.
@@ -105,7 +112,14 @@ impl<E: Engine> Driver<E> {
     fn handle(&mut self, input: Input) {
         let now = self.clock.now();
         self.recorder.handle_input(now, &input);
+        let kept = match &input {
+            Input::Done(Done::JobKept { write, result, .. }) => Some((*write, result.clone())),
+            _ => None,
+        };
         self.cycle.handle(now, input);
+        if let Some((write, result)) = kept {
+            self.handle_kept(write, &result);
+        }
     }
 
     /// Has everything begun that the loop asks for now.
@@ -125,6 +139,15 @@ impl<E: Engine> Driver<E> {
         match kept {
             Kept::Profiles(profiles) => self.board.store.save_value(PROFILES, &profiles),
             Kept::Resting(resting) => self.board.store.save_value(RESTING, &resting),
+            Kept::Runs(runs) => self.board.store.save_value(JOB_RUNS, &runs),
+            Kept::Job { record, write, is_submission } => {
+                let board = Arc::clone(&self.board);
+                self.hands.answer(async move {
+                    let job = record.spec.name.clone();
+                    let result = board.store.save_job(*record, is_submission).await;
+                    Input::Done(Done::JobKept { job, write, result })
+                });
+            }
             Kept::Plan(plan) => {
                 self.board.store.save_value("plan", &plan.0);
                 self.board.store.save_value("report", &plan.1);

@@ -3,14 +3,35 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use weal_control::cycle::{self, Note};
+use weal_control::cycle::{self, JobOrdered, Note, StoreProblem};
 use weal_engine::Engine;
-use weal_model::{AppName, EventKind, NodeName, Rung, WhyNode};
+use weal_model::{AppName, EventKind, JobName, JobRecord, JobStatus, NodeName, Rung, WhyNode};
 use weal_protocol::Refusal;
-use weal_protocol::controller::{ConfigRefused, ConfigTaken, ConfigUpdate, SleepTaken, WakeTaken};
+use weal_protocol::controller::{
+    ConfigRefused, ConfigTaken, ConfigUpdate, JobSubmission, JobTaken, JobVerb, SleepTaken, WakeTaken,
+};
 
 use super::Driver;
 use crate::desired::{self, Desired};
+
+/// Where the answer to an order about a job goes.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, NotTaken>>;
+
+/// Why an order about a job was not taken.
+#[derive(Debug)]
+pub(crate) enum NotTaken {
+    /// The loop says no.
+    Refused(Refusal),
+    /// It could not be written down.
+    NotKept(StoreProblem),
+}
+
+/// An order that waits for its record to be on disk.
+#[derive(Debug)]
+pub(super) struct WaitingOrder {
+    ordered: JobOrdered,
+    reply: Answer<JobTaken>,
+}
 
 /// What the API asks.
 #[derive(Debug)]
@@ -21,6 +42,16 @@ pub(crate) enum Order {
     WhyNode { app: AppName, node: NodeName, reply: oneshot::Sender<Option<WhyNode>> },
     /// Let this application sleep until somebody asks for it.
     Sleep { app: AppName, rung: Option<Rung>, reply: oneshot::Sender<Result<SleepTaken, Refusal>> },
+    /// Run this job.
+    Submit { submission: Box<JobSubmission>, reply: Answer<JobTaken> },
+    /// Do this to a job.
+    Job { job: JobName, verb: JobVerb, reply: Answer<JobTaken> },
+    /// How this job is; `None` when it is not among those that the loop knows.
+    OneJob { job: JobName, reply: oneshot::Sender<Option<JobStatus>> },
+    /// How all jobs are that the loop knows.
+    Jobs { limit: usize, reply: oneshot::Sender<Vec<JobStatus>> },
+    /// How a job is that is over.
+    Over { record: Box<JobRecord>, reply: oneshot::Sender<JobStatus> },
     /// Wake it.
     Wake { app: AppName, reply: oneshot::Sender<Result<WakeTaken, Refusal>> },
 }
@@ -36,11 +67,51 @@ impl<E: Engine> Driver<E> {
                 self.record_order(cycle::Order::Sleep { app: app.clone(), rung });
                 let _ = reply.send(self.cycle.handle_sleep(now, &app, rung));
             }
+            Order::Submit { submission, reply } => {
+                self.record_order(cycle::Order::Submit(submission.clone()));
+                let ordered = self.cycle.handle_submission(now, &submission);
+                self.answer_when_kept(ordered, reply);
+            }
+            Order::Job { job, verb, reply } => {
+                self.record_order(cycle::Order::Job { job: job.clone(), verb });
+                let ordered = self.cycle.handle_job_order(now, &job, verb);
+                self.answer_when_kept(ordered, reply);
+            }
+            Order::OneJob { job, reply } => _ = reply.send(self.cycle.job(&job)),
+            Order::Jobs { limit, reply } => _ = reply.send(self.cycle.jobs(limit)),
+            Order::Over { record, reply } => _ = reply.send(self.cycle.over(&record)),
             Order::Wake { app, reply } => {
                 self.record_order(cycle::Order::Wake { app: app.clone() });
                 let _ = reply.send(self.cycle.handle_wake(now, &app));
             }
         }
+    }
+
+    /// Answers an order about a job once its record is on disk.
+    fn answer_when_kept(&mut self, ordered: Result<JobOrdered, Refusal>, reply: Answer<JobTaken>) {
+        match ordered {
+            Err(refusal) => _ = reply.send(Err(NotTaken::Refused(refusal))),
+            Ok(ordered) => match ordered.write {
+                Some(write) => self.waiting.entry(write).or_default().push(WaitingOrder { ordered, reply }),
+                None => self.tell_taken(WaitingOrder { ordered, reply }),
+            },
+        }
+    }
+
+    /// The write with this number is on disk, or could not be made. The loop knows already.
+    pub(super) fn handle_kept(&mut self, write: u64, result: &Result<(), StoreProblem>) {
+        for waiting in self.waiting.remove(&write).unwrap_or_default() {
+            match result {
+                Ok(()) => self.tell_taken(waiting),
+                Err(problem) => _ = waiting.reply.send(Err(NotTaken::NotKept(problem.clone()))),
+            }
+        }
+    }
+
+    fn tell_taken(&self, waiting: WaitingOrder) {
+        let WaitingOrder { ordered: JobOrdered { job, is_new, warnings, .. }, reply } = waiting;
+        let job = self.cycle.job(&job).ok_or(NotTaken::Refused(Refusal::NoJob { job }));
+        let _ = reply.send(job.map(|job| JobTaken { job, is_new, warnings }));
     }
 
     fn record_order(&mut self, order: cycle::Order) {

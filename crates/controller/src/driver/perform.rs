@@ -8,7 +8,7 @@ use weal_control::cycle::{Done, Effect, Input, NotPlanned, PlanRequest, Planned}
 use weal_engine::Engine;
 use weal_model::{Action, PoolSpec};
 use weal_protocol::Refusal;
-use weal_protocol::engine::ActionOutcome;
+use weal_protocol::engine::{ActionOutcome, JobOrder};
 use weal_protocol::gateway::{self, GatewayConfig};
 use weal_rpc::Client;
 
@@ -44,7 +44,10 @@ impl<E: Engine> Hands<E> {
             Effect::ConfigureNodes(nodes) => {
                 self.answer(async move { Input::Done(Done::Nodes(engine.configure(&nodes).await.map_err(Refusal::from))) })
             }
-            Effect::Act { pool, action } => {
+            Effect::Act { job: Some(order), .. } => {
+                self.answer(async move { Input::Done(Done::Acted(act_on_job(&*engine, &order).await)) })
+            }
+            Effect::Act { pool, action, job: None } => {
                 self.answer(async move { Input::Done(Done::Acted(act(&*engine, &pool, action).await)) })
             }
             Effect::Update { pool, starts } => {
@@ -61,7 +64,8 @@ impl<E: Engine> Hands<E> {
         }
     }
 
-    fn answer(&self, answer: impl Future<Output = Input> + Send + 'static) {
+    /// Has `answer` found, and handed to the loop.
+    pub fn answer(&self, answer: impl Future<Output = Input> + Send + 'static) {
         let answers = self.answers.clone();
         tokio::spawn(async move {
             // The loop ends before its tasks do when weal stops.
@@ -93,6 +97,12 @@ async fn act<E: Engine>(engine: &E, pool: &PoolSpec, action: Action) -> ActionOu
         Ok(outcomes) => outcomes.into_iter().next().unwrap_or(ActionOutcome { action, took_s: 0.0, refusal: None }),
         Err(error) => ActionOutcome { action, took_s: 0.0, refusal: Some(error.into()) },
     }
+}
+
+async fn act_on_job<E: Engine>(engine: &E, order: &JobOrder) -> ActionOutcome {
+    let failed =
+        |error: weal_engine::Error| ActionOutcome { action: order.action.clone(), took_s: 0.0, refusal: Some(error.into()) };
+    engine.apply_to_job(order).await.unwrap_or_else(failed)
 }
 
 async fn configure_gateway(gateway: Client, config: GatewayConfig) -> Input {

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use weal_control::cycle::{Config, Cycle, Effect, Input, Start};
+use weal_control::cycle::{Config, Cycle, Effect, Input, Start, StoredJobs};
 use weal_control::jobs::Costs;
 use weal_control::profile::Profiles;
 use weal_model::{AppName, GatewayName, Rung, Time};
@@ -36,6 +36,9 @@ pub enum Line {
         resting: BTreeMap<AppName, Option<Rung>>,
         /// Events up to here were noted before.
         noted_until: Time,
+        /// The jobs that an earlier controller had.
+        #[serde(default)]
+        jobs: Box<StoredJobs>,
     },
     /// What happened.
     Input {
@@ -93,6 +96,7 @@ impl Recorder {
                 profiles: Box::new(start.profiles.clone()),
                 resting: start.resting.clone(),
                 noted_until: start.noted_until,
+                jobs: Box::new(start.jobs.clone()),
             });
         }
     }
@@ -144,11 +148,11 @@ pub enum Mismatch {
 /// # Errors
 /// At the first effect that differs.
 pub fn replay(lines: &[Line]) -> Result<usize, Mismatch> {
-    let Some(Line::Start { at, gateway, config, profiles, resting, noted_until }) = lines.first().cloned() else {
+    let Some(Line::Start { at, gateway, config, profiles, resting, noted_until, jobs }) = lines.first().cloned() else {
         return Err(Mismatch::NoStart);
     };
     let (config, profiles) = (config.map(|config| *config), *profiles);
-    let start = Start { gateway, config, profiles, resting, noted_until, job_costs: Costs::THESIS };
+    let start = Start { gateway, config, profiles, resting, noted_until, job_costs: Costs::THESIS, jobs: *jobs };
     let mut cycle = Cycle::new(at, start);
     let mut number = 0;
     for line in &lines[1..] {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 use serde::de::DeserializeOwned;
-use weal_model::{Event, HistorySample, Time};
+use weal_model::{Event, HistorySample, JobRecord, Time};
 
+use super::WhichJob;
 use super::error::Error;
-use super::records::{CONFIGS_KEPT, EVENTS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, Write};
+use super::records::{CONFIGS_KEPT, EVENTS_KEPT, JOBS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, Write};
 
 /// The schema that this version reads and writes, kept in `user_version`.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 const TABLES: &str = "
     CREATE TABLE config (generation INTEGER PRIMARY KEY, time INTEGER NOT NULL, path TEXT NOT NULL, text TEXT NOT NULL);
@@ -20,6 +21,16 @@ const TABLES: &str = "
     CREATE TABLE sample (time INTEGER PRIMARY KEY, merged INTEGER NOT NULL, body TEXT NOT NULL);
     CREATE TABLE value (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
 ";
+
+/// What schema 2 adds to schema 1.
+const JOBS: &str = "
+    CREATE TABLE job (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, key TEXT, over INTEGER NOT NULL, body TEXT NOT NULL);
+    CREATE INDEX job_over ON job (over, number);
+    CREATE INDEX job_key ON job (key) WHERE key IS NOT NULL;
+";
+
+/// Jobs that are over and known to a new controller without asking the store.
+const JOBS_RECALLED: u32 = 50;
 
 /// Damaged files that are kept; the newest one replaces the last of them.
 const MOST_ASIDE: u32 = 9;
@@ -62,12 +73,8 @@ impl Database {
         let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
         match found {
             SCHEMA => {}
-            0 => {
-                let transaction = connection.transaction().map_err(fail)?;
-                transaction.execute_batch(TABLES).map_err(fail)?;
-                transaction.pragma_update(None, "user_version", SCHEMA).map_err(fail)?;
-                transaction.commit().map_err(fail)?;
-            }
+            0 => migrate(&mut connection, &[TABLES, JOBS]).map_err(fail)?,
+            1 => migrate(&mut connection, &[JOBS]).map_err(fail)?,
             _ => return Err(Error::Newer { path: path.display().to_string(), found, known: SCHEMA }),
         }
         // It names damage in a row of text, not by an error.
@@ -86,7 +93,8 @@ impl Database {
         let config = self.connection.query_row(sql, [], read).optional()?;
         let newest: u64 = self.connection.query_row("SELECT coalesce(max(id), 0) FROM event", [], |row| row.get(0))?;
         let events = self.events(newest.saturating_sub(500), 500)?;
-        Ok(Saved { config, events, values: self.values()? })
+        let highest_job = self.connection.query_row("SELECT coalesce(max(number), 0) FROM job", [], |row| row.get(0))?;
+        Ok(Saved { config, events, jobs: self.recalled_jobs()?, highest_job, values: self.values()? })
     }
 
     pub(super) fn events(&self, after: u64, limit: u32) -> rusqlite::Result<Vec<Event>> {
@@ -97,6 +105,30 @@ impl Database {
     pub(super) fn history(&self, since: Time) -> rusqlite::Result<Vec<HistorySample>> {
         let mut statement = self.connection.prepare_cached("SELECT body FROM sample WHERE time > ?1 ORDER BY time")?;
         bodies(statement.query_map([since.0], |row| row.get(0))?)
+    }
+
+    /// Those that are not over, and the last that are. One that cannot be read is an error: a job is not lost in silence.
+    fn recalled_jobs(&self) -> rusqlite::Result<Vec<JobRecord>> {
+        let mut open = self.connection.prepare("SELECT body FROM job WHERE over = 0 ORDER BY number")?;
+        let mut jobs = records(open.query_map([], |row| row.get(0))?)?;
+        jobs.extend(self.jobs_over(u64::MAX, JOBS_RECALLED)?);
+        Ok(jobs)
+    }
+
+    /// At most `limit` jobs that are over with a number below `before`, the newest first.
+    pub(super) fn jobs_over(&self, before: u64, limit: u32) -> rusqlite::Result<Vec<JobRecord>> {
+        let sql = "SELECT body FROM job WHERE over = 1 AND number < ?1 ORDER BY number DESC LIMIT ?2";
+        let before = i64::try_from(before).unwrap_or(i64::MAX);
+        records(self.connection.prepare_cached(sql)?.query_map(params![before, limit], |row| row.get(0))?)
+    }
+
+    /// The job of this name, or of this key.
+    pub(super) fn job(&self, which: &WhichJob) -> rusqlite::Result<Option<JobRecord>> {
+        let (sql, text) = match which {
+            WhichJob::Name(name) => ("SELECT body FROM job WHERE name = ?1", name),
+            WhichJob::Key(key) => ("SELECT body FROM job WHERE key = ?1 ORDER BY number DESC LIMIT 1", key),
+        };
+        Ok(records(self.connection.prepare_cached(sql)?.query_map([text], |row| row.get(0))?)?.into_iter().next())
     }
 
     fn values(&self) -> rusqlite::Result<BTreeMap<String, String>> {
@@ -122,6 +154,8 @@ impl Database {
         let event = newest("SELECT coalesce(max(id), 0) FROM event")?;
         transaction.execute("DELETE FROM event WHERE id <= ?1", [event.saturating_sub(EVENTS_KEPT)])?;
         transaction.execute("DELETE FROM sample WHERE time < ?1", [now.0.saturating_sub(MINUTES_KEPT_S * SECOND)])?;
+        let job = newest("SELECT coalesce(max(number), 0) FROM job")?;
+        transaction.execute("DELETE FROM job WHERE over = 1 AND number <= ?1", [job.saturating_sub(JOBS_KEPT)])?;
         merge_minutes(&transaction, now.0.saturating_sub(RAW_KEPT_S * SECOND) / MINUTE * MINUTE)?;
         transaction.commit()
     }
@@ -154,11 +188,36 @@ fn put(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
             transaction.prepare_cached(sql)?.execute(params![event.id, json(event)]).map(|_| ())
         }
         Write::Sample(sample) => put_sample(transaction, sample, false),
+        Write::Job(record) => put_job(transaction, record),
+        Write::NoJob { number } => transaction.execute("DELETE FROM job WHERE number = ?1", [number]).map(|_| ()),
         Write::Value { key, body } => {
             let sql = "INSERT OR REPLACE INTO value (key, body) VALUES (?1, ?2)";
             transaction.prepare_cached(sql)?.execute(params![key, body]).map(|_| ())
         }
     }
+}
+
+fn put_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO job (number, name, key, over, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let (name, over) = (record.spec.name.as_str(), record.end.is_some());
+    transaction.prepare_cached(sql)?.execute(params![record.number, name, record.key, over, json(record)]).map(|_| ())
+}
+
+/// Makes the tables of this schema of those of a former one, all of them or none.
+fn migrate(connection: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    for step in steps {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", SCHEMA)?;
+    transaction.commit()
+}
+
+/// Rows of which each must be readable.
+fn records(rows: impl Iterator<Item = rusqlite::Result<String>>) -> rusqlite::Result<Vec<JobRecord>> {
+    let unreadable =
+        |error: serde_json::Error| rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error));
+    rows.map(|row| serde_json::from_str(&row?).map_err(unreadable)).collect()
 }
 
 fn put_sample(transaction: &Transaction<'_>, sample: &HistorySample, merged: bool) -> rusqlite::Result<()> {

@@ -9,6 +9,7 @@
 //! | `config` | the last [`CONFIGS_KEPT`] generations |
 //! | `event` | the last [`EVENTS_KEPT`] |
 //! | `sample` | one per cycle for [`RAW_KEPT_S`], then one per minute for [`MINUTES_KEPT_S`] |
+//! | `job` | all that are not over, and of the others those of the last [`JOBS_KEPT`] numbers |
 //! | `value` | profiles, last plan and report, who was told to sleep: one row each |
 
 mod database;
@@ -24,17 +25,26 @@ use std::thread::JoinHandle;
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use weal_control::cycle::StoreProblem;
-use weal_model::{Event, HistorySample, Time};
+use weal_model::{Event, HistorySample, JobRecord, Time};
 
 use database::Database;
 pub use error::Error;
 use records::Write;
-pub use records::{CONFIGS_KEPT, EVENTS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig};
+pub use records::{CONFIGS_KEPT, EVENTS_KEPT, JOBS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig};
 use worker::{Job, Worker};
 
 /// Jobs that may wait for the thread. A full disk stops it for a busy time-out at most; beyond this something is wrong and
 /// the newest are dropped rather than memory filled.
 const QUEUE: usize = 4096;
+
+/// Which job is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WhichJob {
+    /// The one of this name.
+    Name(String),
+    /// The newest one that was handed in with this key.
+    Key(String),
+}
 
 /// The handle to the store's thread. Dropping it writes what is queued.
 #[derive(Debug)]
@@ -78,6 +88,32 @@ impl Store {
         let (reply, answer) = oneshot::channel();
         self.send(Job::Write(Write::Config(config), Some(reply)));
         answer.await.unwrap_or(Err(StoreProblem::Ended))
+    }
+
+    /// Keeps a job's record; comes back when it is on disk. On an error it stays queued and is tried again, but for a submission, whose
+    /// refusal is final.
+    pub async fn save_job(&self, record: JobRecord, is_submission: bool) -> Result<(), StoreProblem> {
+        let (number, (reply, answer)) = (record.number, oneshot::channel());
+        self.send(Job::Write(Write::Job(Box::new(record)), Some(reply)));
+        let result = answer.await.unwrap_or(Err(StoreProblem::Ended));
+        if result.is_err() && is_submission {
+            self.send(Job::Write(Write::NoJob { number }, None));
+        }
+        result
+    }
+
+    /// At most `limit` jobs that are over with a number below `before`, the newest first.
+    pub async fn jobs_over(&self, before: u64, limit: u32) -> Vec<JobRecord> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Job::JobsOver { before, limit, reply });
+        answer.await.unwrap_or_default()
+    }
+
+    /// One job, if there is such a one.
+    pub async fn job(&self, which: WhichJob) -> Option<JobRecord> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Job::OneJob { which, reply });
+        answer.await.ok().flatten()
     }
 
     /// Keeps an event, soon.

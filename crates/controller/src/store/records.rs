@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weal_model::{Event, HistorySample, Time};
+use weal_model::{Event, HistorySample, JobRecord, Time};
 
 /// Old configs, to look back at or to return to; each is a few KiB.
 pub const CONFIGS_KEPT: u64 = 50;
@@ -12,6 +12,9 @@ pub const EVENTS_KEPT: u64 = 10_000;
 pub const RAW_KEPT_S: u64 = 3600;
 /// A day and a half, so that yesterday's peak is still there today.
 pub const MINUTES_KEPT_S: u64 = 36 * 3600;
+
+/// Jobs that are over; about 1 KiB each. Those that are not over are all kept.
+pub const JOBS_KEPT: u64 = 100_000;
 
 /// A config as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +36,10 @@ pub struct Saved {
     pub config: Option<StoredConfig>,
     /// The newest events, oldest first.
     pub events: Vec<Event>,
+    /// The jobs that are not over, and the last that are, by number.
+    pub jobs: Vec<JobRecord>,
+    /// The highest number that a job ever had.
+    pub highest_job: u64,
     /// What [`save_value`](super::Store::save_value) kept, as JSON.
     pub values: BTreeMap<String, String>,
 }
@@ -43,5 +50,13 @@ pub(super) enum Write {
     Config(StoredConfig),
     Event(Event),
     Sample(HistorySample),
-    Value { key: &'static str, body: String },
+    Value {
+        key: &'static str,
+        body: String,
+    },
+    Job(Box<JobRecord>),
+    /// A job whose submission was refused since it could not be written: it must not come up later.
+    NoJob {
+        number: u64,
+    },
 }

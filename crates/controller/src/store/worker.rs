@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use weal_control::cycle::StoreProblem;
-use weal_model::{Event, HistorySample, Time};
+use weal_model::{Event, HistorySample, JobRecord, Time};
 
+use super::WhichJob;
 use super::database::{Database, set_aside};
 use super::error::Error;
 use super::records::Write;
@@ -26,6 +27,8 @@ type Reply = oneshot::Sender<Result<(), StoreProblem>>;
 pub(super) enum Job {
     Write(Write, Option<Reply>),
     Events { after: u64, limit: u32, reply: oneshot::Sender<Vec<Event>> },
+    JobsOver { before: u64, limit: u32, reply: oneshot::Sender<Vec<JobRecord>> },
+    OneJob { which: WhichJob, reply: oneshot::Sender<Option<JobRecord>> },
     History { since: Time, reply: oneshot::Sender<Vec<HistorySample>> },
     Stop,
 }
@@ -85,6 +88,14 @@ impl Worker {
             Job::Events { after, limit, reply } => {
                 self.flush();
                 let _ = reply.send(self.read(|database| database.events(after, limit)));
+            }
+            Job::JobsOver { before, limit, reply } => {
+                self.flush();
+                let _ = reply.send(self.read(|database| database.jobs_over(before, limit)));
+            }
+            Job::OneJob { which, reply } => {
+                self.flush();
+                let _ = reply.send(self.read(|database| database.job(&which)));
             }
             Job::History { since, reply } => {
                 self.flush();

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use weal_host::Proc;
-use weal_model::{InstanceState, RestartPolicy, SandboxMode};
+use weal_model::{InstanceState, RestartPolicy, RunEnd, SandboxMode};
 use weal_protocol::Refusal;
 
 use super::launch::SHIM_PATIENCE;
 use super::running::Running;
 use super::{Order, Phase, Reply, Task, until};
+use crate::archive;
 use crate::files::{at, read_json};
 use crate::isolation::{Isolation, Member};
 use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, Record, STOP_FILE, Started, logs};
@@ -39,15 +40,22 @@ pub struct End {
     pub(super) is_success: bool,
     /// Told before, by a former agent.
     is_old: bool,
+    /// The same for a run of a job.
+    pub(super) run: RunEnd,
 }
 
 impl End {
     pub(super) fn failure(text: String) -> Self {
-        Self { text, is_success: false, is_old: false }
+        Self { text, is_success: false, is_old: false, run: RunEnd::Lost }
+    }
+
+    /// A failure that means `run` to a run of a job.
+    pub(super) fn of_run(run: RunEnd, text: String) -> Self {
+        Self { run, ..Self::failure(text) }
     }
 
     pub(super) fn old(text: String) -> Self {
-        Self { text, is_success: false, is_old: true }
+        Self { text, is_success: false, is_old: true, run: RunEnd::Lost }
     }
 }
 
@@ -97,7 +105,18 @@ impl Task {
                 format!("ended; how is not known, because its shim was killed too or could not write{left}")
             }
         };
-        End { text, is_success: exit == Some(Exit::Code { code: 0 }) && !is_out_of_memory, is_old: false }
+        let is_success = exit == Some(Exit::Code { code: 0 }) && !is_out_of_memory;
+        let was_stopped = self.dir.join(STOP_FILE).exists();
+        let run = match exit {
+            _ if is_out_of_memory => RunEnd::OutOfMemory,
+            Some(Exit::Code { code: 0 }) => RunEnd::Code { code: 0 },
+            // Ended by weal, whatever it made of that.
+            _ if was_stopped => RunEnd::Lost,
+            Some(Exit::Code { code }) => RunEnd::Code { code },
+            Some(Exit::Signal { signal }) => RunEnd::Signal { signal },
+            Some(Exit::Unknown) | None => RunEnd::Lost,
+        };
+        End { text, is_success, is_old: false, run }
     }
 
     /// Says so where its sandbox may be why it ended: it was killed for a system call, or its last lines tell of something that was refused. Those
@@ -150,6 +169,9 @@ impl Task {
 
     /// After its end: waits for its restart if there is to be one, and for orders.
     pub(super) async fn rest(&mut self, end: End) -> Phase {
+        if self.is_run() && !end.is_old {
+            self.remember(|memory| memory.end = Some(end.run));
+        }
         let restart = match self.spec().restart {
             _ if end.is_old => false,
             RestartPolicy::Always => true,
@@ -186,6 +208,10 @@ impl Task {
                     Some((Order::Stop, reply)) => {
                         let _ = reply.send(self.remove().await);
                         return Phase::Gone;
+                    }
+                    // A run ends once.
+                    Some((Order::Start(_), reply)) if self.is_run() => {
+                        let _ = reply.send(Ok(()));
                     }
                     Some((Order::Start(spec), reply)) => {
                         self.view.lock().expect("nothing panics while it is held").record.spec = *spec;
@@ -246,6 +272,9 @@ impl Task {
         }
         until(KILL_PATIENCE, || self.isolated(|isolation, member| isolation.remove(member)).is_ok()).await;
         self.tell(InstanceState::Stopped, "stopped".to_owned());
+        if self.is_run() {
+            archive::keep(&self.site, &self.record(), &self.dir)?;
+        }
         Ok(fs::remove_dir_all(&self.dir).map_err(at(&self.dir))?)
     }
 }
@@ -309,7 +338,8 @@ pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std
         wait(KILL_PATIENCE, &|| !proc.is_alive(started.shim));
     }
     wait(KILL_PATIENCE, &|| isolation.remove(member).is_ok());
-    fs::remove_dir_all(dir)
+    // What a run of a job came to is for the next agent to tell.
+    if record.spec.job.is_some() { Ok(()) } else { fs::remove_dir_all(dir) }
 }
 
 /// Ends whatever runs in the instance whose folder is `dir` and whose record cannot be read, on whichever of `nodes` it is, and takes it away.

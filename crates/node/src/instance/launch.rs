@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncReadExt;
 use weal_host::users::User;
-use weal_model::InstanceState;
+use weal_model::{InstanceState, RunEnd};
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
 use weal_sandbox::SandboxPlan;
@@ -24,7 +24,7 @@ use super::{Phase, Reply, Task, until};
 use crate::accounts::NoAccount;
 use crate::files::{at, read_json, write_json};
 use crate::folder::{Folder, Owner, give_entry};
-use crate::isolation::Member;
+use crate::isolation::{Kind, Member};
 use crate::ports;
 use crate::privileges::{Barrier, barrier, may_write_in};
 use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, mark};
@@ -94,6 +94,21 @@ pub(super) enum StartError {
     NoProcessId,
 }
 
+impl StartError {
+    /// True when the fault is what was asked for, and would be there again.
+    fn is_its_own(&self) -> bool {
+        matches!(
+            self,
+            Self::NoAccount(NoAccount::NotAllowed(_))
+                | Self::Variable(_)
+                | Self::EmptyRun
+                | Self::Unreachable { .. }
+                | Self::NoProgram(_)
+                | Self::Refused { .. }
+        )
+    }
+}
+
 /// Why a program cannot be run.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoProgram {
@@ -147,14 +162,16 @@ impl Task {
             Err(error) => {
                 let detail = error.to_string();
                 if let Some(reply) = reply {
-                    let refusal = match error {
-                        StartError::NoAccount(NoAccount::NotAllowed(refusal)) => refusal,
+                    let refusal = match &error {
+                        StartError::NoAccount(NoAccount::NotAllowed(refusal)) => refusal.clone(),
+                        _ if self.is_run() && !error.is_its_own() => Refusal::failed(detail.clone()),
                         _ => Refusal::StartFailed { detail: detail.clone() },
                     };
                     let _ = reply.send(Err(refusal));
                 }
+                let run = if error.is_its_own() { RunEnd::NotStarted } else { RunEnd::Lost };
                 // A shim that was late may have started it all the same.
-                self.kill_and_end(End::failure(detail)).await
+                self.kill_and_end(End::of_run(run, detail)).await
             }
         }
     }
@@ -289,12 +306,19 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(
 
 /// Fills everything in: environment, program, user, data folder.
 pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -> Result<Launch, StartError> {
-    let data = site.data.join(spec.app.as_str());
+    let data = data_of(site, spec);
+    let spec =
+        &InstanceSpec { cwd: if spec.cwd.is_empty() { data.display().to_string() } else { spec.cwd.clone() }, ..spec.clone() };
     let account = site.accounts.of(spec, &data)?;
     make_data(&data, account.owner())?;
-    let env = environment(spec, port, &data, dir, account.person())?;
-    let fill = |word: &String| fill_in(word, &env);
+    let mut env = environment(spec, port, &data, dir, account.person())?;
+    // A job's command is what its shell made of it.
+    let fill = |word: &String| if spec.job.is_some() { Ok(word.clone()) } else { fill_in(word, &env) };
     let mut argv = spec.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
+    if spec.job.is_some() && site.isolation.kind() != Kind::None {
+        // Its group tells what is part of it.
+        env.remove(shim::MARK);
+    }
     let program = argv.first().ok_or(StartError::EmptyRun)?;
     argv[0] = find_program(program, Path::new(&spec.cwd), env.get("PATH").map_or(DEFAULT_PATH, String::as_str))?;
     if let Some(user) = account.to_become() {
@@ -305,6 +329,14 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     let sandbox = confine(site, spec, Path::new(&argv[0]), data, dir)?;
     let (cwd, user) = (PathBuf::from(&spec.cwd), account.to_become().cloned());
     Ok(Launch { argv, env, cwd, user, entrances, side_entrances, sandbox })
+}
+
+/// Its own folder: that of its application, or of its job.
+pub fn data_of(site: &Site, spec: &InstanceSpec) -> PathBuf {
+    match &spec.job {
+        Some(run) => site.data.join(format!("job.{}", run.job)),
+        None => site.data.join(spec.app.as_str()),
+    }
 }
 
 /// How far the instance is confined.
@@ -350,16 +382,18 @@ fn environment(
         env.extend(["USER", "LOGNAME"].map(|variable| (variable.to_owned(), name.clone())));
         env.insert("HOME".to_owned(), home.display().to_string());
     }
-    let added = [
-        ("PORT", port.to_string()),
-        ("DATA", data.display().to_string()),
-        ("INSTANCE", spec.id.to_string()),
-        ("NODE", spec.node.to_string()),
-    ];
+    let (data, node) = (("DATA", data.display().to_string()), ("NODE", spec.node.to_string()));
+    let added = match &spec.job {
+        Some(run) => [("JOB", run.job.to_string()), ("ATTEMPT", run.attempt.to_string()), data, node],
+        None => [("PORT", port.to_string()), ("INSTANCE", spec.id.to_string()), data, node],
+    };
     env.extend(added.map(|(name, value)| (name.to_owned(), value)));
+    if spec.job.is_some() {
+        env.extend(spec.env.clone());
+    }
     // Values may use what is known so far, and the addresses of what the application needs, which are among them.
     let known: BTreeMap<String, String> = env.iter().chain(&spec.env).map(|(k, v)| (k.clone(), v.clone())).collect();
-    for (name, value) in &spec.env {
+    for (name, value) in spec.env.iter().filter(|_| spec.job.is_none()) {
         env.insert(name.clone(), fill_in(value, &known)?);
     }
     if let Some((name, value)) = mark(dir).split_once('=') {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
-use weal_model::{Cpu, InstanceId, InstanceState, Rung, SandboxMode, SleepCosts, Time};
+use weal_model::{Cpu, InstanceId, InstanceState, RunEnd, Rung, SandboxMode, SleepCosts, Time};
 use weal_protocol::Refusal;
 use weal_protocol::node::{InstanceEvent, InstanceSpec};
 
@@ -32,7 +32,7 @@ use crate::shim::{PID_FILE, Record, Started};
 use crate::site::{Site, now};
 
 pub use ending::{discard, finish_off};
-pub use launch::first_record;
+pub use launch::{data_of, first_record};
 
 /// What the agent remembers about an instance besides what it was started from; written with every change.
 pub const MEMORY_FILE: &str = "agent.json";
@@ -73,6 +73,9 @@ pub struct RunRecord {
     /// What its sleep has cost.
     #[serde(default)]
     pub costs: SleepCosts,
+    /// How it ended, if it is a run of a job and has.
+    #[serde(default)]
+    pub end: Option<RunEnd>,
 }
 
 /// A transition that takes a while; written down before it begins.
@@ -219,6 +222,7 @@ pub fn begin(site: Arc<Site>, record: Record) -> (Handle, oneshot::Receiver<Resu
         wish: None,
         last_wake_s: None,
         costs: SleepCosts::default(),
+        end: None,
     };
     let (reply, answer) = oneshot::channel();
     let handle = Task::spawn(site, record, memory, Phase::Launch(Some(reply)));
@@ -301,6 +305,11 @@ impl Task {
         self.view.lock().expect("nothing panics while it is held").memory.clone()
     }
 
+    /// Whether it is a run of a job.
+    fn is_run(&self) -> bool {
+        self.view.lock().expect("nothing panics while it is held").record.spec.job.is_some()
+    }
+
     fn is_asleep(&self) -> bool {
         self.view.lock().expect("nothing panics while it is held").memory.state.is_asleep()
     }
@@ -336,7 +345,8 @@ impl Task {
     fn tell(&self, state: InstanceState, detail: String) {
         let spec = self.spec();
         tracing::info!(instance = %spec.id, ?state, detail, "instance");
-        let event = InstanceEvent { id: 0, time: now(), instance: spec.id, app: spec.app, node: spec.node, state, detail };
+        let job = spec.job.map(|run| run.job);
+        let event = InstanceEvent { id: 0, time: now(), instance: spec.id, app: spec.app, node: spec.node, state, detail, job };
         self.site.events.push(event);
     }
 

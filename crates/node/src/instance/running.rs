@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use weal_host::{Identity, Proc};
-use weal_model::InstanceState;
+use weal_model::{InstanceState, RunEnd};
 use weal_protocol::Refusal;
 
 use super::ending::End;
@@ -139,6 +139,11 @@ impl Task {
         };
         let address = address(record.port);
         let timeout = seconds(record.spec.health.timeout_s, Duration::from_millis(10));
+        if record.spec.job.is_some() {
+            // A run of a job listens nowhere: that its process runs is all there is to know.
+            let is_new = state == InstanceState::Starting;
+            return is_new.then(|| Box::pin(async { Ok(()) }) as Question);
+        }
         let main = self.started().map(|started| started.main);
         Some(Box::pin(async move {
             tokio::time::sleep(pause).await;
@@ -159,7 +164,8 @@ impl Task {
                 if state == InstanceState::Starting {
                     let took = running.began.elapsed().as_secs_f64();
                     self.remember(|memory| memory.start_took_s = Some(took));
-                    self.enter(InstanceState::Ready, format!("ready {took:.2} s after its start"));
+                    let text = if self.is_run() { String::new() } else { format!("ready {took:.2} s after its start") };
+                    self.enter(InstanceState::Ready, text);
                 } else {
                     self.enter(
                         InstanceState::Ready,
@@ -200,6 +206,9 @@ impl Task {
 
     /// Whether what listens at its port is its own. A stranger would get its requests: it is ended, and begins anew at another port.
     fn check_listener(&self, running: &mut Running) -> Result<(), Stranger> {
+        if self.is_run() {
+            return Ok(());
+        }
         let processes = || self.isolated(|isolation, member| isolation.processes(member));
         running.listening.check(&self.site.proc, self.record().port, processes)
     }
@@ -209,8 +218,8 @@ impl Task {
         let (usage, limit) = (self.isolated(|isolation, member| isolation.usage(member)), self.spec().memory);
         if self.is_plain() {
             let used = weal_model::Bytes(usage.memory.unwrap_or(0));
-            return (used > limit)
-                .then(|| End::failure(format!("killed for using {used} of memory, more than its limit of {limit}")));
+            let text = || format!("killed for using {used} of memory, more than its limit of {limit}");
+            return (used > limit).then(|| End::of_run(RunEnd::OutOfMemory, text()));
         }
         let told = running.oom_kills_told.max(self.memory().oom_kills);
         if usage.oom_kills > told && self.site.proc.is_alive(running.main) {

@@ -125,7 +125,8 @@ impl Task {
     }
 
     async fn sleep_paged_out(&mut self, rung: Rung, why: &str, running: &Running, began: Instant) -> Result<(), Refusal> {
-        let learns = self.working_set().is_empty() && (rung == Rung::Warm || self.reads_ahead());
+        // A run of a job answers nobody, so that there is nothing to learn.
+        let learns = !self.is_run() && self.working_set().is_empty() && (rung == Rung::Warm || self.reads_ahead());
         if learns && let Some(silence) = self.rehearse(rung, !why.is_empty(), running).await? {
             // Parked, it only wakes slower for not being known.
             if rung == Rung::Warm {
@@ -217,7 +218,7 @@ impl Task {
         match result {
             Ok(woken) => {
                 let recording = || Recording::of_woken(tokio::time::Instant::now(), self.mapped());
-                running.recording = (rung != Rung::Suspended).then(recording);
+                running.recording = (rung != Rung::Suspended && !self.is_run()).then(recording);
                 self.note_wake(rung, &woken);
             }
             Err(refusal) => self.enter(InstanceState::Unhealthy, refusal.to_string()),
@@ -283,7 +284,7 @@ impl Task {
     /// where something is to be renewed first.
     async fn ask_ahead(&self) -> Option<probe::Asked> {
         let record = self.record();
-        let may = record.spec.on_resume.is_empty();
+        let may = record.spec.on_resume.is_empty() && record.spec.job.is_none();
         if may { probe::ask_ahead(&record.spec.health.probe, address(record.port)).await } else { None }
     }
 
@@ -291,6 +292,9 @@ impl Task {
     /// and not at the first request.
     async fn answers(&self, mut asked: Option<probe::Asked>, running: &Running) -> Result<(), Unwell> {
         let record = self.record();
+        if record.spec.job.is_some() {
+            return Ok(());
+        }
         let (address, health) = (address(record.port), &record.spec.health);
         let patience = super::running::seconds(health.timeout_s, Duration::from_millis(10));
         let deadline = tokio::time::Instant::now() + patience * health.failures.max(1);

@@ -125,7 +125,7 @@ pub fn note(folder: &Path, text: &str) {
 }
 
 /// A place in a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     number: u64,
     offset: u64,
@@ -209,6 +209,30 @@ pub fn read(folder: &Path, cursor: Cursor) -> io::Result<(String, Cursor)> {
         cursor.offset += end as u64;
         if end > 0 || is_newest {
             return Ok((text, cursor));
+        }
+        cursor = Cursor { number: cursor.number + 1, offset: 0 };
+    }
+}
+
+/// The most of a log that is read as bytes in one piece.
+const BYTES_LIMIT: usize = 256 << 10;
+
+/// The bytes from `cursor` on as they are, at most 256 KiB, and where they end. None at the end of the log.
+pub fn read_bytes(folder: &Path, cursor: Cursor) -> io::Result<(Vec<u8>, Cursor)> {
+    let numbers = numbers(folder);
+    let (Some(&oldest), Some(&newest)) = (numbers.first(), numbers.last()) else { return Ok((Vec::new(), cursor)) };
+    // A log begins with its first file: only one behind it has lost something.
+    let has_lost = cursor.number.max(1) < oldest;
+    let mut cursor = if cursor.number < oldest { Cursor { number: oldest, offset: 0 } } else { cursor };
+    if has_lost {
+        return Ok((b"[weal: what came before was dropped to bound the log]\n".to_vec(), cursor));
+    }
+    loop {
+        let mut bytes = read_from(&path(folder, cursor.number), cursor.offset)?;
+        bytes.truncate(BYTES_LIMIT);
+        cursor.offset += bytes.len() as u64;
+        if !bytes.is_empty() || cursor.number >= newest {
+            return Ok((bytes, cursor));
         }
         cursor = Cursor { number: cursor.number + 1, offset: 0 };
     }

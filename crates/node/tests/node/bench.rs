@@ -248,6 +248,7 @@ impl Bench {
             on_resume: Vec::new(),
             needs: BTreeMap::new(),
             revision: "f".into(),
+            job: None,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use weal_control::cycle::{Cycle, Done, Effect, Input, Kept, Note, Start};
+use weal_control::cycle::{Cycle, Done, Effect, Input, Kept, Note, Start, StoredJobs};
 use weal_control::flow::controller::demand_curves;
 use weal_control::placement::{self, Iterations, Policy};
 use weal_control::profile::Profiles;
@@ -82,6 +82,7 @@ impl World<'_> {
             resting: self.controller.resting.clone(),
             noted_until: self.controller.noted_until,
             job_costs: self.scenario.surroundings.job_costs(),
+            jobs: StoredJobs::default(),
         }
     }
 
@@ -185,7 +186,8 @@ impl World<'_> {
                 }
                 return;
             }
-            Effect::Keep(Kept::Plan(_)) | Effect::Show { .. } => return,
+            // Simulated jobs are in the engine's queue.
+            Effect::Keep(Kept::Plan(_) | Kept::Runs(_) | Kept::Job { .. }) | Effect::Show { .. } => return,
         };
         self.carry();
         self.controller.hear(answer);

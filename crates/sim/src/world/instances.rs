@@ -71,6 +71,8 @@ impl World<'_> {
             Action::Sleep { instance, rung, .. } => self.act_on(instance.clone(), OperationKind::Sleep(*rung), action),
             Action::Resume { instance, .. } => self.act_on(instance.clone(), OperationKind::Resume, action),
             Action::StartJob { .. }
+            | Action::PauseJob { .. }
+            | Action::EndJob { .. }
             | Action::SuspendJob { .. }
             | Action::ResumeJob { .. }
             | Action::MigrateJob { .. }

@@ -58,6 +58,11 @@ impl World<'_> {
                 let refusal = (!self.set_job_cpu(job, *cpu)).then(|| not_now(job));
                 return self.emit(Signal::Acted { action, took_s: 0.0, refusal });
             }
+            // Nobody gives a simulated queue orders.
+            Action::PauseJob { job } | Action::EndJob { job, .. } => {
+                let refusal = Some(not_now(job));
+                return self.emit(Signal::Acted { action, took_s: 0.0, refusal });
+            }
             Action::Start { .. } | Action::Stop { .. } | Action::Sleep { .. } | Action::Resume { .. } => return,
         };
         let wanted = match change {

@@ -146,7 +146,7 @@ impl World<'_> {
         let present = (0..self.instances.len()).filter(|&index| self.instances[index].state != InstanceState::Stopped);
         let instances = present.collect::<Vec<_>>().into_iter().map(|index| self.instance_seen(index, now_s)).collect();
         let capabilities = Capabilities::all("simulated");
-        let mut seen = Observation { began: Time::ZERO, time, capabilities, nodes, instances, jobs };
+        let mut seen = Observation { began: Time::ZERO, time, capabilities, nodes, instances, jobs, runs: Vec::new() };
         if let Some((_, former)) = self.held_back() {
             hold_back(&mut seen, former);
         }

@@ -67,6 +67,7 @@ impl World<'_> {
             node: self.nodes[entry.node].name.clone(),
             state,
             detail: String::new(),
+            job: None,
         };
         if self.controller.cycle.is_some() {
             self.controller.noted_until = time;

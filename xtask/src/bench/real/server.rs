@@ -134,6 +134,7 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
         on_resume: Vec::new(),
         needs: BTreeMap::new(),
         revision: "bench".into(),
+        job: None,
     }
 }
 

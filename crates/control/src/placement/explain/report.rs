@@ -31,7 +31,7 @@ pub(in crate::placement) fn report(
         let name = &translation.apps[missing.app as usize].name;
         format!("`{name}` lacks {} of its instances: {}", missing.instances, obstacle(translation, missing.app, missing.obstacle))
     }));
-    notes.extend(jobs.notes);
+    notes.extend(jobs.jobs.values().map(|job| job.text.clone()).filter(|text| !text.is_empty()));
     let (utility_per_core, utility_per_gib) = shadow_prices(translation, solution);
     let asking =
         |m: &usize| policy.demands.contains_key(&translation.apps[*m].name) && translation.problem.apps[*m].demand() > 0.0;
@@ -43,6 +43,7 @@ pub(in crate::placement) fn report(
         upper_bound: lowest.map(|lowest| Utility(solution.bound.utility.max(lowest))),
         apps,
         flows: Vec::new(),
+        jobs: jobs.jobs,
         reasons: steps.reasons,
         notes,
         utility_per_core,

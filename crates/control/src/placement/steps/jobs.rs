@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use weal_model::{Action, Cpu, JobName, JobState, NodeName, Snapshot, Utility};
+use weal_model::{Action, Cpu, JobExplanation, JobName, JobState, NodeName, Snapshot, Utility};
 
 use super::actions::Steps;
 use crate::jobs::{
@@ -29,8 +29,8 @@ const RIPPLE: f64 = 0.05;
 pub(in crate::placement) struct Decided {
     /// The utility that the worst off is headed for; `None` without jobs.
     pub lowest: Option<Utility>,
-    /// One sentence for each job that waits.
-    pub notes: Vec<String>,
+    /// What to expect of each job, and why it waits if it does.
+    pub jobs: BTreeMap<JobName, JobExplanation>,
 }
 
 /// Decides about the jobs, adds the steps, and gives applications what jobs leave.
@@ -227,16 +227,17 @@ fn give_the_rest(translation: &Translation, solution: &mut Solution, assignment:
 fn outlook(translation: &Translation, situation: &Situation, assignment: &Assignment, speeds: &[f64]) -> Decided {
     let all: Vec<f64> = speeds.iter().zip(situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks)).collect();
     let utilities = evaluate(situation.jobs, &all, &vec![0.0; all.len()], situation.now_s, situation.cycle_s);
-    let waiting = (0..all.len()).filter(|&m| assignment.runs[m].is_none() && situation.jobs[m].start_s <= situation.now_s);
-    let notes = waiting.map(|m| {
+    let explain = |m: usize| {
         let spec = &translation.jobs.observed[m].spec;
+        let waits = assignment.runs[m].is_none() && situation.jobs[m].start_s <= situation.now_s;
         let how = if situation.jobs[m].state == JobState::Suspended { "stays suspended" } else { "waits" };
-        format!(
-            "job `{}` {how}: the plan expects a utility of {:+.2} for it, and running it now would cost others more",
-            spec.name, utilities[m]
-        )
-    });
-    Decided { lowest: utilities.iter().copied().min_by(f64::total_cmp).map(Utility), notes: notes.collect() }
+        let expects = format!("the plan expects a utility of {:+.2} for it", utilities[m]);
+        let text = format!("job `{}` {how}: {expects}, and running it now would cost others more", spec.name);
+        let text = if waits { text } else { String::new() };
+        (spec.name.clone(), JobExplanation { utility: Utility(utilities[m]), text })
+    };
+    let jobs = (0..all.len()).map(explain).collect();
+    Decided { lowest: utilities.iter().copied().min_by(f64::total_cmp).map(Utility), jobs }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
-use weal_control::cycle::{Cycle, Done, Effect, Input, Kept, Order, Start};
+use weal_control::cycle::{Cycle, Done, Effect, Input, Kept, Order, Start, StoredJobs};
 use weal_control::jobs::Costs;
 use weal_controller::record::{Line, digest};
 use weal_controller::store::{Store, StoredConfig};
@@ -153,7 +153,15 @@ impl Run {
             panic!("the recording does not begin with a start")
         };
         let config = config.map(|config| *config);
-        let real = Start { gateway, config, profiles: *profiles, resting, noted_until, job_costs: Costs::THESIS };
+        let real = Start {
+            gateway,
+            config,
+            profiles: *profiles,
+            resting,
+            noted_until,
+            job_costs: Costs::THESIS,
+            jobs: StoredJobs::default(),
+        };
         assert_eq!(format!("{real:?}"), format!("{:?}", simulated.start));
         self.compare_effects(&simulated.begins, &[], 0);
         self.collect_calls(&simulated.begins).await;
@@ -216,6 +224,7 @@ impl Run {
                 let Asked::Apply(reply) = self.asked(&format!("apply ([{:?}], ", outcome.action)) else { unreachable!() };
                 reply.send(vec![outcome.clone()]).unwrap();
             }
+            Done::JobKept { .. } => panic!("simulated jobs are in the engine's queue"),
             Done::Updated(outcomes) => {
                 let Asked::Apply(reply) = self.asked("apply ") else { unreachable!() };
                 reply.send(outcomes.clone().unwrap()).unwrap();
@@ -247,6 +256,7 @@ impl Run {
             Order::Sleep { app, rung } => {
                 (format!("/v1/apps/{app}/sleep"), serde_json::to_string(&weal_protocol::controller::SleepOrder { rung: *rung }))
             }
+            Order::Submit(_) | Order::Job { .. } => panic!("the scenario has none: {order:?}"),
             Order::Wake { app } => (format!("/v1/apps/{app}/wake"), Ok(String::new())),
         };
         tokio::spawn(async move { local(&socket, "POST", &path, body.unwrap()).await })
@@ -363,7 +373,7 @@ fn call_of(effect: &Effect) -> Option<String> {
         Effect::ObserveEngine => "observe the engine".to_owned(),
         Effect::ConfigureGateway(config) => words("gateway", config),
         Effect::ConfigureNodes(nodes) => words("nodes", nodes),
-        Effect::Act { pool, action } => words("apply", &([action], mark(pool))),
+        Effect::Act { pool, action, .. } => words("apply", &([action], mark(pool))),
         Effect::Update { pool, starts } => words("apply", &(starts, mark(pool))),
         Effect::SetLoads(loads) => words("loads", loads),
         Effect::SetReserves(reserves) => words("reserves", reserves),
@@ -447,11 +457,14 @@ impl Recording {
 
     /// The effect whose digest comes next: the loop is asked again, with all that it was told.
     fn effect_in_full(&self) -> Option<Effect> {
-        let Some(Line::Start { at, gateway, config, profiles, resting, noted_until }) = self.lines.first().cloned() else {
+        let Some(Line::Start { at, gateway, config, profiles, resting, noted_until, .. }) = self.lines.first().cloned() else {
             return None;
         };
         let (config, profiles) = (config.map(|config| *config), *profiles);
-        let mut cycle = Cycle::new(at, Start { gateway, config, profiles, resting, noted_until, job_costs: Costs::THESIS });
+        let mut cycle = Cycle::new(
+            at,
+            Start { gateway, config, profiles, resting, noted_until, job_costs: Costs::THESIS, jobs: StoredJobs::default() },
+        );
         let mut last = None;
         for line in &self.lines[1..=self.read] {
             match line {

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use weal_engine::Engine;
 use weal_model::{Action, AppName, AppSpec, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
-use weal_protocol::engine::{ActionOutcome, Observation, Revision};
+use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, OutputPiece, OutputRequest, Revision};
 use weal_protocol::gateway::{ConfigAck, GatewayConfig, GatewayCounters};
 use weal_protocol::node::{InstanceEvent, LogsChunk, LogsRequest};
 use weal_rpc::RpcRefusal;
@@ -119,6 +119,14 @@ impl Engine for AskedEngine {
 
     async fn logs(&self, request: &LogsRequest) -> Result<LogsChunk, weal_engine::Error> {
         panic!("nobody reads logs here: {request:?}")
+    }
+
+    async fn apply_to_job(&self, order: &JobOrder) -> Result<ActionOutcome, weal_engine::Error> {
+        panic!("the simulated engine has a queue of its own: {order:?}")
+    }
+
+    async fn output(&self, request: &OutputRequest) -> Result<OutputPiece, weal_engine::Error> {
+        panic!("nobody reads output here: {request:?}")
     }
 }
 

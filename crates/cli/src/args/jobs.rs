@@ -1,0 +1,119 @@
+//! The commands about jobs.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Target;
+
+/// `weal submit`.
+#[derive(Debug, Clone, Args)]
+pub struct Submit {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// When it is to be done: within a duration (`30m`), or at a time of day in UTC (`17:30`).
+    #[arg(long, value_name = "GOAL")]
+    pub done_by: Option<String>,
+    /// What it is called; its number is added [default: the program].
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Its service class: one of the config, or platinum, gold, silver, bronze, which stand for a goal of
+    /// 1.5, 3, 10, 30 times its work.
+    #[arg(long, value_name = "CLASS")]
+    pub class: Option<String>,
+    /// The most memory that it may use [default: 256MiB].
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// The most CPU that helps it, in cores [default: 1].
+    #[arg(long, value_name = "CORES")]
+    pub cpus: Option<f64>,
+    /// CPU time that it takes [default: learnt from earlier jobs of its name].
+    #[arg(long, value_name = "TIME")]
+    pub work: Option<String>,
+    /// A variable; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// The working directory [default: a folder of its own].
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// A second submission with the same key is the same job.
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+    /// How often it is run again after it fails.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub retries: u32,
+    /// Do not start before this job is done; may be given several times.
+    #[arg(long, value_name = "ID")]
+    pub after: Vec<String>,
+    /// Wait until it is over, and fail if it is not done.
+    #[arg(long)]
+    pub wait: bool,
+    /// Program and arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// `weal jobs`.
+#[derive(Debug, Clone, Args)]
+pub struct ListJobs {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// Show it anew each second.
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Also those that were over long ago.
+    #[arg(short, long)]
+    pub all: bool,
+    /// At most so many.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 200)]
+    pub limit: u32,
+}
+
+/// `weal job`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum JobAction {
+    /// Show all about a job.
+    Show(OneJob),
+    /// Write what a job wrote, byte for byte.
+    Logs(JobLogs),
+    /// End a job.
+    Cancel(OneJob),
+    /// Let a job stand still; it keeps its memory.
+    Pause(OneJob),
+    /// Let a job stand still, and its image leave memory.
+    Suspend(OneJob),
+    /// Let weal decide about a job again.
+    Resume(OneJob),
+    /// End a job's run and begin it anew; also one that is over.
+    Requeue(OneJob),
+}
+
+/// One job.
+#[derive(Debug, Clone, Args)]
+pub struct OneJob {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// The job.
+    #[arg(value_name = "ID")]
+    pub job: String,
+}
+
+/// `weal job logs`.
+#[derive(Debug, Clone, Args)]
+pub struct JobLogs {
+    /// Which job.
+    #[command(flatten)]
+    pub one: OneJob,
+    /// Go on with what it writes until it ends.
+    #[arg(long)]
+    pub follow: bool,
+    /// So many lines before the end to begin [default: all that is kept].
+    #[arg(long, value_name = "N")]
+    pub tail: Option<u32>,
+    /// Which run of it, from 1 [default: the last].
+    #[arg(long, value_name = "N")]
+    pub attempt: Option<u32>,
+}

@@ -1,0 +1,146 @@
+//! Jobs as people are shown them.
+
+use std::collections::BTreeMap;
+
+use weal_model::{
+    Cpu, Hold, JobExplanation, JobName, JobObservation, JobPhase, JobRecord, JobState, JobStatus, Time, Utility, Work,
+};
+use weal_protocol::engine::RunState;
+
+use super::queue::{Entry, Queue, Written};
+use crate::jobs::{Estimate, Job, Runs, Source};
+
+/// Below this a job is not expected to end at all.
+const NEVER: Utility = Utility(-1e5);
+
+/// Those that are not over by name, then the last that are, at most `most`.
+pub(super) fn jobs(queue: &Queue, planned: &BTreeMap<JobName, JobExplanation>, most: usize) -> Vec<JobStatus> {
+    let mut open: Vec<&Entry> = queue.open().filter(|entry| entry.written != Written::Submission).collect();
+    open.sort_by_key(|entry| entry.record.number);
+    let open = open.into_iter().map(|entry| of_open(entry, queue.runs(), planned.get(&entry.record.spec.name)));
+    open.chain(queue.over().map(|record| of_record(record, queue.runs()))).take(most).collect()
+}
+
+/// One that is not over.
+pub(super) fn of_open(entry: &Entry, runs: &Runs, planned: Option<&JobExplanation>) -> JobStatus {
+    let record = &entry.record;
+    let observation = observation(record, entry.used);
+    let estimate = runs.estimate(&observation);
+    let utility = planned.map(|planned| planned.utility).filter(|utility| *utility > NEVER);
+    let job = Job::observed(&runs.profiled(&observation), |_| Some(0));
+    let run = entry.run.as_ref();
+    JobStatus {
+        state: phase(entry),
+        detail: why(entry, planned),
+        // An estimate that has run out says nothing but soon.
+        expected_end: utility.map(|utility| Time::from_secs_f64(job.finish_for(utility.0))),
+        utility,
+        node: run.map(|run| run.node.clone()),
+        cpu_used: Work(entry.used),
+        progress: (entry.used / estimate.work.0).clamp(0.0, 1.0),
+        cpu_allocated: entry.speed.unwrap_or(Cpu(0.0)),
+        memory_used: run.and_then(|run| run.memory_used),
+        ..bare(record, &estimate)
+    }
+}
+
+/// One of which only the record is known.
+pub fn of_record(record: &JobRecord, runs: &Runs) -> JobStatus {
+    let end = record.end.as_ref();
+    let used = end.map_or(0.0, |end| end.cpu_used.0);
+    let estimate = runs.estimate(&observation(record, used));
+    let job = Job::observed(&observation(record, used), |_| Some(0));
+    let bare = bare(record, &estimate);
+    let Some(end) = end else { return bare };
+    JobStatus {
+        state: end.outcome.into(),
+        detail: end.detail.clone(),
+        expected_end: Some(end.time),
+        utility: (end.outcome == weal_model::JobOutcome::Done).then(|| Utility(job.utility(end.time.as_secs_f64()))),
+        node: end.node.clone(),
+        cpu_used: end.cpu_used,
+        work: end.cpu_used,
+        work_source: "measured".to_owned(),
+        progress: if end.outcome == weal_model::JobOutcome::Done { 1.0 } else { (used / estimate.work.0).clamp(0.0, 1.0) },
+        end: end.run,
+        ..bare
+    }
+}
+
+fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
+    let stage = record.spec.stages.first();
+    JobStatus {
+        id: record.spec.name.clone(),
+        state: JobPhase::Waiting,
+        detail: String::new(),
+        command: record.command.run.clone(),
+        class: record.class.clone(),
+        submitted: record.spec.submitted,
+        deadline: record.spec.deadline,
+        expected_end: None,
+        utility: None,
+        began: record.began,
+        node: None,
+        attempt: record.attempt,
+        cpu_used: Work(0.0),
+        work: estimate.work,
+        work_source: source(estimate.source),
+        progress: 0.0,
+        cpu_allocated: Cpu(0.0),
+        cpus: stage.map_or(Cpu(0.0), |stage| stage.max_speed),
+        memory_limit: stage.map_or(weal_model::Bytes(0), |stage| stage.memory),
+        memory_used: None,
+        end: None,
+    }
+}
+
+fn observation(record: &JobRecord, used: f64) -> JobObservation {
+    JobObservation { spec: record.spec.clone(), state: JobState::Pending, done: Work(used), nodes: Vec::new(), cpu: None }
+}
+
+fn source(source: Source) -> String {
+    match source {
+        Source::Stated => "as was said".to_owned(),
+        Source::EarlierRuns(1) => "from 1 earlier run".to_owned(),
+        Source::EarlierRuns(count) => format!("from {count} earlier runs"),
+        Source::Progress => "guessed from what it has used".to_owned(),
+        Source::Nothing => "a guess: nothing is known yet".to_owned(),
+    }
+}
+
+fn phase(entry: &Entry) -> JobPhase {
+    match entry.run.as_ref().map(|run| run.state) {
+        Some(_) if entry.record.cancelled => JobPhase::Stopping,
+        Some(RunState::Starting) => JobPhase::Starting,
+        Some(RunState::Running) => JobPhase::Running,
+        Some(RunState::Paused) => JobPhase::Paused,
+        Some(RunState::Suspended) => JobPhase::Suspended,
+        Some(RunState::Stopping | RunState::Ended) => JobPhase::Stopping,
+        None => JobPhase::Waiting,
+    }
+}
+
+/// Why it does not run.
+fn why(entry: &Entry, planned: Option<&JobExplanation>) -> String {
+    let record = &entry.record;
+    let is_running = entry.run.as_ref().is_some_and(|run| run.state == RunState::Running);
+    match record.hold {
+        Hold::Paused => return "somebody has paused it: weal job resume lets it go on".to_owned(),
+        Hold::Suspended => return "somebody has suspended it: weal job resume lets it go on".to_owned(),
+        Hold::None => {}
+    }
+    if let Some(first) = record.after.first() {
+        return format!("waits until {first} is done");
+    }
+    if is_running {
+        return String::new();
+    }
+    if !entry.refused.is_empty() {
+        return format!("could not be started: {}", entry.refused);
+    }
+    match planned {
+        Some(planned) if !planned.text.is_empty() => planned.text.clone(),
+        _ if record.not_before > Time::ZERO && !record.begun => format!("run {} failed; it is run again", record.attempt - 1),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,335 @@
+//! What the loop does with the controller's own jobs: takes orders, brings runs to what their records say, and writes down what came of them.
+
+use weal_model::{Action, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, Target, Time};
+use weal_protocol::Refusal;
+use weal_protocol::controller::JobVerb;
+use weal_protocol::engine::{Observation, RunSeen, RunState};
+
+use super::effect::{Effect, Kept, Note, StoreProblem};
+use super::notes;
+use super::queue::Written;
+use super::state::{State, node_of};
+
+/// An order that was taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobOrdered {
+    /// Which job.
+    pub job: JobName,
+    /// The write that must have succeeded before anybody is told; `None` when nothing had to be written.
+    pub write: Option<u64>,
+    /// False when it was there already.
+    pub is_new: bool,
+    /// What is allowed but probably not meant.
+    pub warnings: Vec<String>,
+}
+
+impl JobOrdered {
+    /// What was written with the number `write`.
+    pub(super) fn written(job: JobName, write: Option<u64>) -> Self {
+        Self { job, write, is_new: false, warnings: Vec::new() }
+    }
+}
+
+impl State {
+    /// Takes an order about a job.
+    pub(super) fn take_job_order(&mut self, now: Time, job: &JobName, verb: JobVerb) -> Result<JobOrdered, Refusal> {
+        if verb == JobVerb::Requeue {
+            return self.requeue(now, job);
+        }
+        let parks = self.engine.capabilities().is_some_and(|can| can.rungs.contains(&weal_model::Rung::Parked));
+        let Some(entry) = self.queue.get_mut(job).filter(|entry| entry.written != Written::Submission) else {
+            return Err(self.not_open(job));
+        };
+        let record = &mut entry.record;
+        let has_ended = entry.written == Written::Conclusion;
+        if has_ended || record.cancelled {
+            return Err(Refusal::JobState { job: job.clone(), state: "ending".to_owned() });
+        }
+        match verb {
+            JobVerb::Cancel => record.cancelled = true,
+            JobVerb::Pause => record.hold = Hold::Paused,
+            JobVerb::Suspend if !parks => return Err(Refusal::NoParking { job: job.clone() }),
+            JobVerb::Suspend => record.hold = Hold::Suspended,
+            JobVerb::Resume => record.hold = Hold::None,
+            JobVerb::Requeue => {}
+        }
+        let write = self.write_job(job);
+        self.engine.look.want();
+        self.timers.schedule_plan(now);
+        Ok(JobOrdered::written(job.clone(), write))
+    }
+
+    /// Ends a job's run and lets it begin anew; also one that is over.
+    fn requeue(&mut self, now: Time, job: &JobName) -> Result<JobOrdered, Refusal> {
+        let reopened = self.queue.reopen(job);
+        let Some(entry) = self.queue.get_mut(job).filter(|entry| entry.written == Written::Yes) else {
+            return Err(self.not_open(job));
+        };
+        let record = &mut entry.record;
+        (record.end, record.cancelled, record.hold, record.lost) = (None, false, Hold::None, 0);
+        record.not_before = Time::ZERO;
+        if reopened || record.begun {
+            entry.begin_anew();
+        }
+        entry.written = Written::Conclusion;
+        let write = self.write_job(job);
+        self.timers.schedule_plan(now);
+        Ok(JobOrdered::written(job.clone(), write))
+    }
+
+    /// Why nothing can be done to a job.
+    fn not_open(&self, job: &JobName) -> Refusal {
+        let over = self.queue.over().find(|record| record.spec.name == *job);
+        let end = over.and_then(|record| record.end.as_ref());
+        match end {
+            Some(end) => {
+                let state = weal_model::JobPhase::from(end.outcome).as_str().to_owned();
+                Refusal::JobState { job: job.clone(), state }
+            }
+            None => Refusal::NoJob { job: job.clone() },
+        }
+    }
+
+    /// Writes a job's record down; the answer is [`State::handle_job_kept`].
+    pub(super) fn write_job(&mut self, job: &JobName) -> Option<u64> {
+        let is_submission = self.queue.get(job)?.written == Written::Submission;
+        let (write, record) = self.queue.begin_write(job)?;
+        self.push(Effect::Keep(Kept::Job { record: Box::new(record), write, is_submission }));
+        Some(write)
+    }
+
+    /// A job's record is on disk, or could not be written.
+    pub(super) fn handle_job_kept(&mut self, now: Time, job: &JobName, write: u64, result: Result<(), StoreProblem>) {
+        let Some(entry) = self.queue.get_mut(job).filter(|entry| entry.write == write) else { return };
+        if result.is_err() {
+            if entry.written == Written::Submission {
+                self.queue.forget(job)
+            } else {
+                entry.unwritten = true
+            }
+            return self.show(false);
+        }
+        let was = std::mem::replace(&mut entry.written, Written::Yes);
+        if was == Written::Submission {
+            let text = format!("job {job} was handed in");
+            self.note(Note::info(EventKind::Job, text));
+        }
+        if entry_is_over(self.queue.get(job).map(|entry| &entry.record)) {
+            self.close_job(job);
+        }
+        self.engine.look.want();
+        self.timers.schedule_plan(now);
+        self.show(false);
+    }
+
+    /// A job is over, and that is written down.
+    fn close_job(&mut self, job: &JobName) {
+        let Some(record) = self.queue.close(job).cloned() else { return };
+        let Some(end) = &record.end else { return };
+        let became = match end.outcome {
+            JobOutcome::Done => "is done",
+            JobOutcome::Failed => "failed",
+            JobOutcome::Cancelled => "was cancelled",
+        };
+        let text = format!("job {job} {became}: {}", end.detail);
+        self.note(match end.outcome {
+            JobOutcome::Failed => Note::warning(EventKind::Job, text),
+            JobOutcome::Done | JobOutcome::Cancelled => Note::info(EventKind::Job, text),
+        });
+        if end.outcome == JobOutcome::Done {
+            self.push(Effect::Keep(Kept::Runs(Box::new(self.queue.runs().clone()))));
+        }
+        self.release_dependents(&record);
+    }
+
+    /// Jobs that wait for one which is over: they go on, or are over too.
+    fn release_dependents(&mut self, over: &JobRecord) {
+        let is_done = over.end.as_ref().is_some_and(|end| end.outcome == JobOutcome::Done);
+        for name in self.queue.names() {
+            let Some(entry) = self.queue.get_mut(&name).filter(|entry| entry.record.after.contains(&over.spec.name)) else {
+                continue;
+            };
+            if is_done {
+                entry.record.after.retain(|job| *job != over.spec.name);
+            } else {
+                entry.record.cancelled = true;
+            }
+            self.write_job(&name);
+        }
+    }
+
+    /// The engine has said which runs there are: each is brought to what its job's record says.
+    pub(super) fn settle_jobs(&mut self, now: Time) {
+        let Some(seen) = self.engine.seen.clone() else { return };
+        self.clear_stale_runs(&seen);
+        let time = self.engine.its_time(now);
+        for name in self.queue.names() {
+            self.settle_job(now, time, &name);
+        }
+        if let Some(retry) = self.queue.next_retry(time) {
+            self.timers.schedule_plan(now + retry.since(time));
+        }
+    }
+
+    /// Takes away what nobody wants any more.
+    fn clear_stale_runs(&mut self, seen: &Observation) {
+        let stale: Vec<Action> = self.queue.stale(seen).map(end_of).collect();
+        for action in stale {
+            self.act_on_job(action, "");
+        }
+    }
+
+    fn settle_job(&mut self, now: Time, time: Time, name: &JobName) {
+        let target = Target::Job { job: name.clone() };
+        let is_acted_on = self.operations.contains(&target);
+        let pool = self.pool();
+        let Some(entry) = self.queue.get_mut(name) else { return };
+        if entry.unwritten && entry.written != Written::Submission {
+            self.write_job(name);
+            return;
+        }
+        if entry.written != Written::Yes || is_acted_on {
+            return;
+        }
+        let has_node = |run: &RunSeen| pool.as_ref().is_none_or(|pool| node_of(pool, &run.node).is_some());
+        match entry.run.clone() {
+            Some(run) if run.state == RunState::Ended => {
+                let end = run.end.unwrap_or(RunEnd::Lost);
+                self.conclude(time, name, end, &run.detail);
+            }
+            Some(run) if !has_node(&run) => {
+                let detail = format!("its node {} has left the pool", run.node);
+                self.conclude(time, name, RunEnd::Lost, &detail);
+            }
+            Some(run) => self.settle_run(now, name, &run),
+            None if entry.record.cancelled => self.conclude(time, name, RunEnd::Lost, "cancelled before it ended"),
+            None if entry.record.begun => {
+                let is_shown = entry.shown_after.is_none_or(|ticket| self.engine.look.has_ended(ticket));
+                if is_shown {
+                    self.conclude(time, name, RunEnd::Lost, "its run is gone, and nobody can say how it ended");
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// A run that has not ended is brought to what is wanted of it.
+    fn settle_run(&mut self, now: Time, name: &JobName, run: &RunSeen) {
+        let Some(entry) = self.queue.get_mut(name) else { return };
+        if !entry.record.begun {
+            (entry.record.begun, entry.record.began) = (true, entry.record.began.or(Some(run.since)));
+            self.write_job(name);
+        }
+        let Some(entry) = self.queue.get(name) else { return };
+        let job = || name.clone();
+        let action = match (entry.record.hold, run.state) {
+            _ if entry.record.cancelled => Some(Action::EndJob { job: job(), attempt: run.attempt }),
+            (Hold::Paused, RunState::Running) => Some(Action::PauseJob { job: job() }),
+            (Hold::Suspended, RunState::Running | RunState::Paused) => Some(Action::SuspendJob { job: job() }),
+            // Its memory is in place, so that there is nothing to decide.
+            (Hold::None, RunState::Paused) => Some(Action::ResumeJob { job: job(), nodes: vec![run.node.clone()] }),
+            _ => None,
+        };
+        match action {
+            Some(action) => self.act_on_job(action, "somebody has ordered it"),
+            None if run.state == RunState::Running => self.tell_speed(now, name),
+            None => {}
+        }
+    }
+
+    /// Tells the engine the CPU that the plan gives a job, if it does not know.
+    fn tell_speed(&mut self, now: Time, name: &JobName) {
+        let Some(entry) = self.queue.get_mut(name) else { return };
+        let Some(cpu) = entry.speed.filter(|speed| entry.told != Some(*speed)) else { return };
+        entry.told = Some(cpu);
+        let action = Action::SetJobCpu { job: name.clone(), cpu };
+        self.begin(now, action, "");
+    }
+
+    /// Begins an action that no plan has asked for. A target that has an operation keeps it; the next observation asks again.
+    fn act_on_job(&mut self, action: Action, reason: &str) {
+        let Some(pool) = self.pool() else { return };
+        let Some(order) = self.queue.order(&action) else { return };
+        if self.operations.begin(action.clone(), None).is_none() {
+            return;
+        }
+        if !reason.is_empty() {
+            self.note(notes::action(&action, reason).begins(&action));
+        }
+        self.push(Effect::Act { pool, action, job: Some(Box::new(order)) });
+    }
+
+    fn conclude(&mut self, time: Time, name: &JobName, end: RunEnd, detail: &str) {
+        let Some(entry) = self.queue.get_mut(name) else { return };
+        let (attempt, was_begun) = (entry.record.attempt, entry.record.begun);
+        entry.conclude(time, end, detail);
+        let goes_on = entry.record.end.is_none();
+        if goes_on && was_begun {
+            let text = format!("run {attempt} of job {name} has come to nothing, and it is run again: {detail}");
+            self.note(Note::warning(EventKind::Job, text));
+        }
+        self.write_job(name);
+    }
+
+    /// An action on a job of the queue is done, or could not be.
+    pub(super) fn handle_job_acted(&mut self, now: Time, action: &Action, refusal: Option<&Refusal>) {
+        let Target::Job { job } = action.target() else { return };
+        let ticket = self.engine.look.want();
+        let time = self.engine.its_time(now);
+        let Some(entry) = self.queue.get_mut(&job) else { return };
+        match (action, refusal) {
+            (Action::StartJob { .. }, None) => {
+                entry.refused.clear();
+                entry.shown_after = Some(ticket);
+                (entry.record.begun, entry.record.began) = (true, entry.record.began.or(Some(time)));
+                self.write_job(&job);
+            }
+            (Action::StartJob { .. }, Some(refusal)) if refusal.is_final() => {
+                let detail = refusal.to_string();
+                self.conclude(time, &job, RunEnd::NotStarted, &detail);
+            }
+            (Action::StartJob { .. }, Some(refusal)) => entry.refused = refusal.to_string(),
+            (Action::SetJobCpu { .. }, Some(_)) => entry.told = None,
+            _ => {}
+        }
+    }
+
+    /// What the plan's speed for a job is, if it is one of the queue: told once its run runs.
+    pub(super) fn set_job_speed(&mut self, action: &Action) -> bool {
+        let Action::SetJobCpu { job, cpu } = action else { return false };
+        let Some(entry) = self.queue.get_mut(job) else { return false };
+        entry.speed = Some(*cpu);
+        entry.run.as_ref().is_none_or(|run| run.state != RunState::Running)
+    }
+
+    /// `action` as this engine can do it: where jobs do not move, one is resumed where it is.
+    pub(super) fn in_place(&self, action: Action) -> Option<Action> {
+        let moves = self.engine.capabilities().is_some_and(|can| can.moves_jobs);
+        let run = |job: &JobName| self.queue.get(job).and_then(|entry| entry.run.clone());
+        match action {
+            Action::ResumeJob { job, nodes } if !moves => {
+                let nodes: Vec<NodeName> = run(&job).map_or(nodes, |run| vec![run.node]);
+                Some(Action::ResumeJob { job, nodes })
+            }
+            Action::MigrateJob { .. } if !moves => None,
+            Action::StartJob { ref job, .. } if run(job).is_some() => None,
+            action => Some(action),
+        }
+    }
+
+    /// The pool as plans may fill it: without the memory that jobs hold about which no plan decides.
+    pub(super) fn withhold(&self, now: Time, pool: &mut weal_model::PoolSpec) {
+        let time = self.engine.its_time(now);
+        for node in &mut pool.nodes {
+            node.memory = node.memory - self.queue.withheld(time, &node.name);
+        }
+    }
+}
+
+fn entry_is_over(record: Option<&JobRecord>) -> bool {
+    record.is_some_and(|record| record.end.is_some())
+}
+
+fn end_of(run: &RunSeen) -> Action {
+    Action::EndJob { job: run.job.clone(), attempt: run.attempt }
+}

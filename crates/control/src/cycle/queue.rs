@@ -1,0 +1,316 @@
+//! The jobs that were handed in to this controller: what is to become of each, and what the engine says of its run.
+//!
+//! A job's record is in the store; its process is on a node. Neither knows the other, so each transition is written down before its consequences
+//! are carried out:
+//!
+//! ```text
+//! submission -> written -> acknowledged, planned -> begun -> its end is seen -> written -> the run is taken away from its node
+//! ```
+//!
+//! A run has a number. One that no open record names is taken away: so a run whose end was written down is cleared by whichever controller
+//! comes next, and never counted twice.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use weal_model::{
+    Bytes, Cpu, Hold, JobEnd, JobName, JobObservation, JobOutcome, JobRecord, JobState, NodeName, RunEnd, Time, Work,
+};
+use weal_protocol::engine::{JobOrder, Observation, RunSeen, RunState};
+
+use super::operations::Operations;
+use super::peers::Ticket;
+use crate::jobs::Runs;
+use weal_model::{Action, Target};
+
+/// Jobs that are over and still shown without asking the store.
+const SHOWN: usize = 50;
+/// Runs that weal may lose of one job before it fails: more, and the job itself takes weal down.
+const MOST_LOST: u32 = 5;
+/// The pause before a job is run again that failed by its own fault, doubled with each further time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// How far a record is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// Its submission is not on disk yet: nobody was told that it is taken, and nothing is done about it.
+    Submission,
+    /// What its run came to is not on disk yet: the run stays where it is.
+    Conclusion,
+    /// All that matters is.
+    Yes,
+}
+
+/// One job that is not over.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub record: JobRecord,
+    pub written: Written,
+    /// The last write of its record.
+    pub write: u64,
+    /// The last write failed.
+    pub unwritten: bool,
+    /// What the engine says of its present run.
+    pub run: Option<RunSeen>,
+    /// CPU-seconds that its present run was seen to have used.
+    pub used: f64,
+    /// CPU that the last plan gives it.
+    pub speed: Option<Cpu>,
+    /// CPU that the engine was told.
+    pub told: Option<Cpu>,
+    /// A look that ends after this one shows its run.
+    pub shown_after: Option<Ticket>,
+    /// Why its start was refused the last time; empty otherwise.
+    pub refused: String,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Queue {
+    open: BTreeMap<JobName, Entry>,
+    /// The last that are over, the newest at the end.
+    over: VecDeque<JobRecord>,
+    next_number: u64,
+    next_write: u64,
+    runs: Runs,
+}
+
+/// What an earlier controller has left.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct StoredJobs {
+    /// Those that are not over, and the last that are.
+    pub records: Vec<JobRecord>,
+    /// The highest number that a job ever had.
+    pub highest: u64,
+    /// What was learnt from jobs that are done.
+    pub runs: Runs,
+}
+
+impl Queue {
+    /// Goes on with what an earlier controller has left.
+    pub fn new(left: StoredJobs) -> Self {
+        let mut queue =
+            Self { open: BTreeMap::new(), over: VecDeque::new(), next_number: left.highest + 1, next_write: 1, runs: left.runs };
+        let mut records = left.records;
+        records.sort_by_key(|record| record.number);
+        for record in records {
+            queue.next_number = queue.next_number.max(record.number + 1);
+            if record.end.is_some() { queue.keep_over(record) } else { queue.enter(record, Written::Yes) }
+        }
+        queue
+    }
+
+    /// The number for the next job.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Takes a job in.
+    pub fn enter(&mut self, record: JobRecord, written: Written) {
+        self.next_number = self.next_number.max(record.number + 1);
+        let entry = Entry {
+            written,
+            write: 0,
+            unwritten: false,
+            run: None,
+            used: 0.0,
+            speed: None,
+            told: None,
+            shown_after: None,
+            refused: String::new(),
+            record,
+        };
+        self.open.insert(entry.record.spec.name.clone(), entry);
+    }
+
+    /// The number of a new write of a job's record.
+    pub fn begin_write(&mut self, job: &JobName) -> Option<(u64, JobRecord)> {
+        let entry = self.open.get_mut(job)?;
+        let write = self.next_write;
+        self.next_write += 1;
+        (entry.write, entry.unwritten) = (write, false);
+        Some((write, entry.record.clone()))
+    }
+
+    pub fn get(&self, job: &JobName) -> Option<&Entry> {
+        self.open.get(job)
+    }
+
+    pub fn get_mut(&mut self, job: &JobName) -> Option<&mut Entry> {
+        self.open.get_mut(job)
+    }
+
+    /// Those that are not over, by name.
+    pub fn open(&self) -> impl Iterator<Item = &Entry> {
+        self.open.values()
+    }
+
+    /// The last that are over, the newest first.
+    pub fn over(&self) -> impl Iterator<Item = &JobRecord> {
+        self.over.iter().rev()
+    }
+
+    pub fn names(&self) -> Vec<JobName> {
+        self.open.keys().cloned().collect()
+    }
+
+    /// What was learnt from jobs that are done.
+    pub fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// A job is not taken after all.
+    pub fn forget(&mut self, job: &JobName) {
+        self.open.remove(job);
+    }
+
+    /// A job is over, and that is written down.
+    pub fn close(&mut self, job: &JobName) -> Option<&JobRecord> {
+        let record = self.open.remove(job)?.record;
+        let end = record.end.as_ref()?;
+        if end.outcome == JobOutcome::Done {
+            self.runs.learn(&record.spec.name, end.cpu_used);
+        }
+        self.keep_over(record);
+        self.over.back()
+    }
+
+    /// A job that is over begins anew.
+    pub fn reopen(&mut self, job: &JobName) -> bool {
+        let Some(at) = self.over.iter().position(|record| record.spec.name == *job) else { return false };
+        let Some(record) = self.over.remove(at) else { return false };
+        self.enter(record, Written::Yes);
+        true
+    }
+
+    fn keep_over(&mut self, record: JobRecord) {
+        self.over.push_back(record);
+        if self.over.len() > SHOWN {
+            self.over.pop_front();
+        }
+    }
+
+    /// Takes what the engine says of runs, and adds the jobs that a plan may decide about to its observation.
+    pub fn handle_seen(&mut self, now: Time, seen: &mut Observation, operations: &Operations) {
+        for entry in self.open.values_mut() {
+            let record = &entry.record;
+            let is_its_run = |run: &&RunSeen| run.job == record.spec.name && run.attempt == record.attempt;
+            entry.run = seen.runs.iter().find(is_its_run).cloned();
+            let used = entry.run.as_ref().and_then(|run| run.cpu_seconds).filter(|used| used.is_finite());
+            entry.used = entry.used.max(used.unwrap_or(0.0));
+        }
+        let planned = self.open.values().filter(|entry| entry.is_planned(now));
+        seen.jobs.extend(planned.filter_map(|entry| entry.observation(operations)));
+    }
+
+    /// Runs that nobody wants any more: of jobs that are over or unknown, and former ones.
+    pub fn stale<'s>(&'s self, seen: &'s Observation) -> impl Iterator<Item = &'s RunSeen> {
+        let is_wanted = |run: &RunSeen| self.open.get(&run.job).is_some_and(|entry| entry.record.attempt == run.attempt);
+        seen.runs.iter().filter(move |run| !is_wanted(run))
+    }
+
+    /// Memory of `node` held by runs that no plan decides about: those that somebody has paused, or that are being ended.
+    pub fn withheld(&self, now: Time, node: &NodeName) -> Bytes {
+        let held = self.open.values().filter(|entry| !entry.is_planned(now) && entry.holds_memory_on(node));
+        held.map(|entry| entry.memory()).sum()
+    }
+
+    /// What an engine needs for an action on one of these jobs; `None` for another's.
+    pub fn order(&self, action: &Action) -> Option<JobOrder> {
+        let Target::Job { job } = action.target() else { return None };
+        if let Action::EndJob { attempt, .. } = action {
+            let (command, memory) = Default::default();
+            return Some(JobOrder { action: action.clone(), attempt: *attempt, command, memory });
+        }
+        let entry = self.open.get(&job)?;
+        let (attempt, command, memory) = (entry.record.attempt, entry.record.command.clone(), entry.memory());
+        Some(JobOrder { action: action.clone(), attempt, command, memory })
+    }
+
+    /// When the next job may be run again after a pause.
+    pub fn next_retry(&self, now: Time) -> Option<Time> {
+        self.open.values().map(|entry| entry.record.not_before).filter(|time| *time > now).min()
+    }
+}
+
+impl Entry {
+    /// Whether a plan may decide about it.
+    fn is_planned(&self, now: Time) -> bool {
+        let record = &self.record;
+        let is_free = record.end.is_none() && !record.cancelled && record.hold == Hold::None && record.after.is_empty();
+        is_free && self.written == Written::Yes && (record.begun || record.not_before <= now)
+    }
+
+    fn memory(&self) -> Bytes {
+        self.record.spec.stages.first().map_or(Bytes(0), |stage| stage.memory)
+    }
+
+    fn holds_memory_on(&self, node: &NodeName) -> bool {
+        let holds = |state| !matches!(state, RunState::Suspended | RunState::Ended);
+        self.run.as_ref().is_some_and(|run| run.node == *node && holds(run.state))
+    }
+
+    /// It as a plan sees it; `None` while its run has ended or is missing, which is not for a plan to decide.
+    fn observation(&self, operations: &Operations) -> Option<JobObservation> {
+        let target = Target::Job { job: self.record.spec.name.clone() };
+        let (state, nodes) = match (operations.action(&target), &self.run) {
+            (Some(Action::StartJob { nodes, .. } | Action::ResumeJob { nodes, .. }), _) => (JobState::Running, nodes.clone()),
+            (_, None) if self.record.begun => return None,
+            (_, None) => (JobState::Pending, Vec::new()),
+            (_, Some(run)) => match run.state {
+                RunState::Starting | RunState::Running | RunState::Stopping => (JobState::Running, vec![run.node.clone()]),
+                RunState::Paused | RunState::Suspended => (JobState::Suspended, vec![run.node.clone()]),
+                RunState::Ended => return None,
+            },
+        };
+        let cpu = self.speed.filter(|_| state == JobState::Running);
+        Some(JobObservation { spec: self.record.spec.clone(), state, done: Work(self.used), nodes, cpu })
+    }
+
+    /// Its run has come to `end`, of which `detail` tells: what the record says from now on. Not carried out before it is written down.
+    pub fn conclude(&mut self, now: Time, end: RunEnd, detail: &str) {
+        let record = &mut self.record;
+        let outcome = match end {
+            _ if record.cancelled => Some(JobOutcome::Cancelled),
+            RunEnd::Code { code: 0 } => Some(JobOutcome::Done),
+            RunEnd::NotStarted => Some(JobOutcome::Failed),
+            RunEnd::Lost => (record.lost >= MOST_LOST).then_some(JobOutcome::Failed),
+            RunEnd::Code { .. } | RunEnd::Signal { .. } | RunEnd::OutOfMemory => {
+                (record.retries == 0).then_some(JobOutcome::Failed)
+            }
+        };
+        match outcome {
+            Some(outcome) => {
+                let node = self.run.as_ref().map(|run| run.node.clone());
+                let (detail, cpu_used) = (detail.to_owned(), Work(self.used));
+                let time = self.run.as_ref().filter(|run| run.state == RunState::Ended).map_or(now, |run| run.since);
+                let run = record.begun.then_some(end);
+                record.end = Some(JobEnd { outcome, time, run, detail, cpu_used, node });
+            }
+            None if end == RunEnd::Lost => {
+                record.lost += 1;
+                self.begin_anew();
+            }
+            None => {
+                record.retries -= 1;
+                let pause = FIRST_PAUSE.saturating_mul(1 << record.attempt.min(10)).min(LONGEST_PAUSE);
+                record.not_before = now + pause;
+                self.begin_anew();
+            }
+        }
+        self.written = Written::Conclusion;
+    }
+
+    /// Its next run is another one.
+    pub fn begin_anew(&mut self) {
+        self.record.attempt += 1;
+        self.record.begun = false;
+        (self.run, self.used, self.speed, self.told, self.shown_after) = (None, 0.0, None, None, None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

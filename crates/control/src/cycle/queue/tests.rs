@@ -1,0 +1,132 @@
+use weal_model::{Importance, JobCommand, JobSpec, NodeName, Stage};
+
+use super::*;
+
+fn record(name: &str, number: u64, retries: u32) -> JobRecord {
+    let stage = Stage { work: Work(0.0), max_speed: Cpu(1.0), min_speed: Cpu(0.0), memory: Bytes::mib(100) };
+    let spec = JobSpec {
+        name: name.into(),
+        submitted: Time::ZERO,
+        desired_start: Time::ZERO,
+        deadline: Time(1_000_000_000_000),
+        importance: Importance::NORMAL,
+        stages: vec![stage],
+        tasks: 1,
+    };
+    JobRecord {
+        number,
+        spec,
+        command: JobCommand { run: vec!["true".into()], ..JobCommand::default() },
+        class: None,
+        key: None,
+        after: Vec::new(),
+        retries,
+        attempt: 1,
+        begun: false,
+        lost: 0,
+        hold: Hold::None,
+        cancelled: false,
+        not_before: Time::ZERO,
+        began: None,
+        end: None,
+    }
+}
+
+fn run(job: &str, attempt: u32, state: RunState) -> RunSeen {
+    RunSeen {
+        job: job.into(),
+        attempt,
+        node: "n1".into(),
+        state,
+        detail: String::new(),
+        since: Time(5),
+        cpu_seconds: Some(3.0),
+        memory_used: None,
+        end: None,
+    }
+}
+
+fn queue(records: Vec<JobRecord>) -> Queue {
+    Queue::new(StoredJobs { records, highest: 9, runs: Runs::default() })
+}
+
+/// What plans are shown of the queue while `runs` are there.
+fn shown(queue: &mut Queue, runs: Vec<RunSeen>) -> Vec<(JobName, JobState)> {
+    let mut seen = Observation { runs, ..Observation::default() };
+    queue.handle_seen(Time(10), &mut seen, &Operations::default());
+    seen.jobs.into_iter().map(|job| (job.spec.name, job.state)).collect()
+}
+
+#[test]
+fn numbers_go_on_behind_all_that_were_ever_given() {
+    assert_eq!(queue(vec![record("a-3", 3, 0)]).next_number(), 10);
+    assert_eq!(queue(vec![record("a-30", 30, 0)]).next_number(), 31);
+}
+
+#[test]
+fn a_plan_decides_only_about_jobs_that_are_on_disk_and_free() {
+    let mut queue = queue(vec![record("a-1", 1, 0), record("b-2", 2, 0), record("c-3", 3, 0)]);
+    queue.enter(record("d-4", 4, 0), Written::Submission);
+    queue.get_mut(&"b-2".into()).unwrap().record.hold = Hold::Paused;
+    queue.get_mut(&"c-3".into()).unwrap().record.after = vec!["a-1".into()];
+    assert_eq!(shown(&mut queue, Vec::new()), [("a-1".into(), JobState::Pending)]);
+    let held = shown(&mut queue, vec![run("a-1", 1, RunState::Running), run("b-2", 1, RunState::Paused)]);
+    assert_eq!(held, [("a-1".into(), JobState::Running)]);
+    let node: NodeName = "n1".into();
+    assert_eq!(queue.withheld(Time(10), &node), Bytes::mib(100), "what is paused keeps its memory");
+}
+
+#[test]
+fn a_run_that_no_open_record_names_is_stale() {
+    let mut queue = queue(vec![record("a-1", 1, 0)]);
+    let runs = vec![run("a-1", 1, RunState::Running), run("a-1", 0, RunState::Ended), run("b-2", 1, RunState::Running)];
+    let seen = Observation { runs, ..Observation::default() };
+    let stale = |queue: &Queue| queue.stale(&seen).map(|run| (run.job.clone(), run.attempt)).collect::<Vec<_>>();
+    assert_eq!(stale(&queue), [("a-1".into(), 0), ("b-2".into(), 1)]);
+    queue.get_mut(&"a-1".into()).unwrap().conclude(Time(20), RunEnd::Code { code: 0 }, "");
+    assert_eq!(stale(&queue).len(), 2, "its run stays until it is written down what it came to");
+    queue.close(&"a-1".into()).unwrap();
+    assert_eq!(stale(&queue).len(), 3);
+}
+
+#[test]
+fn a_run_that_began_and_is_missing_is_not_begun_again_by_a_plan() {
+    let mut queue = queue(vec![JobRecord { begun: true, ..record("a-1", 1, 0) }]);
+    assert_eq!(shown(&mut queue, Vec::new()), []);
+}
+
+/// (outcome, run, retries left, lost) after each of `ends`.
+fn after(mut record: JobRecord, ends: &[RunEnd]) -> (Option<JobOutcome>, u32, u32, u32) {
+    record.begun = true;
+    let mut queue = queue(vec![record]);
+    let entry = queue.get_mut(&"a-1".into()).unwrap();
+    for end in ends {
+        entry.conclude(Time(20), *end, "");
+        entry.record.begun = true;
+    }
+    let record = &entry.record;
+    (record.end.as_ref().map(|end| end.outcome), record.attempt, record.retries, record.lost)
+}
+
+#[test]
+fn a_job_fails_by_its_own_fault_and_is_run_again_when_weal_lost_it() {
+    let code = |code| RunEnd::Code { code };
+    assert_eq!(after(record("a-1", 1, 0), &[code(0)]), (Some(JobOutcome::Done), 1, 0, 0));
+    assert_eq!(after(record("a-1", 1, 0), &[code(3)]), (Some(JobOutcome::Failed), 1, 0, 0));
+    assert_eq!(after(record("a-1", 1, 2), &[code(3), RunEnd::OutOfMemory]), (None, 3, 0, 0));
+    assert_eq!(after(record("a-1", 1, 2), &[RunEnd::NotStarted]), (Some(JobOutcome::Failed), 1, 2, 0));
+    assert_eq!(after(record("a-1", 1, 0), &[RunEnd::Lost, code(0)]), (Some(JobOutcome::Done), 2, 0, 1));
+    assert_eq!(after(record("a-1", 1, 0), &[RunEnd::Lost; 6]).0, Some(JobOutcome::Failed), "not for ever");
+    let cancelled = JobRecord { cancelled: true, ..record("a-1", 1, 5) };
+    assert_eq!(after(cancelled, &[code(1)]), (Some(JobOutcome::Cancelled), 1, 5, 0));
+}
+
+#[test]
+fn a_job_that_failed_waits_before_it_is_run_again() {
+    let mut queue = queue(vec![record("a-1", 1, 3)]);
+    let entry = queue.get_mut(&"a-1".into()).unwrap();
+    entry.conclude(Time(10), RunEnd::Code { code: 1 }, "");
+    entry.written = Written::Yes;
+    assert_eq!(shown(&mut queue, Vec::new()), []);
+    assert!(queue.next_retry(Time(10)).is_some());
+}

@@ -1,0 +1,263 @@
+//! From what somebody hands in to a job's record: what is refused, and what stands in for what was not said.
+
+use std::path::Path;
+use std::time::Duration;
+
+use weal_model::{
+    Bytes, ClassName, Cpu, Hold, Importance, JobCommand, JobName, JobObservation, JobRecord, JobSpec, JobState, NodeSpec,
+    PoolSpec, Stage, Time, Work,
+};
+use weal_protocol::Refusal;
+use weal_protocol::controller::JobSubmission;
+
+use super::jobs::JobOrdered;
+use super::queue::Written;
+use super::state::State;
+use crate::jobs::Source;
+
+/// Memory of a job that does not say it.
+const DEFAULT_MEMORY: Bytes = Bytes::mib(256);
+/// A run that has no CPU limit of its own is taken for a process of one thread.
+const DEFAULT_CPUS: f64 = 1.0;
+/// Jobs that may be open at once: more is a mistake in whoever hands them in.
+const MOST_OPEN: usize = 100_000;
+/// Times that a job may be run again.
+const MOST_RETRIES: u32 = 1000;
+/// The longest key of a submission.
+const LONGEST_KEY: usize = 200;
+/// The longest name, its number left out.
+const LONGEST_NAME: usize = 40;
+/// So many times its work at full speed a job of these classes may take, where no other goal is stated. Bronze is ours; the others are
+/// Carrera's (5.7, table 5.6).
+const CLASS_FACTORS: [(&str, f64); 4] = [("platinum", 1.5), ("gold", 3.0), ("silver", 10.0), ("bronze", 30.0)];
+
+impl State {
+    /// Takes a job in. It is on disk when [`JobOrdered::write`] has succeeded, and nothing is done about it before.
+    pub(super) fn take_submission(&mut self, now: Time, submission: &JobSubmission) -> Result<JobOrdered, Refusal> {
+        if let Some(known) = self.known_by_key(submission)? {
+            return Ok(known);
+        }
+        let (record, warnings) = self.record_of(now, submission)?;
+        let job = record.spec.name.clone();
+        self.queue.enter(record, Written::Submission);
+        let write = self.write_job(&job);
+        Ok(JobOrdered { job, write, is_new: true, warnings })
+    }
+
+    /// The job of an earlier submission with the same key.
+    fn known_by_key(&self, submission: &JobSubmission) -> Result<Option<JobOrdered>, Refusal> {
+        let Some(key) = &submission.key else { return Ok(None) };
+        let has_key = |record: &&JobRecord| record.key.as_ref() == Some(key);
+        let open = self.queue.open().find(|entry| has_key(&&entry.record));
+        let write = open.filter(|entry| entry.written == Written::Submission).map(|entry| entry.write);
+        let Some(record) = open.map(|entry| &entry.record).or_else(|| self.queue.over().find(has_key)) else { return Ok(None) };
+        if record.command != command_of(submission) {
+            return Err(bad(format!("the key `{key}` belongs to {}, which runs another command", record.spec.name)));
+        }
+        Ok(Some(JobOrdered::written(record.spec.name.clone(), write)))
+    }
+
+    fn record_of(&self, now: Time, submission: &JobSubmission) -> Result<(JobRecord, Vec<String>), Refusal> {
+        let pool = self.pool().ok_or(Refusal::NotObserved)?;
+        check(submission, &pool)?;
+        self.check_engine(submission)?;
+        let after = self.after(&submission.after)?;
+        let (time, number) = (self.engine.its_time(now), self.queue.next_number());
+        let name = JobName::from(format!("{}-{number}", name_of(submission)?));
+        let stage = Stage {
+            work: Work(submission.work_s.unwrap_or(0.0)),
+            max_speed: Cpu(submission.cpus.unwrap_or(DEFAULT_CPUS)),
+            min_speed: Cpu(0.0),
+            memory: submission.memory.unwrap_or(DEFAULT_MEMORY),
+        };
+        let importance = submission.class.as_ref().and_then(|class| pool.classes.get(class)).map(|class| class.importance);
+        let mut spec = JobSpec {
+            name,
+            submitted: time,
+            desired_start: time,
+            deadline: time,
+            importance: importance.unwrap_or(Importance::NORMAL),
+            stages: vec![stage],
+            tasks: 1,
+        };
+        spec.deadline = self.deadline(time, submission, &spec)?;
+        let warnings = self.warnings(&spec, &pool);
+        let record = JobRecord {
+            number,
+            spec,
+            command: command_of(submission),
+            class: submission.class.clone(),
+            key: submission.key.clone(),
+            after,
+            retries: submission.retries,
+            attempt: 1,
+            begun: false,
+            lost: 0,
+            hold: Hold::None,
+            cancelled: false,
+            not_before: Time::ZERO,
+            began: None,
+            end: None,
+        };
+        Ok((record, warnings))
+    }
+
+    fn check_engine(&self, submission: &JobSubmission) -> Result<(), Refusal> {
+        if self.queue.open().count() >= MOST_OPEN {
+            return Err(bad(format!("{MOST_OPEN} jobs wait or run already")));
+        }
+        let job = || JobName::from(submission.run.first().map_or("", String::as_str));
+        match self.engine.capabilities() {
+            Some(can) if !can.jobs => Err(Refusal::NoJobs { job: job() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Those of `jobs` that are not done yet.
+    fn after(&self, jobs: &[JobName]) -> Result<Vec<JobName>, Refusal> {
+        let mut open = Vec::new();
+        for job in jobs {
+            let over = self.queue.over().find(|record| record.spec.name == *job).and_then(|record| record.end.as_ref());
+            match over {
+                _ if self.queue.get(job).is_some() => open.push(job.clone()),
+                Some(end) if end.outcome == weal_model::JobOutcome::Done => {}
+                Some(_) => return Err(bad(format!("{job}, after which it is to run, is over and not done"))),
+                None => return Err(Refusal::NoJob { job: job.clone() }),
+            }
+        }
+        Ok(open)
+    }
+
+    /// When it is to be done: as was said, or so many times its work as its class allows.
+    fn deadline(&self, now: Time, submission: &JobSubmission, spec: &JobSpec) -> Result<Time, Refusal> {
+        match (submission.done_by, submission.done_within_s) {
+            (Some(_), Some(_)) => Err(bad("it has two goals: a time and a span".to_owned())),
+            (Some(by), None) if by <= now => Err(bad(format!("its goal is {:.0} s in the past", now.since(by).as_secs_f64()))),
+            (Some(by), None) => Ok(by),
+            (None, Some(within)) => span(within).map(|span| now + span),
+            (None, None) => {
+                let factor = self.factor(submission.class.as_ref())?;
+                let work = self.known_work(spec).ok_or_else(|| no_goal("nobody knows its work yet: say --work or --done-by"))?;
+                let best_s = work / spec.stages.first().map_or(1.0, |stage| stage.max_speed.0);
+                span(factor * best_s).map(|span| now + span)
+            }
+        }
+    }
+
+    fn factor(&self, class: Option<&ClassName>) -> Result<f64, Refusal> {
+        let class = class.ok_or_else(|| no_goal("say --done-by, or --class and --work"))?;
+        let factor = CLASS_FACTORS.iter().find(|(name, _)| *name == class.as_str()).map(|(_, factor)| *factor);
+        factor.ok_or_else(|| no_goal("only platinum, gold, silver and bronze stand for one: say --done-by"))
+    }
+
+    /// CPU-seconds that a job takes, if it says so or others of its name have told.
+    fn known_work(&self, spec: &JobSpec) -> Option<f64> {
+        let fresh =
+            JobObservation { spec: spec.clone(), state: JobState::Pending, done: Work(0.0), nodes: Vec::new(), cpu: None };
+        let estimate = self.queue.runs().estimate(&fresh);
+        (estimate.source != Source::Nothing).then_some(estimate.work.0)
+    }
+
+    fn warnings(&self, spec: &JobSpec, pool: &PoolSpec) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let Some(stage) = spec.stages.first() else { return warnings };
+        let most = pool.nodes.iter().map(|node| node.cpu.0).fold(0.0, f64::max);
+        if stage.max_speed.0 > most {
+            warnings.push(format!("it can use {}, and the largest node has {}", stage.max_speed, Cpu(most)));
+        }
+        let goal_s = spec.deadline.since(spec.desired_start).as_secs_f64();
+        if let Some(work) = self.known_work(spec).filter(|work| work / stage.max_speed.0 > goal_s) {
+            let best_s = work / stage.max_speed.0;
+            warnings.push(format!("its goal cannot be met: alone it takes {best_s:.0} s, and it has {goal_s:.0} s"));
+        }
+        warnings
+    }
+}
+
+fn command_of(submission: &JobSubmission) -> JobCommand {
+    JobCommand { run: submission.run.clone(), env: submission.env.clone(), cwd: submission.cwd.clone() }
+}
+
+/// What is wrong with a submission whatever else there is.
+fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
+    let texts = submission.run.iter().chain(submission.env.values()).chain(&submission.cwd);
+    if submission.run.first().is_none_or(String::is_empty) {
+        return Err(bad("it has no command".to_owned()));
+    }
+    if texts.into_iter().any(|text| text.contains('\0')) {
+        return Err(bad("its command, a variable or its folder has a NUL in it".to_owned()));
+    }
+    if let Some(name) = submission.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        return Err(bad(format!("`{name}` cannot be the name of a variable")));
+    }
+    if let Some(cwd) = submission.cwd.as_ref().filter(|cwd| !Path::new(cwd).is_absolute()) {
+        return Err(Refusal::RelativeFolder { folder: cwd.clone() });
+    }
+    if submission.retries > MOST_RETRIES {
+        return Err(bad(format!("it is to be run again {} times, and {MOST_RETRIES} is the most", submission.retries)));
+    }
+    if submission.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > LONGEST_KEY) {
+        return Err(bad(format!("a key has 1 to {LONGEST_KEY} bytes")));
+    }
+    check_needs(submission, &pool.nodes)
+}
+
+fn check_needs(submission: &JobSubmission, nodes: &[NodeSpec]) -> Result<(), Refusal> {
+    let is_amount = |value: f64| value.is_finite() && value > 0.0;
+    if submission.work_s.is_some_and(|work| !is_amount(work)) {
+        return Err(bad("its work must be more than nothing".to_owned()));
+    }
+    if submission.cpus.is_some_and(|cpus| !is_amount(cpus) || cpus > 4096.0) {
+        return Err(bad("the CPU that helps it must be more than nothing, and 4096 cores at most".to_owned()));
+    }
+    let (memory, most) = (submission.memory.unwrap_or(DEFAULT_MEMORY), nodes.iter().map(|node| node.memory).max());
+    if memory == Bytes(0) {
+        return Err(bad("its memory must be more than nothing".to_owned()));
+    }
+    match most {
+        Some(most) if memory > most => Err(bad(format!("it needs {memory} of memory, and the largest node has {most}"))),
+        _ => Ok(()),
+    }
+}
+
+/// What the job is called: what was asked for, or its program.
+fn name_of(submission: &JobSubmission) -> Result<String, Refusal> {
+    if let Some(name) = &submission.name {
+        return if is_name(name) {
+            Ok(name.clone())
+        } else {
+            Err(Refusal::BadName { what: "a job".to_owned(), name: name.clone() })
+        };
+    }
+    let program = program_of(&submission.run);
+    let dashed: String = program.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let short: String = dashed.trim_matches(|c: char| !c.is_ascii_lowercase()).chars().take(LONGEST_NAME).collect();
+    Ok(if is_name(&short) { short } else { "job".to_owned() })
+}
+
+/// The file name of what is run; of a script, where an interpreter is named before it.
+fn program_of(run: &[String]) -> String {
+    const INTERPRETERS: [&str; 8] = ["sh", "bash", "dash", "python3", "python", "perl", "ruby", "node"];
+    let base = |word: &String| Path::new(word).file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let program = run.first().map_or_else(String::new, base);
+    let script = run.get(1).filter(|word| INTERPRETERS.contains(&program.as_str()) && !word.starts_with('-'));
+    script.map_or(program, base)
+}
+
+fn is_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=LONGEST_NAME).contains(&name.len()) && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(inner)
+}
+
+fn span(seconds: f64) -> Result<Duration, Refusal> {
+    let span = Duration::try_from_secs_f64(seconds).ok().filter(|span| *span >= Duration::from_millis(1));
+    span.ok_or_else(|| bad("its goal must lie in the future".to_owned()))
+}
+
+fn no_goal(why: &str) -> Refusal {
+    bad(format!("it has no goal: {why}"))
+}
+
+fn bad(detail: String) -> Refusal {
+    Refusal::BadJob { detail }
+}

@@ -1,0 +1,224 @@
+//! A job as a running pool keeps it: what was handed in, how far it is, how it ended. The store has one [`JobRecord`] a job; people are shown a
+//! [`JobStatus`].
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, ClassName, Cpu, JobName, JobSpec, NodeName, Time, Utility, Work};
+
+/// What is run.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JobCommand {
+    /// Program and arguments, as they are: nothing in them is filled in. Invariant: not empty.
+    pub run: Vec<String>,
+    /// Variables beside those that every job has.
+    pub env: BTreeMap<String, String>,
+    /// The working directory, absolute; `None` is the job's own folder.
+    pub cwd: Option<String>,
+}
+
+/// What keeps a job from running although it could.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hold {
+    /// Nothing: weal decides.
+    #[default]
+    None,
+    /// A person has paused it: it keeps its memory.
+    Paused,
+    /// A person has suspended it: its image leaves memory.
+    Suspended,
+}
+
+/// A job from its submission to its end, as the store keeps it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobRecord {
+    /// Its number: grows by one a job, and is never used again.
+    pub number: u64,
+    /// What it needs, and by when.
+    pub spec: JobSpec,
+    /// What is run.
+    pub command: JobCommand,
+    /// Its service class; `None` when none was named.
+    pub class: Option<ClassName>,
+    /// The submitter's key: a second submission with it is the same job.
+    pub key: Option<String>,
+    /// Jobs that must be done before it may start.
+    #[serde(default)]
+    pub after: Vec<JobName>,
+    /// How often it is still run again after it fails by its own fault.
+    pub retries: u32,
+    /// The number of its present run, from 1. A run that has begun is never begun again: what follows has the next number.
+    pub attempt: u32,
+    /// Its present run has begun.
+    pub begun: bool,
+    /// Runs that weal lost: its processes were gone and nobody could say how they ended.
+    pub lost: u32,
+    /// What a person holds it back for.
+    pub hold: Hold,
+    /// Somebody wants it ended.
+    pub cancelled: bool,
+    /// Not run again before.
+    #[serde(default)]
+    pub not_before: Time,
+    /// When its first run began.
+    pub began: Option<Time>,
+    /// How it ended; `None` while it has not.
+    pub end: Option<JobEnd>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "how", rename_all = "kebab-case")]
+pub enum RunEnd {
+    /// By itself.
+    Code {
+        /// Its status.
+        code: i32,
+    },
+    /// By a signal that weal did not send.
+    Signal {
+        /// Which.
+        signal: i32,
+    },
+    /// It reached its memory limit.
+    OutOfMemory,
+    /// Its program could not be run.
+    NotStarted,
+    /// By weal's doing, or nobody can say how.
+    Lost,
+}
+
+/// What became of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobOutcome {
+    /// Its command ended with 0.
+    Done,
+    /// It did not, and is not run again.
+    Failed,
+    /// Somebody ended it.
+    Cancelled,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobEnd {
+    /// What became of it.
+    pub outcome: JobOutcome,
+    /// When.
+    pub time: Time,
+    /// How its last run ended; `None` when it had none.
+    pub run: Option<RunEnd>,
+    /// The same in a sentence.
+    pub detail: String,
+    /// CPU that its last run used.
+    pub cpu_used: Work,
+    /// Where its last run was.
+    pub node: Option<NodeName>,
+}
+
+/// What a job does, in the words that people are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobPhase {
+    /// Not begun.
+    Waiting,
+    /// Its processes are being started.
+    Starting,
+    /// Runs.
+    Running,
+    /// Stands still and keeps its memory.
+    Paused,
+    /// Stands still, and its image has left memory.
+    Suspended,
+    /// Is being ended.
+    Stopping,
+    /// Its command ended with 0.
+    Done,
+    /// It did not end well, and is not run again.
+    Failed,
+    /// Somebody ended it.
+    Cancelled,
+}
+
+impl JobPhase {
+    /// As it is written in messages and shown to people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Suspended => "suspended",
+            Self::Stopping => "stopping",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Nothing more happens to it.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
+impl From<JobOutcome> for JobPhase {
+    fn from(outcome: JobOutcome) -> Self {
+        match outcome {
+            JobOutcome::Done => Self::Done,
+            JobOutcome::Failed => Self::Failed,
+            JobOutcome::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// One job, as people are shown it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobStatus {
+    /// Its name: the one that was asked for, and a number.
+    pub id: JobName,
+    /// What it does.
+    pub state: JobPhase,
+    /// Why, in a sentence; may be empty.
+    pub detail: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Its service class.
+    pub class: Option<ClassName>,
+    /// When it was handed in.
+    pub submitted: Time,
+    /// When it is to be done.
+    pub deadline: Time,
+    /// When it will be, as the last plan expects; when it was, once it is over; `None` while nobody can say.
+    pub expected_end: Option<Time>,
+    /// The utility of that: 1 at once, 0 at the goal, below 0 after it.
+    pub utility: Option<Utility>,
+    /// When its first run began.
+    pub began: Option<Time>,
+    /// Where it runs or ran.
+    pub node: Option<NodeName>,
+    /// Which run of it this is, from 1.
+    pub attempt: u32,
+    /// CPU-seconds that its present run has used.
+    pub cpu_used: Work,
+    /// CPU-seconds that it takes in all, as far as is known.
+    pub work: Work,
+    /// Where that is known from, in words.
+    pub work_source: String,
+    /// The share of its work that is done, 0 to 1.
+    pub progress: f64,
+    /// CPU that the last plan gives it.
+    pub cpu_allocated: Cpu,
+    /// The most CPU that helps it.
+    pub cpus: Cpu,
+    /// Memory that it may use.
+    pub memory_limit: Bytes,
+    /// Memory that it uses now.
+    pub memory_used: Option<Bytes>,
+    /// How its last run ended, once it is over.
+    pub end: Option<RunEnd>,
+}
