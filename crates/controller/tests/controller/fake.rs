@@ -309,7 +309,7 @@ impl Engine for FakeEngine {
     }
 
     async fn output(&self, request: &OutputRequest) -> Result<OutputPiece, weal_engine::Error> {
-        self.up().await?;
+        drop(self.up().await?);
         let data = if request.cursor.is_none() { "aGVsbG8A/w==".to_owned() } else { String::new() };
         Ok(OutputPiece { data, next: "1".into(), is_over: request.cursor.is_some() })
     }
