@@ -1,11 +1,16 @@
 //! The shape of the command line. What each command does is in `commands/` and `supervisor/`.
 
+mod format;
 pub mod jobs;
+mod target;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weal_model::Algorithm;
+
+pub use format::{ColorChoice, Format};
+pub use target::Target;
 
 use crate::values::{Switch, Variation, placement, variation};
 
@@ -32,37 +37,6 @@ pub struct Global {
     /// When to use colours; NO_COLOR is honoured.
     #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]
     pub color: ColorChoice,
-}
-
-/// Which pool is meant.
-#[derive(Debug, Clone, Args)]
-pub struct Target {
-    /// The config file [default: weal.toml].
-    #[arg(short, long, value_name = "FILE", env = "WEAL_FILE")]
-    pub file: Option<PathBuf>,
-    /// The state directory, in place of the one that belongs to the config file.
-    #[arg(long, value_name = "DIR", env = "WEAL_STATE")]
-    pub state: Option<PathBuf>,
-}
-
-/// How answers are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people.
-    Text,
-    /// For programs: one JSON document, or one per line with --watch.
-    Json,
-}
-
-/// When to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ColorChoice {
-    /// On a terminal, unless NO_COLOR is set.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
 }
 
 /// What to do.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Target;
+use super::target::Target;
 
 /// `weal submit`.
 #[derive(Debug, Clone, Args)]

@@ -6,9 +6,11 @@
 //! | file | part |
 //! | --- | --- |
 //! | `orders` | what the API asks |
+//! | `kept` | orders that wait until something is on disk |
 //! | `perform` | effects carried out |
 //! | `record` | inputs and effects written down, for a replay |
 
+mod kept;
 mod orders;
 mod perform;
 pub mod record;
@@ -27,8 +29,9 @@ use weal_protocol::node::InstanceEvent;
 use crate::board::{Board, View};
 use crate::clock::{self, Clock};
 use crate::desired::Desired;
-use orders::WaitingOrder;
-pub(crate) use orders::{NotTaken, Order};
+pub(crate) use kept::NotTaken;
+use kept::WaitingOrder;
+pub(crate) use orders::Order;
 use perform::Hands;
 pub(crate) use record::{Error as RecordError, Recorder};
 

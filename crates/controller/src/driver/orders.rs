@@ -12,26 +12,8 @@ use weal_protocol::controller::{
 };
 
 use super::Driver;
+use super::kept::{Answer, NotTaken, WaitingOrder};
 use crate::desired::{self, Desired};
-
-/// Where the answer to an order about a job goes.
-pub(crate) type Answer<T> = oneshot::Sender<Result<T, NotTaken>>;
-
-/// Why an order about a job was not taken.
-#[derive(Debug)]
-pub(crate) enum NotTaken {
-    /// The loop says no.
-    Refused(Refusal),
-    /// It could not be written down.
-    NotKept(StoreProblem),
-}
-
-/// An order that waits for its record to be on disk.
-#[derive(Debug)]
-pub(super) struct WaitingOrder {
-    ordered: JobOrdered,
-    reply: Answer<JobTaken>,
-}
 
 /// What the API asks.
 #[derive(Debug)]

@@ -8,9 +8,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 use serde::de::DeserializeOwned;
 use weal_model::{Event, HistorySample, JobRecord, Time};
 
-use super::WhichJob;
 use super::error::Error;
-use super::records::{CONFIGS_KEPT, EVENTS_KEPT, JOBS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, Write};
+use super::records::{CONFIGS_KEPT, EVENTS_KEPT, JOBS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, WhichJob, Write};
 
 /// The schema that this version reads and writes, kept in `user_version`.
 const SCHEMA: u32 = 2;

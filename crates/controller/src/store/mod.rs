@@ -30,21 +30,12 @@ use weal_model::{Event, HistorySample, JobRecord, Time};
 use database::Database;
 pub use error::Error;
 use records::Write;
-pub use records::{CONFIGS_KEPT, EVENTS_KEPT, JOBS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig};
+pub use records::{CONFIGS_KEPT, EVENTS_KEPT, JOBS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, WhichJob};
 use worker::{Job, Worker};
 
 /// Jobs that may wait for the thread. A full disk stops it for a busy time-out at most; beyond this something is wrong and
 /// the newest are dropped rather than memory filled.
 const QUEUE: usize = 4096;
-
-/// Which job is meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WhichJob {
-    /// The one of this name.
-    Name(String),
-    /// The newest one that was handed in with this key.
-    Key(String),
-}
 
 /// The handle to the store's thread. Dropping it writes what is queued.
 #[derive(Debug)]

@@ -16,6 +16,15 @@ pub const MINUTES_KEPT_S: u64 = 36 * 3600;
 /// Jobs that are over; about 1 KiB each. Those that are not over are all kept.
 pub const JOBS_KEPT: u64 = 100_000;
 
+/// Which job is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WhichJob {
+    /// The one of this name.
+    Name(String),
+    /// The newest one that was handed in with this key.
+    Key(String),
+}
+
 /// A config as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredConfig {

@@ -9,10 +9,9 @@ use tokio::sync::{oneshot, watch};
 use weal_control::cycle::StoreProblem;
 use weal_model::{Event, HistorySample, JobRecord, Time};
 
-use super::WhichJob;
 use super::database::{Database, set_aside};
 use super::error::Error;
-use super::records::Write;
+use super::records::{WhichJob, Write};
 
 /// Writes kept while the disk is full; beyond it the oldest samples and events go first. About 2 MiB.
 const BACKLOG: usize = 2000;
