@@ -363,6 +363,9 @@ pub enum RoleCommand {
         /// Listening TCP socket for clients.
         #[arg(long)]
         clients_fd: i32,
+        /// Unix socket through which it is handed the sockets of ports.
+        #[arg(long)]
+        ports_fd: Option<i32>,
         /// Listening Unix socket for calls.
         #[arg(long)]
         rpc_fd: i32,

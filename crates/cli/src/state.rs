@@ -63,6 +63,11 @@ impl StateDir {
         self.root.join("run/wake.sock")
     }
 
+    /// Where the gateway is handed the sockets of ports.
+    pub fn ports_socket(&self) -> PathBuf {
+        self.root.join("run/ports.sock")
+    }
+
     /// Where `name` (a role, or `supervisor`) writes.
     pub fn log(&self, name: &str) -> PathBuf {
         self.root.join("logs").join(format!("{name}.log"))
@@ -203,6 +208,9 @@ pub struct RoleRecord {
     /// The node agent's socket for wakes.
     #[serde(default)]
     pub wake_fd: Option<i32>,
+    /// The gateway's socket through which it gets those of ports.
+    #[serde(default)]
+    pub ports_fd: Option<i32>,
 }
 
 /// `file` as an absolute path with the links of its folder resolved, so that one file has one state directory.
@@ -295,7 +303,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir { root: folder.path().to_owned() };
         let me = ProcessId::me().unwrap();
-        let role = RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(5), unix_fd: 6, wake_fd: None };
+        let role =
+            RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(5), unix_fd: 6, wake_fd: None, ports_fd: None };
         let record = Record { supervisor: me, config: "/a/weal.toml".into(), version: "1".into(), roles: vec![role] };
         state.write_record(&record).unwrap();
         assert_eq!(state.record(), Some(record));

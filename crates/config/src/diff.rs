@@ -240,12 +240,16 @@ fn show_route(route: &RouteSpec) -> String {
         },
     };
     let host = route.host.as_deref().unwrap_or("*");
+    let place = match route.port {
+        Some(port) => port.to_string(),
+        None => format!("{host}{}", route.path.as_deref().unwrap_or("/*")),
+    };
     let span =
         |name: &str, seconds: Option<f64>| seconds.map_or_else(String::new, |seconds| format!(", {name} {}", show_span(seconds)));
     let times = [span("idle-timeout", route.idle_timeout_s), span("total-timeout", route.total_timeout_s)].concat();
     // Only the keys: a header that is set may hold a secret.
     let extras: String = extra_keys(&route.extras).iter().map(|key| format!(", {key}")).collect();
-    format!("{host}{}{header} (class {}{times}{extras})", route.path.as_deref().unwrap_or("/*"), route.class)
+    format!("{place}{header} (class {}{times}{extras})", route.class)
 }
 
 fn show_argv(argv: &[String]) -> String {

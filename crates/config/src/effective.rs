@@ -167,6 +167,7 @@ fn add_health(app: &mut Section, spec: &AppSpec) {
 
 fn route(spec: &RouteSpec) -> InlineTable {
     let mut route = InlineTable::new();
+    route.extend(spec.port.map(|port| (port.transport.as_str(), port.address.to_string())));
     route.extend(spec.host.as_ref().map(|host| ("host", host)));
     route.extend(spec.path.as_ref().map(|path| ("path", path)));
     if let Some(header) = &spec.header {

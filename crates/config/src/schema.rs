@@ -330,7 +330,14 @@ fn route() -> Value {
         ("value", describe(json!({ "type": "string" }), "Its exact value.", "any")),
     ];
     let header = json!({ "anyOf": [name(), table("A header to match.", &["name"], header_keys)] });
+    let port = |what: &str| {
+        let address = json!({ "type": "string", "pattern": ":[0-9]+$" });
+        let port = json!({ "type": "integer", "minimum": 1, "maximum": 65535 });
+        describe(json!({ "anyOf": [port, address] }), what, "none: the route is for HTTP")
+    };
     let keys = vec![
+        ("tcp", port("A port whose connections are passed on as they come: `5432` on loopback, or `\"0.0.0.0:5432\"`.")),
+        ("udp", port("The same for datagrams. `host`, `path` and `header` do not go with either.")),
         ("host", describe(name(), "`shop.example`, or `*.shop.example` for all names below it.", "every host")),
         ("path", describe(json!({ "type": "string", "pattern": "^/" }), "`/exact` or `/prefix/*`.", "every path")),
         ("header", describe(header, "A header that must be there: its name, or `{ name = .., value = .. }`.", "none")),
@@ -339,15 +346,15 @@ fn route() -> Value {
             "idle-timeout",
             describe(
                 json!({ "type": "string", "pattern": SPAN }),
-                "A request ends when nothing of it or its answer has moved for so long.",
-                "`request-timeout`, and 300s once the answer has begun",
+                "A request ends when nothing of it or its answer has moved for so long, and so does a connection or a session of a port.",
+                "`request-timeout`, and 300s once the answer has begun; 1h for `tcp`, 60s for `udp`",
             ),
         ),
         (
             "total-timeout",
             describe(
                 json!({ "type": "string", "pattern": SPAN }),
-                "From a request's arrival to the last byte of its answer.",
+                "From a request's arrival to the last byte of its answer; from a connection's to its end.",
                 "no limit",
             ),
         ),

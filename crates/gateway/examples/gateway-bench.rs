@@ -21,6 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         name: "bench".into(),
         state_dir: state_dir.clone(),
         clients: std::net::TcpListener::bind(listen)?,
+        ports: None,
         rpc: weal_rpc::bind(&socket)?,
         controller: None,
         wake: state_dir.join("wake.sock"),

@@ -31,6 +31,7 @@ use crate::clock::Clock;
 use crate::http::origin::RequestIds;
 use crate::http::session::Gateway;
 pub use crate::limits::Limits;
+use crate::listen::l4::Ports;
 use crate::listen::registry::Registry;
 use crate::listen::workers::Workers;
 use crate::routing::table::Tables;
@@ -46,6 +47,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Where clients connect.
     pub clients: std::net::TcpListener,
+    /// Where the sockets of ports come in: those that [`weal_protocol::gateway::Listeners`] names. `None` has no ports.
+    pub ports: Option<std::os::unix::net::UnixDatagram>,
     /// Where the controller calls.
     pub rpc: std::os::unix::net::UnixListener,
     /// The controller's user; `None` is the gateway's own.
@@ -82,7 +85,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let clock = Clock::new();
-    let Options { name, state_dir, clients, rpc, controller, wake, access_log } = options;
+    let Options { name, state_dir, clients, ports, rpc, controller, wake, access_log } = options;
     let limits = Arc::new(limits);
     let (errands, received) = tokio::sync::mpsc::unbounded_channel();
     let gateway = Arc::new(Gateway {
@@ -100,22 +103,32 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
     rpc.set_nonblocking(true).map_err(failed_to("use the controller's socket"))?;
     let rpc = UnixListener::from_std(rpc).map_err(failed_to("use the controller's socket"))?;
     let workers = Workers::start(&gateway, &registry, clock).map_err(failed_to("start a worker"))?;
+    let l4 = Ports { gateway: Arc::clone(&gateway), registry: Arc::clone(&registry), clock };
     let callers = controller.into_iter().fold(Callers::own(), Callers::and);
     let router = rpc_router(callers, &gateway, &registry, clock, name);
     let sweep = listen::workers::sweep(gateway, Arc::clone(&registry), clock);
     let around = async { tokio::join!(weal_rpc::serve(rpc, router), wake::serve(&wake, received), sweep) };
     tokio::select! {
         _ = around => unreachable!("both serve for ever"),
-        () = async {
+        ended = async {
             tokio::select! {
                 () = accept(&clients, &workers) => {}
+                failed = serve_ports(l4, ports) => return failed,
                 () = stop => {}
             }
             drop(clients);
             drain(&registry, limits.drain).await;
-        } => {}
+            Ok(())
+        } => ended
     }
-    Ok(())
+}
+
+/// Listens at ports, until this is dropped.
+async fn serve_ports(l4: Ports, handover: Option<std::os::unix::net::UnixDatagram>) -> Result<(), Error> {
+    match handover {
+        Some(handover) => listen::l4::serve(l4, handover).await.map_err(failed_to("take over the ports' sockets")),
+        None => std::future::pending().await,
+    }
 }
 
 fn failed_to(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {

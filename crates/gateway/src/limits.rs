@@ -35,6 +35,8 @@ pub struct Limits {
     /// How long such a connection is kept. Shorter than the keep-alive of common servers (node: 5 s), which would
     /// otherwise close it just as it is used.
     pub idle_upstream: Duration,
+    /// UDP sessions of one port that are open at once. Each takes a file descriptor, and anybody can forge the addresses of some.
+    pub udp_sessions: usize,
     /// Threads that serve requests.
     pub workers: usize,
 }
@@ -53,6 +55,7 @@ impl Default for Limits {
             drain: Duration::from_secs(25),
             idle_upstreams: 256,
             idle_upstream: Duration::from_secs(4),
+            udp_sessions: 4096,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }

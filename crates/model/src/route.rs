@@ -1,5 +1,7 @@
 //! Routes: which requests belong to which cluster and class.
 
+use std::net::SocketAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +29,44 @@ pub struct RouteSpec {
     /// What it does besides passing requests on.
     #[serde(default)]
     pub extras: RouteExtras,
+    /// A port of its own at the gateway, whose connections or datagrams are passed on as they come; `None` is a route for HTTP.
+    #[serde(default)]
+    pub port: Option<TransportPort>,
+}
+
+/// A port at which the gateway listens for one application alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct TransportPort {
+    /// What comes in there.
+    pub transport: Transport,
+    /// Where; on loopback unless the config says otherwise.
+    pub address: SocketAddr,
+}
+
+impl std::fmt::Display for TransportPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.transport.as_str(), self.address)
+    }
+}
+
+/// A protocol of the transport layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// Connections.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+impl Transport {
+    /// As it is written in a config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
 }
 
 impl RouteSpec {
@@ -39,6 +79,7 @@ impl RouteSpec {
             class,
             idle_timeout_s: None,
             total_timeout_s: None,
+            port: None,
             extras: RouteExtras::default(),
         }
     }

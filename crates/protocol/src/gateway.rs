@@ -6,6 +6,8 @@
 //! | `observe` | counters since the gateway started; the caller takes differences |
 //! | `refused` | the last requests that it answered itself with an error |
 //!
+//! The supervisor hands a gateway the listening sockets of ports and inner addresses: [`Listeners`] says which is which.
+//!
 //! A gateway keeps the last [`GatewayConfig`] on disk and starts with it, so it serves without a controller. While requests wait and
 //! nothing is open, or they wait for longer than its config says, it asks the node agent to wake an instance ([`crate::node::WAKE`]), without a
 //! controller too.
@@ -16,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
     AppName, ClassName, ClientPolicy, FlowId, GatewayName, HttpRules, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec,
-    Time,
+    Time, Transport, TransportPort,
 };
 
 use crate::Method;
@@ -28,6 +30,35 @@ pub const OBSERVE: Method<(), GatewayCounters> = Method::new("gateway.v1/observe
 
 /// Which requests did you refuse?
 pub const REFUSED: Method<RefusedQuery, Vec<RefusedRequest>> = Method::new("gateway.v1/refused");
+
+/// All that a gateway listens at beside its socket for HTTP. The sockets come with the message, in the same order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listeners(pub Vec<Listener>);
+
+/// One listening socket of a gateway.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Listener {
+    /// That of a route with a port.
+    Port(TransportPort),
+    /// The stable address at which applications that need `app` reach it.
+    Inner {
+        /// Which is reached there.
+        app: AppName,
+        /// On loopback.
+        address: std::net::SocketAddr,
+    },
+}
+
+impl Listener {
+    /// Where it listens.
+    pub fn port(&self) -> TransportPort {
+        match self {
+            Self::Port(port) => *port,
+            Self::Inner { address, .. } => TransportPort { transport: Transport::Tcp, address: *address },
+        }
+    }
+}
 
 /// Which refused requests are meant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -214,6 +245,27 @@ pub struct ClusterCounters {
     pub wake_failures: u64,
     /// From the first request that found no instance open until one was, of those that were woken.
     pub wake_wait: LatencyHistogram,
+    /// What passes through its ports, and to it as an inner tier, without being read.
+    #[serde(default)]
+    pub ports: PortCounters,
+}
+
+/// Connections and sessions that pass through ports, since the gateway started. A connection is counted in its flow too: as a request whose
+/// answer is that it stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PortCounters {
+    /// TCP connections and UDP sessions that are open now.
+    pub open: u64,
+    /// Those that were passed on to an instance.
+    pub total: u64,
+    /// Those that were closed without having reached one.
+    pub refused: u64,
+    /// Bytes from clients to instances.
+    pub bytes_in: u64,
+    /// Bytes from instances to clients.
+    pub bytes_out: u64,
+    /// Datagrams that were dropped: too many waited for an instance, or a socket took no more.
+    pub dropped: u64,
 }
 
 /// One instance since the gateway started.

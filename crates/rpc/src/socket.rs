@@ -15,15 +15,25 @@ const LONGEST_PATH: usize = 107;
 ///
 /// The caller makes sure that no live process listens there (the supervisor holds a lock).
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_left(path)?;
     let short = ShortPath::new(path)?;
     let listener = UnixListener::bind(&short.path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    own_only(path)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// Removes a socket that was left at `path`.
+pub(crate) fn remove_left(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Keeps everybody but the owner from the socket at `path`.
+pub(crate) fn own_only(path: &Path) -> io::Result<()> {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
 }
 
 /// Connects to the socket at `path`.
@@ -38,13 +48,13 @@ pub fn peer_uid(stream: &UnixStream) -> io::Result<u32> {
 }
 
 /// A path to the same place that fits: through the open directory where the real one is too long.
-struct ShortPath {
+pub(crate) struct ShortPath {
     path: PathBuf,
     _directory: Option<std::fs::File>,
 }
 
 impl ShortPath {
-    fn new(path: &Path) -> io::Result<Self> {
+    pub(crate) fn new(path: &Path) -> io::Result<Self> {
         if path.as_os_str().len() <= LONGEST_PATH {
             return Ok(Self { path: path.to_owned(), _directory: None });
         }
@@ -55,5 +65,10 @@ impl ShortPath {
         let directory = std::fs::OpenOptions::new().read(true).custom_flags(O_PATH).open(parent)?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
         Ok(Self { path, _directory: Some(directory) })
+    }
+
+    /// Valid as long as this lives.
+    pub(crate) fn as_path(&self) -> &Path {
+        &self.path
     }
 }

@@ -11,6 +11,7 @@ use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
 
 use super::console::Console;
 use super::identity::say_users;
+use super::ports::Ports;
 use crate::allowed;
 use crate::client::{Client, Error};
 use crate::config_file::{Loaded, load_trusted, needs_restart};
@@ -38,6 +39,7 @@ pub struct Feed {
     state: StateDir,
     client: Client,
     console: Console,
+    ports: Ports,
     fixed: PoolSpec,
     file: std::path::PathBuf,
     pushed: String,
@@ -62,13 +64,14 @@ impl Feed {
         state: StateDir,
         client: Client,
         console: Console,
+        ports: Ports,
         loaded: &Loaded,
         generation: watch::Sender<Option<u64>>,
     ) -> Self {
         let seen = std::fs::metadata(&loaded.path).ok().as_ref().map(stamp);
         let (fixed, file, pushed) = (loaded.spec.clone(), loaded.path.clone(), loaded.text.clone());
         let spec = loaded.spec.clone();
-        Self { state, client, console, fixed, file, pushed, spec, has_refused: false, seen, changing: None, generation }
+        Self { state, client, console, ports, fixed, file, pushed, spec, has_refused: false, seen, changing: None, generation }
     }
 
     /// Runs until the supervisor drops the other end of `wishes`.
@@ -109,6 +112,9 @@ impl Feed {
         }
         match allowed::widen(&self.state, &loaded.spec) {
             Ok(()) => {
+                if let Err(error) = self.ports.widen(&loaded.spec) {
+                    return self.tell_refused(&loaded.text, &format!("{error:#}")).await;
+                }
                 self.spec = loaded.spec;
                 self.push(&loaded.text, true).await;
             }
@@ -168,6 +174,9 @@ impl Feed {
                     self.has_refused = false;
                     if let Err(error) = allowed::settle(&self.state, &self.spec) {
                         self.console.tell(Tone::Warn, "users:", &format!("those of former configs stay allowed: {error}"));
+                    }
+                    if let Err(error) = self.ports.settle(&self.spec) {
+                        self.console.tell(Tone::Warn, "ports:", &format!("those of former configs stay open: {error}"));
                     }
                     self.say_taken(&taken, changed);
                     self.generation.send_replace(Some(taken.generation));

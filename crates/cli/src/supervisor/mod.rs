@@ -10,6 +10,7 @@ mod feed;
 mod identity;
 pub mod leftovers;
 mod logs;
+mod ports;
 mod progress;
 mod pulse;
 mod role;

@@ -17,6 +17,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
+use super::ports::Ports;
 use super::pulse::{Beat, Pulse};
 use super::sockets::{bind_tcp, bind_unix, inheritable, number, taken_over};
 use rustix::process::{Gid, Uid};
@@ -62,6 +63,8 @@ pub struct Role {
     unix: Option<UnixListener>,
     /// The node agent's second one, on which it answers nothing but wakes.
     wake: Option<UnixListener>,
+    /// What the gateway listens at besides; no other role has any.
+    ports: Option<Ports>,
     /// Whom each role runs as; `None` when all run as the supervisor's user.
     users: Option<RoleUsers>,
     /// The living process.
@@ -77,13 +80,14 @@ pub struct Role {
 impl Role {
     /// A role that has neither sockets nor a process yet. `address` is its TCP address with its key in the config.
     pub fn new(name: RoleName, address: Option<(SocketAddr, &'static str)>, users: Option<RoleUsers>) -> Self {
-        let (record, tcp, unix, wake) = (None, None, None, None);
+        let (record, tcp, unix, wake, ports) = (None, None, None, None, None);
         Self {
             name,
             address,
             tcp,
             unix,
             wake,
+            ports,
             users,
             record,
             started: Instant::now(),
@@ -91,6 +95,12 @@ impl Role {
             quick_ends: 0,
             restart_at: None,
         }
+    }
+
+    /// It listens at `ports` too.
+    #[must_use]
+    pub fn with_ports(self, ports: Ports) -> Self {
+        Self { ports: Some(ports), ..self }
     }
 
     /// Whom it runs as; `None` is the supervisor's user.
@@ -111,7 +121,7 @@ impl Role {
     /// Makes the sockets that it does not have.
     pub fn bind(&mut self, state: &StateDir) -> anyhow::Result<()> {
         if let (None, Some((address, key))) = (&self.tcp, self.address) {
-            self.tcp = Some(bind_tcp(address, key)?);
+            self.tcp = Some(bind_tcp(address, key, "[pool]")?);
         }
         if self.unix.is_none() {
             self.unix = Some(bind_unix(&state.socket(self.name), self.caller())?);
@@ -120,7 +130,7 @@ impl Role {
             let gateway = self.users.as_ref().map(|users| &users.gateway);
             self.wake = Some(bind_unix(&state.wake_socket(), gateway)?);
         }
-        Ok(())
+        self.ports.as_ref().map_or(Ok(()), Ports::bind)
     }
 
     /// Puts it before other processes of its group: every request passes the gateway, and a controller without CPU time decides nothing.
@@ -146,14 +156,17 @@ impl Role {
         let tcp = self.tcp.as_ref().map(inheritable).transpose()?;
         let unix = self.unix.as_ref().map(inheritable).transpose()?.context("a role has a Unix socket")?;
         let wake = self.wake.as_ref().map(inheritable).transpose()?;
-        let mut child = self
-            .command(state, tcp.as_ref(), &unix, wake.as_ref(), &held)?
-            .spawn()
-            .with_context(|| format!("cannot start the {}", self.name.name()))?;
+        let ports = self.ports.as_ref().map(Ports::for_start).transpose().context("cannot hand the ports over")?;
+        let mut command = self.command(state, tcp.as_ref(), &unix, wake.as_ref(), &held)?;
+        ports.iter().for_each(|socket| {
+            command.args(["--ports-fd", &number(socket).to_string()]);
+        });
+        let mut child = command.spawn().with_context(|| format!("cannot start the {}", self.name.name()))?;
         let process = child.id().and_then(ProcessId::of).context("it ended at once")?;
         self.prefer(process);
         let (tcp_fd, unix_fd, wake_fd) = (tcp.as_ref().map(number), number(&unix), wake.as_ref().map(number));
-        self.record = Some(RoleRecord { role: self.name, process, tcp_fd, unix_fd, wake_fd });
+        let ports_fd = ports.as_ref().map(number);
+        self.record = Some(RoleRecord { role: self.name, process, tcp_fd, unix_fd, wake_fd, ports_fd });
         self.started = Instant::now();
         self.pulse = Pulse::default();
         self.restart_at = None;
@@ -215,7 +228,8 @@ impl Role {
         self.tcp = old.tcp_fd.and_then(|fd| taken_over(old.process, fd)).map(TcpListener::from).filter(|tcp| self.is_mine(tcp));
         self.unix = taken_over(old.process, old.unix_fd).map(UnixListener::from);
         self.wake = old.wake_fd.and_then(|fd| taken_over(old.process, fd)).map(UnixListener::from);
-        let has_all = self.unix.is_some() && (self.name != RoleName::Node || self.wake.is_some());
+        let has_ports = self.ports.as_ref().is_none_or(|ports| ports.take_over(old.process, old.ports_fd));
+        let has_all = self.unix.is_some() && has_ports && (self.name != RoleName::Node || self.wake.is_some());
         let same_address = self.address.is_none() || self.tcp.is_some();
         let user = self.user().map_or_else(|| rustix::process::geteuid().as_raw(), |user| user.uid);
         if !same_address || !has_all || !old.process.runs_this_program() || !old.process.runs_as(user) {

@@ -18,30 +18,31 @@ use crate::process::{ProcessId, holder_of};
 /// cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// Listens at `address`, which the config calls `key`.
+/// Listens at `address`, which `table` of the config calls `key`.
 ///
 /// # Errors
 /// The address cannot be had; says which, who holds it, and what to change.
-pub fn bind_tcp(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).map_err(|error| explain(address, key, &error))?;
+pub fn bind_tcp(address: SocketAddr, key: &str, table: &str) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).map_err(|error| explain(address, key, table, &error))?;
     listener.set_nonblocking(true)?;
     // Listening again only changes the length of the backlog; std asks for 128.
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(listener)
 }
 
-fn explain(address: SocketAddr, key: &str, error: &io::Error) -> anyhow::Error {
+/// Why `address` cannot be had, and what to change.
+pub fn explain(address: SocketAddr, key: &str, table: &str, error: &io::Error) -> anyhow::Error {
     let port = address.port();
     match error.kind() {
         io::ErrorKind::AddrInUse => {
             let holder = holder_of(address).unwrap_or_else(|| "a process that cannot be seen from here".to_owned());
-            anyhow!("port {port} is in use: {holder} listens there. Stop it, or change `{key} = \"{address}\"` in [pool]")
+            anyhow!("port {port} is in use: {holder} listens there. Stop it, or change `{key} = \"{address}\"` in {table}")
         }
         io::ErrorKind::PermissionDenied => {
-            anyhow!("port {port} needs root (ports below 1024 do): change `{key} = \"{address}\"` in [pool], or run as root")
+            anyhow!("port {port} needs root (ports below 1024 do): change `{key} = \"{address}\"` in {table}, or run as root")
         }
         io::ErrorKind::AddrNotAvailable => {
-            anyhow!("this machine has no address {}: change `{key} = \"{address}\"` in [pool]", address.ip())
+            anyhow!("this machine has no address {}: change `{key} = \"{address}\"` in {table}", address.ip())
         }
         _ => anyhow!("cannot listen at `{key} = \"{address}\"`: {error}"),
     }
@@ -100,7 +101,7 @@ mod tests {
     fn a_port_in_use_names_its_holder_and_the_key_to_change() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let held = TcpListener::bind(taken).unwrap();
-        let error = bind_tcp(taken, "listen").unwrap_err().to_string();
+        let error = bind_tcp(taken, "listen", "[pool]").unwrap_err().to_string();
         assert!(error.starts_with(&format!("port {} is in use: ", taken.port())), "{error}");
         assert!(error.contains(&format!("(pid {})", std::process::id())), "{error}");
         assert!(error.contains(&format!("change `listen = \"{taken}\"` in [pool]")), "{error}");
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_foreign_address_is_named() {
-        let error = bind_tcp("192.0.2.1:0".parse().unwrap(), "api").unwrap_err().to_string();
+        let error = bind_tcp("192.0.2.1:0".parse().unwrap(), "api", "[pool]").unwrap_err().to_string();
         assert!(error.contains("no address 192.0.2.1") && error.contains("`api"), "{error}");
     }
 

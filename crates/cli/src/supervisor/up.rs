@@ -15,6 +15,7 @@ use super::feed::{Feed, Wish};
 use super::identity::{say_isolation, say_users};
 use super::leftovers;
 use super::logs::{cut_long, last_lines};
+use super::ports::Ports;
 use super::progress::{Arrival, Progress};
 use super::pulse::{self, Beat};
 use super::role::{Role, RoleEnd};
@@ -70,6 +71,7 @@ struct Supervisor {
     console: Console,
     config: PathBuf,
     roles: Vec<Role>,
+    ports: Ports,
     ends: (mpsc::UnboundedSender<RoleEnd>, mpsc::UnboundedReceiver<RoleEnd>),
     needs: Needs,
     was_ready: bool,
@@ -91,11 +93,12 @@ enum Turn {
 impl Supervisor {
     fn new(state: StateDir, lock: Lock, console: Console, users: Option<&RoleUsers>, loaded: &Loaded) -> anyhow::Result<Self> {
         let spec = &loaded.spec;
+        let ports = Ports::new(&state, spec);
         let roles = RoleName::ALL
             .iter()
             .map(|name| match name {
                 RoleName::Node => Role::new(*name, None, users.cloned()),
-                RoleName::Gateway => Role::new(*name, Some((spec.listen, "listen")), users.cloned()),
+                RoleName::Gateway => Role::new(*name, Some((spec.listen, "listen")), users.cloned()).with_ports(ports.clone()),
                 RoleName::Controller => Role::new(*name, Some((spec.api, "api")), users.cloned()),
             })
             .collect();
@@ -108,6 +111,7 @@ impl Supervisor {
             console,
             config,
             roles,
+            ports,
             ends: mpsc::unbounded_channel(),
             needs,
             was_ready: false,
@@ -126,7 +130,10 @@ impl Supervisor {
         let client = self.client.clone();
         let (generation, taken) = watch::channel(None);
         let (wishes, wished) = mpsc::unbounded_channel();
-        tokio::spawn(Feed::new(self.state.clone(), client.clone(), self.console.clone(), &loaded, generation).run(wished));
+        tokio::spawn(
+            Feed::new(self.state.clone(), client.clone(), self.console.clone(), self.ports.clone(), &loaded, generation)
+                .run(wished),
+        );
         let progress = Progress::new(client, self.console.clone());
         let why = self.attend(&mut signals, &wishes, progress, taken).await?;
         self.finish(&mut signals, why).await
@@ -201,6 +208,8 @@ impl Supervisor {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
+        // One that was taken over may know those of another config.
+        self.ports.send().context("cannot hand the ports over")?;
         self.prefer_roles();
         self.keep_record();
         Ok(())
@@ -340,6 +349,9 @@ impl Supervisor {
         self.console.say(&format!("  applications  http://{}", spec.listen));
         for host in hosts(loaded) {
             self.console.say(&format!("                http://{host}:{}", spec.listen.port()));
+        }
+        for (port, app) in self.ports.named() {
+            self.console.say(&format!("                {port} ({app})"));
         }
         self.console.say(&format!("  dashboard     http://{}", spec.api));
         self.console.say(&format!("  state         {}", self.state.root.display()));

@@ -1,6 +1,7 @@
 //! Judges a config as a whole: what no table shows by itself.
 
 mod placement;
+mod ports;
 mod references;
 
 use weal_model::{PoolSpec, RouteSpec};
@@ -13,6 +14,7 @@ pub(crate) fn check(reading: &mut Reading, spec: &PoolSpec, machine: &MachineSiz
     check_addresses(reading, spec);
     check_cycles(reading, spec);
     check_routes(reading, spec);
+    ports::check(reading, spec);
     references::check(reading, spec);
     placement::check(reading, spec, machine);
 }
@@ -70,14 +72,15 @@ fn check_routes(reading: &mut Reading, spec: &PoolSpec) {
     for (at, (path, route)) in routes.iter().enumerate() {
         // What could not be read matches everything here, and would seem to be double.
         let broken = |key: &str, read: bool| reading.places.has(&format!("{path}.{key}")) && !read;
-        if broken("host", route.host.is_some())
+        if route.port.is_some()
+            || broken("host", route.host.is_some())
             || broken("path", route.path.is_some())
             || broken("header", route.header.is_some())
         {
             continue;
         }
         let same = |other: &&(String, RouteSpec)| {
-            (&other.1.host, &other.1.path, &other.1.header) == (&route.host, &route.path, &route.header)
+            other.1.port.is_none() && (&other.1.host, &other.1.path, &other.1.header) == (&route.host, &route.path, &route.header)
         };
         if let Some((first, _)) = routes[..at].iter().find(same) {
             let owner = first.split('.').nth(1).unwrap_or_default();

@@ -8,6 +8,7 @@ mod health;
 mod names;
 mod paths;
 mod pool;
+mod port;
 mod routes;
 mod sandbox;
 

@@ -5,12 +5,14 @@ use std::path::Path;
 use toml::de::DeValue;
 use weal_model::{ClassName, HeaderMatch, RouteSpec, host};
 
-use super::extras;
+use super::{extras, port};
 use crate::defaults;
 use crate::section::{Item, Reading, Section};
 
 /// Every key of a route.
-const KEYS: [&str; 15] = [
+pub(super) const KEYS: [&str; 17] = [
+    "tcp",
+    "udp",
     "host",
     "path",
     "header",
@@ -53,7 +55,9 @@ fn read_route(reading: &mut Reading, entry: &Item, folder: &Path) -> Option<Rout
         _ => return entry.wrong_type(reading, "a list of tables", "write `{ host = \"shop.localhost\", class = \"gold\" }`"),
     };
     let section = Section::open(reading, &entry.path, table, &KEYS);
+    let port = port::read(reading, &section)?;
     Some(RouteSpec {
+        port,
         host: read_host(reading, &section),
         path: read_path(reading, &section),
         header: read_header(reading, &section),

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use weal_model::{AppName, InstanceId, LatencyHistogram, Time};
-use weal_protocol::gateway::{ClusterCounters, Standby};
+use weal_protocol::gateway::{ClusterCounters, PortCounters, Standby};
 
 use crate::flow::crowd;
 
@@ -179,6 +179,7 @@ impl Wakes {
 
     pub fn counters(&self, app: &AppName) -> ClusterCounters {
         ClusterCounters {
+            ports: PortCounters::default(),
             app: app.clone(),
             wakes: self.wakes,
             crowd_wakes: self.crowd_wakes,

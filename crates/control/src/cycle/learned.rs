@@ -64,6 +64,10 @@ impl Learned {
         for flow in snapshot.flows.iter().filter(|flow| flow.arrivals > 0 || flow.population_mean() > 0.0) {
             self.last_request.insert(flow.id.app.clone(), snapshot.time);
         }
+        // A connection may be open for hours without being a request of its own, and whoever holds it may use it at any moment.
+        for instance in snapshot.instances.iter().filter(|instance| instance.in_flight > 0) {
+            self.last_request.insert(instance.app.clone(), snapshot.time);
+        }
         plan_seats(snapshot, pool, &mut self.profiles, before)
     }
 

@@ -75,6 +75,11 @@ impl ErrorResponse {
         self.location.is_none()
     }
 
+    /// For what is no HTTP, and is closed without an answer: only people see it.
+    pub fn closed(word: &'static str, reason: String) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, word, reason)
+    }
+
     pub fn rejected(rejection: &Rejection) -> Self {
         match rejection {
             Rejection::QueueFull => {

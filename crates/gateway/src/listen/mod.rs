@@ -1,6 +1,7 @@
 //! Client connections: accepting them, spreading them over workers, watching over them and closing them.
 
 pub(crate) mod client;
+pub(crate) mod l4;
 pub(crate) mod registry;
 pub(crate) mod stream;
 pub(crate) mod transport;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use weal_control::admission::{Admission, WakeReason};
 use weal_control::dispatch::{Attempt, InstanceIndex};
@@ -18,6 +19,7 @@ use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, F
 use weal_protocol::node::{WakeAnswer, WakeRequest};
 
 use crate::clock::Clock;
+use crate::routing::port_stats::PortStats;
 use crate::upstream::pool::Upstream;
 
 /// One cluster. Lives as long as any request of it does.
@@ -27,6 +29,7 @@ pub(crate) struct Cluster {
     clock: Clock,
     workers: usize,
     errands: Errands,
+    ports: PortStats,
     core: Mutex<Core>,
 }
 
@@ -86,7 +89,14 @@ impl Cluster {
             wakers: Vec::new(),
             looked_at: None,
         };
-        let cluster = Arc::new(Self { app: config.app.clone(), clock, workers, errands, core: Mutex::new(core) });
+        let cluster = Arc::new(Self {
+            app: config.app.clone(),
+            clock,
+            workers,
+            errands,
+            ports: PortStats::default(),
+            core: Mutex::new(core),
+        });
         cluster.configure(config);
         cluster
     }
@@ -197,7 +207,13 @@ impl Cluster {
         flows: &mut Vec<FlowCounters>,
         instances: &mut Vec<EndpointCounters>,
     ) -> ClusterCounters {
-        self.lock().admission.observe(self.clock.now(), gateway, flows, instances)
+        let counters = self.lock().admission.observe(self.clock.now(), gateway, flows, instances);
+        ClusterCounters { ports: self.ports.counters(), ..counters }
+    }
+
+    /// What passes through its ports.
+    pub fn ports(&self) -> &PortStats {
+        &self.ports
     }
 
     /// A panic elsewhere leaves the numbers as they are after one step of pure code: usable.
@@ -284,6 +300,16 @@ impl Seat {
             none => *none = Some(cx.waker().clone()),
         }
         Poll::Pending
+    }
+
+    /// Where the request goes, once it has a seat within `limit`.
+    pub async fn target_within(&self, limit: Duration) -> Result<Target, Expired> {
+        let granted = || std::future::poll_fn(|cx| self.poll_target(cx));
+        if let Ok(granted) = tokio::time::timeout(limit, granted()).await {
+            return granted;
+        }
+        self.cluster.expire();
+        granted().now_or_never().unwrap_or(Err(Expired { any_open: true, unavailable: None }))
     }
 
     /// The attempt has failed; the seat is kept and another instance chosen. `None` when none is left, or enough were tried.

@@ -5,5 +5,6 @@ pub(crate) mod extras;
 mod kept;
 mod pages;
 mod path;
+pub(crate) mod port_stats;
 pub(crate) mod routes;
 pub(crate) mod table;

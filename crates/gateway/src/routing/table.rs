@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use weal_control::flow::pipeline::ClassIndex;
-use weal_model::{AppName, ClassName, InstanceId, RouteSpec};
+use weal_model::{AppName, ClassName, InstanceId, RouteSpec, TransportPort};
 use weal_rpc::RpcRefusal;
 
 use crate::clock::Clock;
@@ -48,6 +48,8 @@ pub(crate) struct Rules {
 pub(crate) struct Table {
     pub version: u64,
     pub routes: Routes<Destination>,
+    /// Where connections and datagrams of ports go.
+    pub ports: BTreeMap<TransportPort, Destination>,
     clusters: BTreeMap<AppName, Arc<Cluster>>,
 }
 
@@ -167,8 +169,10 @@ impl Tables {
                 Destination { cluster: Arc::clone(cluster), class, rules },
             ));
         }
+        let (of_ports, compiled): (Vec<_>, Vec<_>) = compiled.into_iter().partition(|(route, ..)| route.port.is_some());
+        let ports = of_ports.into_iter().filter_map(|(route, _, destination)| Some((route.port?, destination))).collect();
         let routes = Routes::compile(compiled);
-        *current = Arc::new(Table { version: config.version, routes, clusters });
+        *current = Arc::new(Table { version: config.version, routes, ports, clusters });
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 }

@@ -56,8 +56,17 @@ impl Bed {
         let rpc = weal_rpc::bind(&socket).unwrap();
         let state = folder.path().to_owned();
         let wake = folder.path().join("wake.sock");
-        let options =
-            Options { name: "gw".into(), state_dir: state.clone(), clients, rpc, controller: None, wake, access_log: true };
+        let ports = Some(weal_rpc::bind_handover(&folder.path().join("ports.sock")).unwrap());
+        let options = Options {
+            name: "gw".into(),
+            state_dir: state.clone(),
+            clients,
+            ports,
+            rpc,
+            controller: None,
+            wake,
+            access_log: true,
+        };
         let (stop, stopped) = oneshot::channel::<()>();
         let ended = tokio::spawn(run_until(options, limits, async {
             let _ = stopped.await;

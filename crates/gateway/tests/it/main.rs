@@ -7,6 +7,7 @@ mod faults;
 mod framing;
 mod life;
 mod manners;
+mod ports;
 mod raw;
 mod routing;
 mod seats;

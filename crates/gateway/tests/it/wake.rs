@@ -13,14 +13,14 @@ use weal_rpc::RpcRefusal;
 use crate::bed::*;
 
 /// A node agent that only wakes: each call waits for a permit, and finds an instance from the `nth` on.
-struct Agent {
+pub struct Agent {
     calls: Arc<AtomicU32>,
     /// Whom each call named.
     named: Arc<Mutex<Vec<Vec<InstanceId>>>>,
-    permits: Arc<Semaphore>,
+    pub permits: Arc<Semaphore>,
 }
 
-fn agent(bed: &Bed, address: std::net::SocketAddr, nth: u32) -> Agent {
+pub fn agent(bed: &Bed, address: std::net::SocketAddr, nth: u32) -> Agent {
     let agent = Agent { calls: Arc::default(), named: Arc::default(), permits: Arc::new(Semaphore::new(0)) };
     let (calls, named, permits) = (Arc::clone(&agent.calls), Arc::clone(&agent.named), Arc::clone(&agent.permits));
     let listener = weal_rpc::bind(&bed.state.join("wake.sock")).unwrap();

@@ -1,0 +1,80 @@
+//! TCP: one connection of a client, one to an instance.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpStream};
+use weal_model::TransportPort;
+
+use super::Ports;
+use super::relay::Relay;
+use super::session::reach;
+use crate::http::error_response::ErrorResponse;
+use crate::listen::client::Client;
+use crate::listen::registry::Entry;
+use crate::routing::table::Destination;
+
+/// Without a byte in either direction. As long as HAProxy's manual has its `timeout tunnel`; a client that has gone without a word holds a
+/// connection of the instance so long. A route's `idle-timeout` replaces it.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Accepts connections of `port` until this is dropped.
+pub(super) async fn accept(listener: TcpListener, port: TransportPort, ports: Arc<Ports>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => welcome(stream, peer, port, &ports),
+            Err(error) => {
+                tracing::warn!(%error, %port, "cannot accept a client");
+                // Out of file descriptors, most likely: the next attempt would fail at once and spin.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+/// Begins to serve a connection, or closes it at once.
+fn welcome(stream: TcpStream, peer: SocketAddr, port: TransportPort, ports: &Arc<Ports>) {
+    let limits = &ports.gateway.limits;
+    let destination = match ports.destination(port) {
+        Ok(destination) => destination,
+        Err(refusal) => return ports.note(&refusal, None),
+    };
+    if ports.registry.count() >= limits.connections && !ports.registry.make_room(ports.clock) {
+        let reason = format!("{} connections are open, and none of them is idle", limits.connections);
+        return ports.note(&ErrorResponse::closed("too-many-connections", reason), Some(&destination));
+    }
+    let client = Arc::new(Client::new(peer, ports.clock));
+    // Not HTTP: the sweeper leaves it alone.
+    client.enter_tunnel();
+    let (entry, ports) = (ports.registry.enter(&client), Arc::clone(ports));
+    tokio::spawn(async move {
+        if let Err(refusal) = pass(stream, &destination, &ports, entry).await {
+            ports.note(&refusal, Some(&destination));
+        }
+    });
+}
+
+/// One connection from its first byte to its last.
+async fn pass(client: TcpStream, destination: &Destination, ports: &Ports, _entry: Entry) -> Result<(), ErrorResponse> {
+    let limits = &ports.gateway.limits;
+    let connect = |target: crate::routing::cluster::Target| async move { target.upstream.connect_stream(limits).await };
+    let reached = tokio::select! {
+        reached = reach(destination, connect) => reached?,
+        // It has broken off. That a client has sent all that it has to say is no reason not to pass it on.
+        _ = client.ready(Interest::ERROR) => return Err(ErrorResponse::closed("client-gone", "the client broke off".to_owned())),
+    };
+    let (instance, seat) = reached;
+    // An instance's answers are not held back for more; where it is a single byte, latency is what counts.
+    let _ = client.set_nodelay(true);
+    let rules = &destination.rules;
+    let stats = destination.cluster.ports();
+    let open = stats.open();
+    let relay = Relay { stats, clock: ports.clock, idle: rules.idle.unwrap_or(IDLE), total: rules.total };
+    if let Err(error) = relay.run(client, instance).await {
+        tracing::debug!(%error, flow = %rules.flow, "a connection broke off");
+    }
+    drop((open, seat));
+    Ok(())
+}
