@@ -124,9 +124,16 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
         ("weal_wakes", "Instances woken for waiting requests.", (|cluster| cluster.wakes) as fn(&ClusterCounters) -> u64),
         ("weal_crowd_wakes", "Those of them that were woken because of a crowd.", |cluster| cluster.crowd_wakes),
         ("weal_wake_failures", "Questions to the node agent that woke nothing.", |cluster| cluster.wake_failures),
+        ("weal_port_connections", "Connections and UDP sessions passed on to instances.", |cluster| cluster.ports.total),
+        ("weal_port_refused", "Connections and UDP sessions closed without an instance.", |cluster| cluster.ports.refused),
+        ("weal_port_received_bytes", "Bytes that ports passed on to instances.", |cluster| cluster.ports.bytes_in),
+        ("weal_port_sent_bytes", "Bytes that ports passed on to clients.", |cluster| cluster.ports.bytes_out),
+        ("weal_port_datagrams_dropped", "Datagrams that were not passed on.", |cluster| cluster.ports.dropped),
     ] {
         counters(encoder, name, help, clusters.iter().map(|one| (vec![("weal_app", one.app.as_str())], read(one))))?;
     }
+    let open = clusters.iter().map(|one| (vec![("weal_app", one.app.as_str())], one.ports.open as f64));
+    gauges(encoder, "weal_port_connections_open", "Connections and UDP sessions open now.", None, open)?;
     let help = "From the first request that found no instance open until one was, of those that were woken.";
     let mut family = encoder.encode_descriptor("weal_wake_wait", help, Some(&Unit::Seconds), MetricType::Histogram)?;
     for one in clusters {

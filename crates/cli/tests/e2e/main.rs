@@ -10,6 +10,7 @@ mod identity;
 mod jobs;
 mod load;
 mod pool;
+mod ports;
 mod real;
 mod rehearsals;
 mod reload;
