@@ -61,7 +61,7 @@ impl Engine for Local {
             return Ok(Vec::new());
         }
         let addresses = if actions.iter().any(|action| starts_with_needs(pool, action)) {
-            ready_addresses(&self.agent().await?)
+            addresses(pool, &self.agent().await?)
         } else {
             BTreeMap::new()
         };
@@ -144,6 +144,16 @@ fn failed(error: weal_rpc::Error) -> Error {
             Error::Unreadable { peer: AGENT, detail: error.to_string() }
         }
     }
+}
+
+/// Where each application that has a ready instance is reached: at the gateway, which balances the calls over its instances. One that the
+/// gateway has no address for yet, at its first ready instance.
+fn addresses(pool: &PoolSpec, observed: &AgentObservation) -> BTreeMap<AppName, SocketAddr> {
+    let mut addresses = ready_addresses(observed);
+    for (app, address) in &mut addresses {
+        *address = pool.apps.get(app).and_then(|app| app.inner).unwrap_or(*address);
+    }
+    addresses
 }
 
 /// One ready address per application: that of its first instance by id.

@@ -39,6 +39,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         wakeable: None,
         http: HttpRules::default(),
         unavailable: None,
+        inner: None,
+        calls: false,
     };
     let limits = Limits { workers: workers.parse()?, ..Limits::default() };
     let serving = tokio::spawn(run_until(options, limits, async {

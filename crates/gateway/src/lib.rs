@@ -18,13 +18,14 @@ mod wake;
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use weal_model::GatewayName;
+use weal_control::admission::class_of_inner;
+use weal_model::{FlowId, GatewayName};
 use weal_rpc::Callers;
 
 use crate::clock::Clock;
@@ -36,7 +37,7 @@ use crate::listen::registry::Registry;
 use crate::listen::workers::Workers;
 use crate::routing::table::Tables;
 use crate::telemetry::refused::Refused;
-use weal_protocol::gateway::{CONFIGURE, GatewayConfig, GatewayCounters, OBSERVE, REFUSED, RefusedQuery};
+use weal_protocol::gateway::{CONFIGURE, FlowCounters, GatewayConfig, GatewayCounters, OBSERVE, REFUSED, RefusedQuery};
 
 /// What a gateway needs to run.
 #[derive(Debug)]
@@ -96,14 +97,15 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
         refused: Refused::new(clock),
         unrouted: AtomicU64::new(0),
         malformed: AtomicU64::new(0),
+        inner: Mutex::default(),
     });
     let registry = Arc::new(Registry::default());
     clients.set_nonblocking(true).map_err(failed_to("use the clients' socket"))?;
     let clients = TcpListener::from_std(clients).map_err(failed_to("use the clients' socket"))?;
     rpc.set_nonblocking(true).map_err(failed_to("use the controller's socket"))?;
     let rpc = UnixListener::from_std(rpc).map_err(failed_to("use the controller's socket"))?;
-    let workers = Workers::start(&gateway, &registry, clock).map_err(failed_to("start a worker"))?;
-    let l4 = Ports { gateway: Arc::clone(&gateway), registry: Arc::clone(&registry), clock };
+    let workers = Arc::new(Workers::start(&gateway, &registry, clock).map_err(failed_to("start a worker"))?);
+    let l4 = Ports { gateway: Arc::clone(&gateway), registry: Arc::clone(&registry), workers: Arc::clone(&workers), clock };
     let callers = controller.into_iter().fold(Callers::own(), Callers::and);
     let router = rpc_router(callers, &gateway, &registry, clock, name);
     let sweep = listen::workers::sweep(gateway, Arc::clone(&registry), clock);
@@ -139,7 +141,7 @@ async fn accept(clients: &TcpListener, workers: &Workers) {
     loop {
         let accepted = clients.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
         match accepted {
-            Ok((stream, peer)) => workers.hand_over(stream, peer),
+            Ok((stream, peer)) => workers.hand_over(stream, peer, None),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a client");
                 // Out of file descriptors, most likely: the next attempt would fail at once and spin.
@@ -193,6 +195,11 @@ fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayN
     let (mut flows, mut instances) = (Vec::new(), Vec::new());
     let clusters = gateway.tables.clusters();
     let clusters = clusters.iter().map(|cluster| cluster.observe(name, &mut flows, &mut instances)).collect();
+    let (inner, flows): (Vec<_>, Vec<_>) = flows.into_iter().partition(|flow| class_of_inner(&flow.id.class).is_some());
+    let inner = inner.into_iter().map(|flow: FlowCounters| {
+        let class = class_of_inner(&flow.id.class).unwrap_or_else(|| flow.id.class.clone());
+        FlowCounters { id: FlowId { class, ..flow.id }, ..flow }
+    });
     GatewayCounters {
         gateway: name.clone(),
         started: clock.begun(),
@@ -204,5 +211,7 @@ fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayN
         connections: registry.count() as u64,
         unrouted: gateway.unrouted.load(Ordering::Relaxed),
         malformed: gateway.malformed.load(Ordering::Relaxed),
+        inner: inner.collect(),
+        inner_addresses: gateway.inner.lock().unwrap_or_else(PoisonError::into_inner).clone(),
     }
 }

@@ -66,6 +66,12 @@ impl PoolSpec {
         }
     }
 
+    /// Applications that others need, and which the gateway therefore gives an inner address.
+    pub fn needed(&self) -> BTreeSet<&AppName> {
+        let needs = self.apps.values().flat_map(|app| &app.needs);
+        needs.filter(|needed| self.apps.contains_key(*needed)).collect()
+    }
+
     /// Whether flows have seats, and instances CPU, by their goals. Otherwise requests pass unlimited, and CPU is shared equally.
     pub fn limits_seats(&self) -> bool {
         self.control && self.placement.knows_goals()
@@ -230,9 +236,19 @@ pub struct AppSpec {
     /// Seconds without a request after which it sleeps as far as `instances.min` allows; `None` when that pays.
     #[serde(default)]
     pub sleep_after_s: Option<f64>,
+    /// Where applications that need it reach it at the gateway, as the gateway says; no config says it. `None` before that.
+    #[serde(skip)]
+    pub inner: Option<SocketAddr>,
 }
 
 impl AppSpec {
+    /// What is spoken to it by applications that need it. Not HTTP is what has a port for connections, and what has neither a route nor a
+    /// health check for HTTP: a database.
+    pub fn speaks_http(&self) -> bool {
+        let is_http = matches!(self.health.probe, HealthProbe::Http { .. });
+        is_http || self.routes.iter().any(|route| route.port.is_none())
+    }
+
     /// A small application for tests and examples: one instance, no routes, no constraints.
     pub fn example(name: &str) -> Self {
         Self {
@@ -268,6 +284,7 @@ impl AppSpec {
             request_timeout_s: 60.0,
             http: HttpRules::default(),
             sleep_after_s: None,
+            inner: None,
         }
     }
 }

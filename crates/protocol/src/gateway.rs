@@ -114,6 +114,23 @@ pub struct ClusterConfig {
     /// requests are refused at once with it instead of waiting.
     #[serde(default)]
     pub unavailable: Option<Unavailable>,
+    /// How applications that need it reach it; `None` when none does.
+    #[serde(default)]
+    pub inner: Option<InnerTier>,
+    /// Its instances call others: they are told the class of each request, so that they can pass it on.
+    #[serde(default)]
+    pub calls: bool,
+}
+
+/// How other applications reach a cluster through the gateway.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InnerTier {
+    /// True: each request is routed, queued and balanced. False: each connection is.
+    pub http: bool,
+    /// One per class that a request from outside can bring along, and one for those that bring none. Never empty.
+    pub flows: BTreeMap<ClassName, FlowConfig>,
+    /// The class of what brings none. Invariant: it is among the flows.
+    pub unmarked: ClassName,
 }
 
 /// Why an application has no instance and will have none soon. What is said here reaches everybody who sends a request, so it names no
@@ -198,6 +215,13 @@ pub struct GatewayCounters {
     pub unrouted: u64,
     /// Requests refused as malformed.
     pub malformed: u64,
+    /// Calls between applications, by the called one and the class that they bring along. They are part of the work of requests that are
+    /// counted in `flows`, so nothing may add the two.
+    #[serde(default)]
+    pub inner: Vec<FlowCounters>,
+    /// Where it listens for calls to each application.
+    #[serde(default)]
+    pub inner_addresses: BTreeMap<AppName, std::net::SocketAddr>,
 }
 
 /// One flow since the gateway started.

@@ -74,6 +74,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         request_timeout_s: section.span(reading, "request-timeout", (0.001, 86_400.0)).unwrap_or(defaults::REQUEST_TIMEOUT_S),
         http: read_http(reading, &section),
         sleep_after_s: section.span(reading, "sleep-after", (0.1, 31_536_000.0)),
+        inner: None,
     }
 }
 

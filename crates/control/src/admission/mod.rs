@@ -34,7 +34,7 @@ mod tests;
 use std::time::Duration;
 
 use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, InstanceId, Time};
-use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters, Unavailable};
+use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowConfig, FlowCounters, Unavailable};
 use weal_protocol::node::WakeRequest;
 
 use crate::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
@@ -344,7 +344,24 @@ fn limits_of(config: &ClusterConfig) -> PipelineLimits {
         .flows
         .iter()
         .map(|(name, flow)| (name.clone(), ClassLimits { weight: flow.weight, size: flow.size, queue_limit: flow.queue_limit }));
-    PipelineLimits { seats: config.seats, classes: classes.collect() }
+    let limits = |flow: &FlowConfig| ClassLimits { weight: flow.weight, size: flow.size, queue_limit: flow.queue_limit };
+    let inner = config.inner.iter().flat_map(|inner| &inner.flows);
+    let inner = inner.map(|(name, flow)| (inner_class(name), limits(flow)));
+    PipelineLimits { seats: config.seats, classes: classes.chain(inner).collect() }
+}
+
+/// What ends the name of a class of calls from other applications. No class of a config has it.
+const INNER: &str = "@inner";
+
+/// The class in which calls of other applications wait that belong to `class`. They have a queue of their own beside that of requests from
+/// outside, and share the instances and seats with them.
+pub fn inner_class(class: &ClassName) -> ClassName {
+    ClassName::from(format!("{class}{INNER}"))
+}
+
+/// The class that calls in the queue `name` belong to; `None` for the queue of requests from outside.
+pub fn class_of_inner(name: &ClassName) -> Option<ClassName> {
+    name.as_str().strip_suffix(INNER).map(ClassName::from)
 }
 
 fn candidates_of(config: &ClusterConfig) -> Vec<Candidate> {

@@ -27,6 +27,8 @@ pub(super) fn config(seats: Option<u32>, open: &[u32]) -> ClusterConfig {
         wakeable: None,
         http: weal_model::HttpRules::default(),
         unavailable: None,
+        inner: None,
+        calls: false,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the gateway is told: from desired state, instances and seats to a [`ClusterConfig`]s.
 
+mod inner;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{AppName, AppSpec, ClassName, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan};
@@ -27,11 +29,12 @@ pub(super) struct Inputs<'a> {
     pub broken: &'a BTreeSet<AppName>,
 }
 
-/// One cluster per application with routes, and one without routes per application that is gone but still finishes requests.
+/// One cluster per application with routes or that others need, and one without routes per application that is gone but still finishes requests.
 pub(super) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {
-    let with_routes = inputs.pool.apps.values().filter(|app| !app.routes.is_empty());
-    let mut clusters: Vec<_> = with_routes.map(|app| cluster(app, inputs)).collect();
-    let known = |app: &AppName| inputs.pool.apps.get(app).is_some_and(|app| !app.routes.is_empty());
+    let needed = inputs.pool.needed();
+    let reached = inputs.pool.apps.values().filter(|app| !app.routes.is_empty() || needed.contains(&app.name));
+    let mut clusters: Vec<_> = reached.map(|app| cluster(app, inputs)).collect();
+    let known = |app: &AppName| inputs.pool.apps.get(app).is_some_and(|app| !app.routes.is_empty() || needed.contains(&app.name));
     let gone: BTreeSet<&AppName> = inputs.instances.iter().map(|i| &i.app).filter(|app| !known(app)).collect();
     for app in gone {
         let endpoints = endpoints(app, inputs);
@@ -47,6 +50,8 @@ pub(super) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {
                 wakeable: wakeable(app, inputs),
                 http: weal_model::HttpRules::default(),
                 unavailable: None,
+                inner: None,
+                calls: false,
             });
         }
     }
@@ -64,11 +69,12 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
         let seats = planned(&class).map_or(1, |planned| planned.seats.max(1));
         (class, FlowConfig { weight, seats, size, queue_limit })
     };
+    let inner = inner::tier(app, inputs);
     ClusterConfig {
         app: app.name.clone(),
         routes: app.routes.clone(),
         // Those who waited for a wake need more than the one seat that was planned for nobody.
-        seats: seats.filter(|_| inputs.seated.contains(&app.name)),
+        seats: inner::seats(app, seats, inner.as_ref()).filter(|_| inputs.seated.contains(&app.name)),
         flows: classes.into_iter().map(flow).collect(),
         endpoints: endpoints(&app.name, inputs),
         request_timeout_s: app.request_timeout_s,
@@ -76,6 +82,8 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
         wakeable: wakeable(&app.name, inputs),
         http: app.http.clone(),
         unavailable: unavailable(&app.name, inputs),
+        inner,
+        calls: !app.needs.is_empty(),
     }
 }
 

@@ -300,6 +300,8 @@ mod tests {
             connections: 0,
             unrouted: 0,
             malformed: 0,
+            inner: Vec::new(),
+            inner_addresses: std::collections::BTreeMap::new(),
         }
     }
 

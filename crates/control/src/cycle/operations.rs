@@ -177,6 +177,8 @@ mod tests {
             connections: 0,
             unrouted: 0,
             malformed: 0,
+            inner: Vec::new(),
+            inner_addresses: std::collections::BTreeMap::new(),
         }
     }
 

@@ -77,6 +77,9 @@ fn stale(pool: &PoolSpec, app: &AppSpec, wanted: &Revision, instance: &InstanceS
     }
     let moved = |needed: &&AppName| {
         let Some(address) = instance.needs.get(*needed) else { return false };
+        if let Some(inner) = pool.apps.get(*needed).and_then(|app| app.inner) {
+            return inner != *address;
+        }
         let mut providers = all.iter().filter(|i| i.app == **needed && i.state.is_active()).peekable();
         // While the needed one is away nobody knows where it will be.
         providers.peek().is_some() && !providers.any(|i| i.address == *address)

@@ -304,6 +304,8 @@ impl FakeGateway {
             connections: 3,
             unrouted: 0,
             malformed: 0,
+            inner: Vec::new(),
+            inner_addresses: std::collections::BTreeMap::new(),
         };
         let gateway = Self(Arc::new(Mutex::new(counters)), Arc::default());
         let task = gateway.serve_again(socket);

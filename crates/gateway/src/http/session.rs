@@ -1,11 +1,14 @@
 //! One client connection's part in its requests: what it remembers from one to the next, and where each of them goes.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::header::{self, HeaderValue};
 use http::{Request, Version};
 use http_body::Body as _;
+use weal_model::AppName;
 
 use super::check::{self, Malformed};
 use super::deadline::Deadline;
@@ -17,6 +20,7 @@ use crate::limits::Limits;
 use crate::listen::client::Client;
 use crate::listen::registry::Entry;
 use crate::routing::extras::Extras;
+use crate::routing::marks;
 use crate::routing::table::{Destination, Tables, View};
 use crate::telemetry::refused::Refused;
 
@@ -30,6 +34,8 @@ pub(crate) struct Gateway {
     pub refused: Refused,
     pub unrouted: AtomicU64,
     pub malformed: AtomicU64,
+    /// Where it listens for calls between applications.
+    pub inner: Mutex<BTreeMap<AppName, SocketAddr>>,
 }
 
 /// One client connection's part in its requests.
@@ -94,7 +100,11 @@ impl Session {
         let is_framed = *requests <= self.client.requests();
         let host = check::check(request, is_framed).map_err(|malformed| self.malformed(&malformed))?;
         let table = view.table(&self.gateway.tables);
-        let found = table.routes.find(&host, request.uri().path(), request.headers()).cloned();
+        let mark = request.headers_mut().remove(marks::FIELD);
+        let found = match self.client.inner() {
+            Some(app) => table.inner.get(app).map(|inner| inner.destination(mark.as_ref())).cloned(),
+            None => table.routes.find(&host, request.uri().path(), request.headers()).cloned(),
+        };
         let Some(destination) = found else {
             self.gateway.unrouted.fetch_add(1, Ordering::Relaxed);
             return Err(ErrorResponse::unrouted(&host, request.uri().path()).into());
@@ -120,6 +130,9 @@ impl Session {
             headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         origin.announce(headers, received, id.clone());
+        if let Some(mark) = &destination.rules.mark {
+            headers.insert(marks::FIELD, mark.clone());
+        }
         if let Some(extras) = extras {
             extras.edit_request(headers);
         }

@@ -7,7 +7,7 @@ use std::task::Context;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
-use weal_model::Time;
+use weal_model::{AppName, Time};
 
 use crate::clock::Clock;
 use crate::http::framing::Framing;
@@ -42,6 +42,8 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub peer: SocketAddr,
+    /// The application that is called, when it came through an inner address.
+    inner: Option<AppName>,
     clock: Clock,
     phase: AtomicU8,
     /// When the phase began; while busy, when the head did.
@@ -63,6 +65,7 @@ impl Client {
     pub fn new(peer: SocketAddr, clock: Clock) -> Self {
         Self {
             peer,
+            inner: None,
             clock,
             phase: AtomicU8::new(Phase::Idle as u8),
             since: AtomicU64::new(clock.now().0),
@@ -74,6 +77,17 @@ impl Client {
             interim: Mutex::default(),
             has_interim: AtomicBool::new(false),
         }
+    }
+
+    /// It came through the inner address of `app`.
+    #[must_use]
+    pub fn with_inner(self, inner: Option<AppName>) -> Self {
+        Self { inner, ..self }
+    }
+
+    /// The application that is called, when it came through an inner address.
+    pub fn inner(&self) -> Option<&AppName> {
+        self.inner.as_ref()
     }
 
     pub fn phase(&self) -> Phase {

@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use weal_model::AppName;
 
 use crate::clock::Clock;
 use crate::http::exchange::Exchange;
@@ -34,7 +35,7 @@ pub(crate) struct Workers {
 }
 
 struct Worker {
-    inbox: mpsc::UnboundedSender<(std::net::TcpStream, SocketAddr)>,
+    inbox: mpsc::UnboundedSender<(std::net::TcpStream, SocketAddr, Option<AppName>)>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -55,8 +56,8 @@ impl Workers {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             std::thread::Builder::new().name(format!("gateway-{index}")).spawn(move || {
                 runtime.block_on(async {
-                    while let Some((stream, peer)) = arrivals.recv().await {
-                        host.welcome(stream, peer);
+                    while let Some((stream, peer, inner)) = arrivals.recv().await {
+                        host.welcome(stream, peer, inner);
                     }
                 });
             })?;
@@ -65,12 +66,12 @@ impl Workers {
         Ok(Self { workers })
     }
 
-    /// Hands a connection to the worker that has the fewest.
-    pub fn hand_over(&self, stream: std::net::TcpStream, peer: SocketAddr) {
+    /// Hands a connection to the worker that has the fewest. `inner` is the application that is called, when it came through an inner address.
+    pub fn hand_over(&self, stream: std::net::TcpStream, peer: SocketAddr, inner: Option<AppName>) {
         let worker = self.workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
         let worker = worker.expect("there is at least one worker");
         worker.connections.fetch_add(1, Ordering::Relaxed);
-        if worker.inbox.send((stream, peer)).is_err() {
+        if worker.inbox.send((stream, peer, inner)).is_err() {
             tracing::error!("a worker has ended; its connection is closed");
         }
     }
@@ -86,7 +87,7 @@ struct Host {
 }
 
 impl Host {
-    fn welcome(&self, stream: std::net::TcpStream, peer: SocketAddr) {
+    fn welcome(&self, stream: std::net::TcpStream, peer: SocketAddr, inner: Option<AppName>) {
         let count = CountDown(Arc::clone(&self.connections));
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
@@ -96,7 +97,7 @@ impl Host {
         if self.registry.count() >= limits.connections && !self.registry.make_room(self.clock) {
             return refuse(stream);
         }
-        let client = Arc::new(Client::new(peer, self.clock));
+        let client = Arc::new(Client::new(peer, self.clock).with_inner(inner));
         let entry = self.registry.enter(&client);
         let gateway = Arc::clone(&self.gateway);
         let index = self.index;

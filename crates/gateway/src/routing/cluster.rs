@@ -386,6 +386,8 @@ mod tests {
             wakeable: None,
             http: HttpRules::default(),
             unavailable: None,
+            inner: None,
+            calls: false,
         }
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod cluster;
 pub(crate) mod extras;
 mod kept;
+pub(crate) mod marks;
 mod pages;
 mod path;
 pub(crate) mod port_stats;

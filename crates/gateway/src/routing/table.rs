@@ -1,11 +1,13 @@
 //! Everything a gateway works by, in the form that requests use, and how one config follows another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http::HeaderValue;
+use weal_control::admission::inner_class;
 use weal_control::flow::pipeline::ClassIndex;
 use weal_model::{AppName, ClassName, InstanceId, RouteSpec, TransportPort};
 use weal_rpc::RpcRefusal;
@@ -14,6 +16,7 @@ use crate::clock::Clock;
 use crate::routing::cluster::{Cluster, Errands};
 use crate::routing::extras::Extras;
 use crate::routing::kept::{FILE, Kept};
+use crate::routing::marks::Marks;
 use crate::routing::pages::Pages;
 use crate::routing::routes::Routes;
 use weal_protocol::gateway::{ClusterConfig, ConfigAck, GatewayConfig};
@@ -41,6 +44,24 @@ pub(crate) struct Rules {
     pub is_normalized: bool,
     /// What is done besides passing requests on; nearly no route has any.
     pub extras: Option<Box<Extras>>,
+    /// What tells the instance the class, if it calls others.
+    pub mark: Option<HeaderValue>,
+}
+
+/// An inner tier: where calls to an application go.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    /// True: each request is passed on by itself. False: each connection.
+    pub http: bool,
+    by_mark: HashMap<HeaderValue, Destination>,
+    unmarked: Destination,
+}
+
+impl Inner {
+    /// Where a call goes that brings `mark` along.
+    pub fn destination(&self, mark: Option<&HeaderValue>) -> &Destination {
+        mark.and_then(|mark| self.by_mark.get(mark)).unwrap_or(&self.unmarked)
+    }
 }
 
 /// One config in force.
@@ -50,6 +71,8 @@ pub(crate) struct Table {
     pub routes: Routes<Destination>,
     /// Where connections and datagrams of ports go.
     pub ports: BTreeMap<TransportPort, Destination>,
+    /// Where calls to each application go.
+    pub inner: BTreeMap<AppName, Inner>,
     clusters: BTreeMap<AppName, Arc<Cluster>>,
 }
 
@@ -67,6 +90,8 @@ pub(crate) struct Tables {
     leaving: Mutex<Vec<Arc<Cluster>>>,
     /// Files that routes name.
     pages: Mutex<Pages>,
+    /// By which instances and the gateway name classes to each other.
+    marks: Mutex<Marks>,
 }
 
 /// A connection's view of the config: refreshed only after a change.
@@ -88,6 +113,7 @@ impl Tables {
             current: Mutex::default(),
             leaving: Mutex::default(),
             pages: Mutex::default(),
+            marks: Mutex::new(Marks::load(state_dir)),
         };
         match std::fs::read(&tables.file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -158,11 +184,14 @@ impl Tables {
         leaving.extend(gone.map(|(_, cluster)| Arc::clone(cluster)));
         let pages = &mut *self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         pages.begin();
+        let marks = &mut *self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let tier = |wanted: &ClusterConfig, marks: &mut Marks| inner_tier(wanted, &clusters[&wanted.app], marks);
+        let inner = config.clusters.iter().filter_map(|wanted| Some((wanted.app.clone(), tier(wanted, marks)?))).collect();
         let mut compiled = Vec::new();
         for (wanted, route) in config.clusters.iter().flat_map(|wanted| wanted.routes.iter().map(move |route| (wanted, route))) {
             let cluster = &clusters[&wanted.app];
             let Some(class) = cluster.class(&route.class) else { continue };
-            let rules = Arc::new(rules(wanted, route, pages));
+            let rules = Arc::new(rules(wanted, route, pages, marks));
             compiled.push((
                 route.clone(),
                 wanted.http.normalize_paths,
@@ -172,12 +201,12 @@ impl Tables {
         let (of_ports, compiled): (Vec<_>, Vec<_>) = compiled.into_iter().partition(|(route, ..)| route.port.is_some());
         let ports = of_ports.into_iter().filter_map(|(route, _, destination)| Some((route.port?, destination))).collect();
         let routes = Routes::compile(compiled);
-        *current = Arc::new(Table { version: config.version, routes, ports, clusters });
+        *current = Arc::new(Table { version: config.version, routes, ports, inner, clusters });
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-fn rules(wanted: &ClusterConfig, route: &RouteSpec, pages: &mut Pages) -> Rules {
+fn rules(wanted: &ClusterConfig, route: &RouteSpec, pages: &mut Pages, marks: &mut Marks) -> Rules {
     let seconds = |seconds: Option<f64>| seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     Rules {
         flow: format!("{}/{}", wanted.app, route.class).into(),
@@ -186,7 +215,29 @@ fn rules(wanted: &ClusterConfig, route: &RouteSpec, pages: &mut Pages) -> Rules 
         total: seconds(route.total_timeout_s),
         is_normalized: wanted.http.normalize_paths,
         extras: Extras::compile(&route.extras, pages).map(Box::new),
+        mark: wanted.calls.then(|| marks.mark(&route.class)),
     }
+}
+
+/// Where calls to a cluster go; `None` when nobody calls it.
+fn inner_tier(wanted: &ClusterConfig, cluster: &Arc<Cluster>, marks: &mut Marks) -> Option<Inner> {
+    let tier = wanted.inner.as_ref()?;
+    let destination = |name: &ClassName, marks: &mut Marks| {
+        let class = cluster.class(&inner_class(name))?;
+        let rules = Arc::new(Rules {
+            flow: format!("{}/{name}", wanted.app).into(),
+            upgrades: wanted.http.upgrades.clone(),
+            idle: None,
+            total: None,
+            is_normalized: wanted.http.normalize_paths,
+            extras: None,
+            mark: wanted.calls.then(|| marks.mark(name)),
+        });
+        Some(Destination { cluster: Arc::clone(cluster), class, rules })
+    };
+    let unmarked = destination(&tier.unmarked, marks)?;
+    let by_mark = tier.flows.keys().filter_map(|name| Some((marks.mark(name), destination(name, marks)?))).collect();
+    Some(Inner { http: tier.http, by_mark, unmarked })
 }
 
 impl View {

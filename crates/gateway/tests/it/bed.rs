@@ -147,6 +147,8 @@ pub fn cluster(addresses: &[SocketAddr]) -> ClusterConfig {
         wakeable: None,
         http: HttpRules { upgrades: vec!["websocket".into(), "echo".into()], normalize_paths: true },
         unavailable: None,
+        inner: None,
+        calls: false,
     }
 }
 

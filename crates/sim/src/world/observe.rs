@@ -118,6 +118,8 @@ impl World<'_> {
             connections: 0,
             unrouted: 0,
             malformed: 0,
+            inner: Vec::new(),
+            inner_addresses: std::collections::BTreeMap::new(),
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
-use weal_model::TransportPort;
+use weal_protocol::gateway::Listener;
 
 use super::Ports;
 use super::relay::Relay;
@@ -20,13 +20,13 @@ use crate::routing::table::Destination;
 /// connection of the instance so long. A route's `idle-timeout` replaces it.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Accepts connections of `port` until this is dropped.
-pub(super) async fn accept(listener: TcpListener, port: TransportPort, ports: Arc<Ports>) {
+/// Accepts connections until this is dropped.
+pub(super) async fn accept(socket: TcpListener, listener: Listener, ports: Arc<Ports>) {
     loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => welcome(stream, peer, port, &ports),
+        match socket.accept().await {
+            Ok((stream, peer)) => welcome(stream, peer, &listener, &ports),
             Err(error) => {
-                tracing::warn!(%error, %port, "cannot accept a client");
+                tracing::warn!(%error, port = %listener.port(), "cannot accept a client");
                 // Out of file descriptors, most likely: the next attempt would fail at once and spin.
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -35,10 +35,11 @@ pub(super) async fn accept(listener: TcpListener, port: TransportPort, ports: Ar
 }
 
 /// Begins to serve a connection, or closes it at once.
-fn welcome(stream: TcpStream, peer: SocketAddr, port: TransportPort, ports: &Arc<Ports>) {
+fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc<Ports>) {
     let limits = &ports.gateway.limits;
-    let destination = match ports.destination(port) {
-        Ok(destination) => destination,
+    let destination = match ports.destination(listener) {
+        Ok(Some(destination)) => destination,
+        Ok(None) => return hand_over(stream, peer, listener, ports),
         Err(refusal) => return ports.note(&refusal, None),
     };
     if ports.registry.count() >= limits.connections && !ports.registry.make_room(ports.clock) {
@@ -54,6 +55,15 @@ fn welcome(stream: TcpStream, peer: SocketAddr, port: TransportPort, ports: &Arc
             ports.note(&refusal, Some(&destination));
         }
     });
+}
+
+/// Has a worker serve a connection whose requests are HTTP.
+fn hand_over(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Ports) {
+    let Listener::Inner { app, .. } = listener else { return };
+    match stream.into_std() {
+        Ok(stream) => ports.workers.hand_over(stream, peer, Some(app.clone())),
+        Err(error) => tracing::warn!(%error, "cannot serve a connection"),
+    }
 }
 
 /// One connection from its first byte to its last.

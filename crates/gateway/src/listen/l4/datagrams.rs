@@ -16,6 +16,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weal_model::{Time, TransportPort};
+use weal_protocol::gateway::Listener;
 
 use super::Ports;
 use super::session::reach;
@@ -50,6 +51,7 @@ struct Datagram {
 /// The sessions of one port.
 struct Sessions {
     port: TransportPort,
+    listener: Listener,
     ports: Arc<Ports>,
     socket: Arc<UdpSocket>,
     open: HashMap<SocketAddr, mpsc::Sender<Datagram>>,
@@ -57,11 +59,12 @@ struct Sessions {
     ended: mpsc::UnboundedSender<SocketAddr>,
 }
 
-/// Takes datagrams of `port` until this is dropped.
-pub(super) async fn receive(socket: UdpSocket, port: TransportPort, ports: Arc<Ports>) {
+/// Takes datagrams until this is dropped.
+pub(super) async fn receive(socket: UdpSocket, listener: Listener, ports: Arc<Ports>) {
     let (ended, mut endings) = mpsc::unbounded_channel();
     let held = Arc::new(Semaphore::new(HELD_BYTES));
-    let mut sessions = Sessions { port, ports, socket: Arc::new(socket), open: HashMap::new(), held, ended };
+    let port = listener.port();
+    let mut sessions = Sessions { port, listener, ports, socket: Arc::new(socket), open: HashMap::new(), held, ended };
     loop {
         tokio::select! {
             Some(peer) = endings.recv() => sessions.handle_end(peer),
@@ -91,8 +94,10 @@ impl Sessions {
     }
 
     fn handle_datagram(&mut self, bytes: Box<[u8]>, peer: SocketAddr) {
-        let destination = match self.ports.destination(self.port) {
-            Ok(destination) => destination,
+        let destination = match self.ports.destination(&self.listener) {
+            Ok(Some(destination)) => destination,
+            // No port for datagrams speaks HTTP.
+            Ok(None) => return,
             Err(refusal) => return self.ports.note(&refusal, None),
         };
         let Some(datagram) = self.datagram(bytes) else { return destination.cluster.ports().note_dropped() };

@@ -24,33 +24,50 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use http::HeaderMap;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use weal_model::{Transport, TransportPort};
+use weal_model::Transport;
 use weal_protocol::gateway::{Listener, Listeners};
 
 use crate::clock::Clock;
 use crate::http::error_response::ErrorResponse;
 use crate::http::session::Gateway;
 use crate::listen::registry::Registry;
+use crate::listen::workers::Workers;
 use crate::routing::table::Destination;
 
 /// What all ports of a gateway share.
 pub(crate) struct Ports {
     pub gateway: Arc<Gateway>,
     pub registry: Arc<Registry>,
+    pub workers: Arc<Workers>,
     pub clock: Clock,
 }
 
 impl Ports {
-    /// Where a port leads now.
-    fn destination(&self, port: TransportPort) -> Result<Destination, ErrorResponse> {
+    /// Where what comes in at a listener goes now. `None`: it speaks HTTP.
+    fn destination(&self, listener: &Listener) -> Result<Option<Destination>, ErrorResponse> {
         let table = self.gateway.tables.current();
-        table.ports.get(&port).cloned().ok_or_else(|| ErrorResponse::closed("no-route", format!("no route for {port}")))
+        let found = match listener {
+            Listener::Port(port) => table.ports.get(port).cloned().map(Some),
+            Listener::Inner { app, .. } => {
+                table.inner.get(app).map(|inner| (!inner.http).then(|| inner.destination(None).clone()))
+            }
+        };
+        found.ok_or_else(|| ErrorResponse::closed("no-route", format!("no route for {}", listener.port())))
+    }
+
+    /// Remembers where calls between applications come in.
+    fn note_listeners(&self, listeners: &[Listener]) {
+        let inner = listeners.iter().filter_map(|listener| match listener {
+            Listener::Port(_) => None,
+            Listener::Inner { app, address } => Some((app.clone(), *address)),
+        });
+        *self.gateway.inner.lock().unwrap_or_else(PoisonError::into_inner) = inner.collect();
     }
 
     /// Remembers why something was closed.
@@ -78,6 +95,7 @@ pub(crate) async fn serve(ports: Ports, handover: UnixDatagram) -> std::io::Resu
             }
         };
         open.retain(|listener, _| listeners.contains(listener));
+        ports.note_listeners(&listeners);
         for (listener, socket) in listeners.into_iter().zip(sockets) {
             open.entry(listener).or_insert_with_key(|listener| listen(&ports, listener, socket));
         }
@@ -87,12 +105,13 @@ pub(crate) async fn serve(ports: Ports, handover: UnixDatagram) -> std::io::Resu
 /// Serves one socket until the result is dropped. Connections that it has brought go on then.
 fn listen(ports: &Arc<Ports>, listener: &Listener, socket: OwnedFd) -> JoinSet<()> {
     let (mut task, port, ports) = (JoinSet::new(), listener.port(), Arc::clone(ports));
+    let listener = listener.clone();
     let opened = match port.transport {
         Transport::Tcp => open_tcp(socket).map(|socket| {
-            task.spawn(connection::accept(socket, port, ports));
+            task.spawn(connection::accept(socket, listener, ports));
         }),
         Transport::Udp => open_udp(socket).map(|socket| {
-            task.spawn(datagrams::receive(socket, port, ports));
+            task.spawn(datagrams::receive(socket, listener, ports));
         }),
     };
     match opened {

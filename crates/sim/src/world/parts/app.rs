@@ -55,6 +55,8 @@ impl App {
             wakeable: None,
             http: spec.http.clone(),
             unavailable: None,
+            inner: None,
+            calls: false,
         };
         let mut app = Self {
             name: name.clone(),

@@ -1,0 +1,70 @@
+//! Inner tiers: what the gateway is told of applications that others call through it.
+//!
+//! A request from outside that holds a seat of its flow `f` is in one place at a time while its calls come one after the other. So if `f` may
+//! load the inner cluster `g` (Pacifici section 2: a request's class and its cluster determine its work in every tier), at most as many of
+//! its calls are in `g` as it has seats:
+//!
+//! ```text
+//! N_g  =  own seats  +  sum of seats(f) over flows f of other clusters that reach g  +  1
+//! ```
+//!
+//! Calls of such requests never wait for a seat; requests that make several calls at once queue for it, by the weight of their class, which
+//! is its seats among them. The one more is for calls that belong to no request from outside. Needs go in no circle, so a call that waits for
+//! a seat never waits for its own request's.
+//!
+//! Calls are work of requests that are counted outside. So they are counted apart ([`GatewayCounters::inner`]), and no profile sees them:
+//! the work factor of `f` in `g` is the regression of `g`'s CPU on `f`'s completions outside, as it is where calls bypass the gateway.
+//!
+//! [`GatewayCounters::inner`]: weal_protocol::gateway::GatewayCounters::inner
+
+use std::collections::BTreeMap;
+
+use weal_model::{AppName, AppSpec, ClassName, FlowAllocation, PoolSpec};
+use weal_protocol::gateway::{FlowConfig, InnerTier};
+
+use super::Inputs;
+use crate::profile::reach;
+
+/// The class of calls that bring none along.
+const UNMARKED: &str = "default";
+
+/// How applications that need `app` reach it; `None` when none does.
+pub(super) fn tier(app: &AppSpec, inputs: &Inputs<'_>) -> Option<InnerTier> {
+    if !inputs.pool.needed().contains(&app.name) {
+        return None;
+    }
+    let unmarked = ClassName::from(UNMARKED);
+    let mut seats = BTreeMap::from([(unmarked.clone(), 1)]);
+    for class in classes(app, inputs.pool) {
+        seats.entry(class).or_default();
+    }
+    for flow in inputs.seats.flows.iter().filter(|flow| calls(flow, &app.name, inputs.pool)) {
+        *seats.entry(flow.id.class.clone()).or_default() += flow.seats.max(1);
+    }
+    let flow = |(class, seats): (ClassName, u32)| {
+        let limits = FlowConfig { weight: f64::from(seats.max(1)), seats, size: 1.0, queue_limit: app.queue_limit };
+        (class, limits)
+    };
+    Some(InnerTier { http: app.speaks_http(), flows: seats.into_iter().map(flow).collect(), unmarked })
+}
+
+/// Seats of the whole cluster: `own` for requests from outside, and those for calls. `None` limits nothing.
+pub(super) fn seats(app: &AppSpec, own: Option<u32>, inner: Option<&InnerTier>) -> Option<u32> {
+    let Some(inner) = inner else { return own };
+    let calls: u32 = inner.flows.values().map(|flow| flow.seats).sum();
+    // Nothing is planned yet for whoever calls it.
+    let is_planned = inner.flows.iter().all(|(class, flow)| *class == inner.unmarked || flow.seats > 0);
+    let own = own.filter(|_| is_planned)?;
+    Some(if app.routes.is_empty() { calls } else { own.saturating_add(calls) })
+}
+
+/// The classes of requests from outside that may end in calls to `app`.
+fn classes(app: &AppSpec, pool: &PoolSpec) -> Vec<ClassName> {
+    let reach = reach(pool);
+    let callers = pool.apps.values().filter(|other| other.name != app.name && reach[&other.name].contains(&app.name));
+    callers.flat_map(|caller| caller.routes.iter().map(|route| route.class.clone())).collect()
+}
+
+fn calls(flow: &FlowAllocation, app: &AppName, pool: &PoolSpec) -> bool {
+    flow.id.app != *app && reach(pool).get(&flow.id.app).is_some_and(|reached| reached.contains(app))
+}
