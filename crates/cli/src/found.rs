@@ -119,10 +119,10 @@ fn of_command(line: &[u8], process: ProcessId) -> Option<(PathBuf, RoleRecord)> 
         return None;
     }
     let Command::Role { role } = Cli::try_parse_from(&words).ok()?.command else { return None };
-    let record = |role, tcp_fd, unix_fd, wake_fd| RoleRecord { role, process, tcp_fd, unix_fd, wake_fd };
+    let record = |role, tcp_fd, unix_fd, wake_fd| RoleRecord { role, process, tcp_fd, unix_fd, wake_fd, ports_fd: None };
     Some(match role {
-        RoleCommand::Gateway { state, clients_fd, rpc_fd, .. } => {
-            (state, record(RoleName::Gateway, Some(clients_fd), rpc_fd, None))
+        RoleCommand::Gateway { state, clients_fd, ports_fd, rpc_fd, .. } => {
+            (state, RoleRecord { ports_fd, ..record(RoleName::Gateway, Some(clients_fd), rpc_fd, None) })
         }
         RoleCommand::Controller { state, api_fd, local_fd, .. } => {
             (state, record(RoleName::Controller, Some(api_fd), local_fd, None))
@@ -178,13 +178,19 @@ mod tests {
     fn a_role_says_by_its_command_line_which_it_is_and_under_which_numbers_it_holds_its_sockets() {
         let me = ProcessId::me().unwrap();
         let line =
-            b"weal\0role\0gateway\0--state\0/var/lib/weal/a-1\0--name\0gw\0--clients-fd\09\0--rpc-fd\010\0--controller-uid\08\0";
+            b"weal\0role\0gateway\0--state\0/var/lib/weal/a-1\0--name\0gw\0--clients-fd\09\0--rpc-fd\010\0--ports-fd\011\0--controller-uid\08\0";
         let (root, role) = of_command(line, me).unwrap();
         assert_eq!(root, Path::new("/var/lib/weal/a-1"));
-        assert_eq!(role, RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(9), unix_fd: 10, wake_fd: None });
+        assert_eq!(
+            role,
+            RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(9), unix_fd: 10, wake_fd: None, ports_fd: Some(11) }
+        );
         let line = b"weal\0role\0node\0--state\0/s\0--rpc-fd\05\0--wake-fd\06\0";
         let (_, role) = of_command(line, me).unwrap();
-        assert_eq!(role, RoleRecord { role: RoleName::Node, process: me, tcp_fd: None, unix_fd: 5, wake_fd: Some(6) });
+        assert_eq!(
+            role,
+            RoleRecord { role: RoleName::Node, process: me, tcp_fd: None, unix_fd: 5, wake_fd: Some(6), ports_fd: None }
+        );
         assert!(of_command(b"weal\0up\0--state\0/s\0", me).is_none());
         assert!(of_command(b"", me).is_none());
     }

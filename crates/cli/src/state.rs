@@ -4,6 +4,7 @@
 //! lock              held (flock) by the living supervisor
 //! run/ROLE.lock     held by each process of a role: node agent and controller hold it alone
 //! supervisor.json   the record: supervisor and roles by pid and start time
+//! inner.json        where applications that others need are reached at the gateway
 //! permits.json      which applications may run as which named users: written by root, read by the node agent
 //! run/*.sock        the roles' sockets, 0600, owned by whoever calls them
 //! gateway/          the gateway's own, 0700
@@ -66,6 +67,11 @@ impl StateDir {
     /// Where the gateway is handed the sockets of ports.
     pub fn ports_socket(&self) -> PathBuf {
         self.root.join("run/ports.sock")
+    }
+
+    /// Where each application that others need is reached at the gateway.
+    pub fn inner_addresses(&self) -> PathBuf {
+        self.root.join("inner.json")
     }
 
     /// Where `name` (a role, or `supervisor`) writes.

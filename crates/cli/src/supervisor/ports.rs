@@ -1,4 +1,7 @@
-//! The sockets of ports: TCP connections and UDP datagrams that the gateway passes on as they come.
+//! The sockets that the gateway listens at beside its own: ports of routes, and the inner addresses of applications that others need.
+//!
+//! An inner address is chosen by the system once and kept in the state directory, so that it outlives the pool's processes: instances have it
+//! in their environment.
 //!
 //! Unlike a role's own sockets they come and go with the config, while the gateway runs. So the supervisor binds them and hands them over
 //! through a socket that the gateway inherits. What it hands over is always complete. It keeps them open itself: clients wait in the backlog
@@ -6,12 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use anyhow::{Context, anyhow};
 use weal_model::{AppName, PoolSpec, Transport, TransportPort};
 use weal_protocol::gateway::{Listener, Listeners};
 
@@ -30,13 +34,21 @@ struct Held {
     handover: Option<UnixDatagram>,
     /// Those of the config.
     wanted: BTreeMap<TransportPort, AppName>,
-    open: BTreeMap<TransportPort, OwnedFd>,
+    /// Applications that others need.
+    needed: BTreeSet<AppName>,
+    /// Where those are or were reached, as it stands in `file`.
+    inner: BTreeMap<AppName, SocketAddr>,
+    file: PathBuf,
+    open: BTreeMap<Listener, OwnedFd>,
 }
 
 impl Ports {
     /// Those that `spec` names, none of them open yet.
     pub fn new(state: &StateDir, spec: &PoolSpec) -> Self {
-        let held = Held { path: state.ports_socket(), handover: None, wanted: named(spec), open: BTreeMap::new() };
+        let file = state.inner_addresses();
+        let inner = std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let (wanted, needed) = (named(spec), needed(spec));
+        let held = Held { path: state.ports_socket(), handover: None, wanted, needed, inner, file, open: BTreeMap::new() };
         Self(Arc::new(Mutex::new(held)))
     }
 
@@ -60,8 +72,9 @@ impl Ports {
     pub fn widen(&self, spec: &PoolSpec) -> anyhow::Result<()> {
         let mut held = self.lock();
         let before = std::mem::replace(&mut held.wanted, named(spec));
+        let needed_before = std::mem::replace(&mut held.needed, needed(spec));
         if let Err(error) = held.open_wanted() {
-            held.wanted = before;
+            (held.wanted, held.needed) = (before, needed_before);
             held.close_unwanted();
             return Err(error);
         }
@@ -75,7 +88,7 @@ impl Ports {
     /// The gateway cannot be told, and goes on listening there.
     pub fn settle(&self, spec: &PoolSpec) -> io::Result<()> {
         let mut held = self.lock();
-        held.wanted = named(spec);
+        (held.wanted, held.needed) = (named(spec), needed(spec));
         if held.close_unwanted() { held.send() } else { Ok(()) }
     }
 
@@ -96,8 +109,9 @@ impl Ports {
         let numbers = numbers.into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let sockets =
             numbers.filter_map(|number| taken_over(gateway, number)).filter_map(|socket| Some((port_of(&socket)?, socket)));
-        let wanted: BTreeSet<TransportPort> = held.wanted.keys().copied().collect();
-        let open: Vec<_> = sockets.filter(|(port, _)| wanted.contains(port)).collect();
+        let wanted = held.listeners();
+        let found = |(port, socket)| Some((wanted.iter().find(|listener| listener.port() == port)?.clone(), socket));
+        let open: Vec<_> = sockets.filter_map(found).collect();
         held.open.extend(open);
         held.handover.is_some()
     }
@@ -123,25 +137,63 @@ impl Ports {
 impl Held {
     fn open_wanted(&mut self) -> anyhow::Result<()> {
         for (port, app) in &self.wanted {
-            if !self.open.contains_key(port) {
-                self.open.insert(*port, open(*port, app)?);
+            let listener = Listener::Port(*port);
+            if !self.open.contains_key(&listener) {
+                self.open.insert(listener, open(*port, app)?);
             }
+        }
+        let before = self.inner.clone();
+        for app in &self.needed {
+            let kept = self.inner.get(app).map(|address| Listener::Inner { app: app.clone(), address: *address });
+            if kept.as_ref().is_some_and(|kept| self.open.contains_key(kept)) {
+                continue;
+            }
+            let (address, socket) = open_inner(self.inner.get(app).copied())?;
+            self.inner.insert(app.clone(), address);
+            self.open.insert(Listener::Inner { app: app.clone(), address }, socket);
+        }
+        if self.inner != before {
+            let text = serde_json::to_vec_pretty(&self.inner)?;
+            std::fs::write(&self.file, text).with_context(|| format!("cannot write {}", self.file.display()))?;
         }
         Ok(())
     }
 
+    /// All that the config asks for, as far as it has an address.
+    fn listeners(&self) -> BTreeSet<Listener> {
+        let inner = self
+            .needed
+            .iter()
+            .filter_map(|app| self.inner.get(app).map(|address| Listener::Inner { app: app.clone(), address: *address }));
+        self.wanted.keys().map(|port| Listener::Port(*port)).chain(inner).collect()
+    }
+
     /// True when there were any.
     fn close_unwanted(&mut self) -> bool {
-        let before = self.open.len();
-        self.open.retain(|port, _| self.wanted.contains_key(port));
+        let (before, wanted) = (self.open.len(), self.listeners());
+        self.open.retain(|listener, _| wanted.contains(listener));
         self.open.len() < before
     }
 
     fn send(&self) -> io::Result<()> {
-        let listeners = Listeners(self.open.keys().map(|port| Listener::Port(*port)).collect());
+        let listeners = Listeners(self.open.keys().cloned().collect());
         let sockets: Vec<BorrowedFd<'_>> = self.open.values().map(AsFd::as_fd).collect();
         weal_rpc::hand_over(&self.path, &listeners, &sockets)
     }
+}
+
+fn needed(spec: &PoolSpec) -> BTreeSet<AppName> {
+    spec.needed().into_iter().cloned().collect()
+}
+
+/// An inner address on loopback: the one that it had, or another when that is somebody else's now.
+fn open_inner(kept: Option<SocketAddr>) -> anyhow::Result<(SocketAddr, OwnedFd)> {
+    let bound = kept.map_or_else(|| Err(anyhow!("it has none yet")), |kept| bind_tcp(kept, "needs", "an application"));
+    let listener = match bound {
+        Ok(listener) => listener,
+        Err(_) => bind_tcp((Ipv4Addr::LOCALHOST, 0).into(), "needs", "an application")?,
+    };
+    Ok((listener.local_addr()?, listener.into()))
 }
 
 /// The ports that routes of `spec` name.

@@ -169,6 +169,7 @@ impl Cycle {
     pub fn handle_config(&mut self, now: Time, config: Config) {
         self.0.timers.restart(now, Some(&config.pool));
         self.0.config = Some(config);
+        self.0.follow_inner_addresses();
         self.0.placing.starts.forget();
         self.0.engine.retry_nodes = now;
         self.0.waiting.update = Some(self.0.engine.look.want());
@@ -185,6 +186,7 @@ impl Cycle {
             Err(error) => self.0.raise_problem("gateway", unanswered("the gateway", error)),
         }
         self.0.gateway.handle_counters(answer.ok());
+        self.0.follow_inner_addresses();
         if !self.0.end_flow_cycle_if_seen(now) {
             self.0.on_counters(now);
         }

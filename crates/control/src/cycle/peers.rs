@@ -1,9 +1,11 @@
 //! The engine and the gateway as the loop knows them: what they said last, what they were told, and whether they answer.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weal_model::{ClientPolicy, InstanceId, PoolSpec, Time};
+use weal_model::{AppName, ClientPolicy, InstanceId, PoolSpec, Time};
 use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 use weal_protocol::gateway::{ClusterConfig, EndpointCounters, GatewayConfig, GatewayCounters};
 use weal_protocol::{Capabilities, Refusal};
@@ -147,6 +149,8 @@ pub(super) struct Gateway {
     told: Option<GatewayConfig>,
     /// The version that it has, as far as is known.
     in_force: u64,
+    /// Where it listens for calls to each application, as it said last; `None` before it has said anything.
+    pub inner: Option<BTreeMap<AppName, SocketAddr>>,
     /// It is being told, and has not answered yet.
     telling: bool,
 }
@@ -157,6 +161,7 @@ impl Gateway {
         self.look.handle_end();
         if let Some(counters) = &counters {
             self.in_force = counters.version;
+            self.inner = Some(counters.inner_addresses.clone());
         }
         self.counters = counters.map(Arc::new);
     }

@@ -1,8 +1,9 @@
 //! What the gateway is told, and when.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use weal_model::{AppName, InstanceObservation};
+use weal_model::{AppName, AppSpec, InstanceObservation};
 use weal_protocol::Refusal;
 use weal_protocol::gateway::Standby;
 
@@ -37,6 +38,18 @@ impl State {
                 self.push(Effect::ConfigureGateway(config));
             }
             Telling::UnderWay => {}
+        }
+    }
+
+    /// Takes over where the gateway listens for calls between applications. An instance that was told another address is replaced.
+    pub(super) fn follow_inner_addresses(&mut self) {
+        let (Some(config), Some(inner)) = (&mut self.config, &self.gateway.inner) else { return };
+        let is_known = |app: &AppSpec| app.inner == inner.get(&app.name).copied();
+        if config.pool.apps.values().all(is_known) {
+            return;
+        }
+        for app in Arc::make_mut(&mut config.pool).apps.values_mut() {
+            app.inner = inner.get(&app.name).copied();
         }
     }
 

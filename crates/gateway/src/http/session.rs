@@ -100,9 +100,9 @@ impl Session {
         let is_framed = *requests <= self.client.requests();
         let host = check::check(request, is_framed).map_err(|malformed| self.malformed(&malformed))?;
         let table = view.table(&self.gateway.tables);
-        let mark = request.headers_mut().remove(marks::FIELD);
+        let mark = request.headers().get(marks::FIELD);
         let found = match self.client.inner() {
-            Some(app) => table.inner.get(app).map(|inner| inner.destination(mark.as_ref())).cloned(),
+            Some(app) => table.inner.get(app).map(|inner| inner.destination(mark)).cloned(),
             None => table.routes.find(&host, request.uri().path(), request.headers()).cloned(),
         };
         let Some(destination) = found else {
@@ -130,8 +130,10 @@ impl Session {
             headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         origin.announce(headers, received, id.clone());
-        if let Some(mark) = &destination.rules.mark {
-            headers.insert(marks::FIELD, mark.clone());
+        match &destination.rules.mark {
+            Some(mark) => drop(headers.insert(marks::FIELD, mark.clone())),
+            // What a client says there means nothing, and an instance shall not take it for a word of ours.
+            None => drop(headers.remove(marks::FIELD)),
         }
         if let Some(extras) = extras {
             extras.edit_request(headers);

@@ -104,6 +104,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         request_timeout_s: 60.0,
         http: weal_model::HttpRules::default(),
         sleep_after_s: None,
+        inner: None,
     })
 }
 
