@@ -5,6 +5,7 @@ mod corpus;
 mod exchange;
 mod faults;
 mod framing;
+mod inner;
 mod life;
 mod manners;
 mod ports;
