@@ -55,7 +55,6 @@ pub fn status(time_s: f64, arrival_per_s: f64) -> Status {
     };
     let app = AppStatus {
         name: "shop".into(),
-        told_to_sleep: false,
         state: "ready".into(),
         detail: String::new(),
         min: 1,
