@@ -1,6 +1,7 @@
 //! The project's own chores: `cargo xtask tidy`, `cargo xtask bench NAME`, `cargo xtask swarm`.
 
 mod bench;
+mod chaos;
 mod programs;
 mod swarm;
 mod table;
@@ -25,6 +26,8 @@ enum Chore {
     Bench(bench::Arguments),
     /// Simulate random pools under random faults, and shrink what fails
     Swarm(swarm::Arguments),
+    /// Let one thing after the other go wrong in a real pool under load, and check what must hold
+    Chaos(chaos::Arguments),
     /// A process that takes a core from a measurement, for that share of the time
     #[command(hide = true)]
     Spin { share: f64 },
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(&programs::root()),
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Swarm(arguments) => swarm::run(&arguments),
+        Chore::Chaos(arguments) => chaos::run(&arguments),
         Chore::Spin { share } => {
             bench::spin(share);
             Ok(true)

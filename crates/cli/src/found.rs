@@ -178,20 +178,20 @@ mod tests {
     fn a_role_says_by_its_command_line_which_it_is_and_under_which_numbers_it_holds_its_sockets() {
         let me = ProcessId::me().unwrap();
         let line =
-            b"weal\0role\0gateway\0--state\0/var/lib/weal/a-1\0--name\0gw\0--clients-fd\09\0--rpc-fd\010\0--ports-fd\011\0--controller-uid\08\0";
+            b"weal\x00role\x00gateway\x00--state\x00/var/lib/weal/a-1\x00--name\x00gw\x00--clients-fd\x009\x00--rpc-fd\x0010\x00--ports-fd\x0011\x00--controller-uid\x008\x00";
         let (root, role) = of_command(line, me).unwrap();
         assert_eq!(root, Path::new("/var/lib/weal/a-1"));
         assert_eq!(
             role,
             RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(9), unix_fd: 10, wake_fd: None, ports_fd: Some(11) }
         );
-        let line = b"weal\0role\0node\0--state\0/s\0--rpc-fd\05\0--wake-fd\06\0";
+        let line = b"weal\x00role\x00node\x00--state\x00/s\x00--rpc-fd\x005\x00--wake-fd\x006\x00";
         let (_, role) = of_command(line, me).unwrap();
         assert_eq!(
             role,
             RoleRecord { role: RoleName::Node, process: me, tcp_fd: None, unix_fd: 5, wake_fd: Some(6), ports_fd: None }
         );
-        assert!(of_command(b"weal\0up\0--state\0/s\0", me).is_none());
+        assert!(of_command(b"weal\x00up\x00--state\x00/s\x00", me).is_none());
         assert!(of_command(b"", me).is_none());
     }
 

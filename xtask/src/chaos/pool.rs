@@ -1,0 +1,249 @@
+//! The pool: `weal up` in a folder of its own, whose state directory is a small disk where this user may mount one.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// The roles, as their command lines name them.
+pub const ROLES: [&str; 3] = ["gateway", "controller", "node"];
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A pool that runs.
+pub struct Pool {
+    weal: PathBuf,
+    folder: PathBuf,
+    listen: SocketAddr,
+    api: SocketAddr,
+    supervisor: Child,
+    has_own_disk: bool,
+}
+
+impl Pool {
+    /// Starts one with two applications from the programs in `programs`, and waits until it serves.
+    pub fn start(programs: &Path, folder: &Path) -> Result<Self> {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o711))?;
+        let echo = folder.join("echo");
+        fs::copy(programs.join("examples/echo"), &echo)?;
+        fs::set_permissions(echo, fs::Permissions::from_mode(0o755))?;
+        let state = folder.join("state");
+        fs::create_dir(&state)?;
+        let has_own_disk = mount("none", &state, "tmpfs", MountFlags::empty(), Some(c"size=32m,mode=0711")).is_ok();
+        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+        let (listen, api) = (free()?, free()?);
+        let weal = programs.join("weal");
+        let supervisor = Command::new("true").spawn()?;
+        let mut pool = Self { weal, folder: folder.to_owned(), listen, api, supervisor, has_own_disk };
+        pool.write(&pool.config(""))?;
+        pool.supervisor = pool.spawn()?;
+        pool.wait("the pool to serve", |pool| pool.status().is_some_and(|status| is_ready(&status)))?;
+        Ok(pool)
+    }
+
+    fn spawn(&self) -> Result<Child> {
+        let log = File::options().append(true).create(true).open(self.folder.join("up.log"))?;
+        let mut command = self.prepared(&["up"]);
+        command.stdout(log.try_clone()?).stderr(log);
+        command.spawn().context("cannot start weal up")
+    }
+
+    fn prepared(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.weal);
+        command.args(words).stdin(Stdio::null()).env("WEAL_FILE", self.folder.join("weal.toml")).env("WEAL_STATE", self.state());
+        command
+    }
+
+    fn weal(&self, words: &[&str]) -> Result<Output> {
+        self.prepared(words).output().context("cannot run weal")
+    }
+
+    /// Where the gateway listens.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// The state directory.
+    pub fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// Whether it can be filled without harm to others.
+    pub fn has_own_disk(&self) -> bool {
+        self.has_own_disk
+    }
+
+    /// The config, with `more` for the first application.
+    pub fn config(&self, more: &str) -> String {
+        let echo = self.folder.join("echo");
+        let app = |name: &str, instances: u32, more: &str| {
+            format!(
+                "[app.{name}]\nrun = [\"{}\", \"--port\", \"$PORT\"]\nhealth = \"/healthz\"\nmemory = \"64MiB\"\n\
+                 instances = {{ min = {instances}, max = {instances} }}\nroutes = [{{ host = \"{name}.localhost\" }}]\n{more}\n",
+                echo.display()
+            )
+        };
+        let (listen, api) = (self.listen, self.api);
+        let pool = format!("[pool]\nlisten = \"{listen}\"\napi = \"{api}\"\nflow-cycle = \"1s\"\n\n");
+        pool + &app("front", 2, more) + &app("back", 1, "")
+    }
+
+    /// Replaces the config, whole, as an editor does.
+    pub fn write(&self, text: &str) -> Result<()> {
+        let new = self.folder.join("weal.toml.new");
+        fs::write(&new, text)?;
+        Ok(fs::rename(new, self.folder.join("weal.toml"))?)
+    }
+
+    /// What `weal status` shows; `None` when it shows nothing.
+    pub fn status(&self) -> Option<Value> {
+        let output = self.weal(&["status", "-o", "json"]).ok()?;
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).ok())?
+    }
+
+    /// The living processes of a role.
+    pub fn roles(&self, role: &str) -> Vec<u32> {
+        let start = format!("weal role {role} --state {} ", self.state().display());
+        self.processes(|line| line.starts_with(&start))
+    }
+
+    /// The living processes of the applications.
+    pub fn instances(&self) -> Vec<u32> {
+        let start = format!("{} --port ", self.folder.join("echo").display());
+        self.processes(|line| line.starts_with(&start))
+    }
+
+    fn processes(&self, is_meant: impl Fn(&str) -> bool) -> Vec<u32> {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| is_alive(*pid) && is_meant(&command_line(*pid))).collect()
+    }
+
+    /// The process that the record names for a role.
+    pub fn recorded(&self, role: &str) -> Option<u32> {
+        let record: Value = serde_json::from_slice(&fs::read(self.state().join("supervisor.json")).ok()?).ok()?;
+        let entry = record["roles"].as_array()?.iter().find(|one| one["role"] == role)?.clone();
+        u32::try_from(entry["pid"].as_u64()?).ok()
+    }
+
+    /// `kill -9` of these roles at once.
+    pub fn kill(&mut self, roles: &[&str]) {
+        let pids: Vec<u32> = roles.iter().flat_map(|role| self.roles(role)).collect();
+        pids.into_iter().for_each(|pid| send(pid, Signal::KILL));
+    }
+
+    /// `kill -9` of the supervisor, and of these roles with it; then the next one.
+    pub fn replace_supervisor(&mut self, roles: &[&str]) -> Result<()> {
+        self.supervisor.kill()?;
+        self.supervisor.wait()?;
+        self.kill(roles);
+        self.supervisor = self.spawn()?;
+        let pid = u64::from(self.supervisor.id());
+        self.wait("the next supervisor", |pool| pool.is_recorded(pid))
+    }
+
+    fn is_recorded(&self, pid: u64) -> bool {
+        let record = fs::read(self.state().join("supervisor.json")).unwrap_or_default();
+        serde_json::from_slice::<Value>(&record).is_ok_and(|record| record["pid"].as_u64() == Some(pid))
+    }
+
+    /// Lets a role stand still until another one has its place.
+    pub fn stop_until_replaced(&mut self, role: &str) -> Result<()> {
+        let stopped = self.roles(role);
+        stopped.iter().for_each(|pid| send(*pid, Signal::STOP));
+        self.wait(&format!("another {role}"), |pool| pool.roles(role).iter().any(|pid| !stopped.contains(pid)))
+    }
+
+    /// Sends the supervisor a signal.
+    pub fn signal_supervisor(&self, signal: Signal) {
+        send(self.supervisor.id(), signal);
+    }
+
+    /// Does something while the supervisor stands still, so that nothing is started meanwhile.
+    pub fn stop_supervisor_while(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.signal_supervisor(Signal::STOP);
+        let done = act(self);
+        self.signal_supervisor(Signal::CONT);
+        done
+    }
+
+    /// Waits until there is one of each role.
+    pub fn wait_for_roles(&self) -> Result<()> {
+        self.wait("all roles", |pool| ROLES.into_iter().all(|role| pool.roles(role).len() == 1))
+    }
+
+    /// `kill -9` of an instance.
+    pub fn kill_instance(&self) -> Result<()> {
+        let pid = self.instances().into_iter().next().context("no instance runs")?;
+        send(pid, Signal::KILL);
+        self.wait("its end", |_| !is_alive(pid))
+    }
+
+    /// `kill -9` of a shim.
+    pub fn kill_shim(&self) -> Result<()> {
+        let start = format!("weal-shim shim --dir {}", self.state().display());
+        let shims = self.processes(|line| line.starts_with(&start));
+        send(shims.into_iter().next().context("no shim runs")?, Signal::KILL);
+        Ok(())
+    }
+
+    /// Ends it. Returns what is left of it.
+    pub fn end(&mut self) -> Result<Vec<String>> {
+        let down = self.weal(&["down"])?;
+        ensure!(down.status.success(), "weal down: {}", String::from_utf8_lossy(&down.stderr));
+        self.supervisor.wait()?;
+        let name = self.folder.display().to_string();
+        let left = self.processes(|line| line.contains(&name));
+        Ok(left.into_iter().map(|pid| format!("after weal down, there still is {}", command_line(pid))).collect())
+    }
+
+    fn wait(&self, what: &str, mut is_there: impl FnMut(&Self) -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_there(self) {
+            if Instant::now() >= deadline {
+                bail!("waited in vain for {what}; weal up said:\n{}", fs::read_to_string(self.folder.join("up.log"))?);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // After `end` nothing is left; otherwise this is the way out of a failed run.
+        let _ = self.weal(&["down", "--timeout", "20"]);
+        let _ = self.supervisor.kill();
+        let _ = self.supervisor.wait();
+        if self.has_own_disk {
+            let _ = unmount(self.state(), UnmountFlags::DETACH);
+        }
+    }
+}
+
+fn is_ready(status: &Value) -> bool {
+    status["apps"].as_array().is_some_and(|apps| !apps.is_empty() && apps.iter().all(|app| app["state"] == "ready"))
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+fn command_line(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
+}
+
+fn send(pid: u32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, signal);
+    }
+}
