@@ -111,6 +111,23 @@ impl StateDir {
         })
     }
 
+    /// Whether nothing of it was removed that a running pool needs.
+    pub fn is_whole(&self) -> bool {
+        let sockets = RoleName::ALL.map(|role| self.socket(role)).into_iter().chain([self.wake_socket()]);
+        let others = ["lock", "gateway", "controller", "node", "data", "logs"].map(|name| self.root.join(name));
+        sockets.chain(others).all(|path| path.exists())
+    }
+
+    /// Whether there is a record.
+    pub fn has_record(&self) -> bool {
+        self.root.join("supervisor.json").exists()
+    }
+
+    /// Whether the lock that a supervisor holds is still there for others to see.
+    pub fn has_lock(&self) -> bool {
+        self.root.join("lock").exists()
+    }
+
     /// Takes the directory for this process.
     ///
     /// # Errors

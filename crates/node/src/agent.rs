@@ -19,6 +19,7 @@ use crate::events::Events;
 use crate::files::{at, read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Order, RunRecord};
 use crate::isolation::{Kind, Member, Usage, roles};
+use crate::lost;
 use crate::ports::address;
 use crate::reserve::Reserves;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
@@ -448,6 +449,20 @@ impl Agent {
                 return Ok(LogsChunk { text, next: next.to_string() });
             }
             tokio::time::sleep(LOG_POLL).await;
+        }
+    }
+
+    /// Writes down again what was removed with the state directory, so that the next agent finds every instance that runs.
+    pub fn restore_files(&self) {
+        if self.site.instances.exists() {
+            return;
+        }
+        let views: Vec<_> = self.handles().iter().map(Handle::view).collect();
+        let nodes: Vec<NodeSpec> = self.nodes.lock().expect("nothing panics while it is held").values().cloned().collect();
+        let written = lost::write_down(&self.site, &self.dir, &views);
+        match written.and_then(|()| write_json(&self.dir.join(NODES_FILE), &nodes)) {
+            Ok(()) => tracing::warn!(instances = views.len(), "the state directory was removed: what runs is written down again"),
+            Err(error) => tracing::error!(%error, "the state directory was removed, and what runs cannot be written down"),
         }
     }
 

@@ -22,6 +22,7 @@ mod instance;
 pub mod isolation;
 pub mod ladder;
 mod listener;
+mod lost;
 mod paging;
 mod parking;
 mod ports;
@@ -160,6 +161,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+    agent.restore_files();
     place.leave();
     agent.clear();
     Ok(())

@@ -32,13 +32,18 @@ fn broken(pool: &Pool) -> Vec<String> {
     let mut broken = Vec::new();
     broken.extend(apps(&status));
     broken.extend(processes(pool, &status));
-    broken.extend(["front", "back"].into_iter().filter_map(|app| ask(pool.listen(), app).err().map(|why| format!("{app} does not answer: {why}"))));
+    broken.extend(
+        ["front", "back"]
+            .into_iter()
+            .filter_map(|app| ask(pool.listen(), app).err().map(|why| format!("{app} does not answer: {why}"))),
+    );
     broken
 }
 
 fn apps(status: &Value) -> Vec<String> {
     let apps = status["apps"].as_array().into_iter().flatten();
-    let not_ready = apps.filter(|app| app["state"] != "ready").map(|app| format!("{} is {}: {}", app["name"], app["state"], app["detail"]));
+    let not_ready =
+        apps.filter(|app| app["state"] != "ready").map(|app| format!("{} is {}: {}", app["name"], app["state"], app["detail"]));
     let problems = status["problems"].as_array().into_iter().flatten().map(|problem| format!("a problem is shown: {problem}"));
     let refused = status["config_error"].as_str().map(|error| format!("a refused config is shown: {error}"));
     not_ready.chain(problems).chain(refused).collect()
@@ -54,7 +59,8 @@ fn processes(pool: &Pool, status: &Value) -> Vec<String> {
         }
         broken.extend(living.iter().filter_map(|pid| leak(role, *pid)));
     }
-    let instances = status["apps"].as_array().into_iter().flatten().flat_map(|app| app["instances"].as_array().into_iter().flatten());
+    let instances =
+        status["apps"].as_array().into_iter().flatten().flat_map(|app| app["instances"].as_array().into_iter().flatten());
     let shown: BTreeSet<u64> = instances.filter_map(|instance| instance["pid"].as_u64()).collect();
     let real: BTreeSet<u64> = pool.instances().into_iter().map(u64::from).collect();
     if shown != real {

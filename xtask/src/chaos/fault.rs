@@ -40,6 +40,8 @@ pub enum Fault {
     DamagedStore,
     /// The record of processes is removed.
     LostRecord,
+    /// All that is in the state directory is removed.
+    LostState,
     /// An instance is killed.
     KillInstance,
     /// An instance's shim is killed.
@@ -80,6 +82,7 @@ impl Fault {
             Self::FullDisk => "full-disk",
             Self::DamagedStore => "damaged-store",
             Self::LostRecord => "lost-record",
+            Self::LostState => "lost-state",
             Self::KillInstance => "kill-instance",
             Self::KillShim => "kill-shim",
             Self::ConfigStorm => "config-storm",
@@ -112,6 +115,13 @@ impl Fault {
             Self::FullDisk => return full_disk(pool),
             Self::DamagedStore => damage_store(pool)?,
             Self::LostRecord => fs::remove_file(pool.state().join("supervisor.json"))?,
+            Self::LostState => {
+                for entry in fs::read_dir(pool.state())? {
+                    let path = entry?.path();
+                    // What is written there meanwhile may stay: the rest of the pool must get over a part that is missing as well.
+                    let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+                }
+            }
             Self::KillInstance => pool.kill_instance()?,
             Self::KillShim => pool.kill_shim()?,
             Self::ConfigStorm => config_storm(pool)?,
@@ -151,7 +161,11 @@ fn damage_store(pool: &mut Pool) -> Result<()> {
 
 fn config_storm(pool: &mut Pool) -> Result<()> {
     for round in 0..10 {
-        let text = if round % 2 == 0 { pool.config(&format!("queue-limit = {}", 400 + round)) } else { "[app.front]\nrnu = 1\n".to_owned() };
+        let text = if round % 2 == 0 {
+            pool.config(&format!("queue-limit = {}", 400 + round))
+        } else {
+            "[app.front]\nrnu = 1\n".to_owned()
+        };
         pool.write(&text)?;
         std::thread::sleep(Duration::from_millis(100));
     }

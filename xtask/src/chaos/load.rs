@@ -85,7 +85,8 @@ impl Load {
         let is_explained = |loss: &&Loss| record.windows.iter().any(|window| window.may_cut && overlap(loss, window));
         let cut = record.lost.iter().filter(is_explained).count();
         let first = record.lost.first().map_or_else(Instant::now, |loss| loss.began);
-        let word = |loss: &Loss| format!("a request was lost {:.2} s after the first: {}", (loss.began - first).as_secs_f64(), loss.why);
+        let word =
+            |loss: &Loss| format!("a request was lost {:.2} s after the first: {}", (loss.began - first).as_secs_f64(), loss.why);
         let unexplained = record.lost.iter().filter(|loss| !is_explained(loss)).map(word).collect();
         Total { all: record.all, answered: record.answered, cut, unexplained }
     }

@@ -64,7 +64,10 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         broken = pool.end()?;
     }
     print(&tallies);
-    println!("{} requests with seed {}: {} answered, {} cut where a fault may cut them", total.all, arguments.seed, total.answered, total.cut);
+    println!(
+        "{} requests with seed {}: {} answered, {} cut where a fault may cut them",
+        total.all, arguments.seed, total.answered, total.cut
+    );
     broken.extend(total.unexplained);
     for line in &broken {
         println!("does not hold: {line}");

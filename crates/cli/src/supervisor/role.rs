@@ -261,6 +261,19 @@ impl Role {
         pause
     }
 
+    /// Makes its Unix sockets anew where somebody removed them. True when its process listens where nobody comes any more.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub fn rebind(&mut self, state: &StateDir) -> anyhow::Result<bool> {
+        let is_lost = !state.socket(self.name).exists() || (self.name == RoleName::Node && !state.wake_socket().exists());
+        if is_lost {
+            (self.unix, self.wake) = (None, None);
+            self.bind(state)?;
+        }
+        Ok(is_lost)
+    }
+
     /// Takes what the watchdog found. True when its process is stuck.
     pub fn handle_beat(&mut self, beat: &Beat) -> bool {
         // A call that began before the process tells nothing of it.

@@ -66,7 +66,9 @@ pub fn up(order: &args::Up) -> anyhow::Result<()> {
 /// Everything that `weal up` holds.
 struct Supervisor {
     state: StateDir,
-    _lock: Lock,
+    /// Held, so that no other supervisor takes the directory.
+    lock: Lock,
+    users: Option<RoleUsers>,
     client: Client,
     console: Console,
     config: PathBuf,
@@ -77,6 +79,8 @@ struct Supervisor {
     was_ready: bool,
     /// Whether the record on disk is not what runs.
     is_record_old: bool,
+    /// What was wrong with the state directory when it was made anew last.
+    trouble: String,
 }
 
 /// Why the supervisor stops waiting.
@@ -106,7 +110,8 @@ impl Supervisor {
         let client = Client::new(&state);
         Ok(Self {
             state,
-            _lock: lock,
+            lock,
+            users: users.cloned(),
             client,
             console,
             config,
@@ -116,6 +121,7 @@ impl Supervisor {
             needs,
             was_ready: false,
             is_record_old: false,
+            trouble: String::new(),
         })
     }
 
@@ -319,9 +325,47 @@ impl Supervisor {
 
     /// Sees to what others may have taken away, or what found no place before.
     fn look(&mut self) {
-        if self.is_record_old {
+        if !self.state.is_whole()
+            && let Err(error) = self.restore()
+        {
+            self.tell_trouble(&format!("{error:#}; trying again"));
+        } else if self.is_record_old || !self.state.has_record() {
             self.keep_record();
         }
+    }
+
+    /// Says once what goes on being wrong.
+    fn tell_trouble(&mut self, text: &str) {
+        if self.trouble != text {
+            self.console.tell(Tone::Bad, "state:", text);
+            text.clone_into(&mut self.trouble);
+        }
+    }
+
+    /// Makes anew what somebody removed of the state directory. A role whose socket is gone ends, and the next one gets the new socket; the node
+    /// agent writes down before its end which instances run.
+    fn restore(&mut self) -> anyhow::Result<()> {
+        self.state.prepare(self.users.as_ref())?;
+        if !self.state.has_lock() {
+            self.lock = self.state.lock()?;
+        }
+        if let Ok(loaded) = config_file::load_trusted(&self.config) {
+            allowed::widen(&self.state, &loaded.spec)?;
+        }
+        let mut replaced = Vec::new();
+        for role in &mut self.roles {
+            if role.rebind(&self.state)? {
+                role.terminate();
+                replaced.push(role.name().name());
+            }
+        }
+        self.keep_record();
+        let roles = if replaced.is_empty() { String::new() } else { format!("; started again for it: {}", replaced.join(", ")) };
+        let text = format!("something of the state directory was removed and is made anew{roles}");
+        self.console.tell(Tone::Warn, "state:", &text);
+        let client = self.client.clone();
+        tokio::spawn(async move { client.note_until_taken(Severity::Warning, text).await });
+        Ok(())
     }
 
     fn handle_arrival(&mut self, arrival: Arrival) {

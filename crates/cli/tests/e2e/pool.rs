@@ -164,10 +164,15 @@ impl Pool {
 
     /// The pid of a role, or of the `supervisor`.
     pub fn pid(&self, role: &str) -> i32 {
-        let record = self.record().expect("a record of the running pool");
-        let roles = record["roles"].as_array().unwrap();
-        let entry = if role == "supervisor" { &record } else { roles.iter().find(|one| one["role"] == role).unwrap() };
-        i32::try_from(entry["pid"].as_i64().unwrap()).unwrap()
+        self.recorded(role).expect("a record of the running pool")
+    }
+
+    /// The same; `None` while it is not written down.
+    pub fn recorded(&self, role: &str) -> Option<i32> {
+        let record = self.record()?;
+        let roles = record["roles"].as_array()?;
+        let entry = if role == "supervisor" { &record } else { roles.iter().find(|one| one["role"] == role)? };
+        i32::try_from(entry["pid"].as_i64()?).ok()
     }
 
     /// The pids of the instances that have one.

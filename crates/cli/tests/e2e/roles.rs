@@ -62,6 +62,23 @@ fn down_is_quick_also_when_every_role_was_stopped() {
     pool.assert_gone();
 }
 
+#[test]
+fn a_state_folder_that_is_removed_is_made_anew_and_no_instance_is_lost() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let instances = pool.instance_pids();
+    std::fs::remove_dir_all(pool.state()).unwrap();
+    pool.eventually("a status", || pool.status().filter(|status| status["apps"][0]["state"] == "ready"));
+    assert_eq!(pool.instance_pids(), instances, "the same processes still serve: {}", pool.printed());
+    pool.kill_role("gateway");
+    pool.eventually("the next gateway serves", || (get(pool.listen, "echo.localhost", "/").ok()?.0 == 200).then_some(()));
+    let second = pool.run(&["up"]);
+    assert!(text(&second.stderr).contains("already runs"), "{}", text(&second.stderr));
+    let down = pool.run(&["down"]);
+    assert!(down.status.success(), "{}", text(&down.stderr));
+    pool.assert_gone();
+}
+
 /// The supervisor dies at any moment of its start. Whatever it had started by then is found.
 #[test]
 fn what_a_supervisor_started_just_before_its_death_is_found_by_down_and_by_the_next_up() {
@@ -78,7 +95,7 @@ fn what_a_supervisor_started_just_before_its_death_is_found_by_down_and_by_the_n
         } else {
             pool.up();
             for role in ROLES {
-                pool.eventually("one of each", || (pool.role_pids(role) == [pool.pid(role)]).then_some(()));
+                pool.eventually("one of each", || (pool.role_pids(role) == [pool.recorded(role)?]).then_some(()));
             }
             assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);
             assert!(pool.run(&["down"]).status.success());

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, Barrier};
 
 use crate::load::{Load, get};
-use crate::pool::{Pool, echo_app, is_alive, kill};
+use crate::pool::{Pool, echo_app, is_alive, kill, text};
 
 /// An application that may sleep after a second without requests.
 fn sleepy(name: &str, more: &str) -> String {
@@ -231,4 +231,18 @@ fn who_was_told_to_sleep_sleeps_on_when_the_controller_is_replaced() {
     pool.kill_role("controller");
     pool.eventually("a plan of the third", || pool.status()?["plan"].is_object().then_some(()));
     assert_eq!(state_of(&pool, "shop").as_deref(), Some("ready"), "it was asked for since");
+}
+
+#[test]
+fn an_order_to_sleep_that_is_given_up_says_so_at_once_and_why() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let load = Load::start(pool.listen, "echo.localhost", "/slow/50", 4);
+    load.wait_for(10);
+    let sleep = pool.run(&["sleep", "echo", "--timeout", "50"]);
+    let said = text(&sleep.stderr);
+    assert_eq!(sleep.status.code(), Some(1), "not a time-out: {said}");
+    assert!(said.contains("the order is given up") && said.contains("echo"), "{said}");
+    let tally = load.finish();
+    assert!(tally.lost.is_empty(), "{:?}", tally.lost);
 }
