@@ -106,6 +106,9 @@ pub enum Refusal {
         /// Why, for people.
         detail: String,
     },
+    /// The store could not be read, so nobody knows which jobs there are.
+    #[error("the jobs could not be read from the store when the controller started; it starts anew as soon as they can")]
+    JobsUnread,
     /// There is no such job.
     #[error("there is no job {job}")]
     NoJob {

@@ -104,11 +104,17 @@ pub struct OneJob {
 /// `weal job logs`.
 #[derive(Debug, Clone, Args)]
 pub struct JobLogs {
-    /// Which job.
-    #[command(flatten)]
-    pub one: OneJob,
+    /// The config file [default: weal.toml].
+    #[arg(long, value_name = "FILE", env = "WEAL_FILE")]
+    pub file: Option<PathBuf>,
+    /// The state directory, in place of the one that belongs to the config file.
+    #[arg(long, value_name = "DIR", env = "WEAL_STATE")]
+    pub state: Option<PathBuf>,
+    /// The job.
+    #[arg(value_name = "ID")]
+    pub job: String,
     /// Go on with what it writes until it ends.
-    #[arg(long)]
+    #[arg(short, long)]
     pub follow: bool,
     /// So many lines before the end to begin [default: all that is kept].
     #[arg(long, value_name = "N")]

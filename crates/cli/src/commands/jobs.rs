@@ -8,6 +8,7 @@ use weal_model::{Bytes, JobPhase, JobStatus, RunEnd, Time};
 use weal_protocol::controller::{JobSubmission, JobTaken};
 
 use super::{json_text, show};
+use crate::args::Target;
 use crate::args::jobs::{JobAction, JobLogs, ListJobs, OneJob, Submit};
 use crate::client::{Client, block_on, escape};
 use crate::failure::{Exit, Failure};
@@ -204,8 +205,9 @@ fn ending(end: RunEnd) -> String {
 }
 
 fn copy_output(order: &JobLogs) -> anyhow::Result<()> {
-    let client = Client::new(&StateDir::find(&order.one.target)?);
-    let mut path = format!("/v1/jobs/{}/output?follow={}", escape(&order.one.job), order.follow);
+    let target = Target { file: order.file.clone(), state: order.state.clone() };
+    let client = Client::new(&StateDir::find(&target)?);
+    let mut path = format!("/v1/jobs/{}/output?follow={}", escape(&order.job), order.follow);
     for (name, value) in [("tail", order.tail), ("attempt", order.attempt)] {
         path.extend(value.map(|value| format!("&{name}={value}")));
     }

@@ -75,6 +75,7 @@ pub(super) struct Queue {
     next_number: u64,
     next_write: u64,
     runs: Runs,
+    unread: bool,
 }
 
 /// What an earlier controller has left.
@@ -87,13 +88,21 @@ pub struct StoredJobs {
     pub highest: u64,
     /// What was learnt from jobs that are done.
     pub runs: Runs,
+    /// The store could not be read, so that there may be jobs which nobody knows of: no run is taken away, and no job is taken in.
+    pub unread: bool,
 }
 
 impl Queue {
     /// Goes on with what an earlier controller has left.
     pub fn new(left: StoredJobs) -> Self {
-        let mut queue =
-            Self { open: BTreeMap::new(), over: VecDeque::new(), next_number: left.highest + 1, next_write: 1, runs: left.runs };
+        let mut queue = Self {
+            open: BTreeMap::new(),
+            over: VecDeque::new(),
+            next_number: left.highest + 1,
+            next_write: 1,
+            runs: left.runs,
+            unread: left.unread,
+        };
         let mut records = left.records;
         records.sort_by_key(|record| record.number);
         for record in records {
@@ -101,6 +110,11 @@ impl Queue {
             if record.end.is_some() { queue.keep_over(record) } else { queue.enter(record, Written::Yes) }
         }
         queue
+    }
+
+    /// Whether there may be jobs which nobody knows of.
+    pub fn is_unread(&self) -> bool {
+        self.unread
     }
 
     /// The number for the next job.
@@ -209,7 +223,7 @@ impl Queue {
     /// Runs that nobody wants any more: of jobs that are over or unknown, and former ones.
     pub fn stale<'s>(&'s self, seen: &'s Observation) -> impl Iterator<Item = &'s RunSeen> {
         let is_wanted = |run: &RunSeen| self.open.get(&run.job).is_some_and(|entry| entry.record.attempt == run.attempt);
-        seen.runs.iter().filter(move |run| !is_wanted(run))
+        seen.runs.iter().filter(move |run| !self.unread && !is_wanted(run))
     }
 
     /// Memory of `node` held by runs that no plan decides about: those that somebody has paused, or that are being ended.

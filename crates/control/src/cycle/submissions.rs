@@ -34,6 +34,9 @@ const CLASS_FACTORS: [(&str, f64); 4] = [("platinum", 1.5), ("gold", 3.0), ("sil
 impl State {
     /// Takes a job in. It is on disk when [`JobOrdered::write`] has succeeded, and nothing is done about it before.
     pub(super) fn take_submission(&mut self, now: Time, submission: &JobSubmission) -> Result<JobOrdered, Refusal> {
+        if self.queue.is_unread() {
+            return Err(Refusal::JobsUnread);
+        }
         if let Some(known) = self.known_by_key(submission)? {
             return Ok(known);
         }

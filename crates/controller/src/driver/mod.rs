@@ -60,6 +60,8 @@ pub(crate) struct Driver<E> {
     answers: mpsc::UnboundedReceiver<Input>,
     /// Orders about jobs that wait for a write, by its number.
     waiting: BTreeMap<u64, Vec<WaitingOrder>>,
+    /// The store could not be read at the start: the loop does not know its jobs.
+    unread: bool,
 }
 
 impl<E: Engine> Driver<E> {
@@ -76,12 +78,13 @@ impl<E: Engine> Driver<E> {
         let clock = Clock::new();
         let hands = Hands::new(engine, gateway, sender);
         let config = desired.as_ref().map(|desired| hands.config(desired));
+        let unread = start.jobs.unread;
         let start = Start { config, ..start };
         let mut recorder = recorder;
         recorder.handle_start(clock.now(), &start);
         let cycle = Cycle::new(clock.now(), start);
         let waiting = BTreeMap::new();
-        Self { cycle, clock, board, hands, desired, config_error: None, recorder, answers, waiting }
+        Self { cycle, clock, board, hands, desired, config_error: None, recorder, answers, waiting, unread }
     }
 
     /// Runs until `orders` closes.
@@ -104,6 +107,10 @@ impl<E: Engine> Driver<E> {
                 Some(events) = events.recv() => self.handle(Input::Events(events)),
                 Ok(()) = store.changed() => {
                     let problem = store.borrow_and_update().clone();
+                    if self.unread && problem.is_none() {
+                        tracing::warn!("the store can be read now: the controller starts anew to know its jobs");
+                        return;
+                    }
                     self.handle(Input::Store(problem.map_or(Ok(()), Err)));
                 }
                 () = tokio::time::sleep_until(timeout) => self.handle(Input::Timeout),

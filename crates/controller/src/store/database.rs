@@ -93,7 +93,7 @@ impl Database {
         let newest: u64 = self.connection.query_row("SELECT coalesce(max(id), 0) FROM event", [], |row| row.get(0))?;
         let events = self.events(newest.saturating_sub(500), 500)?;
         let highest_job = self.connection.query_row("SELECT coalesce(max(number), 0) FROM job", [], |row| row.get(0))?;
-        Ok(Saved { config, events, jobs: self.recalled_jobs()?, highest_job, values: self.values()? })
+        Ok(Saved { config, events, jobs: self.recalled_jobs()?, highest_job, is_read: true, values: self.values()? })
     }
 
     pub(super) fn events(&self, after: u64, limit: u32) -> rusqlite::Result<Vec<Event>> {

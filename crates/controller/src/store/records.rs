@@ -47,6 +47,8 @@ pub struct Saved {
     pub events: Vec<Event>,
     /// The jobs that are not over, and the last that are, by number.
     pub jobs: Vec<JobRecord>,
+    /// False when the store could not be read.
+    pub is_read: bool,
     /// The highest number that a job ever had.
     pub highest_job: u64,
     /// What [`save_value`](super::Store::save_value) kept, as JSON.

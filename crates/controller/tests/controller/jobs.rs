@@ -1,6 +1,7 @@
 //! Jobs: acknowledged when on disk, begun once, their ends counted once, whoever dies in between.
 
 use serde_json::json;
+use weal_controller::store::Store;
 use weal_model::{Action, JobPhase, JobStatus, RunEnd};
 use weal_protocol::controller::JobTaken;
 use weal_protocol::engine::RunState;
@@ -39,6 +40,15 @@ async fn until(pool: &Pool, job: &str, state: JobPhase) -> JobStatus {
     pool.get(&format!("/v1/jobs/{job}")).await
 }
 
+/// Kills the controller, does `meanwhile`, and starts another once the killed one's store is free, as the end of a process frees it.
+async fn restart(pool: &mut Pool, meanwhile: impl FnOnce(&Pool)) {
+    pool.kill_controller().await;
+    meanwhile(pool);
+    let path = pool.path("controller/store.db");
+    pool.until("the store is free", |_| Store::open(&path).is_ok_and(|(_, saved, _)| saved.is_read)).await;
+    pool.start_controller();
+}
+
 fn starts(pool: &Pool) -> usize {
     pool.engine.lock().actions.iter().filter(|action| matches!(action, Action::StartJob { .. })).count()
 }
@@ -68,20 +78,17 @@ async fn no_job_is_lost_or_begun_twice_when_the_controller_dies() {
     let mut pool = pool().await;
     pool.engine.lock().up = false;
     let waiting = taken(&pool, json!({ "name": "waiting" })).await;
-    pool.kill_controller().await;
-    pool.engine.lock().up = true;
-    pool.start_controller();
+    restart(&mut pool, |pool| pool.engine.lock().up = true).await;
     until(&pool, &waiting, JobPhase::Running).await;
-    pool.kill_controller().await;
-    pool.start_controller();
+    restart(&mut pool, |_| {}).await;
     until(&pool, &waiting, JobPhase::Running).await;
-    pool.kill_controller().await;
-    pool.engine.lock().set_run(&waiting.as_str().into(), RunState::Ended, Some(RunEnd::Code { code: 0 }));
-    pool.start_controller();
+    let end = |pool: &Pool| {
+        pool.engine.lock().set_run(&"waiting-1".into(), RunState::Ended, Some(RunEnd::Code { code: 0 }));
+    };
+    restart(&mut pool, end).await;
     until(&pool, &waiting, JobPhase::Done).await;
     pool.until("its run is taken away", |pool| !has_run(pool, "waiting-1")).await;
-    pool.kill_controller().await;
-    pool.start_controller();
+    restart(&mut pool, |_| {}).await;
     until(&pool, &waiting, JobPhase::Done).await;
     assert_eq!(starts(&pool), 1);
     assert_eq!(taken(&pool, json!({ "name": "next" })).await, "next-2", "numbers are not used twice");
@@ -169,8 +176,7 @@ async fn one_key_is_one_job_also_when_it_is_over() {
     until(&pool, &first, JobPhase::Running).await;
     pool.engine.lock().set_run(&first.as_str().into(), RunState::Ended, Some(RunEnd::Code { code: 0 }));
     until(&pool, &first, JobPhase::Done).await;
-    pool.kill_controller().await;
-    pool.start_controller();
+    restart(&mut pool, |_| {}).await;
     assert_eq!(taken(&pool, key()).await, first);
     assert_eq!(starts(&pool), 1);
 }

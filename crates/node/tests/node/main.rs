@@ -8,6 +8,7 @@
 mod bench;
 mod cases;
 mod faults;
+mod jobs;
 mod sleep;
 mod vm;
 
@@ -50,6 +51,9 @@ under_every_isolation!(
     cases::the_next_agent_knows_how_one_ended_that_waits_to_be_started,
     cases::the_status_of_a_program_of_many_threads_is_told,
     cases::cpu_seconds_match_what_was_burnt,
+    jobs::a_run_ends_once_and_its_output_outlives_it,
+    jobs::a_run_that_ends_while_no_agent_is_there_is_told_by_the_next,
+    jobs::a_program_that_cannot_be_run_is_the_jobs_own_fault,
     cases::a_suspended_instance_uses_no_cpu_and_goes_on,
     cases::a_killed_agent_leaves_no_half_frozen_instance,
     cases::a_repeated_start_changes_nothing_but_what_needs_no_new_process,

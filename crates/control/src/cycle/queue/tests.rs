@@ -47,7 +47,7 @@ fn run(job: &str, attempt: u32, state: RunState) -> RunSeen {
 }
 
 fn queue(records: Vec<JobRecord>) -> Queue {
-    Queue::new(StoredJobs { records, highest: 9, runs: Runs::default() })
+    Queue::new(StoredJobs { records, highest: 9, ..StoredJobs::default() })
 }
 
 /// What plans are shown of the queue while `runs` are there.
@@ -87,6 +87,13 @@ fn a_run_that_no_open_record_names_is_stale() {
     assert_eq!(stale(&queue).len(), 2, "its run stays until it is written down what it came to");
     queue.close(&"a-1".into()).unwrap();
     assert_eq!(stale(&queue).len(), 3);
+}
+
+#[test]
+fn nothing_is_taken_away_while_the_store_could_not_be_read() {
+    let queue = Queue::new(StoredJobs { unread: true, ..StoredJobs::default() });
+    let seen = Observation { runs: vec![run("a-1", 1, RunState::Running)], ..Observation::default() };
+    assert_eq!(queue.stale(&seen).count(), 0);
 }
 
 #[test]
