@@ -73,6 +73,8 @@ fn check_routes(reading: &mut Reading, spec: &PoolSpec) {
         // What could not be read matches everything here, and would seem to be double.
         let broken = |key: &str, read: bool| reading.places.has(&format!("{path}.{key}")) && !read;
         if route.port.is_some()
+            || broken("tcp", false)
+            || broken("udp", false)
             || broken("host", route.host.is_some())
             || broken("path", route.path.is_some())
             || broken("header", route.header.is_some())

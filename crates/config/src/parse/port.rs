@@ -11,11 +11,11 @@ use crate::section::{Item, Reading, Section};
 /// What a route with a port can have. All else is for HTTP.
 const KEYS: [&str; 5] = ["tcp", "udp", "class", "idle-timeout", "total-timeout"];
 
-/// The port of a route. The outer `None` says that a mistake was found; the inner one, that the route is for HTTP.
-pub(super) fn read(reading: &mut Reading, route: &Section) -> Option<Option<TransportPort>> {
+/// The port of a route; `None` when the route is for HTTP, or a mistake was found.
+pub(super) fn read(reading: &mut Reading, route: &Section) -> Option<TransportPort> {
     let (tcp, udp) = (route.item("tcp"), route.item("udp"));
     let (item, transport) = match (tcp, udp) {
-        (None, None) => return Some(None),
+        (None, None) => return None,
         (Some(item), None) => (item, Transport::Tcp),
         (None, Some(item)) => (item, Transport::Udp),
         (Some(_), Some(item)) => {
@@ -31,7 +31,7 @@ pub(super) fn read(reading: &mut Reading, route: &Section) -> Option<Option<Tran
         return None;
     }
     let address = read_address(reading, &item)?;
-    Some(Some(TransportPort { transport, address }))
+    Some(TransportPort { transport, address })
 }
 
 /// `5432`, which is on loopback, or `"0.0.0.0:5432"`.

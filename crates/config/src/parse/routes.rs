@@ -55,7 +55,7 @@ fn read_route(reading: &mut Reading, entry: &Item, folder: &Path) -> Option<Rout
         _ => return entry.wrong_type(reading, "a list of tables", "write `{ host = \"shop.localhost\", class = \"gold\" }`"),
     };
     let section = Section::open(reading, &entry.path, table, &KEYS);
-    let port = port::read(reading, &section)?;
+    let port = port::read(reading, &section);
     Some(RouteSpec {
         port,
         host: read_host(reading, &section),

@@ -161,7 +161,10 @@ impl Gateway {
         self.look.handle_end();
         if let Some(counters) = &counters {
             self.in_force = counters.version;
-            self.inner = Some(counters.inner_addresses.clone());
+            // One that has just begun may not have its sockets yet: its addresses stay, and nobody is replaced for them.
+            if self.inner.is_none() || !counters.inner_addresses.is_empty() {
+                self.inner = Some(counters.inner_addresses.clone());
+            }
         }
         self.counters = counters.map(Arc::new);
     }
