@@ -366,6 +366,9 @@ pub enum RoleCommand {
         /// Unix socket through which it is handed the sockets of ports.
         #[arg(long)]
         ports_fd: Option<i32>,
+        /// Listening TCP socket for clients that speak TLS.
+        #[arg(long)]
+        tls_fd: Option<i32>,
         /// Listening Unix socket for calls.
         #[arg(long)]
         rpc_fd: i32,

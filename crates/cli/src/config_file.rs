@@ -75,6 +75,10 @@ pub fn needs_restart(old: &PoolSpec, new: &PoolSpec) -> Option<String> {
     if old.listen != new.listen {
         changes.push(format!("listen from {} to {}", old.listen, new.listen));
     }
+    let tls = |spec: &PoolSpec| spec.tls.as_ref().map_or_else(|| "none".to_owned(), |tls| tls.listen.to_string());
+    if tls(old) != tls(new) {
+        changes.push(format!("the address for https from {} to {}", tls(old), tls(new)));
+    }
     if old.api != new.api {
         changes.push(format!("api from {} to {}", old.api, new.api));
     }

@@ -12,6 +12,7 @@
 
 mod allowed;
 mod args;
+mod certificate;
 mod client;
 mod commands;
 mod config_file;

@@ -74,6 +74,11 @@ impl StateDir {
         self.root.join("inner.json")
     }
 
+    /// Private keys that weal made, which only the supervisor reads.
+    pub fn tls(&self) -> PathBuf {
+        self.root.join("tls")
+    }
+
     /// Where `name` (a role, or `supervisor`) writes.
     pub fn log(&self, name: &str) -> PathBuf {
         self.root.join("logs").join(format!("{name}.log"))
@@ -99,6 +104,7 @@ impl StateDir {
             ("node", 0o711, None),
             ("data", 0o711, None),
             ("logs", 0o700, None),
+            ("tls", 0o700, None),
         ] {
             let folder = root.make(name, mode)?;
             folder.set_mode(mode)?;
@@ -226,6 +232,9 @@ pub struct RoleRecord {
     pub process: ProcessId,
     /// The TCP socket, if it has one.
     pub tcp_fd: Option<i32>,
+    /// The TCP socket for TLS, if it has one.
+    #[serde(default)]
+    pub tls_fd: Option<i32>,
     /// The Unix socket.
     pub unix_fd: i32,
     /// The node agent's socket for wakes.
@@ -327,7 +336,7 @@ mod tests {
         let state = StateDir { root: folder.path().to_owned() };
         let me = ProcessId::me().unwrap();
         let role =
-            RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(5), unix_fd: 6, wake_fd: None, ports_fd: None };
+            RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(5), tls_fd: Some(7), unix_fd: 6, wake_fd: None, ports_fd: None };
         let record = Record { supervisor: me, config: "/a/weal.toml".into(), version: "1".into(), roles: vec![role] };
         state.write_record(&record).unwrap();
         assert_eq!(state.record(), Some(record));

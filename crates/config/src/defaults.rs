@@ -4,6 +4,8 @@ use weal_model::Bytes;
 
 /// Where clients connect. Loopback: nothing is reachable from outside unless the config says so.
 pub const LISTEN: &str = "127.0.0.1:8080";
+/// Where clients connect over TLS, in examples: there is no such address unless the config names one.
+pub const LISTEN_TLS: &str = "127.0.0.1:8443";
 /// Where the API and the dashboard are. Loopback, for the same reason.
 pub const API: &str = "127.0.0.1:8081";
 /// Seats follow the load on average within two cycles, and 2 s still hold enough requests to average over at 5 requests/s.

@@ -69,6 +69,12 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
     for (key, was, is) in live.into_iter().chain(clients).filter(|(_, was, is)| was != is) {
         add(Effect::Live, format!("{key} = {was} becomes {is}"));
     }
+    if before.tls != after.tls {
+        let moves = before.tls.as_ref().map(|tls| tls.listen) != after.tls.as_ref().map(|tls| tls.listen);
+        let (effect, when) =
+            if moves { (Effect::NextStart, ", which takes effect after `weal down` and `weal up`") } else { (Effect::Live, "") };
+        add(effect, format!("the settings for https change{when}"));
+    }
     let fixed =
         [("listen", before.listen.to_string(), after.listen.to_string()), ("api", before.api.to_string(), after.api.to_string())];
     for (key, was, is) in fixed.into_iter().filter(|(_, was, is)| was != is) {

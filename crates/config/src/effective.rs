@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use toml_edit::{InlineTable, Value};
 use weal_model::{
-    Algorithm, AppSpec, Enactment, HealthProbe, HttpRules, Importance, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode,
-    SandboxSpec, ServiceClass,
+    Algorithm, AppSpec, CertificateSource, Enactment, HealthProbe, HttpRules, Importance, NodeSpec, OverloadLimit, PoolSpec,
+    RouteSpec, SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
 };
 
 use crate::defaults;
@@ -25,6 +25,9 @@ pub fn effective(spec: &PoolSpec) -> String {
     for spec in spec.classes.values() {
         page.add_named("class", spec.name.as_str(), class(spec));
     }
+    for (name, source) in spec.tls.iter().flat_map(|tls| &tls.certificates) {
+        page.add_named("tls", name, certificate(source));
+    }
     for spec in spec.apps.values() {
         page.add_named("app", spec.name.as_str(), app(spec));
     }
@@ -34,7 +37,14 @@ pub fn effective(spec: &PoolSpec) -> String {
 fn pool(spec: &PoolSpec) -> Section {
     let mut pool = Section::default();
     pool.add("name", &spec.name);
-    pool.add_marked("listen", spec.listen.to_string(), spec.listen.to_string() == defaults::LISTEN);
+    match &spec.tls {
+        None => pool.add_marked("listen", spec.listen.to_string(), spec.listen.to_string() == defaults::LISTEN),
+        Some(tls) => {
+            pool.add("listen", texts([format!("http://{}", spec.listen).as_str(), format!("https://{}", tls.listen).as_str()]));
+            pool.add_marked("https-redirect", tls.redirects, !tls.redirects);
+            pool.add_marked("tls-min-version", tls.min_version.as_str(), tls.min_version == TlsVersion::default());
+        }
+    }
     pool.add_marked("api", spec.api.to_string(), spec.api.to_string() == defaults::API);
     pool.add_marked("control", if spec.control { "on" } else { "off" }, spec.control);
     pool.add_marked("placement", spec.placement.word(), spec.placement == Algorithm::default());
@@ -47,6 +57,21 @@ fn pool(spec: &PoolSpec) -> Section {
     add_span(&mut pool, "placement-cycle", spec.timing.placement_cycle_s, defaults::PLACEMENT_CYCLE_S);
     manners::add_clients(&mut pool, &spec.clients);
     pool
+}
+
+fn certificate(source: &CertificateSource) -> Section {
+    let mut section = Section::default();
+    match source {
+        CertificateSource::Files { certificate, key } => {
+            section.add("certificate", certificate);
+            section.add("key", key);
+        }
+        CertificateSource::SelfSigned { hosts } => {
+            section.add("self-signed", true);
+            section.add("hosts", texts(hosts.iter().map(String::as_str)));
+        }
+    }
+    section
 }
 
 fn node(spec: &NodeSpec) -> Section {

@@ -34,14 +34,61 @@ pub fn schema() -> Value {
                 "items": table("One node.", &["name", "cpu", "memory"], node_keys()),
             },
             "class": named("Service classes: what is asked for a kind of request, and how much it matters.", table("One class.", &[], class_keys())),
+            "tls": named("Certificates for https. A client gets the one that names the host it asks for.", table("One certificate: two files, or one that weal makes.", &[], tls_keys())),
             "app": named("The applications.", table("One application: a cluster of equal instances.", &["run"], app_keys())),
         },
     })
 }
 
+fn tls_keys() -> Vec<(&'static str, Value)> {
+    let file = |what: &str| describe(json!({ "type": "string" }), what, "");
+    vec![
+        (
+            "certificate",
+            file("PEM file with the certificate, and those that lead from it to a root. Taken anew when it changes."),
+        ),
+        ("key", file("PEM file with its private key. Nobody but its owner and group may read it.")),
+        (
+            "self-signed",
+            describe(
+                json!({ "type": "boolean" }),
+                "weal makes a certificate, for tests: clients have to be told to trust it.",
+                "false",
+            ),
+        ),
+        (
+            "hosts",
+            describe(
+                json!({ "type": "array", "items": { "type": "string" } }),
+                "The hosts that a self-signed certificate names.",
+                "`localhost`, `*.localhost` and the routes' hosts below it",
+            ),
+        ),
+    ]
+}
+
 fn pool_keys() -> Vec<(&'static str, Value)> {
     vec![
-        ("listen", text("Where clients connect.", defaults::LISTEN)),
+        (
+            "listen",
+            describe(
+                json!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string", "pattern": "^https?://" } }] }),
+                "Where clients connect: one address without TLS, or a list such as `[\"http://127.0.0.1:8080\", \"https://127.0.0.1:8443\"]`.",
+                &quoted(defaults::LISTEN),
+            ),
+        ),
+        (
+            "https-redirect",
+            describe(
+                json!({ "type": "boolean" }),
+                "Requests without TLS are sent on to the address for https with 308.",
+                "false",
+            ),
+        ),
+        (
+            "tls-min-version",
+            describe(json!({ "enum": ["1.2", "1.3"] }), "The oldest version of TLS that is spoken.", "`\"1.2\"`"),
+        ),
         ("api", text("Where the API and the dashboard are.", defaults::API)),
         (
             "name",
@@ -413,6 +460,7 @@ pub fn documentation() -> Vec<(&'static str, String)> {
     let app = &schema["properties"]["app"]["additionalProperties"]["properties"];
     vec![
         ("pool", markdown(&schema["properties"]["pool"]["properties"])),
+        ("tls", markdown(&schema["properties"]["tls"]["additionalProperties"]["properties"])),
         ("node", markdown(&schema["properties"]["node"]["items"]["properties"])),
         ("class", markdown(&schema["properties"]["class"]["additionalProperties"]["properties"])),
         ("app", markdown(app)),

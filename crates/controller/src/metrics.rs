@@ -150,6 +150,10 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
         one(counters_now.connections).map(|(l, v)| (l, v as f64)),
     )?;
     counters(encoder, "weal_requests_unrouted", "Requests that matched no route.", one(counters_now.unrouted))?;
+    let tls = counters_now.tls;
+    counters(encoder, "weal_tls_handshakes_full", "TLS handshakes in which a certificate was shown.", one(tls.full))?;
+    counters(encoder, "weal_tls_handshakes_resumed", "TLS handshakes that went on with an earlier session.", one(tls.resumed))?;
+    counters(encoder, "weal_tls_handshakes_failed", "TLS handshakes of which nothing came.", one(tls.failed))?;
     counters(encoder, "weal_requests_malformed", "Requests refused as malformed.", one(counters_now.malformed))
 }
 

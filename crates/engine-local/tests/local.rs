@@ -29,6 +29,7 @@ fn pool() -> PoolSpec {
     PoolSpec {
         name: "p".into(),
         listen: "127.0.0.1:1".parse().unwrap(),
+        tls: None,
         api: "127.0.0.1:2".parse().unwrap(),
         control: true,
         placement: Default::default(),

@@ -22,6 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         state_dir: state_dir.clone(),
         clients: std::net::TcpListener::bind(listen)?,
         ports: None,
+        tls_clients: None,
         rpc: weal_rpc::bind(&socket)?,
         controller: None,
         wake: state_dir.join("wake.sock"),

@@ -13,6 +13,7 @@ mod limits;
 mod listen;
 mod routing;
 mod telemetry;
+mod tls;
 mod upstream;
 mod wake;
 
@@ -26,18 +27,20 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use weal_control::admission::class_of_inner;
 use weal_model::{FlowId, GatewayName};
-use weal_rpc::Callers;
+use weal_rpc::{Callers, RpcRefusal};
 
 use crate::clock::Clock;
-use crate::http::origin::RequestIds;
+use crate::http::origin::{RequestIds, Scheme};
 use crate::http::session::Gateway;
 pub use crate::limits::Limits;
 use crate::listen::l4::Ports;
 use crate::listen::registry::Registry;
-use crate::listen::workers::Workers;
+use crate::listen::workers::{Arrival, Workers};
 use crate::routing::table::Tables;
 use crate::telemetry::refused::Refused;
+use crate::tls::Tls;
 use weal_protocol::gateway::{CONFIGURE, FlowCounters, GatewayConfig, GatewayCounters, OBSERVE, REFUSED, RefusedQuery};
+use weal_protocol::tls::{CERTIFY, TlsConfig};
 
 /// What a gateway needs to run.
 #[derive(Debug)]
@@ -48,6 +51,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Where clients connect.
     pub clients: std::net::TcpListener,
+    /// Where clients connect over TLS. They wait in its backlog until the supervisor has said which certificates there are.
+    pub tls_clients: Option<std::net::TcpListener>,
     /// Where the sockets of ports come in: those that [`weal_protocol::gateway::Listeners`] names. `None` has no ports.
     pub ports: Option<std::os::unix::net::UnixDatagram>,
     /// Where the controller calls.
@@ -86,7 +91,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let clock = Clock::new();
-    let Options { name, state_dir, clients, ports, rpc, controller, wake, access_log } = options;
+    let Options { name, state_dir, clients, tls_clients, ports, rpc, controller, wake, access_log } = options;
     let limits = Arc::new(limits);
     let (errands, received) = tokio::sync::mpsc::unbounded_channel();
     let gateway = Arc::new(Gateway {
@@ -95,30 +100,31 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
         ids: RequestIds::new(clock.begun().0 ^ u64::from(std::process::id()).rotate_left(40)),
         access_log,
         refused: Refused::new(clock),
+        tls: Tls::new(limits.handshakes),
         unrouted: AtomicU64::new(0),
         malformed: AtomicU64::new(0),
         inner: Mutex::default(),
     });
     let registry = Arc::new(Registry::default());
-    clients.set_nonblocking(true).map_err(failed_to("use the clients' socket"))?;
-    let clients = TcpListener::from_std(clients).map_err(failed_to("use the clients' socket"))?;
+    let clients = listening(clients)?;
+    let tls_clients = tls_clients.map(listening).transpose()?;
     rpc.set_nonblocking(true).map_err(failed_to("use the controller's socket"))?;
     let rpc = UnixListener::from_std(rpc).map_err(failed_to("use the controller's socket"))?;
     let workers = Arc::new(Workers::start(&gateway, &registry, clock).map_err(failed_to("start a worker"))?);
     let l4 = Ports { gateway: Arc::clone(&gateway), registry: Arc::clone(&registry), workers: Arc::clone(&workers), clock };
     let callers = controller.into_iter().fold(Callers::own(), Callers::and);
     let router = rpc_router(callers, &gateway, &registry, clock, name);
-    let sweep = listen::workers::sweep(gateway, Arc::clone(&registry), clock);
+    let sweep = listen::workers::sweep(Arc::clone(&gateway), Arc::clone(&registry), clock);
     let around = async { tokio::join!(weal_rpc::serve(rpc, router), wake::serve(&wake, received), sweep) };
     tokio::select! {
         _ = around => unreachable!("both serve for ever"),
         ended = async {
             tokio::select! {
-                () = accept(&clients, &workers) => {}
+                () = accept_all(&clients, tls_clients.as_ref(), &workers, &gateway.tls) => {}
                 failed = serve_ports(l4, ports) => return failed,
                 () = stop => {}
             }
-            drop(clients);
+            drop((clients, tls_clients));
             drain(&registry, limits.drain).await;
             Ok(())
         } => ended
@@ -137,11 +143,31 @@ fn failed_to(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error { what, source }
 }
 
-async fn accept(clients: &TcpListener, workers: &Workers) {
+fn listening(socket: std::net::TcpListener) -> Result<TcpListener, Error> {
+    socket.set_nonblocking(true).map_err(failed_to("use the clients' socket"))?;
+    TcpListener::from_std(socket).map_err(failed_to("use the clients' socket"))
+}
+
+/// Accepts clients with and without TLS. Those without wait for a moment too, so that none is answered that is to be sent on to TLS.
+async fn accept_all(clients: &TcpListener, tls_clients: Option<&TcpListener>, workers: &Workers, tls: &Tls) {
+    const MOMENT: Duration = Duration::from_secs(2);
+    let Some(tls_clients) = tls_clients else { return accept(clients, workers, Scheme::Http).await };
+    let secure = async {
+        tls.ready().await;
+        accept(tls_clients, workers, Scheme::Https).await;
+    };
+    let plain = async {
+        let _ = tokio::time::timeout(MOMENT, tls.ready()).await;
+        accept(clients, workers, Scheme::Http).await;
+    };
+    tokio::join!(secure, plain);
+}
+
+async fn accept(clients: &TcpListener, workers: &Workers, scheme: Scheme) {
     loop {
         let accepted = clients.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
         match accepted {
-            Ok((stream, peer)) => workers.hand_over(stream, peer, None),
+            Ok((stream, peer)) => workers.hand_over(Arrival { stream, peer, scheme, inner: None }),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a client");
                 // Out of file descriptors, most likely: the next attempt would fail at once and spin.
@@ -172,7 +198,7 @@ fn rpc_router(
     clock: Clock,
     name: GatewayName,
 ) -> weal_rpc::Router {
-    let (configured, refused) = (Arc::clone(gateway), Arc::clone(gateway));
+    let (configured, refused, certified) = (Arc::clone(gateway), Arc::clone(gateway), Arc::clone(gateway));
     let (observed, registry) = (Arc::clone(gateway), Arc::clone(registry));
     weal_rpc::Router::new(callers)
         .on(CONFIGURE, move |config: GatewayConfig| {
@@ -186,6 +212,12 @@ fn rpc_router(
         .on(OBSERVE, move |()| {
             let counters = observe(&observed, &registry, clock, &name);
             async move { Ok(counters) }
+        })
+        // Not the controller: it has nothing to do with private keys.
+        .callers(Callers::own())
+        .on(CERTIFY, move |config: TlsConfig| {
+            let taken = certified.tls.configure(&config).map_err(|error| RpcRefusal::bad_request(error.to_string()));
+            async move { taken }
         })
 }
 
@@ -209,6 +241,7 @@ fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayN
         instances,
         clusters,
         connections: registry.count() as u64,
+        tls: gateway.tls.counters(),
         unrouted: gateway.unrouted.load(Ordering::Relaxed),
         malformed: gateway.malformed.load(Ordering::Relaxed),
         inner: inner.collect(),

@@ -37,6 +37,11 @@ pub struct Limits {
     pub idle_upstream: Duration,
     /// UDP sessions of one port that are open at once. Each takes a file descriptor, and anybody can forge the addresses of some.
     pub udp_sessions: usize,
+    /// From a connection's acceptance to the end of its TLS handshake. A slow phone needs two or three round trips.
+    pub handshake: Duration,
+    /// TLS handshakes that are under way at once. Those beyond wait, within the same time: each holds about 40 kB and its
+    /// signature takes up to a millisecond of a CPU.
+    pub handshakes: usize,
     /// Threads that serve requests.
     pub workers: usize,
 }
@@ -56,6 +61,8 @@ impl Default for Limits {
             idle_upstreams: 256,
             idle_upstream: Duration::from_secs(4),
             udp_sessions: 4096,
+            handshake: Duration::from_secs(10),
+            handshakes: 1024,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }

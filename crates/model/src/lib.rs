@@ -40,6 +40,7 @@ mod sandbox;
 mod snapshot;
 mod spec;
 mod status;
+mod tls;
 mod units;
 pub mod written;
 
@@ -67,4 +68,5 @@ pub use status::{
     AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict, PlanSummary,
     RefusedRequest, Severity, Status, Why, WhyNode, WhyRequest,
 };
+pub use tls::{CertificateSource, TlsSpec, TlsVersion};
 pub use units::{Bytes, Cpu, Time, Utility, Work};

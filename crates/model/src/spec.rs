@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, NodeName, RouteSpec, SandboxSpec, ServiceClass};
+use crate::{
+    AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, NodeName, RouteSpec, SandboxSpec, ServiceClass, TlsSpec,
+};
 
 /// A whole pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +19,9 @@ pub struct PoolSpec {
     pub name: String,
     /// Where clients connect.
     pub listen: SocketAddr,
+    /// TLS towards clients; `None` speaks plain HTTP only.
+    #[serde(default)]
+    pub tls: Option<TlsSpec>,
     /// Where the API and the dashboard are.
     pub api: SocketAddr,
     /// False only watches: no seats are limited and no instance is moved (`control = "off"`), for comparisons.
@@ -52,6 +57,7 @@ impl PoolSpec {
         Self {
             name: "test".to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            tls: None,
             api: SocketAddr::from(([127, 0, 0, 1], 8081)),
             control: true,
             placement: Algorithm::default(),

@@ -211,6 +211,9 @@ pub struct GatewayCounters {
     pub clusters: Vec<ClusterCounters>,
     /// Open client connections.
     pub connections: u64,
+    /// TLS handshakes with clients.
+    #[serde(default)]
+    pub tls: TlsCounters,
     /// Requests that matched no route.
     pub unrouted: u64,
     /// Requests refused as malformed.
@@ -222,6 +225,17 @@ pub struct GatewayCounters {
     /// Where it listens for calls to each application.
     #[serde(default)]
     pub inner_addresses: BTreeMap<AppName, std::net::SocketAddr>,
+}
+
+/// TLS handshakes since the gateway started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TlsCounters {
+    /// Those in which a certificate was shown.
+    pub full: u64,
+    /// Those that went on with an earlier session.
+    pub resumed: u64,
+    /// Those of which nothing came.
+    pub failed: u64,
 }
 
 /// One flow since the gateway started.

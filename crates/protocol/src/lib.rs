@@ -20,6 +20,7 @@ pub mod gateway;
 mod method;
 pub mod node;
 pub mod refusal;
+pub mod tls;
 
 pub use capabilities::{Capabilities, NodeOrigin};
 pub use method::Method;

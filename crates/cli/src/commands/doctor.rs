@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use weal_host::Proc;
-use weal_model::{AppSpec, Rung, SandboxMode};
+use weal_model::{AppSpec, CertificateSource, PoolSpec, Rung, SandboxMode};
 use weal_node::Numbers;
 use weal_node::ladder::Ladder;
 use weal_protocol::Capabilities;
@@ -14,6 +14,7 @@ use weal_protocol::node::OBSERVE;
 use weal_sandbox::{ConfinedAs, ConfinementSupport, Exposure, Paths, SandboxPlan};
 
 use crate::args::Target;
+use crate::certificate;
 use crate::client::block_on;
 use crate::config_file;
 use crate::failure::{Exit, Failure};
@@ -207,7 +208,9 @@ fn pool(target: &Target) -> Vec<Check> {
         checks.push(Check::ok("ports", "this pool runs and holds them"));
     } else {
         checks.extend([("listen", loaded.spec.listen), ("api", loaded.spec.api)].map(|(key, address)| port(key, address)));
+        checks.extend(loaded.spec.tls.as_ref().map(|tls| port("listen", tls.listen)));
     }
+    checks.extend(certificates(&loaded.spec, state.as_ref().ok()));
     checks.push(role_users());
     // Before the first start there are none.
     let numbers = state.as_ref().ok().and_then(|state| Numbers::given(&state.root).ok()).unwrap_or_default();
@@ -227,6 +230,26 @@ fn port(key: &'static str, address: std::net::SocketAddr) -> Check {
             Check::broken(key, format!("{address} cannot be had: {holder}"), format!("stop it, or change {key} in [pool]"))
         }
     }
+}
+
+/// The certificates that are files; those that weal makes are made anew in time.
+fn certificates(spec: &PoolSpec, state: Option<&StateDir>) -> Vec<Check> {
+    let folder = state.map(StateDir::tls).unwrap_or_default();
+    let all = spec.tls.iter().flat_map(|tls| &tls.certificates);
+    let of_files = all.filter(|(_, source)| matches!(source, CertificateSource::Files { .. }));
+    let check = |(name, source): (&String, &CertificateSource)| match certificate::read(
+        name,
+        certificate::files(name, source, &folder),
+    ) {
+        Err(error) => Check::broken("https", error.to_string(), "see `certificate` and `key` in the config"),
+        Ok(read) => match read.warning() {
+            Some(warning) => {
+                Check::lost("https", warning, "clients refuse a certificate that has ended", "renew the certificate")
+            }
+            None => Check::ok("https", format!("the certificate `{name}` is good for {} days", read.days_left())),
+        },
+    };
+    of_files.map(check).collect()
 }
 
 /// Whom gateway and controller run as.

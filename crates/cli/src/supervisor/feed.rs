@@ -49,6 +49,7 @@ pub struct Feed {
     seen: Option<Stamp>,
     changing: Option<Stamp>,
     generation: watch::Sender<Option<u64>>,
+    in_force: watch::Sender<PoolSpec>,
 }
 
 /// What tells a changed file from an unchanged one, also when an editor replaced it.
@@ -59,19 +60,19 @@ fn stamp(meta: &Metadata) -> Stamp {
 }
 
 impl Feed {
-    /// Feeds `client` with `loaded` first. `generation` tells when that was taken.
+    /// Feeds `client` with `loaded` first. `generation` tells when that was taken, `in_force` what was.
     pub fn new(
         state: StateDir,
         client: Client,
         console: Console,
         ports: Ports,
         loaded: &Loaded,
-        generation: watch::Sender<Option<u64>>,
+        (generation, in_force): (watch::Sender<Option<u64>>, watch::Sender<PoolSpec>),
     ) -> Self {
         let seen = std::fs::metadata(&loaded.path).ok().as_ref().map(stamp);
         let (fixed, file, pushed) = (loaded.spec.clone(), loaded.path.clone(), loaded.text.clone());
         let spec = loaded.spec.clone();
-        Self { state, client, console, ports, fixed, file, pushed, spec, has_refused: false, seen, changing: None, generation }
+        Self { state, client, console, ports, fixed, file, pushed, spec, has_refused: false, seen, changing: None, generation, in_force }
     }
 
     /// Runs until the supervisor drops the other end of `wishes`.
@@ -179,6 +180,11 @@ impl Feed {
                         self.console.tell(Tone::Warn, "ports:", &format!("those of former configs stay open: {error}"));
                     }
                     self.say_taken(&taken, changed);
+                    self.in_force.send_if_modified(|spec| {
+                        let differs = *spec != self.spec;
+                        spec.clone_from(&self.spec);
+                        differs
+                    });
                     self.generation.send_replace(Some(taken.generation));
                     return;
                 }

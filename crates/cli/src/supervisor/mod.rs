@@ -14,9 +14,11 @@ mod ports;
 mod progress;
 mod pulse;
 mod role;
+mod secure;
 mod shutdown;
 mod signals;
 pub mod sockets;
+mod tickets;
 mod up;
 
 pub use console::Console;

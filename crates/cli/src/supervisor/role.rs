@@ -60,6 +60,9 @@ pub struct Role {
     name: RoleName,
     address: Option<(SocketAddr, &'static str)>,
     tcp: Option<TcpListener>,
+    /// Where the gateway speaks TLS.
+    tls_address: Option<SocketAddr>,
+    tls: Option<TcpListener>,
     unix: Option<UnixListener>,
     /// The node agent's second one, on which it answers nothing but wakes.
     wake: Option<UnixListener>,
@@ -80,11 +83,14 @@ pub struct Role {
 impl Role {
     /// A role that has neither sockets nor a process yet. `address` is its TCP address with its key in the config.
     pub fn new(name: RoleName, address: Option<(SocketAddr, &'static str)>, users: Option<RoleUsers>) -> Self {
-        let (record, tcp, unix, wake, ports) = (None, None, None, None, None);
+        let (record, tcp, tls, unix, wake, ports) = (None, None, None, None, None, None);
+        let tls_address = None;
         Self {
             name,
             address,
             tcp,
+            tls_address,
+            tls,
             unix,
             wake,
             ports,
@@ -101,6 +107,13 @@ impl Role {
     #[must_use]
     pub fn with_ports(self, ports: Ports) -> Self {
         Self { ports: Some(ports), ..self }
+    }
+
+    /// The same, which listens at `address` for TLS too.
+    #[must_use]
+    pub fn with_tls(mut self, address: Option<SocketAddr>) -> Self {
+        self.tls_address = address;
+        self
     }
 
     /// Whom it runs as; `None` is the supervisor's user.
@@ -122,6 +135,9 @@ impl Role {
     pub fn bind(&mut self, state: &StateDir) -> anyhow::Result<()> {
         if let (None, Some((address, key))) = (&self.tcp, self.address) {
             self.tcp = Some(bind_tcp(address, key, "[pool]")?);
+        }
+        if let (None, Some(address)) = (&self.tls, self.tls_address) {
+            self.tls = Some(bind_tcp(address, "listen", "[pool]")?);
         }
         if self.unix.is_none() {
             self.unix = Some(bind_unix(&state.socket(self.name), self.caller())?);
@@ -154,19 +170,20 @@ impl Role {
         let lock = lock.with_context(|| format!("another {} of this pool still lives", self.name.name()))?;
         let held = inheritable(&lock)?;
         let tcp = self.tcp.as_ref().map(inheritable).transpose()?;
+        let tls = self.tls.as_ref().map(inheritable).transpose()?;
         let unix = self.unix.as_ref().map(inheritable).transpose()?.context("a role has a Unix socket")?;
         let wake = self.wake.as_ref().map(inheritable).transpose()?;
         let ports = self.ports.as_ref().map(Ports::for_start).transpose().context("cannot hand the ports over")?;
-        let mut command = self.command(state, tcp.as_ref(), &unix, wake.as_ref(), &held)?;
+        let mut command = self.command(state, [tcp.as_ref(), tls.as_ref(), wake.as_ref()], &unix, &held)?;
         ports.iter().for_each(|socket| {
             command.args(["--ports-fd", &number(socket).to_string()]);
         });
         let mut child = command.spawn().with_context(|| format!("cannot start the {}", self.name.name()))?;
         let process = child.id().and_then(ProcessId::of).context("it ended at once")?;
         self.prefer(process);
-        let (tcp_fd, unix_fd, wake_fd) = (tcp.as_ref().map(number), number(&unix), wake.as_ref().map(number));
+        let [tcp_fd, tls_fd, wake_fd] = [&tcp, &tls, &wake].map(|socket| socket.as_ref().map(number));
         let ports_fd = ports.as_ref().map(number);
-        self.record = Some(RoleRecord { role: self.name, process, tcp_fd, unix_fd, wake_fd, ports_fd });
+        self.record = Some(RoleRecord { role: self.name, process, tcp_fd, tls_fd, unix_fd: number(&unix), wake_fd, ports_fd });
         self.started = Instant::now();
         self.pulse = Pulse::default();
         self.restart_at = None;
@@ -183,23 +200,23 @@ impl Role {
     fn command(
         &self,
         state: &StateDir,
-        tcp: Option<&OwnedFd>,
+        [tcp, tls, wake]: [Option<&OwnedFd>; 3],
         unix: &OwnedFd,
-        wake: Option<&OwnedFd>,
         lock: &OwnedFd,
     ) -> anyhow::Result<Command> {
         let log = open_log(&state.log(self.name.name()))?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("weal").arg("role").arg(self.name.name()).arg("--state").arg(&state.root);
         let unix = number(unix).to_string();
-        let tcp = tcp.map(|socket| number(socket).to_string()).unwrap_or_default();
-        let wake = wake.map(|socket| number(socket).to_string()).unwrap_or_default();
+        let [tcp, tls, wake] = [tcp, tls, wake].map(|socket| socket.map(|socket| number(socket).to_string()));
+        let (tcp, wake) = (tcp.unwrap_or_default(), wake.unwrap_or_default());
         match self.name {
             RoleName::Gateway => command.args(["--name", "gw", "--clients-fd", &tcp, "--rpc-fd", &unix]),
             RoleName::Controller => command.args(["--api-fd", &tcp, "--local-fd", &unix]),
             RoleName::Node => command.args(["--rpc-fd", &unix, "--wake-fd", &wake]),
         };
         command.arg("--lock-fd").arg(number(lock).to_string());
+        tls.map(|socket| command.args(["--tls-fd", &socket]));
         self.name_callers(&mut command);
         command.env_clear().envs(KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         // A group of its own: Ctrl-C in the terminal is for the supervisor, which then stops the roles in order.
@@ -226,11 +243,14 @@ impl Role {
         let handle = old.process.open()?;
         let name = self.name.name();
         self.tcp = old.tcp_fd.and_then(|fd| taken_over(old.process, fd)).map(TcpListener::from).filter(|tcp| self.is_mine(tcp));
+        let tls = old.tls_fd.and_then(|fd| taken_over(old.process, fd)).map(TcpListener::from);
+        self.tls = tls.filter(|tls| tls.local_addr().ok() == self.tls_address);
         self.unix = taken_over(old.process, old.unix_fd).map(UnixListener::from);
         self.wake = old.wake_fd.and_then(|fd| taken_over(old.process, fd)).map(UnixListener::from);
         let has_ports = self.ports.as_ref().is_none_or(|ports| ports.take_over(old.process, old.ports_fd));
         let has_all = self.unix.is_some() && has_ports && (self.name != RoleName::Node || self.wake.is_some());
-        let same_address = self.address.is_none() || self.tcp.is_some();
+        let same_tls = self.tls_address.is_some() == self.tls.is_some() && self.tls.is_some() == old.tls_fd.is_some();
+        let same_address = same_tls && (self.address.is_none() || self.tcp.is_some());
         let user = self.user().map_or_else(|| rustix::process::geteuid().as_raw(), |user| user.uid);
         if !same_address || !has_all || !old.process.runs_this_program() || !old.process.runs_as(user) {
             let process = old.process;

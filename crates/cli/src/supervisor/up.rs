@@ -19,6 +19,7 @@ use super::ports::Ports;
 use super::progress::{Arrival, Progress};
 use super::pulse::{self, Beat};
 use super::role::{Role, RoleEnd};
+use super::secure::SecureFeed;
 use super::shutdown::{Needs, Shutdown, needs_of};
 use super::signals::{Asked, Signals};
 use crate::allowed;
@@ -81,6 +82,8 @@ struct Supervisor {
     is_record_old: bool,
     /// What was wrong with the state directory when it was made anew last.
     trouble: String,
+    /// Counts the gateway's starts.
+    gateway_starts: watch::Sender<u64>,
 }
 
 /// Why the supervisor stops waiting.
@@ -102,7 +105,9 @@ impl Supervisor {
             .iter()
             .map(|name| match name {
                 RoleName::Node => Role::new(*name, None, users.cloned()),
-                RoleName::Gateway => Role::new(*name, Some((spec.listen, "listen")), users.cloned()).with_ports(ports.clone()),
+                RoleName::Gateway => Role::new(*name, Some((spec.listen, "listen")), users.cloned())
+                    .with_tls(spec.tls.as_ref().map(|tls| tls.listen))
+                    .with_ports(ports.clone()),
                 RoleName::Controller => Role::new(*name, Some((spec.api, "api")), users.cloned()),
             })
             .collect();
@@ -122,12 +127,14 @@ impl Supervisor {
             was_ready: false,
             is_record_old: false,
             trouble: String::new(),
+            gateway_starts: watch::Sender::new(0),
         })
     }
 
     async fn run(mut self, loaded: Loaded, in_background: bool) -> anyhow::Result<()> {
         let mut signals = Signals::new()?;
         self.warn(&loaded);
+        let secure = SecureFeed::new(&self.state, &self.console, &loaded.spec)?;
         self.start_roles().await?;
         if in_background {
             background::say_started();
@@ -136,9 +143,11 @@ impl Supervisor {
         let client = self.client.clone();
         let (generation, taken) = watch::channel(None);
         let (wishes, wished) = mpsc::unbounded_channel();
+        let (in_force, specs) = watch::channel(loaded.spec.clone());
+        tokio::spawn(secure.run(specs, self.gateway_starts.subscribe()));
+        let (state, console, ports) = (self.state.clone(), self.console.clone(), self.ports.clone());
         tokio::spawn(
-            Feed::new(self.state.clone(), client.clone(), self.console.clone(), self.ports.clone(), &loaded, generation)
-                .run(wished),
+            Feed::new(state, client.clone(), console, ports, &loaded, (generation, in_force)).run(wished),
         );
         let progress = Progress::new(client, self.console.clone());
         let why = self.attend(&mut signals, &wishes, progress, taken).await?;
@@ -300,8 +309,10 @@ impl Supervisor {
                 continue;
             }
             started = true;
-            if role.name() == RoleName::Controller {
-                let _ = wishes.send(Wish::Check);
+            match role.name() {
+                RoleName::Controller => drop(wishes.send(Wish::Check)),
+                RoleName::Gateway => self.gateway_starts.send_modify(|starts| *starts += 1),
+                RoleName::Node => {}
             }
         }
         if started {
@@ -396,6 +407,12 @@ impl Supervisor {
         }
         for (port, app) in self.ports.named() {
             self.console.say(&format!("                {port} ({app})"));
+        }
+        if let Some(tls) = &spec.tls {
+            self.console.say(&format!("  over https    https://{}", tls.listen));
+            for host in hosts(loaded) {
+                self.console.say(&format!("                https://{host}:{}", tls.listen.port()));
+            }
         }
         self.console.say(&format!("  dashboard     http://{}", spec.api));
         self.console.say(&format!("  state         {}", self.state.root.display()));

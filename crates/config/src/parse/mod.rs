@@ -5,12 +5,14 @@ mod argv;
 mod clients;
 mod extras;
 mod health;
+mod listen;
 mod names;
 mod paths;
 mod pool;
 mod port;
 mod routes;
 mod sandbox;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,12 +60,13 @@ pub fn parse(text: &str, path: &str, machine: &MachineSize) -> Result<Parsed, Ve
 }
 
 fn read(reading: &mut Reading, root: &DeTable, path: &str, machine: &MachineSize) -> PoolSpec {
-    let root = Section::open(reading, "", root, &["pool", "node", "class", "app"]);
+    let root = Section::open(reading, "", root, &["pool", "node", "class", "app", "tls"]);
     let folder = folder_of(path);
-    let mut spec = pool::read(reading, &root, &folder);
+    let (mut spec, tls) = pool::read(reading, &root, &folder);
     spec.nodes = pool::read_nodes(reading, &root, machine);
     spec.classes = read_classes(reading, &root);
     spec.apps = read_apps(reading, &root, &folder);
+    spec.tls = tls::read(reading, &root, &folder, tls, &spec.apps);
     let uses_default = spec.apps.values().flat_map(|app| &app.routes).any(|route| route.class.as_str() == defaults::CLASS);
     if uses_default && !spec.classes.contains_key(defaults::CLASS) {
         let name = ClassName::from(defaults::CLASS);

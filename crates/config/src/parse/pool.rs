@@ -1,6 +1,7 @@
 //! `[pool]`, `[[node]]` and the parts of `[class.NAME]`.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 
 use toml::de::DeValue;
@@ -9,17 +10,21 @@ use weal_model::{
 };
 
 use super::clients;
+use super::listen::{self, ListenAddresses};
 use super::names::check_name;
+use super::tls;
 use crate::machine::MachineSize;
 use crate::section::{Reading, Section, within};
 use crate::{defaults, suggest};
 
-/// Everything that stands in `[pool]`; nodes, classes and applications are left empty.
-pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> PoolSpec {
+/// Everything that stands in `[pool]`, with what it says about TLS; nodes, classes, applications and certificates are left empty.
+pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (PoolSpec, (Option<SocketAddr>, tls::PoolKeys)) {
     let empty = toml::de::DeTable::new();
     let table = root.table(reading, "pool").unwrap_or(&empty);
     let known = [
         "listen",
+        "https-redirect",
+        "tls-min-version",
         "api",
         "name",
         "user",
@@ -41,9 +46,12 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> Pool
     let section = Section::open(reading, "pool", table, &known);
     let folder_name = || folder.file_name().map_or("pool".to_owned(), |name| name.to_string_lossy().into_owned());
     warn_of_user(reading, &section);
-    PoolSpec {
+    let ListenAddresses { http, https } = listen::read(reading, &section);
+    let keys = tls::read_pool_keys(reading, &section);
+    let spec = PoolSpec {
         name: read_pool_name(reading, &section).unwrap_or_else(folder_name),
-        listen: read_address(reading, &section, "listen", defaults::LISTEN),
+        listen: http,
+        tls: None,
         api: read_address(reading, &section, "api", defaults::API),
         control: read_control(reading, &section),
         placement: read_placement(reading, &section),
@@ -58,7 +66,8 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> Pool
         nodes: Vec::new(),
         classes: Default::default(),
         apps: Default::default(),
-    }
+    };
+    (spec, (https, keys))
 }
 
 /// Configs of earlier versions name one user for the gateway and the controller.
@@ -79,11 +88,16 @@ fn read_pool_name(reading: &mut Reading, section: &Section) -> Option<String> {
     Some(name)
 }
 
-fn read_address(reading: &mut Reading, section: &Section, key: &str, default: &str) -> SocketAddr {
-    let default = default.parse().expect("the defaults are addresses");
-    let Some(text) = section.text(reading, key) else { return default };
+pub(super) fn read_address(reading: &mut Reading, section: &Section, key: &str, default: &str) -> SocketAddr {
+    let text = section.text(reading, key);
+    let read = text.and_then(|text| parse_address(reading, &text, reading.places.value(&section.at(key)), default));
+    read.unwrap_or_else(|| default.parse().expect("the defaults are addresses"))
+}
+
+/// The address that `text` is, which stands at `span`.
+pub(super) fn parse_address(reading: &mut Reading, text: &str, span: Range<usize>, default: &str) -> Option<SocketAddr> {
     if let Ok(address) = text.parse() {
-        return address;
+        return Some(address);
     }
     let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok());
     let help = match (text.strip_prefix("localhost:").or(text.strip_prefix(':')).or(port.filter(|port| *port == text)), port) {
@@ -91,8 +105,8 @@ fn read_address(reading: &mut Reading, section: &Section, key: &str, default: &s
         (None, Some(_)) => "write an IP address and a port; names are not looked up here".to_owned(),
         _ => format!("write an IP address and a port from 0 to 65535, such as `{default}`"),
     };
-    reading.findings.error(reading.places.value(&section.at(key)), format!("`{text}` is not an address"), help);
-    default
+    reading.findings.error(span, format!("`{text}` is not an address"), help);
+    None
 }
 
 /// The name of a system user, or its number.

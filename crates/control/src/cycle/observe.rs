@@ -302,6 +302,7 @@ mod tests {
             malformed: 0,
             inner: Vec::new(),
             inner_addresses: std::collections::BTreeMap::new(),
+            tls: Default::default(),
         }
     }
 

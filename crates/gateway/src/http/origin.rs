@@ -19,7 +19,6 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
-    #[expect(dead_code, reason = "for connections over TLS")]
     Https,
 }
 
@@ -100,6 +99,11 @@ impl Origin {
         self.last = Some((host.clone(), value.clone()));
         Some(value)
     }
+}
+
+/// True when a proxy says that its own client used TLS.
+pub(crate) fn came_over_tls(headers: &HeaderMap) -> bool {
+    headers.get(X_FORWARDED_PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
 }
 
 /// Removes every field by which a gateway says something.

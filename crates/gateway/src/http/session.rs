@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::header::{self, HeaderValue};
-use http::{Request, Version};
+use http::{Request, StatusCode, Version};
 use http_body::Body as _;
 use weal_model::AppName;
 
@@ -14,6 +14,7 @@ use super::check::{self, Malformed};
 use super::deadline::Deadline;
 use super::error_response::ErrorResponse;
 use super::forward;
+use super::origin;
 use super::origin::{Origin, RequestIds, Scheme};
 use super::request_body::RequestBody;
 use crate::limits::Limits;
@@ -23,6 +24,7 @@ use crate::routing::extras::Extras;
 use crate::routing::marks;
 use crate::routing::table::{Destination, Tables, View};
 use crate::telemetry::refused::Refused;
+use crate::tls::Tls;
 
 /// What all connections of a gateway share.
 #[derive(Debug)]
@@ -32,6 +34,7 @@ pub(crate) struct Gateway {
     pub ids: RequestIds,
     pub access_log: bool,
     pub refused: Refused,
+    pub tls: Tls,
     pub unrouted: AtomicU64,
     pub malformed: AtomicU64,
     /// Where it listens for calls between applications.
@@ -46,6 +49,7 @@ pub(crate) struct Session {
     /// Shared with the tunnel that the connection may become.
     pub entry: Arc<Entry>,
     pub worker: usize,
+    scheme: Scheme,
     /// Never waited for: the requests of a connection come one after the other.
     memory: Mutex<Memory>,
 }
@@ -89,7 +93,7 @@ impl Session {
     pub fn new(gateway: Arc<Gateway>, client: Arc<Client>, entry: Entry, worker: usize, scheme: Scheme) -> Self {
         let (view, origin) = (gateway.tables.view(), Origin::new(client.peer, scheme));
         let memory = Memory { view, origin, deadline: None, requests: 0 };
-        Self { gateway, client, entry: Arc::new(entry), worker, memory: Mutex::new(memory) }
+        Self { gateway, client, entry: Arc::new(entry), worker, scheme, memory: Mutex::new(memory) }
     }
 
     /// Checks a request, finds where it goes, and writes its head anew.
@@ -99,6 +103,10 @@ impl Session {
         *requests += 1;
         let is_framed = *requests <= self.client.requests();
         let host = check::check(request, is_framed).map_err(|malformed| self.malformed(&malformed))?;
+        if let Some(secure) = self.secure_location(request, &host) {
+            // It keeps the method and the body (RFC 9110 section 15.4.9).
+            return Err(ErrorResponse::redirect(StatusCode::PERMANENT_REDIRECT, secure).into());
+        }
         let table = view.table(&self.gateway.tables);
         let mark = request.headers().get(marks::FIELD);
         let found = match self.client.inner() {
@@ -153,6 +161,19 @@ impl Session {
         let limit = extras.body_limit?;
         let is_too_large = request.body().size_hint().lower() > limit;
         is_too_large.then(|| ErrorResponse::too_large(limit))
+    }
+
+    /// Where a request without TLS is sent on to; `None` when it is answered. Not those that prove to a certificate authority whose host
+    /// this is (RFC 8555 section 8.3), nor what a proxy on this machine received over TLS.
+    fn secure_location(&self, request: &Request<RequestBody>, host: &str) -> Option<HeaderValue> {
+        let port = self.gateway.tls.redirect_port().filter(|_| self.scheme == Scheme::Http && !host.is_empty())?;
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let is_challenge = path.starts_with("/.well-known/acme-challenge/");
+        if is_challenge || (self.client.peer.ip().is_loopback() && origin::came_over_tls(request.headers())) {
+            return None;
+        }
+        let port = if port == 443 { String::new() } else { format!(":{port}") };
+        HeaderValue::try_from(format!("https://{host}{port}{path}")).ok()
     }
 
     /// The answer to a request that is not as it has to be.

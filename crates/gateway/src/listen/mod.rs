@@ -2,6 +2,8 @@
 
 pub(crate) mod client;
 pub(crate) mod l4;
+pub(crate) mod handshake;
+pub(crate) mod refusal;
 pub(crate) mod registry;
 pub(crate) mod stream;
 pub(crate) mod transport;

@@ -3,6 +3,7 @@
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
 use crate::http::origin::Scheme;
 
@@ -20,5 +21,13 @@ impl Transport for TcpStream {
 
     fn socket(&self) -> &TcpStream {
         self
+    }
+}
+
+impl Transport for TlsStream<TcpStream> {
+    const SCHEME: Scheme = Scheme::Https;
+
+    fn socket(&self) -> &TcpStream {
+        self.get_ref().0
     }
 }

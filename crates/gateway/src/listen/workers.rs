@@ -8,20 +8,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use weal_model::AppName;
 
 use crate::clock::Clock;
 use crate::http::exchange::Exchange;
+use crate::http::origin::Scheme;
 use crate::http::session::{Gateway, Session};
 use crate::limits::FIELDS_ON_STACK;
 use crate::listen::client::{Client, Order, Phase};
+use crate::listen::handshake;
+use crate::listen::refusal::answer_raw;
 use crate::listen::registry::{Entry, Registry};
 use crate::listen::stream::ClientStream;
 use crate::listen::transport::Transport;
@@ -34,8 +35,17 @@ pub(crate) struct Workers {
     workers: Vec<Worker>,
 }
 
+/// A connection that was accepted.
+pub(crate) struct Arrival {
+    pub stream: std::net::TcpStream,
+    pub peer: SocketAddr,
+    pub scheme: Scheme,
+    /// The application that is called, when it came through an inner address.
+    pub inner: Option<AppName>,
+}
+
 struct Worker {
-    inbox: mpsc::UnboundedSender<(std::net::TcpStream, SocketAddr, Option<AppName>)>,
+    inbox: mpsc::UnboundedSender<Arrival>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -56,8 +66,8 @@ impl Workers {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             std::thread::Builder::new().name(format!("gateway-{index}")).spawn(move || {
                 runtime.block_on(async {
-                    while let Some((stream, peer, inner)) = arrivals.recv().await {
-                        host.welcome(stream, peer, inner);
+                    while let Some(arrival) = arrivals.recv().await {
+                        host.welcome(arrival);
                     }
                 });
             })?;
@@ -66,12 +76,12 @@ impl Workers {
         Ok(Self { workers })
     }
 
-    /// Hands a connection to the worker that has the fewest. `inner` is the application that is called, when it came through an inner address.
-    pub fn hand_over(&self, stream: std::net::TcpStream, peer: SocketAddr, inner: Option<AppName>) {
+    /// Hands a connection to the worker that has the fewest.
+    pub fn hand_over(&self, arrival: Arrival) {
         let worker = self.workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
         let worker = worker.expect("there is at least one worker");
         worker.connections.fetch_add(1, Ordering::Relaxed);
-        if worker.inbox.send((stream, peer, inner)).is_err() {
+        if worker.inbox.send(arrival).is_err() {
             tracing::error!("a worker has ended; its connection is closed");
         }
     }
@@ -87,7 +97,7 @@ struct Host {
 }
 
 impl Host {
-    fn welcome(&self, stream: std::net::TcpStream, peer: SocketAddr, inner: Option<AppName>) {
+    fn welcome(&self, Arrival { stream, peer, scheme, inner }: Arrival) {
         let count = CountDown(Arc::clone(&self.connections));
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
@@ -95,14 +105,17 @@ impl Host {
         };
         let limits = &self.gateway.limits;
         if self.registry.count() >= limits.connections && !self.registry.make_room(self.clock) {
-            return refuse(stream);
+            return refuse(stream, scheme);
         }
         let client = Arc::new(Client::new(peer, self.clock).with_inner(inner));
         let entry = self.registry.enter(&client);
         let gateway = Arc::clone(&self.gateway);
         let index = self.index;
         tokio::spawn(async move {
-            serve(stream, client, entry, gateway, index).await;
+            match scheme {
+                Scheme::Http => serve(stream, client, entry, gateway, index).await,
+                Scheme::Https => serve_over_tls(stream, client, entry, gateway, index).await,
+            }
             drop(count);
         });
     }
@@ -113,6 +126,14 @@ struct CountDown(Arc<AtomicUsize>);
 impl Drop for CountDown {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One connection over TLS, which begins with a handshake.
+async fn serve_over_tls(stream: TcpStream, client: Arc<Client>, entry: Entry, gateway: Arc<Gateway>, worker: usize) {
+    let _ = stream.set_nodelay(true);
+    if let Some(stream) = handshake::shake(stream, &gateway.tls, &client, &gateway.limits).await {
+        serve(stream, client, entry, gateway, worker).await;
     }
 }
 
@@ -172,20 +193,11 @@ async fn serve<T: Transport>(stream: T, client: Arc<Client>, entry: Entry, gatew
 /// hyper's least buffer for a connection.
 const MIN_BUFFER: usize = 8192;
 
-fn refuse(stream: TcpStream) {
-    answer_raw(stream, "503 Service Unavailable", "too many connections\n");
-}
-
-/// An answer outside of HTTP's machinery, as far as the client takes it at once.
-fn answer_raw<T: Transport>(mut stream: T, status: &str, reason: &str) {
-    let length = reason.len();
-    let head = format!("HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
-    let answer = format!("{head}{reason}");
-    let _ = async {
-        stream.write_all(answer.as_bytes()).await?;
-        stream.flush().await
+fn refuse(stream: TcpStream, scheme: Scheme) {
+    // In the middle of an overload nobody shakes hands to say so.
+    if scheme == Scheme::Http {
+        answer_raw(stream, "503 Service Unavailable", "too many connections\n");
     }
-    .now_or_never();
 }
 
 /// Looks after connections, and closes idle ones to instances, until it is dropped.

@@ -28,6 +28,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Bed {
     pub address: SocketAddr,
+    /// Where it speaks TLS once it has been told a certificate.
+    pub tls_address: SocketAddr,
     pub rpc: weal_rpc::Client,
     pub state: PathBuf,
     pub stop: Option<oneshot::Sender<()>>,
@@ -50,17 +52,26 @@ impl Bed {
 
     /// Without a config, unless the folder has one.
     pub async fn start_in(folder: Arc<tempfile::TempDir>, limits: Limits) -> Self {
+        Self::start_for(folder, limits, false).await
+    }
+
+    /// As [`Bed::start_in`]; with `tls` it listens at an address for that too.
+    pub async fn start_for(folder: Arc<tempfile::TempDir>, limits: Limits, tls: bool) -> Self {
         let clients = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = clients.local_addr().unwrap();
+        let tls_clients = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let tls_address = tls_clients.local_addr().unwrap();
         let socket = folder.path().join("gateway.sock");
         let rpc = weal_rpc::bind(&socket).unwrap();
         let state = folder.path().to_owned();
         let wake = folder.path().join("wake.sock");
         let ports = Some(weal_rpc::bind_handover(&folder.path().join("ports.sock")).unwrap());
+        let (tls_clients, state_dir) = (tls.then_some(tls_clients), state.clone());
         let options = Options {
             name: "gw".into(),
-            state_dir: state.clone(),
+            state_dir,
             clients,
+            tls_clients,
             ports,
             rpc,
             controller: None,
@@ -72,7 +83,7 @@ impl Bed {
             let _ = stopped.await;
         }));
         let rpc = weal_rpc::Client::new(&socket, PATIENCE);
-        Self { address, rpc, state, stop: Some(stop), ended, version: AtomicU64::new(0), _folder: folder }
+        Self { address, tls_address, rpc, state, stop: Some(stop), ended, version: AtomicU64::new(0), _folder: folder }
     }
 
     pub async fn configure(&self, clusters: Vec<ClusterConfig>) -> Result<u64, weal_rpc::Error> {

@@ -12,4 +12,5 @@ mod ports;
 mod raw;
 mod routing;
 mod seats;
+mod tls;
 mod wake;

@@ -47,6 +47,7 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
     Ok(PoolSpec {
         name: "scenario".to_owned(),
         listen: ([127, 0, 0, 1], 0).into(),
+        tls: None,
         api: ([127, 0, 0, 1], 0).into(),
         control: file.pool.control,
         placement: file.pool.placement,

@@ -120,6 +120,7 @@ impl World<'_> {
             malformed: 0,
             inner: Vec::new(),
             inner_addresses: std::collections::BTreeMap::new(),
+            tls: Default::default(),
         })
     }
 

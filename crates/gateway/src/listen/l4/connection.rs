@@ -11,6 +11,8 @@ use weal_protocol::gateway::Listener;
 use super::Ports;
 use super::relay::Relay;
 use super::session::reach;
+use crate::http::origin::Scheme;
+use crate::listen::workers::Arrival;
 use crate::http::error_response::ErrorResponse;
 use crate::listen::client::Client;
 use crate::listen::registry::Entry;
@@ -61,7 +63,7 @@ fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc
 fn hand_over(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Ports) {
     let Listener::Inner { app, .. } = listener else { return };
     match stream.into_std() {
-        Ok(stream) => ports.workers.hand_over(stream, peer, Some(app.clone())),
+        Ok(stream) => ports.workers.hand_over(Arrival { stream, peer, scheme: Scheme::Http, inner: Some(app.clone()) }),
         Err(error) => tracing::warn!(%error, "cannot serve a connection"),
     }
 }

@@ -1,0 +1,62 @@
+//! From an accepted socket to TLS: within a deadline, few at a time, and with an answer for who speaks plain HTTP.
+
+use std::io;
+use std::task::Poll;
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::HandshakeKind;
+use tokio_rustls::server::TlsStream;
+
+use super::client::{Client, Order};
+use super::refusal::answer_raw;
+use crate::limits::Limits;
+use crate::tls::{HandshakeEnd, Tls};
+
+/// Shakes hands with `client`. `None` when nothing came of it; that is counted, and said where somebody may look for it.
+pub(crate) async fn shake(stream: TcpStream, tls: &Tls, client: &Client, limits: &Limits) -> Option<TlsStream<TcpStream>> {
+    let shaken = tokio::select! {
+        shaken = tokio::time::timeout(limits.handshake, begin(stream, tls)) => shaken.unwrap_or(Err(io::ErrorKind::TimedOut.into())),
+        () = told_to_close(client) => return None,
+    };
+    match shaken {
+        Ok(Some(stream)) => {
+            let kind = stream.get_ref().1.handshake_kind();
+            tls.count(if kind == Some(HandshakeKind::Resumed) { HandshakeEnd::Resumed } else { HandshakeEnd::Full });
+            Some(stream)
+        }
+        Ok(None) => None,
+        Err(error) => {
+            tls.count(HandshakeEnd::Failed);
+            tracing::debug!(%error, client = %client.peer, "no TLS connection came about");
+            None
+        }
+    }
+}
+
+/// `None` for a client that closes without a word.
+async fn begin(stream: TcpStream, tls: &Tls) -> io::Result<Option<TlsStream<TcpStream>>> {
+    // A client that says nothing takes no place among the handshakes.
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 0 {
+        return Ok(None);
+    }
+    if first[0].is_ascii_uppercase() {
+        refuse_plain(stream);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "plain HTTP on the port for https"));
+    }
+    let _permit = tls.permits.acquire().await.map_err(io::Error::other)?;
+    let config = tls.current().ok_or(io::ErrorKind::NotConnected)?;
+    TlsAcceptor::from(config).accept(stream).await.map(Some)
+}
+
+/// What came is read first: closed over unread bytes, the kernel would take the answer back.
+fn refuse_plain(stream: TcpStream) {
+    let mut unread = [0; 16 << 10];
+    let _ = stream.try_read(&mut unread);
+    answer_raw(stream, "400 Bad Request", "this port speaks https only: begin the address with https://\n");
+}
+
+async fn told_to_close(client: &Client) {
+    std::future::poll_fn(|cx| if client.poll_order(cx) == Order::GoOn { Poll::Pending } else { Poll::Ready(()) }).await;
+}

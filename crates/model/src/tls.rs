@@ -1,0 +1,60 @@
+//! What is desired of TLS at the gateway. Only names of files stand here: what is in them never passes through a config.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// TLS towards clients.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TlsSpec {
+    /// Where clients connect over TLS.
+    pub listen: SocketAddr,
+    /// The oldest version that is spoken.
+    pub min_version: TlsVersion,
+    /// True: requests without TLS are sent on to `listen`'s port with 308.
+    pub redirects: bool,
+    /// By their names in the config. Never empty. A client that names no host gets the first.
+    pub certificates: BTreeMap<String, CertificateSource>,
+}
+
+/// A version of TLS.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    #[default]
+    #[serde(rename = "1.2")]
+    V12,
+    /// RFC 8446.
+    #[serde(rename = "1.3")]
+    V13,
+}
+
+impl TlsVersion {
+    /// As it is written in a config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V12 => "1.2",
+            Self::V13 => "1.3",
+        }
+    }
+}
+
+/// Where a certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CertificateSource {
+    /// Files in PEM, absolute paths.
+    Files {
+        /// The certificate with those that lead from it to a root.
+        certificate: String,
+        /// Its private key.
+        key: String,
+    },
+    /// weal makes one that nobody but who is told to trusts.
+    SelfSigned {
+        /// The hosts that it names; `*.` stands for one label.
+        hosts: Vec<String>,
+    },
+}

@@ -1,0 +1,54 @@
+//! What a gateway needs to speak TLS. The supervisor says it, which alone may read private keys: they cross one local socket and stand in
+//! no file that a gateway could read, in no argument and in no log.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use weal_model::TlsVersion;
+
+use crate::Method;
+
+/// Use these certificates and keys from now on. Connections that stand stay as they are.
+pub const CERTIFY: Method<TlsConfig, ()> = Method::new("gateway.v1/certify");
+
+/// All that is needed for TLS.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TlsConfig {
+    /// Never empty. A client that names no host gets the first.
+    pub certificates: Vec<Certificate>,
+    /// Secrets that seal session tickets: the first seals, all open. The same for all workers, and after a restart.
+    pub ticket_keys: Vec<TicketKey>,
+    /// The oldest version that is spoken.
+    pub min_version: TlsVersion,
+    /// The port that requests without TLS are sent on to; `None` answers them.
+    pub redirect_port: Option<u16>,
+}
+
+/// A certificate with its private key.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// Its name in the config.
+    pub name: String,
+    /// The hosts that it is for, in lower case; `*.` stands for one label.
+    pub hosts: Vec<String>,
+    /// PEM: the certificate first.
+    pub chain: String,
+    /// PEM.
+    pub key: String,
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate").field("name", &self.name).field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+/// A secret of 256 bits.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TicketKey(pub [u8; 32]);
+
+impl fmt::Debug for TicketKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketKey(..)")
+    }
+}
