@@ -302,6 +302,7 @@ impl FakeGateway {
             instances: Vec::new(),
             clusters: Vec::new(),
             connections: 3,
+            tls: Default::default(),
             unrouted: 0,
             malformed: 0,
             inner: Vec::new(),

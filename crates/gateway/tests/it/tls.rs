@@ -241,7 +241,8 @@ async fn garbage_and_slow_handshakes_end_in_time_and_cost_others_nothing() {
         stream.write_all(start).await.unwrap();
         slow.push(stream);
     }
-    let good = connect(&bed, &authority.client(&[&TLS13]), "shop.test");
+    let client = authority.client(&[&TLS13]);
+    let good = connect(&bed, &client, "shop.test");
     let _ = tokio::time::timeout(Duration::from_secs(5), good).await.expect("it ends in time");
     for mut stream in slow.into_iter().chain([garbage]) {
         let mut rest = Vec::new();
