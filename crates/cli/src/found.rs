@@ -119,7 +119,8 @@ fn of_command(line: &[u8], process: ProcessId) -> Option<(PathBuf, RoleRecord)> 
         return None;
     }
     let Command::Role { role } = Cli::try_parse_from(&words).ok()?.command else { return None };
-    let record = |role, tcp_fd, unix_fd, wake_fd| RoleRecord { role, process, tcp_fd, tls_fd: None, unix_fd, wake_fd, ports_fd: None };
+    let record =
+        |role, tcp_fd, unix_fd, wake_fd| RoleRecord { role, process, tcp_fd, tls_fd: None, unix_fd, wake_fd, ports_fd: None };
     Some(match role {
         RoleCommand::Gateway { state, clients_fd, tls_fd, ports_fd, rpc_fd, .. } => {
             (state, RoleRecord { tls_fd, ports_fd, ..record(RoleName::Gateway, Some(clients_fd), rpc_fd, None) })
@@ -183,13 +184,29 @@ mod tests {
         assert_eq!(root, Path::new("/var/lib/weal/a-1"));
         assert_eq!(
             role,
-            RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(9), tls_fd: None, unix_fd: 10, wake_fd: None, ports_fd: Some(11) }
+            RoleRecord {
+                role: RoleName::Gateway,
+                process: me,
+                tcp_fd: Some(9),
+                tls_fd: None,
+                unix_fd: 10,
+                wake_fd: None,
+                ports_fd: Some(11)
+            }
         );
         let line = b"weal\x00role\x00node\x00--state\x00/s\x00--rpc-fd\x005\x00--wake-fd\x006\x00";
         let (_, role) = of_command(line, me).unwrap();
         assert_eq!(
             role,
-            RoleRecord { role: RoleName::Node, process: me, tcp_fd: None, tls_fd: None, unix_fd: 5, wake_fd: Some(6), ports_fd: None }
+            RoleRecord {
+                role: RoleName::Node,
+                process: me,
+                tcp_fd: None,
+                tls_fd: None,
+                unix_fd: 5,
+                wake_fd: Some(6),
+                ports_fd: None
+            }
         );
         assert!(of_command(b"weal\x00up\x00--state\x00/s\x00", me).is_none());
         assert!(of_command(b"", me).is_none());

@@ -335,8 +335,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir { root: folder.path().to_owned() };
         let me = ProcessId::me().unwrap();
-        let role =
-            RoleRecord { role: RoleName::Gateway, process: me, tcp_fd: Some(5), tls_fd: Some(7), unix_fd: 6, wake_fd: None, ports_fd: None };
+        let role = RoleRecord {
+            role: RoleName::Gateway,
+            process: me,
+            tcp_fd: Some(5),
+            tls_fd: Some(7),
+            unix_fd: 6,
+            wake_fd: None,
+            ports_fd: None,
+        };
         let record = Record { supervisor: me, config: "/a/weal.toml".into(), version: "1".into(), roles: vec![role] };
         state.write_record(&record).unwrap();
         assert_eq!(state.record(), Some(record));

@@ -72,7 +72,21 @@ impl Feed {
         let seen = std::fs::metadata(&loaded.path).ok().as_ref().map(stamp);
         let (fixed, file, pushed) = (loaded.spec.clone(), loaded.path.clone(), loaded.text.clone());
         let spec = loaded.spec.clone();
-        Self { state, client, console, ports, fixed, file, pushed, spec, has_refused: false, seen, changing: None, generation, in_force }
+        Self {
+            state,
+            client,
+            console,
+            ports,
+            fixed,
+            file,
+            pushed,
+            spec,
+            has_refused: false,
+            seen,
+            changing: None,
+            generation,
+            in_force,
+        }
     }
 
     /// Runs until the supervisor drops the other end of `wishes`.

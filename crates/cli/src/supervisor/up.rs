@@ -146,9 +146,7 @@ impl Supervisor {
         let (in_force, specs) = watch::channel(loaded.spec.clone());
         tokio::spawn(secure.run(specs, self.gateway_starts.subscribe()));
         let (state, console, ports) = (self.state.clone(), self.console.clone(), self.ports.clone());
-        tokio::spawn(
-            Feed::new(state, client.clone(), console, ports, &loaded, (generation, in_force)).run(wished),
-        );
+        tokio::spawn(Feed::new(state, client.clone(), console, ports, &loaded, (generation, in_force)).run(wished));
         let progress = Progress::new(client, self.console.clone());
         let why = self.attend(&mut signals, &wishes, progress, taken).await?;
         self.finish(&mut signals, why).await

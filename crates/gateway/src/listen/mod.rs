@@ -1,8 +1,8 @@
 //! Client connections: accepting them, spreading them over workers, watching over them and closing them.
 
 pub(crate) mod client;
-pub(crate) mod l4;
 pub(crate) mod handshake;
+pub(crate) mod l4;
 pub(crate) mod refusal;
 pub(crate) mod registry;
 pub(crate) mod stream;

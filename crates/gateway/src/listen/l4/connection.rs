@@ -11,11 +11,11 @@ use weal_protocol::gateway::Listener;
 use super::Ports;
 use super::relay::Relay;
 use super::session::reach;
-use crate::http::origin::Scheme;
-use crate::listen::workers::Arrival;
 use crate::http::error_response::ErrorResponse;
+use crate::http::origin::Scheme;
 use crate::listen::client::Client;
 use crate::listen::registry::Entry;
+use crate::listen::workers::Arrival;
 use crate::routing::table::Destination;
 
 /// Without a byte in either direction. As long as HAProxy's manual has its `timeout tunnel`; a client that has gone without a word holds a
