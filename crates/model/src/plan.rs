@@ -308,6 +308,9 @@ pub struct Report {
     pub utility_per_core: f64,
     /// Utility of the worst off that one more GiB of memory in the pool would give.
     pub utility_per_gib: f64,
+    /// Seconds after which a plan should be made even if nothing happens: what waits loses by then what counts. `None`: nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_again_s: Option<f64>,
 }
 
 /// Why one application is placed as it is.

@@ -84,7 +84,8 @@ fn what_is_kept_of_cases_without_chance_is_what_they_give() {
 
 #[test]
 fn c1_c2_carrera_5_6_2_1_experiment_one() {
-    check("C1");
+    // The thesis looks one cycle of 1 s ahead; weal looks to the end of J1, and sharing is then worth a change.
+    check_but("C1", &["chosen by weal's scheduler"]);
     check_but("C2", &["P1: hypothetical utility of J1", "P1: hypothetical utility of J2"]);
 }
 
@@ -101,7 +102,8 @@ fn c6_carrera_5_6_2_2_bounds_of_the_baseline() {
 
 #[test]
 fn c7_carrera_5_6_2_2_experiment_two() {
-    check_but("C7", &["share of jobs at 0.63"]);
+    // Who has waited is let in for one that has more to spare, which lifts the lowest utility; the thesis never does that.
+    check_but("C7", &["share of jobs at 0.63", "jobs suspended or migrated"]);
 }
 
 #[test]

@@ -134,6 +134,9 @@ impl State {
             self.push(Effect::Keep(Kept::Plan(Box::new((plan.clone(), report.clone())))));
         }
         self.sleep.ahead = plan.ahead.iter().cloned().collect();
+        if let Some(seconds) = report.look_again_s {
+            self.timers.schedule_plan_in(now, seconds);
+        }
         (self.placing.plan, self.placing.report) = (plan, report);
         self.clear_problem("plan", "placement plans are sound again");
     }

@@ -73,6 +73,13 @@ impl Timers {
         self.plan = Some(self.plan.map_or(due, |already| already.min(due)));
     }
 
+    /// A plan in so many seconds, if none is made before.
+    pub fn schedule_plan_in(&mut self, now: Time, seconds: f64) {
+        let due =
+            now + Duration::from_secs_f64(seconds.clamp(PLAN_PAUSE.as_secs_f64(), self.placement_cycle.as_secs_f64().max(1.0)));
+        self.plan = Some(self.plan.map_or(due, |already| already.min(due)));
+    }
+
     /// A plan, now: somebody waits for it.
     pub fn schedule_plan_at_once(&mut self, now: Time) {
         self.plan = Some(now);

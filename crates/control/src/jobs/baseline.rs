@@ -210,7 +210,7 @@ impl<'a> Slots<'a> {
     fn assignment(self) -> Assignment {
         let Division { speeds, apps } = divide_needs(self.situation, &self.needs, &self.runs);
         let run = |(nodes, speed): (Vec<usize>, f64)| (!nodes.is_empty()).then_some(Run { nodes, speed });
-        Assignment { runs: self.runs.into_iter().zip(speeds).map(run).collect(), apps }
+        Assignment { runs: self.runs.into_iter().zip(speeds).map(run).collect(), apps, look_again_s: None }
     }
 }
 

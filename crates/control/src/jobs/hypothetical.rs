@@ -99,22 +99,26 @@ pub fn hypothetical(jobs: &[Job], now_s: f64, cpu: f64) -> Outlook {
     outlook_of(&members, cpu)
 }
 
-/// The level alone, looked for around `near` first.
-pub(super) fn level(jobs: &[Job], now_s: f64, cpu: f64, near: f64) -> f64 {
-    Group::of(jobs.iter().map(|job| Member::new(job, job.done, now_s))).level(cpu, Some(near))
+/// The level alone, looked for around `near` first, of jobs that wait for a place for `wait_s` seconds.
+pub(super) fn level(jobs: &[Job], wait_s: &[f64], now_s: f64, cpu: f64, near: f64) -> f64 {
+    let member = |(job, wait_s): (&Job, &f64)| Member::new(job, job.done, now_s).begins_at(job, job.done, now_s + wait_s);
+    Group::of(jobs.iter().zip(wait_s).map(member)).level(cpu, Some(near))
 }
 
 /// What each job is headed for if it runs at `speeds[m]` (over all tasks) for a cycle, after being held up for `held_s[m]`
 /// seconds, and the group keeps its total from then on (Carrera 5.4.2.4, "Evaluating placement decisions").
 pub fn evaluate(jobs: &[Job], speeds: &[f64], held_s: &[f64], now_s: f64, cycle_s: f64) -> Vec<f64> {
-    Ahead { now_s, cycle_s }.forecast(jobs, speeds, held_s, None).utilities
+    Ahead { now_s, cycle_s, margin: 0.0 }.forecast(jobs, speeds, held_s, &vec![0.0; jobs.len()], None).utilities
 }
 
-/// A look one cycle ahead.
+/// A look ahead: for a cycle everyone runs at the speed that it is given, and the group shares its CPU from then on. With a cycle of 0
+/// it shares from now on, as whoever decides needs it ([`super::weal`]).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ahead {
     pub now_s: f64,
     pub cycle_s: f64,
+    /// How far above the group's level a job's own best is still told apart.
+    pub margin: f64,
 }
 
 /// What a job brings along to the end of the cycle.
@@ -139,8 +143,9 @@ pub(super) struct Forecast {
 }
 
 impl Ahead {
-    /// What `job` comes to at `speed` (over all tasks) after being held up for `held_s` seconds.
-    pub fn prospect(&self, job: &Job, speed: f64, held_s: f64) -> Prospect {
+    /// What `job` comes to at `speed` (over all tasks) after being held up for `held_s` seconds. One that does not run may have to wait
+    /// for a place, at least `wait_s` seconds from now.
+    pub fn prospect(&self, job: &Job, speed: f64, held_s: f64, wait_s: f64) -> Prospect {
         let speed = speed / f64::from(job.tasks);
         let finish_s = if speed > 0.0 { held_s + job.duration_at(speed) } else { f64::INFINITY };
         if finish_s <= self.cycle_s {
@@ -150,15 +155,15 @@ impl Ahead {
         let owed_s = if speed > 0.0 { (held_s - self.cycle_s).max(0.0) } else { held_s };
         let pace = if speed > 0.0 || owed_s <= 0.0 { speed } else { job.needs(self.cycle_s).max_speed };
         let done = job.done + job.progress(speed, self.cycle_s - held_s) - pace * owed_s;
-        Prospect::Open(Member::new(job, done, self.now_s + self.cycle_s))
+        Prospect::Open(Member::new(job, done, self.now_s + self.cycle_s).begins_at(job, done, self.now_s + wait_s))
     }
 
     /// What all `jobs` come to, and the level of those that go on, which is found sooner when one nearby is known.
-    pub fn forecast(&self, jobs: &[Job], speeds: &[f64], held_s: &[f64], near: Option<f64>) -> Forecast {
+    pub fn forecast(&self, jobs: &[Job], speeds: &[f64], held_s: &[f64], wait_s: &[f64], near: Option<f64>) -> Forecast {
         let mut utilities = vec![0.0; jobs.len()];
         let (mut group, mut open) = (Group::default(), Vec::with_capacity(jobs.len()));
         for (m, job) in jobs.iter().enumerate() {
-            match self.prospect(job, speeds[m], held_s[m]) {
+            match self.prospect(job, speeds[m], held_s[m], wait_s[m]) {
                 Prospect::Done(utility) => utilities[m] = utility,
                 Prospect::Open(member) => {
                     group.push(&member);
@@ -169,7 +174,7 @@ impl Ahead {
         let cpu = speeds.iter().sum();
         let level = group.level(cpu, near);
         for (&m, &max) in open.iter().zip(&group.max_utility) {
-            utilities[m] = level.min(max);
+            utilities[m] = (level + self.margin).min(max);
         }
         let at_best = group.max_utility.iter().all(|max| *max <= level);
         Forecast { utilities, level, at_best, demand_above: group.demand(level + NEARBY), cpu }
@@ -310,6 +315,15 @@ impl Member {
         };
         member.most = member.average_speed(member.max_utility);
         member
+    }
+
+    /// The same for a job that cannot begin before `start_s`: its best is what it reaches from there.
+    fn begins_at(mut self, job: &Job, done: f64, start_s: f64) -> Self {
+        if start_s > job.start_s.max(job.deadline_s - self.left_s) {
+            self.max_utility = job.utility(start_s + job.left_at(done).1).min(self.max_utility);
+            self.most = self.average_speed(self.max_utility);
+        }
+        self
     }
 
     /// The speed over the rest of its life, all tasks together, that leads to `utility` (5.13).

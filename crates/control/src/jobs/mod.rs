@@ -19,6 +19,7 @@
 //! | `interpolation` | the same by the thesis' sampling and interpolation, kept for the reproduction |
 //! | `situation` | the inner interface: nodes, jobs, applications' curves, costs; assignments; the [`Scheduler`] trait |
 //! | `divide` | the CPU of given runs: level by level, jobs and applications alike |
+//! | `places` | when a job that waits is foreseen to get a place |
 //! | `weal` | the scheduler of `weal up` |
 //! | `baseline` | first come first served, earliest deadline first, static partitions |
 //!
@@ -29,6 +30,7 @@ mod divide;
 mod hypothetical;
 mod interpolation;
 mod job;
+mod places;
 mod runs;
 mod situation;
 mod weal;

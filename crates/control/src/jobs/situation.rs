@@ -75,7 +75,7 @@ impl Costs {
 pub struct Situation<'a> {
     /// Now, on the clock of the jobs.
     pub now_s: f64,
-    /// How far ahead placements are evaluated: the control cycle.
+    /// How far ahead the needs of a job's stages are looked at (Carrera 5.10-5.12): the control cycle.
     pub cycle_s: f64,
     /// The nodes.
     pub nodes: &'a [Site],
@@ -103,6 +103,9 @@ pub struct Assignment {
     pub runs: Vec<Option<Run>>,
     /// CPU of each application.
     pub apps: Vec<f64>,
+    /// Seconds until it should be asked again although nothing has happened: what waits loses by then what counts. `None`: on the
+    /// next event.
+    pub look_again_s: Option<f64>,
 }
 
 /// What happens to a job's run.

@@ -1,10 +1,18 @@
-//! The scheduler of `weal up`: the predicted utilities of all jobs and applications one cycle ahead decide, the worst off
-//! first, and a change has to be worth what it costs.
+//! The scheduler of `weal up`: the predicted utilities of all jobs and applications decide, the worst off first, and a
+//! change has to be worth what it costs.
+//!
+//! The thesis predicts one control cycle ahead (Carrera 5.4.2.4): whoever waits loses one cycle. That makes decisions depend
+//! on how often they are made. With a short cycle, one more cycle of waiting always costs less than [`TOLERANCE`], so nothing
+//! is done until it is too late. Here a job that does not run is booked with the whole time until its place would become free
+//! anyway ([`super::places`]): "now" is compared with "when the next foreseeable completions leave room". A running job needs no
+//! such look ahead: from now on the group shares the CPU that it has. So the length of a cycle appears in no comparison.
 //!
 //! It starts from the present runs. Jobs that do not run are considered in order of their maximum achievable utility, the
 //! lowest first (Carrera 5.4.2.3). One that fits without slowing anyone down is placed. For another, alternatives are
 //! compared: run beside others, move one away, suspend one. What wins must beat leaving things as they are by
 //! [`TOLERANCE`], after the hold-ups that the changes cause have been counted: hysteresis comes from the costs.
+
+mod foresee;
 
 use std::cell::OnceCell;
 
@@ -19,6 +27,9 @@ use super::{Assignment, ChangeKind, Run, Scheduler, Situation};
 /// Utilities closer than this count as equal. The thesis' example needs it ("no change" at 0.6875 against 0.6958); smaller
 /// follows noise in profiles, larger leaves jobs behind.
 pub const TOLERANCE: f64 = 0.01;
+/// How far above the group's level a job's own best is still told apart. The level takes CPU to move freely between nodes; a job whose best
+/// is just above it seems to lose nothing by waiting, and would be started when it is too late.
+const MARGIN: f64 = 0.1;
 /// How many waiting jobs may ask for a change to others in one decision. Those further back wait for the next event; more
 /// costs time in long queues, where hardly anything is gained.
 const ASKING: usize = 8;
@@ -45,13 +56,14 @@ impl Scheduler for WealScheduler {
             let speeds = (0..layout.len()).map(|m| if layout[m].is_empty() { 0.0 } else { search.needs[m].max_speed }).collect();
             return assignment(layout, Division { speeds, apps: Vec::new() });
         }
-        let mut best = scored.unwrap_or_else(|| search.score(layout, None));
+        let mut best = search.score(layout, scored.map(|scored| scored.forecast.level));
         search.keep_who_can_gain(&best, &mut waiting);
         for m in waiting.into_iter().take(ASKING) {
             best = search.place_somehow(best, m);
         }
         best = search.spread_out(best);
-        assignment(best.layout, best.division)
+        let look_again_s = search.look_again_s(&best.layout);
+        Assignment { look_again_s, ..assignment(best.layout, best.division) }
     }
 }
 
@@ -70,6 +82,8 @@ struct Scored {
     division: Division,
     /// Seconds that changes hold up each job.
     held_s: Vec<f64>,
+    /// Seconds until each job that does not run is foreseen to get a place.
+    wait_s: Vec<f64>,
     forecast: Forecast,
     /// All predicted utilities, jobs' and applications', ascending.
     sorted: Vec<f64>,
@@ -203,7 +217,7 @@ impl<'a> Search<'a> {
             let Some(nodes) = self.find(&free, m, self.needs[m].max_speed) else { return true };
             layout[m].clone_from(&nodes);
             if let Some(before) = &scored {
-                let with_it = self.score(layout.clone(), Some(before.forecast.level));
+                let with_it = self.score_beside(before, &vec![(m, nodes.clone())], before.forecast.level);
                 if before.better_than(&with_it) {
                     layout[m].clear();
                     return true;
@@ -231,7 +245,7 @@ impl<'a> Search<'a> {
         nodes.iter().for_each(|&node| free[node] = (free[node].0 + needs.max_speed, free[node].1 + needs.memory));
     }
 
-    /// Leaves those to whom a start now, rather than a cycle later, can make a difference that counts. Nobody gets more than
+    /// Leaves those to whom a start now, rather than when a place is foreseen, can make a difference that counts. Nobody gets more than
     /// its own best, nor more than the level that the group would reach had it all that `m` can use on top. Beside
     /// applications the group's CPU is not given, and only its own best bounds a job.
     fn keep_who_can_gain(&self, best: &Scored, waiting: &mut Vec<usize>) {
@@ -241,10 +255,10 @@ impl<'a> Search<'a> {
         let speeds = best.division.speeds.iter().zip(self.situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks));
         let cpu = speeds.sum::<f64>() + waiting.iter().map(|&m| self.whole_speed(m)).fold(0.0, f64::max);
         let reachable = match self.situation.apps {
-            [] => level(self.situation.jobs, self.situation.now_s, cpu, best.forecast.level),
+            [] => level(self.situation.jobs, &best.wait_s, self.situation.now_s, cpu, best.forecast.level),
             _ => f64::INFINITY,
         };
-        waiting.retain(|&m| self.best[m].min(reachable) > best.forecast.utilities[m] + TOLERANCE);
+        waiting.retain(|&m| self.best[m].min(reachable + MARGIN) > best.forecast.utilities[m] + TOLERANCE);
     }
 
     fn whole_speed(&self, m: usize) -> f64 {
@@ -268,12 +282,14 @@ impl<'a> Search<'a> {
                 continue;
             }
             let best = better.as_ref().unwrap_or(&base);
-            let scored = self.score(base.with(changes), Some(best.forecast.level));
+            let scored = self.score_beside(&base, &changes, best.forecast.level);
             if scored.better_than(best) {
                 better = Some(scored);
             }
         }
-        better.unwrap_or(base)
+        // Those that were left out are foreseen anew: what looked better must still be.
+        let better = better.map(|better| self.score(better.layout, Some(better.forecast.level)));
+        better.filter(|better| better.better_than(&base)).unwrap_or(base)
     }
 
     /// Nodes for `m` at least at minimum speeds.
@@ -317,8 +333,8 @@ impl<'a> Search<'a> {
         (0..layout.len()).filter(running).collect()
     }
 
-    /// Changes in which jobs are suspended for `m`, as many as it takes: those that can still reach the most when they go on a
-    /// cycle later, and more than `m` is headed for if nothing changes.
+    /// Changes in which jobs are suspended for `m`, as many as it takes: those that can still reach the most when they go on
+    /// later, and more than `m` is headed for if nothing changes.
     fn with_some_suspended(&self, base: &Scored, m: usize) -> Vec<Changes> {
         // By the best that each can still reach: hypothetical utility puts everyone on one level and tells nothing about slack.
         let patient = self.patient.get_or_init(|| self.by_patience()).iter();
@@ -344,12 +360,12 @@ impl<'a> Search<'a> {
         (0..victims.len().min(VICTIMS)).filter_map(suspended).take(YIELDING).collect()
     }
 
-    /// Each job with the best that it can reach if it is suspended now and resumed when the cycle ends, the most first.
+    /// Each job with the best that it can reach if it is suspended now and resumed at once, the most first.
     fn by_patience(&self) -> Vec<(f64, usize)> {
         let situation = self.situation;
         let after = |(r, job): (usize, &Job)| {
             let resume_s = situation.costs.of(ChangeKind::Resume, self.needs[r].memory);
-            (job.utility(situation.now_s + situation.cycle_s + resume_s + job.best_s()), r)
+            (job.utility(situation.now_s + resume_s + job.best_s()), r)
         };
         let mut patient: Vec<(f64, usize)> = situation.jobs.iter().enumerate().map(after).collect();
         patient.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -369,16 +385,18 @@ impl<'a> Search<'a> {
         }
         let speed = |m: usize, nodes: &[usize]| if nodes.is_empty() { 0.0 } else { self.whole_speed(m) };
         let (ahead, mut more) = (self.ahead(), 0.0);
+        let full: Vec<f64> = self.needs.iter().map(|needs| needs.max_speed).collect();
+        let waits = self.waits_after(base, changes, &base.with(changes.clone()), &full);
         let (mut before, mut after) = (Vec::with_capacity(changes.len()), Vec::with_capacity(changes.len()));
         for (m, nodes) in changes {
             let (m, speeds) = (*m, [speed(*m, &base.layout[*m]), speed(*m, nodes)]);
-            before.push(ahead.prospect(&jobs[m], speeds[0], base.held_s[m]));
-            after.push(ahead.prospect(&jobs[m], speeds[1], self.held_alone_s(m, nodes)));
+            before.push(ahead.prospect(&jobs[m], speeds[0], base.held_s[m], base.wait_s[m]));
+            after.push(ahead.prospect(&jobs[m], speeds[1], self.held_alone_s(m, nodes), waits[m]));
             more += speeds[1] - speeds[0];
         }
         let Some((level, raise)) = base.forecast.ceiling(&before, &after, more) else { return false };
         let lost = changes.iter().map(|(m, _)| base.forecast.utilities[*m]).collect();
-        let gained = after.iter().map(|prospect| prospect.utility(level)).collect();
+        let gained = after.iter().map(|prospect| prospect.utility(level + MARGIN)).collect();
         !may_beat(&base.sorted, lost, gained, raise)
     }
 
@@ -409,7 +427,7 @@ impl<'a> Search<'a> {
             if let Some(target) =
                 roomiest(&free, best.division.speeds[r] * 1.01, self.needs[r].memory).filter(|&n| n != best.layout[r][0])
             {
-                let scored = self.score(best.with(vec![(r, vec![target])]), Some(best.forecast.level));
+                let scored = self.score_beside(&best, &vec![(r, vec![target])], best.forecast.level);
                 if scored.better_than(&best) {
                     best = scored;
                     to_give = self.to_give(&best);
@@ -436,21 +454,43 @@ impl<'a> Search<'a> {
     }
 
     fn ahead(&self) -> Ahead {
-        Ahead { now_s: self.situation.now_s, cycle_s: self.situation.cycle_s }
+        Ahead { now_s: self.situation.now_s, cycle_s: 0.0, margin: MARGIN }
     }
 
     /// What a layout leads to; a `level` near its own makes that quick to find.
     fn score(&self, layout: Layout, level: Option<f64>) -> Scored {
+        let division = divide_needs(self.situation, &self.needs, &layout);
+        let mut wait_s = vec![0.0; layout.len()];
+        self.foreseen(&layout, &division.speeds).into_iter().for_each(|(m, seconds)| wait_s[m] = seconds);
+        self.scored(layout, division, wait_s, level)
+    }
+
+    /// What a base leads to with some changes. Whoever they leave out waits as long as in the base.
+    fn score_beside(&self, base: &Scored, changes: &Changes, level: f64) -> Scored {
+        let layout = base.with(changes.clone());
+        let division = divide_needs(self.situation, &self.needs, &layout);
+        let wait_s = self.waits_after(base, changes, &layout, &division.speeds);
+        self.scored(layout, division, wait_s, Some(level))
+    }
+
+    fn scored(&self, layout: Layout, division: Division, mut wait_s: Vec<f64>, level: Option<f64>) -> Scored {
         let situation = self.situation;
-        let division = divide_needs(situation, &self.needs, &layout);
         let speeds: Vec<f64> =
             division.speeds.iter().zip(situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks)).collect();
         let held_s = self.held_s(&layout);
-        let forecast = self.ahead().forecast(situation.jobs, &speeds, &held_s, level);
+        self.book_the_slowed(&mut wait_s, &layout, &division.speeds, &held_s);
+        let forecast = self.ahead().forecast(situation.jobs, &speeds, &held_s, &wait_s, level);
         let apps = situation.apps.iter().zip(&division.apps).map(|(app, &cpu)| app.curve.utility_at(weal_model::Cpu(cpu)).0);
         let mut sorted: Vec<f64> = forecast.utilities.iter().copied().chain(apps).collect();
         sorted.sort_unstable_by(f64::total_cmp);
-        Scored { free: self.free(&layout, |needs| needs.max_speed), layout, division, held_s, forecast, sorted }
+        Scored { free: self.free(&layout, |needs| needs.max_speed), layout, division, held_s, wait_s, forecast, sorted }
+    }
+
+    /// Seconds in which one of those that wait loses half of what counts.
+    fn look_again_s(&self, layout: &Layout) -> Option<f64> {
+        let jobs = self.situation.jobs;
+        let costs = |&m: &usize| 0.5 * TOLERANCE * jobs[m].relative_goal_s() / jobs[m].weight.max(1.0);
+        self.waiting(layout).iter().map(costs).reduce(f64::min)
     }
 
     /// Seconds that its own change holds up `m` on these nodes.
@@ -480,7 +520,8 @@ impl<'a> Search<'a> {
 
 fn assignment(layout: Layout, division: Division) -> Assignment {
     let run = |(nodes, speed): (Vec<usize>, f64)| (!nodes.is_empty()).then_some(Run { nodes, speed });
-    Assignment { runs: layout.into_iter().zip(division.speeds).map(run).collect(), apps: division.apps }
+    let runs = layout.into_iter().zip(division.speeds).map(run).collect();
+    Assignment { runs, apps: division.apps, look_again_s: None }
 }
 
 /// The node with the most CPU left of those that have `cpu` and `memory`.
@@ -553,7 +594,7 @@ mod tests {
                 alternatives.extend(search.with_some_suspended(&base, m));
                 for changes in alternatives {
                     let hopeless = search.cannot_beat(&base, &changes);
-                    let wins = search.score(base.with(changes), None).better_than(&base);
+                    let wins = search.score_beside(&base, &changes, base.forecast.level).better_than(&base);
                     assert!(!(hopeless && wins), "round {round}, job {m}: {situation:?}");
                     (passed_over, better) = (passed_over + usize::from(hopeless), better + usize::from(wins));
                 }

@@ -48,6 +48,7 @@ pub(in crate::placement) fn report(
         notes,
         utility_per_core,
         utility_per_gib,
+        look_again_s: jobs.look_again_s,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Running jobs take part in the placement of applications as something that cannot be moved but shares its nodes' CPU, with its utility
 //! as a curve like any other (`problem::jobs`). Then the scheduler decides about jobs with the applications' instances where they will be:
-//! everyone's utility one cycle ahead, jobs' and applications' alike, the worst off first. Applications' instances therefore come first
+//! everyone's predicted utility, jobs' and applications' alike, the worst off first. Applications' instances therefore come first
 //! where memory is short, and CPU is divided by one objective.
 
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ pub(in crate::placement) struct Decided {
     pub lowest: Option<Utility>,
     /// What to expect of each job, and why it waits if it does.
     pub jobs: BTreeMap<JobName, JobExplanation>,
+    /// See [`Assignment::look_again_s`].
+    pub look_again_s: Option<f64>,
 }
 
 /// Decides about the jobs, adds the steps, and gives applications what jobs leave.
@@ -237,7 +239,8 @@ fn outlook(translation: &Translation, situation: &Situation, assignment: &Assign
         (spec.name.clone(), JobExplanation { utility: Utility(utilities[m]), text })
     };
     let jobs = (0..all.len()).map(explain).collect();
-    Decided { lowest: utilities.iter().copied().min_by(f64::total_cmp).map(Utility), jobs }
+    let lowest = utilities.iter().copied().min_by(f64::total_cmp).map(Utility);
+    Decided { lowest, jobs, look_again_s: assignment.look_again_s }
 }
 
 #[cfg(test)]

@@ -1,0 +1,67 @@
+//! What is foreseen for those that do not run, or run slowed down.
+
+use super::{Changes, Layout, Scored, Search};
+use crate::jobs::places::{End, Foresight};
+
+/// For how many waiting jobs a place is foreseen, the most urgent first. Those further back count as if they found one at once.
+const FORESEEN: usize = 64;
+
+impl Search<'_> {
+    /// How long each waits when a base is changed: whoever begins to run not at all, whoever is suspended until its place in the
+    /// queue is reached.
+    pub(super) fn waits_after(&self, base: &Scored, changes: &Changes, layout: &Layout, speeds: &[f64]) -> Vec<f64> {
+        let mut wait_s = base.wait_s.clone();
+        changes.iter().for_each(|(m, _)| wait_s[*m] = 0.0);
+        let is_suspended = |m: usize| changes.iter().any(|(changed, nodes)| *changed == m && nodes.is_empty());
+        if changes.iter().any(|(_, nodes)| nodes.is_empty()) {
+            let foreseen = self.foreseen(layout, speeds).into_iter().filter(|(m, _)| is_suspended(*m));
+            foreseen.for_each(|(m, seconds)| wait_s[m] = seconds);
+        }
+        wait_s
+    }
+
+    /// The most urgent of those that wait, each with the seconds until it gets a place, when the jobs of a layout run at `speeds`
+    /// per task.
+    pub(super) fn foreseen(&self, layout: &Layout, speeds: &[f64]) -> Vec<(usize, f64)> {
+        let (jobs, needs) = (self.situation.jobs, self.needs.as_slice());
+        let mut queue = self.waiting(layout);
+        queue.truncate(FORESEEN);
+        if queue.is_empty() {
+            return Vec::new();
+        }
+        let held_s = self.held_s(layout);
+        let ends = layout.iter().enumerate().filter(|(m, nodes)| !nodes.is_empty() && speeds[*m] > 0.0);
+        let ends = ends.map(|(m, nodes)| End { in_s: held_s[m] + jobs[m].duration_at(speeds[m]), job: m, nodes: nodes.clone() });
+        let foresight = Foresight { jobs, needs, free: self.free(layout, |needs| needs.max_speed), ends: ends.collect() };
+        let fastest = self.situation.nodes.iter().map(|node| node.cpu).fold(0.0, f64::max);
+        foresight.waits(&queue, |free, m| self.find(free, m, needs[m].max_speed.min(fastest)))
+    }
+
+    /// Books what running beside others costs those that run slower than they could: the time lost until somebody leaves one of
+    /// their nodes, or until they are done at that speed. The group's level does not know that CPU cannot leave its node.
+    pub(super) fn book_the_slowed(&self, wait_s: &mut [f64], layout: &Layout, speeds: &[f64], held_s: &[f64]) {
+        let jobs = self.situation.jobs;
+        let slow = |m: usize| !layout[m].is_empty() && speeds[m] < self.needs[m].max_speed * (1.0 - 1e-6);
+        if !(0..jobs.len()).any(slow) {
+            return;
+        }
+        let ends_in_s = |m: usize| if speeds[m] > 0.0 { held_s[m] + jobs[m].duration_at(speeds[m]) } else { f64::INFINITY };
+        let mut leaves = vec![(f64::INFINITY, f64::INFINITY, usize::MAX); self.situation.nodes.len()];
+        for (m, nodes) in layout.iter().enumerate() {
+            let in_s = ends_in_s(m);
+            for &node in nodes {
+                let (first, second, who) = leaves[node];
+                leaves[node] = match in_s < first {
+                    true => (in_s, if who == m { second } else { first }, m),
+                    false if who == m => leaves[node],
+                    false => (first, second.min(in_s), who),
+                };
+            }
+        }
+        for m in (0..jobs.len()).filter(|&m| slow(m)) {
+            let others = layout[m].iter().map(|&node| if leaves[node].2 == m { leaves[node].1 } else { leaves[node].0 });
+            let lost_until = others.fold(f64::INFINITY, f64::min) * (1.0 - speeds[m] / self.needs[m].max_speed);
+            wait_s[m] = lost_until.min(ends_in_s(m) - held_s[m] - jobs[m].best_s()).max(0.0);
+        }
+    }
+}
