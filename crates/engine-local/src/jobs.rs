@@ -79,16 +79,16 @@ fn spec(order: &JobOrder, job: &JobName, node: &NodeName) -> InstanceSpec {
     }
 }
 
-/// The agent's words for a run in neutral ones; an instance of an application comes back.
-pub(super) fn seen(counters: InstanceCounters) -> Result<RunSeen, InstanceCounters> {
-    let Some(run) = counters.spec.job.clone() else { return Err(counters) };
+/// The agent's words for a run in neutral ones; `None` for an instance of an application.
+pub(super) fn seen(counters: &InstanceCounters) -> Option<RunSeen> {
+    let run = counters.spec.job.clone()?;
     let is_over = matches!(counters.state, InstanceState::Stopped | InstanceState::Failed);
-    Ok(RunSeen {
+    Some(RunSeen {
         job: run.job,
         attempt: run.attempt,
-        node: counters.spec.node,
+        node: counters.spec.node.clone(),
         state: if is_over { RunState::Ended } else { state(counters.state) },
-        detail: counters.detail,
+        detail: counters.detail.clone(),
         since: counters.since,
         cpu_seconds: counters.cpu_seconds,
         memory_used: counters.memory_used.filter(|used| *used > Bytes(0)),

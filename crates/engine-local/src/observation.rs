@@ -10,9 +10,9 @@ use crate::spec::revision_of;
 pub(super) fn neutral(agent: AgentObservation) -> Observation {
     let (mut instances, mut runs) = (Vec::new(), Vec::new());
     for counters in agent.instances {
-        match jobs::seen(counters) {
-            Ok(run) => runs.push(run),
-            Err(counters) => instances.push(instance(counters)),
+        match jobs::seen(&counters) {
+            Some(run) => runs.push(run),
+            None => instances.push(instance(counters)),
         }
     }
     Observation {

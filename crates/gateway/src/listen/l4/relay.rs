@@ -84,7 +84,7 @@ impl Relay<'_> {
             let count = match move_ready(from, to)? {
                 Moved::Nothing => continue,
                 // The other side may have closed altogether.
-                Moved::End => return to.shutdown().await.or_else(|_| Ok(())),
+                Moved::End => return to.shutdown().await.or(Ok(())),
                 Moved::All(count) => count,
                 Moved::Some(count, rest) => {
                     to.write_all(&rest).await?;
