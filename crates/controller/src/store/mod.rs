@@ -31,7 +31,7 @@ use database::Database;
 pub use error::Error;
 use records::Write;
 pub use records::{CONFIGS_KEPT, EVENTS_KEPT, JOBS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, WhichJob};
-use worker::{Job, Worker};
+use worker::{Ask, Worker};
 
 /// Jobs that may wait for the thread. A full disk stops it for a busy time-out at most; beyond this something is wrong and
 /// the newest are dropped rather than memory filled.
@@ -40,7 +40,7 @@ const QUEUE: usize = 4096;
 /// The handle to the store's thread. Dropping it writes what is queued.
 #[derive(Debug)]
 pub struct Store {
-    jobs: SyncSender<Job>,
+    asks: SyncSender<Ask>,
     problem: watch::Receiver<Option<StoreProblem>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -61,12 +61,12 @@ impl Store {
                 (None, Saved::default())
             }
         };
-        let (jobs, queue): (_, Receiver<Job>) = sync_channel(QUEUE);
+        let (asks, queue): (_, Receiver<Ask>) = sync_channel(QUEUE);
         let (report, problem) = watch::channel(closed);
         let mut worker = Worker::new(path.to_owned(), database, report);
         let thread =
             std::thread::Builder::new().name("store".into()).spawn(move || worker.work(&queue)).map_err(Error::Thread)?;
-        Ok((Self { jobs, problem, thread: Mutex::new(Some(thread)) }, saved, notes))
+        Ok((Self { asks, problem, thread: Mutex::new(Some(thread)) }, saved, notes))
     }
 
     /// Why nothing can be written now; `None` when all is well. Changes are seen through the receiver.
@@ -77,7 +77,7 @@ impl Store {
     /// Keeps a config; comes back when it is on disk. On an error it stays queued and is tried again.
     pub async fn save_config(&self, config: StoredConfig) -> Result<(), StoreProblem> {
         let (reply, answer) = oneshot::channel();
-        self.send(Job::Write(Write::Config(config), Some(reply)));
+        self.send(Ask::Write(Write::Config(config), Some(reply)));
         answer.await.unwrap_or(Err(StoreProblem::Ended))
     }
 
@@ -85,10 +85,10 @@ impl Store {
     /// refusal is final.
     pub async fn save_job(&self, record: JobRecord, is_submission: bool) -> Result<(), StoreProblem> {
         let (number, (reply, answer)) = (record.number, oneshot::channel());
-        self.send(Job::Write(Write::Job(Box::new(record)), Some(reply)));
+        self.send(Ask::Write(Write::Job(Box::new(record)), Some(reply)));
         let result = answer.await.unwrap_or(Err(StoreProblem::Ended));
         if result.is_err() && is_submission {
-            self.send(Job::Write(Write::NoJob { number }, None));
+            self.send(Ask::Write(Write::NoJob { number }, None));
         }
         result
     }
@@ -96,31 +96,31 @@ impl Store {
     /// At most `limit` jobs that are over with a number below `before`, the newest first.
     pub async fn jobs_over(&self, before: u64, limit: u32) -> Vec<JobRecord> {
         let (reply, answer) = oneshot::channel();
-        self.send(Job::JobsOver { before, limit, reply });
+        self.send(Ask::JobsOver { before, limit, reply });
         answer.await.unwrap_or_default()
     }
 
     /// One job, if there is such a one.
     pub async fn job(&self, which: WhichJob) -> Option<JobRecord> {
         let (reply, answer) = oneshot::channel();
-        self.send(Job::OneJob { which, reply });
+        self.send(Ask::Job { which, reply });
         answer.await.ok().flatten()
     }
 
     /// Keeps an event, soon.
     pub fn save_event(&self, event: Event) {
-        self.send(Job::Write(Write::Event(event), None));
+        self.send(Ask::Write(Write::Event(event), None));
     }
 
     /// Keeps a sample, soon.
     pub fn save_sample(&self, sample: HistorySample) {
-        self.send(Job::Write(Write::Sample(sample), None));
+        self.send(Ask::Write(Write::Sample(sample), None));
     }
 
     /// Keeps `value` under `key` in place of the former, soon.
     pub fn save_value(&self, key: &'static str, value: &impl Serialize) {
         match serde_json::to_string(value) {
-            Ok(body) => self.send(Job::Write(Write::Value { key, body }, None)),
+            Ok(body) => self.send(Ask::Write(Write::Value { key, body }, None)),
             Err(error) => tracing::error!(key, %error, "cannot be stored"),
         }
     }
@@ -128,21 +128,21 @@ impl Store {
     /// At most `limit` events with an id above `after`, oldest first; the newest ones when `after` is `None`.
     pub async fn events(&self, after: u64, limit: u32) -> Vec<Event> {
         let (reply, answer) = oneshot::channel();
-        self.send(Job::Events { after, limit, reply });
+        self.send(Ask::Events { after, limit, reply });
         answer.await.unwrap_or_default()
     }
 
     /// The samples since `since`, oldest first.
     pub async fn history(&self, since: Time) -> Vec<HistorySample> {
         let (reply, answer) = oneshot::channel();
-        self.send(Job::History { since, reply });
+        self.send(Ask::History { since, reply });
         answer.await.unwrap_or_default()
     }
 
     /// Writes what is queued and ends the thread; what comes afterwards is not kept.
     pub fn finish(&self) {
         // A full queue means that the thread is alive and busy: it will see the next one.
-        if self.jobs.send(Job::Stop).is_err() {
+        if self.asks.send(Ask::Stop).is_err() {
             tracing::debug!("the store's thread had ended already");
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -153,8 +153,8 @@ impl Store {
         }
     }
 
-    fn send(&self, job: Job) {
-        match self.jobs.try_send(job) {
+    fn send(&self, ask: Ask) {
+        match self.asks.try_send(ask) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => tracing::warn!("the store is too slow: something was not kept"),
             Err(TrySendError::Disconnected(_)) => tracing::error!("the store's thread has ended: something was not kept"),

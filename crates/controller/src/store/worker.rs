@@ -23,11 +23,11 @@ const TIDY_EVERY: u32 = 60;
 type Reply = oneshot::Sender<Result<(), StoreProblem>>;
 
 /// What the thread is asked.
-pub(super) enum Job {
+pub(super) enum Ask {
     Write(Write, Option<Reply>),
     Events { after: u64, limit: u32, reply: oneshot::Sender<Vec<Event>> },
     JobsOver { before: u64, limit: u32, reply: oneshot::Sender<Vec<JobRecord>> },
-    OneJob { which: WhichJob, reply: oneshot::Sender<Option<JobRecord>> },
+    Job { which: WhichJob, reply: oneshot::Sender<Option<JobRecord>> },
     History { since: Time, reply: oneshot::Sender<Vec<HistorySample>> },
     Stop,
 }
@@ -56,7 +56,7 @@ impl Worker {
     }
 
     /// Works until told to stop or until nobody can tell any more.
-    pub(super) fn work(&mut self, queue: &Receiver<Job>) {
+    pub(super) fn work(&mut self, queue: &Receiver<Ask>) {
         loop {
             let mut goes_on = match queue.recv_timeout(RETRY) {
                 Ok(job) => self.take(job),
@@ -74,9 +74,9 @@ impl Worker {
     }
 
     /// False when it is time to stop.
-    fn take(&mut self, job: Job) -> bool {
-        match job {
-            Job::Write(write, reply) => {
+    fn take(&mut self, ask: Ask) -> bool {
+        match ask {
+            Ask::Write(write, reply) => {
                 if let Write::Sample(sample) = &write {
                     self.newest_sample = sample.time;
                     self.samples_since_tidy += 1;
@@ -84,23 +84,23 @@ impl Worker {
                 self.backlog.push_back(write);
                 self.waiting.extend(reply);
             }
-            Job::Events { after, limit, reply } => {
+            Ask::Events { after, limit, reply } => {
                 self.flush();
                 let _ = reply.send(self.read(|database| database.events(after, limit)));
             }
-            Job::JobsOver { before, limit, reply } => {
+            Ask::JobsOver { before, limit, reply } => {
                 self.flush();
                 let _ = reply.send(self.read(|database| database.jobs_over(before, limit)));
             }
-            Job::OneJob { which, reply } => {
+            Ask::Job { which, reply } => {
                 self.flush();
                 let _ = reply.send(self.read(|database| database.job(&which)));
             }
-            Job::History { since, reply } => {
+            Ask::History { since, reply } => {
                 self.flush();
                 let _ = reply.send(self.read(|database| database.history(since)));
             }
-            Job::Stop => return false,
+            Ask::Stop => return false,
         }
         true
     }
