@@ -72,7 +72,7 @@ fn pool_keys() -> Vec<(&'static str, Value)> {
         (
             "listen",
             describe(
-                json!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string", "pattern": "^https?://" } }] }),
+                json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string", "pattern": "^https?://" } }] }),
                 "Where clients connect: one address without TLS, or a list such as `[\"http://127.0.0.1:8080\", \"https://127.0.0.1:8443\"]`.",
                 &quoted(defaults::LISTEN),
             ),

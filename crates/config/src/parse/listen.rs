@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use toml::de::DeValue;
 
-use super::pool::{parse_address, read_address};
+use super::address::{parse_address, read_address};
 use crate::defaults;
 use crate::section::{Item, Reading, Section};
 

@@ -1,5 +1,6 @@
 //! From text to [`PoolSpec`].
 
+mod address;
 mod app;
 mod argv;
 mod clients;
@@ -79,7 +80,7 @@ fn read(reading: &mut Reading, root: &DeTable, path: &str, machine: &MachineSize
 fn read_classes(reading: &mut Reading, root: &Section) -> BTreeMap<ClassName, ServiceClass> {
     let Some(classes) = root.table(reading, "class") else { return BTreeMap::new() };
     let mut read = BTreeMap::new();
-    for (name, table) in named(reading, "class", classes) {
+    for (name, table) in names::named(reading, "class", classes) {
         let section = Section::open(reading, &format!("class.{name}"), table, &["goal", "importance"]);
         let goal = pool::read_goal(reading, &section);
         let importance = pool::read_importance(reading, &section);
@@ -98,27 +99,10 @@ fn read_apps(reading: &mut Reading, root: &Section, folder: &Path) -> BTreeMap<A
         return BTreeMap::new();
     };
     let mut read = BTreeMap::new();
-    for (name, table) in named(reading, "app", apps) {
+    for (name, table) in names::named(reading, "app", apps) {
         read.insert(AppName::from(name), app::read(reading, name, table, folder));
     }
     read
-}
-
-/// The tables of `[kind.NAME]`, their names checked and their places remembered.
-fn named<'a>(reading: &mut Reading, kind: &str, tables: &'a DeTable<'a>) -> Vec<(&'a str, &'a DeTable<'a>)> {
-    let names: Vec<&str> = tables.keys().map(|key| key.get_ref().as_ref()).collect();
-    let mut found = Vec::new();
-    for (key, value) in tables {
-        let name: &str = key.get_ref();
-        let path = format!("{kind}.{name}");
-        reading.places.remember(path.clone(), key.span(), value.span());
-        names::check_name(reading, kind, name, key.span(), &names);
-        let item = crate::section::Item { path, span: value.span(), value: value.get_ref() };
-        if let Some(table) = item.table(reading) {
-            found.push((name, table));
-        }
-    }
-    found
 }
 
 fn folder_of(path: &str) -> std::path::PathBuf {

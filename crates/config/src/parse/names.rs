@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use crate::section::Reading;
+use toml::de::DeTable;
+
+use crate::section::{Item, Reading};
 
 /// Names stand in paths, in variables (`NAME_ADDR`) and in ids of instances: lower-case letters, digits and inner dashes.
 pub(super) fn check_name(reading: &mut Reading, kind: &str, name: &str, span: Range<usize>, taken: &[&str]) {
@@ -40,4 +42,21 @@ fn article(kind: &str) -> &str {
         "class" => "a class",
         _ => "a node",
     }
+}
+
+/// The tables of `[kind.NAME]`, their names checked and their places remembered.
+pub(super) fn named<'a>(reading: &mut Reading, kind: &str, tables: &'a DeTable<'a>) -> Vec<(&'a str, &'a DeTable<'a>)> {
+    let names: Vec<&str> = tables.keys().map(|key| key.get_ref().as_ref()).collect();
+    let mut found = Vec::new();
+    for (key, value) in tables {
+        let name: &str = key.get_ref();
+        let path = format!("{kind}.{name}");
+        reading.places.remember(path.clone(), key.span(), value.span());
+        check_name(reading, kind, name, key.span(), &names);
+        let item = Item { path, span: value.span(), value: value.get_ref() };
+        if let Some(table) = item.table(reading) {
+            found.push((name, table));
+        }
+    }
+    found
 }

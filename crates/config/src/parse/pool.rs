@@ -1,7 +1,6 @@
 //! `[pool]`, `[[node]]` and the parts of `[class.NAME]`.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::path::Path;
 
 use toml::de::DeValue;
@@ -9,6 +8,7 @@ use weal_model::{
     Algorithm, Bytes, Cpu, Enactment, Goal, GoalError, Importance, NodeName, NodeSpec, OverloadLimit, PoolSpec, TimingSpec,
 };
 
+use super::address::read_address;
 use super::clients;
 use super::listen::{self, ListenAddresses};
 use super::names::check_name;
@@ -86,27 +86,6 @@ fn read_pool_name(reading: &mut Reading, section: &Section) -> Option<String> {
         return None;
     }
     Some(name)
-}
-
-pub(super) fn read_address(reading: &mut Reading, section: &Section, key: &str, default: &str) -> SocketAddr {
-    let text = section.text(reading, key);
-    let read = text.and_then(|text| parse_address(reading, &text, reading.places.value(&section.at(key)), default));
-    read.unwrap_or_else(|| default.parse().expect("the defaults are addresses"))
-}
-
-/// The address that `text` is, which stands at `span`.
-pub(super) fn parse_address(reading: &mut Reading, text: &str, span: Range<usize>, default: &str) -> Option<SocketAddr> {
-    if let Ok(address) = text.parse() {
-        return Some(address);
-    }
-    let port = text.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok());
-    let help = match (text.strip_prefix("localhost:").or(text.strip_prefix(':')).or(port.filter(|port| *port == text)), port) {
-        (Some(_), Some(port)) => format!("did you mean `127.0.0.1:{port}`?"),
-        (None, Some(_)) => "write an IP address and a port; names are not looked up here".to_owned(),
-        _ => format!("write an IP address and a port from 0 to 65535, such as `{default}`"),
-    };
-    reading.findings.error(span, format!("`{text}` is not an address"), help);
-    None
 }
 
 /// The name of a system user, or its number.

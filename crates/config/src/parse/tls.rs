@@ -6,7 +6,8 @@ use std::path::Path;
 
 use weal_model::{AppName, AppSpec, CertificateSource, TlsSpec, TlsVersion, host};
 
-use super::{named, paths};
+use super::names::named;
+use super::paths;
 use crate::section::{Reading, Section};
 use crate::suggest;
 

@@ -22,7 +22,7 @@ use crate::http::session::{Gateway, Session};
 use crate::limits::FIELDS_ON_STACK;
 use crate::listen::client::{Client, Order, Phase};
 use crate::listen::handshake;
-use crate::listen::refusal::answer_raw;
+use crate::listen::refusal::{answer_new, answer_raw};
 use crate::listen::registry::{Entry, Registry};
 use crate::listen::stream::ClientStream;
 use crate::listen::transport::Transport;
@@ -196,7 +196,7 @@ const MIN_BUFFER: usize = 8192;
 fn refuse(stream: TcpStream, scheme: Scheme) {
     // In the middle of an overload nobody shakes hands to say so.
     if scheme == Scheme::Http {
-        answer_raw(stream, "503 Service Unavailable", "too many connections\n");
+        answer_new(stream, "503 Service Unavailable", "too many connections\n");
     }
 }
 

@@ -10,7 +10,7 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use weal_protocol::tls::{Certificate, TlsConfig};
 
-use super::TlsError;
+use super::error::TlsError;
 
 /// The certificates by host.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! TLS towards clients: which certificate a client gets, how sessions are resumed, and what is counted.
 
 mod certificates;
+mod error;
 mod tickets;
 
 use std::sync::Arc;
@@ -15,28 +16,12 @@ use weal_protocol::gateway::TlsCounters;
 use weal_protocol::tls::TlsConfig;
 
 use certificates::Certificates;
+use error::TlsError;
 use tickets::Tickets;
 
 /// What is spoken over TLS, best first.
 fn protocols() -> Vec<Vec<u8>> {
     vec![b"http/1.1".to_vec()]
-}
-
-/// Why a TLS config is not taken.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TlsError {
-    #[error("there is no certificate")]
-    NoCertificate,
-    #[error("there is no key for session tickets")]
-    NoTicketKey,
-    #[error("`{name}`: the certificate file cannot be read as PEM: {source}")]
-    Chain { name: String, source: rustls::pki_types::pem::Error },
-    #[error("`{name}`: the key file cannot be read as PEM: {source}")]
-    Key { name: String, source: rustls::pki_types::pem::Error },
-    #[error("`{name}`: certificate and key cannot be used together: {source}")]
-    Pair { name: String, source: rustls::Error },
-    #[error("no such version: {0}")]
-    Version(rustls::Error),
 }
 
 /// A gateway's TLS: what is in force, and what was counted.
