@@ -7,6 +7,7 @@
 //! through a socket that the gateway inherits. What it hands over is always complete. It keeps them open itself: clients wait in the backlog
 //! while a gateway is started anew.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -137,9 +138,8 @@ impl Ports {
 impl Held {
     fn open_wanted(&mut self) -> anyhow::Result<()> {
         for (port, app) in &self.wanted {
-            let listener = Listener::Port(*port);
-            if !self.open.contains_key(&listener) {
-                self.open.insert(listener, open(*port, app)?);
+            if let Entry::Vacant(place) = self.open.entry(Listener::Port(*port)) {
+                place.insert(open(*port, app)?);
             }
         }
         let before = self.inner.clone();

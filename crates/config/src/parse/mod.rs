@@ -11,6 +11,7 @@ mod names;
 mod paths;
 mod pool;
 mod port;
+mod route_keys;
 mod routes;
 mod sandbox;
 mod tls;

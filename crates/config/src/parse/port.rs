@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use toml::de::DeValue;
 use weal_model::{Transport, TransportPort};
 
-use super::routes;
+use super::route_keys;
 use crate::section::{Item, Reading, Section};
 
 /// What a route with a port can have. All else is for HTTP.
@@ -23,7 +23,7 @@ pub(super) fn read(reading: &mut Reading, route: &Section) -> Option<TransportPo
             return None;
         }
     };
-    if let Some(key) = routes::KEYS.into_iter().find(|key| !KEYS.contains(key) && route.item(key).is_some()) {
+    if let Some(key) = route_keys::KEYS.into_iter().find(|key| !KEYS.contains(key) && route.item(key).is_some()) {
         let place = reading.places.value(&route.at(key));
         let help =
             format!("nothing of what passes through a port is read: leave out `{key}`, or leave out `{}`", transport.as_str());

@@ -5,30 +5,10 @@ use std::path::Path;
 use toml::de::DeValue;
 use weal_model::{ClassName, HeaderMatch, RouteSpec, host};
 
+use super::route_keys::KEYS;
 use super::{extras, port};
 use crate::defaults;
 use crate::section::{Item, Reading, Section};
-
-/// Every key of a route.
-pub(super) const KEYS: [&str; 17] = [
-    "tcp",
-    "udp",
-    "host",
-    "path",
-    "header",
-    "class",
-    "idle-timeout",
-    "total-timeout",
-    "strip-prefix",
-    "redirect",
-    "request-headers",
-    "response-headers",
-    "body-limit",
-    "maintenance",
-    "error-pages",
-    "compress",
-    "min-rate",
-];
 
 pub(super) fn read(reading: &mut Reading, app: &Section, folder: &Path) -> Vec<RouteSpec> {
     let Some(item) = app.item("routes") else { return Vec::new() };

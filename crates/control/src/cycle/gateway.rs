@@ -1,33 +1,17 @@
 //! What the gateway is told: from desired state, instances and seats to a [`ClusterConfig`]s.
 
 mod inner;
+mod inputs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{AppName, AppSpec, ClassName, FlowId, GatewayName, InstanceId, InstanceState, PoolSpec, SeatPlan};
+use weal_model::{AppName, AppSpec, ClassName, FlowId, GatewayName, InstanceId, InstanceState};
 use weal_protocol::engine::InstanceSeen;
-use weal_protocol::gateway::{ClusterConfig, Endpoint, FlowConfig, Standby, Unavailable};
+use weal_protocol::gateway::{ClusterConfig, Endpoint, FlowConfig, Unavailable};
 
-use crate::flow::loads::Loads;
 use crate::flow::pipeline::{ClassLimits, PipelineLimits};
 
-/// What a gateway's config is made from.
-pub(super) struct Inputs<'a> {
-    pub pool: &'a PoolSpec,
-    pub gateway: &'a GatewayName,
-    pub instances: &'a [InstanceSeen],
-    pub draining: &'a BTreeSet<InstanceId>,
-    /// Those of them that are to be stopped.
-    pub stopping: &'a BTreeSet<InstanceId>,
-    pub seats: &'a SeatPlan,
-    pub loads: &'a Loads,
-    /// Applications that had a ready instance when the seats were planned.
-    pub seated: &'a BTreeSet<AppName>,
-    /// Whom the gateway may have woken for a crowd.
-    pub standbys: &'a BTreeMap<AppName, Standby>,
-    /// Applications whose programs could not even begin.
-    pub broken: &'a BTreeSet<AppName>,
-}
+pub(super) use inputs::Inputs;
 
 /// One cluster per application with routes or that others need, and one without routes per application that is gone but still finishes requests.
 pub(super) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {

@@ -63,8 +63,11 @@ pub fn openapi() -> Value {
 }
 
 fn operation_id(route: &Route) -> String {
-    let words = route.path.split(['/', '.']).filter(|word| !word.is_empty() && *word != "v1" && !word.starts_with('{'));
-    let name = words.collect::<Vec<_>>().join("-");
+    let is_word = |word: &&str| !word.is_empty() && *word != "v1" && !word.starts_with('{');
+    let mut words: Vec<&str> = route.path.split(['/', '.']).filter(is_word).collect();
+    // One of many is told from all of them: `get-jobs`, `get-jobs-job`.
+    words.extend(route.path.rsplit('/').next().and_then(|last| last.strip_prefix('{')?.strip_suffix('}')));
+    let name = words.join("-");
     format!("{}-{}", route.method, if name.is_empty() { "dashboard" } else { &name })
 }
 

@@ -420,6 +420,11 @@ impl Pool {
         self.controller.take().unwrap().await.unwrap().unwrap();
     }
 
+    /// Waits until the controller ends by itself.
+    pub async fn controller_ends(&mut self) {
+        self.controller.take().unwrap().await.unwrap().unwrap();
+    }
+
     /// Ends the controller as SIGKILL does: nothing is finished.
     pub async fn kill_controller(&mut self) {
         let task = self.controller.take().unwrap();

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use weal_model::{AppName, AppSpec, ClassName, FlowAllocation, PoolSpec};
 use weal_protocol::gateway::{FlowConfig, InnerTier};
 
-use super::Inputs;
+use super::inputs::Inputs;
 use crate::profile::reach;
 
 /// The class of calls that bring none along.

@@ -8,7 +8,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use weal_protocol::gateway::Listener;
 
-use super::Ports;
+use super::ports::Ports;
 use super::relay::Relay;
 use super::session::reach;
 use crate::http::error_response::ErrorResponse;

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weal_model::{Time, TransportPort};
 use weal_protocol::gateway::Listener;
 
-use super::Ports;
+use super::ports::Ports;
 use super::session::reach;
 use crate::http::error_response::ErrorResponse;
 use crate::routing::cluster::{Target, TunnelSeat};

@@ -17,6 +17,7 @@
 
 mod connection;
 mod datagrams;
+mod ports;
 mod relay;
 mod session;
 
@@ -24,61 +25,15 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use weal_model::Transport;
 use weal_protocol::gateway::{Listener, Listeners};
 
-use crate::clock::Clock;
-use crate::http::error_response::ErrorResponse;
-use crate::http::session::Gateway;
-use crate::listen::registry::Registry;
-use crate::listen::workers::Workers;
-use crate::routing::table::Destination;
-
-/// What all ports of a gateway share.
-pub(crate) struct Ports {
-    pub gateway: Arc<Gateway>,
-    pub registry: Arc<Registry>,
-    pub workers: Arc<Workers>,
-    pub clock: Clock,
-}
-
-impl Ports {
-    /// Where what comes in at a listener goes now. `None`: it speaks HTTP.
-    fn destination(&self, listener: &Listener) -> Result<Option<Destination>, ErrorResponse> {
-        let table = self.gateway.tables.current();
-        let found = match listener {
-            Listener::Port(port) => table.ports.get(port).cloned().map(Some),
-            Listener::Inner { app, .. } => {
-                table.inner.get(app).map(|inner| (!inner.http).then(|| inner.destination(None).clone()))
-            }
-        };
-        found.ok_or_else(|| ErrorResponse::closed("no-route", format!("no route for {}", listener.port())))
-    }
-
-    /// Remembers where calls between applications come in.
-    fn note_listeners(&self, listeners: &[Listener]) {
-        let inner = listeners.iter().filter_map(|listener| match listener {
-            Listener::Port(_) => None,
-            Listener::Inner { app, address } => Some((app.clone(), *address)),
-        });
-        *self.gateway.inner.lock().unwrap_or_else(PoisonError::into_inner) = inner.collect();
-    }
-
-    /// Remembers why something was closed.
-    fn note(&self, refusal: &ErrorResponse, destination: Option<&Destination>) {
-        let id = self.gateway.ids.choose(&HeaderMap::new());
-        self.gateway.refused.note(&id, refusal, destination);
-        if let Some(destination) = destination {
-            destination.cluster.ports().note_refused();
-        }
-    }
-}
+pub(crate) use ports::Ports;
 
 /// Listens at the ports whose sockets `handover` brings, until this is dropped. Each message is complete: what is not in it is closed.
 pub(crate) async fn serve(ports: Ports, handover: UnixDatagram) -> std::io::Result<()> {

@@ -1,0 +1,22 @@
+//! The keys of a route, whatever it leads to.
+
+/// Every key of a route.
+pub(super) const KEYS: [&str; 17] = [
+    "tcp",
+    "udp",
+    "host",
+    "path",
+    "header",
+    "class",
+    "idle-timeout",
+    "total-timeout",
+    "strip-prefix",
+    "redirect",
+    "request-headers",
+    "response-headers",
+    "body-limit",
+    "maintenance",
+    "error-pages",
+    "compress",
+    "min-rate",
+];
