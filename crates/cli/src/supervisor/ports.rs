@@ -65,6 +65,16 @@ impl Ports {
         held.open_wanted()
     }
 
+    /// Lets go of a hand-over whose socket somebody removed. True when there was one; the next [`Ports::bind`] makes it anew.
+    pub fn let_go_of_lost(&self) -> bool {
+        let mut held = self.lock();
+        let is_lost = held.handover.is_some() && !held.path.exists();
+        if is_lost {
+            held.handover = None;
+        }
+        is_lost
+    }
+
     /// Opens those that `spec` names beside those that are open, and lets the gateway listen there. Until [`Ports::settle`], those of the
     /// config before stay open.
     ///
@@ -152,7 +162,7 @@ impl Held {
             self.inner.insert(app.clone(), address);
             self.open.insert(Listener::Inner { app: app.clone(), address }, socket);
         }
-        if self.inner != before {
+        if self.inner != before || (!self.inner.is_empty() && !self.file.exists()) {
             let text = serde_json::to_vec_pretty(&self.inner)?;
             std::fs::write(&self.file, text).with_context(|| format!("cannot write {}", self.file.display()))?;
         }

@@ -287,11 +287,14 @@ impl Role {
     /// They cannot be made.
     pub fn rebind(&mut self, state: &StateDir) -> anyhow::Result<bool> {
         let is_lost = !state.socket(self.name).exists() || (self.name == RoleName::Node && !state.wake_socket().exists());
+        let has_lost_ports = self.ports.as_ref().is_some_and(Ports::let_go_of_lost);
         if is_lost {
             (self.unix, self.wake) = (None, None);
+        }
+        if is_lost || has_lost_ports {
             self.bind(state)?;
         }
-        Ok(is_lost)
+        Ok(is_lost || has_lost_ports)
     }
 
     /// Takes what the watchdog found. True when its process is stuck.

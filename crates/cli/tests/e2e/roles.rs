@@ -70,6 +70,7 @@ fn a_state_folder_that_is_removed_is_made_anew_and_no_instance_is_lost() {
     std::fs::remove_dir_all(pool.state()).unwrap();
     pool.eventually("a status", || pool.status().filter(|status| status["apps"][0]["state"] == "ready"));
     assert_eq!(pool.instance_pids(), instances, "the same processes still serve: {}", pool.printed());
+    pool.eventually("the record", || pool.recorded("gateway"));
     pool.kill_role("gateway");
     pool.eventually("the next gateway serves", || (get(pool.listen, "echo.localhost", "/").ok()?.0 == 200).then_some(()));
     let second = pool.run(&["up"]);
