@@ -1,8 +1,8 @@
 //! Runs of jobs as the node agent knows them: instances that end.
 
+use weal_model::naming::run_id;
 use weal_model::{
-    Action, AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, JobName, NodeName, RestartPolicy, Rung,
-    SandboxSpec,
+    Action, AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceState, JobName, NodeName, RestartPolicy, Rung, SandboxSpec,
 };
 use weal_protocol::Refusal;
 use weal_protocol::engine::{JobOrder, RunSeen, RunState};
@@ -37,11 +37,6 @@ pub(super) fn command(order: &JobOrder) -> Result<Command, Refusal> {
             Err(Refusal::failed("this is no action on a job"))
         }
     }
-}
-
-/// A run among the agent's instances. No instance of an application has a name with a dot in it.
-pub(super) fn run_id(job: &JobName, attempt: u32) -> InstanceId {
-    format!("job.{job}.{attempt}").into()
 }
 
 /// Jobs of one name run as one user, which is nobody else's.

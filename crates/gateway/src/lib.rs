@@ -33,9 +33,10 @@ use crate::clock::Clock;
 use crate::http::origin::{RequestIds, Scheme};
 use crate::http::session::Gateway;
 pub use crate::limits::Limits;
+use crate::listen::accepting::accept_each;
 use crate::listen::l4::Ports;
 use crate::listen::registry::Registry;
-use crate::listen::workers::{Arrival, Workers};
+use crate::listen::workers::Workers;
 use crate::routing::table::Tables;
 use crate::telemetry::refused::Refused;
 use crate::tls::Tls;
@@ -164,17 +165,7 @@ async fn accept_all(clients: &TcpListener, tls_clients: Option<&TcpListener>, wo
 }
 
 async fn accept(clients: &TcpListener, workers: &Workers, scheme: Scheme) {
-    loop {
-        let accepted = clients.accept().await.and_then(|(stream, peer)| Ok((stream.into_std()?, peer)));
-        match accepted {
-            Ok((stream, peer)) => workers.hand_over(Arrival { stream, peer, scheme, inner: None }),
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a client");
-                // Out of file descriptors, most likely: the next attempt would fail at once and spin.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
+    accept_each(clients, |stream, peer| workers.hand_over(stream, peer, scheme, None)).await;
 }
 
 /// Lets what is running end, within `limit`.

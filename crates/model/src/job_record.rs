@@ -69,6 +69,29 @@ pub struct JobRecord {
     pub end: Option<JobEnd>,
 }
 
+impl JobRecord {
+    /// A job that was just handed in: nothing has happened to it yet.
+    pub fn new(number: u64, spec: JobSpec, command: JobCommand) -> Self {
+        Self {
+            number,
+            spec,
+            command,
+            class: None,
+            key: None,
+            after: Vec::new(),
+            retries: 0,
+            attempt: 1,
+            begun: false,
+            lost: 0,
+            hold: Hold::None,
+            cancelled: false,
+            not_before: Time::ZERO,
+            began: None,
+            end: None,
+        }
+    }
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "how", rename_all = "kebab-case")]

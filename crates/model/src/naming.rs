@@ -1,7 +1,20 @@
-//! How names are made from names: ids of instances, and the variables in which an instance finds what it needs. Nothing else makes or
-//! takes apart such names.
+//! How names are made from names: ids of instances and of jobs' runs, and the variables in which an instance finds what it needs. Nothing else
+//! makes or takes apart such names.
 
-use crate::{AppName, InstanceId};
+use crate::{AppName, InstanceId, JobName};
+
+/// The longest name of an application, a class, a node or a job.
+pub const LONGEST_NAME: usize = 40;
+
+/// Whether somebody may give this name: up to 40 lower-case letters, digits and inner dashes, the first a letter. Names stand in paths, in
+/// variables and in ids.
+pub fn is_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=LONGEST_NAME).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.chars().all(inner)
+}
 
 /// The id of an application's instance: `APP-NUMBER`.
 pub fn instance_id(app: &AppName, number: u64) -> InstanceId {
@@ -13,6 +26,16 @@ pub fn instance_id(app: &AppName, number: u64) -> InstanceId {
 pub fn parts(instance: &InstanceId) -> Option<(AppName, u64)> {
     let (app, number) = instance.as_str().rsplit_once('-')?;
     Some((AppName::from(app), number.parse().ok()?))
+}
+
+/// The id of a job's run among instances: `job.JOB.ATTEMPT`. No application has a name with a dot in it.
+pub fn run_id(job: &JobName, attempt: u32) -> InstanceId {
+    InstanceId::from(format!("{}.{attempt}", job_folder(job)))
+}
+
+/// The folder that all runs of a job share: `job.JOB`.
+pub fn job_folder(job: &JobName) -> String {
+    format!("job.{job}")
 }
 
 /// The variable in which an instance finds a part of where `needed` listens: `my-db` and `ADDR` make `MY_DB_ADDR`.
@@ -32,6 +55,13 @@ mod tests {
         assert_eq!(id.as_str(), "my-shop-12");
         assert_eq!(parts(&id), Some(("my-shop".into(), 12)));
         assert_eq!((parts(&"shop".into()), parts(&"shop-x".into())), (None, None));
+    }
+
+    #[test]
+    fn a_run_is_told_from_every_instance() {
+        let job = JobName::from("render-3");
+        assert_eq!((run_id(&job, 2).as_str(), job_folder(&job).as_str()), ("job.render-3.2", "job.render-3"));
+        assert!(is_name("render-3") && !is_name(job_folder(&job).as_str()));
     }
 
     #[test]

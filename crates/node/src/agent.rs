@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
-use weal_model::{AppName, Bytes, InstanceId, NodeName, NodeSpec, Time};
+use weal_model::{AppName, Bytes, InstanceId, NodeName, NodeSpec, Time, naming};
 use weal_protocol::Refusal;
 use weal_protocol::engine::{OutputPiece, OutputRequest};
 use weal_rpc::{Callers, Router, RpcRefusal};
@@ -396,7 +396,7 @@ impl Agent {
     }
 
     async fn output(&self, request: OutputRequest) -> Result<OutputPiece, RpcRefusal> {
-        let (run, name) = (format!("job.{}.{}", request.job, request.attempt), request.job.as_str());
+        let (run, name) = (naming::run_id(&request.job, request.attempt), request.job.as_str());
         if !is_safe_name(name) {
             return Err(RpcRefusal::refused(400, bad_name("a job", name)));
         }
@@ -407,9 +407,8 @@ impl Agent {
         let mut cursor = parsed.map_err(|error: logs::BadCursor| RpcRefusal::bad_request(error.to_string()))?;
         loop {
             // Looked at first: what it writes before it ends is there when it has ended.
-            let is_over =
-                self.find(&run.as_str().into()).is_none_or(|handle| handle.is_gone() || handle.view().memory.end.is_some());
-            let Some(folder) = archive::logs_of(&self.site, &run) else {
+            let is_over = self.find(&run).is_none_or(|handle| handle.is_gone() || handle.view().memory.end.is_some());
+            let Some(folder) = archive::logs_of(&self.site, run.as_str()) else {
                 return Err(RpcRefusal::refused(404, Refusal::NoJob { job: request.job }));
             };
             let begin = match cursor {

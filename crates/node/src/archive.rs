@@ -7,6 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use weal_model::naming;
+
 use crate::files::at;
 use crate::instance::data_of;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE};
@@ -72,7 +74,7 @@ fn drop_run(site: &Site, run: &Path) {
         tracing::warn!(run = %run.display(), %error, "an old run of a job cannot be dropped");
     }
     let Some(spec) = record.map(|record| record.spec) else { return };
-    let Some(job) = spec.job.as_ref().map(|run| format!("job.{}.", run.job)) else { return };
+    let Some(job) = spec.job.as_ref().map(|run| naming::job_folder(&run.job) + ".") else { return };
     let others = [&site.archive, &site.instances].into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     if !others.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&job)) {
         let _ = fs::remove_dir_all(data_of(site, &spec));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    AppName, Bytes, ClassName, InstanceId, JobName, JobStatus, Plan, PoolSpec, Report, Rung, SeatPlan, Severity, Time,
+    AppName, Bytes, ClassName, InstanceId, JobCommand, JobName, JobStatus, Plan, PoolSpec, Report, Rung, SeatPlan, Severity, Time,
 };
 
 /// `PUT /v1/config`: take this config.
@@ -179,6 +179,13 @@ pub struct JobSubmission {
     /// Jobs that must be done before it starts.
     #[serde(default)]
     pub after: Vec<JobName>,
+}
+
+impl JobSubmission {
+    /// What is run.
+    pub fn command(&self) -> JobCommand {
+        JobCommand { run: self.run.clone(), env: self.env.clone(), cwd: self.cwd.clone() }
+    }
 }
 
 /// The job is on disk, and will be run.

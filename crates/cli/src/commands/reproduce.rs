@@ -160,8 +160,8 @@ fn summary(done: &[Reproduction], differing: &[&str]) -> String {
     };
     let (of_paper, recalculated) = (count(|measure| &measure.paper), count(|measure| &measure.recalculated));
     let text = format!(
-        "{cases}: of the papers' own numbers and claims {} hold and {} differ, of the recalculated ones {} hold and {} differ; \
-         those that differ are in {}; the folders in experiments/ say why",
+        "{cases} ran. Of the papers' own numbers and claims, {} hold and {} differ. Of the recalculated ones, {} hold and {} differ. \
+         Those that differ are in {}. The folders in experiments/ say why.",
         of_paper.0,
         of_paper.1,
         recalculated.0,

@@ -1,8 +1,6 @@
 //! From the config file to the controller: at the start, when the file changes, and on SIGHUP. A config is taken as a whole
 //! or not at all; a bad one leaves the old one in force.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -12,6 +10,7 @@ use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
 use super::console::Console;
 use super::identity::say_users;
 use super::ports::Ports;
+use super::stamp::{LOOK, Stamp, stamp};
 use crate::allowed;
 use crate::client::{Client, Error};
 use crate::config_file::{Loaded, load_trusted, needs_restart};
@@ -28,9 +27,6 @@ pub enum Wish {
     Check,
 }
 
-/// How often the file is looked at. A change is taken when two looks in a row see the same, so that a file that is being
-/// written is not read half-way.
-const LOOK: Duration = Duration::from_millis(500);
 /// Between two attempts while the controller does not answer.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -52,13 +48,6 @@ pub struct Feed {
     in_force: watch::Sender<PoolSpec>,
 }
 
-/// What tells a changed file from an unchanged one, also when an editor replaced it.
-type Stamp = (u64, i64, i64, u64);
-
-fn stamp(meta: &Metadata) -> Stamp {
-    (meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.size())
-}
-
 impl Feed {
     /// Feeds `client` with `loaded` first. `generation` tells when that was taken, `in_force` what was.
     pub fn new(
@@ -69,7 +58,7 @@ impl Feed {
         loaded: &Loaded,
         (generation, in_force): (watch::Sender<Option<u64>>, watch::Sender<PoolSpec>),
     ) -> Self {
-        let seen = std::fs::metadata(&loaded.path).ok().as_ref().map(stamp);
+        let seen = stamp(&loaded.path);
         let (fixed, file, pushed) = (loaded.spec.clone(), loaded.path.clone(), loaded.text.clone());
         let spec = loaded.spec.clone();
         Self {
@@ -102,7 +91,7 @@ impl Feed {
                     Some(Wish::Check) => self.check().await,
                 },
                 _ = look.tick() => {
-                    let now = std::fs::metadata(&self.file).ok().as_ref().map(stamp);
+                    let now = stamp(&self.file);
                     if now.is_some() && now != self.seen && now == self.changing {
                         self.reload(false).await;
                     }
@@ -113,7 +102,7 @@ impl Feed {
     }
 
     async fn reload(&mut self, asked: bool) {
-        self.seen = std::fs::metadata(&self.file).ok().as_ref().map(stamp);
+        self.seen = stamp(&self.file);
         let loaded = match load_trusted(&self.file) {
             Ok(loaded) => loaded,
             Err(error) => return self.refuse(&error).await,

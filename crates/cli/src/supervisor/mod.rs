@@ -18,6 +18,7 @@ mod secure;
 mod shutdown;
 mod signals;
 pub mod sockets;
+mod stamp;
 mod tickets;
 mod up;
 

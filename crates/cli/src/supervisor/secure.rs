@@ -3,7 +3,6 @@
 //! Only the supervisor reads private keys. They go over the gateway's local socket, which nobody but the gateway's user and root may call.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,14 +12,13 @@ use weal_model::PoolSpec;
 use weal_protocol::tls::{CERTIFY, TlsConfig};
 
 use super::console::Console;
+use super::stamp::{LOOK, Stamp, stamp};
 use super::tickets::TicketKeys;
 use crate::certificate::{files, make_missing, read_all};
 use crate::output::Tone;
 use crate::role_name::RoleName;
 use crate::state::StateDir;
 
-/// How often files are looked at. A change is taken when two looks in a row see the same.
-const LOOK: Duration = Duration::from_millis(500);
 /// Between two attempts while the gateway does not answer.
 const RETRY: Duration = Duration::from_millis(50);
 /// How long the gateway may take to answer.
@@ -36,8 +34,7 @@ pub struct SecureFeed {
     gateway: weal_rpc::Client,
 }
 
-/// What tells changed files from unchanged ones, also when they were replaced.
-type Stamps = BTreeMap<PathBuf, Option<(u64, i64, i64, u64)>>;
+type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
 
 impl SecureFeed {
     /// Checks what `spec` names.
@@ -96,8 +93,6 @@ impl SecureFeed {
     fn stamps(&self) -> Stamps {
         let all = self.spec.tls.iter().flat_map(|tls| &tls.certificates);
         let paths = all.flat_map(|(name, source)| files(name, source, &self.folder));
-        let stamp =
-            |path: &PathBuf| std::fs::metadata(path).ok().map(|meta| (meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.size()));
         paths.map(|path| (path.clone(), stamp(&path))).collect()
     }
 

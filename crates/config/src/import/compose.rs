@@ -10,7 +10,8 @@ use super::app::{App, health_command, to_toml};
 use super::command::{escape, to_argv};
 use super::imported::{ImportError, Imported};
 use super::yaml;
-use crate::parse::{as_name, is_name};
+use crate::parse::as_name;
+use weal_model::naming::is_name;
 use weal_model::written::show_span;
 
 /// Ports at which databases and caches listen, which do not speak HTTP.

@@ -3,7 +3,9 @@
 use super::app::{App, health_command, to_toml};
 use super::command::to_argv;
 use super::imported::{ImportError, Imported};
-use crate::parse::{as_name, is_name};
+use weal_model::naming::is_name;
+
+use crate::parse::as_name;
 
 /// Makes a `weal.toml` of a Procfile.
 ///

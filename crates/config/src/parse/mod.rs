@@ -19,7 +19,7 @@ mod tls;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-pub(crate) use names::{as_name, is_name};
+pub(crate) use names::as_name;
 use toml::de::DeTable;
 use weal_model::{AppName, AppSpec, ClassName, Importance, PoolSpec, ServiceClass};
 

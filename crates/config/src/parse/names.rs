@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
+use weal_model::naming::{LONGEST_NAME, is_name};
+
 use crate::section::{Item, Reading};
 
 /// Names stand in paths, in variables (`NAME_ADDR`) and in ids of instances: lower-case letters, digits and inner dashes.
@@ -22,18 +24,10 @@ pub(super) fn check_name(reading: &mut Reading, kind: &str, name: &str, span: Ra
     reading.findings.error(span, format!("`{name}` cannot be the name of {}", article(kind)), help);
 }
 
-pub(crate) fn is_name(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=40).contains(&name.len())
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && !name.ends_with('-')
-        && name.chars().all(inner)
-}
-
 /// The nearest name that is allowed; may still be none (`""`, `"42"`).
 pub(crate) fn as_name(text: &str) -> String {
     let dashed: String = text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    dashed.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-").chars().take(40).collect()
+    dashed.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-").chars().take(LONGEST_NAME).collect()
 }
 
 fn article(kind: &str) -> &str {

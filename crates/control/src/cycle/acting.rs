@@ -107,8 +107,7 @@ impl State {
         let (Action::Stop { instance, app } | Action::Sleep { instance, app, .. }) = action else { return None };
         let seen = self.engine.instance(instance)?;
         let serves = matches!(seen.state, InstanceState::Ready | InstanceState::Unhealthy);
-        let is_needed = |app: &AppName| pool.apps.values().any(|other| other.needs.contains(app));
-        let has_routes = pool.apps.get(app).is_none_or(|app| !app.routes.is_empty() || is_needed(&app.name));
+        let has_routes = pool.apps.get(app).is_none_or(|spec| !spec.routes.is_empty() || pool.needed().contains(app));
         let longest_s = pool.apps.get(app).map_or(DEFAULT_DRAIN_S, |app| app.request_timeout_s);
         (serves && has_routes).then(|| now + Duration::from_secs_f64(longest_s.clamp(0.0, LONGEST_DRAIN_S)))
     }

@@ -11,14 +11,15 @@ use weal_protocol::gateway::{ClusterConfig, Endpoint, FlowConfig, Unavailable};
 
 use crate::flow::pipeline::{ClassLimits, PipelineLimits};
 
+use inner::Calls;
 pub(super) use inputs::Inputs;
 
 /// One cluster per application with routes or that others need, and one without routes per application that is gone but still finishes requests.
 pub(super) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {
-    let needed = inputs.pool.needed();
-    let reached = inputs.pool.apps.values().filter(|app| !app.routes.is_empty() || needed.contains(&app.name));
-    let mut clusters: Vec<_> = reached.map(|app| cluster(app, inputs)).collect();
-    let known = |app: &AppName| inputs.pool.apps.get(app).is_some_and(|app| !app.routes.is_empty() || needed.contains(&app.name));
+    let calls = Calls::of(inputs.pool);
+    let reached = inputs.pool.apps.values().filter(|app| calls.reach_at_all(app));
+    let mut clusters: Vec<_> = reached.map(|app| cluster(app, &calls, inputs)).collect();
+    let known = |app: &AppName| inputs.pool.apps.get(app).is_some_and(|app| calls.reach_at_all(app));
     let gone: BTreeSet<&AppName> = inputs.instances.iter().map(|i| &i.app).filter(|app| !known(app)).collect();
     for app in gone {
         let endpoints = endpoints(app, inputs);
@@ -42,7 +43,7 @@ pub(super) fn clusters(inputs: &Inputs<'_>) -> Vec<ClusterConfig> {
     clusters
 }
 
-fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
+fn cluster(app: &AppSpec, calls: &Calls<'_>, inputs: &Inputs<'_>) -> ClusterConfig {
     let planned = |class: &ClassName| {
         let id = flow_id(inputs.gateway, &app.name, class);
         inputs.seats.flows.iter().find(|flow| flow.id == id)
@@ -53,7 +54,7 @@ fn cluster(app: &AppSpec, inputs: &Inputs<'_>) -> ClusterConfig {
         let seats = planned(&class).map_or(1, |planned| planned.seats.max(1));
         (class, FlowConfig { weight, seats, size, queue_limit })
     };
-    let inner = inner::tier(app, inputs);
+    let inner = inner::tier(app, calls, inputs);
     ClusterConfig {
         app: app.name.clone(),
         routes: app.routes.clone(),

@@ -209,10 +209,9 @@ impl Queue {
 
     /// Takes what the engine says of runs, and adds the jobs that a plan may decide about to its observation.
     pub fn handle_seen(&mut self, now: Time, seen: &mut Observation, operations: &Operations) {
-        for entry in self.open.values_mut() {
-            let record = &entry.record;
-            let is_its_run = |run: &&RunSeen| run.job == record.spec.name && run.attempt == record.attempt;
-            entry.run = seen.runs.iter().find(is_its_run).cloned();
+        let runs: BTreeMap<_, _> = seen.runs.iter().rev().map(|run| ((&run.job, run.attempt), run)).collect();
+        for (name, entry) in &mut self.open {
+            entry.run = runs.get(&(name, entry.record.attempt)).map(|run| (*run).clone());
             let used = entry.run.as_ref().and_then(|run| run.cpu_seconds).filter(|used| used.is_finite());
             entry.used = entry.used.max(used.unwrap_or(0.0));
         }

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use weal_model::naming::{LONGEST_NAME, is_name};
 use weal_model::{
-    Bytes, ClassName, Cpu, Hold, Importance, JobCommand, JobName, JobObservation, JobRecord, JobSpec, JobState, NodeSpec,
-    PoolSpec, Stage, Time, Work,
+    Bytes, ClassName, Cpu, Importance, JobName, JobObservation, JobRecord, JobSpec, JobState, NodeSpec, PoolSpec, Stage, Time,
+    Work,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobSubmission;
@@ -25,8 +26,6 @@ const MOST_OPEN: usize = 100_000;
 const MOST_RETRIES: u32 = 1000;
 /// The longest key of a submission.
 const LONGEST_KEY: usize = 200;
-/// The longest name, its number left out.
-const LONGEST_NAME: usize = 40;
 /// So many times its work at full speed a job of these classes may take, where no other goal is stated. Bronze is ours; the others are
 /// Carrera's (5.7, table 5.6).
 const CLASS_FACTORS: [(&str, f64); 4] = [("platinum", 1.5), ("gold", 3.0), ("silver", 10.0), ("bronze", 30.0)];
@@ -54,7 +53,7 @@ impl State {
         let open = self.queue.open().find(|entry| has_key(&&entry.record));
         let write = open.filter(|entry| entry.written == Written::Submission).map(|entry| entry.write);
         let Some(record) = open.map(|entry| &entry.record).or_else(|| self.queue.over().find(has_key)) else { return Ok(None) };
-        if record.command != command_of(submission) {
+        if record.command != submission.command() {
             return Err(bad(format!("the key `{key}` belongs to {}, which runs another command", record.spec.name)));
         }
         Ok(Some(JobOrdered::written(record.spec.name.clone(), write)))
@@ -86,21 +85,11 @@ impl State {
         spec.deadline = self.deadline(time, submission, &spec)?;
         let warnings = self.warnings(&spec, &pool);
         let record = JobRecord {
-            number,
-            spec,
-            command: command_of(submission),
             class: submission.class.clone(),
             key: submission.key.clone(),
             after,
             retries: submission.retries,
-            attempt: 1,
-            begun: false,
-            lost: 0,
-            hold: Hold::None,
-            cancelled: false,
-            not_before: Time::ZERO,
-            began: None,
-            end: None,
+            ..JobRecord::new(number, spec, submission.command())
         };
         Ok((record, warnings))
     }
@@ -177,10 +166,6 @@ impl State {
     }
 }
 
-fn command_of(submission: &JobSubmission) -> JobCommand {
-    JobCommand { run: submission.run.clone(), env: submission.env.clone(), cwd: submission.cwd.clone() }
-}
-
 /// What is wrong with a submission whatever else there is.
 fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
     let texts = submission.run.iter().chain(submission.env.values()).chain(&submission.cwd);
@@ -235,7 +220,8 @@ fn name_of(submission: &JobSubmission) -> Result<String, Refusal> {
     let program = program_of(&submission.run);
     let dashed: String = program.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
     let short: String = dashed.trim_matches(|c: char| !c.is_ascii_lowercase()).chars().take(LONGEST_NAME).collect();
-    Ok(if is_name(&short) { short } else { "job".to_owned() })
+    let short = short.trim_end_matches('-');
+    Ok(if is_name(short) { short.to_owned() } else { "job".to_owned() })
 }
 
 /// The file name of what is run; of a script, where an interpreter is named before it.
@@ -245,11 +231,6 @@ fn program_of(run: &[String]) -> String {
     let program = run.first().map_or_else(String::new, base);
     let script = run.get(1).filter(|word| INTERPRETERS.contains(&program.as_str()) && !word.starts_with('-'));
     script.map_or(program, base)
-}
-
-fn is_name(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=LONGEST_NAME).contains(&name.len()) && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(inner)
 }
 
 fn span(seconds: f64) -> Result<Duration, Refusal> {

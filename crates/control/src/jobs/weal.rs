@@ -385,19 +385,28 @@ impl<'a> Search<'a> {
         }
         let speed = |m: usize, nodes: &[usize]| if nodes.is_empty() { 0.0 } else { self.whole_speed(m) };
         let (ahead, mut more) = (self.ahead(), 0.0);
-        let full: Vec<f64> = self.needs.iter().map(|needs| needs.max_speed).collect();
-        let waits = self.waits_after(base, changes, &base.with(changes.clone()), &full);
+        let waits = self.waits_at_full_speed(base, changes);
+        let wait = |m: usize| waits.iter().find(|(suspended, _)| *suspended == m).map_or(0.0, |(_, seconds)| *seconds);
         let (mut before, mut after) = (Vec::with_capacity(changes.len()), Vec::with_capacity(changes.len()));
         for (m, nodes) in changes {
             let (m, speeds) = (*m, [speed(*m, &base.layout[*m]), speed(*m, nodes)]);
             before.push(ahead.prospect(&jobs[m], speeds[0], base.held_s[m], base.wait_s[m]));
-            after.push(ahead.prospect(&jobs[m], speeds[1], self.held_alone_s(m, nodes), waits[m]));
+            after.push(ahead.prospect(&jobs[m], speeds[1], self.held_alone_s(m, nodes), wait(m)));
             more += speeds[1] - speeds[0];
         }
         let Some((level, raise)) = base.forecast.ceiling(&before, &after, more) else { return false };
         let lost = changes.iter().map(|(m, _)| base.forecast.utilities[*m]).collect();
         let gained = after.iter().map(|prospect| prospect.utility(level + MARGIN)).collect();
         !may_beat(&base.sorted, lost, gained, raise)
+    }
+
+    /// How long those whom `changes` suspend wait when everyone else has full speed.
+    fn waits_at_full_speed(&self, base: &Scored, changes: &Changes) -> Vec<(usize, f64)> {
+        if changes.iter().all(|(_, nodes)| !nodes.is_empty()) {
+            return Vec::new();
+        }
+        let (layout, speeds) = (base.with(changes.clone()), self.needs.iter().map(|needs| needs.max_speed).collect::<Vec<_>>());
+        self.waits_of_suspended(changes, &layout, &speeds, &self.held_s(&layout))
     }
 
     /// True when everyone has full speed in `base` and with the changes too.
@@ -460,24 +469,26 @@ impl<'a> Search<'a> {
     /// What a layout leads to; a `level` near its own makes that quick to find.
     fn score(&self, layout: Layout, level: Option<f64>) -> Scored {
         let division = divide_needs(self.situation, &self.needs, &layout);
-        let mut wait_s = vec![0.0; layout.len()];
-        self.foreseen(&layout, &division.speeds).into_iter().for_each(|(m, seconds)| wait_s[m] = seconds);
-        self.scored(layout, division, wait_s, level)
+        let (mut wait_s, held_s) = (vec![0.0; layout.len()], self.held_s(&layout));
+        self.foreseen(&layout, &division.speeds, &held_s).into_iter().for_each(|(m, seconds)| wait_s[m] = seconds);
+        self.scored(layout, division, held_s, wait_s, level)
     }
 
-    /// What a base leads to with some changes. Whoever they leave out waits as long as in the base.
+    /// What a base leads to with some changes. Whoever they leave out waits as long as in the base, and whoever begins to run not at all.
     fn score_beside(&self, base: &Scored, changes: &Changes, level: f64) -> Scored {
         let layout = base.with(changes.clone());
         let division = divide_needs(self.situation, &self.needs, &layout);
-        let wait_s = self.waits_after(base, changes, &layout, &division.speeds);
-        self.scored(layout, division, wait_s, Some(level))
+        let (mut wait_s, held_s) = (base.wait_s.clone(), self.held_s(&layout));
+        changes.iter().for_each(|(m, _)| wait_s[*m] = 0.0);
+        let suspended = self.waits_of_suspended(changes, &layout, &division.speeds, &held_s);
+        suspended.into_iter().for_each(|(m, seconds)| wait_s[m] = seconds);
+        self.scored(layout, division, held_s, wait_s, Some(level))
     }
 
-    fn scored(&self, layout: Layout, division: Division, mut wait_s: Vec<f64>, level: Option<f64>) -> Scored {
+    fn scored(&self, layout: Layout, division: Division, held_s: Vec<f64>, mut wait_s: Vec<f64>, level: Option<f64>) -> Scored {
         let situation = self.situation;
         let speeds: Vec<f64> =
             division.speeds.iter().zip(situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks)).collect();
-        let held_s = self.held_s(&layout);
         self.book_the_slowed(&mut wait_s, &layout, &division.speeds, &held_s);
         let forecast = self.ahead().forecast(situation.jobs, &speeds, &held_s, &wait_s, level);
         let apps = situation.apps.iter().zip(&division.apps).map(|(app, &cpu)| app.curve.utility_at(weal_model::Cpu(cpu)).0);

@@ -41,7 +41,7 @@ pub(super) async fn submit(api: ApiState, Body(submission): Body<JobSubmission>)
 /// The answer when an earlier submission with this key is over by now and only the store knows its job.
 async fn known_by_key(api: &Api, submission: &JobSubmission) -> Option<Response> {
     let record = api.board.store.job(WhichJob::Key(submission.key.clone()?)).await.filter(|record| record.end.is_some())?;
-    if (&record.command.run, &record.command.env, &record.command.cwd) != (&submission.run, &submission.env, &submission.cwd) {
+    if record.command != submission.command() {
         let text = format!("the key belongs to {}, which runs another command", record.spec.name);
         return Some(refusal(StatusCode::UNPROCESSABLE_ENTITY, text));
     }

@@ -1,5 +1,6 @@
 //! Client connections: accepting them, spreading them over workers, watching over them and closing them.
 
+pub(crate) mod accepting;
 pub(crate) mod client;
 pub(crate) mod handshake;
 pub(crate) mod l4;

@@ -42,9 +42,14 @@ impl Registry {
         }
     }
 
+    /// Whether one more may come in; where too many are open, idle ones are told to close for it. False when none is idle.
+    pub fn has_room(&self, limits: &Limits, clock: Clock) -> bool {
+        self.count() < limits.connections || self.make_room(clock)
+    }
+
     /// Makes room by closing those that have been idle the longest, a few at a time so that a flood does not look at all of
     /// them for each newcomer. False when none is idle.
-    pub fn make_room(&self, clock: Clock) -> bool {
+    fn make_room(&self, clock: Clock) -> bool {
         let clients = self.lock();
         let now = clock.now();
         let mut idle: Vec<(Duration, &Arc<Client>)> = clients

@@ -36,12 +36,12 @@ pub(crate) struct Workers {
 }
 
 /// A connection that was accepted.
-pub(crate) struct Arrival {
-    pub stream: std::net::TcpStream,
-    pub peer: SocketAddr,
-    pub scheme: Scheme,
+struct Arrival {
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    scheme: Scheme,
     /// The application that is called, when it came through an inner address.
-    pub inner: Option<AppName>,
+    inner: Option<AppName>,
 }
 
 struct Worker {
@@ -76,8 +76,13 @@ impl Workers {
         Ok(Self { workers })
     }
 
-    /// Hands a connection to the worker that has the fewest.
-    pub fn hand_over(&self, arrival: Arrival) {
+    /// Hands a connection to the worker that has the fewest. `inner` is the application that is called, when it came through an inner address.
+    pub fn hand_over(&self, stream: TcpStream, peer: SocketAddr, scheme: Scheme, inner: Option<AppName>) {
+        // Another thread's runtime serves it.
+        let arrival = match stream.into_std() {
+            Ok(stream) => Arrival { stream, peer, scheme, inner },
+            Err(error) => return tracing::warn!(%error, "cannot serve a connection"),
+        };
         let worker = self.workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
         let worker = worker.expect("there is at least one worker");
         worker.connections.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +109,7 @@ impl Host {
             Err(error) => return tracing::warn!(%error, "cannot serve a connection"),
         };
         let limits = &self.gateway.limits;
-        if self.registry.count() >= limits.connections && !self.registry.make_room(self.clock) {
+        if !self.registry.has_room(limits, self.clock) {
             return refuse(stream, scheme);
         }
         let client = Arc::new(Client::new(peer, self.clock).with_inner(inner));

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use weal_host::listening::{Listening, listening};
 use weal_protocol::gateway::GatewayConfig;
 
+use super::file::replace;
+
 /// Where the last config is kept, below the state directory.
 pub(super) const FILE: &str = "gateway/gateway.json";
 /// Differs from one start of the machine to the next, and so do the numbers of sockets.
@@ -51,14 +53,9 @@ impl Kept {
         config
     }
 
-    /// Writes a temporary file and renames it, so that a crash leaves the old config or the new one.
+    /// Keeps it in `file`.
     pub(super) fn write(&self, file: &Path) -> std::io::Result<()> {
-        let folder = file.parent().expect("the file's path has a folder");
-        std::fs::create_dir_all(folder)?;
-        let temporary = file.with_extension("json.new");
-        std::fs::write(&temporary, serde_json::to_vec_pretty(self)?)?;
-        std::fs::File::open(&temporary)?.sync_all()?;
-        std::fs::rename(&temporary, file)
+        replace(file, &serde_json::to_vec_pretty(self)?)
     }
 }
 

@@ -6,13 +6,13 @@
 //! this field is removed.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use http::{HeaderName, HeaderValue};
 use weal_model::ClassName;
+
+use super::file::replace;
 
 /// The field that carries a mark.
 pub(crate) const FIELD: HeaderName = HeaderName::from_static("x-weal-class");
@@ -41,7 +41,9 @@ impl Marks {
             match random_mark() {
                 Ok(mark) => {
                     self.by_class.insert(class.clone(), mark);
-                    if let Err(error) = self.write() {
+                    if let Err(error) =
+                        serde_json::to_vec(&self.by_class).map_err(io::Error::from).and_then(|text| replace(&self.file, &text))
+                    {
                         tracing::warn!(file = %self.file.display(), %error, "cannot keep the marks of classes");
                     }
                 }
@@ -50,16 +52,6 @@ impl Marks {
         }
         let mark = self.by_class.get(class).map_or("", String::as_str);
         HeaderValue::from_str(mark).unwrap_or_else(|_| HeaderValue::from_static(""))
-    }
-
-    fn write(&self) -> io::Result<()> {
-        let new = self.file.with_extension("json.new");
-        if let Some(folder) = self.file.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(&self.by_class)?)?;
-        std::fs::rename(&new, &self.file)
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod extras;
+mod file;
 mod kept;
 pub(crate) mod marks;
 mod pages;

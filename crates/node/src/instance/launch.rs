@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncReadExt;
 use weal_host::users::User;
-use weal_model::{InstanceState, RunEnd};
+use weal_model::{InstanceState, RunEnd, naming};
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
 use weal_sandbox::SandboxPlan;
@@ -334,7 +334,7 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
 /// Its own folder: that of its application, or of its job.
 pub fn data_of(site: &Site, spec: &InstanceSpec) -> PathBuf {
     match &spec.job {
-        Some(run) => site.data.join(format!("job.{}", run.job)),
+        Some(run) => site.data.join(naming::job_folder(&run.job)),
         None => site.data.join(spec.app.as_str()),
     }
 }

@@ -17,7 +17,7 @@
 //!
 //! [`GatewayCounters::inner`]: weal_protocol::gateway::GatewayCounters::inner
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{AppName, AppSpec, ClassName, FlowAllocation, PoolSpec};
 use weal_protocol::gateway::{FlowConfig, InnerTier};
@@ -28,17 +28,44 @@ use crate::profile::reach;
 /// The class of calls that bring none along.
 const UNMARKED: &str = "default";
 
+/// Who calls whom in a pool.
+pub(super) struct Calls<'a> {
+    needed: BTreeSet<&'a AppName>,
+    /// Of each application, those that its requests may end in; empty where nobody needs anybody.
+    reach: BTreeMap<AppName, BTreeSet<AppName>>,
+}
+
+impl<'a> Calls<'a> {
+    pub fn of(pool: &'a PoolSpec) -> Self {
+        let needed = pool.needed();
+        let reach = if needed.is_empty() { BTreeMap::new() } else { reach(pool) };
+        Self { needed, reach }
+    }
+
+    /// Whether requests come to `app` through the gateway.
+    pub fn reach_at_all(&self, app: &AppSpec) -> bool {
+        !app.routes.is_empty() || self.needed.contains(&app.name)
+    }
+
+    /// Whether requests to `caller` may end in calls to `app`, another one.
+    fn lead_from(&self, caller: &AppName, app: &AppName) -> bool {
+        caller != app && self.reach.get(caller).is_some_and(|reached| reached.contains(app))
+    }
+}
+
 /// How applications that need `app` reach it; `None` when none does.
-pub(super) fn tier(app: &AppSpec, inputs: &Inputs<'_>) -> Option<InnerTier> {
-    if !inputs.pool.needed().contains(&app.name) {
+pub(super) fn tier(app: &AppSpec, calls: &Calls<'_>, inputs: &Inputs<'_>) -> Option<InnerTier> {
+    if !calls.needed.contains(&app.name) {
         return None;
     }
     let unmarked = ClassName::from(UNMARKED);
     let mut seats = BTreeMap::from([(unmarked.clone(), 1)]);
-    for class in classes(app, inputs.pool) {
-        seats.entry(class).or_default();
+    let callers = inputs.pool.apps.values().filter(|caller| calls.lead_from(&caller.name, &app.name));
+    for route in callers.flat_map(|caller| &caller.routes) {
+        seats.entry(route.class.clone()).or_default();
     }
-    for flow in inputs.seats.flows.iter().filter(|flow| calls(flow, &app.name, inputs.pool)) {
+    let leads_here = |flow: &&FlowAllocation| calls.lead_from(&flow.id.app, &app.name);
+    for flow in inputs.seats.flows.iter().filter(leads_here) {
         *seats.entry(flow.id.class.clone()).or_default() += flow.seats.max(1);
     }
     let flow = |(class, seats): (ClassName, u32)| {
@@ -56,15 +83,4 @@ pub(super) fn seats(app: &AppSpec, own: Option<u32>, inner: Option<&InnerTier>) 
     let is_planned = inner.flows.iter().all(|(class, flow)| *class == inner.unmarked || flow.seats > 0);
     let own = own.filter(|_| is_planned)?;
     Some(if app.routes.is_empty() { calls } else { own.saturating_add(calls) })
-}
-
-/// The classes of requests from outside that may end in calls to `app`.
-fn classes(app: &AppSpec, pool: &PoolSpec) -> Vec<ClassName> {
-    let reach = reach(pool);
-    let callers = pool.apps.values().filter(|other| other.name != app.name && reach[&other.name].contains(&app.name));
-    callers.flat_map(|caller| caller.routes.iter().map(|route| route.class.clone())).collect()
-}
-
-fn calls(flow: &FlowAllocation, app: &AppName, pool: &PoolSpec) -> bool {
-    flow.id.app != *app && reach(pool).get(&flow.id.app).is_some_and(|reached| reached.contains(app))
 }

@@ -13,23 +13,8 @@ fn record(name: &str, number: u64, retries: u32) -> JobRecord {
         stages: vec![stage],
         tasks: 1,
     };
-    JobRecord {
-        number,
-        spec,
-        command: JobCommand { run: vec!["true".into()], ..JobCommand::default() },
-        class: None,
-        key: None,
-        after: Vec::new(),
-        retries,
-        attempt: 1,
-        begun: false,
-        lost: 0,
-        hold: Hold::None,
-        cancelled: false,
-        not_before: Time::ZERO,
-        began: None,
-        end: None,
-    }
+    let command = JobCommand { run: vec!["true".into()], ..JobCommand::default() };
+    JobRecord { retries, ..JobRecord::new(number, spec, command) }
 }
 
 fn run(job: &str, attempt: u32, state: RunState) -> RunSeen {

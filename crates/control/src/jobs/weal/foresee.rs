@@ -1,35 +1,36 @@
 //! What is foreseen for those that do not run, or run slowed down.
 
-use super::{Changes, Layout, Scored, Search};
+use super::{Changes, Layout, Search};
 use crate::jobs::places::{End, Foresight};
 
 /// For how many waiting jobs a place is foreseen, the most urgent first. Those further back count as if they found one at once.
 const FORESEEN: usize = 64;
 
 impl Search<'_> {
-    /// How long each waits when a base is changed: whoever begins to run not at all, whoever is suspended until its place in the
-    /// queue is reached.
-    pub(super) fn waits_after(&self, base: &Scored, changes: &Changes, layout: &Layout, speeds: &[f64]) -> Vec<f64> {
-        let mut wait_s = base.wait_s.clone();
-        changes.iter().for_each(|(m, _)| wait_s[*m] = 0.0);
+    /// Each job that `changes` suspend, with the seconds until its place in the queue is reached. Only the most urgent are told.
+    pub(super) fn waits_of_suspended(
+        &self,
+        changes: &Changes,
+        layout: &Layout,
+        speeds: &[f64],
+        held_s: &[f64],
+    ) -> Vec<(usize, f64)> {
         let is_suspended = |m: usize| changes.iter().any(|(changed, nodes)| *changed == m && nodes.is_empty());
-        if changes.iter().any(|(_, nodes)| nodes.is_empty()) {
-            let foreseen = self.foreseen(layout, speeds).into_iter().filter(|(m, _)| is_suspended(*m));
-            foreseen.for_each(|(m, seconds)| wait_s[m] = seconds);
+        if !changes.iter().any(|(_, nodes)| nodes.is_empty()) {
+            return Vec::new();
         }
-        wait_s
+        self.foreseen(layout, speeds, held_s).into_iter().filter(|(m, _)| is_suspended(*m)).collect()
     }
 
     /// The most urgent of those that wait, each with the seconds until it gets a place, when the jobs of a layout run at `speeds`
     /// per task.
-    pub(super) fn foreseen(&self, layout: &Layout, speeds: &[f64]) -> Vec<(usize, f64)> {
+    pub(super) fn foreseen(&self, layout: &Layout, speeds: &[f64], held_s: &[f64]) -> Vec<(usize, f64)> {
         let (jobs, needs) = (self.situation.jobs, self.needs.as_slice());
         let mut queue = self.waiting(layout);
         queue.truncate(FORESEEN);
         if queue.is_empty() {
             return Vec::new();
         }
-        let held_s = self.held_s(layout);
         let ends = layout.iter().enumerate().filter(|(m, nodes)| !nodes.is_empty() && speeds[*m] > 0.0);
         let ends = ends.map(|(m, nodes)| End { in_s: held_s[m] + jobs[m].duration_at(speeds[m]), job: m, nodes: nodes.clone() });
         let foresight = Foresight { jobs, needs, free: self.free(layout, |needs| needs.max_speed), ends: ends.collect() };

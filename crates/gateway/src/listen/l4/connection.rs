@@ -13,9 +13,9 @@ use super::relay::Relay;
 use super::session::reach;
 use crate::http::error_response::ErrorResponse;
 use crate::http::origin::Scheme;
+use crate::listen::accepting::accept_each;
 use crate::listen::client::Client;
 use crate::listen::registry::Entry;
-use crate::listen::workers::Arrival;
 use crate::routing::table::Destination;
 
 /// Without a byte in either direction. As long as HAProxy's manual has its `timeout tunnel`; a client that has gone without a word holds a
@@ -24,16 +24,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// Accepts connections until this is dropped.
 pub(super) async fn accept(socket: TcpListener, listener: Listener, ports: Arc<Ports>) {
-    loop {
-        match socket.accept().await {
-            Ok((stream, peer)) => welcome(stream, peer, &listener, &ports),
-            Err(error) => {
-                tracing::warn!(%error, port = %listener.port(), "cannot accept a client");
-                // Out of file descriptors, most likely: the next attempt would fail at once and spin.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
+    accept_each(&socket, |stream, peer| welcome(stream, peer, &listener, &ports)).await;
 }
 
 /// Begins to serve a connection, or closes it at once.
@@ -44,7 +35,7 @@ fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc
         Ok(None) => return hand_over(stream, peer, listener, ports),
         Err(refusal) => return ports.note(&refusal, None),
     };
-    if ports.registry.count() >= limits.connections && !ports.registry.make_room(ports.clock) {
+    if !ports.registry.has_room(limits, ports.clock) {
         let reason = format!("{} connections are open, and none of them is idle", limits.connections);
         return ports.note(&ErrorResponse::closed("too-many-connections", reason), Some(&destination));
     }
@@ -62,10 +53,7 @@ fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc
 /// Has a worker serve a connection whose requests are HTTP.
 fn hand_over(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Ports) {
     let Listener::Inner { app, .. } = listener else { return };
-    match stream.into_std() {
-        Ok(stream) => ports.workers.hand_over(Arrival { stream, peer, scheme: Scheme::Http, inner: Some(app.clone()) }),
-        Err(error) => tracing::warn!(%error, "cannot serve a connection"),
-    }
+    ports.workers.hand_over(stream, peer, Scheme::Http, Some(app.clone()));
 }
 
 /// One connection from its first byte to its last.
