@@ -34,9 +34,7 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);
                 let (name, state_dir, wake) = (name.as_str().into(), state.clone(), state.join("run/wake.sock"));
                 let controller = *controller_uid;
-                let access_log = false;
-                let options =
-                    weal_gateway::Options { name, state_dir, clients, tls_clients, ports, rpc, controller, wake, access_log };
+                let options = weal_gateway::Options { name, state_dir, clients, tls_clients, ports, rpc, controller, wake };
                 weal_gateway::run(options).await?;
             }
             RoleCommand::Controller { state, api_fd, local_fd, operator_uid, .. } => {

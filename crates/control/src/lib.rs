@@ -22,6 +22,7 @@
 
 pub mod admission;
 pub mod check;
+pub mod clients;
 pub mod components;
 pub mod cycle;
 pub mod dispatch;

@@ -26,7 +26,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         rpc: weal_rpc::bind(&socket)?,
         controller: None,
         wake: state_dir.join("wake.sock"),
-        access_log: false,
     };
     let seats = seats.parse::<u32>()?;
     let cluster = ClusterConfig {

@@ -34,10 +34,12 @@ use crate::http::origin::{RequestIds, Scheme};
 use crate::http::session::Gateway;
 pub use crate::limits::Limits;
 use crate::listen::accepting::accept_each;
+use crate::listen::guard::Guard;
 use crate::listen::l4::Ports;
 use crate::listen::registry::Registry;
 use crate::listen::workers::Workers;
 use crate::routing::table::Tables;
+use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::refused::Refused;
 use crate::tls::Tls;
 use weal_protocol::gateway::{CONFIGURE, FlowCounters, GatewayConfig, GatewayCounters, OBSERVE, REFUSED, RefusedQuery};
@@ -62,8 +64,6 @@ pub struct Options {
     pub controller: Option<u32>,
     /// Where the node agent wakes instances.
     pub wake: PathBuf,
-    /// Whether each request is logged.
-    pub access_log: bool,
 }
 
 /// Why a gateway cannot run.
@@ -92,14 +92,15 @@ pub async fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let clock = Clock::new();
-    let Options { name, state_dir, clients, tls_clients, ports, rpc, controller, wake, access_log } = options;
+    let Options { name, state_dir, clients, tls_clients, ports, rpc, controller, wake } = options;
     let limits = Arc::new(limits);
     let (errands, received) = tokio::sync::mpsc::unbounded_channel();
     let gateway = Arc::new(Gateway {
         tables: Tables::load(&state_dir, clock, limits.workers, errands),
         limits: Arc::clone(&limits),
         ids: RequestIds::new(clock.begun().0 ^ u64::from(std::process::id()).rotate_left(40)),
-        access_log,
+        guard: Guard::default(),
+        access_log: Arc::new(AccessLogWriter::start(&state_dir).map_err(failed_to("start the access log's thread"))?),
         refused: Refused::new(clock),
         tls: Tls::new(limits.handshakes),
         unrouted: AtomicU64::new(0),

@@ -26,10 +26,6 @@ pub struct RouteExtras {
     pub maintenance: bool,
     /// Files with what is said in place of the gateway's own errors, by status: `404`, or `5xx` for all of a hundred.
     pub error_pages: BTreeMap<String, String>,
-    /// True: answers are compressed for clients that understand it.
-    pub compress: bool,
-    /// Bytes per second that a body must have, in either direction, while the gateway waits for the client; `None` is the pool's.
-    pub min_rate: Option<Bytes>,
 }
 
 /// Where requests of a route are sent instead.
@@ -64,8 +60,6 @@ impl HeaderEdits {
 pub struct ClientPolicy {
     /// Proxies in front, which say who their clients are. Anybody else's word about that is replaced.
     pub trusted_proxies: Vec<Network>,
-    /// Whether connections begin with a header of the PROXY protocol.
-    pub proxy_protocol: bool,
     /// How requests are written to the access log.
     pub access_log: AccessLog,
     /// True: each request carries a `traceparent` (W3C Trace Context), a new one where it had no valid one.
@@ -74,20 +68,16 @@ pub struct ClientPolicy {
     pub client_connections: u32,
     /// Requests per second of one address; 0 does not limit them. Twice as many may come at once.
     pub client_rate: u32,
-    /// Bytes per second that a body must have, in either direction, while the gateway waits for the client; 0 does not limit it.
-    pub min_rate: Bytes,
 }
 
 impl Default for ClientPolicy {
     fn default() -> Self {
         Self {
             trusted_proxies: Network::loopback().to_vec(),
-            proxy_protocol: false,
             access_log: AccessLog::default(),
             traceparent: false,
             client_connections: Self::CONNECTIONS,
             client_rate: Self::RATE,
-            min_rate: Self::MIN_RATE,
         }
     }
 }
@@ -98,8 +88,6 @@ impl ClientPolicy {
     pub const CONNECTIONS: u32 = 1000;
     /// A page of a hundred parts for each of ten people behind one address, each second. Less would hit offices, more would not stop a flood.
     pub const RATE: u32 = 1000;
-    /// A modem has 5,000 B/s. Attacks that hold what they take for long send one byte each few seconds.
-    pub const MIN_RATE: Bytes = Bytes(240);
 }
 
 /// How requests are written to the access log.

@@ -2,21 +2,19 @@
 
 use toml_edit::{InlineTable, Value};
 use weal_model::written::show_size;
-use weal_model::{Bytes, ClientPolicy, HeaderEdits, RouteExtras};
+use weal_model::{ClientPolicy, HeaderEdits, RouteExtras};
 
 use crate::page::{Section, texts};
 
 /// The keys of `[pool]` that say how clients are treated.
-pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 7] {
+pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 5] {
     let networks: Vec<String> = clients.trusted_proxies.iter().map(ToString::to_string).collect();
     [
         ("trusted-proxies", texts(networks.iter().map(String::as_str)).into()),
-        ("proxy-protocol", clients.proxy_protocol.into()),
         ("access-log", clients.access_log.as_str().into()),
         ("traceparent", clients.traceparent.into()),
         ("client-connections", i64::from(clients.client_connections).into()),
         ("client-rate", i64::from(clients.client_rate).into()),
-        ("min-rate", show_rate(clients.min_rate).into()),
     ]
 }
 
@@ -46,8 +44,6 @@ pub(super) fn add_extras(route: &mut InlineTable, extras: &RouteExtras) {
         extras.body_limit.map(|limit| ("body-limit", show_size(limit).into())),
         flag("maintenance", extras.maintenance),
         pages,
-        flag("compress", extras.compress),
-        extras.min_rate.map(|rate| ("min-rate", show_rate(rate).into())),
     ];
     route.extend(keys.into_iter().flatten());
 }
@@ -57,10 +53,6 @@ pub(crate) fn extra_keys(extras: &RouteExtras) -> Vec<String> {
     let mut route = InlineTable::new();
     add_extras(&mut route, extras);
     route.iter().map(|(key, _)| key.to_owned()).collect()
-}
-
-fn show_rate(rate: Bytes) -> String {
-    if rate == Bytes(0) { "off".to_owned() } else { show_size(rate) }
 }
 
 fn header_edits(edits: &HeaderEdits) -> Value {

@@ -1,6 +1,6 @@
 //! The keys of `[pool]` that say how gateways treat clients.
 
-use weal_model::{AccessLog, Bytes, ClientPolicy, Network, NetworkError};
+use weal_model::{AccessLog, ClientPolicy, Network, NetworkError};
 
 use crate::section::{Reading, Section};
 use crate::suggest;
@@ -9,34 +9,18 @@ use crate::suggest;
 const MOST_RATE: u32 = 1_000_000;
 /// As many as there are ports.
 const MOST_CONNECTIONS: u32 = 65_536;
-/// A network that is faster is not slow.
-const MOST_MIN_RATE: Bytes = Bytes::mib(1);
 
 pub(super) fn read(reading: &mut Reading, pool: &Section) -> ClientPolicy {
     let default = ClientPolicy::default();
     ClientPolicy {
         trusted_proxies: read_networks(reading, pool).unwrap_or(default.trusted_proxies),
-        proxy_protocol: pool.flag(reading, "proxy-protocol").unwrap_or(default.proxy_protocol),
         access_log: read_access_log(reading, pool),
         traceparent: pool.flag(reading, "traceparent").unwrap_or(default.traceparent),
         client_connections: pool
             .count(reading, "client-connections", 0..MOST_CONNECTIONS + 1)
             .unwrap_or(default.client_connections),
         client_rate: pool.count(reading, "client-rate", 0..MOST_RATE + 1).unwrap_or(default.client_rate),
-        min_rate: read_min_rate(reading, pool).unwrap_or(default.min_rate),
     }
-}
-
-/// Bytes per second, for the pool or a route.
-pub(super) fn read_min_rate(reading: &mut Reading, section: &Section) -> Option<Bytes> {
-    let is_off = section.item("min-rate").is_some_and(|item| item.value.as_str() == Some("off"));
-    let rate = if is_off { Bytes(0) } else { section.size(reading, "min-rate")? };
-    if rate > MOST_MIN_RATE {
-        let place = reading.places.value(&section.at("min-rate"));
-        reading.findings.error(place, "`min-rate` is out of range", "write bytes per second up to `1MiB`, or `off`");
-        return None;
-    }
-    Some(rate)
 }
 
 fn read_networks(reading: &mut Reading, pool: &Section) -> Option<Vec<Network>> {

@@ -6,7 +6,6 @@ use std::path::Path;
 use toml::de::DeValue;
 use weal_model::{HeaderEdits, RedirectRule, RouteExtras};
 
-use super::clients::read_min_rate;
 use super::paths::{below, is_literal};
 use crate::section::{Item, Reading, Section};
 
@@ -39,8 +38,6 @@ pub(super) fn read(reading: &mut Reading, route: &Section, folder: &Path) -> Rou
         body_limit: route.size(reading, "body-limit"),
         maintenance: route.flag(reading, "maintenance").unwrap_or(false),
         error_pages: read_pages(reading, route, folder),
-        compress: route.flag(reading, "compress").unwrap_or(false),
-        min_rate: read_min_rate(reading, route),
     }
 }
 

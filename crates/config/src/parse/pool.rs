@@ -36,12 +36,10 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         "flow-cycle",
         "placement-cycle",
         "trusted-proxies",
-        "proxy-protocol",
         "access-log",
         "traceparent",
         "client-connections",
         "client-rate",
-        "min-rate",
     ];
     let section = Section::open(reading, "pool", table, &known);
     let folder_name = || folder.file_name().map_or("pool".to_owned(), |name| name.to_string_lossy().into_owned());

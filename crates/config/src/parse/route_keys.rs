@@ -1,7 +1,7 @@
 //! The keys of a route, whatever it leads to.
 
 /// Every key of a route.
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 15] = [
     "tcp",
     "udp",
     "host",
@@ -17,6 +17,4 @@ pub(super) const KEYS: [&str; 17] = [
     "body-limit",
     "maintenance",
     "error-pages",
-    "compress",
-    "min-rate",
 ];

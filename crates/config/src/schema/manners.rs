@@ -19,14 +19,6 @@ pub(super) fn pool_keys() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
-            "proxy-protocol",
-            describe(
-                flag(),
-                "Whether connections of trusted proxies begin with a header of the PROXY protocol, version 1 or 2.",
-                "false",
-            ),
-        ),
-        (
             "access-log",
             describe(
                 json!({ "enum": AccessLog::ALL }),
@@ -58,11 +50,8 @@ pub(super) fn pool_keys() -> Vec<(&'static str, Value)> {
                 &ClientPolicy::RATE.to_string(),
             ),
         ),
-        ("min-rate", describe(rate(), MIN_RATE, &quoted("240B"))),
     ]
 }
-
-const MIN_RATE: &str = "Bytes per second that a client must send of a body, and take of an answer, while the gateway waits for it, after ten seconds at any rate. `off` is no limit.";
 
 pub(super) fn route_keys() -> Vec<(&'static str, Value)> {
     let text = || json!({ "type": "string", "minLength": 1 });
@@ -102,13 +91,7 @@ pub(super) fn route_keys() -> Vec<(&'static str, Value)> {
                 "one line of text",
             ),
         ),
-        ("compress", describe(flag(), "Whether text is compressed (zstd, br, gzip) for clients that take it.", "false")),
-        ("min-rate", describe(rate(), MIN_RATE, "that of the pool")),
     ]
-}
-
-fn rate() -> Value {
-    json!({ "anyOf": [size(), { "const": "off" }] })
 }
 
 fn redirect() -> Value {

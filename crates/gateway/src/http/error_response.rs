@@ -34,11 +34,13 @@ pub(crate) struct ErrorResponse {
     allow: bool,
     /// Where the client is sent.
     location: Option<HeaderValue>,
+    /// Seconds after which it may try again, where that is not as always.
+    retry_after: Option<HeaderValue>,
 }
 
 impl ErrorResponse {
     fn new(status: StatusCode, word: &'static str, reason: String) -> Self {
-        Self { status, word, reason, close: false, allow: false, location: None }
+        Self { status, word, reason, close: false, allow: false, location: None, retry_after: None }
     }
 
     pub fn malformed(malformed: &Malformed) -> Self {
@@ -68,6 +70,14 @@ impl ErrorResponse {
     pub fn too_large(limit: u64) -> Self {
         let reason = format!("a request's body has at most {limit} bytes here");
         Self { close: true, ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", reason) }
+    }
+
+    /// The client sends more than it may; in `wait` it may again.
+    pub fn too_many(wait: Duration) -> Self {
+        let retry_after_s = wait.as_secs() + 1;
+        let reason = format!("too many requests from this address: try again in {retry_after_s} s");
+        let retry_after = HeaderValue::from(retry_after_s);
+        Self { retry_after: Some(retry_after), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "client-rate", reason) }
     }
 
     /// False when all is as it should be: nothing was refused.
@@ -131,8 +141,9 @@ impl ErrorResponse {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(HeaderName::from_static("x-weal-reason"), HeaderValue::from_static(self.word));
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, RETRY_AFTER_S);
+        let retry_after = (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S);
+        if let Some(seconds) = self.retry_after.or(retry_after) {
+            headers.insert(header::RETRY_AFTER, seconds);
         }
         if let Some(location) = self.location {
             headers.insert(header::LOCATION, location);

@@ -15,14 +15,14 @@ use hyper::upgrade::OnUpgrade;
 use tokio::time::Sleep;
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::RequestOutcome;
-use weal_model::Time;
+use weal_model::{AccessLog, Time};
 
 use super::answer_body::{AnswerBody, Relay};
 use super::check::Malformed;
 use super::deadline::Deadline;
 use super::error_response::{ErrorResponse, note_id};
 use super::request_body::{RequestBody, Upload};
-use super::session::{Dismissed, Routed, Session};
+use super::session::{Admitted, Dismissed, Routed, Session};
 use super::{forward, interim, tunnel};
 use crate::listen::client::{Busy, Client};
 use crate::routing::cluster::{Cluster, Expired, Seat, Target};
@@ -71,8 +71,10 @@ impl Exchange {
     pub fn begin(session: Arc<Session>, request: Request<Incoming>) -> (Self, Result<(Request<RequestBody>, Routed), Dismissed>) {
         let mut busy = session.client.begin();
         let id = session.gateway.ids.choose(request.headers());
-        if session.gateway.access_log {
-            busy.record = Some(Box::new(Record::new(&request, session.client.now())));
+        let Admitted { client, access_log, early } = session.admit(request.headers());
+        if access_log != AccessLog::Off {
+            let record = Record::new(access_log, &request, client, session.client.now(), &id);
+            busy.record = Some((Box::new(record), Arc::clone(&session.gateway.access_log)));
         }
         let takes_interim = request.version() == Version::HTTP_11;
         // An HTTP/1.0 client's expectation is ignored (RFC 9110 section 10.1.1).
@@ -80,13 +82,16 @@ impl Exchange {
         let (parts, incoming) = request.into_parts();
         let (body, upload) = RequestBody::new(incoming, expects, session.client.clock());
         let mut request = Request::from_parts(parts, body);
-        let routed = session.route(&mut request, &id);
+        let routed = match early {
+            None => session.route(&mut request, &id),
+            Some(wait) => Err(ErrorResponse::too_many(wait).into()),
+        };
         if let Ok(Routed { destination, .. }) = &routed
             && let Some(limit) = destination.rules.extras.as_ref().and_then(|extras| extras.body_limit)
         {
             request.body_mut().limit(limit);
         }
-        if let Some(record) = &mut busy.record {
+        if let Some((record, _)) = &mut busy.record {
             let destination = match &routed {
                 Ok(routed) => Some(&routed.destination),
                 Err(dismissed) => dismissed.destination.as_ref(),

@@ -11,4 +11,5 @@ mod interim;
 pub(crate) mod origin;
 pub(crate) mod request_body;
 pub(crate) mod session;
+mod trace;
 mod tunnel;

@@ -35,7 +35,7 @@ impl Scheme {
 #[derive(Debug)]
 pub(crate) struct Origin {
     scheme: Scheme,
-    /// True when the client is on this machine: a proxy in front, most likely, whose word about its own clients counts.
+    /// True when the client is a proxy in front whose word about its own clients counts.
     trusted: bool,
     address: HeaderValue,
     /// `for=192.0.2.1;proto=http;host=`.
@@ -45,7 +45,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    pub fn new(peer: SocketAddr, scheme: Scheme) -> Self {
+    pub fn new(peer: SocketAddr, scheme: Scheme, trusted: bool) -> Self {
         let ip = peer.ip().to_canonical();
         let node = match ip {
             IpAddr::V4(v4) => v4.to_string(),
@@ -53,7 +53,7 @@ impl Origin {
         };
         let address = HeaderValue::from_str(&ip.to_string()).expect("an address is made of visible characters");
         let forwarded_start = format!("for={node};proto={};host=", scheme.name());
-        Self { scheme, trusted: ip.is_loopback(), address, forwarded_start, last: None }
+        Self { scheme, trusted, address, forwarded_start, last: None }
     }
 
     /// Sets `X-Forwarded-*`, `Forwarded`, `Via` and the request's id. A trusted client's own values are kept and added to, anybody else's
@@ -86,6 +86,10 @@ impl Origin {
         }
     }
 
+    pub fn is_trusted(&self) -> bool {
+        self.trusted
+    }
+
     fn forwarded(&mut self, host: &HeaderValue) -> Option<HeaderValue> {
         if let Some((last, forwarded)) = &self.last
             && last == host
@@ -104,6 +108,21 @@ impl Origin {
 /// True when a proxy says that its own client used TLS.
 pub(crate) fn came_over_tls(headers: &HeaderMap) -> bool {
     headers.get(X_FORWARDED_PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
+}
+
+/// The client that trusted proxies name: the last address of `X-Forwarded-For` that is not one of theirs. `None` when they name none.
+pub(crate) fn forwarded_client(headers: &HeaderMap, is_trusted: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+    let mut client = None;
+    for value in headers.get_all(X_FORWARDED_FOR).iter().rev() {
+        for text in value.to_str().ok()?.rsplit(',') {
+            let address: IpAddr = text.trim_matches([' ', '\t']).parse().ok()?;
+            client = Some(address.to_canonical());
+            if !is_trusted(address) {
+                return client;
+            }
+        }
+    }
+    client
 }
 
 /// Removes every field by which a gateway says something.
@@ -148,6 +167,15 @@ impl RequestIds {
         Self { prefix: hexadecimal(prefix), next: AtomicU64::new(0) }
     }
 
+    /// The digits of a trace that no other has, and of a span of it.
+    pub fn trace(&self) -> ([u8; 32], [u8; 16]) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut trace = [0; 32];
+        trace[..16].copy_from_slice(&self.prefix);
+        trace[16..].copy_from_slice(&hexadecimal(mix(number)));
+        (trace, hexadecimal(mix(!number) | 1))
+    }
+
     /// The id of a request: the one it has, or a new one.
     pub fn choose(&self, headers: &HeaderMap) -> HeaderValue {
         if let Some(present) = headers.get(X_REQUEST_ID)
@@ -161,6 +189,13 @@ impl RequestIds {
         text[16..].copy_from_slice(&hexadecimal(number));
         HeaderValue::from_bytes(&text).expect("hexadecimal digits are visible characters")
     }
+}
+
+/// Numbers that follow each other become numbers that do not look so (Steele, Lea and Flood, splitmix64): samplers take traces by their digits.
+fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
 }
 
 fn hexadecimal(number: u64) -> [u8; 16] {

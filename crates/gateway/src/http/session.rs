@@ -1,27 +1,31 @@
 //! One client connection's part in its requests: what it remembers from one to the next, and where each of them goes.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, StatusCode, Version};
 use http_body::Body as _;
-use weal_model::AppName;
+use weal_model::{AccessLog, AppName, ClientPolicy};
 
 use super::check::{self, Malformed};
 use super::deadline::Deadline;
 use super::error_response::ErrorResponse;
 use super::forward;
-use super::origin::{self, Origin, RequestIds, Scheme};
+use super::origin::{self, Origin, RequestIds, Scheme, forwarded_client};
 use super::request_body::RequestBody;
+use super::trace;
 use crate::limits::Limits;
 use crate::listen::client::Client;
+use crate::listen::guard::Guard;
 use crate::listen::registry::Entry;
 use crate::routing::extras::Extras;
 use crate::routing::marks;
 use crate::routing::table::{Destination, Tables, View};
+use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::refused::Refused;
 use crate::tls::Tls;
 
@@ -31,7 +35,9 @@ pub(crate) struct Gateway {
     pub tables: Tables,
     pub limits: Arc<Limits>,
     pub ids: RequestIds,
-    pub access_log: bool,
+    /// What clients take of it.
+    pub guard: Guard,
+    pub access_log: Arc<AccessLogWriter>,
     pub refused: Refused,
     pub tls: Tls,
     pub unrouted: AtomicU64,
@@ -74,6 +80,16 @@ pub(crate) struct Routed {
     pub is_old: bool,
 }
 
+/// What is known of a request before it is looked at.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    /// Its client, as far as trusted proxies say it.
+    pub client: IpAddr,
+    pub access_log: AccessLog,
+    /// It comes too early, by so long.
+    pub early: Option<Duration>,
+}
+
 /// A request that no instance gets, and why.
 #[derive(Debug)]
 pub(crate) struct Dismissed {
@@ -90,9 +106,27 @@ impl From<ErrorResponse> for Dismissed {
 
 impl Session {
     pub fn new(gateway: Arc<Gateway>, client: Arc<Client>, entry: Entry, worker: usize, scheme: Scheme) -> Self {
-        let (view, origin) = (gateway.tables.view(), Origin::new(client.peer, scheme));
+        let mut view = gateway.tables.view();
+        let is_trusted = view.table(&gateway.tables).is_trusted(client.peer.ip());
+        let origin = Origin::new(client.peer, scheme, is_trusted);
         let memory = Memory { view, origin, deadline: None, requests: 0 };
         Self { gateway, client, entry: Arc::new(entry), worker, scheme, memory: Mutex::new(memory) }
+    }
+
+    /// Who sends a request, and whether there is room for it.
+    pub fn admit(&self, headers: &HeaderMap) -> Admitted {
+        let mut memory = self.memory();
+        let Memory { view, origin, .. } = &mut *memory;
+        let table = view.table(&self.gateway.tables);
+        let named = if origin.is_trusted() { forwarded_client(headers, |address| table.is_trusted(address)) } else { None };
+        let client = named.unwrap_or(self.client.peer.ip());
+        let ClientPolicy { access_log, client_rate, .. } = table.clients;
+        // A proxy that names no client is not limited: all clients behind it would be.
+        let is_limited = client_rate > 0
+            && self.client.inner().is_none()
+            && (!origin.is_trusted() || named.is_some_and(|client| !table.is_trusted(client)));
+        let early = is_limited.then(|| self.gateway.guard.handle_request(self.client.now(), client, client_rate).err()).flatten();
+        Admitted { client, access_log, early }
     }
 
     /// Checks a request, finds where it goes, and writes its head anew.
@@ -102,7 +136,7 @@ impl Session {
         *requests += 1;
         let is_framed = *requests <= self.client.requests();
         let host = check::check(request, is_framed).map_err(|malformed| self.malformed(&malformed))?;
-        if let Some(secure) = self.secure_location(request, &host) {
+        if let Some(secure) = self.secure_location(request, &host, origin.is_trusted()) {
             // It keeps the method and the body (RFC 9110 section 15.4.9).
             return Err(ErrorResponse::redirect(StatusCode::PERMANENT_REDIRECT, secure).into());
         }
@@ -142,6 +176,9 @@ impl Session {
             // What a client says there means nothing, and an instance shall not take it for a word of ours.
             None => drop(headers.remove(marks::FIELD)),
         }
+        if table.clients.traceparent {
+            trace::carry_on(headers, &self.gateway.ids);
+        }
         if let Some(extras) = extras {
             extras.edit_request(headers);
         }
@@ -163,12 +200,12 @@ impl Session {
     }
 
     /// Where a request without TLS is sent on to; `None` when it is answered. Not those that prove to a certificate authority whose host
-    /// this is (RFC 8555 section 8.3), nor what a proxy on this machine received over TLS.
-    fn secure_location(&self, request: &Request<RequestBody>, host: &str) -> Option<HeaderValue> {
+    /// this is (RFC 8555 section 8.3), nor what a trusted proxy received over TLS.
+    fn secure_location(&self, request: &Request<RequestBody>, host: &str, is_trusted: bool) -> Option<HeaderValue> {
         let port = self.gateway.tls.redirect_port().filter(|_| self.scheme == Scheme::Http && !host.is_empty())?;
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let is_challenge = path.starts_with("/.well-known/acme-challenge/");
-        if is_challenge || (self.client.peer.ip().is_loopback() && origin::came_over_tls(request.headers())) {
+        if is_challenge || (is_trusted && origin::came_over_tls(request.headers())) {
             return None;
         }
         let port = if port == 443 { String::new() } else { format!(":{port}") };

@@ -11,6 +11,7 @@ use weal_model::{AppName, Time};
 
 use crate::clock::Clock;
 use crate::http::framing::Framing;
+use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::record::Record;
 
 /// What a connection does.
@@ -198,8 +199,8 @@ impl Client {
 #[derive(Debug)]
 pub(crate) struct Busy {
     client: Arc<Client>,
-    /// What the access log says at the end; `None` keeps none.
-    pub record: Option<Box<Record>>,
+    /// What the access log says at the end, and whose log; `None` keeps none.
+    pub record: Option<(Box<Record>, Arc<AccessLogWriter>)>,
 }
 
 impl Busy {
@@ -208,13 +209,13 @@ impl Busy {
     }
 
     pub fn note_status(&mut self, status: http::StatusCode) {
-        if let Some(record) = &mut self.record {
+        if let Some((record, _)) = &mut self.record {
             record.status = status.as_u16();
         }
     }
 
     pub fn note_sent(&mut self, bytes: u64) {
-        if let Some(record) = &mut self.record {
+        if let Some((record, _)) = &mut self.record {
             record.sent = bytes;
         }
     }
@@ -227,8 +228,9 @@ impl Drop for Busy {
             let is_within_head = self.client.is_within_head.load(Ordering::Relaxed);
             self.client.enter(if is_within_head { Phase::Head } else { Phase::Idle });
         }
-        if let Some(record) = &self.record {
-            record.write(self.client.peer, self.client.clock.now());
+        if let Some((mut record, log)) = self.record.take() {
+            record.ended = self.client.clock.now();
+            log.push(record);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod accepting;
 pub(crate) mod client;
+pub(crate) mod guard;
 pub(crate) mod handshake;
 pub(crate) mod l4;
 pub(crate) mod refusal;

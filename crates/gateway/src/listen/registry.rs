@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::limits::Limits;
 use crate::listen::client::{Client, Order, Phase};
+use crate::listen::guard::Hold;
 
 /// The client connections that are open, tunnels included.
 #[derive(Debug, Default)]
@@ -21,14 +22,16 @@ pub(crate) struct Registry {
 pub(crate) struct Entry {
     registry: Arc<Registry>,
     key: u64,
+    /// What it takes of its address's connections.
+    _hold: Option<Hold>,
 }
 
 impl Registry {
     /// Registers a connection until its entry is dropped.
-    pub fn enter(self: &Arc<Self>, client: &Arc<Client>) -> Entry {
+    pub fn enter(self: &Arc<Self>, client: &Arc<Client>, hold: Option<Hold>) -> Entry {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(key, Arc::clone(client));
-        Entry { registry: Arc::clone(self), key }
+        Entry { registry: Arc::clone(self), key, _hold: hold }
     }
 
     pub fn count(&self) -> usize {

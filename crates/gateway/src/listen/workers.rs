@@ -21,6 +21,7 @@ use crate::http::origin::Scheme;
 use crate::http::session::{Gateway, Session};
 use crate::limits::FIELDS_ON_STACK;
 use crate::listen::client::{Client, Order, Phase};
+use crate::listen::guard::TooMany;
 use crate::listen::handshake;
 use crate::listen::refusal::{answer_new, answer_raw};
 use crate::listen::registry::{Entry, Registry};
@@ -112,8 +113,19 @@ impl Host {
         if !self.registry.has_room(limits, self.clock) {
             return refuse(stream, scheme);
         }
+        let table = self.gateway.tables.current();
+        let most = table.clients.client_connections;
+        // Calls between applications all come from this machine.
+        let is_exempt = inner.is_some() || table.is_trusted(peer.ip());
+        let hold = match self.gateway.guard.hold(self.clock.now(), peer.ip(), most, is_exempt) {
+            Ok(hold) => hold,
+            Err(TooMany) if scheme == Scheme::Http => {
+                return answer_new(stream, "429 Too Many Requests\r\nretry-after: 1", "too many connections from this address\n");
+            }
+            Err(TooMany) => return,
+        };
         let client = Arc::new(Client::new(peer, self.clock).with_inner(inner));
-        let entry = self.registry.enter(&client);
+        let entry = self.registry.enter(&client, hold);
         let gateway = Arc::clone(&self.gateway);
         let index = self.index;
         tokio::spawn(async move {

@@ -1,6 +1,7 @@
 //! Everything a gateway works by, in the form that requests use, and how one config follows another.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use weal_control::admission::inner_class;
 use weal_control::flow::pipeline::ClassIndex;
-use weal_model::{AppName, ClassName, InstanceId, RouteSpec, TransportPort};
+use weal_model::{AppName, ClassName, ClientPolicy, InstanceId, RouteSpec, TransportPort};
 use weal_rpc::RpcRefusal;
 
 use crate::clock::Clock;
@@ -73,6 +74,7 @@ pub(crate) struct Table {
     pub ports: BTreeMap<TransportPort, Destination>,
     /// Where calls to each application go.
     pub inner: BTreeMap<AppName, Inner>,
+    pub clients: ClientPolicy,
     clusters: BTreeMap<AppName, Arc<Cluster>>,
 }
 
@@ -99,6 +101,13 @@ pub(crate) struct Tables {
 pub(crate) struct View {
     epoch: u64,
     table: Arc<Table>,
+}
+
+impl Table {
+    /// True for a proxy in front, whose word about its clients counts.
+    pub fn is_trusted(&self, address: IpAddr) -> bool {
+        self.clients.trusted_proxies.iter().any(|network| network.contains(address))
+    }
 }
 
 impl Tables {
@@ -201,7 +210,8 @@ impl Tables {
         let (of_ports, compiled): (Vec<_>, Vec<_>) = compiled.into_iter().partition(|(route, ..)| route.port.is_some());
         let ports = of_ports.into_iter().filter_map(|(route, _, destination)| Some((route.port?, destination))).collect();
         let routes = Routes::compile(compiled);
-        *current = Arc::new(Table { version: config.version, routes, ports, inner, clusters });
+        let clients = config.clients.clone();
+        *current = Arc::new(Table { version: config.version, routes, ports, inner, clients, clusters });
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 }

@@ -1,4 +1,6 @@
 //! What a gateway remembers of requests, for people who ask.
 
+pub(crate) mod access_log;
+mod date;
 pub(crate) mod record;
 pub(crate) mod refused;

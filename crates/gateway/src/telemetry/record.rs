@@ -1,44 +1,171 @@
-//! One line of the access log.
+//! One request, as the access log tells of it.
 
-use std::net::SocketAddr;
+use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use weal_model::Time;
+use http::HeaderMap;
+use http::header::{self, HeaderName, HeaderValue};
+use weal_model::{AccessLog, Time};
+
+use super::date::Date;
+
+/// The most bytes that a line has of one thing that a client has sent.
+const LONGEST: usize = 2048;
 
 /// What is said of one request at its end.
 #[derive(Debug)]
 pub(crate) struct Record {
+    format: AccessLog,
+    client: IpAddr,
     method: http::Method,
-    host: String,
-    path: String,
+    host: Vec<u8>,
+    /// With the query.
+    target: Vec<u8>,
+    version: http::Version,
+    referer: Vec<u8>,
+    agent: Vec<u8>,
+    id: Vec<u8>,
     /// `app/class`; `None` when no route matched.
     pub flow: Option<Arc<str>>,
     pub status: u16,
     /// Bytes of the answer's body.
     pub sent: u64,
     begun: Time,
+    pub ended: Time,
 }
 
 impl Record {
-    pub fn new<B>(request: &http::Request<B>, begun: Time) -> Self {
-        let named = request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
+    pub fn new<B>(format: AccessLog, request: &http::Request<B>, client: IpAddr, begun: Time, id: &HeaderValue) -> Self {
+        let (headers, uri) = (request.headers(), request.uri());
+        let host = uri.authority().map(|authority| bounded(authority.as_str().as_bytes()));
         Self {
+            format,
+            client,
             method: request.method().clone(),
-            host: request.uri().authority().map(http::uri::Authority::as_str).or(named).unwrap_or("").to_owned(),
-            path: request.uri().path().to_owned(),
+            host: host.unwrap_or_else(|| field(headers, &header::HOST)),
+            target: bounded(uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).as_bytes()),
+            version: request.version(),
+            referer: field(headers, &header::REFERER),
+            agent: field(headers, &header::USER_AGENT),
+            id: bounded(id.as_bytes()),
             flow: None,
             status: 0,
             sent: 0,
             begun,
+            ended: begun,
         }
     }
 
-    /// Writes the line.
-    pub fn write(&self, client: SocketAddr, now: Time) {
-        let took_s = now.since(self.begun).as_secs_f64();
-        tracing::info!(
-            target: "access", client = %client.ip(), method = %self.method, host = self.host, path = self.path,
-            flow = self.flow.as_deref().unwrap_or("-"), status = self.status, bytes = self.sent, took_s, "request"
+    /// Its line, with its end. Nothing that a client has sent can end the line or reach a terminal as more than text.
+    pub fn line(&self) -> String {
+        match self.format {
+            AccessLog::Json => self.json(),
+            AccessLog::Off | AccessLog::Combined => self.combined(),
+        }
+    }
+
+    fn combined(&self) -> String {
+        let Self { client, method, target, version, status, sent, .. } = self;
+        let mut line = format!("{client} - - [{}] \"{method} ", Date::of(self.ended).common());
+        escape_quoted(&mut line, target);
+        let _ = write!(line, " {version:?}\" {status} {sent} \"");
+        escape_quoted(&mut line, if self.referer.is_empty() { b"-" } else { &self.referer });
+        line.push_str("\" \"");
+        escape_quoted(&mut line, if self.agent.is_empty() { b"-" } else { &self.agent });
+        line.push_str("\"\n");
+        line
+    }
+
+    fn json(&self) -> String {
+        let mut line = format!("{{\"time\":\"{}\",\"client\":\"{}\"", Date::of(self.ended).rfc3339(), self.client);
+        let version = format!("{:?}", self.version);
+        let flow = self.flow.as_deref().unwrap_or("-");
+        let texts: [(&str, &[u8]); 8] = [
+            ("method", self.method.as_str().as_bytes()),
+            ("host", &self.host),
+            ("target", &self.target),
+            ("version", version.as_bytes()),
+            ("flow", flow.as_bytes()),
+            ("id", &self.id),
+            ("referer", &self.referer),
+            ("user_agent", &self.agent),
+        ];
+        for (name, text) in texts {
+            let _ = write!(line, ",\"{name}\":\"");
+            escape_json(&mut line, text);
+            line.push('"');
+        }
+        let seconds = self.ended.since(self.begun).as_secs_f64();
+        let _ = writeln!(line, ",\"status\":{},\"bytes\":{},\"seconds\":{seconds:.6}}}", self.status, self.sent);
+        line
+    }
+}
+
+fn field(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
+    headers.get(name).map_or_else(Vec::new, |value| bounded(value.as_bytes()))
+}
+
+fn bounded(text: &[u8]) -> Vec<u8> {
+    text[..text.len().min(LONGEST)].to_vec()
+}
+
+/// As nginx does: `\xHH` for everything that is not visible ASCII, for quotes and for backslashes.
+fn escape_quoted(line: &mut String, text: &[u8]) {
+    for byte in text {
+        match byte {
+            b' '..=b'~' if !matches!(byte, b'"' | b'\\') => line.push(char::from(*byte)),
+            _ => {
+                let _ = write!(line, "\\x{byte:02X}");
+            }
+        }
+    }
+}
+
+/// Everything that is not visible ASCII as `\uXXXX` (RFC 8259 section 7); what is no UTF-8 as the replacement character.
+fn escape_json(line: &mut String, text: &[u8]) {
+    for unit in String::from_utf8_lossy(text).encode_utf16() {
+        match u8::try_from(unit) {
+            Ok(byte @ b' '..=b'~') if !matches!(byte, b'"' | b'\\') => line.push(char::from(byte)),
+            _ => {
+                let _ = write!(line, "\\u{unit:04x}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(format: AccessLog) -> Record {
+        let request = http::Request::get("/a?b=%22c")
+            .header("host", "shop.example")
+            .header("user-agent", http::HeaderValue::from_bytes("x\u{9b}31m\t\"\\ \u{1f600}".as_bytes()).unwrap())
+            .body(())
+            .unwrap();
+        let mut record =
+            Record::new(format, &request, [192, 0, 2, 1].into(), Time(1_795_656_003_000_000), &HeaderValue::from_static("7"));
+        record.ended = Time(1_795_656_004_500_000);
+        (record.status, record.sent, record.flow) = (200, 5, Some("shop/gold".into()));
+        record
+    }
+
+    #[test]
+    fn a_combined_line_has_only_visible_characters_and_its_quotes() {
+        assert_eq!(
+            record(AccessLog::Combined).line(),
+            "192.0.2.1 - - [26/Nov/2026:01:20:04 +0000] \"GET /a?b=%22c HTTP/1.1\" 200 5 \"-\" \
+             \"x\\xC2\\x9B31m\\x09\\x22\\x5C \\xF0\\x9F\\x98\\x80\"\n"
         );
+    }
+
+    #[test]
+    fn a_json_line_is_one_object_of_ascii_that_reads_back() {
+        let line = record(AccessLog::Json).line();
+        assert!(line.ends_with("}\n") && line.trim_end().bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{line}");
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["user_agent"], "x\u{9b}31m\t\"\\ \u{1f600}");
+        assert_eq!((&read["target"], &read["seconds"], &read["flow"]), (&"/a?b=%22c".into(), &1.5.into(), &"shop/gold".into()));
     }
 }

@@ -67,8 +67,7 @@ impl Bed {
         let wake = folder.path().join("wake.sock");
         let ports = Some(weal_rpc::bind_handover(&folder.path().join("ports.sock")).unwrap());
         let (tls_clients, state_dir) = (tls.then_some(tls_clients), state.clone());
-        let options =
-            Options { name: "gw".into(), state_dir, clients, tls_clients, ports, rpc, controller: None, wake, access_log: true };
+        let options = Options { name: "gw".into(), state_dir, clients, tls_clients, ports, rpc, controller: None, wake };
         let (stop, stopped) = oneshot::channel::<()>();
         let ended = tokio::spawn(run_until(options, limits, async {
             let _ = stopped.await;

@@ -1,6 +1,6 @@
 //! What routes do besides passing requests on.
 
-use weal_model::{Bytes, HeaderEdits, RedirectRule, RouteExtras, RouteSpec};
+use weal_model::{AccessLog, Bytes, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras, RouteSpec};
 use weal_protocol::gateway::ClusterConfig;
 
 use crate::bed::*;
@@ -130,4 +130,130 @@ async fn maintenance_and_errors_are_said_with_the_pages_of_the_route() {
     let failed = bed.get("x", "/open").await;
     assert_eq!((failed.status, failed.text().as_str()), (502, "sorry"));
     assert_eq!(refused(&bed).await.len(), 2);
+}
+
+/// A gateway before a recorder that treats clients as `clients` says.
+async fn with_policy(clients: ClientPolicy) -> (Bed, Recorder) {
+    let recorder = Recorder::start().await;
+    let bed = Bed::start_in(folder(), limits()).await;
+    bed.configure_for(vec![cluster(&[recorder.address])], clients).await.unwrap();
+    (bed, recorder)
+}
+
+const FORWARDED: &str =
+    "x-forwarded-for: 198.51.100.9, 203.0.113.7\r\nx-forwarded-proto: https\r\nx-forwarded-host: shop.example\r\n";
+
+async fn forwarded(bed: &Bed) -> Answer {
+    let mut client = bed.connect().await;
+    client.send(&format!("GET /a?b HTTP/1.1\r\nhost: x\r\n{FORWARDED}user-agent: \"x\u{9b}\r\nconnection: close\r\n\r\n")).await;
+    Answer::parse(&client.read_to_end().await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_trusted_proxies_say_who_the_client_is() {
+    for (networks, address, proto) in
+        [(vec!["127.0.0.0/8"], "198.51.100.9, 203.0.113.7, 127.0.0.1", "https"), (vec!["10.0.0.0/8"], "127.0.0.1", "http")]
+    {
+        let trusted_proxies = networks.iter().map(|network| network.parse().unwrap()).collect();
+        let (bed, recorder) = with_policy(ClientPolicy { trusted_proxies, ..ClientPolicy::default() }).await;
+        assert_eq!(forwarded(&bed).await.status, 200);
+        let got = recorder.take().requests.remove(0);
+        assert_eq!(
+            (got.fields("x-forwarded-for"), got.fields("x-forwarded-proto")),
+            (vec![address], vec![proto]),
+            "{networks:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_request_carries_a_trace_when_the_pool_says_so_and_else_what_its_client_sent() {
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for traceparent in [true, false] {
+        let (bed, recorder) = with_policy(ClientPolicy { traceparent, ..ClientPolicy::default() }).await;
+        for sent in [Some(PARENT), Some("nonsense"), None] {
+            let mut client = bed.connect().await;
+            let field = sent.map_or_else(String::new, |sent| format!("traceparent: {sent}\r\n"));
+            client.send(&format!("GET / HTTP/1.1\r\nhost: x\r\n{field}\r\n")).await;
+            assert_eq!(client.read_answer().await.status, 200);
+            let got = recorder.take().requests.remove(0);
+            let got = got.fields("traceparent");
+            if !traceparent {
+                assert_eq!(got, Vec::from_iter(sent));
+                continue;
+            }
+            assert_eq!((got.len(), got[0].len()), (1, PARENT.len()));
+            assert_ne!(got[0], PARENT, "the gateway is the parent now");
+            assert_eq!(got[0].starts_with(&PARENT[..36]), sent == Some(PARENT), "{sent:?}: {got:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_access_log_has_a_line_for_each_request_whose_bytes_are_all_visible() {
+    for access_log in [AccessLog::Json, AccessLog::Combined] {
+        let (bed, _recorder) = with_policy(ClientPolicy { access_log, ..ClientPolicy::default() }).await;
+        let id = forwarded(&bed).await.header("x-request-id").unwrap().to_owned();
+        let file = bed.state.join("gateway/access.log");
+        let begun = std::time::Instant::now();
+        let log = loop {
+            let log = std::fs::read_to_string(&file).unwrap_or_default();
+            if log.ends_with('\n') {
+                break log;
+            }
+            assert!(begun.elapsed() < PATIENCE, "no line: {log:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        };
+        assert_eq!(log.lines().count(), 1);
+        assert!(log.trim_end().bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{log}");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        if access_log == AccessLog::Combined {
+            assert!(log.starts_with("203.0.113.7 - - [") && log.contains("\"GET /a?b HTTP/1.1\" 200 "), "{log}");
+            continue;
+        }
+        let line: serde_json::Value = serde_json::from_str(&log).unwrap();
+        for (key, value) in
+            [("client", "203.0.113.7"), ("target", "/a?b"), ("flow", "shop/gold"), ("user_agent", "\"x\u{9b}"), ("id", &id)]
+        {
+            assert_eq!(line[key], value, "{log}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_gets_so_many_connections_and_requests_and_those_behind_a_trusted_proxy_have_their_own() {
+    let clients = ClientPolicy { trusted_proxies: Vec::new(), client_connections: 2, client_rate: 2, ..ClientPolicy::default() };
+    let (bed, _recorder) = with_policy(clients.clone()).await;
+    let mut first = bed.connect().await;
+    let _second = bed.connect().await;
+    bed.until("both are open", |counters| counters.connections == 2).await;
+    let third = Answer::parse(&bed.connect().await.read_to_end().await);
+    assert_eq!((third.status, third.header("retry-after")), (429, Some("1")));
+    let mut statuses = Vec::new();
+    for _ in 0..50 {
+        first.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        let answer = first.read_answer().await;
+        statuses.push((answer.status, answer.header("retry-after").is_some()));
+    }
+    assert_eq!(statuses[..4], [(200, false); 4], "a burst may come");
+    assert!(statuses.contains(&(429, true)), "{statuses:?}");
+    drop((first, _second));
+    bed.until("they are gone", |counters| counters.connections == 0).await;
+    let behind = ClientPolicy { client_rate: 1, trusted_proxies: vec!["127.0.0.1".parse().unwrap()], ..clients };
+    bed.configure_for(vec![cluster(&[named("one").await])], behind).await.unwrap();
+    let mut proxy = bed.connect().await;
+    let mut by_client = std::collections::BTreeMap::<&str, Vec<u16>>::new();
+    for _ in 0..20 {
+        for client in ["192.0.2.1", "192.0.2.2", ""] {
+            let field = if client.is_empty() { String::new() } else { format!("x-forwarded-for: {client}\r\n") };
+            proxy.send(&format!("GET / HTTP/1.1\r\nhost: x\r\n{field}\r\n")).await;
+            by_client.entry(client).or_default().push(proxy.read_answer().await.status);
+        }
+    }
+    for client in ["192.0.2.1", "192.0.2.2"] {
+        assert_eq!(by_client[client][..2], [200, 200], "{by_client:?}");
+        assert!(by_client[client].contains(&429), "{by_client:?}");
+    }
+    assert!(by_client[""].iter().all(|status| *status == 200), "the proxy itself is not limited: {by_client:?}");
 }

@@ -15,6 +15,7 @@ use crate::http::error_response::ErrorResponse;
 use crate::http::origin::Scheme;
 use crate::listen::accepting::accept_each;
 use crate::listen::client::Client;
+use crate::listen::guard::TooMany;
 use crate::listen::registry::Entry;
 use crate::routing::table::Destination;
 
@@ -39,10 +40,19 @@ fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc
         let reason = format!("{} connections are open, and none of them is idle", limits.connections);
         return ports.note(&ErrorResponse::closed("too-many-connections", reason), Some(&destination));
     }
+    let table = ports.gateway.tables.current();
+    let most = table.clients.client_connections;
+    let hold = match ports.gateway.guard.hold(ports.clock.now(), peer.ip(), most, table.is_trusted(peer.ip())) {
+        Ok(hold) => hold,
+        Err(TooMany) => {
+            let reason = format!("one address has {most} connections open");
+            return ports.note(&ErrorResponse::closed("client-connections", reason), Some(&destination));
+        }
+    };
     let client = Arc::new(Client::new(peer, ports.clock));
     // Not HTTP: the sweeper leaves it alone.
     client.enter_tunnel();
-    let (entry, ports) = (ports.registry.enter(&client), Arc::clone(ports));
+    let (entry, ports) = (ports.registry.enter(&client, hold), Arc::clone(ports));
     tokio::spawn(async move {
         if let Err(refusal) = pass(stream, &destination, &ports, entry).await {
             ports.note(&refusal, Some(&destination));
