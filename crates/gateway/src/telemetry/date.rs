@@ -22,7 +22,7 @@ pub(super) struct Date {
 impl Date {
     /// Counts years from March: the leap day is then the last one, and a month's first day is a straight line, 153 days in five months.
     pub fn of(time: Time) -> Self {
-        let milliseconds = time.0 / 1000;
+        let milliseconds = time.0 / 1_000_000;
         let seconds = milliseconds / 1000;
         // From 1 March 0000, in eras of 400 years, which are equally long.
         let days = seconds / DAY_S + 719_468;
@@ -72,9 +72,9 @@ mod tests {
             (1_735_689_599, "2024-12-31T23:59:59.000Z"),
             (4_107_542_400, "2100-03-01T00:00:00.000Z"),
         ] {
-            assert_eq!(Date::of(Time(seconds * 1_000_000)).rfc3339(), date);
+            assert_eq!(Date::of(Time(seconds * 1_000_000_000)).rfc3339(), date);
         }
-        assert_eq!(Date::of(Time(1_795_656_004_123_456)).common(), "26/Nov/2026:01:20:04 +0000");
-        assert_eq!(Date::of(Time(1_795_656_004_123_456)).rfc3339(), "2026-11-26T01:20:04.123Z");
+        assert_eq!(Date::of(Time(1_795_656_004_123_456_789)).common(), "26/Nov/2026:01:20:04 +0000");
+        assert_eq!(Date::of(Time(1_795_656_004_123_456_789)).rfc3339(), "2026-11-26T01:20:04.123Z");
     }
 }

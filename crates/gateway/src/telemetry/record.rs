@@ -145,8 +145,8 @@ mod tests {
             .body(())
             .unwrap();
         let mut record =
-            Record::new(format, &request, [192, 0, 2, 1].into(), Time(1_795_656_003_000_000), &HeaderValue::from_static("7"));
-        record.ended = Time(1_795_656_004_500_000);
+            Record::new(format, &request, [192, 0, 2, 1].into(), Time(1_795_656_003_000_000_000), &HeaderValue::from_static("7"));
+        record.ended = Time(1_795_656_004_500_000_000);
         (record.status, record.sent, record.flow) = (200, 5, Some("shop/gold".into()));
         record
     }

@@ -213,6 +213,8 @@ async fn the_access_log_has_a_line_for_each_request_whose_bytes_are_all_visible(
             continue;
         }
         let line: serde_json::Value = serde_json::from_str(&log).unwrap();
+        let year: u32 = line["time"].as_str().unwrap()[..4].parse().unwrap();
+        assert!((2026..2200).contains(&year), "{log}");
         for (key, value) in
             [("client", "203.0.113.7"), ("target", "/a?b"), ("flow", "shop/gold"), ("user_agent", "\"x\u{9b}"), ("id", &id)]
         {
