@@ -33,14 +33,14 @@ pub(crate) struct ErrorResponse {
     /// True: the methods that there are belong to the answer (RFC 9110 section 15.5.6).
     allow: bool,
     /// Where the client is sent.
-    location: Option<HeaderValue>,
+    location: Option<Box<HeaderValue>>,
     /// Seconds after which it may try again, where that is not as always.
-    retry_after: Option<HeaderValue>,
+    retry_after_s: Option<u32>,
 }
 
 impl ErrorResponse {
     fn new(status: StatusCode, word: &'static str, reason: String) -> Self {
-        Self { status, word, reason, close: false, allow: false, location: None, retry_after: None }
+        Self { status, word, reason, close: false, allow: false, location: None, retry_after_s: None }
     }
 
     pub fn malformed(malformed: &Malformed) -> Self {
@@ -58,7 +58,7 @@ impl ErrorResponse {
     /// The client is sent elsewhere.
     pub fn redirect(status: StatusCode, location: HeaderValue) -> Self {
         let reason = format!("what was asked for is at {}", String::from_utf8_lossy(location.as_bytes()));
-        Self { location: Some(location), ..Self::new(status, "redirect", reason) }
+        Self { location: Some(Box::new(location)), ..Self::new(status, "redirect", reason) }
     }
 
     pub fn maintenance() -> Self {
@@ -74,10 +74,9 @@ impl ErrorResponse {
 
     /// The client sends more than it may; in `wait` it may again.
     pub fn too_many(wait: Duration) -> Self {
-        let retry_after_s = wait.as_secs() + 1;
+        let retry_after_s = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
         let reason = format!("too many requests from this address: try again in {retry_after_s} s");
-        let retry_after = HeaderValue::from(retry_after_s);
-        Self { retry_after: Some(retry_after), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "client-rate", reason) }
+        Self { retry_after_s: Some(retry_after_s), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "client-rate", reason) }
     }
 
     /// False when all is as it should be: nothing was refused.
@@ -142,11 +141,11 @@ impl ErrorResponse {
         headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(HeaderName::from_static("x-weal-reason"), HeaderValue::from_static(self.word));
         let retry_after = (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S);
-        if let Some(seconds) = self.retry_after.or(retry_after) {
+        if let Some(seconds) = self.retry_after_s.map(HeaderValue::from).or(retry_after) {
             headers.insert(header::RETRY_AFTER, seconds);
         }
         if let Some(location) = self.location {
-            headers.insert(header::LOCATION, location);
+            headers.insert(header::LOCATION, *location);
         }
         if self.allow {
             headers.insert(header::ALLOW, ALLOWED);
