@@ -189,6 +189,7 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(false, "queue-limit", was.queue_limit.to_string(), is.queue_limit.to_string());
     compare(false, "request-timeout", show_span(was.request_timeout_s), show_span(is.request_timeout_s));
     compare(false, "upgrades", was.http.upgrades.join(", "), is.http.upgrades.join(", "));
+    compare(false, "protocol", was.http.protocol.as_str().to_owned(), is.http.protocol.as_str().to_owned());
     compare(false, "normalize-paths", was.http.normalize_paths.to_string(), is.http.normalize_paths.to_string());
     let show_sleep = |after: Option<f64>| after.map_or_else(|| "when it pays".to_owned(), show_span);
     compare(false, "sleep-after", show_sleep(was.sleep_after_s), show_sleep(is.sleep_after_s));

@@ -289,6 +289,14 @@ fn app_keys() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "protocol",
+            describe(
+                json!({ "enum": ["http1", "h2c"] }),
+                "What instances speak: HTTP/1.1, or HTTP/2 without TLS, as gRPC needs it. Clients may speak either in any case.",
+                "\"http1\"",
+            ),
+        ),
+        (
             "normalize-paths",
             describe(
                 json!({ "type": "boolean" }),

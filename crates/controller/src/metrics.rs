@@ -154,6 +154,8 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     counters(encoder, "weal_tls_handshakes_full", "TLS handshakes in which a certificate was shown.", one(tls.full))?;
     counters(encoder, "weal_tls_handshakes_resumed", "TLS handshakes that went on with an earlier session.", one(tls.resumed))?;
     counters(encoder, "weal_tls_handshakes_failed", "TLS handshakes of which nothing came.", one(tls.failed))?;
+    let abusive = "Connections over HTTP/2 that were cut off because their clients flooded them.";
+    counters(encoder, "weal_connections_abusive", abusive, one(counters_now.abusive))?;
     counters(encoder, "weal_requests_malformed", "Requests refused as malformed.", one(counters_now.malformed))
 }
 

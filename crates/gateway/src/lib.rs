@@ -105,6 +105,7 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
         tls: Tls::new(limits.handshakes),
         unrouted: AtomicU64::new(0),
         malformed: AtomicU64::new(0),
+        abusive: AtomicU64::new(0),
         inner: Mutex::default(),
     });
     let registry = Arc::new(Registry::default());
@@ -236,6 +237,7 @@ fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayN
         tls: gateway.tls.counters(),
         unrouted: gateway.unrouted.load(Ordering::Relaxed),
         malformed: gateway.malformed.load(Ordering::Relaxed),
+        abusive: gateway.abusive.load(Ordering::Relaxed),
         inner: inner.collect(),
         inner_addresses: gateway.inner.lock().unwrap_or_else(PoisonError::into_inner).clone(),
     }

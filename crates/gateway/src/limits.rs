@@ -26,6 +26,17 @@ pub struct Limits {
     pub connect: Duration,
     /// Bytes of a request's head, all lines together. Cookies of 8 kB are common, 64 kB never.
     pub head_bytes: usize,
+    /// Requests that one client may have under way over one connection of HTTP/2. Browsers are content with 100.
+    pub streams: u32,
+    /// Bytes of one request's body that may be on their way over HTTP/2 while nobody takes them.
+    pub stream_window: u32,
+    /// As for one request, but of all requests of a connection: 16 may stand still before the others do.
+    pub connection_window: u32,
+    /// As for one connection of a client, for one to an instance over HTTP/2. It carries answers to many clients, and slow ones must not
+    /// hold up the others.
+    pub upstream_window: u32,
+    /// Bytes of one answer that wait for a client to take them, over HTTP/2. Less, and a fast client waits.
+    pub stream_buffer: usize,
     /// Fields of a request's head. As many as Apache and HAProxy take; up to 100, reading a head allocates nothing.
     pub head_fields: usize,
     /// From SIGTERM to the end of what is still running then.
@@ -56,6 +67,11 @@ impl Default for Limits {
             stalled_response: Duration::from_secs(300),
             connect: Duration::from_millis(1500),
             head_bytes: 32 << 10,
+            streams: 128,
+            stream_window: 64 << 10,
+            connection_window: 1 << 20,
+            upstream_window: 4 << 20,
+            stream_buffer: 64 << 10,
             head_fields: FIELDS_ON_STACK,
             drain: Duration::from_secs(25),
             idle_upstreams: 256,

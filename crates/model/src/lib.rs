@@ -57,7 +57,7 @@ pub use plan::{
     Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, JobExplanation, LoadEntry, NodeReserve, Placement,
     PlacementEntry, Plan, Reason, Report, SeatPlan, Target, WorkFactor,
 };
-pub use route::{HeaderMatch, HttpRules, RouteSpec, Transport, TransportPort};
+pub use route::{HeaderMatch, HttpRules, InstanceProtocol, RouteSpec, Transport, TransportPort};
 pub use rung::{Rung, RungCost, SleepCosts};
 pub use sandbox::{Permit, SandboxMode, SandboxSpec};
 pub use snapshot::{FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot};

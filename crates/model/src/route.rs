@@ -100,12 +100,36 @@ pub struct HttpRules {
     /// Protocols that a connection may be upgraded to, in lower case; `*` is any. Others are not granted: a tunnel passes routes, classes
     /// and seats by.
     pub upgrades: Vec<String>,
+    /// What instances speak.
+    #[serde(default)]
+    pub protocol: InstanceProtocol,
     /// True: a route's path is compared with the normalised path of a request (RFC 3986 section 6.2.2), false: with the path as it came.
     pub normalize_paths: bool,
 }
 
+/// The version of HTTP that an application's instances speak. What its clients speak does not depend on that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum InstanceProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2 without TLS, known beforehand (RFC 9113 section 3.3), as gRPC needs it.
+    H2c,
+}
+
+impl InstanceProtocol {
+    /// As it is written in a config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http1 => "http1",
+            Self::H2c => "h2c",
+        }
+    }
+}
+
 impl Default for HttpRules {
     fn default() -> Self {
-        Self { upgrades: vec!["websocket".to_owned()], normalize_paths: true }
+        Self { upgrades: vec!["websocket".to_owned()], protocol: InstanceProtocol::Http1, normalize_paths: true }
     }
 }

@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, NodeName, RouteSpec, SandboxSpec, ServiceClass, TlsSpec,
+    AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, RouteSpec, SandboxSpec,
+    ServiceClass, TlsSpec,
 };
 
 /// A whole pool.
@@ -248,10 +249,10 @@ pub struct AppSpec {
 }
 
 impl AppSpec {
-    /// What is spoken to it by applications that need it. Not HTTP is what has a port for connections, and what has neither a route nor a
-    /// health check for HTTP: a database.
+    /// What is spoken to it by applications that need it. Not HTTP is what has a port for connections, and what has neither a route, nor a
+    /// health check, nor a protocol for HTTP: a database.
     pub fn speaks_http(&self) -> bool {
-        let is_http = matches!(self.health.probe, HealthProbe::Http { .. });
+        let is_http = matches!(self.health.probe, HealthProbe::Http { .. }) || self.http.protocol == InstanceProtocol::H2c;
         is_http || self.routes.iter().any(|route| route.port.is_none())
     }
 

@@ -218,6 +218,9 @@ pub struct GatewayCounters {
     pub unrouted: u64,
     /// Requests refused as malformed.
     pub malformed: u64,
+    /// Connections over HTTP/2 that were cut off because their clients flooded them.
+    #[serde(default)]
+    pub abusive: u64,
     /// Calls between applications, by the called one and the class that they bring along. They are part of the work of requests that are
     /// counted in `flows`, so nothing may add the two.
     #[serde(default)]

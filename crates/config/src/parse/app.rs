@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
-use weal_model::{AppName, AppSpec, HttpRules, InstanceRange, NodeName, RestartPolicy};
+use weal_model::{
+    AppName, AppSpec, HealthCheck, HealthProbe, HttpRules, InstanceProtocol, InstanceRange, NodeName, RestartPolicy,
+};
 
 use super::argv::check_argv;
 use super::paths::{below, is_literal};
@@ -13,7 +15,7 @@ use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 25] = [
+pub(crate) const KEYS: [&str; 26] = [
     "run",
     "health",
     "memory",
@@ -38,6 +40,7 @@ pub(crate) const KEYS: [&str; 25] = [
     "request-timeout",
     "normalize-paths",
     "upgrades",
+    "protocol",
     "sleep-after",
 ];
 /// More instances than this of one application are a slip of the finger.
@@ -47,11 +50,13 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
     let section = Section::open(reading, &format!("app.{name}"), table, &KEYS);
     let instances = read_instances(reading, &section);
     let user = pool::read_user(reading, &section);
+    let (health, http) = (health::read(reading, &section), read_http(reading, &section));
+    check_probe(reading, &section, &health, http.protocol);
     let apps = |names: Option<Vec<String>>| names.unwrap_or_default().into_iter().map(AppName::from).collect::<BTreeSet<_>>();
     AppSpec {
         name: AppName::from(name),
         run: read_run(reading, &section),
-        health: health::read(reading, &section),
+        health,
         memory: section.size(reading, "memory").unwrap_or(defaults::MEMORY),
         cpu_limit: pool::read_cpu(reading, &section),
         instances,
@@ -72,7 +77,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         restart: read_restart(reading, &section),
         queue_limit: section.count(reading, "queue-limit", 0..1_000_001).unwrap_or(defaults::QUEUE_LIMIT),
         request_timeout_s: section.span(reading, "request-timeout", (0.001, 86_400.0)).unwrap_or(defaults::REQUEST_TIMEOUT_S),
-        http: read_http(reading, &section),
+        http,
         sleep_after_s: section.span(reading, "sleep-after", (0.1, 31_536_000.0)),
         inner: None,
     }
@@ -87,7 +92,31 @@ fn read_http(reading: &mut Reading, section: &Section) -> HttpRules {
         let help = "write the protocol's name as in the header Upgrade, such as \"websocket\"";
         reading.findings.error(reading.places.value(&section.at("upgrades")), format!("`{bad}` is not a protocol"), help);
     }
-    HttpRules { upgrades, normalize_paths: section.flag(reading, "normalize-paths").unwrap_or(default.normalize_paths) }
+    let protocol = read_protocol(reading, section);
+    HttpRules { upgrades, protocol, normalize_paths: section.flag(reading, "normalize-paths").unwrap_or(default.normalize_paths) }
+}
+
+fn read_protocol(reading: &mut Reading, section: &Section) -> InstanceProtocol {
+    let protocols = [InstanceProtocol::Http1, InstanceProtocol::H2c];
+    let Some(word) = section.text(reading, "protocol") else { return InstanceProtocol::default() };
+    if let Some(protocol) = protocols.into_iter().find(|protocol| protocol.as_str() == word) {
+        return protocol;
+    }
+    let help = match word.as_str() {
+        "h2" | "http2" | "grpc" => "did you mean `h2c`? Instances speak HTTP/2 without TLS".to_owned(),
+        _ => suggest::help(&word, protocols.map(InstanceProtocol::as_str), "words"),
+    };
+    reading.findings.error(reading.places.value(&section.at("protocol")), format!("`protocol` cannot be `{word}`"), help);
+    InstanceProtocol::default()
+}
+
+/// The node agent asks over HTTP/1.1, which an instance with HTTP/2 alone does not answer.
+fn check_probe(reading: &mut Reading, section: &Section, health: &HealthCheck, protocol: InstanceProtocol) {
+    if protocol == InstanceProtocol::H2c && matches!(health.probe, HealthProbe::Http { .. }) {
+        let help = "leave `health` out to ask only whether the instance listens, or write `health = { command = [\u{2026}] }`";
+        let message = "an instance that speaks `h2c` cannot be asked over HTTP/1.1";
+        reading.findings.error(reading.places.value(&section.at("health")), message, help);
+    }
 }
 
 fn read_on_resume(reading: &mut Reading, section: &Section) -> Vec<String> {

@@ -300,6 +300,7 @@ mod tests {
             connections: 0,
             unrouted: 0,
             malformed: 0,
+            abusive: 0,
             inner: Vec::new(),
             inner_addresses: std::collections::BTreeMap::new(),
             tls: Default::default(),

@@ -305,6 +305,7 @@ impl FakeGateway {
             tls: Default::default(),
             unrouted: 0,
             malformed: 0,
+            abusive: 0,
             inner: Vec::new(),
             inner_addresses: std::collections::BTreeMap::new(),
         };

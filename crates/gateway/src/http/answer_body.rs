@@ -9,16 +9,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::RequestOutcome;
 
+use super::incoming::{Incoming, IncomingError};
 use super::request_body::Upload;
 use crate::limits::Limits;
 use crate::listen::client::Busy;
 use crate::routing::cluster::Seat;
-use crate::upstream::link::Link;
+use crate::upstream::lease::Lease;
 use crate::upstream::pool::Upstream;
 
 /// What is sent to a client. Ends the connection's busy time when it is dropped.
@@ -28,6 +28,8 @@ pub(crate) struct AnswerBody {
     /// Bytes handed on so far.
     sent: u64,
     busy: Busy,
+    /// True when its sender drops what it has not written yet once this fails.
+    fails_late: bool,
     /// Why it is cut off, and the client's flushes by then: first everything before it is sent.
     failure: Option<(BodyError, u64)>,
 }
@@ -43,7 +45,7 @@ enum Content {
 pub(crate) struct Relay {
     pub incoming: Incoming,
     /// `None` when a task of its own drives the connection, and at the end.
-    pub link: Option<Link>,
+    pub link: Option<Lease>,
     /// `None` at the end.
     pub seat: Option<Seat>,
     pub upstream: Arc<Upstream>,
@@ -65,7 +67,7 @@ pub(crate) struct Relay {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the instance broke off: {0}")]
-    Broken(#[from] hyper::Error),
+    Broken(#[from] IncomingError),
     #[error("the instance sent nothing for too long")]
     Stalled,
     #[error("the request took too long in all")]
@@ -74,11 +76,11 @@ pub(crate) enum BodyError {
 
 impl AnswerBody {
     pub fn text(text: Bytes, busy: Busy) -> Self {
-        Self { content: Content::Text(Full::new(text)), sent: 0, busy, failure: None }
+        Self { content: Content::Text(Full::new(text)), sent: 0, busy, fails_late: true, failure: None }
     }
 
     pub fn empty(busy: Busy) -> Self {
-        Self { content: Content::Text(Full::default()), sent: 0, busy, failure: None }
+        Self { content: Content::Text(Full::default()), sent: 0, busy, fails_late: true, failure: None }
     }
 
     pub fn relay(mut relay: Relay, busy: Busy) -> Self {
@@ -86,7 +88,22 @@ impl AnswerBody {
             relay.finish();
             return Self::empty(busy);
         }
-        Self { content: Content::Relay(Box::new(relay)), sent: 0, busy, failure: None }
+        Self { content: Content::Relay(Box::new(relay)), sent: 0, busy, fails_late: true, failure: None }
+    }
+
+    /// Its sender sends what it was given before, whatever comes after.
+    #[must_use]
+    pub fn failing_at_once(self) -> Self {
+        Self { fails_late: false, ..self }
+    }
+
+    /// Lets the connection to the instance read and write while nothing more can be taken from this.
+    pub fn drive(&mut self, cx: &mut Context<'_>) {
+        if let Content::Relay(relay) = &mut self.content
+            && let Some(link) = &mut relay.link
+        {
+            link.drive(cx);
+        }
     }
 }
 
@@ -104,7 +121,7 @@ impl Body for AnswerBody {
             Content::Relay(relay) => relay.poll_frame(cx),
         };
         let polled = match polled {
-            Poll::Ready(Some(Err(error))) => {
+            Poll::Ready(Some(Err(error))) if this.fails_late => {
                 this.failure = Some((error, this.busy.client().flushes()));
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -177,9 +194,9 @@ impl Relay {
     }
 
     /// Where this task drives the connection, nothing else completes the body, so a waker would only wake this task twice.
-    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, IncomingError>>> {
         let mut noop = Context::from_waker(Waker::noop());
-        let cx = if self.link.is_some() { &mut noop } else { cx };
+        let cx = if self.link.as_ref().is_some_and(Lease::is_driven_by_user) { &mut noop } else { cx };
         Pin::new(&mut self.incoming).poll_frame(cx)
     }
 
@@ -228,7 +245,7 @@ impl Relay {
 }
 
 /// Sends the rest of a request after its response, for as long as it moves.
-async fn finish_upload(mut link: Link, upload: Arc<Upload>, upstream: Arc<Upstream>, worker: usize, limits: Arc<Limits>) {
+async fn finish_upload(mut link: Lease, upload: Arc<Upload>, upstream: Arc<Upstream>, worker: usize, limits: Arc<Limits>) {
     loop {
         let finished = link.drive_until(|| upload.is_finished());
         if tokio::time::timeout(limits.stalled_write, finished).await.is_ok() {

@@ -10,7 +10,7 @@ use weal_model::host::{self, HostError};
 /// Why a request is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
-    #[error("a request needs exactly one Host header")]
+    #[error("a request needs exactly one Host header, or `:authority` in its place over HTTP/2")]
     Hosts,
     #[error("Host is not valid: {0}")]
     Host(#[from] HostError),
@@ -30,6 +30,8 @@ pub(crate) enum Malformed {
     Asterisk,
     #[error("only the expectation 100-continue is understood")]
     Expectation,
+    #[error("the request has too many header fields")]
+    Fields,
 }
 
 impl Malformed {
@@ -38,6 +40,7 @@ impl Malformed {
             Self::TransferEncoding => StatusCode::NOT_IMPLEMENTED,
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            Self::Fields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -46,8 +49,12 @@ impl Malformed {
 /// Refuses what hyper takes although it should not. `is_framed` says that another reader has read the head and is sure where its body
 /// ends: of a Content-Length beside a Transfer-Encoding hyper drops the former without a word. What is returned is the host that the request
 /// is for, as [`host::read_host`] spells it; it is empty when the request names none.
-pub(crate) fn check<B>(request: &Request<B>, is_framed: bool) -> Result<Cow<'_, str>, Malformed> {
+pub(crate) fn check<B>(request: &Request<B>, is_framed: bool, most_fields: usize) -> Result<Cow<'_, str>, Malformed> {
     let headers = request.headers();
+    // hyper has looked at this over HTTP/1.
+    if headers.len() > most_fields {
+        return Err(Malformed::Fields);
+    }
     if request.method() == Method::CONNECT {
         return Err(Malformed::Connect);
     }
@@ -70,9 +77,10 @@ pub(crate) fn check<B>(request: &Request<B>, is_framed: bool) -> Result<Cow<'_, 
 fn check_target<B>(request: &Request<B>) -> Result<(), Malformed> {
     let uri = request.uri();
     match (uri.authority(), uri.scheme_str()) {
-        (None, _) if uri.path() == "*" && request.method() == Method::OPTIONS => Ok(()),
-        (None, _) if uri.path() == "*" => Err(Malformed::Asterisk),
-        (None, _) if uri.path().starts_with('/') => Ok(()),
+        _ if uri.path() == "*" && request.method() == Method::OPTIONS => Ok(()),
+        _ if uri.path() == "*" => Err(Malformed::Asterisk),
+        _ if !uri.path().starts_with('/') => Err(Malformed::Target),
+        (None, _) => Ok(()),
         (Some(_), Some("http" | "https")) => Ok(()),
         // Without a scheme it is CONNECT's form of target.
         _ => Err(Malformed::Target),
@@ -82,18 +90,20 @@ fn check_target<B>(request: &Request<B>) -> Result<(), Malformed> {
 /// RFC 9110 section 10.1.1: an expectation that is not understood may be answered 417.
 fn check_expectation<B>(request: &Request<B>) -> Result<(), Malformed> {
     let mut expected = request.headers().get_all(header::EXPECT).iter();
-    if request.version() == Version::HTTP_11 && !expected.all(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+    if request.version() >= Version::HTTP_11 && !expected.all(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
         return Err(Malformed::Expectation);
     }
     Ok(())
 }
 
 /// RFC 9112 section 3.2: exactly one Host, though HTTP/1.0 may leave it out, by the grammar of RFC 9110 section 7.2. That of the
-/// target counts more, but two that differ are no honest client's.
+/// target counts more, but two that differ are no honest client's. Over HTTP/2 the target's own is enough, and need not be there
+/// beside a Host (RFC 9113 section 8.3.1).
 fn host_of<'a>(headers: &'a HeaderMap, authority: Option<&'a Authority>, version: Version) -> Result<Cow<'a, str>, Malformed> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());
-    if second.is_some() || (first.is_none() && version != Version::HTTP_10) {
+    let needs_host = version == Version::HTTP_11 || (version == Version::HTTP_2 && authority.is_none());
+    if second.is_some() || (first.is_none() && needs_host) {
         return Err(Malformed::Hosts);
     }
     let host = match first.map(|host| host.to_str().map_err(|_| HostError::Character)).transpose()? {

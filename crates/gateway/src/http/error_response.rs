@@ -20,6 +20,9 @@ const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 /// The methods that may be passed on. Others may too; instances know.
 const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE");
 
+/// Says in a word why the gateway answers itself, for programs.
+pub(crate) const WORD: HeaderName = HeaderName::from_static("x-weal-reason");
+
 /// An answer that is not an instance's.
 #[derive(Debug)]
 pub(crate) struct ErrorResponse {
@@ -139,7 +142,7 @@ impl ErrorResponse {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, content_type);
-        headers.insert(HeaderName::from_static("x-weal-reason"), HeaderValue::from_static(self.word));
+        headers.insert(WORD, HeaderValue::from_static(self.word));
         let retry_after = (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S);
         if let Some(seconds) = self.retry_after_s.map(HeaderValue::from).or(retry_after) {
             headers.insert(header::RETRY_AFTER, seconds);

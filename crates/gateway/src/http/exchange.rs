@@ -8,27 +8,28 @@ use std::task::Context;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::time::Sleep;
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::RequestOutcome;
-use weal_model::{AccessLog, Time};
+use weal_model::{AccessLog, InstanceProtocol, Time};
 
 use super::answer_body::{AnswerBody, Relay};
 use super::check::Malformed;
 use super::deadline::Deadline;
 use super::error_response::{ErrorResponse, note_id};
+use super::incoming::Incoming;
+use super::interim::{Interim, Interims};
 use super::request_body::{RequestBody, Upload};
 use super::session::{Admitted, Dismissed, Routed, Session};
-use super::{forward, interim, tunnel};
+use super::{forward, grpc, tunnel};
 use crate::listen::client::{Busy, Client};
 use crate::routing::cluster::{Cluster, Expired, Seat, Target};
 use crate::routing::table::{Destination, Rules};
 use crate::telemetry::record::Record;
-use crate::upstream::link::{ExchangeError, Link, Meanwhile};
+use crate::upstream::lease::{ExchangeError, Lease, Meanwhile};
 
 /// How long a client that waits to be told to go on waits for the instance to say so. Instances that do not know `Expect` never say it.
 const EXPECT_WAIT: Duration = Duration::from_secs(1);
@@ -45,13 +46,17 @@ pub(crate) struct Exchange {
     expects: bool,
     /// True when its client understands interim responses.
     takes_interim: bool,
+    /// Where they go; `None` is before the response on the client's connection.
+    interims: Option<Arc<Interims>>,
+    /// True when its client reads refusals as gRPC says them.
+    is_grpc: bool,
 }
 
 /// A response that an instance has begun.
 struct Begun {
     response: Response<Incoming>,
     /// `None` when a task of its own drives the connection.
-    link: Option<Link>,
+    link: Option<Lease>,
     target: Target,
 }
 
@@ -67,8 +72,12 @@ struct AttemptFailure {
 type Passed = (http::response::Parts, Option<Relay>);
 
 impl Exchange {
-    /// Begins a request: everything that needs no waiting.
-    pub fn begin(session: Arc<Session>, request: Request<Incoming>) -> (Self, Result<(Request<RequestBody>, Routed), Dismissed>) {
+    /// Begins a request: everything that needs no waiting. Interim responses go to `interims`, if there is such a place.
+    pub fn begin(
+        session: Arc<Session>,
+        request: Request<Incoming>,
+        interims: Option<Arc<Interims>>,
+    ) -> (Self, Result<(Request<RequestBody>, Routed), Dismissed>) {
         let mut busy = session.client.begin();
         let id = session.gateway.ids.choose(request.headers());
         let Admitted { client, access_log, early } = session.admit(request.headers());
@@ -76,7 +85,8 @@ impl Exchange {
             let record = Record::new(access_log, &request, client, session.client.now(), &id);
             busy.record = Some((Box::new(record), Arc::clone(&session.gateway.access_log)));
         }
-        let takes_interim = request.version() == Version::HTTP_11;
+        let takes_interim = request.version() >= Version::HTTP_11;
+        let is_grpc = request.version() == Version::HTTP_2 && grpc::is_call(request.headers());
         // An HTTP/1.0 client's expectation is ignored (RFC 9110 section 10.1.1).
         let expects = takes_interim && request.headers().contains_key(header::EXPECT);
         let (parts, incoming) = request.into_parts();
@@ -99,7 +109,8 @@ impl Exchange {
             record.flow = destination.map(|destination| Arc::clone(&destination.rules.flow));
         }
         let expects = expects && upload.is_some();
-        (Self { session, busy, id, upload, expects, takes_interim }, routed.map(|routed| (request, routed)))
+        let exchange = Self { session, busy, id, upload, expects, takes_interim, interims, is_grpc };
+        (exchange, routed.map(|routed| (request, routed)))
     }
 
     /// Answers it. Whatever goes wrong becomes an answer.
@@ -124,6 +135,7 @@ impl Exchange {
         let mut response = match passed {
             Ok((parts, Some(relay))) => Response::from_parts(parts, AnswerBody::relay(relay, self.busy)),
             Ok((parts, None)) => Response::from_parts(parts, AnswerBody::empty(self.busy)),
+            Err(refusal) if self.is_grpc => grpc::refusal(&refusal, self.busy),
             Err(refusal) => refusal.into_response(self.busy, extras),
         };
         if let Some(extras) = extras {
@@ -145,6 +157,8 @@ impl Exchange {
         is_old: bool,
     ) -> Result<Passed, ErrorResponse> {
         let (cluster, rules) = (&destination.cluster, &destination.rules);
+        // Over HTTP/2 nothing is upgraded.
+        let upgrade = upgrade.filter(|_| rules.protocol == InstanceProtocol::Http1);
         let end = rules.total.map(|total| self.session.client.now() + total);
         let (seat, target, timeout) =
             cluster.arrive(destination.class).map_err(|rejection| ErrorResponse::rejected(&rejection))?;
@@ -170,7 +184,7 @@ impl Exchange {
             deadline.restart(self.at_most(idle, end));
         }
         let result = {
-            let exchange = pin!(self.exchange(&seat, target, request, client_side.is_some()));
+            let exchange = pin!(self.exchange(&seat, target, request, rules.protocol, client_side.is_some()));
             self.within(&mut deadline, idle, end, exchange).await
         };
         self.session.keep_deadline(deadline);
@@ -242,7 +256,7 @@ impl Exchange {
         };
         match head {
             Ok(true) => {}
-            Ok(false) => link.iter_mut().for_each(Link::note_doubt),
+            Ok(false) => link.iter_mut().for_each(Lease::note_doubt),
             Err(bad) => {
                 seat.finish(Attempt::Broken, RequestOutcome::Failed);
                 return Err(ErrorResponse::failed(Attempt::Broken, &bad.to_string()));
@@ -270,12 +284,16 @@ impl Exchange {
         seat: &Seat,
         mut target: Target,
         mut request: Request<RequestBody>,
+        protocol: InstanceProtocol,
         may_switch: bool,
     ) -> Result<Begun, (Attempt, ErrorResponse)> {
         let mut failed: Vec<InstanceIndex> = Vec::new();
         loop {
-            let attempted =
-                if may_switch { self.attempt_switch(&target, request).await } else { self.attempt(&target, request).await };
+            let attempted = if may_switch {
+                self.attempt_switch(&target, request).await
+            } else {
+                self.attempt(&target, protocol, request).await
+            };
             let AttemptFailure { attempt, reason, request: again } = match attempted {
                 Ok((response, link)) => return Ok(Begun { response, link, target }),
                 Err(failure) => failure,
@@ -305,14 +323,15 @@ impl Exchange {
     async fn attempt(
         &self,
         target: &Target,
+        protocol: InstanceProtocol,
         mut request: Request<RequestBody>,
-    ) -> Result<(Response<Incoming>, Option<Link>), AttemptFailure> {
-        let limits = &self.session.gateway.limits;
-        let mut idle = target.upstream.take_idle(self.session.worker);
+    ) -> Result<(Response<Incoming>, Option<Lease>), AttemptFailure> {
+        let (worker, limits) = (self.session.worker, &self.session.gateway.limits);
+        let mut idle = target.upstream.take(worker, protocol);
         loop {
             let mut link = match idle.take() {
                 Some(link) => link,
-                None => match target.upstream.connect(limits).await {
+                None => match target.upstream.connect(worker, protocol, limits).await {
                     Ok(link) => link,
                     Err(error) => {
                         let reason = error.to_string();
@@ -343,7 +362,7 @@ impl Exchange {
         &self,
         target: &Target,
         request: Request<RequestBody>,
-    ) -> Result<(Response<Incoming>, Option<Link>), AttemptFailure> {
+    ) -> Result<(Response<Incoming>, Option<Lease>), AttemptFailure> {
         let stream = match target.upstream.connect_stream(&self.session.gateway.limits).await {
             Ok(stream) => stream,
             Err(error) => {
@@ -353,13 +372,14 @@ impl Exchange {
         let spare = replay_of(&request);
         let exchanged = tunnel::exchange(stream, request).await;
         let failed = |error: hyper::Error| AttemptFailure { attempt: Attempt::Broken, reason: error.to_string(), request: spare };
-        exchanged.map(|response| (response, None)).map_err(failed)
+        exchanged.map(|response| (response.map(Incoming::H1), None)).map_err(failed)
     }
 
     fn between(&self) -> Between<'_> {
         let held = self.upload.as_deref().filter(|upload| upload.is_held());
         Between {
             client: &self.session.client,
+            interims: self.interims.as_deref(),
             upload: held,
             wait: held.map(|_| Box::pin(tokio::time::sleep(EXPECT_WAIT))),
             expects: self.expects,
@@ -371,6 +391,7 @@ impl Exchange {
 /// What is done between a request and its response.
 struct Between<'a> {
     client: &'a Client,
+    interims: Option<&'a Interims>,
     /// A body that waits until its client is told to go on.
     upload: Option<&'a Upload>,
     /// How long it waits for the instance.
@@ -380,13 +401,14 @@ struct Between<'a> {
 }
 
 impl Meanwhile for Between<'_> {
-    fn handle_interim(&mut self, head: &[u8]) {
-        let Some((status, head)) = interim::rewrite(head) else { return };
-        if status == 100 && self.expects {
-            // Reading the body has hyper tell the client to go on; where that was done before, it is not told twice.
+    fn handle_interim(&mut self, interim: Interim) {
+        if interim.status == StatusCode::CONTINUE && self.expects {
+            // The client is told to go on when its body is read; where that was done before, it is not told twice.
             self.wait = None;
+        } else if let Some(interims) = self.interims {
+            interims.push(interim);
         } else if self.takes_interim {
-            self.client.push_interim(&head);
+            self.client.push_interim(&interim.write());
         }
     }
 
@@ -396,6 +418,10 @@ impl Meanwhile for Between<'_> {
             return false;
         }
         upload.release();
+        if let Some(interims) = self.interims {
+            // Over HTTP/1, hyper says this as it reads the body.
+            interims.push(Interim::new(StatusCode::CONTINUE, HeaderMap::new()));
+        }
         self.upload = None;
         true
     }

@@ -77,6 +77,13 @@ fn is_for_one_hop(name: &HeaderName) -> bool {
     ALWAYS.contains(name)
 }
 
+/// Removes what speaks of a connection: over HTTP/2 there is no such field (RFC 9113 section 8.2.2).
+pub(crate) fn remove_connection_fields(headers: &mut HeaderMap) {
+    for name in [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, KEEP_ALIVE, PROXY_CONNECTION] {
+        headers.remove(name);
+    }
+}
+
 /// Asks for trailers on the next connection too (RFC 9110 section 10.1.4).
 pub(crate) fn take_trailers(headers: &mut HeaderMap) {
     headers.insert(header::TE, HeaderValue::from_static("trailers"));

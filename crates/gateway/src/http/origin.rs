@@ -60,12 +60,7 @@ impl Origin {
     /// replaced.
     pub fn announce(&mut self, headers: &mut HeaderMap, received: Version, id: HeaderValue) {
         headers.insert(X_REQUEST_ID, id);
-        // RFC 9110 section 7.6.3: it says the version in which the request was received, and who says so.
-        append(
-            headers,
-            header::VIA,
-            HeaderValue::from_static(if received == Version::HTTP_10 { "1.0 weal" } else { "1.1 weal" }),
-        );
+        append(headers, header::VIA, HeaderValue::from_static(via(received)));
         let host = headers.get(header::HOST).cloned();
         let forwarded = host.as_ref().and_then(|host| self.forwarded(host));
         let scheme = HeaderValue::from_static(self.scheme.name());
@@ -102,6 +97,15 @@ impl Origin {
         let value = HeaderValue::from_str(&format!("{}{quote}{text}{quote}", self.forwarded_start)).ok()?;
         self.last = Some((host.clone(), value.clone()));
         Some(value)
+    }
+}
+
+/// The version in which a request was received, and by whom (RFC 9110 section 7.6.3).
+fn via(received: Version) -> &'static str {
+    match received {
+        Version::HTTP_10 => "1.0 weal",
+        Version::HTTP_2 => "2.0 weal",
+        _ => "1.1 weal",
     }
 }
 

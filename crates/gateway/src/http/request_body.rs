@@ -9,9 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use weal_model::Time;
 
+use super::incoming::{Incoming, IncomingError};
 use super::origin;
 use crate::clock::Clock;
 
@@ -29,7 +29,8 @@ pub(crate) enum RequestBody {
     Client(ClientBody),
 }
 
-/// What a client sends. Dropped before its end, the rest is read, if that is little, so that the client's connection can go on.
+/// What a client sends. Dropped before its end, the rest is read, if that is little, so that the client's connection can go on. Over HTTP/2
+/// it goes on in any case.
 #[derive(Debug)]
 pub(crate) struct ClientBody {
     /// `None` only while this is dropped.
@@ -44,7 +45,7 @@ pub(crate) struct ClientBody {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UploadError {
     #[error(transparent)]
-    Client(#[from] hyper::Error),
+    Client(#[from] IncomingError),
     #[error("the request's body is longer than its route allows")]
     TooLarge,
 }
@@ -199,7 +200,7 @@ impl Drop for ClientBody {
     fn drop(&mut self) {
         // What is held is not read: the client would be told to send it.
         if self.upload.is(State::Flowing)
-            && let Some(incoming) = self.incoming.take()
+            && let Some(incoming @ Incoming::H1(_)) = self.incoming.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(tokio::time::timeout(DISCARD_TIME, discard(incoming)));

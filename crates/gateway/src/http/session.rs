@@ -42,6 +42,8 @@ pub(crate) struct Gateway {
     pub tls: Tls,
     pub unrouted: AtomicU64,
     pub malformed: AtomicU64,
+    /// Connections that were cut off because of what their clients sent over HTTP/2.
+    pub abusive: AtomicU64,
     /// Where it listens for calls between applications.
     pub inner: Mutex<BTreeMap<AppName, SocketAddr>>,
 }
@@ -104,6 +106,14 @@ impl From<ErrorResponse> for Dismissed {
     }
 }
 
+impl Gateway {
+    /// A client was cut off because it sends too much of what only costs work.
+    pub fn note_abuse(&self, client: &Client) {
+        self.abusive.fetch_add(1, Ordering::Relaxed);
+        tracing::info!(client = %client.peer, "cut off a client that floods its connection");
+    }
+}
+
 impl Session {
     pub fn new(gateway: Arc<Gateway>, client: Arc<Client>, entry: Entry, worker: usize, scheme: Scheme) -> Self {
         let mut view = gateway.tables.view();
@@ -134,8 +144,10 @@ impl Session {
         let mut memory = self.memory();
         let Memory { view, origin, requests, .. } = &mut *memory;
         *requests += 1;
-        let is_framed = *requests <= self.client.requests();
-        let host = check::check(request, is_framed).map_err(|malformed| self.malformed(&malformed))?;
+        // HTTP/2 frames bodies itself.
+        let is_framed = request.version() == Version::HTTP_2 || *requests <= self.client.requests();
+        let host =
+            check::check(request, is_framed, self.gateway.limits.head_fields).map_err(|malformed| self.malformed(&malformed))?;
         if let Some(secure) = self.secure_location(request, &host, origin.is_trusted()) {
             // It keeps the method and the body (RFC 9110 section 15.4.9).
             return Err(ErrorResponse::redirect(StatusCode::PERMANENT_REDIRECT, secure).into());
@@ -161,10 +173,15 @@ impl Session {
         if let Some(stripped) = extras.and_then(|extras| extras.strip(request.uri(), destination.rules.is_normalized)) {
             *request.uri_mut() = stripped;
         }
+        let has_length = request.body().size_hint().exact().is_some();
         let received = std::mem::replace(request.version_mut(), Version::HTTP_11);
         let headers = request.headers_mut();
         if forward::remove_hop_by_hop(headers) {
             forward::take_trailers(headers);
+        }
+        if received == Version::HTTP_2 && !has_length {
+            // HTTP/1 needs to be told that there is a body.
+            headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         if headers.contains_key(header::TRANSFER_ENCODING) {
             // Some servers do not know that its case does not matter, and would find no body.

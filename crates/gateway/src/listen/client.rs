@@ -1,7 +1,7 @@
 //! One client connection as others see it: its phase, how far its requests have come, and the orders that it is given.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) enum Phase {
     Idle,
     /// Some of a request's head is there.
     Head,
-    /// A request is being answered.
+    /// At least one request is being answered.
     Busy,
     /// No longer HTTP.
     Tunnel,
@@ -33,10 +33,12 @@ pub(crate) enum Phase {
 #[repr(u8)]
 pub(crate) enum Order {
     GoOn,
-    /// Close after the answer to the present request, or at once if there is none.
+    /// Close after the answers to the present requests, or at once if there is none.
     Close,
     /// The head of the request takes too long: close now.
     TooSlow,
+    /// The client abuses the gateway: close now, whatever is being answered.
+    Abuse,
 }
 
 /// One client connection, as its own task and the sweeper see it.
@@ -49,6 +51,8 @@ pub(crate) struct Client {
     phase: AtomicU8,
     /// When the phase began; while busy, when the head did.
     since: AtomicU64,
+    /// Requests being answered. Over HTTP/1 there is one at most.
+    exchanges: AtomicU32,
     order: AtomicU8,
     waker: AtomicWaker,
     /// Requests of which the framing is told unambiguously by their heads: [`Framing::requests`].
@@ -70,6 +74,7 @@ impl Client {
             clock,
             phase: AtomicU8::new(Phase::Idle as u8),
             since: AtomicU64::new(clock.now().0),
+            exchanges: AtomicU32::new(0),
             order: AtomicU8::new(Order::GoOn as u8),
             waker: AtomicWaker::new(),
             requests: AtomicU64::new(0),
@@ -130,15 +135,22 @@ impl Client {
         match self.order.load(Ordering::Acquire) {
             0 => Order::GoOn,
             1 => Order::Close,
-            _ => Order::TooSlow,
+            2 => Order::TooSlow,
+            _ => Order::Abuse,
         }
     }
 
     /// A request begins.
     pub fn begin(self: &Arc<Self>) -> Busy {
+        self.exchanges.fetch_add(1, Ordering::Relaxed);
         // How long it has been busy is nobody's concern, and the time costs a call.
         self.phase.store(Phase::Busy as u8, Ordering::Release);
         Busy { client: Arc::clone(self), record: None }
+    }
+
+    /// Requests being answered.
+    pub fn exchanges(&self) -> u32 {
+        self.exchanges.load(Ordering::Relaxed)
     }
 
     /// The connection is no longer HTTP, until it closes.
@@ -223,7 +235,8 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        if self.client.phase() == Phase::Busy {
+        let is_last = self.client.exchanges.fetch_sub(1, Ordering::Relaxed) == 1;
+        if is_last && self.client.phase() == Phase::Busy {
             // The start of the next request may have come meanwhile, and nothing else may follow.
             let is_within_head = self.client.is_within_head.load(Ordering::Relaxed);
             self.client.enter(if is_within_head { Phase::Head } else { Phase::Idle });

@@ -5,6 +5,8 @@ pub(crate) mod client;
 pub(crate) mod guard;
 pub(crate) mod handshake;
 pub(crate) mod l4;
+pub(crate) mod patience;
+mod preface;
 pub(crate) mod refusal;
 pub(crate) mod registry;
 pub(crate) mod stream;

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::client::{Client, Phase};
+use super::patience::Patience;
 use super::transport::Transport;
 use crate::http::framing::Framing;
 
@@ -30,10 +31,10 @@ const DISCARDED_AT_ONCE: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct ClientStream<T> {
     stream: T,
+    /// What was read of it before.
+    first: Bytes,
     client: Arc<Client>,
-    stalled_write: Duration,
-    /// Runs while the client takes nothing.
-    stall: Option<Pin<Box<Sleep>>>,
+    patience: Patience,
     framing: Framing,
     /// True once a chunk was malformed: nothing after it is read.
     is_malformed: bool,
@@ -54,12 +55,13 @@ enum Linger {
 }
 
 impl<T: Transport> ClientStream<T> {
-    pub fn new(stream: T, client: Arc<Client>, stalled_write: Duration) -> Self {
+    /// `first` was read of `stream` before.
+    pub fn new(stream: T, first: Bytes, client: Arc<Client>, patience: Patience) -> Self {
         Self {
             stream,
+            first,
             client,
-            stalled_write,
-            stall: None,
+            patience,
             framing: Framing::default(),
             is_malformed: false,
             interim: Bytes::new(),
@@ -81,24 +83,11 @@ impl<T: Transport> ClientStream<T> {
         }
         while !self.interim.is_empty() {
             let written = Pin::new(&mut self.stream).poll_write(cx, &self.interim);
-            let count = ready!(self.watch(cx, written))?;
+            let count = ready!(self.patience.watch(cx, written))?;
             self.interim.advance(count);
         }
         self.is_writing = true;
         Poll::Ready(Ok(()))
-    }
-
-    fn watch(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.stall = None;
-            return written;
-        }
-        let limit = self.stalled_write;
-        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if std::future::Future::poll(stall.as_mut(), cx).is_ready() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
-        }
-        Poll::Pending
     }
 }
 
@@ -132,7 +121,13 @@ impl<T: Transport> AsyncRead for ClientStream<T> {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "malformed chunks")));
         }
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        let polled = if this.first.is_empty() {
+            Pin::new(&mut this.stream).poll_read(cx, buffer)
+        } else {
+            let count = this.first.len().min(buffer.remaining());
+            buffer.put_slice(&this.first.split_to(count));
+            Poll::Ready(Ok(()))
+        };
         let new = &buffer.filled()[before..];
         if !new.is_empty() && this.client.phase() != Phase::Tunnel {
             let read = this.framing.read(new);
@@ -159,7 +154,7 @@ impl<T: Transport> AsyncWrite for ClientStream<T> {
             Some(answer) => Pin::new(&mut this.stream).poll_write(cx, answer.as_bytes()).map_ok(|_| bytes.len()),
             None => Pin::new(&mut this.stream).poll_write(cx, bytes),
         };
-        this.watch(cx, written)
+        this.patience.watch(cx, written)
     }
 
     fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
@@ -178,7 +173,7 @@ impl<T: Transport> AsyncWrite for ClientStream<T> {
             ready!(this.poll_interim(cx))?;
             Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
         };
-        this.watch(cx, written)
+        this.patience.watch(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -12,12 +12,20 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// What the client's URL begins with.
     const SCHEME: Scheme;
 
+    /// True when the client and the gateway have agreed on HTTP/2, false when on anything else; `None` where they agree on nothing before
+    /// the first byte.
+    fn speaks_h2(&self) -> Option<bool>;
+
     /// The socket below, to ask it for errors. Reading or writing it would break the stream.
     fn socket(&self) -> &TcpStream;
 }
 
 impl Transport for TcpStream {
     const SCHEME: Scheme = Scheme::Http;
+
+    fn speaks_h2(&self) -> Option<bool> {
+        None
+    }
 
     fn socket(&self) -> &TcpStream {
         self
@@ -26,6 +34,10 @@ impl Transport for TcpStream {
 
 impl Transport for TlsStream<TcpStream> {
     const SCHEME: Scheme = Scheme::Https;
+
+    fn speaks_h2(&self) -> Option<bool> {
+        Some(self.get_ref().1.alpn_protocol() == Some(b"h2"))
+    }
 
     fn socket(&self) -> &TcpStream {
         self.get_ref().0

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -17,16 +18,20 @@ use weal_model::AppName;
 
 use crate::clock::Clock;
 use crate::http::exchange::Exchange;
+use crate::http::h2;
+use crate::http::incoming::Incoming;
 use crate::http::origin::Scheme;
 use crate::http::session::{Gateway, Session};
 use crate::limits::FIELDS_ON_STACK;
 use crate::listen::client::{Client, Order, Phase};
 use crate::listen::guard::TooMany;
 use crate::listen::handshake;
+use crate::listen::patience::Patience;
 use crate::listen::refusal::{answer_new, answer_raw};
 use crate::listen::registry::{Entry, Registry};
 use crate::listen::stream::ClientStream;
 use crate::listen::transport::Transport;
+use crate::listen::{handshake, preface};
 
 /// How often connections are looked at: how late a slow head may be noticed.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -155,15 +160,33 @@ async fn serve_over_tls(stream: TcpStream, client: Arc<Client>, entry: Entry, ga
 }
 
 /// One connection from its first byte to its last.
-async fn serve<T: Transport>(stream: T, client: Arc<Client>, entry: Entry, gateway: Arc<Gateway>, worker: usize) {
-    let limits = Arc::clone(&gateway.limits);
+async fn serve<T: Transport>(mut stream: T, client: Arc<Client>, entry: Entry, gateway: Arc<Gateway>, worker: usize) {
     let _ = stream.socket().set_nodelay(true);
-    let session = Arc::new(Session::new(Arc::clone(&gateway), Arc::clone(&client), entry, worker, T::SCHEME));
-    let service = service_fn(move |request| {
-        let (exchange, routed) = Exchange::begin(Arc::clone(&session), request);
+    let (is_h2, first) = match stream.speaks_h2() {
+        Some(is_h2) => (is_h2, Bytes::new()),
+        None => match preface::read(&mut stream, &client).await {
+            Some(read) => read,
+            None => return,
+        },
+    };
+    let session = Arc::new(Session::new(gateway, client, entry, worker, T::SCHEME));
+    if is_h2 {
+        // Much larger than what HTTP/1 needs, which most connections speak.
+        Box::pin(h2::serve(stream, first, session)).await;
+    } else {
+        serve_h1(stream, first, session).await;
+    }
+}
+
+/// One connection over HTTP/1, of which `first` was read before.
+async fn serve_h1<T: Transport>(stream: T, first: Bytes, session: Arc<Session>) {
+    let (gateway, client) = (Arc::clone(&session.gateway), Arc::clone(&session.client));
+    let limits = Arc::clone(&gateway.limits);
+    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let (exchange, routed) = Exchange::begin(Arc::clone(&session), request.map(Incoming::H1), None);
         exchange.answer(routed)
     });
-    let stream = ClientStream::new(stream, Arc::clone(&client), limits.stalled_write);
+    let stream = ClientStream::new(stream, first, Arc::clone(&client), Patience::new(limits.stalled_write));
     let mut builder = http1::Builder::new();
     if limits.head_fields != FIELDS_ON_STACK {
         builder.max_headers(limits.head_fields);
@@ -183,7 +206,7 @@ async fn serve<T: Transport>(stream: T, client: Arc<Client>, entry: Entry, gatew
             Order::TooSlow if client.phase() == Phase::Head => return std::task::Poll::Ready(None),
             _ if closing => {}
             // A head that became complete as the order came is still answered.
-            Order::Close | Order::TooSlow => {
+            Order::Close | Order::TooSlow | Order::Abuse => {
                 closing = true;
                 std::pin::Pin::new(&mut *running).graceful_shutdown();
             }

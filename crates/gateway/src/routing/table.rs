@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use weal_control::admission::inner_class;
 use weal_control::flow::pipeline::ClassIndex;
-use weal_model::{AppName, ClassName, ClientPolicy, InstanceId, RouteSpec, TransportPort};
+use weal_model::{AppName, ClassName, ClientPolicy, InstanceId, InstanceProtocol, RouteSpec, TransportPort};
 use weal_rpc::RpcRefusal;
 
 use crate::clock::Clock;
@@ -35,6 +35,8 @@ pub(crate) struct Destination {
 pub(crate) struct Rules {
     /// For people: `app/class`.
     pub flow: Arc<str>,
+    /// What instances speak.
+    pub protocol: InstanceProtocol,
     /// Protocols that may be upgraded to.
     pub upgrades: Vec<String>,
     /// How long nothing may come, in either direction; `None` is as the cluster and the gateway have it.
@@ -220,6 +222,7 @@ fn rules(wanted: &ClusterConfig, route: &RouteSpec, pages: &mut Pages, marks: &m
     let seconds = |seconds: Option<f64>| seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     Rules {
         flow: format!("{}/{}", wanted.app, route.class).into(),
+        protocol: wanted.http.protocol,
         upgrades: wanted.http.upgrades.clone(),
         idle: seconds(route.idle_timeout_s),
         total: seconds(route.total_timeout_s),
@@ -236,6 +239,7 @@ fn inner_tier(wanted: &ClusterConfig, cluster: &Arc<Cluster>, marks: &mut Marks)
         let class = cluster.class(&inner_class(name))?;
         let rules = Arc::new(Rules {
             flow: format!("{}/{name}", wanted.app).into(),
+            protocol: wanted.http.protocol,
             upgrades: wanted.http.upgrades.clone(),
             idle: None,
             total: None,

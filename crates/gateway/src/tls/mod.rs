@@ -21,7 +21,7 @@ use tickets::Tickets;
 
 /// What is spoken over TLS, best first.
 fn protocols() -> Vec<Vec<u8>> {
-    vec![b"http/1.1".to_vec()]
+    vec![b"h2".to_vec(), b"http/1.1".to_vec()]
 }
 
 /// A gateway's TLS: what is in force, and what was counted.

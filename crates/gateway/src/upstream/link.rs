@@ -6,15 +6,17 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use super::lease::{ExchangeError, Meanwhile};
 use super::wire::{Notices, Wire};
+use crate::http::incoming::{Incoming, IncomingError};
+use crate::http::interim::Interim;
 use crate::http::request_body::RequestBody;
 
 /// A connection to an instance that one request uses. Boxed, because it is handed on several times per request and large.
@@ -31,23 +33,6 @@ struct Connected {
     used: bool,
     /// False once its last response left doubts about where it ends.
     reliable: bool,
-}
-
-/// Why an exchange brought no response.
-#[derive(Debug)]
-pub(crate) struct ExchangeError {
-    /// The request, when not a byte of it was sent.
-    pub unsent: Option<Request<RequestBody>>,
-    pub source: hyper::Error,
-}
-
-/// What happens between a request and its response.
-pub(crate) trait Meanwhile {
-    /// The head of an interim response has come.
-    fn handle_interim(&mut self, head: &[u8]);
-
-    /// True when something has changed by which the connection may be able to go on.
-    fn poll_change(&mut self, cx: &mut Context<'_>) -> bool;
 }
 
 impl Link {
@@ -77,7 +62,11 @@ impl Link {
             if *open && Pin::new(&mut *connection).poll(cx).is_ready() {
                 *open = false;
             }
-            notices.take_interim().iter().for_each(|head| meanwhile.handle_interim(head));
+            notices
+                .take_interim()
+                .iter()
+                .filter_map(|head| Interim::parse(head))
+                .for_each(|interim| meanwhile.handle_interim(interim));
             // Only the connection above completes this, so it needs no waker: that would wake this very task once more.
             let polled = response.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             if polled.is_ready() || !meanwhile.poll_change(cx) {
@@ -85,7 +74,9 @@ impl Link {
             }
         };
         let result = std::future::poll_fn(|cx| drive(cx)).await;
-        result.map_err(|mut error| ExchangeError { unsent: error.take_message(), source: error.into_error() })
+        result
+            .map(|response| response.map(Incoming::H1))
+            .map_err(|mut error| ExchangeError { unsent: error.take_message(), source: IncomingError::H1(error.into_error()) })
     }
 
     /// Lets the connection read and write; false once it has come to its end.
@@ -95,11 +86,6 @@ impl Link {
             *open = false;
         }
         *open
-    }
-
-    /// Drives the connection until `is_done`, or until it has come to its end.
-    pub async fn drive_until(&mut self, is_done: impl Fn() -> bool) {
-        std::future::poll_fn(|cx| if !self.drive(cx) || is_done() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     /// True when it has carried a request before: the instance may be closing it just now.

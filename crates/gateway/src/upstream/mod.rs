@@ -1,5 +1,7 @@
 //! Connections to instances.
 
-pub(crate) mod link;
+pub(crate) mod lease;
+mod link;
+mod multiplexed;
 pub(crate) mod pool;
 mod wire;

@@ -8,8 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::net::TcpStream;
+use weal_model::InstanceProtocol;
 
+use super::lease::Lease;
 use super::link::Link;
+use super::multiplexed::Multiplexed;
 use crate::limits::Limits;
 
 /// One instance's address with the connections to it that nothing uses now.
@@ -18,6 +21,8 @@ pub(crate) struct Upstream {
     address: SocketAddr,
     /// By worker, so that a connection stays with the reactor that it is registered at, and a lock is never waited for.
     idle: Box<[Mutex<Vec<Idle>>]>,
+    /// By worker too: connections over HTTP/2.
+    multiplexed: Box<[Multiplexed]>,
     /// Sweeps so far: a clock that costs nothing to read.
     sweeps: AtomicU32,
     /// True: connections are not kept after their use.
@@ -34,27 +39,35 @@ struct Idle {
 impl Upstream {
     pub fn new(address: SocketAddr, workers: usize) -> Self {
         let idle = (0..workers.max(1)).map(|_| Mutex::default()).collect();
-        Self { address, idle, sweeps: AtomicU32::new(0), closed: AtomicBool::new(false) }
+        let multiplexed = (0..workers.max(1)).map(|_| Multiplexed::default()).collect();
+        Self { address, idle, multiplexed, sweeps: AtomicU32::new(0), closed: AtomicBool::new(false) }
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// An open connection that is idle; `None` when there is none.
-    pub fn take_idle(&self, worker: usize) -> Option<Link> {
+    /// An open connection that has room for a request; `None` when there is none.
+    pub fn take(&self, worker: usize, protocol: InstanceProtocol) -> Option<Lease> {
+        if protocol == InstanceProtocol::H2c {
+            return self.multiplexed(worker).take().map(Lease::H2);
+        }
         loop {
             let mut link = self.list(worker).pop()?.link;
             if link.is_usable() {
-                return Some(link);
+                return Some(Lease::H1(link));
             }
         }
     }
 
     /// A new connection.
-    pub async fn connect(&self, limits: &Limits) -> io::Result<Link> {
+    pub async fn connect(&self, worker: usize, protocol: InstanceProtocol, limits: &Limits) -> io::Result<Lease> {
+        if protocol == InstanceProtocol::H2c {
+            let keep = !self.is_closed();
+            return self.multiplexed(worker).open(limits, keep, self.connect_stream(limits)).await.map(Lease::H2);
+        }
         let stream = self.connect_stream(limits).await?;
-        Link::open(stream).await
+        Link::open(stream).await.map(Lease::H1)
     }
 
     /// A new connection, still without protocol.
@@ -67,7 +80,8 @@ impl Upstream {
     }
 
     /// Keeps a connection whose exchange has ended. Whether either side wants it closed shows when it is taken out again.
-    pub fn put_back(&self, worker: usize, mut link: Link, limits: &Limits) {
+    pub fn put_back(&self, worker: usize, lease: Lease, limits: &Limits) {
+        let Lease::H1(mut link) = lease else { return };
         if !link.is_reusable() || self.is_closed() {
             return;
         }
@@ -84,6 +98,7 @@ impl Upstream {
         for worker in 0..self.idle.len() {
             let closed = std::mem::take(&mut *self.list(worker));
             drop(closed);
+            self.multiplexed(worker).close();
         }
     }
 
@@ -102,7 +117,12 @@ impl Upstream {
             let closed: Vec<Idle> = list.drain(..old).collect();
             drop(list);
             drop(closed);
+            self.multiplexed(worker).sweep(now, sweeps);
         }
+    }
+
+    fn multiplexed(&self, worker: usize) -> &Multiplexed {
+        &self.multiplexed[worker % self.multiplexed.len()]
     }
 
     fn list(&self, worker: usize) -> std::sync::MutexGuard<'_, Vec<Idle>> {

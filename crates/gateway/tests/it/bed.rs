@@ -146,7 +146,7 @@ pub fn cluster(addresses: &[SocketAddr]) -> ClusterConfig {
         request_timeout_s: 20.0,
         standby: None,
         wakeable: None,
-        http: HttpRules { upgrades: vec!["websocket".into(), "echo".into()], normalize_paths: true },
+        http: HttpRules { upgrades: vec!["websocket".into(), "echo".into()], ..HttpRules::default() },
         unavailable: None,
         inner: None,
         calls: false,

@@ -38,7 +38,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("no path", "GET x HTTP/1.1\r\nHost: x\r\n\r\n"),
     ("an unknown version", "GET / HTTP/3.7\r\nHost: x\r\n\r\n"),
     ("a space in the target", "GET /a b HTTP/1.1\r\nHost: x\r\n\r\n"),
-    ("HTTP/2 without negotiation", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    ("half of HTTP/2's preface", "PRI * HTTP/2.0\r\n\r\n"),
     ("TLS", "\x16\x03\x01\x02\0\x01\0\x01\u{7f}\x03\x03"),
 ];
 

@@ -5,6 +5,8 @@ mod corpus;
 mod exchange;
 mod faults;
 mod framing;
+mod grpc;
+mod h2;
 mod inner;
 mod life;
 mod manners;

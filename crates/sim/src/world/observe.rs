@@ -118,6 +118,7 @@ impl World<'_> {
             connections: 0,
             unrouted: 0,
             malformed: 0,
+            abusive: 0,
             inner: Vec::new(),
             inner_addresses: std::collections::BTreeMap::new(),
             tls: Default::default(),

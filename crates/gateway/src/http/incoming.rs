@@ -1,0 +1,91 @@
+//! Bodies as they come in, over either version of HTTP: a client's request or an instance's response.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream};
+use http::header::{self, HeaderMap};
+use http_body::{Body, Frame, SizeHint};
+
+/// A body that comes in.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    H1(hyper::body::Incoming),
+    H2(Stream),
+}
+
+/// Why a body broke off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IncomingError {
+    #[error(transparent)]
+    H1(hyper::Error),
+    #[error(transparent)]
+    H2(h2::Error),
+}
+
+/// A body over HTTP/2. Its sender may go on as far as frames are taken, so it holds no more than a window in memory.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    stream: RecvStream,
+    /// Bytes to come, where the head says how many there are.
+    left: Option<u64>,
+    is_at_trailers: bool,
+}
+
+impl Stream {
+    /// What follows a head with `headers`.
+    pub fn new(stream: RecvStream, headers: &HeaderMap) -> Self {
+        let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        Self { stream, left: length.and_then(|length| length.parse().ok()), is_at_trailers: false }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        if !self.is_at_trailers {
+            match ready!(self.stream.poll_data(cx)) {
+                Some(Ok(data)) => {
+                    // It fails only beyond what was received.
+                    let _ = self.stream.flow_control().release_capacity(data.len());
+                    self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Some(Err(error)) if self.is_over(&error) => return Poll::Ready(None),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => self.is_at_trailers = true,
+            }
+        }
+        ready!(self.stream.poll_trailers(cx)).transpose().map(|trailers| trailers.map(Frame::trailers)).into()
+    }
+
+    /// RFC 9113 section 8.1: a server whose response is complete may so ask for no more of the request.
+    fn is_over(&self, error: &h2::Error) -> bool {
+        error.reason() == Some(Reason::NO_ERROR) && self.left.is_none_or(|left| left == 0)
+    }
+}
+
+impl Body for Incoming {
+    type Data = Bytes;
+    type Error = IncomingError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, IncomingError>>> {
+        match self.get_mut() {
+            Self::H1(body) => Pin::new(body).poll_frame(cx).map_err(IncomingError::H1),
+            Self::H2(body) => body.poll_frame(cx).map_err(IncomingError::H2),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::H1(body) => body.is_end_stream(),
+            Self::H2(body) => body.stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::H1(body) => body.size_hint(),
+            Self::H2(body) if body.stream.is_end_stream() => SizeHint::with_exact(0),
+            Self::H2(body) => body.left.map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+}
