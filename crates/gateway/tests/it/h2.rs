@@ -270,6 +270,9 @@ async fn raw(bed: &Bed) -> TcpStream {
     stream
 }
 
+/// What a client sends next, by how often it has sent something.
+type Flood = Box<dyn FnMut(u32) -> Vec<u8>>;
+
 /// The code of the GOAWAY with which the gateway answers `flood`, sent for as long as it takes.
 async fn answered_with(bed: &Bed, mut flood: impl FnMut(u32) -> Vec<u8>) -> u32 {
     let (mut reader, mut writer) = raw(bed).await.into_split();
@@ -324,7 +327,7 @@ async fn floods_end_the_connection_and_are_counted() {
     })
     .await;
     let bed = Bed::start(vec![cluster(&[slow])]).await;
-    let floods: [(&str, Box<dyn FnMut(u32) -> Vec<u8>>); 5] = [
+    let floods: [(&str, Flood); 5] = [
         ("pings", Box::new(|_| frame(6, 0, 0, &[0; 8]))),
         ("settings", Box::new(|_| SETTINGS.to_vec())),
         ("priorities", Box::new(|number| frame(2, 0, number * 2 + 1, &[0, 0, 0, 0, 1]))),

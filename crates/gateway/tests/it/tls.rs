@@ -51,6 +51,13 @@ impl Authority {
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
         TlsConnector::from(Arc::new(builder.with_root_certificates(Arc::clone(&self.roots)).with_no_client_auth()))
     }
+
+    /// A client that offers `protocols`, best first.
+    fn offering(&self, protocols: &[&[u8]]) -> TlsConnector {
+        let mut config = ClientConfig::clone(self.client(&[&TLS13]).config());
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        TlsConnector::from(Arc::new(config))
+    }
 }
 
 fn config(certificates: Vec<Certificate>) -> TlsConfig {
@@ -267,4 +274,31 @@ async fn requests_without_tls_are_sent_on_when_the_config_says_so() {
     let default_port = TlsConfig { redirect_port: Some(443), ..moved };
     bed.rpc.call(CERTIFY, &default_port).await.unwrap();
     assert_eq!(bed.get("shop.test", "/").await.header("location"), Some("https://shop.test/"));
+}
+
+#[tokio::test]
+async fn a_client_that_offers_http2_in_the_handshake_speaks_it() {
+    let told = instance(|request| async move {
+        let say = |name: &str| request.headers().get(name).map_or("none", |value| value.to_str().unwrap()).to_owned();
+        Response::new(Full::<Bytes>::from(format!("{} {}", say("x-forwarded-proto"), say("via"))))
+    })
+    .await;
+    let authority = Authority::new();
+    let bed = secure_bed(told, limits(), &config(vec![authority.certify(&["shop.test"])])).await;
+    for (offered, expected) in [(&[&b"h2"[..], b"http/1.1"][..], "https 2.0 weal"), (&[b"http/1.1"], "https 1.1 weal")] {
+        let connector = authority.offering(offered);
+        let mut stream = connect(&bed, &connector, "shop.test").await.unwrap();
+        let chosen = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+        assert_eq!(chosen.as_deref(), Some(offered[0]));
+        if offered[0] == b"h2" {
+            let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            assert_eq!(
+                crate::h2::answer(crate::h2::send(&mut client, crate::h2::request("GET", "https://shop.test/"))).await.1,
+                expected
+            );
+        } else {
+            assert_eq!(get(&mut stream, "shop.test", "close").await.text(), expected);
+        }
+    }
 }
