@@ -62,6 +62,9 @@ pub enum Name {
     Control,
     /// This gateway, HAProxy and nginx: requests per CPU-second
     Gateway,
+    /// h2spec's cases of HTTP/2 against the gateway of `weal up`
+    #[value(name = "h2spec")]
+    H2spec,
     /// The simulator's engine, a bare binary heap, NeXosim and SimPy: events per second
     Sim,
     /// Crowds under an autoscaler and under weal, simulated: seconds of missed goals

@@ -8,6 +8,7 @@ mod control;
 mod fidelity;
 mod flash_crowd;
 mod gateway;
+mod h2spec;
 mod house;
 mod logs;
 mod profiles;
@@ -30,6 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::AlQudah => al_qudah::run(arguments)?,
         Name::Control => control::run(arguments)?,
         Name::Gateway => vec![gateway::run(arguments)?],
+        Name::H2spec => vec![h2spec::run(arguments)?],
         Name::Sim => vec![sim::run(arguments)?],
         Name::Fidelity => vec![fidelity::run(arguments)?],
         Name::FlashCrowd => vec![flash_crowd::run()?],

@@ -29,7 +29,8 @@ use crate::listen::client::{Busy, Client};
 use crate::routing::cluster::{Cluster, Expired, Seat, Target};
 use crate::routing::table::{Destination, Rules};
 use crate::telemetry::record::Record;
-use crate::upstream::lease::{ExchangeError, Lease, Meanwhile};
+use crate::upstream::attempt::{ExchangeError, Meanwhile};
+use crate::upstream::lease::Lease;
 
 /// How long a client that waits to be told to go on waits for the instance to say so. Instances that do not know `Expect` never say it.
 const EXPECT_WAIT: Duration = Duration::from_secs(1);

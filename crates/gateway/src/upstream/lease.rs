@@ -4,10 +4,10 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 
+use super::attempt::{ExchangeError, Meanwhile};
 use super::link::Link;
 use super::multiplexed::Lane;
-use crate::http::incoming::{Incoming, IncomingError};
-use crate::http::interim::Interim;
+use crate::http::incoming::Incoming;
 use crate::http::request_body::RequestBody;
 
 /// A request's part of a connection.
@@ -17,23 +17,6 @@ pub(crate) enum Lease {
     H1(Link),
     /// One stream among others.
     H2(Lane),
-}
-
-/// Why an exchange brought no response.
-#[derive(Debug)]
-pub(crate) struct ExchangeError {
-    /// The request, when the instance has surely not begun with it.
-    pub unsent: Option<Request<RequestBody>>,
-    pub source: IncomingError,
-}
-
-/// What happens between a request and its response.
-pub(crate) trait Meanwhile {
-    /// The head of an interim response has come.
-    fn handle_interim(&mut self, interim: Interim);
-
-    /// True when something has changed by which the connection may be able to go on.
-    fn poll_change(&mut self, cx: &mut Context<'_>) -> bool;
 }
 
 impl Lease {

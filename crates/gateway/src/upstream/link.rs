@@ -13,7 +13,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use super::lease::{ExchangeError, Meanwhile};
+use super::attempt::{ExchangeError, Meanwhile};
 use super::wire::{Notices, Wire};
 use crate::http::incoming::{Incoming, IncomingError};
 use crate::http::interim::Interim;

@@ -1,5 +1,6 @@
 //! Connections to instances.
 
+pub(crate) mod attempt;
 pub(crate) mod lease;
 mod link;
 mod multiplexed;

@@ -19,7 +19,7 @@ use http::{Request, Response, Version};
 use http_body::Body as _;
 use tokio::net::TcpStream;
 
-use super::lease::{ExchangeError, Meanwhile};
+use super::attempt::{ExchangeError, Meanwhile};
 use crate::http::forward;
 use crate::http::h2::outgoing::Outgoing;
 use crate::http::incoming::{Incoming, IncomingError, Stream};

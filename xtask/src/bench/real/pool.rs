@@ -29,12 +29,23 @@ pub struct Pool {
 impl Pool {
     /// Starts `program`, weal's own, in `folder`. `config` is its file but for `listen` and `api`, which its `[pool]` begins with.
     pub fn start(program: &Path, folder: &Path, config: &str) -> Result<Self> {
+        let listen = free_address()?;
+        Self::start_at(program, folder, config, listen, &format!("\"{listen}\""))
+    }
+
+    /// The same with a second address, where it speaks TLS; `config` says with which certificate.
+    pub fn start_with_tls(program: &Path, folder: &Path, config: &str) -> Result<(Self, SocketAddr)> {
+        let (listen, secure) = (free_address()?, free_address()?);
+        let addresses = format!("[\"http://{listen}\", \"https://{secure}\"]");
+        Ok((Self::start_at(program, folder, config, listen, &addresses)?, secure))
+    }
+
+    fn start_at(program: &Path, folder: &Path, config: &str, listen: SocketAddr, addresses: &str) -> Result<Self> {
         fs::create_dir_all(folder)?;
         fs::set_permissions(folder, fs::Permissions::from_mode(0o711))?;
-        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
-        let (listen, api) = (free()?, free()?);
+        let api = free_address()?;
         let file = folder.join("weal.toml");
-        let head = format!("[pool]\nlisten = \"{listen}\"\napi = \"{api}\"\n");
+        let head = format!("[pool]\nlisten = {addresses}\napi = \"{api}\"\n");
         fs::write(&file, format!("{head}{config}"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let pool = Self { program: program.to_owned(), config: file, head, state: folder.join("state"), listen, runtime };
@@ -120,6 +131,10 @@ impl Pool {
         let client = Client::new(self.state.join("run").join(socket), PATIENCE);
         Ok(self.runtime.block_on(client.call(method, asked))?)
     }
+}
+
+fn free_address() -> std::io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
 impl Drop for Pool {
