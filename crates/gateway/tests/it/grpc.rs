@@ -9,11 +9,12 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderValue, Request, Response};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use weal_model::InstanceProtocol;
 use weal_protocol::gateway::ClusterConfig;
 
-use crate::bed::{Bed, cluster, nobody};
+use crate::bed::{Bed, cluster, nobody, raw_instance};
 use crate::h2::{answer, begin, connect, read_all, request, send, within};
 
 /// A cluster of instances that speak HTTP/2.
@@ -245,4 +246,57 @@ async fn clients_of_http1_reach_instances_of_http2() {
     assert_eq!(client.read_answer().await.text(), "POST http://calls.test/a?b body");
     client.send("GET / HTTP/1.1\r\nhost: calls.test\r\n\r\n").await;
     assert_eq!(client.read_answer().await.text(), "GET http://calls.test/");
+}
+
+#[tokio::test]
+async fn what_came_after_the_last_stream_of_a_connection_goes_to_another_instance() {
+    let leaving = raw_instance(|mut stream| async move {
+        let _ = stream.read(&mut [0; 1024]).await;
+        // SETTINGS, and a GOAWAY that says that not even the first stream was begun.
+        let _ = stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
+        let _ = stream.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
+        while matches!(stream.read(&mut [0; 1024]).await, Ok(count) if count > 0) {}
+    })
+    .await;
+    let serving = instance(|_, _, mut respond| async move {
+        respond.send_response(Response::new(()), true).unwrap();
+    })
+    .await;
+    let bed = Bed::start(vec![calls(&[leaving, serving])]).await;
+    let mut client = connect(&bed).await;
+    for _ in 0..20 {
+        assert_eq!(answer(send(&mut client, request("POST", "http://calls.test/"))).await.0.status, 200);
+    }
+    assert!(bed.observe().await.flows[0].retries > 0);
+}
+
+#[tokio::test]
+async fn interim_responses_and_trailers_pass_in_both_directions() {
+    let address = instance(|_, request, mut respond| async move {
+        let early = Response::builder().status(103).header("link", "</a>").body(()).unwrap();
+        respond.send_informational(early).unwrap();
+        let (_, trailers) = read_all(request.into_body()).await.unwrap();
+        let mut stream = respond.send_response(grpc_head(), false).unwrap();
+        // What a client says about the way of its request counts for nothing, in trailers too.
+        let mut said = trailers.unwrap();
+        assert!(!said.contains_key("x-forwarded-for"));
+        said.extend(status("0"));
+        stream.send_trailers(said).unwrap();
+    })
+    .await;
+    let bed = Bed::start(vec![calls(&[address])]).await;
+    let mut client = connect(&bed).await;
+    let (mut response, mut sender) = call(&mut client);
+    let interim = within("an interim response", std::future::poll_fn(|cx| response.poll_informational(cx))).await;
+    assert_eq!(interim.unwrap().unwrap().headers()["link"], "</a>");
+    sender.send_data(message("x"), false).unwrap();
+    let said = [("x-checksum", "7"), ("x-forwarded-for", "192.0.2.1")];
+    let said = said.map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
+    sender.send_trailers(HeaderMap::from_iter(said)).unwrap();
+    let body = within("an answer", response).await.unwrap().into_body();
+    let trailers = read_all(body).await.unwrap().1.unwrap();
+    assert_eq!(
+        (&trailers["x-checksum"], &trailers["grpc-status"]),
+        (&HeaderValue::from_static("7"), &HeaderValue::from_static("0"))
+    );
 }

@@ -1,5 +1,6 @@
 //! HTTP/2 with clients: the same requests as over HTTP/1, many on one connection, and what happens to clients that abuse it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -65,7 +66,7 @@ pub async fn answer(response: ResponseFuture) -> (http::response::Parts, String)
 }
 
 /// An instance that says what it was sent.
-async fn told() -> std::net::SocketAddr {
+async fn told() -> SocketAddr {
     instance(|request| async move {
         let (parts, body) = request.into_parts();
         let mut lines = vec![format!("{} {} {:?}", parts.method, parts.uri, parts.version)];
@@ -195,6 +196,22 @@ async fn interim_responses_reach_clients() {
     let interim = interim.unwrap().unwrap();
     assert_eq!((interim.status().as_u16(), interim.headers()["link"].as_bytes()), (103, &b"</a>; rel=preload"[..]));
     assert_eq!(answer(response).await.1, "ok");
+}
+
+#[tokio::test]
+async fn trailers_of_an_instance_of_http1_reach_clients() {
+    let checked = raw_instance(|mut stream| async move {
+        let _ = stream.read(&mut [0; 1024]).await;
+        let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-checksum: 7\r\n\r\n";
+        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.read(&mut [0; 1024]).await;
+    })
+    .await;
+    let bed = Bed::start(vec![cluster(&[checked])]).await;
+    let mut client = connect(&bed).await;
+    let response = within("a head", send(&mut client, request("GET", "http://shop.test/"))).await.unwrap();
+    let (body, trailers) = read_all(response.into_body()).await.unwrap();
+    assert_eq!((body.as_slice(), &trailers.unwrap()["x-checksum"]), (&b"ok"[..], &"7".parse().unwrap()));
 }
 
 #[tokio::test]
@@ -374,6 +391,92 @@ async fn a_header_bomb_is_refused() {
         (0..20).fold(request("GET", "http://shop.test/"), |head, number| head.header(format!("x-{number}"), "y".repeat(4000)));
     assert_eq!(answer(send(&mut client, bomb)).await.0.status, 431);
     assert_eq!(answer(send(&mut client, request("GET", "http://shop.test/"))).await.1, "one", "the connection goes on");
+}
+
+/// A gateway in a process of its own, so that its memory can be told from the test's.
+struct Apart {
+    process: std::process::Child,
+    address: SocketAddr,
+}
+
+impl Apart {
+    /// Without limits, before the instance at `instance`.
+    async fn start(instance: SocketAddr) -> Self {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let program = std::env::current_exe().unwrap().parent().unwrap().with_file_name("examples/gateway-bench");
+        let arguments = [free.to_string(), instance.to_string(), "0".to_owned(), "2".to_owned()];
+        let process = std::process::Command::new(program).args(arguments).spawn().unwrap();
+        let gateway = Self { process, address: free };
+        let served = async {
+            while gateway.first_status().await.is_none_or(|status| status != 200) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        within("it serves", served).await;
+        gateway
+    }
+
+    async fn first_status(&self) -> Option<u16> {
+        let stream = TcpStream::connect(self.address).await.ok()?;
+        let (mut client, connection) = h2::client::handshake(stream).await.ok()?;
+        tokio::spawn(connection);
+        let (response, _) = client.send_request(request("GET", "http://a/").body(()).unwrap(), true).ok()?;
+        Some(response.await.ok()?.status().as_u16())
+    }
+
+    /// The most memory that it has had, in KiB.
+    fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// The same once it grows no more.
+    async fn settled_peak_kib(&self) -> u64 {
+        let mut last = 0;
+        loop {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let now = self.peak_kib();
+            if now == last {
+                return now;
+            }
+            last = now;
+        }
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_take_nothing_hold_no_more_memory_than_their_streams_may() {
+    const CONNECTIONS: u32 = 4;
+    const STREAMS: u32 = 128;
+    let large = instance(|_| async { Response::new(Full::from(vec![b'x'; 1 << 20])) }).await;
+    let gateway = Apart::start(large).await;
+    let before = gateway.peak_kib();
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stream = TcpStream::connect(gateway.address).await.unwrap();
+        stream.write_all(PREFACE).await.unwrap();
+        // Windows as large as they can be, so that only the socket stops the gateway.
+        stream.write_all(&frame(4, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff])).await.unwrap();
+        stream.write_all(&frame(8, 0, 0, &0x7fff_0000_u32.to_be_bytes())).await.unwrap();
+        for number in 0..STREAMS {
+            stream.write_all(&frame(1, 5, number * 2 + 1, &HEADERS)).await.unwrap();
+        }
+        held.push(stream);
+    }
+    let grown_kib = gateway.settled_peak_kib().await - before;
+    // Each stream: 64 KiB that wait in h2, as much on the way to it, and what hyper has read of the instance.
+    let bound_kib = u64::from(CONNECTIONS * STREAMS) * 256;
+    assert!(grown_kib > u64::from(CONNECTIONS * STREAMS) * 16, "{grown_kib} KiB: the streams are held");
+    assert!(grown_kib < bound_kib, "{grown_kib} KiB of {bound_kib}");
+    assert_eq!(gateway.first_status().await, Some(200), "others are served meanwhile");
 }
 
 #[tokio::test]
