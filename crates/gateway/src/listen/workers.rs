@@ -25,7 +25,6 @@ use crate::http::session::{Gateway, Session};
 use crate::limits::FIELDS_ON_STACK;
 use crate::listen::client::{Client, Order, Phase};
 use crate::listen::guard::TooMany;
-use crate::listen::handshake;
 use crate::listen::patience::Patience;
 use crate::listen::refusal::{answer_new, answer_raw};
 use crate::listen::registry::{Entry, Registry};

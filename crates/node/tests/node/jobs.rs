@@ -5,7 +5,7 @@ use weal_protocol::Refusal;
 use weal_protocol::engine::{OutputPiece, OutputRequest};
 use weal_protocol::node::{self, InstanceSpec, JobRun};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, wait_for};
 
 /// The first run of a job that is this script.
 fn run(bench: &Bench, job: &str, script: &str) -> InstanceSpec {
@@ -48,10 +48,13 @@ pub fn a_run_ends_once_and_its_output_outlives_it(bench: &Bench) {
 }
 
 pub fn a_run_that_ends_while_no_agent_is_there_is_told_by_the_next(bench: &Bench) {
-    let spec = run(bench, "late-1", "sleep 1; echo $((6 * 7))");
+    // The shell's own words only: a small machine has no `sleep`.
+    let spec = run(bench, "late-1", "until [ -e go ]; do :; done; echo $((6 * 7)); : > done");
     assert_eq!(bench.start(&spec), None);
     bench.kill_agent();
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    let folder = bench.state().join("data/job.late-1");
+    std::fs::write(folder.join("go"), "").unwrap();
+    wait_for("the end of the run", || folder.join("done").exists().then_some(()));
     bench.start_agent();
     assert_eq!(bench.wait_state("job.late-1.1", InstanceState::Stopped).end, Some(RunEnd::Code { code: 0 }));
     assert_eq!(output(bench, "late-1").data, "NDIK");
