@@ -4,9 +4,11 @@
 //! A job's need at level `u` is its average speed for `u` (5.13). Jobs that wait press on those that run: the running ones
 //! ask for the waiting ones' needs too, in proportion, because the sooner they are done the sooner the others start.
 
+use std::collections::VecDeque;
+
 use weal_model::Utility;
 
-use super::Situation;
+use super::{AppCurve, Situation};
 use super::hypothetical::{Member, root};
 use super::job::Needs;
 
@@ -200,12 +202,11 @@ impl<'a> Filling<'a> {
         if apps.len() < 2 {
             return total - room - slack;
         }
-        let mut flow = AppFlow { given: vec![vec![0.0; free.len()]; apps.len()], free: free.to_vec() };
+        let mut flow = AppFlow { apps, given: vec![vec![0.0; free.len()]; apps.len()], free: free.to_vec() };
         for (a, &want) in wanted.iter().enumerate() {
             let mut missing = want;
             while missing > slack {
-                let mut seen = vec![false; apps.len()];
-                let pushed = flow.push(apps, a, missing, &mut seen);
+                let pushed = flow.push(a, missing);
                 if pushed <= 0.0 {
                     return missing;
                 }
@@ -280,45 +281,65 @@ fn highest(current: f64, excess: impl Fn(f64) -> f64) -> f64 {
     root(beyond(current), high, PRECISION, excess)
 }
 
-/// Applications' CPU by node, found by augmenting paths.
-struct AppFlow {
+/// Applications' CPU by node, found by shortest augmenting paths (Edmonds and Karp): each path uses one piece of CPU up, so that their number
+/// depends on how many applications and nodes there are, and not on how small the pieces are. Any path at all would do with whole numbers;
+/// with fractions it may move ever smaller pieces to and fro and never end.
+struct AppFlow<'a> {
+    apps: &'a [AppCurve],
+    /// By application and node.
     given: Vec<Vec<f64>>,
     free: Vec<f64>,
 }
 
-impl AppFlow {
+/// Who moves aside for whom: by application, the one that takes over and the node where it does.
+type Steps = Vec<Option<(usize, usize)>>;
+
+impl AppFlow<'_> {
     /// Gives application `a` up to `amount` more, moving others aside where needed; returns how much it got.
-    fn push(&mut self, apps: &[super::AppCurve], a: usize, amount: f64, seen: &mut [bool]) -> f64 {
-        seen[a] = true;
-        if let Some(&node) = apps[a].nodes.iter().find(|&&node| self.free[node] > 0.0) {
-            let got = amount.min(self.free[node]);
-            self.free[node] -= got;
-            self.given[a][node] += got;
-            return got;
+    fn push(&mut self, a: usize, amount: f64) -> f64 {
+        let Some((mut last, free_node, steps)) = self.shortest(a) else { return 0.0 };
+        let (mut got, mut other) = (amount.min(self.free[free_node]), last);
+        while let Some((next, node)) = steps[other] {
+            got = got.min(self.given[other][node]);
+            other = next;
         }
-        for &node in &apps[a].nodes {
-            for other in 0..apps.len() {
-                if seen[other] || self.given[other][node] <= 0.0 {
-                    continue;
-                }
-                let moved = self.push(apps, other, amount.min(self.given[other][node]), seen);
-                if moved > 0.0 {
-                    self.given[other][node] -= moved;
-                    self.given[a][node] += moved;
-                    return moved;
+        self.free[free_node] -= got;
+        self.given[last][free_node] += got;
+        while let Some((next, node)) = steps[last] {
+            self.given[last][node] -= got;
+            self.given[next][node] += got;
+            last = next;
+        }
+        got
+    }
+
+    /// The fewest applications that must move aside so that `a` gets more: the last of them, the node where it finds free CPU, and the steps
+    /// back to `a`.
+    fn shortest(&self, a: usize) -> Option<(usize, usize, Steps)> {
+        let (mut steps, mut queue): (Steps, _) = (vec![None; self.apps.len()], VecDeque::from([a]));
+        while let Some(reached) = queue.pop_front() {
+            let nodes = &self.apps[reached].nodes;
+            if let Some(&node) = nodes.iter().find(|&&node| self.free[node] > 0.0) {
+                return Some((reached, node, steps));
+            }
+            for (&node, other) in nodes.iter().flat_map(|node| (0..self.apps.len()).map(move |other| (node, other))) {
+                if other != a && steps[other].is_none() && self.given[other][node] > 0.0 {
+                    steps[other] = Some((reached, node));
+                    queue.push_back(other);
                 }
             }
         }
-        0.0
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rand::{RngExt, SeedableRng};
     use weal_model::{Cpu, Utility};
 
     use super::super::job::tests::job;
-    use super::super::{AppCurve, Costs, Job, Site};
+    use super::super::{Costs, Job, Site};
     use super::*;
     use crate::utility::Curve;
 
@@ -372,5 +393,43 @@ mod tests {
         let alone = divide(&situation(&nodes, &jobs[..1], &apps), &[vec![0]]);
         let pressed = divide(&situation(&nodes, &jobs, &apps), &[vec![0], vec![]]);
         assert!(pressed.speeds[0] > alone.speeds[0] + 0.1, "{alone:?} {pressed:?}");
+    }
+
+    /// What the applications lack is what the worst set of them wants beyond all CPU of its nodes (Hall's theorem).
+    #[test]
+    fn the_flow_lacks_what_the_worst_set_of_applications_lacks() {
+        let mut rng = rand_pcg::Pcg64::seed_from_u64(7);
+        for round in 0..300 {
+            let (many_nodes, many_apps) = (rng.random_range(1..5), rng.random_range(2..7));
+            // A third, a tenth and the like are no sums of powers of two, and leave pieces of the last bit's size.
+            let piece = |rng: &mut rand_pcg::Pcg64, most: f64| most * f64::from(rng.random_range(0..30_u32)) / 7.0;
+            let free: Vec<f64> = (0..many_nodes).map(|_| piece(&mut rng, 0.3)).collect();
+            let wanted: Vec<f64> = (0..many_apps).map(|_| piece(&mut rng, 0.1)).collect();
+            let on = |rng: &mut rand_pcg::Pcg64| (0..many_nodes).filter(|_| rng.random_bool(0.5)).collect();
+            let apps: Vec<_> = (0..many_apps).map(|_| AppCurve { curve: line(1.0), nodes: on(&mut rng) }).collect();
+            let (mut worst, total) = (0.0_f64, wanted.iter().sum::<f64>());
+            for set in 1_u32..1 << many_apps {
+                let within: Vec<usize> = (0..many_apps).filter(|a| set & (1 << a) != 0).collect();
+                let theirs = (0..many_nodes).filter(|node| within.iter().any(|&a| apps[a].nodes.contains(node)));
+                let room: f64 = theirs.map(|node| free[node]).sum();
+                worst = worst.max(within.iter().map(|&a| wanted[a]).sum::<f64>() - room);
+            }
+            let mut flow = AppFlow { apps: &apps, given: vec![vec![0.0; many_nodes]; many_apps], free };
+            let (mut lacking, mut paths) = (0.0, 0);
+            for (a, want) in wanted.into_iter().enumerate() {
+                let mut missing = want;
+                while missing > 0.0 {
+                    let got = flow.push(a, missing);
+                    paths += 1;
+                    if got <= 0.0 {
+                        break;
+                    }
+                    missing -= got;
+                }
+                lacking += missing;
+            }
+            assert!((lacking - worst).abs() < 1e-9 * total.max(1.0), "round {round}: {lacking} and not {worst}");
+            assert!(paths <= many_apps * (1 + many_apps * many_nodes), "round {round}: {paths} paths");
+        }
     }
 }
