@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 
 use weal_model::Utility;
 
-use super::{AppCurve, Situation};
 use super::hypothetical::{Member, root};
 use super::job::Needs;
+use super::{AppCurve, Situation};
 
 /// How exactly a level is found. What is told apart is far larger, but decisions between equals turn on it: with 1e-10 the case C10 gives
 /// other numbers in the third digit.
