@@ -85,10 +85,11 @@ fn unavailable(app: &AppName, inputs: &Inputs<'_>) -> Option<Unavailable> {
         |seen: &InstanceSeen| matches!(seen.state, InstanceState::Backoff | InstanceState::Starting) && is_in_vain(seen);
     if mine().any(|seen| !has_ended(seen) && !is_looping(seen)) {
         None
+    } else if inputs.broken.contains(app) {
+        // A node agent tries again what it could not start, so that it may seem to loop.
+        Some(Unavailable::CannotStart)
     } else if mine().any(is_looping) {
         Some(Unavailable::EndsAtOnce)
-    } else if inputs.broken.contains(app) {
-        Some(Unavailable::CannotStart)
     } else {
         mine().any(|seen| seen.state == InstanceState::Failed).then_some(Unavailable::Ended)
     }

@@ -124,6 +124,26 @@ async fn the_stream_begins_with_the_status_and_goes_on_with_events() {
 }
 
 #[tokio::test]
+async fn readers_of_the_stream_leave_room_for_orders() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let pool = Pool::start().await;
+    let mut open = Vec::new();
+    let refused = loop {
+        let mut stream = tokio::net::TcpStream::connect(pool.api).await.unwrap();
+        stream.write_all(b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        let mut head = [0; 12];
+        tokio::time::timeout(crate::fake::DEADLINE, stream.read_exact(&mut head)).await.expect("an answer").unwrap();
+        if head != *b"HTTP/1.1 200" {
+            break String::from_utf8(head.to_vec()).unwrap();
+        }
+        open.push(stream);
+    };
+    assert_eq!((refused.as_str(), open.len()), ("HTTP/1.1 503", 256));
+    pool.apply(CONFIG).await;
+    assert_eq!(pool.status().await.config_generation, 1);
+}
+
+#[tokio::test]
 async fn the_dashboard_may_load_nothing_from_elsewhere() {
     let pool = Pool::start().await;
     let stream = tokio::net::TcpStream::connect(pool.api).await.unwrap();

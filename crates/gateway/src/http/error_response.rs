@@ -20,6 +20,9 @@ const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 /// The methods that may be passed on. Others may too; instances know.
 const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE");
 
+/// Bytes of a reason at most. It may quote what a client sent, and some thousand refusals are remembered.
+const LONGEST_REASON: usize = 512;
+
 /// Says in a word why the gateway answers itself, for programs.
 pub(crate) const WORD: HeaderName = HeaderName::from_static("x-weal-reason");
 
@@ -42,7 +45,12 @@ pub(crate) struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    fn new(status: StatusCode, word: &'static str, reason: String) -> Self {
+    fn new(status: StatusCode, word: &'static str, mut reason: String) -> Self {
+        if reason.len() > LONGEST_REASON {
+            reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
+            reason.push('…');
+            reason.shrink_to_fit();
+        }
         Self { status, word, reason, close: false, allow: false, location: None, retry_after_s: None }
     }
 

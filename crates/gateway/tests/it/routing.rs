@@ -79,3 +79,17 @@ async fn heads_are_rewritten_for_the_other_side() {
     );
     assert_eq!((answer.header("x-public"), answer.header("x-private")), (Some("1"), None));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_quotes_no_more_of_a_request_than_a_line() {
+    let mut shop = cluster(&[nobody().await]);
+    shop.routes[0].host = Some("shop.test".into());
+    let bed = Bed::start(vec![shop]).await;
+    let answer = bed.get("other.test", &format!("/{}", "x".repeat(8000))).await;
+    assert_eq!((answer.status, answer.header("x-weal-reason")), (404, Some("no-route")));
+    assert!(
+        answer.text().starts_with("no route for other.test and /xxx") && answer.text().len() < 520,
+        "{}",
+        answer.text().len()
+    );
+}
