@@ -16,8 +16,6 @@ use weal_protocol::controller::{ConfigView, PlanView};
 const EVENTS_IN_MEMORY: usize = 1000;
 /// Messages that a slow reader of the stream may lag behind before it misses some.
 const STREAM_BACKLOG: usize = 256;
-/// Readers of the stream at most: half of what each listener's connections are, so that orders find room beside them.
-const READERS: usize = 256;
 
 /// Everything that readers see, put together once per cycle.
 #[derive(Debug, Clone)]
@@ -122,9 +120,14 @@ impl Board {
         events.recent.iter().rev().filter(|event| event.app.as_ref() == Some(app)).take(limit).cloned().collect()
     }
 
-    /// The stream from now on; none where [`READERS`] read it.
-    pub fn subscribe(&self) -> Option<broadcast::Receiver<Message>> {
-        (self.stream.receiver_count() < READERS).then(|| self.stream.subscribe())
+    /// The stream from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Message> {
+        self.stream.subscribe()
+    }
+
+    /// How many read the stream.
+    pub fn readers(&self) -> usize {
+        self.stream.receiver_count()
     }
 
     fn events(&self) -> MutexGuard<'_, Events> {

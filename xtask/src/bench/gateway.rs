@@ -5,7 +5,7 @@
 //! whatever else the machine does hits all of them; each round gives a ratio, and the median of those is what counts.
 
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::Arguments;
 use super::real::machine::cpu_seconds;
+use super::real::pool::free_address;
 use crate::programs::release;
 use crate::table::Table;
 
@@ -271,10 +272,6 @@ fn start_weal(binary: &Path, instance: SocketAddr) -> Result<Proxy> {
 
 fn quiet(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
-}
-
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 impl Proxy {

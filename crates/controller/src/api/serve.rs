@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weal_rpc::{Callers, peer_uid};
 
 /// Open connections at most, per listener: dashboards hold one each.
-const CONNECTIONS: usize = 512;
+pub(super) const CONNECTIONS: usize = 512;
 /// A request's head must be there within this.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that a request's head may have.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, StatusCode, Version};
 use http_body::Body as _;
-use weal_model::{AccessLog, AppName, ClientPolicy};
+use weal_model::{AccessLog, AppName, ClientPolicy, Time};
 
 use super::check::{self, Malformed};
 use super::deadline::Deadline;
@@ -20,7 +20,7 @@ use super::request_body::RequestBody;
 use super::trace;
 use crate::limits::Limits;
 use crate::listen::client::Client;
-use crate::listen::guard::Guard;
+use crate::listen::guard::{Guard, Hold, TooMany};
 use crate::listen::registry::Entry;
 use crate::routing::extras::Extras;
 use crate::routing::marks;
@@ -107,6 +107,12 @@ impl From<ErrorResponse> for Dismissed {
 }
 
 impl Gateway {
+    /// Counts a connection as one of its client's, until what it returns is dropped. `None`: it does not count.
+    pub fn hold(&self, now: Time, address: IpAddr) -> Result<Option<Hold>, TooMany> {
+        let table = self.tables.current();
+        if table.is_trusted(address) { Ok(None) } else { self.guard.hold(now, address, table.clients.client_connections) }
+    }
+
     /// A client was cut off because it sends too much of what only costs work.
     pub fn note_abuse(&self, client: &Client) {
         self.abusive.fetch_add(1, Ordering::Relaxed);
@@ -179,11 +185,9 @@ impl Session {
         if forward::remove_hop_by_hop(headers) {
             forward::take_trailers(headers);
         }
-        if received == Version::HTTP_2 && !has_length {
-            // HTTP/1 needs to be told that there is a body.
-            headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
-        if headers.contains_key(header::TRANSFER_ENCODING) {
+        // HTTP/1 needs to be told that there is a body.
+        let is_untold = received == Version::HTTP_2 && !has_length;
+        if is_untold || headers.contains_key(header::TRANSFER_ENCODING) {
             // Some servers do not know that its case does not matter, and would find no body.
             headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }

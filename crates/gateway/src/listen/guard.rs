@@ -7,7 +7,7 @@ use std::time::Duration;
 use weal_control::clients::ClientUse;
 use weal_model::Time;
 
-/// So many locks, so that workers seldom meet at one.
+/// So many locks, so that workers seldom meet at one. Each has a memory of its own.
 const SHARDS: usize = 16;
 
 /// What clients take.
@@ -16,7 +16,9 @@ pub(crate) struct Guard(Arc<[Mutex<ClientUse>; SHARDS]>);
 
 /// An address has as many connections as it may have.
 #[derive(Debug)]
-pub(crate) struct TooMany;
+pub(crate) struct TooMany {
+    pub most: u32,
+}
 
 /// A connection that counts, until this is dropped.
 #[derive(Debug)]
@@ -26,13 +28,13 @@ pub(crate) struct Hold {
 }
 
 impl Guard {
-    /// A connection comes in. `None` when it does not count.
-    pub fn hold(&self, now: Time, address: IpAddr, most: u32, is_trusted: bool) -> Result<Option<Hold>, TooMany> {
-        if most == 0 || is_trusted {
+    /// A connection comes in. `None` when there is no limit.
+    pub fn hold(&self, now: Time, address: IpAddr, most: u32) -> Result<Option<Hold>, TooMany> {
+        if most == 0 {
             return Ok(None);
         }
         if !self.shard(address).handle_connect(now, address, most) {
-            return Err(TooMany);
+            return Err(TooMany { most });
         }
         Ok(Some(Hold { guard: self.clone(), address }))
     }

@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 
 use super::client::{Client, Phase};
 use super::patience::Patience;
-use super::transport::Transport;
+use super::transport::{Transport, poll_after};
 use crate::http::framing::Framing;
 
 /// Up to so many bytes, a head and its body are copied together: the kernel takes one buffer with less work than a list.
@@ -121,13 +121,7 @@ impl<T: Transport> AsyncRead for ClientStream<T> {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "malformed chunks")));
         }
         let before = buffer.filled().len();
-        let polled = if this.first.is_empty() {
-            Pin::new(&mut this.stream).poll_read(cx, buffer)
-        } else {
-            let count = this.first.len().min(buffer.remaining());
-            buffer.put_slice(&this.first.split_to(count));
-            Poll::Ready(Ok(()))
-        };
+        let polled = poll_after(&mut this.first, &mut this.stream, cx, buffer);
         let new = &buffer.filled()[before..];
         if !new.is_empty() && this.client.phase() != Phase::Tunnel {
             let read = this.framing.read(new);

@@ -1,7 +1,12 @@
 //! What carries a client's bytes: a plain socket, or TLS over one. Chosen when the connection is accepted and compiled for each, so that
 //! a plain one pays nothing for the other.
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -42,4 +47,19 @@ impl Transport for TlsStream<TcpStream> {
     fn socket(&self) -> &TcpStream {
         self.get_ref().0
     }
+}
+
+/// Reads `first`, which was read of `stream` before, and then on.
+pub(crate) fn poll_after(
+    first: &mut Bytes,
+    stream: &mut (impl AsyncRead + Unpin),
+    cx: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    if first.is_empty() {
+        return Pin::new(stream).poll_read(cx, buffer);
+    }
+    let count = first.len().min(buffer.remaining());
+    buffer.put_slice(&first.split_to(count));
+    Poll::Ready(Ok(()))
 }

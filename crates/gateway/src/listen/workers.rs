@@ -117,16 +117,14 @@ impl Host {
         if !self.registry.has_room(limits, self.clock) {
             return refuse(stream, scheme);
         }
-        let table = self.gateway.tables.current();
-        let most = table.clients.client_connections;
         // Calls between applications all come from this machine.
-        let is_exempt = inner.is_some() || table.is_trusted(peer.ip());
-        let hold = match self.gateway.guard.hold(self.clock.now(), peer.ip(), most, is_exempt) {
+        let held = if inner.is_some() { Ok(None) } else { self.gateway.hold(self.clock.now(), peer.ip()) };
+        let hold = match held {
             Ok(hold) => hold,
-            Err(TooMany) if scheme == Scheme::Http => {
+            Err(TooMany { .. }) if scheme == Scheme::Http => {
                 return answer_new(stream, "429 Too Many Requests\r\nretry-after: 1", "too many connections from this address\n");
             }
-            Err(TooMany) => return,
+            Err(TooMany { .. }) => return,
         };
         let client = Arc::new(Client::new(peer, self.clock).with_inner(inner));
         let entry = self.registry.enter(&client, hold);

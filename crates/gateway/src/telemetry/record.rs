@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 use weal_model::{AccessLog, Time};
 
-use super::date::Date;
+use super::date::{common, rfc3339};
 
 /// The most bytes that a line has of one thing that a client has sent.
 const LONGEST: usize = 2048;
@@ -67,7 +67,7 @@ impl Record {
 
     fn combined(&self) -> String {
         let Self { client, method, target, version, status, sent, .. } = self;
-        let mut line = format!("{client} - - [{}] \"{method} ", Date::of(self.ended).common());
+        let mut line = format!("{client} - - [{}] \"{method} ", common(self.ended));
         escape_quoted(&mut line, target);
         let _ = write!(line, " {version:?}\" {status} {sent} \"");
         escape_quoted(&mut line, if self.referer.is_empty() { b"-" } else { &self.referer });
@@ -78,7 +78,7 @@ impl Record {
     }
 
     fn json(&self) -> String {
-        let mut line = format!("{{\"time\":\"{}\",\"client\":\"{}\"", Date::of(self.ended).rfc3339(), self.client);
+        let mut line = format!("{{\"time\":\"{}\",\"client\":\"{}\"", rfc3339(self.ended), self.client);
         let version = format!("{:?}", self.version);
         let flow = self.flow.as_deref().unwrap_or("-");
         let texts: [(&str, &[u8]); 8] = [

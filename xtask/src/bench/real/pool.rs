@@ -133,7 +133,8 @@ impl Pool {
     }
 }
 
-fn free_address() -> std::io::Result<SocketAddr> {
+/// An address of this machine that nothing listens at.
+pub fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 

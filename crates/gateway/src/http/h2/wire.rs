@@ -3,16 +3,16 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::PREFACE;
 use super::conduct::{Conduct, Kind};
 use crate::listen::client::{Client, Order};
 use crate::listen::patience::Patience;
-use crate::listen::transport::Transport;
+use crate::listen::transport::{Transport, poll_after};
 
 /// The head of a frame: its length in three bytes, its type, its flags, its stream in four (RFC 9113 section 4.1).
 const FRAME_HEAD: usize = 9;
@@ -95,13 +95,7 @@ impl<T: Transport> AsyncRead for Wire<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
-        if this.first.is_empty() {
-            std::task::ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        } else {
-            let count = this.first.len().min(buffer.remaining());
-            buffer.put_slice(&this.first[..count]);
-            this.first.advance(count);
-        }
+        ready!(poll_after(&mut this.first, &mut this.stream, cx, buffer))?;
         let new = &buffer.filled()[before..];
         if !new.is_empty() {
             this.count(new);

@@ -40,11 +40,9 @@ fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc
         let reason = format!("{} connections are open, and none of them is idle", limits.connections);
         return ports.note(&ErrorResponse::closed("too-many-connections", reason), Some(&destination));
     }
-    let table = ports.gateway.tables.current();
-    let most = table.clients.client_connections;
-    let hold = match ports.gateway.guard.hold(ports.clock.now(), peer.ip(), most, table.is_trusted(peer.ip())) {
+    let hold = match ports.gateway.hold(ports.clock.now(), peer.ip()) {
         Ok(hold) => hold,
-        Err(TooMany) => {
+        Err(TooMany { most }) => {
             let reason = format!("one address has {most} connections open");
             return ports.note(&ErrorResponse::closed("client-connections", reason), Some(&destination));
         }
