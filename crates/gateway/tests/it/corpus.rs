@@ -189,7 +189,7 @@ async fn judge_share(share: usize) -> Vec<String> {
             // The instance notes the end of a request that broke off when its connection ends.
             bed.until("all have ended", |counters| counters.flows[0].in_service == 0).await;
             let heads = if case.message.starts_with(b"HEAD ") { vec![position.requests] } else { Vec::new() };
-            let records = recorder.take();
+            let records = recorder.take().await;
             let judged = responses(&bytes, &heads).and_then(|received| judge(case, position, &received, is_closed, &records));
             if let Err(why) = judged {
                 wrong.push(format!("{:?} {}, {}: {why}", case.verdict, case.name, position.name));

@@ -173,7 +173,7 @@ async fn what_clients_do_wrong_is_never_counted_against_an_instance() {
     let failures: u64 = counters.instances.iter().map(|instance| instance.failures).sum();
     assert_eq!(failures, 0);
     assert!(counters.instances.iter().all(|instance| instance.open));
-    assert!(recorder.take().requests.iter().all(|request| !request.is_complete));
+    assert!(recorder.take().await.requests.iter().all(|request| !request.is_complete));
     assert_eq!(bed.get("x", "/").await.status, 200);
 }
 
@@ -355,7 +355,7 @@ async fn an_instance_that_does_not_know_expectations_gets_the_body_all_the_same(
     assert_eq!(client.read_until("\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
     client.send("abcd").await;
     assert_eq!(client.read_answer().await.status, 200);
-    assert_eq!(recorder.take().requests[0].summary(), "POST /a abcd");
+    assert_eq!(recorder.take().await.requests[0].summary(), "POST /a abcd");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -370,7 +370,7 @@ async fn a_client_cannot_have_removed_what_the_gateway_says() {
         )
         .await;
     let answer = Answer::parse(&client.read_to_end().await);
-    let request = &recorder.take().requests[0];
+    let request = &recorder.take().await.requests[0];
     assert_eq!(request.fields("x-forwarded-for"), ["127.0.0.1"]);
     assert_eq!(request.fields("forwarded"), ["for=127.0.0.1;proto=http;host=a.test"]);
     assert_eq!((request.fields("x-forwarded-host"), request.fields("x-forwarded-proto")), (vec!["a.test"], vec!["http"]));
@@ -390,7 +390,7 @@ async fn what_the_gateway_says_cannot_be_said_again_in_trailers() {
         )
         .await;
     assert_eq!(client.read_answer().await.status, 200);
-    let request = &recorder.take().requests[0];
+    let request = &recorder.take().await.requests[0];
     assert_eq!((request.summary().as_str(), request.trailers.as_slice()), ("POST / abcd", &["x-sum: 10".to_owned()][..]));
 }
 
@@ -402,7 +402,7 @@ async fn trailers_are_asked_for_on_each_connection_anew() {
         let mut client = bed.connect().await;
         client.send(&format!("GET / HTTP/1.1\r\nhost: x\r\nconnection: TE\r\nte: {te}\r\n\r\n")).await;
         assert_eq!(client.read_answer().await.status, 200);
-        let request = &recorder.take().requests[0];
+        let request = &recorder.take().await.requests[0];
         let asked = (request.fields("te"), request.fields("connection"));
         assert_eq!(asked == (vec!["trailers"], vec!["TE"]), wanted, "{te}: {asked:?}");
     }

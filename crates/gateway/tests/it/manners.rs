@@ -21,7 +21,7 @@ async fn a_stripped_prefix_is_gone_for_the_instance_which_is_told_of_it() {
         [("/api/a?b=/api", "/a?b=/api", vec!["/api"]), ("/%61pi", "/", vec!["/api"]), ("/apis/api", "/apis/api", vec![])]
     {
         assert_eq!(bed.get("x", path).await.status, 200);
-        let got = recorder.take().requests.remove(0);
+        let got = recorder.take().await.requests.remove(0);
         assert!(got.head.starts_with(&format!("GET {target} HTTP/1.1\r\n")), "{path}: {}", got.head);
         assert_eq!(got.fields("x-forwarded-prefix"), prefix, "{path}");
     }
@@ -65,7 +65,7 @@ async fn heads_are_changed_as_the_route_says_in_both_directions_and_in_the_gatew
     client.send("GET / HTTP/1.1\r\nhost: x\r\ncookie: a\r\nx-env: test\r\nx-env: more\r\ncookie: b\r\n\r\n").await;
     let answer = client.read_answer().await;
     assert_eq!((answer.status, answer.header("strict-transport-security")), (200, Some("max-age=1")));
-    let got = recorder.take().requests.remove(0);
+    let got = recorder.take().await.requests.remove(0);
     for (name, values) in [
         ("host", vec!["inner"]),
         ("x-env", vec!["live"]),
@@ -96,7 +96,7 @@ async fn a_body_beyond_the_limit_is_refused_before_it_is_read_when_its_length_te
     let mut expecting = bed.connect().await;
     expecting.send("POST /small HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 11\r\n\r\n").await;
     assert_eq!(expecting.read_answer().await.status, 413);
-    assert!(recorder.take().requests.is_empty(), "nothing of them is sent");
+    assert!(recorder.take().await.requests.is_empty(), "nothing of them is sent");
     let mut chunked = bed.connect().await;
     chunked.send("POST /small HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n").await;
     chunked.send("6\r\nabcdef\r\n5\r\nabcde\r\n0\r\n\r\n").await;
@@ -157,7 +157,7 @@ async fn only_trusted_proxies_say_who_the_client_is() {
         let trusted_proxies = networks.iter().map(|network| network.parse().unwrap()).collect();
         let (bed, recorder) = with_policy(ClientPolicy { trusted_proxies, ..ClientPolicy::default() }).await;
         assert_eq!(forwarded(&bed).await.status, 200);
-        let got = recorder.take().requests.remove(0);
+        let got = recorder.take().await.requests.remove(0);
         assert_eq!(
             (got.fields("x-forwarded-for"), got.fields("x-forwarded-proto")),
             (vec![address], vec![proto]),
@@ -176,7 +176,7 @@ async fn each_request_carries_a_trace_when_the_pool_says_so_and_else_what_its_cl
             let field = sent.map_or_else(String::new, |sent| format!("traceparent: {sent}\r\n"));
             client.send(&format!("GET / HTTP/1.1\r\nhost: x\r\n{field}\r\n")).await;
             assert_eq!(client.read_answer().await.status, 200);
-            let got = recorder.take().requests.remove(0);
+            let got = recorder.take().await.requests.remove(0);
             let got = got.fields("traceparent");
             if !traceparent {
                 assert_eq!(got, Vec::from_iter(sent));

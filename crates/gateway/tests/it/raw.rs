@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustix::net::RecvFlags;
 use tokio::net::TcpStream;
 
 use crate::bed::*;
@@ -32,20 +33,100 @@ pub struct Records {
 #[derive(Clone)]
 pub struct Recorder {
     pub address: SocketAddr,
-    records: Arc<Mutex<Records>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    records: Mutex<Records>,
+    /// Those that have not ended.
+    connections: Mutex<Vec<Arc<Connection>>>,
 }
 
 impl Recorder {
     pub async fn start() -> Self {
-        let records = Arc::<Mutex<Records>>::default();
-        let shared = Arc::clone(&records);
-        let address = raw_instance(move |stream| record(stream, Arc::clone(&shared))).await;
-        Self { address, records }
+        let shared = Arc::<Shared>::default();
+        let own = Arc::clone(&shared);
+        let address = raw_instance(move |stream| {
+            let connection = Arc::new(Connection { peer: stream.peer_addr().ok(), stream, rests: Mutex::new(true) });
+            own.connections.lock().unwrap().push(Arc::clone(&connection));
+            serve(connection, Arc::clone(&own))
+        })
+        .await;
+        Self { address, shared }
     }
 
-    /// What has come since the last call.
-    pub fn take(&self) -> Records {
-        std::mem::take(&mut self.records.lock().unwrap())
+    /// What has come since the last call, once every byte that was sent has been read.
+    pub async fn take(&self) -> Records {
+        let begun = Instant::now();
+        // Connections are accepted in their order: when this one is, all before it are.
+        let last = TcpStream::connect(self.address).await.unwrap();
+        let own = last.local_addr().ok();
+        while !self.shared.is_settled_after(own) {
+            assert!(begun.elapsed() < PATIENCE, "a request neither goes on nor ends");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        std::mem::take(&mut self.shared.records.lock().unwrap())
+    }
+}
+
+impl Shared {
+    /// True when the connection from `last` has come and nothing is left to read on any.
+    fn is_settled_after(&self, last: Option<SocketAddr>) -> bool {
+        let connections = self.connections.lock().unwrap();
+        let mut has_come = connections.iter().filter(|connection| connection.peer == last);
+        has_come.next().is_some() && connections.iter().all(|connection| connection.is_settled())
+    }
+}
+
+/// A connection of a gateway.
+struct Connection {
+    peer: Option<SocketAddr>,
+    stream: TcpStream,
+    /// False from the first byte of a request until it is recorded. Who reads holds the lock, so that no byte is between the socket
+    /// and this mark.
+    rests: Mutex<bool>,
+}
+
+impl Connection {
+    /// Reads what is there; false at the end.
+    async fn read_some(&self, bytes: &mut Vec<u8>) -> bool {
+        loop {
+            if self.stream.readable().await.is_err() {
+                return false;
+            }
+            let mut rests = self.rests.lock().unwrap();
+            match self.stream.try_read_buf(bytes) {
+                Ok(0) => return false,
+                Ok(_) => {
+                    *rests = false;
+                    return true;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// False when the other side has gone.
+    async fn write(&self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            if self.stream.writable().await.is_err() {
+                return false;
+            }
+            match self.stream.try_write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn is_settled(&self) -> bool {
+        let rests = self.rests.lock().unwrap();
+        let peeked = rustix::net::recv(&self.stream, &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        *rests && matches!(peeked, Err(rustix::io::Errno::AGAIN))
     }
 }
 
@@ -70,10 +151,17 @@ enum Framing {
     Chunked,
 }
 
-async fn record(mut stream: TcpStream, records: Arc<Mutex<Records>>) {
+/// Serves a connection until it ends.
+async fn serve(connection: Arc<Connection>, shared: Arc<Shared>) {
+    record(&connection, &shared.records).await;
+    shared.connections.lock().unwrap().retain(|other| !Arc::ptr_eq(other, &connection));
+}
+
+async fn record(stream: &Connection, records: &Mutex<Records>) {
     let mut bytes = Vec::new();
     loop {
-        let Some(end) = read_to(&mut stream, &mut bytes, b"\r\n\r\n").await else {
+        *stream.rests.lock().unwrap() = bytes.is_empty();
+        let Some(end) = read_to(stream, &mut bytes, b"\r\n\r\n").await else {
             if !bytes.is_empty() {
                 records.lock().unwrap().violations.push(format!("half a head: {:?}", String::from_utf8_lossy(&bytes)));
             }
@@ -86,8 +174,8 @@ async fn record(mut stream: TcpStream, records: Arc<Mutex<Records>>) {
         };
         let mut trailers = Vec::new();
         let body = match framing {
-            Framing::Length(length) => read_length(&mut stream, &mut bytes, length).await,
-            Framing::Chunked => read_chunks(&mut stream, &mut bytes, &mut trailers).await,
+            Framing::Length(length) => read_length(stream, &mut bytes, length).await,
+            Framing::Chunked => read_chunks(stream, &mut bytes, &mut trailers).await,
         };
         let (body, is_complete) = match body {
             Ok(body) => (body, true),
@@ -100,34 +188,34 @@ async fn record(mut stream: TcpStream, records: Arc<Mutex<Records>>) {
         }
         let text = if line.starts_with("HEAD ") { String::new() } else { line.clone() };
         let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", line.len());
-        if stream.write_all(answer.as_bytes()).await.is_err() {
+        if !stream.write(answer.as_bytes()).await {
             return;
         }
     }
 }
 
 /// Reads until `end` is there; `None` when the connection ends before.
-async fn read_to(stream: &mut TcpStream, bytes: &mut Vec<u8>, end: &[u8]) -> Option<usize> {
+async fn read_to(stream: &Connection, bytes: &mut Vec<u8>, end: &[u8]) -> Option<usize> {
     loop {
         if let Some(at) = bytes.windows(end.len()).position(|window| window == end) {
             return Some(at + end.len());
         }
-        if stream.read_buf(bytes).await.unwrap_or(0) == 0 {
+        if !stream.read_some(bytes).await {
             return None;
         }
     }
 }
 
-async fn read_length(stream: &mut TcpStream, bytes: &mut Vec<u8>, length: usize) -> Result<Vec<u8>, Vec<u8>> {
+async fn read_length(stream: &Connection, bytes: &mut Vec<u8>, length: usize) -> Result<Vec<u8>, Vec<u8>> {
     while bytes.len() < length {
-        if stream.read_buf(bytes).await.unwrap_or(0) == 0 {
+        if !stream.read_some(bytes).await {
             return Err(std::mem::take(bytes));
         }
     }
     Ok(bytes.drain(..length).collect())
 }
 
-async fn read_chunks(stream: &mut TcpStream, bytes: &mut Vec<u8>, trailers: &mut Vec<String>) -> Result<Vec<u8>, Vec<u8>> {
+async fn read_chunks(stream: &Connection, bytes: &mut Vec<u8>, trailers: &mut Vec<String>) -> Result<Vec<u8>, Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let Some(end) = read_to(stream, bytes, b"\r\n").await else { return Err(body) };
