@@ -111,6 +111,9 @@ fn what_may_run_only_once_moves_for_its_goal_and_not_for_a_little_more() {
     policy.demands.insert("a".into(), wants(2.3));
     policy.costs.insert("a".into(), AppCosts { start_s: 20.0, ..AppCosts::default() });
     assert_eq!(actions(&seen, &policy), [""; 0], "it would gain 0.26");
+    let important = wants(2.3).points().map(|(cpu, utility)| (cpu, Utility(2.0 * utility.0))).collect::<Vec<_>>();
+    let policy_of_important = Policy { demands: [("a".into(), Curve::through(important))].into(), ..policy.clone() };
+    assert_eq!(actions(&seen, &policy_of_important), [""; 0], "it would gain 0.52, and waiting weighs twice as much too");
     seen.nodes[0].cpu_capacity = Cpu(0.3);
     assert_eq!(actions(&seen, &policy).last().map(String::as_str), Some("start a-2 on n1"), "it gains 1.7");
     let mut standby = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Suspended)]);

@@ -8,7 +8,10 @@
 //! | no node holds more memory than it has | at each change of an instance |
 //! | a job runs as a whole or not at all, what it has done only grows but for what is lost with a node, and it ends no sooner than it can | each flow cycle, and at its end |
 //! | no plan is unsound | before each plan is applied |
+//! | what is ready runs | each flow cycle |
 //! | what clients wait for, instances and gateway agree on | each flow cycle |
+
+use weal_model::InstanceState;
 
 use super::parts::event::Event;
 use super::parts::tasks::Owner;
@@ -27,6 +30,7 @@ impl World<'_> {
         self.oracle.touched = touched;
         if event == Event::Measurement {
             self.examine_counters();
+            self.examine_instances();
             self.examine_jobs();
         }
     }
@@ -42,6 +46,16 @@ impl World<'_> {
         if app.waiting.len() != queued as usize && self.gateway_up {
             let text = format!("{} requests wait for {}, its queues hold {queued}", app.waiting.len(), app.name);
             self.oracle.note(now_s, text);
+        }
+    }
+
+    /// What is ready is not frozen.
+    fn examine_instances(&mut self) {
+        let now_s = self.now_s();
+        for (index, instance) in self.instances.iter().enumerate() {
+            if instance.state == InstanceState::Ready && self.nodes[instance.node].processor.is_frozen(index) {
+                self.oracle.note(now_s, format!("{} is ready and frozen", instance.id));
+            }
         }
     }
 

@@ -94,6 +94,10 @@ impl World<'_> {
             (OperationKind::Sleep(_) | OperationKind::Resume, Some(_)) => {
                 Some(Refusal::WrongState { instance: id, state: entry.state })
             }
+            // Its stop failed, or it begins anew: it does not sleep before it has begun.
+            (OperationKind::Sleep(_), None) if matches!(entry.state, InstanceState::Starting | InstanceState::Backoff) => {
+                Some(Refusal::WrongState { instance: id, state: entry.state })
+            }
             (OperationKind::Sleep(_), None) if now_s - entry.named_s < JUST_NAMED_S => {
                 Some(Refusal::AskedFor { ago_s: now_s - entry.named_s })
             }
@@ -167,19 +171,31 @@ impl World<'_> {
         self.begin_step(task);
     }
 
+    /// Its process is ready. One that is being stopped meanwhile is stopped all the same.
+    pub fn started(&mut self, instance: usize) {
+        let entry = &mut self.instances[instance];
+        match &entry.operation {
+            Some(InstanceOperation { change: OperationKind::Start, .. }) => self.changed(instance),
+            None if entry.state == InstanceState::Starting => self.set_state(instance, InstanceState::Ready),
+            _ => {}
+        }
+    }
+
+    fn is_beginning(&self, instance: usize) -> bool {
+        self.tasks.iter().any(|(_, task)| matches!(task.owner, Owner::Start) && task.home == instance)
+    }
+
     /// What was being done to an instance is done, or has failed. Without an operation it is a restart that is due.
     pub fn changed(&mut self, instance: usize) {
         let now_s = self.now_s();
         let node = self.instances[instance].node;
         let Some(InstanceOperation { change, fails, began_s, ordered }) = self.instances[instance].operation.take() else {
-            return match self.instances[instance].state {
-                InstanceState::Backoff => {
-                    self.instances[instance].restarts += 1;
-                    self.set_state(instance, InstanceState::Starting);
-                    self.begin_start(instance);
-                }
-                _ => self.set_state(instance, InstanceState::Ready),
-            };
+            if self.instances[instance].state == InstanceState::Backoff {
+                self.instances[instance].restarts += 1;
+                self.set_state(instance, InstanceState::Starting);
+                self.begin_start(instance);
+            }
+            return;
         };
         match (change, fails) {
             (OperationKind::Start, false) => {
@@ -187,6 +203,7 @@ impl World<'_> {
                 self.set_state(instance, InstanceState::Ready);
             }
             (OperationKind::Start, true) | (OperationKind::Stop, false) => self.remove(instance),
+            (OperationKind::Stop, true) if self.is_beginning(instance) => self.set_state(instance, InstanceState::Starting),
             (OperationKind::Resume, false) | (OperationKind::Stop, true) => {
                 if change == OperationKind::Resume {
                     self.instances[instance].last_wake_s = now_s - began_s;

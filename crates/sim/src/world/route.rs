@@ -49,7 +49,7 @@ impl World<'_> {
             Owner::Job { job, task } => self.thread_is_done(id, job, task),
             Owner::Start => {
                 self.tasks.remove(id);
-                self.changed(home);
+                self.started(home);
             }
         }
     }

@@ -12,8 +12,8 @@ use crate::placement::policy::{AppCosts, Policy};
 use crate::utility::Curve;
 
 /// What a start costs, besides what it costs others and in proportion to that, where an application may run only once and does: nobody
-/// answers until it is ready elsewhere, and who waits that long misses the goal many times over. Less lets it move for what a good response
-/// time could still gain, much more leaves it where it misses its goal.
+/// answers until it is ready elsewhere, and who waits that long misses the goal many times over, which weighs as much as its importance.
+/// Less lets it move for what a good response time could still gain, much more leaves it where it misses its goal.
 const OUTAGE: f64 = 10.0;
 
 /// A problem with the names behind its indices.
@@ -112,7 +112,8 @@ impl<'a> Translation<'a> {
         let (app, ended) = (&mut self.problem.apps[m as usize], self.ended[m as usize]);
         app.instances = (fewest.saturating_sub(ended), most.saturating_sub(ended));
         if app.instances.1 == 1 && !app.current.is_empty() {
-            app.cost.start = (app.cost.start + OUTAGE * app.cost.start).min(1.0);
+            let importance = app.best().max(1.0);
+            app.cost.start = (app.cost.start + OUTAGE * importance * app.cost.start).min(importance);
         }
     }
 

@@ -157,6 +157,10 @@ impl Processor {
         }
     }
 
+    pub fn is_frozen(&self, instance: usize) -> bool {
+        self.tenants.get(&instance).is_some_and(|tenant| tenant.frozen)
+    }
+
     /// Something with `work` CPU-seconds begins. False when the instance is not here.
     pub fn begin(&mut self, now_s: f64, instance: usize, task: TaskId, work: f64) -> bool {
         self.advance(now_s);
