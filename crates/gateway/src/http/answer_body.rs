@@ -83,12 +83,12 @@ impl AnswerBody {
         Self { content: Content::Text(Full::default()), sent: 0, busy, fails_late: true, failure: None }
     }
 
-    pub fn relay(mut relay: Relay, busy: Busy) -> Self {
+    pub fn relay(mut relay: Box<Relay>, busy: Busy) -> Self {
         if relay.incoming.is_end_stream() {
             relay.finish();
             return Self::empty(busy);
         }
-        Self { content: Content::Relay(Box::new(relay)), sent: 0, busy, fails_late: true, failure: None }
+        Self { content: Content::Relay(relay), sent: 0, busy, fails_late: true, failure: None }
     }
 
     /// Its sender sends what it was given before, whatever comes after.

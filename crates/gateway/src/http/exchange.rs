@@ -29,7 +29,7 @@ use crate::listen::client::{Busy, Client};
 use crate::routing::cluster::{Cluster, Expired, Seat, Target};
 use crate::routing::table::{Destination, Rules};
 use crate::telemetry::record::Record;
-use crate::upstream::attempt::{ExchangeError, Meanwhile};
+use crate::upstream::attempt::{Meanwhile, SENDABLE, Sendable};
 use crate::upstream::lease::Lease;
 
 /// How long a client that waits to be told to go on waits for the instance to say so. Instances that do not know `Expect` never say it.
@@ -65,12 +65,10 @@ struct Begun {
 struct AttemptFailure {
     attempt: Attempt,
     reason: String,
-    /// The request, when it may be sent again.
-    request: Option<Request<RequestBody>>,
 }
 
 /// The head of an answer, with its body unless it is a tunnel's.
-type Passed = (http::response::Parts, Option<Relay>);
+type Passed = (http::response::Parts, Option<Box<Relay>>);
 
 impl Exchange {
     /// Begins a request: everything that needs no waiting. Interim responses go to `interims`, if there is such a place.
@@ -78,7 +76,7 @@ impl Exchange {
         session: Arc<Session>,
         request: Request<Incoming>,
         interims: Option<Arc<Interims>>,
-    ) -> (Self, Result<(Request<RequestBody>, Routed), Dismissed>) {
+    ) -> (Self, Sendable, Result<Routed, Dismissed>) {
         let mut busy = session.client.begin();
         let id = session.gateway.ids.choose(request.headers());
         let Admitted { client, access_log, early } = session.admit(request.headers());
@@ -111,26 +109,35 @@ impl Exchange {
         }
         let expects = expects && upload.is_some();
         let exchange = Self { session, busy, id, upload, expects, takes_interim, interims, is_grpc };
-        (exchange, routed.map(|routed| (request, routed)))
+        (exchange, Some(request), routed)
     }
 
-    /// Answers it. Whatever goes wrong becomes an answer.
-    pub async fn answer(
-        mut self,
-        routed: Result<(Request<RequestBody>, Routed), Dismissed>,
-    ) -> Result<Response<AnswerBody>, Infallible> {
-        let (passed, destination) = match routed {
-            Ok((request, Routed { destination, upgrade, is_old })) => {
-                (self.pass(request, &destination, upgrade, is_old).await, Some(destination))
-            }
-            Err(Dismissed { answer, destination }) => (Err(answer), destination),
-        };
+    /// Answers it. Whatever goes wrong becomes an answer. Boxed, because a connection keeps room for what its service returns.
+    pub fn answer(
+        self,
+        mut request: Sendable,
+        routed: Result<Routed, Dismissed>,
+    ) -> Pin<Box<impl Future<Output = Result<Response<AnswerBody>, Infallible>>>> {
+        // An `async fn` would keep its arguments twice.
+        Box::pin(async move {
+            let (passed, destination) = match routed {
+                Ok(Routed { destination, upgrade, is_old }) => {
+                    (self.pass(&mut request, &destination, upgrade, is_old).await, Some(destination))
+                }
+                Err(Dismissed { answer, destination }) => (Err(answer), destination),
+            };
+            Ok(self.finish(passed, destination.as_ref()))
+        })
+    }
+
+    /// The answer as its client gets it.
+    fn finish(mut self, passed: Result<Passed, ErrorResponse>, destination: Option<&Destination>) -> Response<AnswerBody> {
         if let Err(refusal) = &passed
             && refusal.is_refusal()
         {
-            self.session.gateway.refused.note(&self.id, refusal, destination.as_ref());
+            self.session.gateway.refused.note(&self.id, refusal, destination);
         }
-        let extras = destination.as_ref().and_then(|destination| destination.rules.extras.as_deref());
+        let extras = destination.and_then(|destination| destination.rules.extras.as_deref());
         let status = passed.as_ref().map_or_else(|refusal| refusal.status, |(parts, _)| parts.status);
         self.busy.note_status(status);
         let mut response = match passed {
@@ -146,13 +153,13 @@ impl Exchange {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         note_id(response.headers_mut(), self.id);
-        Ok(response)
+        response
     }
 
     /// Waits for a seat and brings the response's head.
     async fn pass(
         &self,
-        mut request: Request<RequestBody>,
+        sendable: &mut Sendable,
         destination: &Destination,
         upgrade: Option<HeaderValue>,
         is_old: bool,
@@ -170,22 +177,13 @@ impl Exchange {
                 wait_for_seat(cluster, &seat, &mut deadline).await.map_err(|expired| ErrorResponse::expired(&expired, timeout))?
             }
         };
-        if is_old && !request.headers().contains_key(header::HOST) {
-            let host = HeaderValue::try_from(target.upstream.address().to_string());
-            request.headers_mut().insert(header::HOST, host.expect("an address is made of visible characters"));
-        }
-        if self.expects {
-            request.headers_mut().insert(header::EXPECT, HeaderValue::from_static("100-continue"));
-        }
-        let client_side = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
-        request.extensions_mut().clear();
-        tunnel::ask(request.headers_mut(), upgrade);
+        let client_side = sendable.as_mut().and_then(|request| self.address(request, &target, upgrade, is_old));
         let idle = rules.idle.unwrap_or(timeout);
         if let Some(idle) = rules.idle {
             deadline.restart(self.at_most(idle, end));
         }
         let result = {
-            let exchange = pin!(self.exchange(&seat, target, request, rules.protocol, client_side.is_some()));
+            let exchange = pin!(self.exchange(&seat, target, sendable, rules.protocol, client_side.is_some()));
             self.within(&mut deadline, idle, end, exchange).await
         };
         self.session.keep_deadline(deadline);
@@ -201,6 +199,27 @@ impl Exchange {
                 Err(if waits_for_client { ErrorResponse::stalled(idle) } else { ErrorResponse::timed_out(idle) })
             }
         }
+    }
+
+    /// Writes what depends on the instance. Returns the client's connection, if that is to be upgraded.
+    fn address(
+        &self,
+        request: &mut Request<RequestBody>,
+        target: &Target,
+        upgrade: Option<HeaderValue>,
+        is_old: bool,
+    ) -> Option<OnUpgrade> {
+        if is_old && !request.headers().contains_key(header::HOST) {
+            let host = HeaderValue::try_from(target.upstream.address().to_string());
+            request.headers_mut().insert(header::HOST, host.expect("an address is made of visible characters"));
+        }
+        if self.expects {
+            request.headers_mut().insert(header::EXPECT, HeaderValue::from_static("100-continue"));
+        }
+        let client_side = upgrade.is_some().then(|| hyper::upgrade::on(&mut *request));
+        request.extensions_mut().clear();
+        tunnel::ask(request.headers_mut(), upgrade);
+        client_side
     }
 
     /// What `exchange` gives within the time that a request has. While bytes of its body flow, that time begins anew, up to `end`.
@@ -276,7 +295,7 @@ impl Exchange {
             upload: self.upload.clone(),
             takes_rest: parts.status.is_success(),
         };
-        Ok((parts, Some(relay)))
+        Ok((parts, Some(Box::new(relay))))
     }
 
     /// Sends a request to `target`, and to others as long as that may help.
@@ -284,18 +303,19 @@ impl Exchange {
         &self,
         seat: &Seat,
         mut target: Target,
-        mut request: Request<RequestBody>,
+        sendable: &mut Sendable,
         protocol: InstanceProtocol,
         may_switch: bool,
     ) -> Result<Begun, (Attempt, ErrorResponse)> {
         let mut failed: Vec<InstanceIndex> = Vec::new();
         loop {
             let attempted = if may_switch {
-                self.attempt_switch(&target, request).await
+                // Boxed, as is all that is rare here: every request would keep room for it.
+                Box::pin(self.attempt_switch(&target, sendable)).await
             } else {
-                self.attempt(&target, protocol, request).await
+                self.attempt(&target, protocol, sendable).await
             };
-            let AttemptFailure { attempt, reason, request: again } = match attempted {
+            let AttemptFailure { attempt, reason } = match attempted {
                 Ok((response, link)) => return Ok(Begun { response, link, target }),
                 Err(failure) => failure,
             };
@@ -305,9 +325,9 @@ impl Exchange {
             }
             failed.push(target.index);
             let refusal = ErrorResponse::failed(attempt, &reason);
-            let Some(again) = again else { return Err((attempt, refusal)) };
-            let Some(next) = seat.retry(attempt, &failed) else { return Err((attempt, refusal)) };
-            (target, request) = (next, again);
+            let next = if sendable.is_some() { seat.retry(attempt, &failed) } else { None };
+            let Some(next) = next else { return Err((attempt, refusal)) };
+            target = next;
         }
     }
 
@@ -325,35 +345,29 @@ impl Exchange {
         &self,
         target: &Target,
         protocol: InstanceProtocol,
-        mut request: Request<RequestBody>,
+        sendable: &mut Sendable,
     ) -> Result<(Response<Incoming>, Option<Lease>), AttemptFailure> {
         let (worker, limits) = (self.session.worker, &self.session.gateway.limits);
         let mut idle = target.upstream.take(worker, protocol);
         loop {
             let mut link = match idle.take() {
                 Some(link) => link,
-                None => match target.upstream.connect(worker, protocol, limits).await {
-                    Ok(link) => link,
-                    Err(error) => {
-                        let reason = error.to_string();
-                        return Err(AttemptFailure { attempt: Attempt::Refused, reason, request: Some(request) });
-                    }
-                },
+                None => Box::pin(target.upstream.connect(worker, protocol, limits)).await.map_err(|error| refused(&error))?,
             };
-            let spare = replay_of(&request);
-            match link.exchange(request, &mut self.between()).await {
+            let spare = sendable.as_ref().and_then(replay_of);
+            match link.exchange(sendable, &mut self.between()).await {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                    let reason = forward::BadResponse::Switch.to_string();
-                    return Err(AttemptFailure { attempt: Attempt::Broken, reason, request: None });
+                    return Err(broken(&forward::BadResponse::Switch));
                 }
                 Ok(response) => return Ok((response, Some(link))),
-                Err(ExchangeError { unsent, source }) => match unsent.or(spare) {
-                    Some(again) if link.was_used() => request = again,
-                    again => {
-                        let reason = source.to_string();
-                        return Err(AttemptFailure { attempt: Attempt::Broken, reason, request: again });
+                Err(error) => {
+                    if sendable.is_none() {
+                        *sendable = spare;
                     }
-                },
+                    if sendable.is_none() || !link.was_used() {
+                        return Err(broken(&error));
+                    }
+                }
             }
         }
     }
@@ -362,18 +376,15 @@ impl Exchange {
     async fn attempt_switch(
         &self,
         target: &Target,
-        request: Request<RequestBody>,
+        sendable: &mut Sendable,
     ) -> Result<(Response<Incoming>, Option<Lease>), AttemptFailure> {
-        let stream = match target.upstream.connect_stream(&self.session.gateway.limits).await {
-            Ok(stream) => stream,
-            Err(error) => {
-                return Err(AttemptFailure { attempt: Attempt::Refused, reason: error.to_string(), request: Some(request) });
-            }
-        };
-        let spare = replay_of(&request);
-        let exchanged = tunnel::exchange(stream, request).await;
-        let failed = |error: hyper::Error| AttemptFailure { attempt: Attempt::Broken, reason: error.to_string(), request: spare };
-        exchanged.map(|response| (response.map(Incoming::H1), None)).map_err(failed)
+        let stream = target.upstream.connect_stream(&self.session.gateway.limits).await.map_err(|error| refused(&error))?;
+        let spare = sendable.as_ref().and_then(replay_of);
+        let request = std::mem::replace(sendable, spare).expect(SENDABLE);
+        match tunnel::exchange(stream, request).await {
+            Ok(response) => Ok((response.map(Incoming::H1), None)),
+            Err(error) => Err(broken(&error)),
+        }
     }
 
     fn between(&self) -> Between<'_> {
@@ -426,6 +437,16 @@ impl Meanwhile for Between<'_> {
         self.upload = None;
         true
     }
+}
+
+/// The instance takes no connection.
+fn refused(reason: &impl ToString) -> AttemptFailure {
+    AttemptFailure { attempt: Attempt::Refused, reason: reason.to_string() }
+}
+
+/// The instance has a connection, and answers on it nothing that can be used.
+fn broken(reason: &impl ToString) -> AttemptFailure {
+    AttemptFailure { attempt: Attempt::Broken, reason: reason.to_string() }
 }
 
 /// Waits until the pipeline gives a seat. At the deadline it is the pipeline that says what has expired.

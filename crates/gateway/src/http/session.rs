@@ -159,9 +159,8 @@ impl Session {
             return Err(ErrorResponse::redirect(StatusCode::PERMANENT_REDIRECT, secure).into());
         }
         let table = view.table(&self.gateway.tables);
-        let mark = request.headers().get(marks::FIELD);
         let found = match self.client.inner() {
-            Some(app) => table.inner.get(app).map(|inner| inner.destination(mark)).cloned(),
+            Some(app) => table.inner.get(app).map(|inner| inner.destination(request.headers().get(marks::FIELD))).cloned(),
             None => table.routes.find(&host, request.uri().path(), request.headers()).cloned(),
         };
         let Some(destination) = found else {

@@ -180,8 +180,8 @@ async fn serve_h1<T: Transport>(stream: T, first: Bytes, session: Arc<Session>) 
     let (gateway, client) = (Arc::clone(&session.gateway), Arc::clone(&session.client));
     let limits = Arc::clone(&gateway.limits);
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let (exchange, routed) = Exchange::begin(Arc::clone(&session), request.map(Incoming::H1), None);
-        exchange.answer(routed)
+        let (exchange, request, routed) = Exchange::begin(Arc::clone(&session), request.map(Incoming::H1), None);
+        exchange.answer(request, routed)
     });
     let stream = ClientStream::new(stream, first, Arc::clone(&client), Patience::new(limits.stalled_write));
     let mut builder = http1::Builder::new();

@@ -4,17 +4,15 @@ use std::task::Context;
 
 use http::Request;
 
-use crate::http::incoming::IncomingError;
 use crate::http::interim::Interim;
 use crate::http::request_body::RequestBody;
 
-/// Why an exchange brought no response.
-#[derive(Debug)]
-pub(crate) struct ExchangeError {
-    /// The request, when the instance has surely not begun with it.
-    pub unsent: Option<Request<RequestBody>>,
-    pub source: IncomingError,
-}
+/// A request until it is sent, and again when it turns out that the instance has surely not begun with it. Everybody between its client and
+/// an instance borrows it: it is large, and handing it on would copy it each time.
+pub(crate) type Sendable = Option<Request<RequestBody>>;
+
+/// What has to hold before a request is sent.
+pub(crate) const SENDABLE: &str = "only a request that may be sent is sent";
 
 /// What happens between a request and its response.
 pub(crate) trait Meanwhile {

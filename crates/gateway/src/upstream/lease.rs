@@ -2,13 +2,12 @@
 
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::Response;
 
-use super::attempt::{ExchangeError, Meanwhile};
+use super::attempt::{Meanwhile, Sendable};
 use super::link::Link;
 use super::multiplexed::Lane;
-use crate::http::incoming::Incoming;
-use crate::http::request_body::RequestBody;
+use crate::http::incoming::{Incoming, IncomingError};
 
 /// A request's part of a connection.
 #[derive(Debug)]
@@ -20,15 +19,16 @@ pub(crate) enum Lease {
 }
 
 impl Lease {
-    /// Sends `request` and waits for the head of the final response.
+    /// Sends a request and waits for the head of the final response. The request is put back if the instance has surely not begun with it.
     pub async fn exchange(
         &mut self,
-        request: Request<RequestBody>,
+        request: &mut Sendable,
         meanwhile: &mut impl Meanwhile,
-    ) -> Result<Response<Incoming>, ExchangeError> {
+    ) -> Result<Response<Incoming>, IncomingError> {
         match self {
             Self::H1(link) => link.exchange(request, meanwhile).await,
-            Self::H2(lane) => lane.exchange(request, meanwhile).await,
+            // Boxed, so that requests over HTTP/1 keep no room for it.
+            Self::H2(lane) => Box::pin(lane.exchange(request, meanwhile)).await,
         }
     }
 

@@ -6,14 +6,14 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
-use http::{Request, Response};
+use http::Response;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use super::attempt::{ExchangeError, Meanwhile};
+use super::attempt::{Meanwhile, SENDABLE, Sendable};
 use super::wire::{Notices, Wire};
 use crate::http::incoming::{Incoming, IncomingError};
 use crate::http::interim::Interim;
@@ -49,34 +49,38 @@ impl Link {
         Ok(Self(Box::new(Connected { sender, connection, notices, open: true, used: false, reliable: true })))
     }
 
-    /// Sends `request` and waits for the head of the final response.
+    /// Sends a request and waits for the head of the final response. The request is put back if the instance has surely not begun with it.
     pub async fn exchange(
         &mut self,
-        request: Request<RequestBody>,
+        request: &mut Sendable,
         meanwhile: &mut impl Meanwhile,
-    ) -> Result<Response<Incoming>, ExchangeError> {
+    ) -> Result<Response<Incoming>, IncomingError> {
         let Connected { sender, connection, notices, open, .. } = &mut *self.0;
         notices.expect_head();
-        let mut response = pin!(sender.try_send_request(request));
-        let mut drive = move |cx: &mut Context<'_>| loop {
-            if *open && Pin::new(&mut *connection).poll(cx).is_ready() {
-                *open = false;
+        let mut response = pin!(sender.try_send_request(request.take().expect(SENDABLE)));
+        std::future::poll_fn(move |cx| {
+            loop {
+                if *open && Pin::new(&mut *connection).poll(cx).is_ready() {
+                    *open = false;
+                }
+                notices
+                    .take_interim()
+                    .iter()
+                    .filter_map(|head| Interim::parse(head))
+                    .for_each(|interim| meanwhile.handle_interim(interim));
+                // Only the connection above completes this, so it needs no waker: that would wake this very task once more.
+                match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(Ok(response)) => return Poll::Ready(Ok(response.map(Incoming::H1))),
+                    Poll::Ready(Err(mut error)) => {
+                        *request = error.take_message();
+                        return Poll::Ready(Err(IncomingError::H1(error.into_error())));
+                    }
+                    Poll::Pending if meanwhile.poll_change(cx) => {}
+                    Poll::Pending => return Poll::Pending,
+                }
             }
-            notices
-                .take_interim()
-                .iter()
-                .filter_map(|head| Interim::parse(head))
-                .for_each(|interim| meanwhile.handle_interim(interim));
-            // Only the connection above completes this, so it needs no waker: that would wake this very task once more.
-            let polled = response.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            if polled.is_ready() || !meanwhile.poll_change(cx) {
-                return polled;
-            }
-        };
-        let result = std::future::poll_fn(|cx| drive(cx)).await;
-        result
-            .map(|response| response.map(Incoming::H1))
-            .map_err(|mut error| ExchangeError { unsent: error.take_message(), source: IncomingError::H1(error.into_error()) })
+        })
+        .await
     }
 
     /// Lets the connection read and write; false once it has come to its end.

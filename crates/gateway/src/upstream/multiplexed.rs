@@ -19,7 +19,7 @@ use http::{Request, Response, Version};
 use http_body::Body as _;
 use tokio::net::TcpStream;
 
-use super::attempt::{ExchangeError, Meanwhile};
+use super::attempt::{Meanwhile, SENDABLE, Sendable};
 use crate::http::forward;
 use crate::http::h2::outgoing::Outgoing;
 use crate::http::incoming::{Incoming, IncomingError, Stream};
@@ -174,13 +174,13 @@ impl Lane {
         self.outgoing.is_some()
     }
 
-    /// Sends `request` and waits for the head of the final response.
+    /// Sends a request and waits for the head of the final response. The request is put back if the instance has surely not begun with it.
     pub async fn exchange(
         &mut self,
-        request: Request<RequestBody>,
+        request: &mut Sendable,
         meanwhile: &mut impl Meanwhile,
-    ) -> Result<Response<Incoming>, ExchangeError> {
-        let (head, body) = request.into_parts();
+    ) -> Result<Response<Incoming>, IncomingError> {
+        let (head, body) = request.take().expect(SENDABLE).into_parts();
         let is_end = body.is_end_stream();
         let again = Request::from_parts(head.clone(), RequestBody::Empty);
         let sent = match target(head) {
@@ -190,12 +190,15 @@ impl Lane {
         let (response, sender) = match sent {
             Ok(sent) => sent,
             // Not a byte of it has left.
-            Err(source) => return Err(ExchangeError { unsent: Some(again.map(|_| body)), source: IncomingError::H2(source) }),
+            Err(error) => {
+                *request = Some(again.map(|_| body));
+                return Err(IncomingError::H2(error));
+            }
         };
         self.begin(sender, body, is_end);
-        self.wait(response, meanwhile).await.map_err(|source| {
-            let unsent = (is_end && is_untouched(&source)).then_some(again);
-            ExchangeError { unsent, source: IncomingError::H2(source) }
+        self.wait(response, meanwhile).await.map_err(|error| {
+            *request = (is_end && is_untouched(&error)).then_some(again);
+            IncomingError::H2(error)
         })
     }
 

@@ -39,7 +39,8 @@ pub(super) struct Replies {
 /// One stream's exchange, begun.
 pub(super) struct Reply {
     exchange: Exchange,
-    routed: Result<(Request<RequestBody>, Routed), Dismissed>,
+    request: Option<Request<RequestBody>>,
+    routed: Result<Routed, Dismissed>,
     respond: SendResponse<Bytes>,
     interims: Arc<Interims>,
     client: Arc<Client>,
@@ -69,14 +70,14 @@ impl Reply {
         let client = Arc::clone(&session.client);
         let patience = Patience::new(session.gateway.limits.stalled_write);
         let request = Request::from_parts(parts, incoming);
-        let (exchange, routed) = Exchange::begin(session, request, Some(Arc::clone(&interims)));
-        Self { exchange, routed, respond, interims, client, conduct: Arc::clone(&replies.conduct), patience, is_head }
+        let (exchange, request, routed) = Exchange::begin(session, request, Some(Arc::clone(&interims)));
+        Self { exchange, request, routed, respond, interims, client, conduct: Arc::clone(&replies.conduct), patience, is_head }
     }
 
     /// Answers it.
     pub async fn run(self) {
-        let Self { exchange, routed, mut respond, interims, client, conduct, patience, is_head } = self;
-        let answer = pin!(exchange.answer(routed));
+        let Self { exchange, request, routed, mut respond, interims, client, conduct, patience, is_head } = self;
+        let answer = exchange.answer(request, routed);
         let Ok(response) = head(answer, &mut respond, &interims).await else { return };
         let (mut parts, body) = response.map(AnswerBody::failing_at_once).into_parts();
         let ends = is_head || body.is_end_stream();
@@ -94,7 +95,7 @@ impl Reply {
 
 /// The head of the answer. Interim ones are sent as they come.
 async fn head<F: Future<Output = Result<Response<AnswerBody>, std::convert::Infallible>>>(
-    mut answer: Pin<&mut F>,
+    mut answer: Pin<Box<F>>,
     respond: &mut SendResponse<Bytes>,
     interims: &Interims,
 ) -> Result<Response<AnswerBody>, Gone> {
