@@ -3,6 +3,7 @@
 mod format;
 pub mod jobs;
 mod target;
+pub mod token;
 
 use std::path::PathBuf;
 
@@ -72,6 +73,14 @@ pub enum Command {
     },
     /// Show what happened, with reasons.
     Events(Events),
+    /// Make, list and end tokens for the API over TCP.
+    Token {
+        /// What about them.
+        #[command(subcommand)]
+        command: token::TokenAction,
+    },
+    /// Show who ordered what, and whose calls were refused.
+    Audit(token::Audit),
     /// Check what this machine offers and say what is lost and what to do.
     Doctor(Target),
     /// Check the config file.

@@ -14,7 +14,8 @@ use weal_model::{
     AppName, AppStatus, Event, InstanceId, InstanceState, InstanceStatus, JobStatus, Severity, Status, Why, WhyRequest,
 };
 use weal_protocol::controller::{
-    ConfigTaken, ConfigUpdate, ConfigView, JobSubmission, JobTaken, NoteOrder, NoteTaken, SleepOrder, SleepTaken, WakeTaken,
+    ConfigTaken, ConfigUpdate, ConfigView, JobSubmission, JobTaken, NoteOrder, NoteTaken, SleepOrder, SleepTaken, TokenMade,
+    TokenOrder, TokenRevoked, WakeTaken,
 };
 use weal_rpc::http::{HttpClient, HttpError, read_body};
 
@@ -215,6 +216,24 @@ impl Client {
     pub async fn order_job(&self, job: &str, verb: &str) -> Result<JobTaken, Error> {
         let path = format!("/v1/jobs/{}/{verb}", escape(job));
         self.timed(&path, self.call(Method::POST, &path, Vec::new())).await
+    }
+
+    /// Makes a token.
+    pub async fn create_token(&self, order: &TokenOrder) -> Result<TokenMade, Error> {
+        let body = serde_json::to_vec(order).expect("its keys are strings");
+        self.timed("/v1/tokens", self.call(Method::POST, "/v1/tokens", body)).await
+    }
+
+    /// Gives a token another secret.
+    pub async fn rotate_token(&self, name: &str) -> Result<TokenMade, Error> {
+        let path = format!("/v1/tokens/{}/rotate", escape(name));
+        self.timed(&path, self.call(Method::POST, &path, Vec::new())).await
+    }
+
+    /// Ends a token.
+    pub async fn revoke_token(&self, name: &str) -> Result<TokenRevoked, Error> {
+        let path = format!("/v1/tokens/{}", escape(name));
+        self.timed(&path, self.call(Method::DELETE, &path, Vec::new())).await
     }
 
     /// Asks `path` for JSON.

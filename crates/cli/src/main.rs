@@ -60,6 +60,8 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Jobs(order) => commands::jobs::list(order, json),
         Command::Job { command } => commands::jobs::job(command, json),
         Command::Events(order) => commands::events::run(order, json),
+        Command::Token { command } => commands::token::run(command, json),
+        Command::Audit(order) => commands::token::audit(order, json),
         Command::Doctor(target) => commands::doctor::run(target, json),
         Command::Validate(target) => commands::config::validate(target, json),
         Command::Config { command } => commands::config::show(command, json),

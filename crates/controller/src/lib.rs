@@ -35,7 +35,7 @@ use weal_engine_local::Local;
 use weal_model::{EventKind, Status, Time};
 use weal_rpc::{Callers, Client};
 
-use crate::api::{Api, Door, Token, router, serve_local, serve_tcp};
+use crate::api::{Api, Audit, Door, FileError, Tokens, router, serve_local, serve_tcp};
 use crate::board::{Board, View};
 use crate::desired::Desired;
 use crate::driver::{Driver, Order, Recorder};
@@ -119,8 +119,9 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let folder = options.state_dir.join("controller");
     let file_error = |path: &std::path::Path, source| Error::File { path: path.display().to_string(), source };
     std::fs::create_dir_all(&folder).map_err(|source| file_error(&folder, source))?;
-    let token_path = folder.join("token");
-    let token = Token::load_or_create(&token_path).map_err(|source| file_error(&token_path, source))?;
+    let tokens = Tokens::load_or_create(&folder, clock::now()).map_err(|FileError { path, source }| file_error(&path, source))?;
+    let tokens = Arc::new(tokens);
+    let audit = Arc::new(Audit::open(&folder).map_err(|source| file_error(&folder, source))?);
     let (api_listener, address) = tcp(options.api).map_err(|source| Error::Socket { which: "API", source })?;
     let local = unix(options.local).map_err(|source| Error::Socket { which: "local", source })?;
 
@@ -146,8 +147,9 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let start = Start { gateway: GATEWAY.into(), config: None, profiles, resting, noted_until, job_costs, jobs };
     let driver = Driver::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, start, recorder);
     let (read_logs, read_output) = (read_logs(Arc::clone(&engine)), read_output(engine));
-    let api = Api { board: Arc::clone(&board), orders, read_logs, read_output, gateway, document: Arc::new(openapi()) };
-    let by_tcp = router(api.clone(), &Door::tcp(address, token));
+    let (board_of_api, document) = (Arc::clone(&board), Arc::new(openapi()));
+    let api = Api { board: board_of_api, orders, read_logs, read_output, gateway, tokens: Arc::clone(&tokens), audit, document };
+    let by_tcp = router(api.clone(), &Door::tcp(address, tokens));
     let operators = Callers::of([options.operator, 0]);
     let strangers = router(api.clone(), &Door::Closed);
     let by_socket = router(api, &Door::Local);

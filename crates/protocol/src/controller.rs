@@ -39,6 +39,95 @@ impl NoteOrder {
     pub const LONGEST: usize = 1000;
 }
 
+/// What a token lets its holder do over TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenRights {
+    /// See how the pool is: status, metrics, events, history, the dashboard.
+    Read,
+    /// Give orders too, and read configs and logs.
+    Order,
+}
+
+/// `POST /v1/tokens`: make a token.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenOrder {
+    /// What it is called in lists and in the audit log: at most 32 lower-case letters, digits and hyphens.
+    pub name: String,
+    /// What it lets be done.
+    pub rights: TokenRights,
+    /// After so many seconds it is worth nothing; for ever when left out.
+    #[serde(default)]
+    pub lasts_s: Option<u64>,
+}
+
+/// A token was made. Its secret is told this once; only its hash is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenMade {
+    /// Its name.
+    pub name: String,
+    /// What goes after `Authorization: Bearer`.
+    pub secret: String,
+}
+
+/// One token in `GET /v1/tokens`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenView {
+    /// Its name.
+    pub name: String,
+    /// What it lets be done.
+    pub rights: TokenRights,
+    /// When it was made.
+    pub made: Time,
+    /// When it ends; never when `null`.
+    pub ends: Option<Time>,
+}
+
+/// The token is worth nothing any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenRevoked {}
+
+/// Who called the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub enum Caller {
+    /// A user of this machine, through the local socket.
+    User {
+        /// Their number; the kernel says it.
+        uid: u32,
+    },
+    /// Whoever has a token.
+    Token {
+        /// Its name.
+        name: String,
+        /// Where they called from.
+        address: String,
+    },
+    /// Somebody without a token that is worth anything.
+    Unknown {
+        /// Where they called from.
+        address: String,
+    },
+}
+
+/// One line of the audit log: an order, or a call that was refused for want of rights.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditEntry {
+    /// When it was answered.
+    pub time: Time,
+    /// Who called.
+    pub who: Caller,
+    /// The method.
+    pub method: String,
+    /// The path without its query, at most 256 bytes.
+    pub path: String,
+    /// How it was answered.
+    pub status: u16,
+    /// Calls before this one that are not listed: refused ones beyond 60 a minute, and those that a full disk did not take.
+    pub unlisted: u64,
+}
+
 /// The event is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoteTaken {}

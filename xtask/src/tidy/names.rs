@@ -10,6 +10,8 @@ use super::tokens::{Token, read, spelled};
 
 /// Where the command line is declared.
 const COMMANDS: &str = "crates/cli/src/args.rs";
+/// Where the options of families of commands are.
+const MORE_COMMANDS: &str = "crates/cli/src/args/";
 /// Crates of others whose paths documents may name.
 const OTHERS: [&str; 6] = ["std", "core", "alloc", "tokio", "hyper", "serde"];
 
@@ -43,7 +45,8 @@ impl<'c> Words<'c> {
         let manifests = files.iter().filter(|(path, _)| path.ends_with("Cargo.toml"));
         let named = manifests.flat_map(|(_, text)| text.lines()).filter_map(|line| line.strip_prefix("name = "));
         let packages = named.map(|name| name.trim_matches('"').to_owned()).collect();
-        let arguments = files.text(COMMANDS).and_then(|text| read(text).ok()).unwrap_or_default().tokens;
+        let sources = files.iter().filter(|(path, _)| *path == COMMANDS || path.starts_with(MORE_COMMANDS));
+        let arguments: Vec<Token> = sources.filter_map(|(_, text)| read(text).ok()).flat_map(|source| source.tokens).collect();
         let fields = arguments.windows(2).filter(|pair| pair[1].is(":")).filter_map(|pair| pair[0].word());
         let renamed = (0..arguments.len())
             .filter(|&at| spelled(&arguments, at, &["long", "="]))
@@ -169,6 +172,7 @@ mod tests {
             ("crates/cli/Cargo.toml", "[package]\nname = \"weal\"\n"),
             ("crates/cli/src/main.rs", "mod args;"),
             (COMMANDS, ARGUMENTS),
+            ("crates/cli/src/args/token.rs", "pub enum TokenAction { Create { read_only: bool } }"),
             ("crates/control/Cargo.toml", "[package]\nname = \"weal-control\"\n"),
             ("crates/control/src/lib.rs", "pub mod cycle;"),
             ("crates/control/src/cycle/mod.rs", "mod timers; pub use timers::Timers; pub enum Effect { Wait }"),
@@ -198,6 +202,7 @@ mod tests {
     fn names_that_exist_and_names_of_others_pass() {
         let names = [
             "weal up --detached",
+            "weal up --read-only",
             "weal what-if FILE [--goal CLASS=GOAL]",
             "weal-control",
             "control::cycle",

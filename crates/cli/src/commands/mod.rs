@@ -16,6 +16,7 @@ pub mod reproduce;
 pub mod simulate;
 pub mod sleep;
 pub mod status;
+pub mod token;
 pub mod top;
 pub mod wake;
 pub mod what_if;

@@ -155,10 +155,16 @@ async fn read_answer(stream: &mut BufReader<TcpStream>) -> io::Result<(u16, bool
 
 /// One request of its own; the status and the whole answer.
 pub fn get(port: u16, host: &str, path: &str) -> io::Result<(u16, String)> {
+    get_with(port, host, path, &[])
+}
+
+/// The same with more headers.
+pub fn get_with(port: u16, host: &str, path: &str, headers: &[(&str, &str)]) -> io::Result<(u16, String)> {
     use std::io::{Read, Write};
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(LIMIT))?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").as_bytes())?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{headers}connection: close\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;

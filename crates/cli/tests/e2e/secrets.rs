@@ -50,3 +50,42 @@ fn what_an_application_wrote_is_told_only_to_who_may_read_its_log() {
     let line = crate::pool::text(&pool.run(&["logs", "talker", "-o", "json"]).stdout);
     assert!(line.contains("\\u001b]0;gotcha") && !line.contains('\x1b'), "{line}");
 }
+
+#[test]
+fn a_read_only_token_reads_ends_and_is_seen_in_the_audit_log() {
+    let mut pool = Pool::new(TALKER);
+    pool.start();
+    let run = |arguments: &[&str]| {
+        let output = pool.run(arguments);
+        (output.status.code(), crate::pool::text(&output.stdout), crate::pool::text(&output.stderr))
+    };
+    pool.eventually("the controller answers", || pool.status());
+    let (code, secret, remark) = run(&["token", "create", "prometheus", "--read-only", "--lasts", "30d"]);
+    assert_eq!(code, Some(0), "{remark}");
+    assert_eq!(secret.trim().len(), 64, "the output is the secret and nothing else: {secret}");
+    assert!(remark.contains("shown this once"), "{remark}");
+    let ask = |path: &str| {
+        let header = format!("Bearer {}", secret.trim());
+        crate::load::get_with(pool.api, "127.0.0.1", path, &[("authorization", &header)]).unwrap()
+    };
+    assert_eq!(ask("/metrics").0, 200);
+    let (status, body) = ask("/v1/apps/talker/logs");
+    assert_eq!(status, 403, "{body}");
+
+    let (_, list, _) = run(&["token", "list"]);
+    let row = list.lines().find(|line| line.starts_with("prometheus")).unwrap_or_else(|| panic!("{list}"));
+    assert!(row.contains("29d 23h"), "{row}");
+    let (code, _, complaint) = run(&["token", "create", "prometheus"]);
+    assert!(code == Some(1) && complaint.contains("revoke it first, or rotate it"), "{complaint}");
+    let (code, _, complaint) = run(&["token", "create", "No Good"]);
+    assert!(code == Some(1) && complaint.contains("lower-case letters"), "{complaint}");
+    assert_eq!(run(&["token", "revoke", "prometheus"]).0, Some(0));
+    assert_eq!(ask("/v1/apps/talker/logs").0, 401);
+
+    let audit = pool.eventually("the audit log has it all", || {
+        let (_, audit, _) = run(&["audit"]);
+        audit.contains("DELETE /v1/tokens/prometheus").then_some(audit)
+    });
+    assert!(audit.contains("token prometheus at 127.0.0.1:"), "{audit}");
+    assert!(!audit.contains(secret.trim()), "no secret is written down");
+}

@@ -1,32 +1,35 @@
 //! Who may call what.
 //!
-//! | door | reads | orders, config, logs |
-//! | --- | --- | --- |
-//! | the local socket (mode 0600), to root and the user who started weal | open | open |
-//! | the local socket, to others | closed | closed |
-//! | TCP on loopback | open, if `Host` names this machine | token |
-//! | TCP beyond loopback | token | token |
+//! | door | reads | orders, config, logs | tokens, audit log |
+//! | --- | --- | --- | --- |
+//! | the local socket (mode 0600), to root and the user who started weal | open | open | open |
+//! | the local socket, to others | closed | closed | closed |
+//! | TCP on loopback | open, if `Host` names this machine | token with the right to order | the operator's token |
+//! | TCP beyond loopback | any token | token with the right to order | the operator's token |
 //!
 //! `/healthz` is open everywhere: it says nothing. The `Host` check stops DNS rebinding, by which a page from elsewhere could
 //! read the API of a browser's own machine.
 
 use std::borrow::Cow;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
+use weal_model::Time;
+use weal_protocol::controller::{AuditEntry, Caller, TokenRights};
 
 use super::answer::refusal;
+use super::audit::Audit;
+use super::tokens::{OPERATOR, Tokens};
+use crate::clock;
 
 /// So much of a request that is refused is read, so that its caller learns why.
 const UNWANTED_LIMIT: usize = 64 << 10;
+/// Bytes of a path that are written down.
+const LONGEST_PATH: usize = 256;
 
 /// What a route lets be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub(crate) enum Access {
     Read,
     /// Changes it, or tells what may be secret (configs and logs hold passwords).
     Order,
+    /// Says or changes who may do what.
+    Keys,
 }
 
 /// How a caller came in.
@@ -47,53 +52,85 @@ pub(crate) enum Door {
     /// Through the Unix socket, as anybody else.
     Closed,
     /// Over TCP.
-    Tcp { loopback: bool, token: Token },
+    Tcp { loopback: bool, tokens: Arc<Tokens> },
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Peer {
+    /// A user of this machine; the kernel says which.
+    User(u32),
+    /// An address.
+    Address(SocketAddr),
+}
+
+/// An answer to who may not come in.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Refused {
+    status: StatusCode,
+    text: Cow<'static, str>,
+    /// Whose token was shown, if it is worth something, but not this.
+    token: Option<String>,
+}
+
+impl Refused {
+    fn new(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, text: text.into(), token: None }
+    }
 }
 
 impl Door {
     /// The door that a listener at `address` is.
-    pub fn tcp(address: SocketAddr, token: Token) -> Self {
-        Self::Tcp { loopback: address.ip().is_loopback(), token }
+    pub fn tcp(address: SocketAddr, tokens: Arc<Tokens>) -> Self {
+        Self::Tcp { loopback: address.ip().is_loopback(), tokens }
     }
 
-    /// Whether a request with these headers may come in for `access`; otherwise what to answer.
-    pub fn admit(&self, access: Access, headers: &HeaderMap) -> Result<(), (StatusCode, Cow<'static, str>)> {
-        let (loopback, token) = match self {
-            Self::Local => return Ok(()),
+    /// Whether a request with these headers may come in for `access`, and by whose token; otherwise what to answer.
+    pub fn admit(&self, access: Access, headers: &HeaderMap, now: Time) -> Result<Option<String>, Refused> {
+        let (loopback, tokens) = match self {
+            Self::Local => return Ok(None),
             Self::Closed => {
-                return Err((StatusCode::FORBIDDEN, "only root and the user who started weal may call this socket".into()));
+                return Err(Refused::new(StatusCode::FORBIDDEN, "only root and the user who started weal may call this socket"));
             }
-            Self::Tcp { loopback, token } => (loopback, token),
+            Self::Tcp { loopback, tokens } => (*loopback, tokens),
         };
         if access == Access::Open {
-            return Ok(());
+            return Ok(None);
         }
-        if *loopback && !names_loopback(headers) {
-            return Err((
-                StatusCode::MISDIRECTED_REQUEST,
-                "the Host header must name this machine: localhost or 127.0.0.1".into(),
-            ));
+        if loopback && !names_loopback(headers) {
+            let text = "the Host header must name this machine: localhost or 127.0.0.1";
+            return Err(Refused::new(StatusCode::MISDIRECTED_REQUEST, text));
         }
-        if *loopback && access == Access::Read {
-            return Ok(());
+        if loopback && access == Access::Read {
+            return Ok(None);
         }
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        match given.and_then(|value| value.strip_prefix("Bearer ")) {
-            Some(given) if token.is(given.trim()) => Ok(()),
-            given => {
-                // Other machines learn nothing of the folders of this one.
-                let place = if *loopback {
-                    token.path.display().to_string()
-                } else {
-                    "controller/token of the state directory".to_owned()
-                };
-                let text = match given {
-                    Some(_) => format!("wrong token: the right one is in {place}"),
-                    None => format!("needs `Authorization: Bearer TOKEN`, with the token in {place}"),
-                };
-                Err((StatusCode::UNAUTHORIZED, text.into()))
+        let given = given.and_then(|value| value.strip_prefix("Bearer "));
+        let Some(holder) = given.and_then(|secret| tokens.holder(secret.trim(), now)) else {
+            return Err(Refused::new(StatusCode::UNAUTHORIZED, no_token(given.is_some(), loopback, tokens)));
+        };
+        let text = match access {
+            Access::Order if holder.rights == TokenRights::Read => {
+                format!("the token `{}` lets its holder read, not give orders", holder.name)
             }
-        }
+            Access::Keys if holder.name != OPERATOR => "only the operator's token says or changes who may do what".to_owned(),
+            _ => return Ok(Some(holder.name)),
+        };
+        Err(Refused { token: Some(holder.name), ..Refused::new(StatusCode::FORBIDDEN, text) })
+    }
+}
+
+/// What to do without a token, or with one that is worth nothing.
+fn no_token(is_wrong: bool, loopback: bool, tokens: &Tokens) -> String {
+    // Other machines learn nothing of the folders of this one.
+    let place = match loopback {
+        true => tokens.operator_file().display().to_string(),
+        false => "controller/token of the state directory".to_owned(),
+    };
+    if is_wrong {
+        format!("wrong token: it was never made, was revoked or has ended; the operator's is in {place}")
+    } else {
+        format!("needs `Authorization: Bearer TOKEN`: the operator's token is in {place}, and `weal token create` makes others")
     }
 }
 
@@ -109,11 +146,38 @@ fn names_loopback(headers: &HeaderMap) -> bool {
     name == "localhost" || name.ends_with(".localhost") || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
-/// Lets a request to the router of `door` through to a route that needs `access`, or answers it.
-pub(super) async fn guard(State((door, access)): State<(Door, Access)>, request: Request, next: Next) -> Response {
-    match door.admit(access, request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err((status, text)) => {
+/// What stands before a route.
+#[derive(Debug, Clone)]
+pub(super) struct Guard {
+    pub door: Door,
+    pub access: Access,
+    pub audit: Arc<Audit>,
+}
+
+/// Lets a request through to its route, or answers it. Orders and who is refused are written down.
+pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let Guard { door, access, audit } = guard;
+    let peer = request.extensions().get::<Peer>().copied();
+    let (method, path) = (request.method().clone(), shortened(request.uri().path()));
+    let entry = |token: Option<String>, status: StatusCode| AuditEntry {
+        time: clock::now(),
+        who: caller(peer, token),
+        method: method.to_string(),
+        path,
+        status: status.as_u16(),
+        unlisted: 0,
+    };
+    match door.admit(access, request.headers(), clock::now()) {
+        Ok(token) => {
+            let is_order = matches!(access, Access::Order | Access::Keys) && method != Method::GET;
+            let response = next.run(request).await;
+            if is_order {
+                audit.note(entry(token, response.status()));
+            }
+            response
+        }
+        Err(Refused { status, text, token }) => {
+            audit.note_refused(entry(token, status));
             // A connection that is closed with something unread in it takes the answer along.
             let _ = axum::body::to_bytes(request.into_body(), UNWANTED_LIMIT).await;
             refusal(status, text)
@@ -121,107 +185,89 @@ pub(super) async fn guard(State((door, access)): State<(Door, Access)>, request:
     }
 }
 
-/// The secret that proves a right to give orders: 256 random bits in hex.
-#[derive(Clone)]
-pub(crate) struct Token {
-    secret: Arc<str>,
-    path: Arc<Path>,
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(..)")
+fn caller(peer: Option<Peer>, token: Option<String>) -> Caller {
+    match (peer, token) {
+        (Some(Peer::User(uid)), _) => Caller::User { uid },
+        (Some(Peer::Address(address)), Some(name)) => Caller::Token { name, address: address.to_string() },
+        (Some(Peer::Address(address)), None) => Caller::Unknown { address: address.to_string() },
+        (None, _) => Caller::Unknown { address: String::new() },
     }
 }
 
-impl Token {
-    /// Reads the token at `path`, or makes one there that only its owner can read.
-    pub fn load_or_create(path: &Path) -> io::Result<Self> {
-        match fs::read_to_string(path) {
-            Ok(text) if text.trim().len() == 64 => return Ok(Self { secret: text.trim().into(), path: path.into() }),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            // Missing, or cut short by a full disk when it was made.
-            _ => {}
-        }
-        let mut bytes = [0; 32];
-        fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let partial = path.with_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-        file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        fs::rename(&partial, path)?;
-        Ok(Self { secret: text.into(), path: path.into() })
-    }
-
-    /// Compares in a time that depends on the lengths only.
-    fn is(&self, given: &str) -> bool {
-        let (right, given) = (self.secret.as_bytes(), given.as_bytes());
-        let difference = right.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
-        std::hint::black_box(difference) == 0 && right.len() == given.len()
-    }
+fn shortened(path: &str) -> String {
+    path[..path.floor_char_boundary(LONGEST_PATH)].to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs;
+
+    use weal_protocol::controller::TokenOrder;
 
     use super::*;
 
-    #[test]
-    fn a_token_is_made_once_and_only_its_owner_can_read_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("token");
-        let token = Token::load_or_create(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(text.trim().len(), 64);
-        assert!(token.is(text.trim()));
-        assert!(Token::load_or_create(&path).unwrap().is(text.trim()));
-        assert!(!token.is(&text.trim()[..63]) && !token.is("") && !token.is(&"0".repeat(64)));
-        fs::write(&path, "cut").unwrap();
-        assert!(!Token::load_or_create(&path).unwrap().is("cut"), "a token cut short is made anew");
+    const NOW: Time = Time(1_000_000_000_000);
+
+    fn headers(host: &str, secret: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if !secret.is_empty() {
+            headers.insert(header::AUTHORIZATION, format!("Bearer {secret}").parse().unwrap());
+        }
+        headers
     }
 
     #[test]
     fn each_door_admits_whom_the_table_says() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        let token = Token::load_or_create(&path).unwrap();
-        let secret = format!("Bearer {}", fs::read_to_string(&path).unwrap().trim());
-        let headers = |host: &str, authorization: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::HOST, host.parse().unwrap());
-            if !authorization.is_empty() {
-                headers.insert(header::AUTHORIZATION, authorization.parse().unwrap());
-            }
-            headers
+        let tokens = Arc::new(Tokens::load_or_create(folder.path(), NOW).unwrap());
+        let secret = fs::read_to_string(&path).unwrap().trim().to_owned();
+        let made =
+            |name: &str, rights| tokens.create(&TokenOrder { name: name.to_owned(), rights, lasts_s: None }, NOW).unwrap().secret;
+        let (reader, deployer) = (made("reader", TokenRights::Read), made("deployer", TokenRights::Order));
+        let near = Door::Tcp { loopback: true, tokens: Arc::clone(&tokens) };
+        let far = Door::Tcp { loopback: false, tokens };
+        let status = |door: &Door, access, secret: &str| {
+            let host = if matches!(door, Door::Tcp { loopback: true, .. }) { "localhost:8081" } else { "pool.example" };
+            door.admit(access, &headers(host, secret), NOW).map_or_else(|refused| refused.status.as_u16(), |_| 200)
         };
-        let loopback = Door::Tcp { loopback: true, token: token.clone() };
-        let beyond = Door::Tcp { loopback: false, token };
+        let wrong = "0".repeat(64);
+        for (secret, near_by, far_away) in [
+            ("", [200, 401, 401], [401, 401, 401]),
+            (wrong.as_str(), [200, 401, 401], [401, 401, 401]),
+            (reader.as_str(), [200, 403, 403], [200, 403, 403]),
+            (deployer.as_str(), [200, 200, 403], [200, 200, 403]),
+            (secret.as_str(), [200, 200, 200], [200, 200, 200]),
+        ] {
+            let of = |door: &Door| [Access::Read, Access::Order, Access::Keys].map(|access| status(door, access, secret));
+            assert_eq!((of(&near), of(&far)), (near_by, far_away), "{secret}");
+        }
+        for given in ["", "00"] {
+            let text = |door: &Door, host: &str| door.admit(Access::Order, &headers(host, given), NOW).unwrap_err().text;
+            let shown = path.display().to_string();
+            assert!(text(&near, "localhost").contains(&shown), "the way to the token is said");
+            assert!(!text(&far, "pool.example").contains(&shown), "another machine is told no folder");
+        }
+        assert_eq!(far.admit(Access::Open, &HeaderMap::new(), NOW), Ok(None));
+        assert_eq!(Door::Local.admit(Access::Keys, &HeaderMap::new(), NOW), Ok(None));
+        for access in [Access::Open, Access::Read, Access::Order, Access::Keys] {
+            assert_eq!(Door::Closed.admit(access, &HeaderMap::new(), NOW).unwrap_err().status, 403);
+        }
+    }
+
+    #[test]
+    fn a_name_that_suddenly_means_this_machine_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = Tokens::load_or_create(folder.path(), NOW).unwrap();
+        let secret = fs::read_to_string(folder.path().join("token")).unwrap();
+        let door = Door::Tcp { loopback: true, tokens: Arc::new(tokens) };
         for host in ["localhost:8081", "127.0.0.1", "[::1]:8081", "weal.localhost", "127.8.9.1:80"] {
-            assert_eq!(loopback.admit(Access::Read, &headers(host, "")), Ok(()), "{host}");
+            assert_eq!(door.admit(Access::Read, &headers(host, ""), NOW), Ok(None), "{host}");
         }
         for host in ["evil.example", "localhost.evil.example:8081", "10.0.0.1", "[::2]", ""] {
-            assert_eq!(loopback.admit(Access::Read, &headers(host, &secret)).unwrap_err().0, 421, "{host}");
+            assert_eq!(door.admit(Access::Read, &headers(host, secret.trim()), NOW).unwrap_err().status, 421, "{host}");
         }
-        assert_eq!(loopback.admit(Access::Read, &HeaderMap::new()).unwrap_err().0, 421);
-        assert_eq!(loopback.admit(Access::Order, &headers("localhost", "")).unwrap_err().0, 401);
-        assert_eq!(loopback.admit(Access::Order, &headers("localhost", "Bearer 00")).unwrap_err().0, 401);
-        assert_eq!(loopback.admit(Access::Order, &headers("localhost", &secret)), Ok(()));
-        for given in ["", "Bearer 00"] {
-            let (near, far) = (headers("localhost", given), headers("pool.example", given));
-            let shown = path.display().to_string();
-            assert!(loopback.admit(Access::Order, &near).unwrap_err().1.contains(&shown), "the way to the token is said");
-            assert!(!beyond.admit(Access::Order, &far).unwrap_err().1.contains(&shown), "another machine is told no folder");
-        }
-        assert_eq!(beyond.admit(Access::Read, &headers("pool.example", "")).unwrap_err().0, 401);
-        assert_eq!(beyond.admit(Access::Read, &headers("pool.example", &secret)), Ok(()));
-        assert_eq!(beyond.admit(Access::Open, &HeaderMap::new()), Ok(()));
-        assert_eq!(Door::Local.admit(Access::Order, &HeaderMap::new()), Ok(()));
-        for access in [Access::Open, Access::Read, Access::Order] {
-            assert_eq!(Door::Closed.admit(access, &HeaderMap::new()).unwrap_err().0, 403);
-        }
+        assert_eq!(door.admit(Access::Read, &HeaderMap::new(), NOW).unwrap_err().status, 421);
     }
 }

@@ -4,18 +4,23 @@
 
 mod access;
 mod answer;
+mod audit;
 mod handlers;
 mod jobs;
+mod keys;
 mod logs;
 mod openapi;
 mod routes;
 mod serve;
 mod state;
 mod stream;
+mod tokens;
 
 pub use openapi::openapi;
 
-pub(crate) use access::{Door, Token};
+pub(crate) use access::Door;
+pub(crate) use audit::Audit;
 pub(crate) use routes::router;
 pub(crate) use serve::{serve_local, serve_tcp};
 pub(crate) use state::{Api, ReadLogs, ReadOutput};
+pub(crate) use tokens::{FileError, Tokens};

@@ -22,7 +22,7 @@ pub fn openapi() -> Value {
             "summary": route.summary,
             "operationId": operation_id(&route),
             "parameters": route.parameters.iter().map(parameter).collect::<Vec<_>>(),
-            "security": if route.access == Access::Order { json!([{ "token": [] }]) } else { json!([{}, { "token": [] }]) },
+            "security": if matches!(route.access, Access::Order | Access::Keys) { json!([{ "token": [] }]) } else { json!([{}, { "token": [] }]) },
         });
         if let Some(body) = route.body {
             let schema = body(&mut generator);
@@ -56,7 +56,7 @@ pub fn openapi() -> Value {
         "components": {
             "schemas": generator.take_definitions(true),
             "securitySchemes": {
-                "token": { "type": "http", "scheme": "bearer", "description": "The content of controller/token in the state directory." },
+                "token": { "type": "http", "scheme": "bearer", "description": "The content of controller/token in the state directory, or the secret of a token that was made since." },
             },
         },
     })

@@ -1,23 +1,24 @@
 //! The table of routes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use http::StatusCode;
 use schemars::{Schema, SchemaGenerator};
 use weal_model::{Event, HistorySample, JobStatus, Status, Why, WhyRequest};
 
-use super::access::{Access, Door, guard};
+use super::access::{Access, Door, Guard, guard};
 use super::answer::{BODY_LIMIT, refusal};
 use super::state::Api;
-use super::{handlers, jobs, logs, stream};
+use super::{handlers, jobs, keys, logs, stream};
 use weal_protocol::controller::{
-    ApiError, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, JobSubmission, JobTaken, NoteOrder, NoteTaken, PlanView,
-    SleepOrder, SleepTaken, WakeTaken,
+    ApiError, AuditEntry, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, JobSubmission, JobTaken, NoteOrder, NoteTaken,
+    PlanView, SleepOrder, SleepTaken, TokenMade, TokenOrder, TokenRevoked, TokenView, WakeTaken,
 };
 
 /// The longest that an answer may take to begin. A config waits for the disk and for the node agent.
@@ -192,6 +193,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/", Read, "The dashboard.", Content::Text("text/html"), get(handlers::dashboard)),
     ];
     all.extend(job_routes());
+    all.extend(key_routes());
     all
 }
 
@@ -244,11 +246,56 @@ fn job_routes() -> Vec<Route> {
     ]
 }
 
+/// Those about who may do what.
+fn key_routes() -> Vec<Route> {
+    let of_token = |method, path, summary, taken, handler| Route {
+        method,
+        path,
+        summary,
+        access: Access::Keys,
+        parameters: Vec::new(),
+        body: None,
+        answers: vec![
+            (200, "It is done.", taken),
+            (404, "There is no such token.", json::<ApiError>()),
+            (409, "It cannot be done, and why.", json::<ApiError>()),
+        ],
+        handler,
+    };
+    let create = Route {
+        body: Some(|generator| generator.subschema_for::<TokenOrder>()),
+        answers: vec![
+            (200, "It is made; its secret is told this once.", json::<TokenMade>()),
+            (409, "There is one of this name, or there are too many.", json::<ApiError>()),
+            (400, "No token can be called so.", json::<ApiError>()),
+        ],
+        ..of_token("post", "/v1/tokens", "Make a token.", json::<TokenMade>(), post(keys::create))
+    };
+    let rotate =
+        of_token("post", "/v1/tokens/{token}/rotate", "Give a token another secret.", json::<TokenMade>(), post(keys::rotate));
+    let revoke = of_token("delete", "/v1/tokens/{token}", "End a token.", json::<TokenRevoked>(), delete(keys::revoke));
+    vec![
+        Route::get("/v1/tokens", Access::Keys, "The tokens there are.", json::<Vec<TokenView>>(), get(keys::tokens)),
+        create,
+        rotate.path_parameter("token", "Its name; `operator` for the one in controller/token."),
+        revoke.path_parameter("token", "Its name."),
+        Route::get(
+            "/v1/audit",
+            Access::Keys,
+            "Who ordered what, and who was refused, oldest first.",
+            json::<Vec<AuditEntry>>(),
+            get(keys::audit),
+        )
+        .query("limit", "integer", "The last so many; 100 when left out, 10000 at most."),
+    ]
+}
+
 /// The router behind `door`.
 pub(crate) fn router(api: Api, door: &Door) -> Router {
     let mut router = Router::new();
     for route in routes() {
-        let guarded = route.handler.layer(from_fn_with_state((door.clone(), route.access), guard));
+        let before = Guard { door: door.clone(), access: route.access, audit: Arc::clone(&api.audit) };
+        let guarded = route.handler.layer(from_fn_with_state(before, guard));
         router = router.route(route.path, guarded);
     }
     router

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -12,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weal_rpc::{Callers, peer_uid};
+
+use super::access::Peer;
 
 /// Open connections at most, per listener: dashboards hold one each.
 pub(super) const CONNECTIONS: usize = 512;
@@ -26,10 +28,10 @@ pub(crate) async fn serve_tcp(listener: TcpListener, router: Router) {
     loop {
         let permit = permit(&connections).await;
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 // Only costs latency when it fails.
                 let _ = stream.set_nodelay(true);
-                serve(stream, router.clone(), permit);
+                serve(stream, router.clone().layer(Extension(Peer::Address(address))), permit);
             }
             Err(error) => pause(&error).await,
         }
@@ -43,8 +45,9 @@ pub(crate) async fn serve_local(listener: UnixListener, operators: &Callers, rou
         let permit = permit(&connections).await;
         match listener.accept().await {
             Ok((stream, _)) => {
-                let is_operator = peer_uid(&stream).is_ok_and(|uid| operators.admit(uid));
-                serve(stream, if is_operator { router.clone() } else { strangers.clone() }, permit);
+                let Ok(uid) = peer_uid(&stream) else { continue };
+                let router = if operators.admit(uid) { &router } else { &strangers };
+                serve(stream, router.clone().layer(Extension(Peer::User(uid))), permit);
             }
             Err(error) => pause(&error).await,
         }

@@ -9,6 +9,8 @@ use tokio::sync::mpsc;
 use weal_protocol::engine::{OutputPiece, OutputRequest};
 use weal_protocol::node::{LogsChunk, LogsRequest};
 
+use super::audit::Audit;
+use super::tokens::Tokens;
 use crate::board::Board;
 use crate::driver::Order;
 
@@ -28,6 +30,8 @@ pub(crate) struct Api {
     pub read_logs: ReadLogs,
     pub read_output: ReadOutput,
     pub gateway: weal_rpc::Client,
+    pub tokens: Arc<Tokens>,
+    pub audit: Arc<Audit>,
     /// The OpenAPI document.
     pub document: Arc<serde_json::Value>,
 }

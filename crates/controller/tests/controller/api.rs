@@ -1,7 +1,7 @@
 //! The API: who may do what, and what becomes of bad input.
 
 use serde_json::Value;
-use weal_protocol::controller::{ApiError, ConfigRefused};
+use weal_protocol::controller::{ApiError, AuditEntry, Caller, ConfigRefused, TokenMade};
 
 use crate::fake::{CONFIG, Pool};
 
@@ -183,4 +183,85 @@ fn every_reference_leads_somewhere(document: &Value, part: &Value) {
         Value::Array(list) => list.iter().for_each(|part| every_reference_leads_somewhere(document, part)),
         _ => {}
     }
+}
+
+#[tokio::test]
+async fn tokens_are_made_limited_rotated_and_revoked_and_the_audit_log_says_who_did_what() {
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    let make = async |name: &str, rights: &str| {
+        let order = serde_json::json!({ "name": name, "rights": rights }).to_string();
+        let (status, body) = pool.local("POST", "/v1/tokens", order).await;
+        assert_eq!(status, 200, "{body}");
+        format!("Bearer {}", serde_json::from_str::<TokenMade>(&body).unwrap().secret)
+    };
+    let (reader, deployer) = (make("prometheus", "read").await, make("ci", "order").await);
+    let call = async |method: &str, path: &str, token: &str| pool.tcp(method, path, &[("authorization", token)], "{}").await;
+    let wake = "/v1/apps/shop/wake";
+    let (status, body) = call("POST", wake, &reader).await;
+    assert_eq!(status, 403);
+    assert!(error(&body).contains("`prometheus` lets its holder read"), "{body}");
+    assert_eq!(call("GET", "/v1/config", &reader).await.0, 403, "a config may hold passwords");
+    assert_eq!(call("POST", wake, &deployer).await.0, 200);
+    for (method, path) in [("GET", "/v1/tokens"), ("POST", "/v1/tokens"), ("DELETE", "/v1/tokens/ci"), ("GET", "/v1/audit")] {
+        let (status, body) = call(method, path, &deployer).await;
+        assert_eq!(status, 403, "{method} {path}: who may order cannot give rights: {body}");
+    }
+
+    let (status, body) = pool.local("POST", "/v1/tokens/ci/rotate", "").await;
+    assert_eq!(status, 200, "{body}");
+    let rotated = format!("Bearer {}", serde_json::from_str::<TokenMade>(&body).unwrap().secret);
+    assert_eq!(call("POST", wake, &deployer).await.0, 401);
+    assert_eq!(call("POST", wake, &rotated).await.0, 200);
+    assert_eq!(pool.local("DELETE", "/v1/tokens/ci", "").await.0, 200);
+    assert_eq!(call("POST", wake, &rotated).await.0, 401);
+    assert_eq!(pool.local("DELETE", "/v1/tokens/ci", "").await.0, 404);
+
+    let operator = format!("Bearer {}", pool.token());
+    assert_eq!(call("GET", "/v1/tokens", &operator).await.0, 200);
+    let (status, body) = call("POST", "/v1/tokens/operator/rotate", &operator).await;
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(call("GET", "/v1/tokens", &operator).await.0, 401, "the former secret is worth nothing at once");
+    assert_eq!(call("GET", "/v1/tokens", &format!("Bearer {}", pool.token())).await.0, 200, "the file has the new one");
+
+    let uid = rustix::process::getuid().as_raw();
+    let line = |entry: &AuditEntry| {
+        let who = match &entry.who {
+            Caller::User { uid: who } => if *who == uid { "user" } else { "another user" }.to_owned(),
+            Caller::Token { name, address } if address.starts_with("127.0.0.1:") => format!("token {name}"),
+            Caller::Unknown { address } if address.starts_with("127.0.0.1:") => "unknown".to_owned(),
+            other => format!("{other:?}"),
+        };
+        format!("{who} {} {} {}", entry.method, entry.path, entry.status)
+    };
+    let begun = std::time::Instant::now();
+    let lines: Vec<String> = loop {
+        let entries: Vec<AuditEntry> = pool.get("/v1/audit").await;
+        if entries.len() >= 18 {
+            break entries.iter().map(line).collect();
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{entries:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    let wanted = [
+        "user PUT /v1/config 200",
+        "user POST /v1/tokens 200",
+        "user POST /v1/tokens 200",
+        "token prometheus POST /v1/apps/shop/wake 403",
+        "token prometheus GET /v1/config 403",
+        "token ci POST /v1/apps/shop/wake 200",
+        "token ci GET /v1/tokens 403",
+        "token ci POST /v1/tokens 403",
+        "token ci DELETE /v1/tokens/ci 403",
+        "token ci GET /v1/audit 403",
+        "user POST /v1/tokens/ci/rotate 200",
+        "unknown POST /v1/apps/shop/wake 401",
+        "token ci POST /v1/apps/shop/wake 200",
+        "user DELETE /v1/tokens/ci 200",
+        "unknown POST /v1/apps/shop/wake 401",
+        "user DELETE /v1/tokens/ci 404",
+        "token operator POST /v1/tokens/operator/rotate 200",
+        "unknown GET /v1/tokens 401",
+    ];
+    assert_eq!(lines, wanted);
 }

@@ -1,0 +1,65 @@
+//! Arguments about who may call the API.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::Target;
+use crate::values::{ValueError, long_span};
+
+/// `weal token`.
+#[derive(Debug, Subcommand)]
+pub enum TokenAction {
+    /// Make a token and print its secret, this once.
+    Create {
+        /// Which pool.
+        #[command(flatten)]
+        target: Target,
+        /// What it is called: lower-case letters, digits and hyphens.
+        name: String,
+        /// It lets its holder see how the pool is (status, metrics, events), and neither give orders nor read configs and logs.
+        #[arg(long)]
+        read_only: bool,
+        /// How long it is worth something, as in `30d` [default: for ever].
+        #[arg(long, value_name = "DURATION", value_parser = lasts)]
+        lasts: Option<Duration>,
+    },
+    /// List the tokens.
+    List {
+        /// Which pool.
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Give a token another secret; the former is worth nothing from then on.
+    Rotate {
+        /// Which pool.
+        #[command(flatten)]
+        target: Target,
+        /// Which; `operator` is the one in controller/token.
+        #[arg(default_value = "operator")]
+        name: String,
+    },
+    /// End a token.
+    Revoke {
+        /// Which pool.
+        #[command(flatten)]
+        target: Target,
+        /// Which.
+        name: String,
+    },
+}
+
+/// `weal audit`.
+#[derive(Debug, Clone, Args)]
+pub struct Audit {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// How many of the last entries.
+    #[arg(short = 'n', long, value_name = "ENTRIES", default_value_t = 50)]
+    pub limit: u32,
+}
+
+fn lasts(text: &str) -> Result<Duration, ValueError> {
+    Duration::try_from_secs_f64(long_span(text)?).map_err(|_| ValueError::Long(text.to_owned()))
+}

@@ -1,0 +1,100 @@
+//! `weal token` and `weal audit`: who may call the API over TCP, and who ordered what.
+
+use weal_model::Time;
+use weal_protocol::controller::{AuditEntry, Caller, TokenMade, TokenOrder, TokenRights, TokenView};
+
+use crate::args::token::{Audit, TokenAction};
+use crate::client::{Client, block_on};
+use crate::output::{self, Table, cell, clock, now, span};
+use crate::state::StateDir;
+use crate::users;
+
+/// Runs `weal token`.
+pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
+    match action {
+        TokenAction::Create { target, name, read_only, lasts } => {
+            let rights = if *read_only { TokenRights::Read } else { TokenRights::Order };
+            let order = TokenOrder { name: name.clone(), rights, lasts_s: lasts.map(|lasts| lasts.as_secs()) };
+            let client = Client::new(&StateDir::find(target)?);
+            show_made(&block_on(async { client.create_token(&order).await.map_err(|error| error.into_failure().into()) })?, json)
+        }
+        TokenAction::Rotate { target, name } => {
+            let client = Client::new(&StateDir::find(target)?);
+            show_made(&block_on(async { client.rotate_token(name).await.map_err(|error| error.into_failure().into()) })?, json)
+        }
+        TokenAction::Revoke { target, name } => {
+            let client = Client::new(&StateDir::find(target)?);
+            let revoked = block_on(async { client.revoke_token(name).await.map_err(|error| error.into_failure().into()) })?;
+            if json {
+                return output::json(&revoked, false);
+            }
+            output::print(&format!("the token `{name}` is worth nothing any more\n"));
+            Ok(())
+        }
+        TokenAction::List { target } => {
+            let client = Client::new(&StateDir::find(target)?);
+            let tokens: Vec<TokenView> =
+                block_on(async { client.get("/v1/tokens").await.map_err(|error| error.into_failure().into()) })?;
+            if json {
+                return output::json(&tokens, false);
+            }
+            output::print(&list(&tokens, now()));
+            Ok(())
+        }
+    }
+}
+
+/// The secret goes to the output alone, so that `weal token create x > file` keeps it; what to do with it goes beside.
+fn show_made(made: &TokenMade, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::json(made, false);
+    }
+    output::print(&format!("{}\n", made.secret));
+    output::remark(&format!("This is the secret of `{}`. It is shown this once. Use: Authorization: Bearer SECRET", made.name));
+    Ok(())
+}
+
+fn list(tokens: &[TokenView], now: Time) -> String {
+    let mut table = Table::new(&["TOKEN", "RIGHTS", "AGE", "ENDS IN"]);
+    for token in tokens {
+        let rights = match token.rights {
+            TokenRights::Read => "read",
+            TokenRights::Order => "read, order",
+        };
+        let ends = match token.ends {
+            None => "never".to_owned(),
+            Some(ends) if ends <= now => "ended".to_owned(),
+            Some(ends) => span(ends.since(now).as_secs()),
+        };
+        table.row(vec![cell(&*token.name), cell(rights), cell(span(now.since(token.made).as_secs())), cell(ends)]);
+    }
+    table.render()
+}
+
+/// Runs `weal audit`.
+pub fn audit(order: &Audit, json: bool) -> anyhow::Result<()> {
+    let client = Client::new(&StateDir::find(&order.target)?);
+    let path = format!("/v1/audit?limit={}", order.limit);
+    let entries: Vec<AuditEntry> = block_on(async { client.get(&path).await.map_err(|error| error.into_failure().into()) })?;
+    if json {
+        return output::json(&entries, false);
+    }
+    let mut table = Table::new(&["TIME", "WHO", "WHAT", "ANSWER"]);
+    for entry in &entries {
+        if entry.unlisted > 0 {
+            table.row(vec![cell(""), cell(""), cell(format!("{} calls are not listed", entry.unlisted)), cell("")]);
+        }
+        let what = format!("{} {}", entry.method, crate::terminal::visible(&entry.path));
+        table.row(vec![cell(clock(entry.time)), cell(who(&entry.who)), cell(what), cell(entry.status.to_string())]);
+    }
+    output::print(&table.render());
+    Ok(())
+}
+
+fn who(caller: &Caller) -> String {
+    match caller {
+        Caller::User { uid } => format!("user {}", users::name_of(*uid)),
+        Caller::Token { name, address } => format!("token {name} at {address}"),
+        Caller::Unknown { address } => format!("nobody known at {address}"),
+    }
+}
