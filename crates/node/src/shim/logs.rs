@@ -31,6 +31,8 @@ pub struct Writer {
     file_limit: u64,
     /// Bytes that found no place on disk since the last that did.
     dropped: u64,
+    /// Stands after the line that is being written.
+    note: Option<&'static str>,
 }
 
 impl Writer {
@@ -42,7 +44,7 @@ impl Writer {
     fn with_limit(folder: &Path, file_limit: u64) -> io::Result<Self> {
         fs::create_dir_all(folder).map_err(at(folder))?;
         let number = numbers(folder).last().copied().unwrap_or(1);
-        let mut writer = Self { folder: folder.to_owned(), number, length: 0, file: None, file_limit, dropped: 0 };
+        let mut writer = Self { folder: folder.to_owned(), number, length: 0, file: None, file_limit, dropped: 0, note: None };
         writer.reopen();
         Ok(writer)
     }
@@ -53,8 +55,22 @@ impl Writer {
         self.length = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
     }
 
+    /// Puts a line of ours after the line that is being written.
+    pub fn note_at_line_end(&mut self, note: &'static str) {
+        self.note = Some(note);
+    }
+
+    /// Appends `bytes`, and the line of ours that waits, once one has ended.
+    pub fn append(&mut self, bytes: &[u8]) {
+        let end = bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+        let Some((end, note)) = end.and_then(|end| Some((end, self.note.take()?))) else { return self.fill(bytes) };
+        self.fill(&bytes[..end]);
+        self.fill(note.as_bytes());
+        self.fill(&bytes[end..]);
+    }
+
     /// Appends `bytes`. What finds no place (the disk is full) is dropped and counted: an instance never waits for its log.
-    pub fn append(&mut self, mut bytes: &[u8]) {
+    fn fill(&mut self, mut bytes: &[u8]) {
         while self.length + bytes.len() as u64 > self.file_limit {
             // Up to the last line that fits; a line that would have to be cut goes to the next file, if that helps.
             let room = usize::try_from(self.file_limit.saturating_sub(self.length)).unwrap_or(usize::MAX).min(bytes.len());

@@ -21,6 +21,7 @@
 //! a parent is told.
 
 pub mod logs;
+mod pace;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -30,6 +31,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -39,6 +41,7 @@ use weal_host::{Identity, Proc};
 use weal_protocol::node::InstanceSpec;
 use weal_sandbox::SandboxPlan;
 
+use self::pace::Pace;
 use crate::files::{at, read_json, write_json};
 use crate::privileges::{become_user, close_descriptors, keep_descriptors_back};
 
@@ -164,7 +167,7 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     match result {
         Ok(watch) => {
             tell_agent("started");
-            watch.run()
+            Watch { tells: record.spec.job.is_none(), ..watch }.run()
         }
         Err(error) => {
             tell_agent(&error.to_string());
@@ -328,6 +331,11 @@ fn child_signals() -> io::Result<OwnedFd> {
     }
 }
 
+/// Reads of the pipe between two looks at everything else.
+const PIECES: usize = 64;
+/// Written to the log of who writes too much of it.
+const TOO_FAST: &str = "[weal: it writes more than 8 MiB a second for long, and waits until that much is read]\n";
+
 /// The shim's main loop.
 struct Watch {
     dir: PathBuf,
@@ -339,6 +347,9 @@ struct Watch {
     is_parent: bool,
     output: Option<File>,
     logs: logs::Writer,
+    pace: Pace,
+    /// True when lines of ours may stand in its log. What a job wrote is kept byte for byte.
+    tells: bool,
     is_over: bool,
 }
 
@@ -355,6 +366,8 @@ impl Watch {
             is_parent,
             output: Some(output),
             logs,
+            pace: Pace::new(Instant::now()),
+            tells: false,
             is_over: false,
         })
     }
@@ -368,24 +381,27 @@ impl Watch {
             if !self.is_over && is_gone && (!self.is_parent || !has_children) {
                 self.finish(Exit::Unknown);
             }
-            self.copy_output();
             if self.is_over && !has_children {
+                // Nobody writes any more: this is all.
+                self.copy_output();
                 return Ok(());
             }
-            self.wait();
+            let pause = self.copy_paced();
+            self.wait(pause);
         }
     }
 
-    /// Waits for output, for a child's end, or for the end of an adopted main process.
-    fn wait(&self) {
+    /// Waits for output, for a child's end, or for the end of an adopted main process. During `pause` output is left in the pipe.
+    fn wait(&self, pause: Duration) {
         let mut fds = vec![PollFd::new(&self.children, PollFlags::IN)];
         if !self.is_over {
             fds.push(PollFd::new(&self.main_fd, PollFlags::IN));
         }
-        if let Some(output) = &self.output {
+        if let Some(output) = self.output.as_ref().filter(|_| pause.is_zero()) {
             fds.push(PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN));
         }
-        let _ = poll(&mut fds, None);
+        let pause = rustix::event::Timespec::try_from(pause).ok().filter(|_| !pause.is_zero());
+        let _ = poll(&mut fds, pause.as_ref());
         let mut buffer = [0u8; 1024];
         // Only that it was readable matters.
         while rustix::io::read(&self.children, &mut buffer).is_ok_and(|length| length > 0) {}
@@ -419,21 +435,46 @@ impl Watch {
         }
     }
 
-    /// Moves what is in the pipe to the log; forgets the pipe when its last writer is gone.
-    fn copy_output(&mut self) {
-        let Some(output) = &mut self.output else { return };
-        let mut buffer = vec![0u8; 64 << 10];
+    /// Moves what is in the pipe to the log, as fast as the instance may write; returns how long to wait for the rest.
+    fn copy_paced(&mut self) -> Duration {
         // Bounded: a flood of output must not keep the shim from its other duties.
-        for _ in 0..64 {
-            match output.read(&mut buffer) {
-                Ok(0) => {
-                    self.output = None;
-                    return;
+        for _ in 0..PIECES {
+            let pause = self.pace.poll_wait(Instant::now());
+            if !pause.is_zero() {
+                if self.tells && self.pace.poll_told(Instant::now()) {
+                    self.logs.note_at_line_end(TOO_FAST);
                 }
-                Ok(length) => self.logs.append(&buffer[..length]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return,
+                return pause;
             }
+            let Some(length) = self.copy_piece() else { break };
+            self.pace.handle_read(Instant::now(), length);
+        }
+        Duration::ZERO
+    }
+
+    /// Moves what is in the pipe to the log.
+    fn copy_output(&mut self) {
+        for _ in 0..PIECES {
+            if self.copy_piece().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Moves some bytes from the pipe to the log; `None` when nothing is there. Forgets the pipe when its last writer is gone.
+    fn copy_piece(&mut self) -> Option<usize> {
+        let mut buffer = [0u8; 64 << 10];
+        match self.output.as_mut()?.read(&mut buffer) {
+            Ok(0) => {
+                self.output = None;
+                None
+            }
+            Ok(length) => {
+                self.logs.append(&buffer[..length]);
+                Some(length)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Some(0),
+            Err(_) => None,
         }
     }
 }

@@ -137,13 +137,20 @@ pub fn one_that_never_gets_healthy_is_said_to(bench: &Bench) {
 pub fn a_flooded_log_stays_bounded_and_readable(bench: &Bench) {
     let mut spec = bench.spec("web-1", &["flood", "64"]);
     spec.health.probe = HealthProbe::Command { argv: vec!["true".into()] };
+    let begun = Instant::now();
     bench.start_ready(&spec);
     let tail = |lines| LogsRequest { instance: InstanceId::from("web-1"), cursor: None, tail_lines: lines, wait_s: 0.0 };
     let last =
         wait_for("the end of the flood", || Some(bench.call(node::LOGS, &tail(1))).filter(|chunk| chunk.text == "flood over\n"));
+    // 64 MiB are a burst of 32 MiB and four seconds at 8 MiB.
+    assert!(begun.elapsed() >= Duration::from_millis(3900), "its log is read no faster than it may write: {:?}", begun.elapsed());
     let files = fs::read_dir(bench.dir("web-1").join("logs")).unwrap().flatten();
     let bytes: u64 = files.map(|file| file.metadata().unwrap().len()).sum();
     assert!((40 << 20..=50 << 20).contains(&bytes), "{bytes}");
+    let files = fs::read_dir(bench.dir("web-1").join("logs")).unwrap().flatten();
+    let notes: usize =
+        files.map(|file| fs::read_to_string(file.path()).unwrap().matches("\n[weal: it writes more than").count()).sum();
+    assert_eq!(notes, 1, "it is told of once");
     // From a place that was dropped it goes on at the oldest that is left, and says so.
     let old = LogsRequest { cursor: Some("1:0".into()), ..tail(0) };
     let chunk = bench.call(node::LOGS, &old);
