@@ -1,10 +1,11 @@
 //! The smallest application that the tests host: one thread a connection, keep-alive, no dependencies.
 //!
-//! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /call/NAME/PATH` passes on what the needed application NAME answers to `GET /PATH`,
-//! anything else says which instance answers, and whether it was told a class. `WEAL_ECHO` makes it
-//! misbehave: `exit` ends at once and `sick` never becomes healthy.
+//! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /head` gives back the request's head, `GET /call/NAME/PATH` passes on what the
+//! needed application NAME answers to `GET /PATH`, anything else says which instance answers, and whether it was told a class. `WEAL_ECHO`
+//! makes it misbehave: `exit` ends at once and `sick` never becomes healthy. With `--proxy`, each connection has to begin with a header of the
+//! PROXY protocol; `GET /head` says who it names.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -17,18 +18,21 @@ fn main() {
     }
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).expect("the port is free");
     println!("echo: listening on {port}");
+    let expects_proxy = std::env::args().any(|arg| arg == "--proxy");
     for client in listener.incoming().flatten() {
         let sick = mode == "sick";
-        std::thread::spawn(move || serve(client, sick));
+        std::thread::spawn(move || serve(client, sick, expects_proxy));
     }
 }
 
 /// Answers until the client closes; errors mean just that.
-fn serve(client: TcpStream, sick: bool) {
+fn serve(client: TcpStream, sick: bool, expects_proxy: bool) {
     let _ = client.set_nodelay(true);
     let Ok(mut writer) = client.try_clone() else { return };
     let mut reader = BufReader::new(client);
-    while let Some((path, class)) = read_request(&mut reader) {
+    let proxy = if expects_proxy { read_proxy(&mut reader) } else { Some(String::new()) };
+    let Some(proxy) = proxy else { return eprintln!("echo: no PROXY header") };
+    while let Some(Request { path, class, head }) = read_request(&mut reader) {
         if let Some(ms) = path.strip_prefix("/slow/").and_then(|ms| ms.parse().ok()) {
             std::thread::sleep(Duration::from_millis(ms));
         }
@@ -37,6 +41,7 @@ fn serve(client: TcpStream, sick: bool) {
         let own = format!("{} pid {}{marked}\n", std::env::var("INSTANCE").unwrap_or_default(), std::process::id());
         let body = match path.strip_prefix("/call/").and_then(|rest| rest.split_once('/')) {
             Some((needed, rest)) => own + &call(needed, rest, &class).unwrap_or_else(|error| format!("no answer: {error}\n")),
+            None if path.starts_with("/head") => proxy.clone() + &head,
             None => own,
         };
         let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\ncontent-type: text/plain\r\n\r\n{body}", body.len());
@@ -54,27 +59,55 @@ fn call(needed: &str, path: &str, class: &str) -> std::io::Result<String> {
     let class = if class.is_empty() { String::new() } else { format!("x-weal-class: {class}\r\n") };
     write!(stream, "GET /{path} HTTP/1.1\r\nhost: {address}\r\n{class}connection: close\r\n\r\n")?;
     let mut answer = String::new();
-    std::io::Read::read_to_string(&mut stream, &mut answer)?;
+    stream.read_to_string(&mut answer)?;
     Ok(answer.split_once("\r\n\r\n").map_or(answer.clone(), |(_, body)| body.to_owned()))
 }
 
-/// The path of the next request and the class that it brings along, its head and body read; `None` at the end.
-fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, String)> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let (mut length, mut class) = (0, String::new());
+/// Whom the header at the start of a connection names: `from ADDRESS PORT`, or `from nobody`. `None` when there is no header.
+fn read_proxy(reader: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut start = [0; 12];
+    reader.read_exact(&mut start).ok()?;
+    if start == *b"\r\n\r\n\0\r\nQUIT\n" {
+        let mut rest = [0; 4];
+        reader.read_exact(&mut rest).ok()?;
+        let mut addresses = vec![0; usize::from(u16::from_be_bytes([rest[2], rest[3]]))];
+        reader.read_exact(&mut addresses).ok()?;
+        let [a, b, c, d, _, _, _, _, high, low, ..] = addresses[..] else { return Some("from nobody\n".to_owned()) };
+        return Some(format!("from {a}.{b}.{c}.{d} {}\n", u16::from_be_bytes([high, low])));
+    }
+    let mut line = String::from_utf8(start.to_vec()).ok()?;
+    reader.read_line(&mut line).ok()?;
+    let words: Vec<&str> = line.trim_end().split(' ').collect();
+    match words[..] {
+        ["PROXY", "TCP4", source, _, port, _] => Some(format!("from {source} {port}\n")),
+        ["PROXY", "UNKNOWN"] => Some("from nobody\n".to_owned()),
+        _ => None,
+    }
+}
+
+struct Request {
+    path: String,
+    /// The class that it brings along; empty without one.
+    class: String,
+    /// As it came.
+    head: String,
+}
+
+/// The next request, its head and body read; `None` at the end.
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
+    let (mut head, mut length, mut class) = (String::new(), 0, String::new());
     loop {
-        line.clear();
-        reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
-        match line.trim_end().split_once(':') {
-            None => break,
+        let start = head.len();
+        reader.read_line(&mut head).ok().filter(|length| *length > 0)?;
+        match head[start..].trim_end().split_once(':') {
+            None if start > 0 => break,
             Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.trim().parse().ok()?,
             Some((name, value)) if name.eq_ignore_ascii_case("x-weal-class") => value.trim().clone_into(&mut class),
-            Some(_) => {}
+            _ => {}
         }
     }
     let mut body = vec![0; length];
-    std::io::Read::read_exact(reader, &mut body).ok()?;
-    Some((path, class))
+    reader.read_exact(&mut body).ok()?;
+    let path = head.split(' ').nth(1)?.to_owned();
+    Some(Request { path, class, head })
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weal_model::{AppSpec, HealthProbe, InstanceRange, PoolSpec, RestartPolicy, RouteSpec, SandboxMode, SandboxSpec};
+use weal_model::{
+    AppSpec, HealthProbe, InstanceRange, PoolSpec, ProxyVersion, RestartPolicy, RouteSpec, SandboxMode, SandboxSpec,
+};
 
 use crate::effective::manners::{client_keys, extra_keys};
 use weal_model::written::{show_size, show_span};
@@ -190,6 +192,9 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(false, "request-timeout", show_span(was.request_timeout_s), show_span(is.request_timeout_s));
     compare(false, "upgrades", was.http.upgrades.join(", "), is.http.upgrades.join(", "));
     compare(false, "protocol", was.http.protocol.as_str().to_owned(), is.http.protocol.as_str().to_owned());
+    let version = |app: &AppSpec| app.http.send_proxy.map_or("none", ProxyVersion::as_str).to_owned();
+    // Instances expect a header from their start on, or none.
+    compare(true, "send-proxy", version(was), version(is));
     compare(false, "normalize-paths", was.http.normalize_paths.to_string(), is.http.normalize_paths.to_string());
     let show_sleep = |after: Option<f64>| after.map_or_else(|| "when it pays".to_owned(), show_span);
     compare(false, "sleep-after", show_sleep(was.sleep_after_s), show_sleep(is.sleep_after_s));

@@ -140,6 +140,10 @@ fn app(spec: &AppSpec) -> Section {
     let upgrades = texts(spec.http.upgrades.iter().map(String::as_str));
     app.add_marked("upgrades", upgrades, spec.http.upgrades == default.upgrades);
     app.add_marked("protocol", spec.http.protocol.as_str(), spec.http.protocol == default.protocol);
+    match spec.http.send_proxy {
+        Some(version) => app.add("send-proxy", version.as_str()),
+        None => add_absent(&mut app, "send-proxy", "nothing"),
+    }
     app.add_marked("normalize-paths", spec.http.normalize_paths, spec.http.normalize_paths == default.normalize_paths);
     match spec.sleep_after_s {
         Some(seconds) => app.add("sleep-after", show_span(seconds)),

@@ -7,7 +7,7 @@ mod manners;
 mod parts;
 
 use serde_json::{Value, json};
-use weal_model::{Algorithm, Enactment, Importance, OverloadLimit, Permit, SandboxSpec};
+use weal_model::{Algorithm, Enactment, Importance, OverloadLimit, Permit, ProxyVersion, SandboxSpec};
 
 use crate::defaults;
 use parts::{describe, quoted, size, table};
@@ -294,6 +294,14 @@ fn app_keys() -> Vec<(&'static str, Value)> {
                 json!({ "enum": ["http1", "h2c"] }),
                 "What instances speak: HTTP/1.1, or HTTP/2 without TLS, as gRPC needs it. Clients may speak either in any case.",
                 "\"http1\"",
+            ),
+        ),
+        (
+            "send-proxy",
+            describe(
+                json!({ "enum": ProxyVersion::ALL }),
+                "Each connection to an instance begins with a header of the PROXY protocol of this version, which says whose it is.",
+                "none",
             ),
         ),
         (

@@ -64,6 +64,7 @@ fn spec(order: &JobOrder, job: &JobName, node: &NodeName) -> InstanceSpec {
             failures: 1,
             start_timeout_s: NEVER_S,
             replace_after: 0,
+            send_proxy: None,
         },
         restart: RestartPolicy::Never,
         stop_timeout_s: STOP_TIMEOUT_S,

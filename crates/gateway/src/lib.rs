@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 use weal_control::admission::class_of_inner;
 use weal_model::{FlowId, GatewayName};
 use weal_rpc::{Callers, RpcRefusal};
@@ -103,6 +104,7 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
         access_log: Arc::new(AccessLogWriter::start(&state_dir).map_err(failed_to("start the access log's thread"))?),
         refused: Refused::new(clock),
         tls: Tls::new(limits.handshakes),
+        compressions: Arc::new(Semaphore::new(limits.compressions)),
         unrouted: AtomicU64::new(0),
         malformed: AtomicU64::new(0),
         abusive: AtomicU64::new(0),

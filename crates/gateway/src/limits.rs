@@ -50,9 +50,14 @@ pub struct Limits {
     pub udp_sessions: usize,
     /// From a connection's acceptance to the end of its TLS handshake. A slow phone needs two or three round trips.
     pub handshake: Duration,
+    /// From a connection's acceptance to the end of the header with which a proxy begins it. Section 2 of the PROXY protocol asks for 3 s
+    /// at least, so that one lost segment costs no connection.
+    pub proxy_header: Duration,
     /// TLS handshakes that are under way at once. Those beyond wait, within the same time: each holds about 40 kB and its
     /// signature takes up to a millisecond of a CPU.
     pub handshakes: usize,
+    /// Answers that are compressed at once. Each takes about a MiB; those beyond go out as they are.
+    pub compressions: usize,
     /// Threads that serve requests.
     pub workers: usize,
 }
@@ -78,7 +83,9 @@ impl Default for Limits {
             idle_upstream: Duration::from_secs(4),
             udp_sessions: 4096,
             handshake: Duration::from_secs(10),
+            proxy_header: Duration::from_secs(5),
             handshakes: 1024,
+            compressions: 128,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }

@@ -34,6 +34,7 @@ mod manners;
 pub mod naming;
 mod network;
 mod plan;
+pub mod proxy;
 mod route;
 mod rung;
 mod sandbox;
@@ -57,6 +58,7 @@ pub use plan::{
     Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, JobExplanation, LoadEntry, NodeReserve, Placement,
     PlacementEntry, Plan, Reason, Report, SeatPlan, Target, WorkFactor,
 };
+pub use proxy::{ListenScheme, ListenSchemes, ProxyVersion};
 pub use route::{HeaderMatch, HttpRules, InstanceProtocol, RouteSpec, Transport, TransportPort};
 pub use rung::{Rung, RungCost, SleepCosts};
 pub use sandbox::{Permit, SandboxMode, SandboxSpec};

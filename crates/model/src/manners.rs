@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Bytes;
 use crate::network::Network;
+use crate::{Bytes, ListenSchemes};
 
 /// What a route does besides passing requests on. The default does nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,10 @@ pub struct RouteExtras {
     pub maintenance: bool,
     /// Files with what is said in place of the gateway's own errors, by status: `404`, or `5xx` for all of a hundred.
     pub error_pages: BTreeMap<String, String>,
+    /// True: connections of its port begin with a header of the PROXY protocol where a trusted proxy makes them.
+    pub accept_proxy: bool,
+    /// Whether answers are compressed; `None` as the pool says.
+    pub compression: Option<bool>,
 }
 
 /// Where requests of a route are sent instead.
@@ -60,6 +64,10 @@ impl HeaderEdits {
 pub struct ClientPolicy {
     /// Proxies in front, which say who their clients are. Anybody else's word about that is replaced.
     pub trusted_proxies: Vec<Network>,
+    /// Where connections of trusted proxies begin with a header of the PROXY protocol. Ports say it by themselves.
+    pub accept_proxy: ListenSchemes,
+    /// Whether answers are compressed where the route does not say it.
+    pub compression: bool,
     /// How requests are written to the access log.
     pub access_log: AccessLog,
     /// True: each request carries a `traceparent` (W3C Trace Context), a new one where it had no valid one.
@@ -74,6 +82,8 @@ impl Default for ClientPolicy {
     fn default() -> Self {
         Self {
             trusted_proxies: Network::loopback().to_vec(),
+            accept_proxy: ListenSchemes::new(),
+            compression: false,
             access_log: AccessLog::default(),
             traceparent: false,
             client_connections: Self::CONNECTIONS,

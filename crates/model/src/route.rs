@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ClassName, RouteExtras};
+use crate::{ClassName, ProxyVersion, RouteExtras};
 
 /// One route of an application. A request matches when every part that is given matches; among several matching routes
 /// the most specific wins: exact host before wildcard before none, then the longest path, then the one with a header.
@@ -105,6 +105,9 @@ pub struct HttpRules {
     pub protocol: InstanceProtocol,
     /// True: a route's path is compared with the normalised path of a request (RFC 3986 section 6.2.2), false: with the path as it came.
     pub normalize_paths: bool,
+    /// What each connection to an instance begins with: a header of the PROXY protocol, which says whose it is. `None` sends none.
+    #[serde(default)]
+    pub send_proxy: Option<ProxyVersion>,
 }
 
 /// The version of HTTP that an application's instances speak. What its clients speak does not depend on that.
@@ -130,6 +133,11 @@ impl InstanceProtocol {
 
 impl Default for HttpRules {
     fn default() -> Self {
-        Self { upgrades: vec!["websocket".to_owned()], protocol: InstanceProtocol::Http1, normalize_paths: true }
+        Self {
+            upgrades: vec!["websocket".to_owned()],
+            protocol: InstanceProtocol::Http1,
+            normalize_paths: true,
+            send_proxy: None,
+        }
     }
 }

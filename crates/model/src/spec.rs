@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, RouteSpec, SandboxSpec,
-    ServiceClass, TlsSpec,
+    AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, ProxyVersion, RouteSpec,
+    SandboxSpec, ServiceClass, TlsSpec,
 };
 
 /// A whole pool.
@@ -268,6 +268,7 @@ impl AppSpec {
                 start_timeout_s: 60.0,
                 failures: 3,
                 replace_after: 9,
+                send_proxy: None,
             },
             memory: Bytes::mib(64),
             cpu_limit: None,
@@ -321,6 +322,9 @@ pub struct HealthCheck {
     /// After so many failed checks in a row the instance is ended and started anew; 0 is never.
     #[serde(default)]
     pub replace_after: u32,
+    /// What a connection to the instance begins with: a header of the PROXY protocol. `None` sends none.
+    #[serde(default)]
+    pub send_proxy: Option<ProxyVersion>,
 }
 
 /// What a health check asks.

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weal_host::Identity;
-use weal_model::HealthProbe;
+use weal_model::{HealthProbe, ProxyVersion};
 use weal_sandbox::SandboxPlan;
 
 use crate::blocking::aside;
@@ -108,27 +108,46 @@ pub struct Beside<'i> {
     pub main: Option<Identity>,
 }
 
+/// Where an instance is asked, and what it expects there.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The header that it expects at the start of each connection.
+    pub send_proxy: Option<ProxyVersion>,
+}
+
+impl From<SocketAddr> for Asking {
+    /// It expects no header.
+    fn from(address: SocketAddr) -> Self {
+        Self { address, send_proxy: None }
+    }
+}
+
 /// Asks once.
 ///
 /// # Errors
 /// There was no good answer: says what was asked and what came back.
-pub async fn ask(probe: &HealthProbe, address: SocketAddr, timeout: Duration, beside: Beside<'_>) -> Result<(), Unwell> {
+pub async fn ask(probe: &HealthProbe, to: impl Into<Asking>, timeout: Duration, beside: Beside<'_>) -> Result<(), Unwell> {
+    let to = to.into();
+    let address = to.address;
     match probe {
         HealthProbe::Http { path } => {
-            let asking = async { receive(send(path, address).await?).await };
+            let asking = async { receive(send(path, to).await?).await };
             in_time(question(path, address), timeout, asking).await
         }
-        HealthProbe::Tcp => in_time(format!("a connection to {address}"), timeout, tcp(address)).await,
+        HealthProbe::Tcp => in_time(format!("a connection to {address}"), timeout, tcp(to)).await,
         HealthProbe::Command { argv } => in_time(program(argv), timeout, command(argv, beside)).await,
     }
 }
 
 /// Asks an instance that does not run yet: the kernel takes the connection and the question for it, and the thread that accepts it finds both
 /// the moment that it runs. `None` for probes that are no HTTP request, and when the connection is not taken at once.
-pub async fn ask_ahead(probe: &HealthProbe, address: SocketAddr) -> Option<Asked> {
+pub async fn ask_ahead(probe: &HealthProbe, to: impl Into<Asking>) -> Option<Asked> {
+    let to = to.into();
     let HealthProbe::Http { path } = probe else { return None };
-    let stream = tokio::time::timeout(AT_ONCE, send(path, address)).await.ok()?.ok()?;
-    Some(Asked { stream, question: question(path, address) })
+    let stream = tokio::time::timeout(AT_ONCE, send(path, to)).await.ok()?.ok()?;
+    Some(Asked { stream, question: question(path, to.address) })
 }
 
 /// An HTTP request that is on its way.
@@ -162,8 +181,8 @@ async fn in_time(question: String, within: Duration, asking: impl Future<Output 
     }
 }
 
-async fn send(path: &str, address: SocketAddr) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn send(path: &str, to: Asking) -> io::Result<TcpStream> {
+    let (mut stream, address) = (connect(to).await?, to.address);
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: weal-health\r\nAccept: */*\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
@@ -188,8 +207,17 @@ async fn receive(mut stream: TcpStream) -> Result<(), BadAnswer> {
     if (200..400).contains(&status) { Ok(()) } else { Err(BadAnswer::Status(status)) }
 }
 
-async fn tcp(address: SocketAddr) -> Result<(), BadAnswer> {
-    Ok(TcpStream::connect(address).await.map(drop)?)
+async fn tcp(to: Asking) -> Result<(), BadAnswer> {
+    Ok(connect(to).await.map(drop)?)
+}
+
+/// A connection of the agent's own, which says so where the instance expects a header.
+async fn connect(to: Asking) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(to.address).await?;
+    if let Some(version) = to.send_proxy {
+        stream.write_all(&version.own_header()).await?;
+    }
+    Ok(stream)
 }
 
 fn status(head: &[u8]) -> Option<u16> {

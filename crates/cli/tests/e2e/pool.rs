@@ -308,7 +308,7 @@ pub fn example_program(name: &str) -> PathBuf {
 }
 
 /// `program`, or a copy of it if it lies where others may not look: a root pool's applications run as users of their own.
-fn open_to_all(program: PathBuf) -> PathBuf {
+pub fn open_to_all(program: PathBuf) -> PathBuf {
     let lets_through = |part: &Path| std::fs::metadata(part).is_ok_and(|meta| meta.permissions().mode() & 0o001 != 0);
     if !rustix::process::geteuid().is_root() || program.ancestors().all(lets_through) {
         return program;

@@ -7,10 +7,12 @@ use weal_model::{ClientPolicy, HeaderEdits, RouteExtras};
 use crate::page::{Section, texts};
 
 /// The keys of `[pool]` that say how clients are treated.
-pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 5] {
+pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 7] {
     let networks: Vec<String> = clients.trusted_proxies.iter().map(ToString::to_string).collect();
     [
         ("trusted-proxies", texts(networks.iter().map(String::as_str)).into()),
+        ("accept-proxy", texts(clients.accept_proxy.iter().map(|scheme| scheme.as_str())).into()),
+        ("compression", clients.compression.into()),
         ("access-log", clients.access_log.as_str().into()),
         ("traceparent", clients.traceparent.into()),
         ("client-connections", i64::from(clients.client_connections).into()),
@@ -44,6 +46,8 @@ pub(super) fn add_extras(route: &mut InlineTable, extras: &RouteExtras) {
         extras.body_limit.map(|limit| ("body-limit", show_size(limit).into())),
         flag("maintenance", extras.maintenance),
         pages,
+        flag("accept-proxy", extras.accept_proxy),
+        extras.compression.map(|is_on| ("compression", is_on.into())),
     ];
     route.extend(keys.into_iter().flatten());
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 use weal_model::{
-    AppName, AppSpec, HealthCheck, HealthProbe, HttpRules, InstanceProtocol, InstanceRange, NodeName, RestartPolicy,
+    AppName, AppSpec, HealthCheck, HealthProbe, HttpRules, InstanceProtocol, InstanceRange, NodeName, ProxyVersion, RestartPolicy,
 };
 
 use super::argv::check_argv;
@@ -15,7 +15,7 @@ use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 26] = [
+pub(crate) const KEYS: [&str; 27] = [
     "run",
     "health",
     "memory",
@@ -41,6 +41,7 @@ pub(crate) const KEYS: [&str; 26] = [
     "normalize-paths",
     "upgrades",
     "protocol",
+    "send-proxy",
     "sleep-after",
 ];
 /// More instances than this of one application are a slip of the finger.
@@ -50,7 +51,8 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
     let section = Section::open(reading, &format!("app.{name}"), table, &KEYS);
     let instances = read_instances(reading, &section);
     let user = pool::read_user(reading, &section);
-    let (health, http) = (health::read(reading, &section), read_http(reading, &section));
+    let http = read_http(reading, &section);
+    let health = HealthCheck { send_proxy: http.send_proxy, ..health::read(reading, &section) };
     check_probe(reading, &section, &health, http.protocol);
     let apps = |names: Option<Vec<String>>| names.unwrap_or_default().into_iter().map(AppName::from).collect::<BTreeSet<_>>();
     AppSpec {
@@ -93,7 +95,32 @@ fn read_http(reading: &mut Reading, section: &Section) -> HttpRules {
         reading.findings.error(reading.places.value(&section.at("upgrades")), format!("`{bad}` is not a protocol"), help);
     }
     let protocol = read_protocol(reading, section);
-    HttpRules { upgrades, protocol, normalize_paths: section.flag(reading, "normalize-paths").unwrap_or(default.normalize_paths) }
+    HttpRules {
+        upgrades,
+        protocol,
+        normalize_paths: section.flag(reading, "normalize-paths").unwrap_or(default.normalize_paths),
+        send_proxy: read_send_proxy(reading, section, protocol),
+    }
+}
+
+/// A header says whose a connection is, so many clients cannot share one.
+fn read_send_proxy(reading: &mut Reading, section: &Section, protocol: InstanceProtocol) -> Option<ProxyVersion> {
+    let word = section.text(reading, "send-proxy")?;
+    let place = reading.places.value(&section.at("send-proxy"));
+    let version = ProxyVersion::ALL.into_iter().find(|version| version.as_str() == word);
+    if version.is_none() {
+        let help = suggest::help(&word, ProxyVersion::ALL.map(ProxyVersion::as_str), "versions");
+        reading.findings.error(place.clone(), format!("`send-proxy` cannot be `{word}`"), help);
+    }
+    if protocol == InstanceProtocol::H2c {
+        let help = "leave it out: instances find the client in `X-Forwarded-For` and `Forwarded`";
+        reading.findings.error(
+            place,
+            "`send-proxy` does not go with `protocol = \"h2c\"`, whose connections clients share",
+            help,
+        );
+    }
+    version
 }
 
 fn read_protocol(reading: &mut Reading, section: &Section) -> InstanceProtocol {

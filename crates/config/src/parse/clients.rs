@@ -1,6 +1,6 @@
 //! The keys of `[pool]` that say how gateways treat clients.
 
-use weal_model::{AccessLog, ClientPolicy, Network, NetworkError};
+use weal_model::{AccessLog, ClientPolicy, ListenScheme, ListenSchemes, Network, NetworkError};
 
 use crate::section::{Reading, Section};
 use crate::suggest;
@@ -14,6 +14,8 @@ pub(super) fn read(reading: &mut Reading, pool: &Section) -> ClientPolicy {
     let default = ClientPolicy::default();
     ClientPolicy {
         trusted_proxies: read_networks(reading, pool).unwrap_or(default.trusted_proxies),
+        accept_proxy: read_accept_proxy(reading, pool),
+        compression: pool.flag(reading, "compression").unwrap_or(default.compression),
         access_log: read_access_log(reading, pool),
         traceparent: pool.flag(reading, "traceparent").unwrap_or(default.traceparent),
         client_connections: pool
@@ -43,6 +45,21 @@ fn read_networks(reading: &mut Reading, pool: &Section) -> Option<Vec<Network>> 
         }
     }
     Some(networks)
+}
+
+fn read_accept_proxy(reading: &mut Reading, pool: &Section) -> ListenSchemes {
+    let mut schemes = ListenSchemes::new();
+    for (index, word) in pool.texts(reading, "accept-proxy").unwrap_or_default().iter().enumerate() {
+        match ListenScheme::ALL.into_iter().find(|scheme| scheme.as_str() == word) {
+            Some(scheme) => drop(schemes.insert(scheme)),
+            None => {
+                let help = suggest::help(word, ListenScheme::ALL.map(ListenScheme::as_str), "addresses of `listen`");
+                let place = reading.places.value(&format!("{}.{index}", pool.at("accept-proxy")));
+                reading.findings.error(place, format!("`accept-proxy` cannot have `{word}`"), help);
+            }
+        }
+    }
+    schemes
 }
 
 fn read_access_log(reading: &mut Reading, pool: &Section) -> AccessLog {

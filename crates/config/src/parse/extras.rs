@@ -38,7 +38,20 @@ pub(super) fn read(reading: &mut Reading, route: &Section, folder: &Path) -> Rou
         body_limit: route.size(reading, "body-limit"),
         maintenance: route.flag(reading, "maintenance").unwrap_or(false),
         error_pages: read_pages(reading, route, folder),
+        accept_proxy: read_accept_proxy(reading, route),
+        compression: route.flag(reading, "compression"),
     }
+}
+
+/// Connections are read by the port; requests of all routes share those of `listen`.
+fn read_accept_proxy(reading: &mut Reading, route: &Section) -> bool {
+    let accepts = route.flag(reading, "accept-proxy").unwrap_or(false);
+    if accepts && route.item("tcp").is_none() {
+        let help = "leave it out, and write `accept-proxy = [\"http\", \"https\"]` in [pool]";
+        let place = reading.places.value(&route.at("accept-proxy"));
+        reading.findings.error(place, "`accept-proxy` of a route goes with `tcp` only", help);
+    }
+    accepts
 }
 
 /// `/api`: whole segments of the route's own path.

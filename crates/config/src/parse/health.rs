@@ -16,6 +16,8 @@ pub(super) fn read(reading: &mut Reading, app: &Section) -> HealthCheck {
         start_timeout_s: defaults::HEALTH_START_TIMEOUT_S,
         failures: defaults::HEALTH_FAILURES,
         replace_after: defaults::HEALTH_FAILURES * defaults::HEALTH_ROUNDS,
+        // A key of the application.
+        send_proxy: None,
     };
     let Some(item) = app.item("health") else { return check };
     let table = match item.value {

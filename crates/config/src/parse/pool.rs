@@ -36,6 +36,8 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         "flow-cycle",
         "placement-cycle",
         "trusted-proxies",
+        "accept-proxy",
+        "compression",
         "access-log",
         "traceparent",
         "client-connections",

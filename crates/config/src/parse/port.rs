@@ -9,7 +9,7 @@ use super::route_keys;
 use crate::section::{Item, Reading, Section};
 
 /// What a route with a port can have. All else is for HTTP.
-const KEYS: [&str; 5] = ["tcp", "udp", "class", "idle-timeout", "total-timeout"];
+const KEYS: [&str; 6] = ["tcp", "udp", "class", "idle-timeout", "total-timeout", "accept-proxy"];
 
 /// The port of a route; `None` when the route is for HTTP, or a mistake was found.
 pub(super) fn read(reading: &mut Reading, route: &Section) -> Option<TransportPort> {

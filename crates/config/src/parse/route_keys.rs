@@ -1,7 +1,7 @@
 //! The keys of a route, whatever it leads to.
 
 /// Every key of a route.
-pub(super) const KEYS: [&str; 15] = [
+pub(super) const KEYS: [&str; 17] = [
     "tcp",
     "udp",
     "host",
@@ -17,4 +17,6 @@ pub(super) const KEYS: [&str; 15] = [
     "body-limit",
     "maintenance",
     "error-pages",
+    "accept-proxy",
+    "compression",
 ];

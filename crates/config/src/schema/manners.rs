@@ -1,7 +1,7 @@
 //! The keys of `[pool]` and of routes that say how gateways treat requests and clients.
 
 use serde_json::{Value, json};
-use weal_model::{AccessLog, ClientPolicy};
+use weal_model::{AccessLog, ClientPolicy, ListenScheme};
 
 use super::parts::{describe, quoted, size, table};
 
@@ -16,6 +16,22 @@ pub(super) fn pool_keys() -> Vec<(&'static str, Value)> {
                 list(),
                 "Networks of proxies in front, which say who their clients are (`Forwarded`, `X-Forwarded-*`). What others say is replaced.",
                 "[\"127.0.0.0/8\", \"::1/128\"]",
+            ),
+        ),
+        (
+            "accept-proxy",
+            describe(
+                json!({ "type": "array", "uniqueItems": true, "items": { "enum": ListenScheme::ALL } }),
+                "Addresses of `listen`, `\"http\"` or `\"https\"`, at which each connection of a trusted proxy begins with a header of the PROXY protocol.",
+                "[]",
+            ),
+        ),
+        (
+            "compression",
+            describe(
+                flag(),
+                "Whether answers of a compressible type are compressed for clients that accept it, where the route does not say.",
+                "false",
             ),
         ),
         (
@@ -91,6 +107,15 @@ pub(super) fn route_keys() -> Vec<(&'static str, Value)> {
                 "one line of text",
             ),
         ),
+        (
+            "accept-proxy",
+            describe(
+                flag(),
+                "With `tcp`: whether each connection of a trusted proxy begins with a header of the PROXY protocol.",
+                "false",
+            ),
+        ),
+        ("compression", describe(flag(), "Whether its answers are compressed.", "as `[pool]` says")),
     ]
 }
 

@@ -10,27 +10,32 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::upgrade::OnUpgrade;
 use tokio::time::Sleep;
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::RequestOutcome;
 use weal_model::{AccessLog, InstanceProtocol, Time};
 
-use super::answer_body::{AnswerBody, Relay};
+use super::answer_body::AnswerBody;
 use super::check::Malformed;
+use super::compression::{Encoded, Wish};
 use super::deadline::Deadline;
 use super::error_response::{ErrorResponse, note_id};
-use super::incoming::Incoming;
+use super::incoming::{Incoming, IncomingError};
 use super::interim::{Interim, Interims};
+use super::relay::Relay;
 use super::request_body::{RequestBody, Upload};
-use super::session::{Admitted, Dismissed, Routed, Session};
+use super::session::{Admitted, Dismissed, Gateway, Routed, Session};
 use super::{forward, grpc, tunnel};
 use crate::listen::client::{Busy, Client};
 use crate::routing::cluster::{Cluster, Expired, Seat, Target};
 use crate::routing::table::{Destination, Rules};
 use crate::telemetry::record::Record;
 use crate::upstream::attempt::{Meanwhile, SENDABLE, Sendable};
+use crate::upstream::claims;
 use crate::upstream::lease::Lease;
+use crate::upstream::speech::{Announced, Ends, Speech};
 
 /// How long a client that waits to be told to go on waits for the instance to say so. Instances that do not know `Expect` never say it.
 const EXPECT_WAIT: Duration = Duration::from_secs(1);
@@ -120,18 +125,23 @@ impl Exchange {
     ) -> Pin<Box<impl Future<Output = Result<Response<AnswerBody>, Infallible>>>> {
         // An `async fn` would keep its arguments twice.
         Box::pin(async move {
-            let (passed, destination) = match routed {
-                Ok(Routed { destination, upgrade, is_old }) => {
-                    (self.pass(&mut request, &destination, upgrade, is_old).await, Some(destination))
+            let (passed, destination, wish) = match routed {
+                Ok(Routed { destination, upgrade, is_old, wish }) => {
+                    (self.pass(&mut request, &destination, upgrade, is_old).await, Some(destination), wish)
                 }
-                Err(Dismissed { answer, destination }) => (Err(answer), destination),
+                Err(Dismissed { answer, destination }) => (Err(answer), destination, None),
             };
-            Ok(self.finish(passed, destination.as_ref()))
+            Ok(self.finish(passed, destination.as_ref(), wish.as_ref()))
         })
     }
 
     /// The answer as its client gets it.
-    fn finish(mut self, passed: Result<Passed, ErrorResponse>, destination: Option<&Destination>) -> Response<AnswerBody> {
+    fn finish(
+        mut self,
+        passed: Result<Passed, ErrorResponse>,
+        destination: Option<&Destination>,
+        wish: Option<&Wish>,
+    ) -> Response<AnswerBody> {
         if let Err(refusal) = &passed
             && refusal.is_refusal()
         {
@@ -141,7 +151,7 @@ impl Exchange {
         let status = passed.as_ref().map_or_else(|refusal| refusal.status, |(parts, _)| parts.status);
         self.busy.note_status(status);
         let mut response = match passed {
-            Ok((parts, Some(relay))) => Response::from_parts(parts, AnswerBody::relay(relay, self.busy)),
+            Ok((parts, Some(relay))) => relayed(parts, relay, wish, &self.session.gateway, self.busy),
             Ok((parts, None)) => Response::from_parts(parts, AnswerBody::empty(self.busy)),
             Err(refusal) if self.is_grpc => grpc::refusal(&refusal, self.busy),
             Err(refusal) => refusal.into_response(self.busy, extras),
@@ -183,7 +193,7 @@ impl Exchange {
             deadline.restart(self.at_most(idle, end));
         }
         let result = {
-            let exchange = pin!(self.exchange(&seat, target, sendable, rules.protocol, client_side.is_some()));
+            let exchange = pin!(self.exchange(&seat, target, sendable, self.speech(rules), client_side.is_some()));
             self.within(&mut deadline, idle, end, exchange).await
         };
         self.session.keep_deadline(deadline);
@@ -240,6 +250,13 @@ impl Exchange {
             }
             deadline.restart(left);
         }
+    }
+
+    /// How instances of a route are spoken to for this client.
+    fn speech(&self, rules: &Rules) -> Speech {
+        let client = &self.session.client;
+        let ends = Ends { client: client.peer, server: client.server };
+        Speech { protocol: rules.protocol, announced: rules.send_proxy.map(|version| Announced { version, ends }) }
     }
 
     /// `time` from now, but not beyond `end`.
@@ -304,16 +321,16 @@ impl Exchange {
         seat: &Seat,
         mut target: Target,
         sendable: &mut Sendable,
-        protocol: InstanceProtocol,
+        speech: Speech,
         may_switch: bool,
     ) -> Result<Begun, (Attempt, ErrorResponse)> {
         let mut failed: Vec<InstanceIndex> = Vec::new();
         loop {
             let attempted = if may_switch {
                 // Boxed, as is all that is rare here: every request would keep room for it.
-                Box::pin(self.attempt_switch(&target, sendable)).await
+                Box::pin(self.attempt_switch(&target, speech.announced, sendable)).await
             } else {
-                self.attempt(&target, protocol, sendable).await
+                self.attempt(&target, speech, sendable).await
             };
             let AttemptFailure { attempt, reason } = match attempted {
                 Ok((response, link)) => return Ok(Begun { response, link, target }),
@@ -344,18 +361,24 @@ impl Exchange {
     async fn attempt(
         &self,
         target: &Target,
-        protocol: InstanceProtocol,
+        speech: Speech,
         sendable: &mut Sendable,
     ) -> Result<(Response<Incoming>, Option<Lease>), AttemptFailure> {
         let (worker, limits) = (self.session.worker, &self.session.gateway.limits);
-        let mut idle = target.upstream.take(worker, protocol);
+        let mut idle = target.upstream.take(worker, speech);
         loop {
             let mut link = match idle.take() {
                 Some(link) => link,
-                None => Box::pin(target.upstream.connect(worker, protocol, limits)).await.map_err(|error| refused(&error))?,
+                None => Box::pin(target.upstream.connect(worker, speech, limits)).await.map_err(|error| refused(&error))?,
             };
             let spare = sendable.as_ref().and_then(replay_of);
-            match link.exchange(sendable, &mut self.between()).await {
+            let may_wait = !link.was_used() && link.is_driven_by_user();
+            let exchanged = if may_wait {
+                Box::pin(self.exchange_anew(&mut link, target, sendable)).await
+            } else {
+                link.exchange(sendable, &mut self.between()).await
+            };
+            match exchanged {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                     return Err(broken(&forward::BadResponse::Switch));
                 }
@@ -372,13 +395,31 @@ impl Exchange {
         }
     }
 
+    /// Sends a request over a new connection, which may wait for a thread that an idle one has.
+    async fn exchange_anew(
+        &self,
+        link: &mut Lease,
+        target: &Target,
+        sendable: &mut Sendable,
+    ) -> Result<Response<Incoming>, IncomingError> {
+        let mut between = self.between();
+        let mut exchange = pin!(link.exchange(sendable, &mut between));
+        if let Ok(answered) = tokio::time::timeout(claims::WAIT, &mut exchange).await {
+            return answered;
+        }
+        let _claim = target.upstream.make_room();
+        exchange.await
+    }
+
     /// Sends a request that asks for another protocol, over a connection of its own.
     async fn attempt_switch(
         &self,
         target: &Target,
+        announced: Option<Announced>,
         sendable: &mut Sendable,
     ) -> Result<(Response<Incoming>, Option<Lease>), AttemptFailure> {
-        let stream = target.upstream.connect_stream(&self.session.gateway.limits).await.map_err(|error| refused(&error))?;
+        let stream =
+            target.upstream.connect_stream(announced, &self.session.gateway.limits).await.map_err(|error| refused(&error))?;
         let spare = sendable.as_ref().and_then(replay_of);
         let request = std::mem::replace(sendable, spare).expect(SENDABLE);
         match tunnel::exchange(stream, request).await {
@@ -447,6 +488,26 @@ fn refused(reason: &impl ToString) -> AttemptFailure {
 /// The instance has a connection, and answers on it nothing that can be used.
 fn broken(reason: &impl ToString) -> AttemptFailure {
     AttemptFailure { attempt: Attempt::Broken, reason: reason.to_string() }
+}
+
+/// The answer of an instance, compressed where its client takes that and the gateway has room for it.
+fn relayed(
+    mut parts: http::response::Parts,
+    relay: Box<Relay>,
+    wish: Option<&Wish>,
+    gateway: &Gateway,
+    busy: Busy,
+) -> Response<AnswerBody> {
+    let Some(wish) = wish else { return Response::from_parts(parts, AnswerBody::relay(relay, busy)) };
+    let Ok(permit) = Arc::clone(&gateway.compressions).try_acquire_owned() else {
+        return Response::from_parts(parts, AnswerBody::relay(relay, busy));
+    };
+    let (is_empty, length) = (relay.incoming.is_end_stream(), relay.incoming.size_hint().exact());
+    let body = match wish.apply(&mut parts, is_empty, length) {
+        Some(coding) if !is_empty => AnswerBody::encoded(Encoded::new(relay, coding, permit), busy),
+        _ => AnswerBody::relay(relay, busy),
+    };
+    Response::from_parts(parts, body)
 }
 
 /// Waits until the pipeline gives a seat. At the deadline it is the pipeline that says what has expired.

@@ -2,6 +2,7 @@
 
 mod answer_body;
 mod check;
+mod compression;
 mod deadline;
 pub(crate) mod error_response;
 pub(crate) mod exchange;
@@ -12,6 +13,7 @@ pub(crate) mod h2;
 pub(crate) mod incoming;
 pub(crate) mod interim;
 pub(crate) mod origin;
+mod relay;
 pub(crate) mod request_body;
 pub(crate) mod session;
 mod trace;

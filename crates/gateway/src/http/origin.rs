@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::Version;
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
+use weal_model::ListenScheme;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -27,6 +28,14 @@ impl Scheme {
         match self {
             Self::Http => "http",
             Self::Https => "https",
+        }
+    }
+
+    /// The address of `listen` at which such connections come in.
+    pub fn listened(self) -> ListenScheme {
+        match self {
+            Self::Http => ListenScheme::Http,
+            Self::Https => ListenScheme::Https,
         }
     }
 }

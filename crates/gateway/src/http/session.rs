@@ -9,9 +9,11 @@ use std::time::Duration;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, StatusCode, Version};
 use http_body::Body as _;
+use tokio::sync::Semaphore;
 use weal_model::{AccessLog, AppName, ClientPolicy, Time};
 
 use super::check::{self, Malformed};
+use super::compression::Wish;
 use super::deadline::Deadline;
 use super::error_response::ErrorResponse;
 use super::forward;
@@ -21,6 +23,7 @@ use super::trace;
 use crate::limits::Limits;
 use crate::listen::client::Client;
 use crate::listen::guard::{Guard, Hold, TooMany};
+use crate::listen::proxy::ProxyError;
 use crate::listen::registry::Entry;
 use crate::routing::extras::Extras;
 use crate::routing::marks;
@@ -40,6 +43,8 @@ pub(crate) struct Gateway {
     pub access_log: Arc<AccessLogWriter>,
     pub refused: Refused,
     pub tls: Tls,
+    /// Answers that may be compressed at once.
+    pub compressions: Arc<Semaphore>,
     pub unrouted: AtomicU64,
     pub malformed: AtomicU64,
     /// Connections that were cut off because of what their clients sent over HTTP/2.
@@ -80,6 +85,8 @@ pub(crate) struct Routed {
     pub upgrade: Option<HeaderValue>,
     /// True for HTTP/1.0, whose requests need not name a host.
     pub is_old: bool,
+    /// How its answer may be compressed; `None` where the route does not compress.
+    pub wish: Option<Wish>,
 }
 
 /// What is known of a request before it is looked at.
@@ -117,6 +124,13 @@ impl Gateway {
     pub fn note_abuse(&self, client: &Client) {
         self.abusive.fetch_add(1, Ordering::Relaxed);
         tracing::info!(client = %client.peer, "cut off a client that floods its connection");
+    }
+
+    /// A proxy does not say whose connection it passes on, as it has to.
+    pub fn note_bad_proxy(&self, proxy: SocketAddr, error: &ProxyError, destination: Option<&Destination>) {
+        self.malformed.fetch_add(1, Ordering::Relaxed);
+        let refusal = ErrorResponse::closed("proxy-header", format!("a connection from {}: {error}", proxy.ip()));
+        self.refused.note(&self.ids.choose(&HeaderMap::new()), &refusal, destination);
     }
 }
 
@@ -199,10 +213,12 @@ impl Session {
         if table.clients.traceparent {
             trace::carry_on(headers, &self.gateway.ids);
         }
+        // What the client takes, whatever the instance is told of it.
+        let wish = destination.rules.compresses.then(|| Wish::of(request));
         if let Some(extras) = extras {
-            extras.edit_request(headers);
+            extras.edit_request(request.headers_mut());
         }
-        Ok(Routed { destination, upgrade, is_old: received == Version::HTTP_10 })
+        Ok(Routed { destination, upgrade, is_old: received == Version::HTTP_10, wish })
     }
 
     /// What a route answers by itself.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::http::framing::Framing;
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::record::Record;
+use crate::upstream::speech::Ends;
 
 /// What a connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub peer: SocketAddr,
+    /// Where it connected to.
+    pub server: SocketAddr,
     /// The application that is called, when it came through an inner address.
     inner: Option<AppName>,
     clock: Clock,
@@ -67,9 +70,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub fn new(peer: SocketAddr, clock: Clock) -> Self {
+    pub fn new(ends: Ends, clock: Clock) -> Self {
         Self {
-            peer,
+            peer: ends.client,
+            server: ends.server,
             inner: None,
             clock,
             phase: AtomicU8::new(Phase::Idle as u8),
@@ -138,6 +142,11 @@ impl Client {
             2 => Order::TooSlow,
             _ => Order::Abuse,
         }
+    }
+
+    /// Completes once it is told to close.
+    pub async fn told_to_close(&self) {
+        std::future::poll_fn(|cx| if self.poll_order(cx) == Order::GoOn { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 
     /// A request begins.

@@ -1,14 +1,13 @@
 //! From an accepted socket to TLS: within a deadline, few at a time, and with an answer for who speaks plain HTTP.
 
 use std::io;
-use std::task::Poll;
 
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::HandshakeKind;
 use tokio_rustls::server::TlsStream;
 
-use super::client::{Client, Order};
+use super::client::Client;
 use super::refusal::answer_raw;
 use crate::limits::Limits;
 use crate::tls::{HandshakeEnd, Tls};
@@ -17,7 +16,7 @@ use crate::tls::{HandshakeEnd, Tls};
 pub(crate) async fn shake(stream: TcpStream, tls: &Tls, client: &Client, limits: &Limits) -> Option<TlsStream<TcpStream>> {
     let shaken = tokio::select! {
         shaken = tokio::time::timeout(limits.handshake, begin(stream, tls)) => shaken.unwrap_or(Err(io::ErrorKind::TimedOut.into())),
-        () = told_to_close(client) => return None,
+        () = client.told_to_close() => return None,
     };
     match shaken {
         Ok(Some(stream)) => {
@@ -55,8 +54,4 @@ fn refuse_plain(stream: TcpStream) {
     let mut unread = [0; 16 << 10];
     let _ = stream.try_read(&mut unread);
     answer_raw(stream, "400 Bad Request", "this port speaks https only: begin the address with https://\n");
-}
-
-async fn told_to_close(client: &Client) {
-    std::future::poll_fn(|cx| if client.poll_order(cx) == Order::GoOn { Poll::Pending } else { Poll::Ready(()) }).await;
 }

@@ -7,6 +7,7 @@ pub(crate) mod handshake;
 pub(crate) mod l4;
 pub(crate) mod patience;
 mod preface;
+pub(crate) mod proxy;
 pub(crate) mod refusal;
 pub(crate) mod registry;
 pub(crate) mod stream;

@@ -26,11 +26,13 @@ use crate::limits::FIELDS_ON_STACK;
 use crate::listen::client::{Client, Order, Phase};
 use crate::listen::guard::TooMany;
 use crate::listen::patience::Patience;
+use crate::listen::proxy;
 use crate::listen::refusal::{answer_new, answer_raw};
 use crate::listen::registry::{Entry, Registry};
 use crate::listen::stream::ClientStream;
 use crate::listen::transport::Transport;
 use crate::listen::{handshake, preface};
+use crate::upstream::speech::Ends;
 
 /// How often connections are looked at: how late a slow head may be noticed.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -61,13 +63,13 @@ impl Workers {
         for index in 0..gateway.limits.workers.max(1) {
             let (inbox, mut arrivals) = mpsc::unbounded_channel();
             let connections = Arc::new(AtomicUsize::new(0));
-            let host = Host {
+            let host = Arc::new(Host {
                 gateway: Arc::clone(gateway),
                 registry: Arc::clone(registry),
                 connections: Arc::clone(&connections),
                 clock,
                 index,
-            };
+            });
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             std::thread::Builder::new().name(format!("gateway-{index}")).spawn(move || {
                 runtime.block_on(async {
@@ -107,18 +109,52 @@ struct Host {
 }
 
 impl Host {
-    fn welcome(&self, Arrival { stream, peer, scheme, inner }: Arrival) {
+    fn welcome(self: &Arc<Self>, Arrival { stream, peer, scheme, inner }: Arrival) {
         let count = CountDown(Arc::clone(&self.connections));
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => return tracing::warn!(%error, "cannot serve a connection"),
         };
-        let limits = &self.gateway.limits;
-        if !self.registry.has_room(limits, self.clock) {
+        if !self.registry.has_room(&self.gateway.limits, self.clock) {
             return refuse(stream, scheme);
         }
+        // One that has gone meanwhile has no ends.
+        let Ok(server) = stream.local_addr() else { return };
+        let ends = Ends { client: peer, server };
+        // Calls between applications come from this machine, and no proxy is between.
+        if inner.is_none() && self.gateway.tables.current().expects_proxy_header(scheme.listened(), peer.ip()) {
+            let host = Arc::clone(self);
+            tokio::spawn(async move {
+                if let Some((stream, ends)) = host.read_proxy_header(stream, ends).await {
+                    host.begin(stream, ends, scheme, None, count);
+                }
+            });
+        } else {
+            self.begin(stream, ends, scheme, inner, count);
+        }
+    }
+
+    /// Whose connection a proxy passes on. `None` when it does not say so.
+    async fn read_proxy_header(&self, mut stream: TcpStream, ends: Ends) -> Option<(TcpStream, Ends)> {
+        let client = Arc::new(Client::new(ends, self.clock));
+        let _entry = self.registry.enter(&client, None);
+        let read = tokio::select! {
+            read = proxy::read_header(&mut stream, self.gateway.limits.proxy_header) => read,
+            () = client.told_to_close() => return None,
+        };
+        match read {
+            Ok(named) => Some((stream, named.unwrap_or(ends))),
+            Err(error) => {
+                self.gateway.note_bad_proxy(ends.client, &error, None);
+                None
+            }
+        }
+    }
+
+    /// Serves a connection of which it is known whose it is.
+    fn begin(self: &Arc<Self>, stream: TcpStream, ends: Ends, scheme: Scheme, inner: Option<AppName>, count: CountDown) {
         // Calls between applications all come from this machine.
-        let held = if inner.is_some() { Ok(None) } else { self.gateway.hold(self.clock.now(), peer.ip()) };
+        let held = if inner.is_some() { Ok(None) } else { self.gateway.hold(self.clock.now(), ends.client.ip()) };
         let hold = match held {
             Ok(hold) => hold,
             Err(TooMany { .. }) if scheme == Scheme::Http => {
@@ -126,7 +162,7 @@ impl Host {
             }
             Err(TooMany { .. }) => return,
         };
-        let client = Arc::new(Client::new(peer, self.clock).with_inner(inner));
+        let client = Arc::new(Client::new(ends, self.clock).with_inner(inner));
         let entry = self.registry.enter(&client, hold);
         let gateway = Arc::clone(&self.gateway);
         let index = self.index;

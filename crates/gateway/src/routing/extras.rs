@@ -52,7 +52,9 @@ enum Statuses {
 impl Extras {
     /// `None` when nothing is done.
     pub(super) fn compile(spec: &RouteExtras, pages: &mut Pages) -> Option<Self> {
-        if *spec == RouteExtras::default() {
+        // Those are no concern of a single request's.
+        let elsewhere = RouteExtras { accept_proxy: spec.accept_proxy, compression: spec.compression, ..RouteExtras::default() };
+        if *spec == elsewhere {
             return None;
         }
         let page = |(name, path): (&String, &String)| Some((Statuses::read(name)?, pages.page(path)?));

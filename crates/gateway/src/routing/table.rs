@@ -10,7 +10,9 @@ use std::time::Duration;
 use http::HeaderValue;
 use weal_control::admission::inner_class;
 use weal_control::flow::pipeline::ClassIndex;
-use weal_model::{AppName, ClassName, ClientPolicy, InstanceId, InstanceProtocol, RouteSpec, TransportPort};
+use weal_model::{
+    AppName, ClassName, ClientPolicy, InstanceId, InstanceProtocol, ListenScheme, ProxyVersion, RouteSpec, TransportPort,
+};
 use weal_rpc::RpcRefusal;
 
 use crate::clock::Clock;
@@ -37,6 +39,12 @@ pub(crate) struct Rules {
     pub flow: Arc<str>,
     /// What instances speak.
     pub protocol: InstanceProtocol,
+    /// What a connection to an instance begins with, to say whose it is.
+    pub send_proxy: Option<ProxyVersion>,
+    /// True: connections of the route's port begin with a header where a trusted proxy makes them.
+    pub accepts_proxy: bool,
+    /// True: answers are compressed where that helps.
+    pub compresses: bool,
     /// Protocols that may be upgraded to.
     pub upgrades: Vec<String>,
     /// How long nothing may come, in either direction; `None` is as the cluster and the gateway have it.
@@ -109,6 +117,11 @@ impl Table {
     /// True for a proxy in front, whose word about its clients counts.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         self.clients.trusted_proxies.iter().any(|network| network.contains(address))
+    }
+
+    /// True when a connection from `address` has to begin by saying whose it is.
+    pub fn expects_proxy_header(&self, scheme: ListenScheme, address: IpAddr) -> bool {
+        self.clients.accept_proxy.contains(&scheme) && self.is_trusted(address)
     }
 }
 
@@ -202,7 +215,7 @@ impl Tables {
         for (wanted, route) in config.clusters.iter().flat_map(|wanted| wanted.routes.iter().map(move |route| (wanted, route))) {
             let cluster = &clusters[&wanted.app];
             let Some(class) = cluster.class(&route.class) else { continue };
-            let rules = Arc::new(rules(wanted, route, pages, marks));
+            let rules = Arc::new(rules(wanted, route, &config.clients, pages, marks));
             compiled.push((
                 route.clone(),
                 wanted.http.normalize_paths,
@@ -218,11 +231,14 @@ impl Tables {
     }
 }
 
-fn rules(wanted: &ClusterConfig, route: &RouteSpec, pages: &mut Pages, marks: &mut Marks) -> Rules {
+fn rules(wanted: &ClusterConfig, route: &RouteSpec, clients: &ClientPolicy, pages: &mut Pages, marks: &mut Marks) -> Rules {
     let seconds = |seconds: Option<f64>| seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     Rules {
         flow: format!("{}/{}", wanted.app, route.class).into(),
         protocol: wanted.http.protocol,
+        send_proxy: wanted.http.send_proxy,
+        accepts_proxy: route.extras.accept_proxy,
+        compresses: route.extras.compression.unwrap_or(clients.compression),
         upgrades: wanted.http.upgrades.clone(),
         idle: seconds(route.idle_timeout_s),
         total: seconds(route.total_timeout_s),
@@ -240,6 +256,10 @@ fn inner_tier(wanted: &ClusterConfig, cluster: &Arc<Cluster>, marks: &mut Marks)
         let rules = Arc::new(Rules {
             flow: format!("{}/{name}", wanted.app).into(),
             protocol: wanted.http.protocol,
+            send_proxy: wanted.http.send_proxy,
+            accepts_proxy: false,
+            // Between applications of one pool, CPU is scarcer than bytes.
+            compresses: false,
             upgrades: wanted.http.upgrades.clone(),
             idle: None,
             total: None,

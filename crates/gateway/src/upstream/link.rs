@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::attempt::{Meanwhile, SENDABLE, Sendable};
+use super::speech::Announced;
 use super::wire::{Notices, Wire};
 use crate::http::incoming::{Incoming, IncomingError};
 use crate::http::interim::Interim;
@@ -33,11 +34,13 @@ struct Connected {
     used: bool,
     /// False once its last response left doubts about where it ends.
     reliable: bool,
+    /// Whose it is, where the instance was told.
+    announced: Option<Announced>,
 }
 
 impl Link {
-    /// Speaks HTTP over `stream`.
-    pub async fn open(stream: TcpStream) -> io::Result<Self> {
+    /// Speaks HTTP over `stream`, on which the instance was told whose it is.
+    pub async fn open(stream: TcpStream, announced: Option<Announced>) -> io::Result<Self> {
         let (wire, notices) = Wire::new(stream);
         // Of a response's fields as many are taken as `limits::FIELDS_ON_STACK`, which is hyper's own limit.
         let (sender, connection) = http1::Builder::new()
@@ -46,7 +49,7 @@ impl Link {
             .handshake(TokioIo::new(wire))
             .await
             .map_err(io::Error::other)?;
-        Ok(Self(Box::new(Connected { sender, connection, notices, open: true, used: false, reliable: true })))
+        Ok(Self(Box::new(Connected { sender, connection, notices, open: true, used: false, reliable: true, announced })))
     }
 
     /// Sends a request and waits for the head of the final response. The request is put back if the instance has surely not begun with it.
@@ -95,6 +98,11 @@ impl Link {
     /// True when it has carried a request before: the instance may be closing it just now.
     pub fn was_used(&self) -> bool {
         self.0.used
+    }
+
+    /// Whose it is, where the instance was told.
+    pub fn announced(&self) -> Option<Announced> {
+        self.0.announced
     }
 
     /// It has carried a request.

@@ -1,8 +1,10 @@
 //! Connections to instances.
 
 pub(crate) mod attempt;
+pub(crate) mod claims;
 pub(crate) mod lease;
 mod link;
 mod multiplexed;
 pub(crate) mod pool;
+pub(crate) mod speech;
 mod wire;

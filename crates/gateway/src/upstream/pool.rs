@@ -7,12 +7,15 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use weal_model::InstanceProtocol;
 
+use super::claims::{Claim, Claims};
 use super::lease::Lease;
 use super::link::Link;
 use super::multiplexed::Multiplexed;
+use super::speech::{Announced, Speech};
 use crate::limits::Limits;
 
 /// One instance's address with the connections to it that nothing uses now.
@@ -21,6 +24,8 @@ pub(crate) struct Upstream {
     address: SocketAddr,
     /// By worker, so that a connection stays with the reactor that it is registered at, and a lock is never waited for.
     idle: Box<[Mutex<Vec<Idle>>]>,
+    /// New connections that wait for a thread of the instance.
+    claims: Claims,
     /// By worker too: connections over HTTP/2.
     multiplexed: Box<[Multiplexed]>,
     /// Sweeps so far: a clock that costs nothing to read.
@@ -40,7 +45,7 @@ impl Upstream {
     pub fn new(address: SocketAddr, workers: usize) -> Self {
         let idle = (0..workers.max(1)).map(|_| Mutex::default()).collect();
         let multiplexed = (0..workers.max(1)).map(|_| Multiplexed::default()).collect();
-        Self { address, idle, multiplexed, sweeps: AtomicU32::new(0), closed: AtomicBool::new(false) }
+        Self { address, idle, claims: Claims::default(), multiplexed, sweeps: AtomicU32::new(0), closed: AtomicBool::new(false) }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -48,35 +53,47 @@ impl Upstream {
     }
 
     /// An open connection that has room for a request; `None` when there is none.
-    pub fn take(&self, worker: usize, protocol: InstanceProtocol) -> Option<Lease> {
-        if protocol == InstanceProtocol::H2c {
+    pub fn take(&self, worker: usize, speech: Speech) -> Option<Lease> {
+        if speech.protocol == InstanceProtocol::H2c {
             return self.multiplexed(worker).take().map(Lease::H2);
         }
         loop {
-            let mut link = self.list(worker).pop()?.link;
+            let mut link = self.pop(worker, speech.announced)?;
             if link.is_usable() {
                 return Some(Lease::H1(link));
             }
         }
     }
 
-    /// A new connection.
-    pub async fn connect(&self, worker: usize, protocol: InstanceProtocol, limits: &Limits) -> io::Result<Lease> {
-        if protocol == InstanceProtocol::H2c {
-            let keep = !self.is_closed();
-            return self.multiplexed(worker).open(limits, keep, self.connect_stream(limits)).await.map(Lease::H2);
-        }
-        let stream = self.connect_stream(limits).await?;
-        Link::open(stream).await.map(Lease::H1)
+    /// The last connection that was put back of those that are of the same client.
+    fn pop(&self, worker: usize, announced: Option<Announced>) -> Option<Link> {
+        let mut list = self.list(worker);
+        // Without announcements it is the last of all.
+        let at = list.iter().rposition(|idle| idle.link.announced() == announced)?;
+        Some(list.remove(at).link)
     }
 
-    /// A new connection, still without protocol.
-    pub async fn connect_stream(&self, limits: &Limits) -> io::Result<TcpStream> {
-        let stream = tokio::time::timeout(limits.connect, TcpStream::connect(self.address))
-            .await
-            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
+    /// A new connection.
+    pub async fn connect(&self, worker: usize, speech: Speech, limits: &Limits) -> io::Result<Lease> {
+        if speech.protocol == InstanceProtocol::H2c {
+            let keep = !self.is_closed();
+            return self.multiplexed(worker).open(limits, keep, self.connect_stream(None, limits)).await.map(Lease::H2);
+        }
+        let stream = self.connect_stream(speech.announced, limits).await?;
+        Link::open(stream, speech.announced).await.map(Lease::H1)
+    }
+
+    /// A new connection, still without protocol, on which the instance has been told whose it is.
+    pub async fn connect_stream(&self, announced: Option<Announced>, limits: &Limits) -> io::Result<TcpStream> {
+        let connecting = async {
+            let mut stream = TcpStream::connect(self.address).await?;
+            stream.set_nodelay(true)?;
+            if let Some(announced) = announced {
+                stream.write_all(&announced.header()).await?;
+            }
+            Ok(stream)
+        };
+        tokio::time::timeout(limits.connect, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Keeps a connection whose exchange has ended. Whether either side wants it closed shows when it is taken out again.
@@ -85,11 +102,29 @@ impl Upstream {
         if !link.is_reusable() || self.is_closed() {
             return;
         }
+        if self.claims.meet() {
+            return;
+        }
         link.note_use();
         let mut list = self.list(worker);
-        if list.len() < limits.idle_upstreams {
-            list.push(Idle { link, since: self.sweeps.load(Ordering::Relaxed) });
+        if list.len() >= limits.idle_upstreams {
+            // Those of other clients may never be used again.
+            if link.announced().is_none() {
+                return;
+            }
+            list.remove(0);
         }
+        list.push(Idle { link, since: self.sweeps.load(Ordering::Relaxed) });
+    }
+
+    /// A new connection waits for its first answer, for as long as the result lives: gives up an idle one for it, now or as soon as there is one.
+    pub fn make_room(&self) -> Claim {
+        // The oldest of a worker: the last ones are used again first.
+        let oldest = (0..self.idle.len()).find_map(|worker| {
+            let mut list = self.list(worker);
+            (!list.is_empty()).then(|| list.remove(0))
+        });
+        self.claims.make(oldest.is_some())
     }
 
     /// Closes what is idle, and from now on each connection after its use.

@@ -1,6 +1,7 @@
 //! The gateway over real sockets.
 
 mod bed;
+mod compression;
 mod corpus;
 mod exchange;
 mod faults;
@@ -11,8 +12,10 @@ mod inner;
 mod life;
 mod manners;
 mod ports;
+mod proxy;
 mod raw;
 mod routing;
 mod seats;
+mod threads;
 mod tls;
 mod wake;

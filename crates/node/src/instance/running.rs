@@ -17,9 +17,9 @@ use super::sleep::Recording;
 use super::{Order, Phase, Reply, Task};
 use crate::listener::{Own, Stranger};
 use crate::ports::address;
-use crate::probe::{self, Beside, Unwell};
+use crate::probe::{self, Asking, Beside, Unwell};
 use crate::shim::Started;
-use crate::shim::{LOGS_FOLDER, logs};
+use crate::shim::{LOGS_FOLDER, Record, logs};
 
 /// Pause between two questions to a starting instance: from this, growing, so that a fast one is ready at once and a slow
 /// one is not disturbed.
@@ -137,7 +137,7 @@ impl Task {
             InstanceState::Starting => running.pause,
             _ => seconds(record.spec.health.interval_s, Duration::from_millis(100)),
         };
-        let address = address(record.port);
+        let to = asking(&record);
         let timeout = seconds(record.spec.health.timeout_s, Duration::from_millis(10));
         if record.spec.job.is_some() {
             // A run of a job listens nowhere: that its process runs is all there is to know.
@@ -147,7 +147,7 @@ impl Task {
         let main = self.started().map(|started| started.main);
         Some(Box::pin(async move {
             tokio::time::sleep(pause).await;
-            probe::ask(&record.spec.health.probe, address, timeout, Beside { launch: &record.launch, main }).await
+            probe::ask(&record.spec.health.probe, to, timeout, Beside { launch: &record.launch, main }).await
         }))
     }
 
@@ -252,6 +252,11 @@ impl Task {
             Err(error) => tracing::error!(instance = %self.spec().id, %error, "its shim was killed and cannot be replaced"),
         }
     }
+}
+
+/// Where the instance of `record` is asked whether it is well.
+pub(super) fn asking(record: &Record) -> Asking {
+    Asking { address: address(record.port), send_proxy: record.spec.health.send_proxy }
 }
 
 pub(super) fn seconds(seconds: f64, least: Duration) -> Duration {

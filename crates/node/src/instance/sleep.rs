@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weal_model::{Bytes, HealthProbe, InstanceState, Rung, RungCost};
 use weal_protocol::Refusal;
 
-use super::running::Running;
+use super::running::{Running, asking};
 use super::{Reply, Task, Wish, until};
 use crate::costs::learn;
 use crate::ports::address;
@@ -285,7 +285,7 @@ impl Task {
     async fn ask_ahead(&self) -> Option<probe::Asked> {
         let record = self.record();
         let may = record.spec.on_resume.is_empty() && record.spec.job.is_none();
-        if may { probe::ask_ahead(&record.spec.health.probe, address(record.port)).await } else { None }
+        if may { probe::ask_ahead(&record.spec.health.probe, asking(&record)).await } else { None }
     }
 
     /// Asks until there is a good answer, as long as a check may take; `asked` already. Connections of its own that died in its sleep show here,
@@ -295,7 +295,7 @@ impl Task {
         if record.spec.job.is_some() {
             return Ok(());
         }
-        let (address, health) = (address(record.port), &record.spec.health);
+        let (to, health) = (asking(&record), &record.spec.health);
         let patience = super::running::seconds(health.timeout_s, Duration::from_millis(10));
         let deadline = tokio::time::Instant::now() + patience * health.failures.max(1);
         let mut pause = FIRST_PAUSE;
@@ -304,7 +304,7 @@ impl Task {
             let asking = async {
                 match asked {
                     Some(asked) => asked.answer(patience).await,
-                    None => probe::ask(&health.probe, address, patience, self.beside(&record)).await,
+                    None => probe::ask(&health.probe, to, patience, self.beside(&record)).await,
                 }
             };
             let answer = tokio::select! {

@@ -242,6 +242,7 @@ impl Bench {
                 start_timeout_s: 30.0,
                 failures: 3,
                 replace_after: 0,
+                send_proxy: None,
             },
             restart: RestartPolicy::Always,
             stop_timeout_s: 10.0,

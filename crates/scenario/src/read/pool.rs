@@ -82,6 +82,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
             start_timeout_s: 10.0 * app.start.0.max(1.0),
             failures: 3,
             replace_after: 9,
+            send_proxy: None,
         },
         memory: app.memory.0,
         cpu_limit: app.cpu.map(Cpu),

@@ -128,6 +128,7 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
             start_timeout_s: 300.0,
             failures: 3,
             replace_after: 0,
+            send_proxy: None,
         },
         restart: RestartPolicy::Never,
         stop_timeout_s: 10.0,

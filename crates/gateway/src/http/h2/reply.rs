@@ -15,11 +15,12 @@ use http_body::{Body as _, Frame};
 
 use super::conduct::Conduct;
 use super::outgoing::poll_send;
-use crate::http::answer_body::{AnswerBody, BodyError};
+use crate::http::answer_body::AnswerBody;
 use crate::http::exchange::Exchange;
 use crate::http::forward;
 use crate::http::incoming::{Incoming, Stream};
 use crate::http::interim::Interims;
+use crate::http::relay::BodyError;
 use crate::http::request_body::RequestBody;
 use crate::http::session::{Dismissed, Routed, Session};
 use crate::listen::client::Client;

@@ -16,8 +16,11 @@ use crate::http::origin::Scheme;
 use crate::listen::accepting::accept_each;
 use crate::listen::client::Client;
 use crate::listen::guard::TooMany;
+use crate::listen::proxy;
 use crate::listen::registry::Entry;
+use crate::routing::cluster::Target;
 use crate::routing::table::Destination;
+use crate::upstream::speech::{Announced, Ends};
 
 /// Without a byte in either direction. As long as HAProxy's manual has its `timeout tunnel`; a client that has gone without a word holds a
 /// connection of the instance so long. A route's `idle-timeout` replaces it.
@@ -40,19 +43,58 @@ fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc
         let reason = format!("{} connections are open, and none of them is idle", limits.connections);
         return ports.note(&ErrorResponse::closed("too-many-connections", reason), Some(&destination));
     }
-    let hold = match ports.gateway.hold(ports.clock.now(), peer.ip()) {
+    let Ok(server) = stream.local_addr() else { return };
+    let ends = Ends { client: peer, server };
+    if destination.rules.accepts_proxy && ports.gateway.tables.current().is_trusted(peer.ip()) {
+        let ports = Arc::clone(ports);
+        tokio::spawn(async move {
+            if let Some((stream, ends)) = read_proxy_header(stream, ends, &destination, &ports).await {
+                begin(stream, ends, destination, ports);
+            }
+        });
+    } else {
+        begin(stream, ends, destination, Arc::clone(ports));
+    }
+}
+
+/// Whose connection a proxy passes on. `None` when it does not say so.
+async fn read_proxy_header(
+    mut stream: TcpStream,
+    ends: Ends,
+    destination: &Destination,
+    ports: &Ports,
+) -> Option<(TcpStream, Ends)> {
+    let client = Arc::new(Client::new(ends, ports.clock));
+    let _entry = ports.registry.enter(&client, None);
+    let read = tokio::select! {
+        read = proxy::read_header(&mut stream, ports.gateway.limits.proxy_header) => read,
+        () = client.told_to_close() => return None,
+    };
+    match read {
+        Ok(named) => Some((stream, named.unwrap_or(ends))),
+        Err(error) => {
+            ports.gateway.note_bad_proxy(ends.client, &error, Some(destination));
+            destination.cluster.ports().note_refused();
+            None
+        }
+    }
+}
+
+/// Passes a connection on of which it is known whose it is.
+fn begin(stream: TcpStream, ends: Ends, destination: Destination, ports: Arc<Ports>) {
+    let hold = match ports.gateway.hold(ports.clock.now(), ends.client.ip()) {
         Ok(hold) => hold,
         Err(TooMany { most }) => {
             let reason = format!("one address has {most} connections open");
             return ports.note(&ErrorResponse::closed("client-connections", reason), Some(&destination));
         }
     };
-    let client = Arc::new(Client::new(peer, ports.clock));
+    let client = Arc::new(Client::new(ends, ports.clock));
     // Not HTTP: the sweeper leaves it alone.
     client.enter_tunnel();
-    let (entry, ports) = (ports.registry.enter(&client, hold), Arc::clone(ports));
+    let entry = ports.registry.enter(&client, hold);
     tokio::spawn(async move {
-        if let Err(refusal) = pass(stream, &destination, &ports, entry).await {
+        if let Err(refusal) = pass(stream, ends, &destination, &ports, entry).await {
             ports.note(&refusal, Some(&destination));
         }
     });
@@ -65,9 +107,16 @@ fn hand_over(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &P
 }
 
 /// One connection from its first byte to its last.
-async fn pass(client: TcpStream, destination: &Destination, ports: &Ports, _entry: Entry) -> Result<(), ErrorResponse> {
+async fn pass(
+    client: TcpStream,
+    ends: Ends,
+    destination: &Destination,
+    ports: &Ports,
+    _entry: Entry,
+) -> Result<(), ErrorResponse> {
     let limits = &ports.gateway.limits;
-    let connect = |target: crate::routing::cluster::Target| async move { target.upstream.connect_stream(limits).await };
+    let announced = destination.rules.send_proxy.map(|version| Announced { version, ends });
+    let connect = |target: Target| async move { target.upstream.connect_stream(announced, limits).await };
     let reached = tokio::select! {
         reached = reach(destination, connect) => reached?,
         // It has broken off. That a client has sent all that it has to say is no reason not to pass it on.
