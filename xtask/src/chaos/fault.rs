@@ -5,11 +5,11 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use rustix::process::Signal;
 
-use super::pool::Pool;
+use super::pool::{Pool, send};
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -23,12 +23,16 @@ pub enum Fault {
     /// Two at once.
     KillGatewayAndController,
     /// The same.
+    KillGatewayAndAgent,
+    /// The same.
     KillControllerAndAgent,
     /// The supervisor is killed, and the next one takes over.
     KillSupervisor,
     /// All of weal is killed at once, and the next supervisor finds what runs.
     KillAll,
     /// A role stands still until the watchdog replaces it.
+    StopGateway,
+    /// The same.
     StopController,
     /// The same.
     StopAgent,
@@ -38,18 +42,49 @@ pub enum Fault {
     FullDisk,
     /// The store's pages are damaged while the controller is away.
     DamagedStore,
+    /// The store is cut in half while the controller is away.
+    TruncatedStore,
     /// The record of processes is removed.
     LostRecord,
+    /// The record of an instance is emptied while the node agent is away.
+    EmptyInstanceRecord,
+    /// The sockets of the roles are removed.
+    LostSockets,
     /// All that is in the state directory is removed.
     LostState,
     /// An instance is killed.
     KillInstance,
+    /// All instances are killed at once.
+    KillInstances,
+    /// An instance stands still until it is replaced.
+    StopInstance,
     /// An instance's shim is killed.
     KillShim,
+    /// An instance is killed, and a stranger has its port at once.
+    StolenPort,
+    /// The roles may open no more files for a while.
+    NoFiles,
+    /// Hundreds of clients send half heads and nonsense.
+    BadClients,
+    /// An application is told to sleep again and again while it is asked.
+    SleepOrders,
+    /// An application gets another environment, and then the former one: its instances are replaced twice.
+    Rollouts,
     /// Ten configs within a second, every other one with a mistake.
     ConfigStorm,
     /// The config is read again and again.
     Reloads,
+}
+
+/// Which requests a fault may cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cuts {
+    /// None at all.
+    None,
+    /// Those that were under way when it happened.
+    UnderWay,
+    /// Those that overlap it or what follows from it.
+    UntilWhole,
 }
 
 /// The faults in the order that `seed` gives: all of them, then all of them in another order, and so on.
@@ -73,27 +108,52 @@ impl Fault {
             Self::KillController => "kill-controller",
             Self::KillAgent => "kill-agent",
             Self::KillGatewayAndController => "kill-gateway-and-controller",
+            Self::KillGatewayAndAgent => "kill-gateway-and-agent",
             Self::KillControllerAndAgent => "kill-controller-and-agent",
             Self::KillSupervisor => "kill-supervisor",
             Self::KillAll => "kill-all",
+            Self::StopGateway => "stop-gateway",
             Self::StopController => "stop-controller",
             Self::StopAgent => "stop-agent",
             Self::StopSupervisor => "stop-supervisor",
             Self::FullDisk => "full-disk",
             Self::DamagedStore => "damaged-store",
+            Self::TruncatedStore => "truncated-store",
             Self::LostRecord => "lost-record",
+            Self::EmptyInstanceRecord => "empty-instance-record",
+            Self::LostSockets => "lost-sockets",
             Self::LostState => "lost-state",
             Self::KillInstance => "kill-instance",
+            Self::KillInstances => "kill-instances",
+            Self::StopInstance => "stop-instance",
             Self::KillShim => "kill-shim",
+            Self::StolenPort => "stolen-port",
+            Self::NoFiles => "no-files",
+            Self::BadClients => "bad-clients",
+            Self::SleepOrders => "sleep-orders",
+            Self::Rollouts => "rollouts",
             Self::ConfigStorm => "config-storm",
             Self::Reloads => "reloads",
         }
     }
 
-    /// Whether requests that are under way may be cut: those that a killed gateway or a killed instance held.
-    pub fn may_cut(self) -> bool {
-        // Without the state directory a new gateway has no config for some milliseconds (docs/robustness.md, open).
-        matches!(self, Self::KillGateway | Self::KillGatewayAndController | Self::KillAll | Self::KillInstance | Self::LostState)
+    /// Which requests may be cut.
+    pub fn cuts(self) -> Cuts {
+        match self {
+            Self::KillGateway | Self::KillGatewayAndController | Self::KillGatewayAndAgent | Self::KillAll => Cuts::UnderWay,
+            // Who comes while all instances are gone may find none; a stopped one holds what it is given until that is noticed; a gateway that
+            // may open no file reaches no instance. Without the state directory a new gateway has no config for some milliseconds
+            // (docs/robustness.md, open).
+            Self::StopGateway
+            | Self::LostState
+            | Self::EmptyInstanceRecord
+            | Self::KillInstance
+            | Self::KillInstances
+            | Self::StopInstance
+            | Self::StolenPort
+            | Self::NoFiles => Cuts::UntilWhole,
+            _ => Cuts::None,
+        }
     }
 
     /// Lets it happen. False where this machine does not let it.
@@ -103,9 +163,11 @@ impl Fault {
             Self::KillController => pool.kill(&["controller"]),
             Self::KillAgent => pool.kill(&["node"]),
             Self::KillGatewayAndController => pool.kill(&["gateway", "controller"]),
+            Self::KillGatewayAndAgent => pool.kill(&["gateway", "node"]),
             Self::KillControllerAndAgent => pool.kill(&["controller", "node"]),
             Self::KillSupervisor => pool.replace_supervisor(&[])?,
             Self::KillAll => pool.replace_supervisor(&["gateway", "controller", "node"])?,
+            Self::StopGateway => pool.stop_until_replaced("gateway")?,
             Self::StopController => pool.stop_until_replaced("controller")?,
             Self::StopAgent => pool.stop_until_replaced("node")?,
             Self::StopSupervisor => {
@@ -114,7 +176,11 @@ impl Fault {
                 pool.signal_supervisor(Signal::CONT);
             }
             Self::FullDisk => return full_disk(pool),
-            Self::DamagedStore => damage_store(pool)?,
+            Self::DamagedStore => change_store(pool, |file| {
+                let pages = file.metadata()?.len() / 4096;
+                (1..pages).try_for_each(|page| file.write_all_at(&[0x5a; 4096], page * 4096))
+            })?,
+            Self::TruncatedStore => change_store(pool, |file| file.set_len(file.metadata()?.len() / 2))?,
             Self::LostRecord => fs::remove_file(pool.state().join("supervisor.json"))?,
             Self::LostState => {
                 for entry in fs::read_dir(pool.state())? {
@@ -123,8 +189,21 @@ impl Fault {
                     let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
                 }
             }
-            Self::KillInstance => pool.kill_instance()?,
+            Self::EmptyInstanceRecord => empty_record(pool)?,
+            Self::LostSockets => {
+                for entry in fs::read_dir(pool.state().join("run"))? {
+                    fs::remove_file(entry?.path())?;
+                }
+            }
+            Self::KillInstance => drop(pool.kill_instance()?),
+            Self::KillInstances => pool.instances().into_iter().for_each(|pid| send(pid, Signal::KILL)),
+            Self::StopInstance => pool.stop_instance_until_replaced()?,
             Self::KillShim => pool.kill_shim()?,
+            Self::StolenPort => steal_port(pool)?,
+            Self::NoFiles => return pool.without_files(Duration::from_secs(3)),
+            Self::BadClients => bad_clients(pool)?,
+            Self::SleepOrders => (0..5).try_for_each(|_| pool.tell_to_sleep("back"))?,
+            Self::Rollouts => roll_out(pool)?,
             Self::ConfigStorm => config_storm(pool)?,
             Self::Reloads => (0..20).for_each(|_| pool.signal_supervisor(Signal::HUP)),
         }
@@ -148,16 +227,53 @@ fn full_disk(pool: &mut Pool) -> Result<bool> {
     Ok(true)
 }
 
-fn damage_store(pool: &mut Pool) -> Result<()> {
+fn change_store(pool: &mut Pool, change: impl FnOnce(&File) -> std::io::Result<()>) -> Result<()> {
     pool.stop_supervisor_while(|pool| {
         pool.kill(&["controller"]);
         let path = pool.state().join("controller/store.db");
-        let file = OpenOptions::new().write(true).open(path)?;
-        for page in 1..file.metadata()?.len() / 4096 {
-            file.write_all_at(&[0x5a; 4096], page * 4096)?;
-        }
+        Ok(change(&OpenOptions::new().write(true).open(path)?)?)
+    })
+}
+
+fn empty_record(pool: &mut Pool) -> Result<()> {
+    pool.stop_supervisor_while(|pool| {
+        pool.kill(&["node"]);
+        let folder = fs::read_dir(pool.state().join("node/instances"))?.next().context("no instance has a folder")??;
+        File::create(folder.path().join("spec.json"))?;
         Ok(())
     })
+}
+
+fn steal_port(pool: &mut Pool) -> Result<()> {
+    let port = pool.kill_instance()?;
+    // weal may have given it to the next instance already.
+    let stranger = std::net::TcpListener::bind(("127.0.0.1", port)).ok();
+    std::thread::sleep(Duration::from_secs(3));
+    drop(stranger);
+    Ok(())
+}
+
+/// Clients that hold 300 connections for three seconds: half of them with half a head, the others with bytes that are no request.
+fn bad_clients(pool: &mut Pool) -> Result<()> {
+    let mut clients = Vec::new();
+    for number in 0..300 {
+        let mut client = std::net::TcpStream::connect(pool.listen())?;
+        let bytes: &[u8] =
+            if number % 2 == 0 { b"GET / HTTP/1.1\r\nhost: front.loc" } else { &[0x16, 0x00, 0xff, b'\n', 0x80, b'\r'] };
+        // It may be cut off at once.
+        let _ = client.write_all(bytes);
+        clients.push(client);
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    Ok(())
+}
+
+fn roll_out(pool: &mut Pool) -> Result<()> {
+    for more in ["env = { GENERATION = \"2\" }", ""] {
+        pool.write(&pool.config(more))?;
+        pool.wait_for_another_generation(!more.is_empty())?;
+    }
+    Ok(())
 }
 
 fn config_storm(pool: &mut Pool) -> Result<()> {

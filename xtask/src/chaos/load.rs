@@ -1,14 +1,18 @@
 //! Requests, one by one, and what became of each.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::fault::Cuts;
+
 /// A request without an answer for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it takes until a fault has happened.
+const STRIKE: Duration = Duration::from_millis(250);
 /// Between two requests of a client: what is shown is correctness, not speed.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -17,8 +21,20 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub struct Window {
     pub began: Instant,
     pub ended: Instant,
-    /// Whether requests within it may be cut.
-    pub may_cut: bool,
+    /// Which requests within it may be cut.
+    pub cuts: Cuts,
+}
+
+impl Window {
+    fn excuses(&self, loss: &Loss) -> bool {
+        let latest = match self.cuts {
+            Cuts::None => return false,
+            // A process is not gone in the moment in which it is killed.
+            Cuts::UnderWay => self.began + STRIKE,
+            Cuts::UntilWhole => self.ended,
+        };
+        loss.began <= latest && overlap(loss, self)
+    }
 }
 
 /// What became of all requests.
@@ -45,7 +61,7 @@ struct Record {
     windows: Vec<Window>,
 }
 
-/// Clients that ask both applications in turn, each request on a connection of its own.
+/// Clients that ask both applications in turn: half of them on a connection of its own for each request, the others on one that they keep.
 pub struct Load {
     clients: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -59,8 +75,10 @@ impl Load {
             let (stop, record) = (Arc::clone(&stop), Arc::clone(&record));
             std::thread::spawn(move || {
                 let mut host = ["front", "back"].into_iter().cycle().skip(number);
+                let mut kept = (number % 2 == 1).then(|| Kept { listen, stream: None });
                 while !stop.load(Ordering::Relaxed) {
-                    ask_and_record(listen, host.next().unwrap_or("front"), &record);
+                    let host = host.next().unwrap_or("front");
+                    ask_and_record(host, &record, || kept.as_mut().map_or_else(|| ask(listen, host), |kept| kept.ask(host)));
                     std::thread::sleep(PAUSE);
                 }
             })
@@ -82,7 +100,7 @@ impl Load {
             client.join().expect("a client does not panic");
         }
         let record = self.record.lock().expect("nothing panics while it is held");
-        let is_explained = |loss: &&Loss| record.windows.iter().any(|window| window.may_cut && overlap(loss, window));
+        let is_explained = |loss: &&Loss| record.windows.iter().any(|window| window.excuses(loss));
         let cut = record.lost.iter().filter(is_explained).count();
         let first = record.lost.first().map_or_else(Instant::now, |loss| loss.began);
         let word =
@@ -96,9 +114,9 @@ fn overlap(loss: &Loss, window: &Window) -> bool {
     loss.began <= window.ended && loss.ended >= window.began
 }
 
-fn ask_and_record(listen: SocketAddr, host: &str, record: &Mutex<Record>) {
+fn ask_and_record(host: &str, record: &Mutex<Record>, ask: impl FnOnce() -> Result<(), String>) {
     let began = Instant::now();
-    let outcome = ask(listen, host);
+    let outcome = ask();
     let mut record = record.lock().expect("nothing panics while it is held");
     record.all += 1;
     match outcome {
@@ -120,11 +138,64 @@ pub fn ask(listen: SocketAddr, host: &str) -> Result<(), String> {
     }
 }
 
-fn exchange(listen: SocketAddr, host: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&listen, PATIENCE)?;
+fn open(listen: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&listen, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn exchange(listen: SocketAddr, host: &str) -> std::io::Result<String> {
+    let mut stream = open(listen)?;
     stream.write_all(format!("GET / HTTP/1.1\r\nhost: {host}.localhost\r\nconnection: close\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+/// A client that keeps its connection.
+struct Kept {
+    listen: SocketAddr,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+impl Kept {
+    /// One request. A connection that ends before a byte of the answer is there may have been closed just then: a GET is asked again on a new
+    /// one, as browsers do (RFC 9110 section 9.2.2).
+    fn ask(&mut self, host: &str) -> Result<(), String> {
+        if let Some(mut stream) = self.stream.take() {
+            match exchange_on(&mut stream, host) {
+                Ok(Some(head)) => return self.judge(stream, &head),
+                Ok(None) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
+                Err(error) => return Err(format!("on a connection that was kept: {error}")),
+            }
+        }
+        let mut stream = BufReader::new(open(self.listen).map_err(|error| error.to_string())?);
+        match exchange_on(&mut stream, host).map_err(|error| error.to_string())? {
+            Some(head) => self.judge(stream, &head),
+            None => Err("a new connection ended without an answer".to_owned()),
+        }
+    }
+
+    fn judge(&mut self, stream: BufReader<TcpStream>, head: &str) -> Result<(), String> {
+        if !head.to_ascii_lowercase().contains("connection: close") {
+            self.stream = Some(stream);
+        }
+        if head.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(head.lines().next().unwrap_or_default().to_owned()) }
+    }
+}
+
+/// The head of the answer, once its body has been read; `None` when the connection ended before.
+fn exchange_on(stream: &mut BufReader<TcpStream>, host: &str) -> std::io::Result<Option<String>> {
+    stream.get_mut().write_all(format!("GET / HTTP/1.1\r\nhost: {host}.localhost\r\n\r\n").as_bytes())?;
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head)? == 0 {
+            return if head.is_empty() { Ok(None) } else { Err(ErrorKind::UnexpectedEof.into()) };
+        }
+    }
+    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
+    let mut body = vec![0; length.ok_or(ErrorKind::InvalidData)?];
+    stream.read_exact(&mut body)?;
+    Ok(Some(head))
 }

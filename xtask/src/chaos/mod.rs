@@ -81,7 +81,7 @@ fn strike(pool: &mut Pool, load: &Load, fault: Fault, tally: &mut Tally) -> Resu
     let began = Instant::now();
     let possible = fault.strike(pool)?;
     let broken = check::until_whole(pool);
-    let window = Window { began, ended: Instant::now(), may_cut: fault.may_cut() };
+    let window = Window { began, ended: Instant::now(), cuts: fault.cuts() };
     let cut = load.explain(window);
     (tally.times, tally.cut) = (tally.times + 1, tally.cut + cut);
     tally.longest = tally.longest.max(began.elapsed());

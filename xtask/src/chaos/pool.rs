@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 
 /// The roles, as their command lines name them.
@@ -85,7 +85,7 @@ impl Pool {
         let echo = self.folder.join("echo");
         let app = |name: &str, instances: u32, more: &str| {
             format!(
-                "[app.{name}]\nrun = [\"{}\", \"--port\", \"$PORT\"]\nhealth = \"/healthz\"\nmemory = \"64MiB\"\n\
+                "[app.{name}]\nrun = [\"{}\", \"--port\", \"$PORT\"]\nhealth = {{ http = \"/healthz\", timeout = \"1s\", interval = \"1s\", failures = 2, replace-after = 4 }}\nstop-timeout = \"2s\"\nmemory = \"64MiB\"\n\
                  instances = {{ min = {instances}, max = {instances} }}\nroutes = [{{ host = \"{name}.localhost\" }}]\n{more}\n",
                 echo.display()
             )
@@ -179,11 +179,54 @@ impl Pool {
         self.wait("all roles", |pool| ROLES.into_iter().all(|role| pool.roles(role).len() == 1))
     }
 
-    /// `kill -9` of an instance.
-    pub fn kill_instance(&self) -> Result<()> {
+    /// `kill -9` of an instance; returns its port.
+    pub fn kill_instance(&self) -> Result<u16> {
         let pid = self.instances().into_iter().next().context("no instance runs")?;
+        let port = command_line(pid).split_whitespace().last().and_then(|port| port.parse().ok());
         send(pid, Signal::KILL);
-        self.wait("its end", |_| !is_alive(pid))
+        self.wait("its end", |_| !is_alive(pid))?;
+        port.context("an instance has no port")
+    }
+
+    /// Lets an instance stand still until weal ends it.
+    pub fn stop_instance_until_replaced(&self) -> Result<()> {
+        let pid = self.instances().into_iter().next().context("no instance runs")?;
+        send(pid, Signal::STOP);
+        self.wait("the end of an instance that does not answer", |_| !is_alive(pid))
+    }
+
+    /// Lets the roles open no more files than they have open, for `time`; false where this user may limit none of them.
+    pub fn without_files(&self, time: Duration) -> Result<bool> {
+        let mut limits = Vec::new();
+        for pid in ROLES.iter().flat_map(|role| self.roles(role)).filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+            let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()))?.count() as u64;
+            let limit = limit_of(pid)?;
+            // Another user's process needs a capability that even root may lack.
+            if prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(open), ..limit }).is_ok() {
+                limits.push((pid, limit));
+            }
+        }
+        std::thread::sleep(time);
+        for &(pid, limit) in &limits {
+            // It may have died of it, and been replaced.
+            let _ = prlimit(Some(pid), Resource::Nofile, limit);
+        }
+        Ok(!limits.is_empty())
+    }
+
+    /// `weal sleep`. That somebody asks for it at the same time is no fault.
+    pub fn tell_to_sleep(&self, app: &str) -> Result<()> {
+        self.weal(&["sleep", app, "--timeout", "2"]).map(drop)
+    }
+
+    /// Waits until the first application's instances have another environment, or the one of the beginning.
+    pub fn wait_for_another_generation(&self, is_other: bool) -> Result<()> {
+        self.wait("a rollout", |pool| {
+            let environments = pool.instances().into_iter().map(|pid| fs::read_to_string(format!("/proc/{pid}/environ")));
+            let of_first = environments.flatten().filter(|text| text.contains("APP=front\0") || text.contains("INSTANCE=front-"));
+            let others: Vec<bool> = of_first.map(|text| text.contains("GENERATION=2")).collect();
+            others.len() == 2 && others.into_iter().all(|other| other == is_other)
+        })
     }
 
     /// `kill -9` of a shim.
@@ -241,7 +284,15 @@ fn command_line(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
-fn send(pid: u32, signal: Signal) {
+fn limit_of(pid: Pid) -> Result<Rlimit> {
+    let text = fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_pid()))?;
+    let line = text.lines().find(|line| line.starts_with("Max open files")).context("no limit of open files is shown")?;
+    let mut numbers = line.split_whitespace().skip(3).map(|number| number.parse().ok());
+    Ok(Rlimit { current: numbers.next().flatten(), maximum: numbers.next().flatten() })
+}
+
+/// Sends a process a signal.
+pub fn send(pid: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
         // It may have ended by itself.
         let _ = kill_process(pid, signal);
