@@ -178,7 +178,7 @@ impl Kept {
     }
 
     fn judge(&mut self, stream: BufReader<TcpStream>, head: &str) -> Result<(), String> {
-        if !head.to_ascii_lowercase().contains("connection: close") {
+        if !head.lines().any(|line| line.eq_ignore_ascii_case("connection: close")) {
             self.stream = Some(stream);
         }
         if head.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(head.lines().next().unwrap_or_default().to_owned()) }
