@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    AppSpec, HealthProbe, InstanceRange, PoolSpec, ProxyVersion, RestartPolicy, RouteSpec, SandboxMode, SandboxSpec,
+    AppSpec, DispatchRules, HealthProbe, InstanceRange, PoolSpec, ProxyVersion, RestartPolicy, RouteSpec, SandboxMode,
+    SandboxSpec, ServiceClass,
 };
 
 use crate::effective::manners::{client_keys, extra_keys};
@@ -128,10 +129,21 @@ fn diff_classes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigCha
                     let (was, is) = (was.importance, is.importance);
                     add(Effect::Live, format!("the importance of class {name} changes from {was} to {is}"));
                 }
+                let keys = class_keys(was).into_iter().zip(class_keys(is));
+                for ((key, was), (_, is)) in keys.filter(|((_, was), (_, is))| was != is) {
+                    add(Effect::Live, format!("{key} of class {name} changes from {was} to {is}"));
+                }
             }
             (None, None) => {}
         }
     }
+}
+
+/// How its requests wait.
+fn class_keys(class: &ServiceClass) -> [(&'static str, String); 3] {
+    let rate = class.rate_limit_per_s.map_or_else(|| "no limit".to_owned(), |rate| format!("{rate}/s"));
+    let cookie = class.session_cookie.clone().unwrap_or_else(|| "none".to_owned());
+    [("late", class.late.as_str().to_owned()), ("rate-limit", rate), ("session-cookie", cookie)]
 }
 
 fn diff_apps(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
@@ -196,12 +208,25 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     // Instances expect a header from their start on, or none.
     compare(true, "send-proxy", version(was), version(is));
     compare(false, "normalize-paths", was.http.normalize_paths.to_string(), is.http.normalize_paths.to_string());
+    let (dispatched, dispatches) = (show_dispatch(&was.http.dispatch), show_dispatch(&is.http.dispatch));
+    compare(false, "dispatch", dispatched, dispatches);
+    let affinity = |app: &AppSpec| app.http.dispatch.affinity.clone().unwrap_or_else(|| "no cookie".to_owned());
+    compare(false, "affinity", affinity(was), affinity(is));
     let show_sleep = |after: Option<f64>| after.map_or_else(|| "when it pays".to_owned(), show_span);
     compare(false, "sleep-after", show_sleep(was.sleep_after_s), show_sleep(is.sleep_after_s));
     compare(false, "health", show_health(was), show_health(is));
     fields.extend(env_changes(&was.env, &is.env));
     fields.extend(route_changes(&was.routes, &is.routes));
     fields
+}
+
+fn show_dispatch(rules: &DispatchRules) -> String {
+    let policy = rules.policy.as_str();
+    if !rules.policy.reads_names() {
+        return policy.to_owned();
+    }
+    let query = if rules.hash_query { ", with the query" } else { "" };
+    format!("{policy} (replication {}, hash {}{query})", rules.replication, rules.hash.as_str())
 }
 
 /// Only what differs from the strict one.

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use toml_edit::{InlineTable, Value};
 use weal_model::{
-    Algorithm, AppSpec, CertificateSource, Enactment, HealthProbe, HttpRules, Importance, NodeSpec, OverloadLimit, PoolSpec,
-    RouteSpec, SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
+    Algorithm, AppSpec, CertificateSource, DispatchPolicy, DispatchRules, Enactment, HealthProbe, HttpRules, Importance,
+    LatePolicy, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
 };
 
 use crate::defaults;
@@ -96,6 +96,15 @@ fn class(spec: &ServiceClass) -> Section {
         None => number(spec.importance.weight()),
     };
     class.add_marked("importance", shown, spec.importance == Importance::NORMAL);
+    class.add_marked("late", spec.late.as_str(), spec.late == LatePolicy::default());
+    match spec.rate_limit_per_s {
+        Some(rate) => class.add("rate-limit", format!("{rate}/s")),
+        None => add_absent(&mut class, "rate-limit", "no limit"),
+    }
+    match &spec.session_cookie {
+        Some(cookie) => class.add("session-cookie", cookie),
+        None => add_absent(&mut class, "session-cookie", "none, all wait in order of arrival"),
+    }
     class
 }
 
@@ -145,11 +154,30 @@ fn app(spec: &AppSpec) -> Section {
         None => add_absent(&mut app, "send-proxy", "nothing"),
     }
     app.add_marked("normalize-paths", spec.http.normalize_paths, spec.http.normalize_paths == default.normalize_paths);
+    add_dispatch(&mut app, &spec.http.dispatch);
     match spec.sleep_after_s {
         Some(seconds) => app.add("sleep-after", show_span(seconds)),
         None => add_absent(&mut app, "sleep-after", "when it pays"),
     }
     app
+}
+
+/// Only the keys that the policy makes use of: a config with others is refused.
+fn add_dispatch(app: &mut Section, rules: &DispatchRules) {
+    let default = DispatchRules::default();
+    let policy = rules.policy;
+    app.add_marked("dispatch", policy.as_str(), policy == default.policy);
+    if matches!(policy, DispatchPolicy::UrlHash | DispatchPolicy::LardR) {
+        app.add_marked("replication", i64::from(rules.replication), rules.replication == default.replication);
+    }
+    if policy.reads_names() {
+        app.add_marked("hash", rules.hash.as_str(), rules.hash == default.hash);
+        app.add_marked("hash-query", rules.hash_query, rules.hash_query == default.hash_query);
+    }
+    match &rules.affinity {
+        Some(cookie) => app.add("affinity", cookie),
+        None => add_absent(app, "affinity", "no cookie"),
+    }
 }
 
 fn add_sandbox(app: &mut Section, sandbox: &SandboxSpec, user: Option<&str>) {

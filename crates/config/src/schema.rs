@@ -3,6 +3,7 @@
 //! It knows every key with its type, its default and what it is for. What no schema can say (names that must exist, cycles,
 //! sizes that must fit) is for [`crate::parse`].
 
+mod flows;
 mod manners;
 mod parts;
 
@@ -171,10 +172,12 @@ fn class_keys() -> Vec<(&'static str, Value)> {
     let words: Vec<&str> = Importance::WORDS.iter().map(|(word, _)| *word).collect();
     let importance = json!({ "anyOf": [{ "enum": words }, { "type": "number", "minimum": 0.001, "maximum": 1000 }] });
     let goal = json!({ "type": "string", "pattern": GOAL });
-    vec![
+    let mut keys = vec![
         ("goal", describe(goal, "`p95 < 250ms`, `mean < 1200ms` or `throughput > 50/s`.", "none: best effort")),
         ("importance", describe(importance, "How much a miss matters: a word, or the weight of a miss.", "\"normal\"")),
-    ]
+    ];
+    keys.extend(flows::class_keys());
+    keys
 }
 
 fn app_keys() -> Vec<(&'static str, Value)> {
@@ -321,6 +324,7 @@ fn app_keys() -> Vec<(&'static str, Value)> {
             ),
         ),
     ]);
+    keys.extend(flows::app_keys());
     keys
 }
 

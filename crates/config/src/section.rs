@@ -255,7 +255,7 @@ impl<'a> Item<'a> {
         None
     }
 
-    fn with_unit<T>(
+    pub(crate) fn with_unit<T>(
         &self,
         reading: &mut Reading,
         what: &str,

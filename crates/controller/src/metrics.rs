@@ -114,6 +114,7 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     for (name, help, read) in [
         ("weal_requests", "Requests that came in.", (|flow| flow.arrivals) as fn(&FlowCounters) -> u64),
         ("weal_requests_rejected", "Requests answered with 503 by the gateway.", |flow| flow.rejections),
+        ("weal_requests_late", "Those of them that could no longer meet their goal.", |flow| flow.late),
         ("weal_requests_failed", "Requests that ended in 502 or 504, or broke off.", |flow| flow.errors),
         ("weal_requests_retried", "Requests sent again to another instance.", |flow| flow.retries),
     ] {

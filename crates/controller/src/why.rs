@@ -71,7 +71,7 @@ pub(crate) fn why_request(request: RefusedRequest, view: &View) -> WhyRequest {
         .iter()
         .find(|flow| Some(&flow.app) == request.app.as_ref() && Some(&flow.class) == request.class.as_ref());
     match request.reason.as_str() {
-        "queue-full" | "no-seat" => crowded(&request, flow, view, &mut sentences),
+        "queue-full" | "no-seat" | "late" | "displaced" => crowded(&request, flow, view, &mut sentences),
         "no-instance" | "unavailable" => {
             let app = view.status.apps.iter().find(|app| Some(&app.name) == request.app.as_ref());
             sentences.extend(app.map(|app| sentence(&format!("{} is {} now. {}", app.name, app.state, app.detail))));
@@ -203,8 +203,16 @@ fn flow_sentences(flow: &FlowStatus, view: &View, sentences: &mut Vec<String>) {
     }
     if flow.rejected_per_s > 0.0 {
         sentences.push(format!(
-            "The gateway rejects {:.1} requests/s of {name} with 503, because its queue is full ({:.0} requests wait on average).",
+            "The gateway rejects {:.1} requests/s of {name} with 503, and {:.0} requests wait on average. A rejected request counts \
+             as one that took twice the goal.",
             flow.rejected_per_s, flow.queue_mean
+        ));
+    }
+    if flow.hanging > 0 {
+        sentences.push(format!(
+            "{} of the seats of {name} are held by requests to which no instance has sent a byte for 30 s or longer. Requests that are \
+             meant to wait, such as long polls, belong in a class of their own.",
+            flow.hanging
         ));
     }
     if flow.errors_per_s > 0.0 {

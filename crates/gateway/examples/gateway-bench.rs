@@ -1,6 +1,7 @@
-//! A gateway with one cluster and nothing around it: what `cargo xtask bench gateway` measures.
+//! A gateway with one cluster and nothing around it: what `cargo xtask bench gateway` and `locality` measure.
 //!
-//! `gateway-bench LISTEN INSTANCE SEATS WORKERS`, e.g. `gateway-bench 127.0.0.1:8080 127.0.0.1:9000 256 2`. SEATS 0 does not limit.
+//! `gateway-bench LISTEN INSTANCES SEATS WORKERS [RULES]`, e.g. `gateway-bench 127.0.0.1:8080 127.0.0.1:9000,127.0.0.1:9001 256 2`. SEATS 0
+//! does not limit; RULES are those of dispatch, as JSON.
 
 use std::error::Error;
 
@@ -11,8 +12,14 @@ use weal_protocol::gateway::{CONFIGURE, ClusterConfig, Endpoint, FlowConfig, Gat
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [listen, instance, seats, workers] = arguments.as_slice() else {
-        return Err("usage: gateway-bench LISTEN INSTANCE SEATS WORKERS".into());
+    let (Some([listen, instances, seats, workers]), rest) = (arguments.first_chunk(), arguments.get(4..).unwrap_or_default())
+    else {
+        return Err("usage: gateway-bench LISTEN INSTANCES SEATS WORKERS [RULES]".into());
+    };
+    let dispatch = rest.first().map(|rules| serde_json::from_str(rules)).transpose()?.unwrap_or_default();
+    let endpoint = |(number, address): (usize, &str)| {
+        let instance = format!("bench-{number}").as_str().into();
+        Ok::<_, std::net::AddrParseError>(Endpoint { instance, address: address.parse()?, weight: 1.0, draining: false })
     };
     let state_dir = std::env::temp_dir().join(format!("gateway-bench-{}", std::process::id()));
     std::fs::create_dir_all(&state_dir)?;
@@ -32,12 +39,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         app: "bench".into(),
         routes: vec![RouteSpec::any("all".into())],
         seats: (seats > 0).then_some(seats),
-        flows: [("all".into(), FlowConfig { weight: 1.0, seats, size: 1.0, queue_limit: 10_000 })].into(),
-        endpoints: vec![Endpoint { instance: "bench-1".into(), address: instance.parse()?, weight: 1.0, draining: false }],
+        flows: [("all".into(), FlowConfig { weight: 1.0, seats, queue_limit: 10_000, ..FlowConfig::default() })].into(),
+        endpoints: instances.split(',').enumerate().map(endpoint).collect::<Result<_, _>>()?,
         request_timeout_s: 30.0,
         standby: None,
         wakeable: None,
-        http: HttpRules::default(),
+        http: HttpRules { dispatch, ..HttpRules::default() },
         unavailable: None,
         inner: None,
         calls: false,

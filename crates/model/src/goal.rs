@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::written::{parse_rate, parse_span};
-use crate::{ClassName, Utility};
+use crate::{ClassName, LatencyHistogram, Utility};
 
 /// What is asked of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +47,18 @@ impl Goal {
     pub fn target_s(&self) -> Option<f64> {
         match *self {
             Self::Mean { target_s } | Self::Percentile { target_s, .. } => Some(target_s),
+            Self::Throughput { .. } => None,
+        }
+    }
+
+    /// What a goal for response time is about, in seconds, as `answered` requests and `refused` ones achieve it together. A refused one
+    /// counts as an answer after twice the target: its utility is as far below zero as that of an instant answer is above, times the
+    /// importance. Leaving it out would make a flow look better the more of its requests are refused. `None` without requests, and for
+    /// a goal on throughput, which counts only answers.
+    pub fn achieved_s(&self, answered: &LatencyHistogram, refused: u64) -> Option<f64> {
+        match *self {
+            Self::Mean { target_s } => answered.mean_with_s(refused, 2.0 * target_s),
+            Self::Percentile { percentile, target_s } => answered.quantile_with_s(percentile, refused, 2.0 * target_s),
             Self::Throughput { .. } => None,
         }
     }
@@ -215,6 +227,58 @@ pub struct ServiceClass {
     pub goal: Option<Goal>,
     /// How much a miss matters.
     pub importance: Importance,
+    /// What becomes of a request that has waited until it can no longer meet the goal.
+    #[serde(default)]
+    pub late: LatePolicy,
+    /// Requests per second that each of its flows may send to instances; `None` does not limit them. Invariant: finite and positive.
+    #[serde(default)]
+    pub rate_limit_per_s: Option<f64>,
+    /// The cookie by which applications know a session: requests that bring it wait before those that do not.
+    #[serde(default)]
+    pub session_cookie: Option<String>,
+}
+
+/// What becomes of a request that has waited until it can no longer meet its goal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LatePolicy {
+    /// It goes on waiting.
+    #[default]
+    Serve,
+    /// It is refused, so that its seat serves one that still can.
+    Drop,
+}
+
+impl LatePolicy {
+    /// As it is written in a config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+/// How the requests of one flow wait, beside its weight.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FlowPolicy {
+    /// Seconds after its arrival within which a request has to be answered to be worth a seat; `None` serves late ones too.
+    pub drop_after_s: Option<f64>,
+    /// Requests per second that may go to instances; `None` does not limit them.
+    pub rate_limit_per_s: Option<f64>,
+}
+
+impl ServiceClass {
+    /// A class that only has a goal: none of its requests is dropped, limited or preferred.
+    pub fn new(name: ClassName, goal: Option<Goal>, importance: Importance) -> Self {
+        Self { name, goal, importance, late: LatePolicy::Serve, rate_limit_per_s: None, session_cookie: None }
+    }
+
+    /// How requests of this class wait. A goal on throughput makes no request late.
+    pub fn flow_policy(&self) -> FlowPolicy {
+        let target_s = self.goal.and_then(|goal| goal.target_s());
+        FlowPolicy { drop_after_s: target_s.filter(|_| self.late == LatePolicy::Drop), rate_limit_per_s: self.rate_limit_per_s }
+    }
 }
 
 #[cfg(test)]
@@ -242,6 +306,24 @@ mod tests {
             let error = text.parse::<Goal>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn refused_requests_count_as_missed() {
+        let mut answered = LatencyHistogram::default();
+        for ms in 1..=90 {
+            answered.record(std::time::Duration::from_millis(ms));
+        }
+        let p95: Goal = "p95 < 100ms".parse().unwrap();
+        assert!((p95.achieved_s(&answered, 0).unwrap() - 0.0855).abs() < 0.002);
+        assert!((p95.achieved_s(&answered, 4).unwrap() - 0.090).abs() < 0.002, "as many as may miss it");
+        assert_eq!(p95.achieved_s(&answered, 10), Some(0.2));
+        let mean: Goal = "mean < 100ms".parse().unwrap();
+        assert!((mean.achieved_s(&answered, 90).unwrap() - (0.0455 + 0.2) / 2.0).abs() < 0.001);
+        assert_eq!(mean.achieved_s(&LatencyHistogram::default(), 3), Some(0.2));
+        assert_eq!(mean.achieved_s(&LatencyHistogram::default(), 0), None);
+        answered.record(std::time::Duration::from_secs(9));
+        assert_eq!("p99.9 < 100ms".parse::<Goal>().unwrap().achieved_s(&answered, 5).map(f64::round), Some(9.0));
     }
 
     #[test]

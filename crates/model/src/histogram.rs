@@ -64,6 +64,29 @@ impl LatencyHistogram {
         (self.count() > 0).then(|| self.0.value_at_quantile(quantile.clamp(0.0, 1.0)) as f64 / 1e6)
     }
 
+    /// [`Self::mean_s`] with `more` values of `value_s` seconds among them.
+    pub fn mean_with_s(&self, more: u64, value_s: f64) -> Option<f64> {
+        let (own, more) = (self.count() as f64, more as f64);
+        (own + more > 0.0).then(|| (own * self.mean_s().unwrap_or(0.0) + more * value_s) / (own + more))
+    }
+
+    /// [`Self::quantile_s`] with `more` values of `value_s` seconds among them.
+    pub fn quantile_with_s(&self, quantile: f64, more: u64, value_s: f64) -> Option<f64> {
+        let (own, more) = (self.count() as f64, more as f64);
+        if own == 0.0 {
+            return (more > 0.0).then_some(value_s);
+        }
+        let rank = quantile.clamp(0.0, 1.0) * (own + more);
+        let below = own * self.share_within(value_s)?;
+        if rank <= below {
+            self.quantile_s(rank / own)
+        } else if rank <= below + more {
+            Some(value_s)
+        } else {
+            self.quantile_s((rank - more) / own)
+        }
+    }
+
     /// The share (0..=1) of values at or below `seconds`; `None` when empty.
     pub fn share_within(&self, seconds: f64) -> Option<f64> {
         let us = (seconds * 1e6).clamp(0.0, HIGHEST_US as f64) as u64;

@@ -22,6 +22,7 @@
 //!
 //! `Spec` is desired, `Status` is what users see of the observed, `Observation` is what was measured in one cycle.
 
+mod dispatch;
 mod enactment;
 mod goal;
 mod histogram;
@@ -45,8 +46,9 @@ mod tls;
 mod units;
 pub mod written;
 
+pub use dispatch::{DispatchPolicy, DispatchRules, NameHash};
 pub use enactment::Enactment;
-pub use goal::{Goal, GoalError, Importance, ServiceClass};
+pub use goal::{FlowPolicy, Goal, GoalError, Importance, LatePolicy, ServiceClass};
 pub use histogram::LatencyHistogram;
 pub use history::{AppSample, FlowSample, HistorySample, NodeSample};
 pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};

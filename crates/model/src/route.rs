@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ClassName, ProxyVersion, RouteExtras};
+use crate::{ClassName, DispatchRules, ProxyVersion, RouteExtras};
 
 /// One route of an application. A request matches when every part that is given matches; among several matching routes
 /// the most specific wins: exact host before wildcard before none, then the longest path, then the one with a header.
@@ -108,6 +108,9 @@ pub struct HttpRules {
     /// What each connection to an instance begins with: a header of the PROXY protocol, which says whose it is. `None` sends none.
     #[serde(default)]
     pub send_proxy: Option<ProxyVersion>,
+    /// Which instance a request goes to.
+    #[serde(default)]
+    pub dispatch: DispatchRules,
 }
 
 /// The version of HTTP that an application's instances speak. What its clients speak does not depend on that.
@@ -138,6 +141,7 @@ impl Default for HttpRules {
             protocol: InstanceProtocol::Http1,
             normalize_paths: true,
             send_proxy: None,
+            dispatch: DispatchRules::default(),
         }
     }
 }

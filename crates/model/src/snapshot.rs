@@ -150,6 +150,9 @@ pub struct FlowObservation {
     pub seats: f64,
     /// The longest that a request now waiting has waited, in seconds.
     pub oldest_wait_s: f64,
+    /// Seats now held by requests whose instance has sent nothing since they got them, for half a minute or longer.
+    #[serde(default)]
+    pub hanging: u32,
 }
 
 impl FlowObservation {
@@ -167,6 +170,7 @@ impl FlowObservation {
             in_service_mean: 0.0,
             seats: 0.0,
             oldest_wait_s: 0.0,
+            hanging: 0,
         }
     }
 
@@ -181,7 +185,7 @@ impl FlowObservation {
         let mean = |own: f64, next: f64| (own * own_s + next * next_s) / (own_s + next_s).max(1e-9);
         self.queue_mean = mean(self.queue_mean, next.queue_mean);
         self.in_service_mean = mean(self.in_service_mean, next.in_service_mean);
-        (self.seats, self.oldest_wait_s) = (next.seats, next.oldest_wait_s);
+        (self.seats, self.oldest_wait_s, self.hanging) = (next.seats, next.oldest_wait_s, next.hanging);
     }
 
     /// Mean number of requests in the system (queue and service): by Little's law the arrival rate times the response time.

@@ -178,6 +178,9 @@ pub struct FlowStatus {
     pub in_service_mean: f64,
     /// Seats in force.
     pub seats: u32,
+    /// Seats now held by requests whose instance has sent nothing since they got them, for half a minute or longer.
+    #[serde(default)]
+    pub hanging: u32,
     /// Weight in force, requests per second.
     pub weight: f64,
     /// CPU that its requests use over all clusters.

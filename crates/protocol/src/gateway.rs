@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    AppName, ClassName, ClientPolicy, FlowId, GatewayName, HttpRules, InstanceId, LatencyHistogram, RefusedRequest, RouteSpec,
-    Time, Transport, TransportPort,
+    AppName, ClassName, ClientPolicy, FlowId, FlowPolicy, GatewayName, HttpRules, InstanceId, LatencyHistogram, RefusedRequest,
+    RouteSpec, Time, Transport, TransportPort,
 };
 
 use crate::Method;
@@ -159,7 +159,7 @@ pub struct Standby {
 }
 
 /// One flow, as a gateway sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowConfig {
     /// Its share when all queues are full, relative to the others of the cluster. Invariant: finite and positive.
     pub weight: f64,
@@ -169,6 +169,19 @@ pub struct FlowConfig {
     pub size: f64,
     /// Requests that may wait.
     pub queue_limit: u32,
+    /// How its requests wait.
+    #[serde(default)]
+    pub policy: FlowPolicy,
+    /// The cookie that says of a request that its session is under way.
+    #[serde(default)]
+    pub session_cookie: Option<String>,
+}
+
+impl Default for FlowConfig {
+    /// One seat of one size, and nobody waits.
+    fn default() -> Self {
+        Self { weight: 1.0, seats: 1, size: 1.0, queue_limit: 0, policy: FlowPolicy::default(), session_cookie: None }
+    }
 }
 
 /// One instance that takes requests.
@@ -268,6 +281,12 @@ pub struct FlowCounters {
     pub queued: u32,
     /// Outstanding now.
     pub in_service: u32,
+    /// Of the rejected, those that had waited until they could no longer meet their goal.
+    #[serde(default)]
+    pub late: u64,
+    /// Of those outstanding now, those whose instance has sent nothing for half a minute since they got their seats.
+    #[serde(default)]
+    pub hanging: u32,
     /// Seconds that the oldest waiting request has waited.
     pub oldest_wait_s: f64,
 }

@@ -48,6 +48,9 @@ pub enum Mistake {
     /// A word that is none.
     #[error("importance is `lowest`, `low`, `normal`, `high` or `highest`")]
     Importance,
+    /// A limit that lets nothing through.
+    #[error("a rate is above zero")]
+    Rate,
     /// An application names a node that is not there.
     #[error("app `{app}` names node `{node}`, which is not there")]
     AppNamesNode {

@@ -60,6 +60,10 @@ pub enum Name {
     AlQudah,
     /// The planner on generated problems, the thesis' algorithm, CP-SAT and HiGHS: time and optimality
     Control,
+    /// What the choice of an instance costs, by policy and by hash
+    Dispatch,
+    /// Few clients beside many on eight seats, goodput under overload, and what a refusal takes
+    Flows,
     /// This gateway, HAProxy and nginx: requests per CPU-second
     Gateway,
     /// h2spec's cases of HTTP/2 against the gateway of `weal up`
@@ -73,6 +77,8 @@ pub enum Name {
     Fidelity,
     /// This tree beside a former one: planning, simulator, gateway
     House,
+    /// Four nginx with small page caches and slow disks, policy by policy, and the death of one
+    Locality,
     /// Recorded job logs beside a recorded web load, policy by policy: goals met and distance of utilities
     Logs,
     /// A server that is put to sleep and woken: milliseconds, CPU-seconds and memory of each rung

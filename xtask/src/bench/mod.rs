@@ -5,11 +5,14 @@
 mod al_qudah;
 mod arguments;
 mod control;
+mod dispatch;
 mod fidelity;
 mod flash_crowd;
+mod flows;
 mod gateway;
 mod h2spec;
 mod house;
+mod locality;
 mod logs;
 mod profiles;
 mod real;
@@ -30,12 +33,15 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let tables: Vec<Table> = match arguments.name {
         Name::AlQudah => al_qudah::run(arguments)?,
         Name::Control => control::run(arguments)?,
+        Name::Dispatch => vec![dispatch::run(arguments)?],
+        Name::Flows => flows::run(arguments)?,
         Name::Gateway => vec![gateway::run(arguments)?],
         Name::H2spec => vec![h2spec::run(arguments)?],
         Name::Sim => vec![sim::run(arguments)?],
         Name::Fidelity => vec![fidelity::run(arguments)?],
         Name::FlashCrowd => vec![flash_crowd::run()?],
         Name::House => vec![house::run(arguments)?],
+        Name::Locality => locality::run(arguments)?,
         Name::Logs => logs::run(arguments)?,
         Name::Sleep => sleep::run(arguments)?,
         Name::Profiles => vec![profiles::run(arguments)?],

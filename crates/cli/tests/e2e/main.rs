@@ -4,6 +4,7 @@ mod adopt;
 mod basics;
 mod commands;
 mod disk;
+mod dispatch;
 mod faults;
 mod goals;
 mod grpc;

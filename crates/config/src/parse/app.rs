@@ -10,12 +10,12 @@ use weal_model::{
 
 use super::argv::check_argv;
 use super::paths::{below, is_literal};
-use super::{health, pool, routes, sandbox};
+use super::{dispatch, health, pool, routes, sandbox};
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 27] = [
+pub(crate) const KEYS: [&str; 32] = [
     "run",
     "health",
     "memory",
@@ -42,6 +42,11 @@ pub(crate) const KEYS: [&str; 27] = [
     "upgrades",
     "protocol",
     "send-proxy",
+    "dispatch",
+    "replication",
+    "hash",
+    "hash-query",
+    "affinity",
     "sleep-after",
 ];
 /// More instances than this of one application are a slip of the finger.
@@ -100,6 +105,7 @@ fn read_http(reading: &mut Reading, section: &Section) -> HttpRules {
         protocol,
         normalize_paths: section.flag(reading, "normalize-paths").unwrap_or(default.normalize_paths),
         send_proxy: read_send_proxy(reading, section, protocol),
+        dispatch: dispatch::read(reading, section),
     }
 }
 

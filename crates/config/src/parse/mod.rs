@@ -3,7 +3,9 @@
 mod address;
 mod app;
 mod argv;
+mod class;
 mod clients;
+mod dispatch;
 mod extras;
 mod health;
 mod listen;
@@ -66,29 +68,16 @@ fn read(reading: &mut Reading, root: &DeTable, path: &str, machine: &MachineSize
     let folder = folder_of(path);
     let (mut spec, tls) = pool::read(reading, &root, &folder);
     spec.nodes = pool::read_nodes(reading, &root, machine);
-    spec.classes = read_classes(reading, &root);
+    spec.classes = class::read_all(reading, &root);
     spec.apps = read_apps(reading, &root, &folder);
     spec.tls = tls::read(reading, &root, &folder, tls, &spec.apps);
     let uses_default = spec.apps.values().flat_map(|app| &app.routes).any(|route| route.class.as_str() == defaults::CLASS);
     if uses_default && !spec.classes.contains_key(defaults::CLASS) {
         let name = ClassName::from(defaults::CLASS);
-        spec.classes.insert(name.clone(), ServiceClass { name, goal: None, importance: Importance::NORMAL });
+        spec.classes.insert(name.clone(), ServiceClass::new(name, None, Importance::NORMAL));
     }
     check::check(reading, &spec, machine);
     spec
-}
-
-fn read_classes(reading: &mut Reading, root: &Section) -> BTreeMap<ClassName, ServiceClass> {
-    let Some(classes) = root.table(reading, "class") else { return BTreeMap::new() };
-    let mut read = BTreeMap::new();
-    for (name, table) in names::named(reading, "class", classes) {
-        let section = Section::open(reading, &format!("class.{name}"), table, &["goal", "importance"]);
-        let goal = pool::read_goal(reading, &section);
-        let importance = pool::read_importance(reading, &section);
-        let name = ClassName::from(name);
-        read.insert(name.clone(), ServiceClass { name, goal, importance });
-    }
-    read
 }
 
 fn read_apps(reading: &mut Reading, root: &Section, folder: &Path) -> BTreeMap<AppName, AppSpec> {

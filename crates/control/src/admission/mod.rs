@@ -14,13 +14,15 @@
 //! | the moment that [`Admission::poll_timeout`] names, and a config by which [`Admission::unavailable`] | [`Admission::handle_timeout`] |
 //! | the node agent's answer | [`Admission::handle_woken`], [`Admission::handle_wake_refused`] |
 //!
-//! After each of them the caller asks [`Admission::poll_dispatch`] until it gives nothing, then [`Admission::poll_wake`] and
+//! After each of them the caller asks [`Admission::poll_dispatch`] and [`Admission::poll_dropped`] until they give nothing, then
+//! [`Admission::poll_wake`] and
 //! [`Admission::poll_wake_timeout`].
 //!
 //! # What holds
 //!
-//! - Once `poll_dispatch` gives nothing, no request waits while a seat is free and an instance is open.
-//! - Each ticket ends exactly once: by its end, by a cancellation or by its time-out. A ticket that has ended changes nothing any more.
+//! - Once `poll_dispatch` gives nothing, no request waits while a seat is free, an instance is open and
+//!   its class's rate lets it go.
+//! - Each ticket ends exactly once: by its end, by a cancellation, by its time-out or by being dropped. A ticket that has ended changes nothing any more.
 //! - At most one call to the node agent is under way. Between a refusal and the next call there is a pause, which grows with each
 //!   refusal in a row.
 
@@ -34,11 +36,13 @@ mod tests;
 use std::time::Duration;
 
 use weal_model::{AppName, ClassName, Crowd, FlowId, GatewayName, InstanceId, Time};
-use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowConfig, FlowCounters, Unavailable};
+use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters, Unavailable};
 use weal_protocol::node::WakeRequest;
 
-use crate::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex};
-use crate::flow::pipeline::{self, ClassIndex, ClassLimits, Pipeline, PipelineLimits, Rejection, RequestOutcome, Ticket};
+use crate::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex, RequestKey};
+use crate::flow::pipeline::{
+    self, Arrival, ClassIndex, ClassLimits, Dropped, Pipeline, PipelineLimits, Rejection, RequestOutcome, Ticket,
+};
 
 use wakes::Wakes;
 pub use wakes::{CALL_WAIT, WakeReason};
@@ -61,12 +65,31 @@ pub struct Admission {
     candidates: Vec<Candidate>,
     /// By [`Ticket::slot`]: where a request is outstanding. Invariant: `None` for tickets that wait or have ended.
     instances: Vec<Option<InstanceIndex>>,
+    /// By [`Ticket::slot`]: what its instance is chosen by.
+    keys: Vec<RequestKey>,
     /// Requests sent again, of the classes that have any.
     retries: Vec<(ClassIndex, u64)>,
     request_timeout: Duration,
     /// Why no instance will take requests soon.
     unavailable: Option<Unavailable>,
     wakes: Wakes,
+}
+
+/// A request that comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IncomingRequest {
+    /// Its class.
+    pub class: ClassIndex,
+    /// It goes on with a session that was begun before.
+    pub in_session: bool,
+    /// What its instance is chosen by.
+    pub key: RequestKey,
+}
+
+impl From<ClassIndex> for IncomingRequest {
+    fn from(class: ClassIndex) -> Self {
+        Self { class, in_session: false, key: RequestKey::default() }
+    }
 }
 
 /// A request that goes to an instance now.
@@ -97,6 +120,7 @@ impl Admission {
             dispatcher: Dispatcher::new(seed),
             candidates: Vec::new(),
             instances: Vec::new(),
+            keys: Vec::new(),
             retries: Vec::new(),
             request_timeout: Duration::ZERO,
             unavailable: None,
@@ -111,7 +135,8 @@ impl Admission {
         self.request_timeout = Duration::try_from_secs_f64(config.request_timeout_s).unwrap_or(Duration::MAX);
         self.unavailable = config.unavailable;
         self.candidates = candidates_of(config);
-        self.dispatcher.configure(&self.candidates);
+        self.dispatcher.set_rules(&config.http.dispatch, config.seats);
+        self.dispatcher.configure(now, &self.candidates);
         self.wakes.configure(config.standby.as_ref(), config.wakeable.as_deref());
     }
 
@@ -119,15 +144,21 @@ impl Admission {
     ///
     /// # Errors
     /// When as many wait as may, or waiting is in vain.
-    pub fn handle_arrival(&mut self, now: Time, class: ClassIndex) -> Result<Ticket, Rejection> {
+    pub fn handle_arrival(&mut self, now: Time, request: impl Into<IncomingRequest>) -> Result<Ticket, Rejection> {
+        let IncomingRequest { class, in_session, key } = request.into();
         if let Some(reason) = self.unavailable() {
             self.pipeline.handle_refusal(now, class);
             return Err(Rejection::Unavailable(reason));
         }
-        let ticket = self.pipeline.handle_arrival(now, class, now + self.request_timeout)?;
+        // What comes while all instances sleep waits for a wake, and who wakes them is not to be turned away for that.
+        let can_be_late = self.dispatcher.has_candidate();
+        let arrival = Arrival { class, in_session, can_be_late };
+        let ticket = self.pipeline.handle_arrival(now, arrival, now + self.request_timeout)?;
         if self.instances.len() <= ticket.slot() {
             self.instances.resize(ticket.slot() + 1, None);
+            self.keys.resize(ticket.slot() + 1, RequestKey::default());
         }
+        self.keys[ticket.slot()] = key;
         Ok(ticket)
     }
 
@@ -137,9 +168,20 @@ impl Admission {
             return None;
         }
         let ticket = self.pipeline.poll_dispatch(now)?.ticket;
-        let instance = self.dispatcher.handle_dispatch(now, &[]).expect("an instance is open and none is excluded");
+        let key = self.keys[ticket.slot()];
+        let instance = self.dispatcher.handle_dispatch(now, key, &[]).expect("an instance is open and none is excluded");
         self.instances[ticket.slot()] = Some(instance);
         Some(Dispatched { ticket, instance })
+    }
+
+    /// A request that has left its queue without a seat, by its class's policy. Its ticket has ended.
+    pub fn poll_dropped(&mut self, now: Time) -> Option<Dropped> {
+        self.pipeline.poll_dropped(now)
+    }
+
+    /// A request that is outstanding has shown a sign of life.
+    pub fn handle_sign_of_life(&mut self, ticket: Ticket) {
+        self.pipeline.handle_sign_of_life(ticket);
     }
 
     /// An attempt has failed, and the request can be sent again. It keeps its seat and goes to another instance than those in `failed`.
@@ -157,7 +199,7 @@ impl Admission {
         if failed.len() >= MOST_ATTEMPTS {
             return None;
         }
-        let instance = self.dispatcher.handle_dispatch(now, failed)?;
+        let instance = self.dispatcher.handle_dispatch(now, self.keys[ticket.slot()], failed)?;
         self.instances[ticket.slot()] = Some(instance);
         match self.retries.iter_mut().find(|(known, _)| *known == class) {
             Some((_, count)) => *count += 1,
@@ -221,10 +263,12 @@ impl Admission {
         Some(WakeRequest { app: self.app.clone(), wait_s: CALL_WAIT.as_secs_f64(), instances })
     }
 
-    /// When to ask [`Admission::poll_wake`] although nothing has come in; `None` when something else comes first. To be asked after it.
+    /// When to ask [`Admission::poll_dispatch`], [`Admission::poll_dropped`] and [`Admission::poll_wake`] although nothing has come in;
+    /// `None` when something else comes first. To be asked after them.
     pub fn poll_wake_timeout(&self, now: Time) -> Option<Time> {
         let can_be_late = self.pipeline.queued() > 0 && self.dispatcher.has_candidate();
-        self.wakes.poll_timeout(now, can_be_late, || self.pipeline.oldest_wait(now))
+        let wake = self.wakes.poll_timeout(now, can_be_late, || self.pipeline.oldest_wait(now));
+        wake.into_iter().chain(self.pipeline.poll_wait()).min()
     }
 
     /// The node agent names an instance that answers. It takes what waits, and all that comes until a config says otherwise. `None` when
@@ -237,7 +281,7 @@ impl Admission {
         }
         self.candidates.retain(|candidate| candidate.instance != *instance);
         self.candidates.push(Candidate { instance: instance.clone(), weight: WOKEN_WEIGHT, draining: false });
-        self.dispatcher.configure(&self.candidates);
+        self.dispatcher.configure(now, &self.candidates);
         Some(Woken { instance: self.find(instance)?, reason })
     }
 
@@ -259,6 +303,11 @@ impl Admission {
     /// Where an instance is. Valid until the config leaves it out and nothing is outstanding there.
     pub fn find(&self, instance: &InstanceId) -> Option<InstanceIndex> {
         self.dispatcher.find(instance)
+    }
+
+    /// The instance in a slot, which is that of [`InstanceIndex::slot`].
+    pub fn instance_at(&self, slot: usize) -> Option<InstanceIndex> {
+        self.dispatcher.at(slot)
     }
 
     /// Where a request is outstanding; `None` when it waits or has ended.
@@ -340,13 +389,9 @@ impl Admission {
 }
 
 fn limits_of(config: &ClusterConfig) -> PipelineLimits {
-    let classes = config
-        .flows
-        .iter()
-        .map(|(name, flow)| (name.clone(), ClassLimits { weight: flow.weight, size: flow.size, queue_limit: flow.queue_limit }));
-    let limits = |flow: &FlowConfig| ClassLimits { weight: flow.weight, size: flow.size, queue_limit: flow.queue_limit };
+    let classes = config.flows.iter().map(|(name, flow)| (name.clone(), ClassLimits::of(flow)));
     let inner = config.inner.iter().flat_map(|inner| &inner.flows);
-    let inner = inner.map(|(name, flow)| (inner_class(name), limits(flow)));
+    let inner = inner.map(|(name, flow)| (inner_class(name), ClassLimits::of(flow)));
     PipelineLimits { seats: config.seats, classes: classes.chain(inner).collect() }
 }
 
@@ -389,6 +434,8 @@ fn flow_counters(id: FlowId, retries: u64, class: &pipeline::ClassObservation<'_
         in_service_integral_s: counters.in_service_integral_s,
         queued: class.queued,
         in_service: class.in_service,
+        late: counters.late,
+        hanging: class.hanging,
         oldest_wait_s: class.oldest_wait.as_secs_f64(),
     }
 }

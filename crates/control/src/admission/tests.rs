@@ -20,7 +20,7 @@ pub(super) fn config(seats: Option<u32>, open: &[u32]) -> ClusterConfig {
         app: "shop".into(),
         routes: Vec::new(),
         seats,
-        flows: [("gold".into(), FlowConfig { weight: 1.0, seats: 1, size: 1.0, queue_limit: 20 })].into(),
+        flows: [("gold".into(), FlowConfig { weight: 1.0, seats: 1, queue_limit: 20, ..FlowConfig::default() })].into(),
         endpoints: open.iter().map(endpoint).collect(),
         request_timeout_s: 60.0,
         standby: None,

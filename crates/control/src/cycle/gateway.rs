@@ -50,9 +50,10 @@ fn cluster(app: &AppSpec, calls: &Calls<'_>, inputs: &Inputs<'_>) -> ClusterConf
     };
     let PipelineLimits { seats, classes } = PipelineLimits::planned(inputs.pool, app, planned);
     let flow = |(class, limits): (ClassName, ClassLimits)| {
-        let ClassLimits { weight, size, queue_limit } = limits;
+        let ClassLimits { weight, size, queue_limit, policy } = limits;
         let seats = planned(&class).map_or(1, |planned| planned.seats.max(1));
-        (class, FlowConfig { weight, seats, size, queue_limit })
+        let session_cookie = inputs.pool.classes.get(&class).and_then(|class| class.session_cookie.clone());
+        (class, FlowConfig { weight, seats, size, queue_limit, policy, session_cookie })
     };
     let inner = inner::tier(app, calls, inputs);
     ClusterConfig {

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use weal_model::{
-    Action, AppName, Binding, EventKind, FlowAllocation, FlowExplanation, FlowId, InstanceState, NodeName, SeatPlan,
+    Action, AppName, Binding, EventKind, FlowAllocation, FlowExplanation, FlowId, FlowObservation, InstanceState, NodeName,
+    SeatPlan,
 };
 use weal_protocol::node::InstanceEvent;
 
 use super::Note;
+use crate::flow::pipeline::HANGS_AFTER;
 
 /// Flows whose seats doubled or halved: who gained, who lost meanwhile, and what keeps it from more.
 pub(super) fn seats(before: &SeatPlan, plan: &SeatPlan, why: &[FlowExplanation]) -> Vec<(AppName, String)> {
@@ -38,6 +40,18 @@ pub(super) fn seats(before: &SeatPlan, plan: &SeatPlan, why: &[FlowExplanation])
         notes.push((app.clone(), text));
     }
     notes
+}
+
+/// Seats of `flow` hang.
+pub(super) fn hanging(flow: &FlowObservation) -> String {
+    let FlowId { app, class, .. } = &flow.id;
+    let of = if flow.seats > 0.0 { format!(" of its {}", flow.seats) } else { String::new() };
+    let (verb, s) = if flow.hanging == 1 { ("is", "") } else { ("are", "s") };
+    format!(
+        "{}{of} seat{s} of {app}/{class} {verb} held by a request to which its instance has sent nothing for {} s. Others wait for such seats",
+        flow.hanging,
+        HANGS_AFTER.as_secs()
+    )
 }
 
 /// What keeps a flow from more, in a few words that go on a sentence.

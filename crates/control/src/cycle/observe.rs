@@ -247,6 +247,7 @@ pub fn flow_between(before: Option<&FlowCounters>, now: &FlowCounters, window_s:
         in_service_mean: mean(|f| f.in_service_integral_s),
         seats: 0.0,
         oldest_wait_s: now.oldest_wait_s,
+        hanging: now.hanging,
     }
 }
 
@@ -287,6 +288,8 @@ mod tests {
             in_service_integral_s: 0.0,
             queued: 0,
             in_service: 0,
+            late: 0,
+            hanging: 0,
             oldest_wait_s: 0.0,
         };
         GatewayCounters {

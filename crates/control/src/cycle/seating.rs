@@ -13,8 +13,18 @@ impl State {
     /// Learns from `snapshot`, and decides seats by it.
     pub(super) fn decide_seats(&mut self, now: Time, snapshot: &Snapshot) {
         let Some(pool) = self.pool() else { return };
+        self.note_hanging(snapshot);
         let decision = self.learned.seats(snapshot, &pool, &self.seating.plan);
         self.take_seats(now, snapshot, decision, &pool);
+    }
+
+    /// Says which flows have seats that hang, once until none does.
+    fn note_hanging(&mut self, snapshot: &Snapshot) {
+        let hanging = || snapshot.flows.iter().filter(|flow| flow.hanging > 0);
+        let before = std::mem::replace(&mut self.seating.hanging, hanging().map(|flow| flow.id.clone()).collect());
+        for flow in hanging().filter(|flow| !before.contains(&flow.id)) {
+            self.note(Note::warning(EventKind::Seats, notes::hanging(flow)).app(&flow.id.app));
+        }
     }
 
     /// Seats and CPU for those that run now, by what was measured last: who has just got ready is not to wait for a flow cycle.

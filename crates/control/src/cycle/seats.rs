@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weal_model::{AppName, FlowExplanation, GatewayName, SeatPlan};
+use weal_model::{AppName, FlowExplanation, FlowId, GatewayName, SeatPlan};
 
 use crate::flow::loads::Loads;
 
@@ -18,11 +18,13 @@ pub(super) struct Seating {
     pub seated: BTreeSet<AppName>,
     /// What each instance was given, and what the engine was told of it.
     pub loads: Loads,
+    /// Flows of which it was said that seats of theirs hang.
+    pub hanging: BTreeSet<FlowId>,
 }
 
 impl Seating {
     pub fn new(gateway: GatewayName) -> Self {
-        let (plan, explanations, seated, loads) = Default::default();
-        Self { gateway, plan, explanations, seated, loads }
+        let (plan, explanations, seated, loads, hanging) = Default::default();
+        Self { gateway, plan, explanations, seated, loads, hanging }
     }
 }

@@ -246,6 +246,7 @@ fn flow_status(app: &AppSpec, class: &ClassName, recent: &RecentFlow, inputs: &I
         queue_mean: recent.flow.queue_mean,
         in_service_mean: recent.flow.in_service_mean,
         seats: planned.map_or(0, |planned| planned.seats),
+        hanging: recent.flow.hanging,
         weight: planned.map_or(1.0, |planned| planned.weight),
         cpu_used: work_factors.iter().map(|factor| Cpu(factor.work.0 * throughput_per_s)).sum(),
         cpu_allocated: planned.map_or(Cpu(0.0), |planned| planned.allocation),
@@ -258,8 +259,10 @@ fn flow_status(app: &AppSpec, class: &ClassName, recent: &RecentFlow, inputs: &I
 /// What the goal is about, in seconds or requests per second; the mean response time without a goal.
 fn achieved(goal: Option<Goal>, recent: &RecentFlow) -> Option<f64> {
     match goal {
-        Some(Goal::Mean { .. }) | None => recent.flow.response_time.mean_s(),
-        Some(Goal::Percentile { percentile, .. }) => recent.flow.response_time.quantile_s(percentile),
+        None => recent.flow.response_time.mean_s(),
+        Some(goal @ (Goal::Mean { .. } | Goal::Percentile { .. })) => {
+            goal.achieved_s(&recent.flow.response_time, recent.flow.rejections)
+        }
         // Without arrivals nobody asked for any throughput.
         Some(Goal::Throughput { .. }) => (recent.flow.arrivals > 0).then(|| recent.per_s(recent.flow.completions)),
     }

@@ -4,17 +4,99 @@
 //! and the `R - 1` that follow it, `R` being the replication factor. When an instance fails it is skipped: the ranges that it
 //! served go to the next available one, and `1/N` of what the caches hold is lost. (Renumbering the survivors, the obvious
 //! alternative, moves the bounds of nearly all ranges and loses about a third.)
+//!
+//! So each instance has a [place](Places) in the order. It keeps that place when it fails, sleeps or is restarted. A new instance takes
+//! the place of one that is gone, or else one behind the last.
 
-/// The part of the name space that a hash falls into, of `parts`.
-pub fn part_of(hash: u64, parts: usize) -> usize {
-    ((u128::from(hash) * parts as u128) >> 64) as usize
+use std::time::Duration;
+
+use weal_model::{InstanceId, NameHash, Time};
+
+/// How long the place of an instance that is gone is kept. Shorter would renumber all during a slow restart; longer would leave the
+/// neighbours of a removed instance with more than their part of the load.
+pub const PLACE_KEPT: Duration = Duration::from_secs(600);
+
+/// The number that stands for a name. Equal names give equal numbers in every process.
+pub fn hash_of(hash: NameHash, name: &[u8]) -> u64 {
+    match hash {
+        NameHash::Charsum => name.iter().map(|&byte| u64::from(byte)).sum(),
+        NameHash::Fnv => {
+            let fnv =
+                name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+            mix(fnv)
+        }
+    }
+}
+
+/// Spreads what differs in the low bits over the high ones, by which parts are told apart (the end of MurmurHash3).
+fn mix(mut hash: u64) -> u64 {
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ (hash >> 33)
+}
+
+/// The part of the name space that a hash falls into, of `parts`. Sums of characters are small numbers, so they are taken modulo the
+/// parts (Tsai 3.4.3).
+pub fn part_of(kind: NameHash, hash: u64, parts: usize) -> usize {
+    match kind {
+        NameHash::Fnv => ((u128::from(hash) * parts as u128) >> 64) as usize,
+        NameHash::Charsum => (hash % parts as u64) as usize,
+    }
 }
 
 /// The instances that serve `part`: the next `replication` available ones from `part` on, wrapping around; fewer when so few
 /// are available.
 pub fn servers_of(part: usize, replication: usize, available: &[bool]) -> Vec<usize> {
-    let count = available.len();
-    (0..count).map(|step| (part + step) % count).filter(|&server| available[server]).take(replication).collect()
+    from(part, available.len()).filter(|&server| available[server]).take(replication).collect()
+}
+
+/// All of `count` numbers from `part` on, wrapping around.
+pub(super) fn from(part: usize, count: usize) -> impl Iterator<Item = usize> {
+    (part..count).chain(0..part)
+}
+
+/// The instances of a cluster in the order in which they share the name space.
+#[derive(Debug, Default)]
+pub(super) struct Places(Vec<Place>);
+
+#[derive(Debug)]
+struct Place {
+    holder: InstanceId,
+    /// Its slot while it is a candidate.
+    slot: Option<u32>,
+    /// Meaningless while the holder is there.
+    left: Time,
+}
+
+impl Places {
+    /// Takes note of the candidates that there are now.
+    pub fn configure<'a>(&mut self, now: Time, candidates: impl Iterator<Item = (u32, &'a InstanceId)>) {
+        let mut new: Vec<(u32, &InstanceId)> = candidates.collect();
+        for place in &mut self.0 {
+            let held = new.iter().position(|(_, id)| **id == place.holder).map(|at| new.remove(at).0);
+            if held.is_none() && place.slot.is_some() {
+                place.left = now;
+            }
+            place.slot = held;
+        }
+        for (slot, id) in new {
+            let place = Place { holder: id.clone(), slot: Some(slot), left: now };
+            match self.0.iter_mut().find(|place| place.slot.is_none()) {
+                Some(vacant) => *vacant = place,
+                None => self.0.push(place),
+            }
+        }
+        self.0.retain(|place| place.slot.is_some() || now.since(place.left) < PLACE_KEPT);
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The candidate at a place, while it is one.
+    pub fn slot(&self, place: usize) -> Option<usize> {
+        self.0[place].slot.map(|slot| slot as usize)
+    }
 }
 
 #[cfg(test)]
@@ -32,6 +114,7 @@ mod tests {
 
     #[test]
     fn parts_are_contiguous_and_equal() {
+        let part_of = |hash, parts| part_of(NameHash::Fnv, hash, parts);
         assert_eq!((part_of(0, 10), part_of(u64::MAX, 10)), (0, 9));
         assert_eq!((part_of(u64::MAX / 2, 2), part_of(u64::MAX / 2 + 1, 2)), (0, 1));
     }

@@ -1,10 +1,21 @@
-//! Which instance a request goes to: the one with the fewest outstanding requests relative to its weight.
+//! Which instance a request goes to, by the rules that its application has chosen.
+//!
+//! | policy | choice |
+//! | --- | --- |
+//! | least loaded | the fewest outstanding requests relative to the weight |
+//! | round robin | each in turn, by weight |
+//! | power of two | the less loaded of two drawn at random (Mitzenmacher 2001) |
+//! | URL hash | the least loaded of those that serve the name's part of the name space ([`locality`]) |
+//! | LARD, LARD/R | who served the name before, unless overloaded ([`lard`]) |
+//! | bounded load | from the name's part on, the first with at most [`MOST_OVER_MEAN`] times its share of the load (Mirrokni et al. 2018) |
+//!
+//! Before all of them comes [`RequestKey::prefers`]: the instance to which a client's session belongs, while it takes requests.
 //!
 //! Idle instances of similar weight are equally good: they take turns in proportion to their weights, each request moving its
 //! instance's turn back by `1 / weight`. Without that, a quiet application would heat one instance and leave the others cold.
 //!
 //! With up to [`EXACT_UP_TO`] instances the least loaded is found exactly; with more, it is the less loaded of two drawn at
-//! random, which keeps the choice cheap and the longest queue within `O(log log n)` of the mean (Mitzenmacher 2001).
+//! random, which keeps the choice cheap and the longest queue within `O(log log n)` of the mean.
 //!
 //! # Passive failure marking
 //!
@@ -13,40 +24,30 @@
 //! [`LONGEST_SPAN`]. Then it is on *probation*: one request at a time, until one is answered (the mark is lifted) or fails
 //! (marked again). When every instance is marked, marks mean nothing and all of them are tried.
 
+mod instance;
+mod lard;
 pub mod locality;
+#[cfg(test)]
+mod policies;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use weal_model::{DispatchPolicy, DispatchRules, InstanceId, Time};
 
-use weal_model::{InstanceId, Time};
+use instance::Instance;
+pub use instance::{Attempt, BREAKS_TO_MARK, Candidate, FIRST_SPAN, LONGEST_SPAN};
+use lard::{Server, Servers, Thresholds};
+use locality::Places;
 
 /// Up to so many instances, all are compared. A comparison costs about a nanosecond, drawing twice about ten.
 pub const EXACT_UP_TO: usize = 16;
-
-/// Requests broken off in a row that mark an instance. One may be the request's own fault; a crash breaks off several.
-pub const BREAKS_TO_MARK: u32 = 3;
 
 /// An idle instance with at least this share of the heaviest one's weight is as good as any. Closer to 1 leaves lighter ones
 /// cold while the load is low; closer to 0 sends requests to instances that were given almost nothing.
 pub const SIMILAR: f64 = 0.25;
 
-/// How long the first mark keeps an instance out: about the time of a quick restart.
-pub const FIRST_SPAN: Duration = Duration::from_millis(500);
-
-/// How long a mark keeps an instance out at most: longer would waste one that is back, shorter costs those that are not.
-pub const LONGEST_SPAN: Duration = Duration::from_secs(30);
-
-/// One instance to choose from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Candidate {
-    /// Its id. An instance that keeps it keeps its counts.
-    pub instance: InstanceId,
-    /// Its share of the load relative to the others.
-    pub weight: f64,
-    /// True: nothing new goes there.
-    pub draining: bool,
-}
+/// With bounded loads, how much more than its share an instance may have: less moves more names, more lets loads differ further.
+pub const MOST_OVER_MEAN: f64 = 1.25;
 
 /// An instance of one dispatcher: valid while it is among the candidates or has requests outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,17 +60,13 @@ impl InstanceIndex {
     }
 }
 
-/// How an attempt at an instance ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attempt {
-    /// It answered, whatever the status.
-    Answered,
-    /// No connection came about.
-    Refused,
-    /// It broke off before the end of its response.
-    Broken,
-    /// Ended for reasons that say nothing about the instance: the client left, or the time was up.
-    Abandoned,
+/// What of a request its instance is chosen by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RequestKey {
+    /// The number that stands for what it asks for ([`locality::hash_of`]); `None` goes to the least loaded.
+    pub name: Option<u64>,
+    /// The instance that its client's session belongs to.
+    pub prefers: Option<InstanceIndex>,
 }
 
 /// One instance since it became a candidate.
@@ -90,66 +87,78 @@ pub struct InstanceCounts<'a> {
 /// Chooses among the instances of one cluster.
 #[derive(Debug)]
 pub struct Dispatcher {
+    rules: DispatchRules,
+    /// Seats of all instances together.
+    seats: Option<u32>,
     /// Invariant: a slot is reused only when its instance is gone and has nothing outstanding.
     slots: Vec<Option<Instance>>,
     /// The slots that take new requests: present and not draining.
     open: Vec<u32>,
+    places: Places,
+    table: lard::Table,
     /// The largest weight among the open.
     heaviest: f64,
+    /// Lives of instances so far.
+    lives: u32,
     random: u64,
-}
-
-#[derive(Debug)]
-struct Instance {
-    id: InstanceId,
-    weight: f64,
-    draining: bool,
-    /// False: no longer a candidate, kept for what is outstanding.
-    present: bool,
-    outstanding: u32,
-    /// When its turn is among equals: requests given so far, each over the weight of its time.
-    turn: f64,
-    /// Invariant: at least 1 while marked, 0 otherwise.
-    marks_in_a_row: u32,
-    breaks_in_a_row: u32,
-    /// Meaningless unless marked: when its probation begins.
-    out_until: Time,
-    completions: u64,
-    failures: u64,
 }
 
 impl Dispatcher {
     /// Without candidates. The seed only serves choices among many.
     pub fn new(seed: u64) -> Self {
-        Self { slots: Vec::new(), open: Vec::new(), heaviest: 0.0, random: seed | 1 }
+        Self {
+            rules: DispatchRules::default(),
+            seats: None,
+            slots: Vec::new(),
+            open: Vec::new(),
+            places: Places::default(),
+            table: lard::Table::default(),
+            heaviest: 0.0,
+            lives: 0,
+            random: seed | 1,
+        }
+    }
+
+    /// Chooses by `rules` from now on, for instances that have `seats` together.
+    pub fn set_rules(&mut self, rules: &DispatchRules, seats: Option<u32>) {
+        self.seats = seats;
+        if self.rules != *rules {
+            self.rules = rules.clone();
+            self.table.clear();
+        }
     }
 
     /// Chooses among `candidates` from now on. Counts and marks of those that stay are kept.
-    pub fn configure(&mut self, candidates: &[Candidate]) {
+    pub fn configure(&mut self, now: Time, candidates: &[Candidate]) {
         for instance in self.slots.iter_mut().flatten() {
             instance.present = candidates.iter().any(|candidate| candidate.instance == instance.id);
         }
         for candidate in candidates {
             let known = self.slots.iter_mut().flatten().find(|instance| instance.id == candidate.instance);
             match known {
-                Some(instance) => {
-                    (instance.weight, instance.draining) = (sane_weight(candidate.weight), candidate.draining);
-                }
+                Some(instance) => instance.configure(candidate),
                 None => self.insert(candidate),
             }
         }
         for slot in &mut self.slots {
             slot.take_if(|instance| !instance.present && instance.outstanding == 0);
         }
-        let takes = |slot: &Option<Instance>| slot.as_ref().is_some_and(|instance| instance.present && !instance.draining);
-        self.open = (0..self.slots.len()).filter(|&slot| takes(&self.slots[slot])).map(|slot| slot as u32).collect();
-        self.heaviest = self.slots.iter().filter(|slot| takes(slot)).flatten().map(|one| one.weight).fold(0.0, f64::max);
+        let numbered = || self.slots.iter().enumerate().filter_map(|(slot, entry)| Some((slot as u32, entry.as_ref()?)));
+        self.open = numbered().filter(|(_, instance)| instance.is_open()).map(|(slot, _)| slot).collect();
+        self.heaviest = numbered().filter(|(_, instance)| instance.is_open()).map(|(_, one)| one.weight).fold(0.0, f64::max);
+        let present = numbered().filter(|(_, instance)| instance.present);
+        self.places.configure(now, present.map(|(slot, instance)| (slot, &instance.id)));
     }
 
     /// Where an instance is.
     pub fn find(&self, id: &InstanceId) -> Option<InstanceIndex> {
         let found = self.slots.iter().position(|slot| slot.as_ref().is_some_and(|instance| instance.id == *id));
         found.map(|slot| InstanceIndex(slot as u32))
+    }
+
+    /// The instance in a slot.
+    pub fn at(&self, slot: usize) -> Option<InstanceIndex> {
+        self.slots.get(slot)?.as_ref().map(|_| InstanceIndex(slot as u32))
     }
 
     /// True when [`Dispatcher::handle_dispatch`] without exclusions would find an instance.
@@ -159,9 +168,9 @@ impl Dispatcher {
 
     /// Chooses an instance for one request, which is outstanding there until [`Dispatcher::handle_end`]. `excluded` are those
     /// that have already failed it. `None` when no other is left.
-    pub fn handle_dispatch(&mut self, now: Time, excluded: &[InstanceIndex]) -> Option<InstanceIndex> {
-        let healthy = self.choose(excluded, |instance| instance.takes_at(now));
-        let chosen = healthy.or_else(|| self.choose(excluded, |_| true))?;
+    pub fn handle_dispatch(&mut self, now: Time, key: RequestKey, excluded: &[InstanceIndex]) -> Option<InstanceIndex> {
+        let healthy = self.choose(now, key, excluded, |instance| instance.takes_at(now));
+        let chosen = healthy.or_else(|| self.choose(now, key, excluded, |_| true))?;
         let instance = self.slots[chosen].as_mut().expect("an open slot is taken");
         instance.outstanding += 1;
         instance.turn += 1.0 / instance.weight;
@@ -172,7 +181,10 @@ impl Dispatcher {
     pub fn handle_end(&mut self, now: Time, index: InstanceIndex, attempt: Attempt) {
         let Some(instance) = self.slots.get_mut(index.slot()).and_then(Option::as_mut) else { return };
         instance.outstanding = instance.outstanding.saturating_sub(1);
-        instance.note(now, attempt);
+        if instance.note(now, attempt) {
+            self.lives += 1;
+            instance.life = self.lives;
+        }
         if !instance.present && instance.outstanding == 0 {
             self.slots[index.slot()] = None;
         }
@@ -182,7 +194,7 @@ impl Dispatcher {
     pub fn counts(&self) -> impl Iterator<Item = InstanceCounts<'_>> {
         self.slots.iter().flatten().map(|instance| InstanceCounts {
             instance: &instance.id,
-            open: instance.present && !instance.draining,
+            open: instance.is_open(),
             outstanding: instance.outstanding,
             completions: instance.completions,
             failures: instance.failures,
@@ -192,32 +204,91 @@ impl Dispatcher {
     fn insert(&mut self, candidate: &Candidate) {
         // A new one does not have to catch up with what the others did before it came.
         let turn = self.slots.iter().flatten().map(|instance| instance.turn).fold(0.0, f64::max);
-        let instance = Instance {
-            id: candidate.instance.clone(),
-            weight: sane_weight(candidate.weight),
-            draining: candidate.draining,
-            present: true,
-            outstanding: 0,
-            turn,
-            marks_in_a_row: 0,
-            breaks_in_a_row: 0,
-            out_until: Time::ZERO,
-            completions: 0,
-            failures: 0,
-        };
+        self.lives += 1;
+        let instance = Instance::new(candidate, turn, self.lives);
         match self.slots.iter_mut().find(|slot| slot.is_none()) {
             Some(slot) => *slot = Some(instance),
             None => self.slots.push(Some(instance)),
         }
     }
 
-    fn choose(&mut self, excluded: &[InstanceIndex], takes: impl Fn(&Instance) -> bool) -> Option<usize> {
-        if self.open.len() > EXACT_UP_TO
-            && let Some(chosen) = self.better_of_two(excluded, &takes)
-        {
-            return Some(chosen);
+    fn choose(
+        &mut self,
+        now: Time,
+        key: RequestKey,
+        excluded: &[InstanceIndex],
+        takes: impl Fn(&Instance) -> bool,
+    ) -> Option<usize> {
+        if self.open.is_empty() {
+            return None;
         }
-        self.least_loaded(excluded, &takes)
+        let preferred = key.prefers.map(InstanceIndex::slot).filter(|&slot| self.may_take(slot, excluded, &takes).is_some());
+        if preferred.is_some() {
+            return preferred;
+        }
+        match (self.rules.policy, key.name) {
+            (DispatchPolicy::RoundRobin, _) => self.next_in_turn(excluded, &takes),
+            (DispatchPolicy::UrlHash, Some(name)) => self.least_loaded_of_part(name, excluded, &takes),
+            (DispatchPolicy::BoundedLoad, Some(name)) => self.first_within_bound(name, excluded, &takes),
+            (DispatchPolicy::Lard, Some(name)) => self.by_table(now, name, 1, excluded, &takes),
+            (DispatchPolicy::LardR, Some(name)) => self.by_table(now, name, self.rules.replication as usize, excluded, &takes),
+            (DispatchPolicy::PowerOfTwo, _) => {
+                self.better_of_two(excluded, &takes).or_else(|| self.least_loaded(excluded, &takes))
+            }
+            _ if self.open.len() > EXACT_UP_TO => {
+                self.better_of_two(excluded, &takes).or_else(|| self.least_loaded(excluded, &takes))
+            }
+            _ => self.least_loaded(excluded, &takes),
+        }
+    }
+
+    fn next_in_turn(&self, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<usize> {
+        let slots = self.open.iter().map(|&slot| slot as usize);
+        let turn = |slot| self.may_take(slot, excluded, takes).map(|instance| instance.turn + 1.0 / instance.weight);
+        slots.filter_map(|slot| Some((turn(slot)?, slot))).min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, slot)| slot)
+    }
+
+    fn least_loaded_of_part(&self, name: u64, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<usize> {
+        let loads = self.following(name).filter_map(|slot| Some((self.load_at(slot, excluded, takes)?, slot)));
+        let of_subset = loads.take(self.rules.replication.max(1) as usize);
+        of_subset.min_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, slot)| slot)
+    }
+
+    /// Where all have more than the bound, which is so only because some may not be taken, it is the least loaded.
+    fn first_within_bound(&self, name: u64, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<usize> {
+        let open = || self.open.iter().filter_map(|&slot| self.slots[slot as usize].as_ref());
+        let weight: f64 = open().map(|instance| instance.weight).sum();
+        let total: u32 = open().map(|instance| instance.outstanding).sum();
+        let mean = f64::from(total + 1) / weight;
+        let is_within = |slot: usize| {
+            let instance = self.may_take(slot, excluded, takes)?;
+            let bound = (MOST_OVER_MEAN * mean * instance.weight).ceil();
+            Some(f64::from(instance.outstanding) + 1.0 <= bound)
+        };
+        let first = self.following(name).find(|&slot| is_within(slot) == Some(true));
+        first.or_else(|| self.least_loaded(excluded, takes))
+    }
+
+    fn by_table(
+        &mut self,
+        now: Time,
+        name: u64,
+        replicas: usize,
+        excluded: &[InstanceIndex],
+        takes: &impl Fn(&Instance) -> bool,
+    ) -> Option<usize> {
+        let mut table = std::mem::take(&mut self.table);
+        let thresholds = Thresholds::of(self.seats, self.open.len());
+        let chosen = table.choose(now, name, replicas, thresholds, &Choice { dispatcher: self, excluded, takes });
+        self.table = table;
+        chosen.map(|server| server.slot as usize)
+    }
+
+    /// The candidates from a name's part of the name space on.
+    fn following(&self, name: u64) -> impl Iterator<Item = usize> {
+        let count = self.places.count();
+        let part = if count == 0 { 0 } else { locality::part_of(self.rules.hash, name, count) };
+        locality::from(part, count).filter_map(|place| self.places.slot(place))
     }
 
     fn least_loaded(&self, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<usize> {
@@ -240,11 +311,15 @@ impl Dispatcher {
 
     /// Its load and, among equals, its turn; `None` when it may not be taken.
     fn load_at(&self, slot: usize, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<(f64, f64)> {
-        let instance = self.slots[slot].as_ref()?;
-        let allowed = takes(instance) && !excluded.iter().any(|index| index.slot() == slot);
+        let instance = self.may_take(slot, excluded, takes)?;
         let as_good_as_any = instance.outstanding == 0 && instance.weight >= SIMILAR * self.heaviest;
         let load = if as_good_as_any { 0.0 } else { (f64::from(instance.outstanding) + 1.0) / instance.weight };
-        allowed.then_some((load, instance.turn + 1.0 / instance.weight))
+        Some((load, instance.turn + 1.0 / instance.weight))
+    }
+
+    fn may_take(&self, slot: usize, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<&Instance> {
+        let instance = self.slots.get(slot)?.as_ref().filter(|instance| instance.is_open())?;
+        (takes(instance) && !excluded.iter().any(|index| index.slot() == slot)).then_some(instance)
     }
 
     /// Xorshift64: good enough to spread load, and a replay draws the same.
@@ -256,46 +331,22 @@ impl Dispatcher {
     }
 }
 
-impl Instance {
-    /// Not marked, or on probation with nothing outstanding.
-    fn takes_at(&self, now: Time) -> bool {
-        self.marks_in_a_row == 0 || (now >= self.out_until && self.outstanding == 0)
-    }
-
-    fn note(&mut self, now: Time, attempt: Attempt) {
-        match attempt {
-            Attempt::Answered => {
-                self.completions += 1;
-                (self.marks_in_a_row, self.breaks_in_a_row) = (0, 0);
-            }
-            Attempt::Refused => {
-                self.failures += 1;
-                self.mark(now);
-            }
-            Attempt::Broken => {
-                self.failures += 1;
-                self.breaks_in_a_row += 1;
-                if self.breaks_in_a_row >= BREAKS_TO_MARK || self.marks_in_a_row > 0 {
-                    self.mark(now);
-                }
-            }
-            Attempt::Abandoned => {}
-        }
-    }
-
-    fn mark(&mut self, now: Time) {
-        // Requests that were outstanding when the mark came fail with it: they are no news.
-        if self.marks_in_a_row > 0 && now < self.out_until {
-            return;
-        }
-        let span = FIRST_SPAN.saturating_mul(1 << self.marks_in_a_row.min(16));
-        self.out_until = now + span.min(LONGEST_SPAN);
-        self.marks_in_a_row += 1;
-        self.breaks_in_a_row = 0;
-    }
+/// The instances of one choice, as a table sees them.
+struct Choice<'a, F> {
+    dispatcher: &'a Dispatcher,
+    excluded: &'a [InstanceIndex],
+    takes: &'a F,
 }
 
-/// An instance that was given (almost) nothing still takes a request when all others are full.
-fn sane_weight(weight: f64) -> f64 {
-    if weight.is_nan() { 1e-6 } else { weight.clamp(1e-6, 1e9) }
+impl<F: Fn(&Instance) -> bool> Servers for Choice<'_, F> {
+    fn load(&self, server: Server) -> Option<f64> {
+        let instance = self.dispatcher.may_take(server.slot as usize, self.excluded, self.takes)?;
+        (instance.life == server.life).then_some(f64::from(instance.outstanding))
+    }
+
+    fn least_loaded(&self) -> Option<Server> {
+        let slot = self.dispatcher.least_loaded(self.excluded, self.takes)?;
+        let instance = self.dispatcher.slots[slot].as_ref()?;
+        Some(Server { slot: slot as u32, life: instance.life })
+    }
 }

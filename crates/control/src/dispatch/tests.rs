@@ -1,6 +1,10 @@
 use proptest::prelude::*;
 
+use std::time::Duration;
+
 use super::*;
+
+const ANY: RequestKey = RequestKey { name: None, prefers: None };
 
 fn candidates(weights: &[f64]) -> Vec<Candidate> {
     let candidate =
@@ -10,7 +14,7 @@ fn candidates(weights: &[f64]) -> Vec<Candidate> {
 
 fn dispatcher(weights: &[f64]) -> Dispatcher {
     let mut dispatcher = Dispatcher::new(7);
-    dispatcher.configure(&candidates(weights));
+    dispatcher.configure(at(0), &candidates(weights));
     dispatcher
 }
 
@@ -23,7 +27,7 @@ fn idle_equals_take_turns() {
     let mut dispatcher = dispatcher(&[1.0, 1.0, 1.0]);
     let mut order = Vec::new();
     for _ in 0..6 {
-        let chosen = dispatcher.handle_dispatch(at(0), &[]).unwrap();
+        let chosen = dispatcher.handle_dispatch(at(0), ANY, &[]).unwrap();
         dispatcher.handle_end(at(0), chosen, Attempt::Answered);
         order.push(chosen.slot());
     }
@@ -33,14 +37,14 @@ fn idle_equals_take_turns() {
 #[test]
 fn a_draining_instance_gets_nothing_and_one_that_is_gone_finishes_what_it_has() {
     let mut dispatcher = dispatcher(&[1.0, 1.0]);
-    let first = dispatcher.handle_dispatch(at(0), &[]).unwrap();
+    let first = dispatcher.handle_dispatch(at(0), ANY, &[]).unwrap();
     let mut list = candidates(&[1.0, 1.0]);
     list[first.slot()].draining = true;
-    dispatcher.configure(&list);
+    dispatcher.configure(at(0), &list);
     for _ in 0..5 {
-        assert_ne!(dispatcher.handle_dispatch(at(0), &[]), Some(first));
+        assert_ne!(dispatcher.handle_dispatch(at(0), ANY, &[]), Some(first));
     }
-    dispatcher.configure(&[]);
+    dispatcher.configure(at(0), &[]);
     assert!(!dispatcher.has_candidate());
     assert_eq!(dispatcher.counts().map(|counts| counts.outstanding).sum::<u32>(), 6);
     dispatcher.handle_end(at(0), first, Attempt::Answered);
@@ -50,17 +54,17 @@ fn a_draining_instance_gets_nothing_and_one_that_is_gone_finishes_what_it_has() 
 #[test]
 fn a_refusal_marks_and_an_answer_on_probation_lifts_the_mark() {
     let mut dispatcher = dispatcher(&[1.0, 1.0]);
-    let bad = dispatcher.handle_dispatch(at(0), &[]).unwrap();
+    let bad = dispatcher.handle_dispatch(at(0), ANY, &[]).unwrap();
     dispatcher.handle_end(at(0), bad, Attempt::Refused);
     for _ in 0..10 {
-        assert_ne!(dispatcher.handle_dispatch(at(100), &[]).unwrap(), bad);
+        assert_ne!(dispatcher.handle_dispatch(at(100), ANY, &[]).unwrap(), bad);
     }
     let back = FIRST_SPAN.as_millis() as u64;
-    assert_eq!(dispatcher.handle_dispatch(at(back), &[]).unwrap(), bad, "on probation");
-    assert_ne!(dispatcher.handle_dispatch(at(back), &[]).unwrap(), bad, "one at a time");
+    assert_eq!(dispatcher.handle_dispatch(at(back), ANY, &[]).unwrap(), bad, "on probation");
+    assert_ne!(dispatcher.handle_dispatch(at(back), ANY, &[]).unwrap(), bad, "one at a time");
     dispatcher.handle_end(at(back), bad, Attempt::Answered);
     for _ in 0..5 {
-        assert_eq!(dispatcher.handle_dispatch(at(back), &[]).unwrap(), bad, "the other has eleven outstanding");
+        assert_eq!(dispatcher.handle_dispatch(at(back), ANY, &[]).unwrap(), bad, "the other has eleven outstanding");
     }
 }
 
@@ -72,7 +76,7 @@ fn marks_in_a_row_keep_out_for_longer_and_three_breaks_mark() {
     let mut spans = Vec::new();
     let take = |dispatcher: &mut Dispatcher, now: Time| {
         let other = dispatcher.find(&"a-0".into()).unwrap();
-        dispatcher.handle_dispatch(now, &[other])
+        dispatcher.handle_dispatch(now, ANY, &[other])
     };
     for _ in 0..BREAKS_TO_MARK {
         assert_eq!(take(&mut dispatcher, now), Some(bad));
@@ -94,13 +98,13 @@ fn marks_in_a_row_keep_out_for_longer_and_three_breaks_mark() {
 fn when_all_are_marked_all_are_tried() {
     let mut dispatcher = dispatcher(&[1.0, 1.0]);
     for _ in 0..2 {
-        let chosen = dispatcher.handle_dispatch(at(0), &[]).unwrap();
+        let chosen = dispatcher.handle_dispatch(at(0), ANY, &[]).unwrap();
         dispatcher.handle_end(at(0), chosen, Attempt::Refused);
     }
-    let first = dispatcher.handle_dispatch(at(1), &[]).unwrap();
-    let second = dispatcher.handle_dispatch(at(1), &[first]).unwrap();
+    let first = dispatcher.handle_dispatch(at(1), ANY, &[]).unwrap();
+    let second = dispatcher.handle_dispatch(at(1), ANY, &[first]).unwrap();
     assert_ne!(first, second);
-    assert_eq!(dispatcher.handle_dispatch(at(1), &[first, second]), None, "nothing is left to try");
+    assert_eq!(dispatcher.handle_dispatch(at(1), ANY, &[first, second]), None, "nothing is left to try");
 }
 
 proptest! {
@@ -108,7 +112,7 @@ proptest! {
     fn outstanding_requests_follow_the_weights(weights in proptest::collection::vec(0.1..8.0f64, 1..12), count in 1..500usize) {
         let mut dispatcher = dispatcher(&weights);
         for _ in 0..count {
-            dispatcher.handle_dispatch(at(0), &[]).unwrap();
+            dispatcher.handle_dispatch(at(0), ANY, &[]).unwrap();
         }
         // The least loaded or an idle one was taken each time, so nobody with more than one is better off by moving one.
         let loads: Vec<f64> = dispatcher.counts().map(|counts| f64::from(counts.outstanding)).collect();
@@ -123,9 +127,9 @@ proptest! {
     #[test]
     fn two_choices_keep_the_longest_queue_close_to_the_mean(seed in any::<u64>()) {
         let mut dispatcher = Dispatcher::new(seed);
-        dispatcher.configure(&candidates(&[1.0; 100]));
+        dispatcher.configure(at(0), &candidates(&[1.0; 100]));
         for _ in 0..1000 {
-            dispatcher.handle_dispatch(at(0), &[]).unwrap();
+            dispatcher.handle_dispatch(at(0), ANY, &[]).unwrap();
         }
         let longest = dispatcher.counts().map(|counts| counts.outstanding).max().unwrap();
         prop_assert!(longest <= 16, "the longest of 100 queues has {longest} of 1000 requests");
@@ -137,7 +141,7 @@ proptest! {
         let (mut open, mut ended) = (Vec::new(), 0u64);
         for (i, (attempt, end)) in ends.into_iter().enumerate() {
             let now = at(i as u64 * 50);
-            open.push(dispatcher.handle_dispatch(now, &[]).unwrap());
+            open.push(dispatcher.handle_dispatch(now, ANY, &[]).unwrap());
             if end {
                 let attempt =
                     [Attempt::Answered, Attempt::Refused, Attempt::Broken, Attempt::Answered][usize::from(attempt)];

@@ -185,7 +185,7 @@ mod tests {
         a.routes = vec![route("gold"), route("basic")];
         let mut pool = pool(2, vec![a, b]);
         for (name, goal) in [("gold", goal(0.2)), ("basic", None)] {
-            let class = ServiceClass { name: name.into(), goal, importance: Importance::NORMAL };
+            let class = ServiceClass::new(name.into(), goal, Importance::NORMAL);
             pool.classes.insert(class.name.clone(), class);
         }
         pool

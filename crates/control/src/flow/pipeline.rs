@@ -6,112 +6,68 @@
 //!
 //! # Which queue is next
 //!
-//! Weighted round robin, as stride scheduling with a virtual time `V`. Class `i` has weight `w_i` and a pass `p_i`:
+//! Weighted round robin (Pacifici section 2), as stride scheduling with a virtual time `V` and corrected by each class's deficit. Class `i`
+//! has weight `w_i`, a pass `p_i`, and keeps a deficit of at most `c_i` releases while its queue is empty for a moment:
 //!
 //! ```text
-//! queue i stops being empty:   p_i <- max(p_i, V)
+//! queue i stops being empty:   p_i <- max(p_i, V - c_i / w_i),   c_i = max(1, N w_i / sum of w)
 //! dispatch:                    i = argmin p_j over queues that are not empty (the first of equals)
-//!                              V <- p_i;  p_i <- p_i + 1 / w_i
+//!                              V <- max(V, p_i);  p_i <- p_i + 1 / w_i
 //! ```
 //!
-//! `V` never falls, and no pass is more than `1 / w_i` ahead of it. So while classes `i` and `j` both have requests waiting,
-//! the numbers `n` that each gets released in any such period obey
+//! No pass is more than `1 / w_i` ahead of `V`. So while classes `i` and `j` both have requests waiting, the numbers `n` that each gets
+//! released in any such period obey
 //!
 //! ```text
 //! | n_i / w_i - n_j / w_j |  <=  1 / w_i + 1 / w_j
 //! ```
 //!
-//! which makes the long-run proportions exact, and class `i` waits for at most `ceil(w_j / w_i) + 1` releases of each other
-//! class: nothing starves. A class that was idle gains no credit for it.
+//! which makes the long-run proportions exact, whatever the lengths of requests, and class `i` waits for at most `ceil(w_j / w_i) + 1`
+//! releases of each other class: nothing starves.
+//!
+//! Few clients beside many often leave their queue empty for the moment that an answer takes to become the next request. Without the
+//! deficit their class would lose a turn each time, and get less than its share. A class that was idle for long gains no more than `c_i`
+//! releases: its own part of the `N` seats, once.
+//!
+//! # What a class may say
+//!
+//! - *Late* requests may be dropped: those that have waited until an answer within the goal is unlikely. `S` is a request's time in its
+//!   seat, with mean and mean deviation as smoothed measurements, so a request that arrived at `a` is late from
+//!   `a + goal - (mean S + 2 dev S)` on. Where that is not after `a`, no request can meet the goal, and none is dropped for it.
+//! - A *rate limit* releases so many requests per second. What comes faster waits, and does not hold up other classes.
+//! - Requests of *sessions under way* wait before those that begin one (Carrera 4.3: what was begun is finished). In a full queue the
+//!   newest that begins a session makes room for one that goes on.
 //!
 //! # Each request is answered once
 //!
 //! `handle_arrival` gives a [`Ticket`] or rejects. A ticket ends in exactly one of: completed or cancelled
-//! ([`Pipeline::handle_completion`], [`Pipeline::handle_cancel`]), or expired in its queue ([`Pipeline::handle_timeout`]).
+//! ([`Pipeline::handle_completion`], [`Pipeline::handle_cancel`]), expired in its queue ([`Pipeline::handle_timeout`]), or dropped from it
+//! ([`Pipeline::poll_dropped`]).
 //! A ticket that has ended is never valid again. In numbers, for each class and at any moment:
 //! `arrivals = completions + rejections + errors + queued + in_service`.
 
+mod class;
+mod limits;
+mod queue;
 mod tickets;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use weal_model::{AppSpec, ClassName, FlowAllocation, LatencyHistogram, OverloadLimit, PoolSpec, Time};
+use weal_model::{ClassName, Time};
 use weal_protocol::gateway::Unavailable;
 
-pub use tickets::{ClassIndex, Ticket};
+use class::Class;
+pub use class::ClassCounters;
+pub use limits::{ClassLimits, PipelineLimits};
+pub use tickets::{ClassIndex, HANGS_AFTER, Ticket};
 use tickets::{Phase, Request, Tickets};
-
-/// Weights are kept within this range: below it a pass would jump further than an f64 counts single requests.
-const WEIGHTS: (f64, f64) = (1e-6, 1e9);
-
-/// Sizes are kept within this range, so that a wrong one neither lets everything pass nor blocks everything.
-const SIZES: (f64, f64) = (0.01, 100.0);
 
 /// Passes are counted from zero again beyond this, long before an f64 loses sight of `1 / w`.
 const REBASE_AT: f64 = (1u64 << 20) as f64;
-
-/// What a pipeline works by. Complete: a class that is not in it takes no new requests.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct PipelineLimits {
-    /// Requests that may be outstanding, over all classes: `N`; `None` does not limit.
-    pub seats: Option<u32>,
-    /// Per class.
-    pub classes: BTreeMap<ClassName, ClassLimits>,
-}
-
-/// What one class of a pipeline works by.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ClassLimits {
-    /// Its share of releases while all queues have requests, relative to the others.
-    pub weight: f64,
-    /// Seats that one request of it takes: 1, or more or less than that where seats are counted by their power.
-    pub size: f64,
-    /// Requests that may wait.
-    pub queue_limit: u32,
-}
-
-impl PipelineLimits {
-    /// What `planned`, made for some gateway, says for its cluster of `app`. Without a plan for each of its flows nothing is limited: a
-    /// wrong limit does more harm than none for a cycle.
-    pub fn planned<'a>(pool: &PoolSpec, app: &AppSpec, planned: impl Fn(&ClassName) -> Option<&'a FlowAllocation>) -> Self {
-        let classes: BTreeSet<&ClassName> = app.routes.iter().map(|route| &route.class).collect();
-        let flows: Vec<Option<&FlowAllocation>> = classes.iter().map(|class| planned(class)).collect();
-        let all: Option<Vec<&FlowAllocation>> = flows.iter().copied().collect();
-        let sizes = all.as_ref().map_or_else(|| vec![1.0; flows.len()], |all| sizes(pool.overload_limit, all));
-        let weight = |flow: &FlowAllocation| flow.weight.max(WEIGHTS.0);
-        let limits = |(flow, size): (&Option<&FlowAllocation>, f64)| ClassLimits {
-            weight: flow.map_or(1.0, weight),
-            size,
-            queue_limit: app.queue_limit,
-        };
-        Self {
-            seats: all.filter(|_| pool.limits_seats()).map(|all| all.iter().map(|flow| flow.seats.max(1)).sum()),
-            classes: classes.into_iter().cloned().zip(flows.iter().zip(sizes).map(limits)).collect(),
-        }
-    }
-
-    /// As many seats for one more instance as each of the `open` ones has, until a plan says better.
-    pub fn add_instance(&mut self, open: usize) {
-        let share = |seats: u32| seats.div_ceil(u32::try_from(open.max(1)).unwrap_or(u32::MAX));
-        self.seats = self.seats.map(|seats| seats.saturating_add(share(seats)));
-    }
-}
-
-/// What one request of each flow of a cluster takes of their seats, in the order of `planned`: by power, `kappa` over its mean,
-/// so that the seats of all together come to the same number.
-fn sizes(limit: OverloadLimit, planned: &[&FlowAllocation]) -> Vec<f64> {
-    let seats: f64 = planned.iter().map(|flow| f64::from(flow.seats)).sum();
-    let power: f64 = planned.iter().map(|flow| f64::from(flow.seats) * flow.seat_power.0).sum();
-    let mean = power / seats;
-    // A flow of which nothing is known makes a mean of the others too low to go by.
-    let known = planned.iter().all(|flow| flow.seat_power.0 > 0.0);
-    let by_power = limit == OverloadLimit::Power && known && mean.is_finite() && mean > 0.0;
-    planned.iter().map(|flow| if by_power { flow.seat_power.0 / mean } else { 1.0 }).collect()
-}
 
 /// Why a request was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -144,25 +100,41 @@ pub struct Dispatch {
     pub waited: Duration,
 }
 
-/// What happened in one class since the pipeline was made. Counters only grow.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ClassCounters {
-    /// Requests that came in.
-    pub arrivals: u64,
-    /// Requests served.
-    pub completions: u64,
-    /// Requests that found the queue full or expired in it.
-    pub rejections: u64,
-    /// Requests that failed in service, or were cancelled in the queue or in service.
-    pub errors: u64,
-    /// From arrival to completion, of those served.
-    pub response_time: LatencyHistogram,
-    /// From dispatch to completion, of those served.
-    pub service_time: LatencyHistogram,
-    /// Integral of the queue length over time, in request-seconds.
-    pub queue_integral_s: f64,
-    /// Integral of the outstanding requests over time, in request-seconds.
-    pub in_service_integral_s: f64,
+/// A request that comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its class.
+    pub class: ClassIndex,
+    /// It goes on with a session that was begun before.
+    pub in_session: bool,
+    /// False: it waits for something that no goal reckons with, and is served however long that takes.
+    pub can_be_late: bool,
+}
+
+impl From<ClassIndex> for Arrival {
+    fn from(class: ClassIndex) -> Self {
+        Self { class, in_session: false, can_be_late: true }
+    }
+}
+
+/// Why a request that waited was dropped before its time was up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DropReason {
+    /// It had waited until it could no longer meet its goal.
+    #[error("the request waited for so long that it can no longer meet its goal")]
+    Late,
+    /// The queue was full, and a request of a session under way came.
+    #[error("the queue is full, and requests of sessions under way go first")]
+    Displaced,
+}
+
+/// A request that was dropped from its queue. Its ticket has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Which.
+    pub ticket: Ticket,
+    /// Why.
+    pub reason: DropReason,
 }
 
 /// The queues, the scheduler and the limiter of one (gateway, cluster).
@@ -174,33 +146,20 @@ pub struct Pipeline {
     tickets: Tickets,
     /// Queued requests by deadline. Invariant: holds exactly the queued ones.
     deadlines: BTreeSet<(Time, Ticket)>,
+    /// Queued requests by the moment from which they are late. Invariant: holds exactly the queued ones that can be.
+    lates: BTreeSet<(Time, Ticket)>,
+    /// Not yet told.
+    dropped: VecDeque<Dropped>,
     /// Sum over classes.
     in_service: u32,
     /// Sum over classes.
     queued: u32,
+    /// Of the classes that may take new requests.
+    total_weight: f64,
     /// `V` above. Invariant: never falls, except that all passes are moved along with it.
     virtual_time: f64,
     /// The latest moment seen: an earlier `now` counts as this one.
     now: Time,
-}
-
-#[derive(Debug)]
-struct Class {
-    name: ClassName,
-    /// Invariant: within [`WEIGHTS`].
-    weight: f64,
-    /// Invariant: within [`SIZES`].
-    size: f64,
-    queue_limit: u32,
-    /// `p` above.
-    pass: f64,
-    /// Waiting requests in order of arrival, with some that ended in between. Invariant: the front one waits.
-    queue: VecDeque<Ticket>,
-    queued: u32,
-    in_service: u32,
-    /// The moment up to which the integrals are complete.
-    integrated: Time,
-    counters: ClassCounters,
 }
 
 impl Pipeline {
@@ -222,18 +181,15 @@ impl Pipeline {
             }
         }
         for (name, class_limits) in &limits.classes {
-            let weight = sane_weight(class_limits.weight);
             match self.class(name) {
                 Some(ClassIndex(index)) => {
-                    let class = &mut self.classes[index as usize];
-                    let ahead = (class.pass - self.virtual_time).max(0.0);
-                    class.pass = self.virtual_time + ahead * class.weight / weight;
-                    (class.weight, class.queue_limit) = (weight, class_limits.queue_limit);
-                    class.size = sane_size(class_limits.size);
+                    self.classes[index as usize].configure(self.now, class_limits, self.virtual_time);
                 }
                 None => self.classes.push(Class::new(name.clone(), class_limits, self.now)),
             }
         }
+        let listed = self.classes.iter().filter(|class| limits.classes.contains_key(&class.name));
+        self.total_weight = listed.map(|class| class.weight).sum();
     }
 
     /// Where `name` is.
@@ -244,31 +200,39 @@ impl Pipeline {
     /// A request comes in and is refused at once.
     pub fn handle_refusal(&mut self, now: Time, class: ClassIndex) {
         self.advance(now);
-        let counters = &mut self.classes[class.0 as usize].counters;
+        let counters = &mut self.classes[class.at()].counters;
         counters.arrivals += 1;
         counters.rejections += 1;
     }
 
     /// A request comes in. It may go on once [`Pipeline::poll_dispatch`] names its ticket; if that has not happened at
     /// `deadline`, it expires.
-    pub fn handle_arrival(&mut self, now: Time, class: ClassIndex, deadline: Time) -> Result<Ticket, Rejection> {
+    ///
+    /// # Errors
+    /// When as many wait as may.
+    pub fn handle_arrival(&mut self, now: Time, arrival: impl Into<Arrival>, deadline: Time) -> Result<Ticket, Rejection> {
         self.advance(now);
-        let passes_straight = self.queued == 0 && self.has_seat(class);
-        let entry = &mut self.classes[class.0 as usize];
-        entry.counters.arrivals += 1;
-        if entry.queued >= entry.queue_limit && !passes_straight {
-            entry.counters.rejections += 1;
+        let Arrival { class, in_session, can_be_late } = arrival.into();
+        let passes_straight = self.next_class().is_none() && self.has_seat(class) && self.classes[class.at()].has_token();
+        self.classes[class.at()].counters.arrivals += 1;
+        let is_full = self.classes[class.at()].is_full();
+        if is_full && !passes_straight && !(in_session && self.displace(class)) {
+            self.classes[class.at()].counters.rejections += 1;
             return Err(Rejection::QueueFull);
         }
+        let deficit = self.deficit(class);
+        let entry = &mut self.classes[class.at()];
         entry.integrate(self.now);
         if entry.queued == 0 {
-            entry.pass = entry.pass.max(self.virtual_time);
+            entry.pass = entry.pass.max(self.virtual_time - deficit / entry.weight);
         }
         entry.queued += 1;
         self.queued += 1;
-        let ticket = self.tickets.insert(Request { class, arrived: self.now, phase: Phase::Queued { deadline } });
-        entry.queue.push_back(ticket);
+        let late = entry.late_from(self.now).filter(|_| can_be_late);
+        let ticket = self.tickets.insert(Request { class, arrived: self.now, phase: Phase::Queued { deadline, late } });
+        entry.queue.push(ticket, in_session);
         self.deadlines.insert((deadline, ticket));
+        self.lates.extend(late.map(|late| (late, ticket)));
         Ok(ticket)
     }
 
@@ -276,37 +240,59 @@ impl Pipeline {
     /// waits. Call it only when some instance can take a request.
     pub fn poll_dispatch(&mut self, now: Time) -> Option<Dispatch> {
         self.advance(now);
+        self.drop_late();
         let class = self.next_class().filter(|&class| self.has_seat(class))?;
         self.take_turn(class);
-        let ticket = self.classes[class.0 as usize].queue.pop_front().expect("a queue with waiting requests has a front");
+        let ticket = self.classes[class.at()].queue.pop().expect("a queue with waiting requests has a front");
+        self.forget_waiting(ticket);
         let request = self.tickets.get_mut(ticket).expect("the front of a queue waits");
-        if let Phase::Queued { deadline } = request.phase {
-            self.deadlines.remove(&(deadline, ticket));
-        }
-        request.phase = Phase::InService { dispatched: self.now };
+        request.phase = Phase::InService { dispatched: self.now, is_silent: true };
         let waited = self.now.since(request.arrived);
         self.left_queue(class);
         self.in_service += 1;
-        self.classes[class.0 as usize].in_service += 1;
+        self.classes[class.at()].in_service += 1;
         Some(Dispatch { ticket, class, waited })
+    }
+
+    /// A request that was dropped from its queue since the last call, by `now`. To be asked after each input until it gives none.
+    pub fn poll_dropped(&mut self, now: Time) -> Option<Dropped> {
+        self.advance(now);
+        self.drop_late();
+        self.dropped.pop_front()
+    }
+
+    /// When [`Pipeline::poll_dispatch`] or [`Pipeline::poll_dropped`] have something to give although nothing comes in: the next request
+    /// is late, or a class may send its next one.
+    pub fn poll_wait(&self) -> Option<Time> {
+        let late = self.lates.first().map(|&(late, _)| late);
+        let waiting = self.classes.iter().filter(|class| class.queued > 0);
+        let tokens = waiting.filter_map(|class| class.next_token(self.now));
+        tokens.chain(late).min()
+    }
+
+    /// A request in service has shown a sign of life: it does not hang.
+    pub fn handle_sign_of_life(&mut self, ticket: Ticket) {
+        if let Some(Request { phase: Phase::InService { is_silent, .. }, .. }) = self.tickets.get_mut(ticket) {
+            *is_silent = false;
+        }
     }
 
     /// A request that was dispatched has ended; its seat is free. False when the ticket had ended before or is still queued.
     pub fn handle_completion(&mut self, now: Time, ticket: Ticket, outcome: RequestOutcome) -> bool {
         self.advance(now);
-        let Some(&Request { class, arrived, phase: Phase::InService { dispatched } }) = self.tickets.get(ticket) else {
+        let Some(&Request { class, arrived, phase: Phase::InService { dispatched, .. } }) = self.tickets.get(ticket) else {
             return false;
         };
         self.tickets.remove(ticket);
         self.in_service -= 1;
-        let entry = &mut self.classes[class.0 as usize];
+        let entry = &mut self.classes[class.at()];
         entry.integrate(self.now);
         entry.in_service -= 1;
         match outcome {
             RequestOutcome::Served => {
                 entry.counters.completions += 1;
                 entry.counters.response_time.record(self.now.since(arrived));
-                entry.counters.service_time.record(self.now.since(dispatched));
+                entry.note_service(self.now.since(dispatched));
             }
             RequestOutcome::Failed => entry.counters.errors += 1,
         }
@@ -321,7 +307,7 @@ impl Pipeline {
             Some(Phase::Queued { .. }) => {
                 self.advance(now);
                 let class = self.remove_queued(ticket);
-                self.classes[class.0 as usize].counters.errors += 1;
+                self.classes[class.at()].counters.errors += 1;
                 true
             }
         }
@@ -352,7 +338,7 @@ impl Pipeline {
                 break;
             }
             let class = self.remove_queued(ticket);
-            self.classes[class.0 as usize].counters.rejections += 1;
+            self.classes[class.at()].counters.rejections += 1;
             expired.push(ticket);
         }
         expired
@@ -385,13 +371,13 @@ impl Pipeline {
 
     /// How long the oldest of the waiting has waited; zero when nothing waits.
     pub fn oldest_wait(&self, now: Time) -> Duration {
-        let fronts = self.classes.iter().filter_map(|class| self.tickets.get(*class.queue.front()?));
-        fronts.map(|request| now.since(request.arrived)).max().unwrap_or_default()
+        let oldest = self.classes.iter().filter_map(|class| class.oldest(&self.tickets));
+        oldest.map(|request| now.since(request.arrived)).max().unwrap_or_default()
     }
 
     /// Requests of a class that wait, how many may, and seats over all classes.
     pub fn limits_of(&self, class: ClassIndex) -> (u32, u32, Option<u32>) {
-        let entry = &self.classes[class.0 as usize];
+        let entry = &self.classes[class.at()];
         (entry.queued, entry.queue_limit, self.seats)
     }
 
@@ -401,15 +387,17 @@ impl Pipeline {
         self.advance(now);
         let now = self.now;
         let tickets = &self.tickets;
+        let hanging: Vec<ClassIndex> = tickets.iter().filter(|request| request.hangs(now)).map(|request| request.class).collect();
         self.classes.iter_mut().enumerate().map(move |(index, class)| {
             class.integrate(now);
-            let oldest = class.queue.front().and_then(|&ticket| tickets.get(ticket));
+            let oldest = class.oldest(tickets);
             ClassObservation {
                 index: ClassIndex(index as u32),
                 name: &class.name,
                 counters: &class.counters,
                 queued: class.queued,
                 in_service: class.in_service,
+                hanging: hanging.iter().filter(|of| of.at() == index).count() as u32,
                 oldest_wait: oldest.map(|request| now.since(request.arrived)).unwrap_or_default(),
             }
         })
@@ -417,6 +405,40 @@ impl Pipeline {
 
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
+        for class in self.classes.iter_mut().filter(|class| class.is_rate_limited()) {
+            class.refill(self.now);
+        }
+    }
+
+    /// `c` above, in releases.
+    fn deficit(&self, class: ClassIndex) -> f64 {
+        let seats = f64::from(self.seats.unwrap_or(1));
+        (seats * self.classes[class.at()].weight / self.total_weight.max(f64::MIN_POSITIVE)).clamp(1.0, seats.max(1.0))
+    }
+
+    /// Makes room for a request of a session under way, where one waits that begins a session.
+    fn displace(&mut self, class: ClassIndex) -> bool {
+        let tickets = &self.tickets;
+        let Some(newest) = self.classes[class.at()].queue.pop_newest(|ticket| tickets.get(ticket).is_some()) else {
+            return false;
+        };
+        self.drop(newest, DropReason::Displaced);
+        true
+    }
+
+    fn drop_late(&mut self) {
+        while let Some(&(late, ticket)) = self.lates.first().filter(|(late, _)| *late <= self.now) {
+            self.lates.remove(&(late, ticket));
+            self.drop(ticket, DropReason::Late);
+        }
+    }
+
+    fn drop(&mut self, ticket: Ticket, reason: DropReason) {
+        let class = self.remove_queued(ticket);
+        let counters = &mut self.classes[class.at()].counters;
+        counters.rejections += 1;
+        counters.late += u64::from(reason == DropReason::Late);
+        self.dropped.push_back(Dropped { ticket, reason });
     }
 
     /// True when one more request of `class` may be outstanding beside those that are. One that is larger than all the seats
@@ -424,7 +446,7 @@ impl Pipeline {
     fn has_seat(&self, class: ClassIndex) -> bool {
         let Some(seats) = self.seats else { return true };
         let occupied: f64 = self.classes.iter().map(|class| class.size * f64::from(class.in_service)).sum();
-        let size = self.classes[class.0 as usize].size;
+        let size = self.classes[class.at()].size;
         occupied + size <= f64::from(seats) * (1.0 + 1e-9) || self.in_service == 0 && seats > 0
     }
 
@@ -438,7 +460,7 @@ impl Pipeline {
     fn next_class(&self) -> Option<ClassIndex> {
         let mut best: Option<(f64, u32)> = None;
         for (index, class) in self.classes.iter().enumerate() {
-            if class.queued > 0 && best.is_none_or(|(pass, _)| class.pass < pass) {
+            if class.queued > 0 && class.has_token() && best.is_none_or(|(pass, _)| class.pass < pass) {
                 best = Some((class.pass, index as u32));
             }
         }
@@ -446,12 +468,13 @@ impl Pipeline {
     }
 
     fn take_turn(&mut self, class: ClassIndex) {
-        let entry = &mut self.classes[class.0 as usize];
-        self.virtual_time = entry.pass;
+        let entry = &mut self.classes[class.at()];
+        self.virtual_time = self.virtual_time.max(entry.pass);
         entry.pass += 1.0 / entry.weight;
+        entry.take_token();
         if self.virtual_time > REBASE_AT {
             for class in &mut self.classes {
-                class.pass = (class.pass - self.virtual_time).max(0.0);
+                class.pass -= self.virtual_time;
             }
             self.virtual_time = 0.0;
         }
@@ -459,28 +482,29 @@ impl Pipeline {
 
     /// Ends a request that waits; its entry in the queue is left behind unless it is in front.
     fn remove_queued(&mut self, ticket: Ticket) -> ClassIndex {
+        self.forget_waiting(ticket);
         let request = self.tickets.remove(ticket).expect("the caller saw it waiting");
-        if let Phase::Queued { deadline } = request.phase {
-            self.deadlines.remove(&(deadline, ticket));
-        }
         self.left_queue(request.class);
         request.class
     }
 
+    /// A request waits no longer: no moment ends its wait.
+    fn forget_waiting(&mut self, ticket: Ticket) {
+        if let Some(&Request { phase: Phase::Queued { deadline, late }, .. }) = self.tickets.get(ticket) {
+            self.deadlines.remove(&(deadline, ticket));
+            late.map(|late| self.lates.remove(&(late, ticket)));
+        }
+    }
+
     /// Restores the invariant of a class's queue after one request has left it, in amortised constant time.
     fn left_queue(&mut self, class: ClassIndex) {
-        let entry = &mut self.classes[class.0 as usize];
+        let entry = &mut self.classes[class.at()];
         entry.integrate(self.now);
         entry.queued -= 1;
         self.queued -= 1;
-        let waits = |ticket: &Ticket| matches!(self.tickets.get(*ticket), Some(Request { phase: Phase::Queued { .. }, .. }));
-        while entry.queue.front().is_some_and(|front| !waits(front)) {
-            entry.queue.pop_front();
-        }
-        // Requests cancelled behind a front that waits for long would pile up without bound.
-        if entry.queue.len() > 2 * entry.queued as usize + 64 {
-            entry.queue.retain(waits);
-        }
+        let tickets = &self.tickets;
+        let waits = |ticket: Ticket| matches!(tickets.get(ticket), Some(Request { phase: Phase::Queued { .. }, .. }));
+        entry.queue.tidy(entry.queued as usize, waits);
     }
 }
 
@@ -497,41 +521,8 @@ pub struct ClassObservation<'a> {
     pub queued: u32,
     /// Outstanding now.
     pub in_service: u32,
+    /// Those of the outstanding that have shown no sign of life for [`HANGS_AFTER`] or longer.
+    pub hanging: u32,
     /// How long the oldest of the waiting has waited.
     pub oldest_wait: Duration,
-}
-
-impl Class {
-    fn new(name: ClassName, limits: &ClassLimits, now: Time) -> Self {
-        Self {
-            name,
-            weight: sane_weight(limits.weight),
-            size: sane_size(limits.size),
-            queue_limit: limits.queue_limit,
-            pass: 0.0,
-            queue: VecDeque::new(),
-            queued: 0,
-            in_service: 0,
-            integrated: now,
-            counters: ClassCounters::default(),
-        }
-    }
-
-    /// Completes the integrals; to be called before a length changes.
-    fn integrate(&mut self, now: Time) {
-        let span_s = now.since(self.integrated).as_secs_f64();
-        self.counters.queue_integral_s += span_s * f64::from(self.queued);
-        self.counters.in_service_integral_s += span_s * f64::from(self.in_service);
-        self.integrated = now;
-    }
-}
-
-/// NaN counts as one seat.
-fn sane_size(size: f64) -> f64 {
-    if size.is_nan() { 1.0 } else { size.clamp(SIZES.0, SIZES.1) }
-}
-
-/// NaN and anything below the range count as the least weight: such a class is served last, never not at all.
-fn sane_weight(weight: f64) -> f64 {
-    if weight.is_nan() { WEIGHTS.0 } else { weight.clamp(WEIGHTS.0, WEIGHTS.1) }
 }

@@ -37,6 +37,9 @@ pub struct FlowProfile {
     pub idle_service: Smooth,
     /// The goal's statistic over the mean: 1 for a goal on the mean.
     pub tail: Smooth,
+    /// Requests refused per second.
+    #[serde(default)]
+    refused: Smooth,
     queue: Smooth,
     in_service: Smooth,
     elasticity: Elasticity,
@@ -68,6 +71,7 @@ impl FlowProfile {
             service: Smooth::default(),
             idle_service: Smooth::default(),
             tail: Smooth::default(),
+            refused: Smooth::default(),
             queue: Smooth::default(),
             in_service: Smooth::default(),
             elasticity: Elasticity::default(),
@@ -91,6 +95,9 @@ impl FlowProfile {
         let population = seen.population_mean();
         self.throughput.observe(throughput);
         self.arrival.observe(seen.arrivals as f64 / window_s);
+        if seen.rejections > 0 || self.refused.or_zero() > 0.0 {
+            self.refused.observe(seen.rejections as f64 / window_s);
+        }
         if population.is_finite() && population >= 0.0 {
             self.population.observe(population);
             self.queue.observe(seen.queue_mean);
@@ -141,9 +148,11 @@ impl FlowProfile {
         response * (1.0 / self.elasticity.get().abs().clamp(0.02, 1.0) - 1.0)
     }
 
-    /// `C`.
+    /// `C`. Those who were refused count as if they had been answered like the others: by Little's law they would be as many as come in the
+    /// time of an answer and a pause.
     pub fn clients(&self) -> f64 {
-        self.population.or_zero().max(0.0) + self.throughput.or_zero().max(0.0) * self.think_s()
+        let refused = self.refused.or_zero().max(0.0) * (self.response.or_zero() + self.think_s());
+        self.population.or_zero().max(0.0) + self.throughput.or_zero().max(0.0) * self.think_s() + refused
     }
 
     /// By how large a part `C` may be wrong (95%), for its parts were measured over a few cycles; at most 1. Nothing in the first cycle
@@ -163,7 +172,18 @@ impl FlowProfile {
     pub fn achieved(&self) -> Option<f64> {
         match self.goal? {
             Goal::Throughput { .. } => self.throughput.get(),
-            _ => Some(self.response.get()? * self.tail_or_guess()),
+            goal => Some(self.beside_refused(goal, self.response.get()? * self.tail_or_guess())),
+        }
+    }
+
+    /// What a goal for response time is about when refused requests count too, as [`Goal::achieved_s`] has it.
+    fn beside_refused(&self, goal: Goal, answered_s: f64) -> f64 {
+        let (answered, refused) = (self.throughput.or_zero().max(0.0), self.refused.or_zero().max(0.0));
+        let share = refused / (answered + refused).max(1e-9);
+        match goal {
+            Goal::Mean { target_s } => (1.0 - share) * answered_s + share * 2.0 * target_s,
+            Goal::Percentile { percentile, target_s } if share > 1.0 - percentile => answered_s.max(2.0 * target_s),
+            _ => answered_s,
         }
     }
 

@@ -94,6 +94,7 @@ fn observed(id: &FlowId, done: u64, window_s: f64) -> FlowObservation {
         queue_mean: 0.0,
         in_service_mean: 0.1 * done as f64 / window_s,
         seats: 8.0,
+        hanging: 0,
         oldest_wait_s: 0.0,
     }
 }
@@ -193,7 +194,7 @@ fn several_gateways_share_a_cluster_and_each_flow_has_its_cost() {
 /// Pacifici section 3: a flow is (gateway, cluster, class), and seats are a matter of the pool and not of a gateway.
 #[test]
 fn gateways_that_share_a_pool_are_given_seats_for_equal_utility() {
-    let gold = ServiceClass { name: "gold".into(), goal: "mean < 100ms".parse().ok(), importance: Importance::NORMAL };
+    let gold = ServiceClass::new("gold".into(), "mean < 100ms".parse().ok(), Importance::NORMAL);
     let (here, there) = (flow("here", "shop", "gold"), flow("there", "shop", "gold"));
     let mut world = World::new(&[("shop", &[])]).with_flow(here.clone(), 150.0, &[("shop", 0.010)]).with_flow(
         there.clone(),

@@ -361,6 +361,8 @@ pub fn flow(app: &str, class: &str, count: u64, response: Duration) -> FlowCount
         in_service_integral_s: count as f64 * response.as_secs_f64(),
         queued: 0,
         in_service: 0,
+        late: 0,
+        hanging: 0,
         oldest_wait_s: 0.0,
     }
 }

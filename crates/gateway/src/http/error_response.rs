@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use weal_control::dispatch::Attempt;
-use weal_control::flow::pipeline::Rejection;
+use weal_control::flow::pipeline::{DropReason, Rejection};
 use weal_protocol::gateway::Unavailable;
 
 use crate::http::answer_body::AnswerBody;
@@ -116,6 +116,17 @@ impl ErrorResponse {
     pub fn expired(expired: &Expired, timeout: Duration) -> Self {
         if let Some(reason) = expired.unavailable {
             return Self::unavailable(reason);
+        }
+        if expired.is_abandoned {
+            let reason = "the client closed its side of the connection while the request waited";
+            return Self::new(StatusCode::SERVICE_UNAVAILABLE, "client-gone", reason.to_owned());
+        }
+        if let Some(dropped) = expired.dropped {
+            let word = match dropped {
+                DropReason::Late => "late",
+                DropReason::Displaced => "displaced",
+            };
+            return Self::new(StatusCode::SERVICE_UNAVAILABLE, word, format!("{dropped}: try again later"));
         }
         let (word, what) =
             if expired.any_open { ("no-seat", "no seat became free") } else { ("no-instance", "no instance was ready") };

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -19,6 +19,7 @@ use weal_model::{AccessLog, InstanceProtocol, Time};
 
 use super::answer_body::AnswerBody;
 use super::check::Malformed;
+use super::choice::{self, NewCookie};
 use super::compression::{Encoded, Wish};
 use super::deadline::Deadline;
 use super::error_response::{ErrorResponse, note_id};
@@ -26,6 +27,7 @@ use super::incoming::{Incoming, IncomingError};
 use super::interim::{Interim, Interims};
 use super::relay::Relay;
 use super::request_body::{RequestBody, Upload};
+use super::resume::Resume;
 use super::session::{Admitted, Dismissed, Gateway, Routed, Session};
 use super::{forward, grpc, tunnel};
 use crate::listen::client::{Busy, Client};
@@ -64,6 +66,8 @@ struct Begun {
     /// `None` when a task of its own drives the connection.
     link: Option<Lease>,
     target: Target,
+    /// How another instance can go on with it.
+    resume: Option<Box<Resume>>,
 }
 
 /// Why one attempt brought no response.
@@ -71,6 +75,9 @@ struct AttemptFailure {
     attempt: Attempt,
     reason: String,
 }
+
+/// What an attempt brought, its connection unless a task of its own drives that, and how another instance can go on with it.
+type Answered = (Response<Incoming>, Option<Lease>, Option<Box<Resume>>);
 
 /// The head of an answer, with its body unless it is a tunnel's.
 type Passed = (http::response::Parts, Option<Box<Relay>>);
@@ -178,14 +185,16 @@ impl Exchange {
         // Over HTTP/2 nothing is upgraded.
         let upgrade = upgrade.filter(|_| rules.protocol == InstanceProtocol::Http1);
         let end = rules.total.map(|total| self.session.client.now() + total);
-        let (seat, target, timeout) =
-            cluster.arrive(destination.class).map_err(|rejection| ErrorResponse::rejected(&rejection))?;
+        let request = sendable.as_ref().expect(SENDABLE);
+        let new_cookie = NewCookie::of(request, &rules.dispatch, self.session.is_secure());
+        let arrived = cluster.arrive(choice::incoming(request, destination));
+        let (seat, target, timeout) = arrived.map_err(|rejection| ErrorResponse::rejected(&rejection))?;
         let mut deadline = Deadline::set(self.session.take_deadline(), self.at_most(timeout, end));
         let target = match target {
             Some(target) => target,
-            None => {
-                wait_for_seat(cluster, &seat, &mut deadline).await.map_err(|expired| ErrorResponse::expired(&expired, timeout))?
-            }
+            None => Box::pin(self.wait_for_seat(cluster, &seat, &mut deadline))
+                .await
+                .map_err(|expired| ErrorResponse::expired(&expired, timeout))?,
         };
         let client_side = sendable.as_mut().and_then(|request| self.address(request, &target, upgrade, is_old));
         let idle = rules.idle.unwrap_or(timeout);
@@ -198,7 +207,14 @@ impl Exchange {
         };
         self.session.keep_deadline(deadline);
         match result {
-            Some(Ok(begun)) => self.receive(begun, seat, client_side, rules, end),
+            Some(Ok(begun)) => {
+                let cookie = new_cookie.and_then(|cookie| cookie.for_instance(cluster, begun.target.index));
+                let (mut parts, relay) = self.receive(begun, seat, client_side, rules, end)?;
+                if let Some(cookie) = cookie {
+                    parts.headers.append(header::SET_COOKIE, cookie);
+                }
+                Ok((parts, relay))
+            }
             Some(Err((attempt, refusal))) => {
                 seat.finish(attempt, RequestOutcome::Failed);
                 Err(refusal)
@@ -230,6 +246,27 @@ impl Exchange {
         request.extensions_mut().clear();
         tunnel::ask(request.headers_mut(), upgrade);
         client_side
+    }
+
+    /// Waits until the pipeline gives a seat. At the deadline it is the pipeline that says what has expired.
+    async fn wait_for_seat(&self, cluster: &Arc<Cluster>, seat: &Seat, deadline: &mut Deadline) -> Result<Target, Expired> {
+        let client = &self.session.client;
+        client.watch_for_leaving(true);
+        let granted = || {
+            std::future::poll_fn(|cx| {
+                let target = seat.poll_target(cx);
+                if target.is_pending() && client.has_left() { Poll::Ready(Err(Expired::CLIENT_GONE)) } else { target }
+            })
+        };
+        let granted = match deadline.within(granted()).await {
+            Some(granted) => granted,
+            None => {
+                cluster.expire();
+                granted().now_or_never().unwrap_or(Err(Expired::TIME_UP))
+            }
+        };
+        client.watch_for_leaving(false);
+        granted
     }
 
     /// What `exchange` gives within the time that a request has. While bytes of its body flow, that time begins anew, up to `end`.
@@ -273,7 +310,7 @@ impl Exchange {
         rules: &Rules,
         end: Option<Time>,
     ) -> Result<Passed, ErrorResponse> {
-        let Begun { mut response, mut link, target } = begun;
+        let Begun { mut response, mut link, target, resume } = begun;
         let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS).then(|| hyper::upgrade::on(&mut response));
         let (mut parts, incoming) = response.into_parts();
         if let (Some(instance_side), Some(client_side)) = (switched, client_side)
@@ -303,11 +340,13 @@ impl Exchange {
             incoming,
             link,
             seat: Some(seat),
+            resume,
             upstream: target.upstream,
             worker: self.session.worker,
             idle: rules.idle.unwrap_or(self.session.gateway.limits.stalled_response),
             limits: Arc::clone(&self.session.gateway.limits),
             stall: None,
+            is_alive: false,
             end: end.map(|end| Box::pin(tokio::time::sleep(self.at_most(Duration::MAX, Some(end))))),
             upload: self.upload.clone(),
             takes_rest: parts.status.is_success(),
@@ -333,7 +372,7 @@ impl Exchange {
                 self.attempt(&target, speech, sendable).await
             };
             let AttemptFailure { attempt, reason } = match attempted {
-                Ok((response, link)) => return Ok(Begun { response, link, target }),
+                Ok((response, link, resume)) => return Ok(Begun { response, link, target, resume }),
                 Err(failure) => failure,
             };
             if self.upload.as_ref().is_some_and(|upload| upload.is_broken()) {
@@ -358,12 +397,7 @@ impl Exchange {
 
     /// Sends a request to one instance: over a connection that is there, and if the instance has closed that one just then,
     /// over a new one.
-    async fn attempt(
-        &self,
-        target: &Target,
-        speech: Speech,
-        sendable: &mut Sendable,
-    ) -> Result<(Response<Incoming>, Option<Lease>), AttemptFailure> {
+    async fn attempt(&self, target: &Target, speech: Speech, sendable: &mut Sendable) -> Result<Answered, AttemptFailure> {
         let (worker, limits) = (self.session.worker, &self.session.gateway.limits);
         let mut idle = target.upstream.take(worker, speech);
         loop {
@@ -382,7 +416,10 @@ impl Exchange {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                     return Err(broken(&forward::BadResponse::Switch));
                 }
-                Ok(response) => return Ok((response, Some(link))),
+                Ok(response) => {
+                    let resume = Resume::of(spare, &response, target.index, speech);
+                    return Ok((response, Some(link), resume));
+                }
                 Err(error) => {
                     if sendable.is_none() {
                         *sendable = spare;
@@ -417,13 +454,13 @@ impl Exchange {
         target: &Target,
         announced: Option<Announced>,
         sendable: &mut Sendable,
-    ) -> Result<(Response<Incoming>, Option<Lease>), AttemptFailure> {
+    ) -> Result<Answered, AttemptFailure> {
         let stream =
             target.upstream.connect_stream(announced, &self.session.gateway.limits).await.map_err(|error| refused(&error))?;
         let spare = sendable.as_ref().and_then(replay_of);
         let request = std::mem::replace(sendable, spare).expect(SENDABLE);
         match tunnel::exchange(stream, request).await {
-            Ok(response) => Ok((response.map(Incoming::H1), None)),
+            Ok(response) => Ok((response.map(Incoming::H1), None, None)),
             Err(error) => Err(broken(&error)),
         }
     }
@@ -508,18 +545,6 @@ fn relayed(
         _ => AnswerBody::relay(relay, busy),
     };
     Response::from_parts(parts, body)
-}
-
-/// Waits until the pipeline gives a seat. At the deadline it is the pipeline that says what has expired.
-async fn wait_for_seat(cluster: &Arc<Cluster>, seat: &Seat, deadline: &mut Deadline) -> Result<Target, Expired> {
-    let granted = || std::future::poll_fn(|cx| seat.poll_target(cx));
-    match deadline.within(granted()).await {
-        Some(granted) => granted,
-        None => {
-            cluster.expire();
-            granted().now_or_never().unwrap_or(Err(Expired { any_open: true, unavailable: None }))
-        }
-    }
 }
 
 /// The same request once more, if it may be sent twice: idempotent (RFC 9110 section 9.2.2) and without a body.

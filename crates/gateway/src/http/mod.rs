@@ -2,6 +2,7 @@
 
 mod answer_body;
 mod check;
+pub(crate) mod choice;
 mod compression;
 mod deadline;
 pub(crate) mod error_response;
@@ -15,6 +16,7 @@ pub(crate) mod interim;
 pub(crate) mod origin;
 mod relay;
 pub(crate) mod request_body;
+mod resume;
 pub(crate) mod session;
 mod trace;
 mod tunnel;

@@ -14,6 +14,7 @@ use weal_control::flow::pipeline::RequestOutcome;
 
 use super::incoming::{Incoming, IncomingError};
 use super::request_body::Upload;
+use super::resume::{Resume, Resumed};
 use crate::limits::Limits;
 use crate::routing::cluster::Seat;
 use crate::upstream::lease::Lease;
@@ -34,6 +35,10 @@ pub(crate) struct Relay {
     pub idle: Duration,
     /// Runs while the instance sends nothing.
     pub stall: Option<Pin<Box<Sleep>>>,
+    /// How to go on from another instance when this one breaks off.
+    pub resume: Option<Box<Resume>>,
+    /// It is known that the instance works on the request.
+    pub is_alive: bool,
     /// When the request has taken all the time it may.
     pub end: Option<Pin<Box<Sleep>>>,
     /// What of the request is still on its way.
@@ -47,6 +52,8 @@ pub(crate) struct Relay {
 pub(crate) enum BodyError {
     #[error("the instance broke off: {0}")]
     Broken(#[from] IncomingError),
+    #[error("the instance broke off, and no other could go on")]
+    NotResumed,
     #[error("the instance sent nothing for too long")]
     Stalled,
     #[error("the request took too long in all")]
@@ -58,30 +65,76 @@ pub(crate) enum BodyError {
 impl Relay {
     /// What comes next of the body.
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let mut polled = self.poll_incoming(cx);
-        if polled.is_pending()
-            && let Some(link) = &mut self.link
-        {
-            link.drive(cx);
-            polled = self.poll_incoming(cx);
-        }
-        match polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                self.stall = None;
-                if self.incoming.is_end_stream() {
-                    self.finish();
+        loop {
+            if self.resume.as_ref().is_some_and(|resume| resume.is_fetching()) {
+                match self.poll_rest(cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                    Poll::Pending => return self.poll_stall(cx),
                 }
-                Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(None) => {
-                self.finish();
-                Poll::Ready(None)
+            let mut polled = self.poll_incoming(cx);
+            if polled.is_pending()
+                && let Some(link) = &mut self.link
+            {
+                link.drive(cx);
+                polled = self.poll_incoming(cx);
             }
-            Poll::Ready(Some(Err(error))) => {
-                self.fail(Attempt::Broken);
-                Poll::Ready(Some(Err(error.into())))
+            match polled {
+                Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(self.note(frame)))),
+                Poll::Ready(None) => {
+                    self.finish();
+                    return Poll::Ready(None);
+                }
+                Poll::Ready(Some(Err(_))) if self.ask_another(Attempt::Broken) => {}
+                Poll::Ready(Some(Err(error))) => {
+                    self.fail(Attempt::Broken);
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+                Poll::Pending => return self.poll_stall(cx),
             }
-            Poll::Pending => self.poll_stall(cx),
+        }
+    }
+
+    /// A part of the response has come.
+    fn note(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        self.stall = None;
+        if let (Some(resume), Some(data)) = (&mut self.resume, frame.data_ref()) {
+            resume.note(data.len());
+        }
+        if self.incoming.is_end_stream() {
+            self.finish();
+        }
+        frame
+    }
+
+    /// Has another instance go on with the response, if that is possible.
+    fn ask_another(&mut self, attempt: Attempt) -> bool {
+        let (Some(resume), Some(seat)) = (&mut self.resume, &self.seat) else { return false };
+        let begun = resume.begin(seat, attempt, self.worker, &self.limits);
+        if begun {
+            self.link = None;
+        }
+        begun
+    }
+
+    /// Waits for the rest of the response from another instance.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        loop {
+            let Some(resume) = &mut self.resume else { return Poll::Ready(Ok(())) };
+            match resume.poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(Resumed { incoming, link, upstream })) => {
+                    (self.incoming, self.link, self.upstream, self.stall) = (incoming, Some(link), upstream, None);
+                    return Poll::Ready(Ok(()));
+                }
+                // One that answers, but not with the rest, is not to blame.
+                Poll::Ready(Err(attempt)) if attempt != Attempt::Answered && self.ask_another(attempt) => {}
+                Poll::Ready(Err(attempt)) => {
+                    self.fail(attempt);
+                    return Poll::Ready(Err(BodyError::NotResumed));
+                }
+            }
         }
     }
 
@@ -96,6 +149,10 @@ impl Relay {
         if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
             self.fail(Attempt::Abandoned);
             return Poll::Ready(Some(Err(BodyError::TimedOut)));
+        }
+        if !std::mem::replace(&mut self.is_alive, true) {
+            // What ends at once needs no such note.
+            self.seat.as_ref().into_iter().for_each(Seat::note_life);
         }
         let idle = self.idle;
         let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));

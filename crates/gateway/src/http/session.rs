@@ -159,6 +159,11 @@ impl Session {
         Admitted { client, access_log, early }
     }
 
+    /// True when its client speaks TLS with this gateway.
+    pub fn is_secure(&self) -> bool {
+        self.scheme == Scheme::Https
+    }
+
     /// Checks a request, finds where it goes, and writes its head anew.
     pub fn route(&self, request: &mut Request<RequestBody>, id: &HeaderValue) -> Result<Routed, Dismissed> {
         let mut memory = self.memory();

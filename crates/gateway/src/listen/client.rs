@@ -29,6 +29,16 @@ pub(crate) enum Phase {
     Tunnel,
 }
 
+/// Whether the request of a connection waits for a seat.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+enum Waiting {
+    No,
+    Yes,
+    /// It did when its client closed its side.
+    Left,
+}
+
 /// What a connection is told to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -64,6 +74,8 @@ pub(crate) struct Client {
     is_within_head: AtomicBool,
     /// Times that all that was to be written has been.
     flushes: AtomicU64,
+    /// Whether it waits for a seat, or has closed its side of the connection while it did: [`Client::has_left`].
+    waiting: AtomicU8,
     /// Heads of interim responses that are to be written before the response, and whether there are any.
     interim: Mutex<Vec<u8>>,
     has_interim: AtomicBool,
@@ -84,6 +96,7 @@ impl Client {
             requests: AtomicU64::new(0),
             is_within_head: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
+            waiting: AtomicU8::new(Waiting::No as u8),
             interim: Mutex::default(),
             has_interim: AtomicBool::new(false),
         }
@@ -180,6 +193,27 @@ impl Client {
     /// Notes that nothing more is to be written for now.
     pub fn note_flush(&self) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its request waits for a seat, or no longer does. While it waits, a client that closes its side of the connection counts as gone:
+    /// few do that and still want an answer, and most have closed the whole connection, which looks the same from here.
+    pub fn watch_for_leaving(&self, waits: bool) {
+        let waiting = if waits { Waiting::Yes } else { Waiting::No };
+        self.waiting.store(waiting as u8, Ordering::Relaxed);
+    }
+
+    /// True while [`Client::watch_for_leaving`] asks for news that has not come.
+    pub fn is_watched(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == Waiting::Yes as u8
+    }
+
+    /// It has closed its side of the connection while its request waited.
+    pub fn note_left(&self) {
+        self.waiting.store(Waiting::Left as u8, Ordering::Relaxed);
+    }
+
+    pub fn has_left(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == Waiting::Left as u8
     }
 
     /// Has the head of an interim response written before the response.

@@ -74,6 +74,17 @@ impl<T: Transport> ClientStream<T> {
         self.stream
     }
 
+    /// Tells the request that waits for a seat when its client has closed its side. What the client has sent meanwhile stays unread.
+    fn note_leaving(&self, cx: &mut Context<'_>) {
+        let mut byte = [MaybeUninit::uninit()];
+        if self.client.is_watched()
+            && let Poll::Ready(Ok(0)) = self.stream.socket().poll_peek(cx, &mut ReadBuf::uninit(&mut byte))
+        {
+            self.client.note_left();
+            cx.waker().wake_by_ref();
+        }
+    }
+
     /// Writes interim responses where they may stand: before any byte of the response they belong to, and after all of the one before.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(heads) = self.client.take_interim()
@@ -178,11 +189,11 @@ impl<T: Transport> AsyncWrite for ClientStream<T> {
     /// may close its sending half. This is where a client that is gone altogether shows: its reset makes the socket readable.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.client.phase() == Phase::Busy
-            && this.stream.socket().poll_read_ready(cx).is_ready()
-            && let Ok(Some(reset)) = this.stream.socket().take_error()
-        {
-            return Poll::Ready(Err(reset));
+        if this.client.phase() == Phase::Busy && this.stream.socket().poll_read_ready(cx).is_ready() {
+            if let Ok(Some(reset)) = this.stream.socket().take_error() {
+                return Poll::Ready(Err(reset));
+            }
+            this.note_leaving(cx);
         }
         this.is_writing = false;
         this.client.note_flush();

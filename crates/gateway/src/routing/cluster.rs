@@ -4,6 +4,7 @@
 //! One lock per cluster keeps `N` exact over all threads. It is held for the few hundred nanoseconds of a decision and never
 //! while waiting.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -11,14 +12,15 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
-use weal_control::admission::{Admission, WakeReason};
+use weal_control::admission::{Admission, IncomingRequest, WakeReason};
 use weal_control::dispatch::{Attempt, InstanceIndex};
-use weal_control::flow::pipeline::{ClassIndex, Rejection, RequestOutcome, Ticket};
-use weal_model::{AppName, ClassName, Crowd, GatewayName, Time};
+use weal_control::flow::pipeline::{ClassIndex, DropReason, Dropped, Rejection, RequestOutcome, Ticket};
+use weal_model::{AppName, ClassName, Crowd, GatewayName, InstanceId, Time};
 use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters, Unavailable};
 use weal_protocol::node::{WakeAnswer, WakeRequest};
 
 use crate::clock::Clock;
+use crate::routing::affinity::Tokens;
 use crate::routing::port_stats::PortStats;
 use crate::upstream::pool::Upstream;
 
@@ -38,6 +40,12 @@ struct Core {
     admission: Admission,
     /// By [`InstanceIndex::slot`].
     upstreams: Vec<Option<Arc<Upstream>>>,
+    /// By [`InstanceIndex::slot`]: what stands for it in cookies.
+    tokens: Vec<Option<Arc<str>>>,
+    /// Makes them.
+    affinity: Option<Tokens>,
+    /// Requests that were dropped from their queue and have not been told.
+    dropped: BTreeMap<Ticket, DropReason>,
     /// By [`Ticket::slot`]: of requests that wait.
     wakers: Vec<Option<Waker>>,
     /// The next moment at which an errand looks at those who wait.
@@ -70,6 +78,18 @@ pub(crate) struct Expired {
     pub any_open: bool,
     /// Why there will be none soon, so that it did not wait any longer.
     pub unavailable: Option<Unavailable>,
+    /// Why it was dropped before its time was up.
+    pub dropped: Option<DropReason>,
+    /// Its client has gone, or at least will send no more.
+    pub is_abandoned: bool,
+}
+
+impl Expired {
+    /// The time was up, and nothing else is known.
+    pub const TIME_UP: Self = Self { any_open: true, unavailable: None, dropped: None, is_abandoned: false };
+
+    /// Nobody waits any more for the answer.
+    pub const CLIENT_GONE: Self = Self { is_abandoned: true, ..Self::TIME_UP };
 }
 
 /// A request's place: in a queue at first, then in a seat until this is dropped. Dropping it before [`Seat::finish`] counts
@@ -82,10 +102,13 @@ pub(crate) struct Seat {
 }
 
 impl Cluster {
-    pub fn new(config: &ClusterConfig, clock: Clock, workers: usize, errands: Errands) -> Arc<Self> {
+    pub fn new(config: &ClusterConfig, clock: Clock, workers: usize, errands: Errands, affinity: Option<Tokens>) -> Arc<Self> {
         let core = Core {
             admission: Admission::new(config.app.clone(), clock.now().0),
             upstreams: Vec::new(),
+            tokens: Vec::new(),
+            affinity,
+            dropped: BTreeMap::new(),
             wakers: Vec::new(),
             looked_at: None,
         };
@@ -109,6 +132,7 @@ impl Cluster {
         for endpoint in &config.endpoints {
             if let Some(index) = core.admission.find(&endpoint.instance) {
                 core.set_upstream(index, endpoint.address, endpoint.draining, self.workers);
+                core.set_token(&self.app, index, &endpoint.instance);
             }
         }
         let is_unavailable = core.admission.unavailable().is_some();
@@ -125,6 +149,7 @@ impl Cluster {
         let now = self.clock.now();
         let woken = core.admission.handle_woken(now, &answer.instance);
         if let Some(woken) = woken {
+            core.set_token(&self.app, woken.instance, &answer.instance);
             *core.upstream_mut(woken.instance) = Some(Arc::new(Upstream::new(answer.address, self.workers)));
         }
         self.pump(core, now);
@@ -161,22 +186,36 @@ impl Cluster {
     }
 
     /// A request comes in. With a target, it may go there at once; without one it waits: poll [`Seat::poll_target`].
-    pub fn arrive(self: &Arc<Self>, class: ClassIndex) -> Result<(Seat, Option<Target>, Duration), Rejection> {
+    pub fn arrive(self: &Arc<Self>, request: impl Into<IncomingRequest>) -> Result<(Seat, Option<Target>, Duration), Rejection> {
         let mut core = self.lock();
         let now = self.clock.now();
         let timeout = core.admission.request_timeout();
-        let ticket = core.admission.handle_arrival(now, class)?;
+        let ticket = core.admission.handle_arrival(now, request)?;
+        // First of all: one that was dropped to make room may have had the slot that is the new one's now.
+        let mut wake = core.take_dropped(now);
         if core.wakers.len() <= ticket.slot() {
             core.wakers.resize(ticket.slot() + 1, None);
         }
         core.wakers[ticket.slot()] = None;
         let seat = Seat { cluster: Arc::clone(self), ticket, ended: false };
-        let wake = core.dispatch(now);
+        wake.extend(core.dispatch(now));
         let target = core.target(ticket);
         let errand = if target.is_none() { core.poll_errand(self, now) } else { None };
         drop(core);
         self.release(wake, errand);
         Ok((seat, target, timeout))
+    }
+
+    /// The instance that a cookie's value stands for.
+    pub fn instance_of_token(&self, token: &str) -> Option<InstanceIndex> {
+        let core = self.lock();
+        let slot = core.tokens.iter().position(|known| known.as_deref() == Some(token))?;
+        core.admission.instance_at(slot)
+    }
+
+    /// What stands for an instance in the cookies of its clients.
+    pub fn token_of(&self, instance: InstanceIndex) -> Option<Arc<str>> {
+        self.lock().tokens.get(instance.slot())?.clone()
     }
 
     /// Ends what has waited for too long or waits in vain. Whoever waits with a timer calls this when it fires.
@@ -244,6 +283,16 @@ impl Core {
         while let Some(dispatched) = self.admission.poll_dispatch(now) {
             wake.extend(self.wakers[dispatched.ticket.slot()].take());
         }
+        wake.extend(self.take_dropped(now));
+        wake
+    }
+
+    fn take_dropped(&mut self, now: Time) -> Vec<Waker> {
+        let mut wake = Vec::new();
+        while let Some(Dropped { ticket, reason }) = self.admission.poll_dropped(now) {
+            self.dropped.insert(ticket, reason);
+            wake.extend(self.wakers[ticket.slot()].take());
+        }
         wake
     }
 
@@ -263,6 +312,14 @@ impl Core {
         let index = self.admission.instance_of(ticket)?;
         let upstream = self.upstreams.get(index.slot())?.clone()?;
         Some(Target { index, upstream })
+    }
+
+    fn set_token(&mut self, app: &AppName, index: InstanceIndex, instance: &InstanceId) {
+        let Some(affinity) = &self.affinity else { return };
+        if self.tokens.len() <= index.slot() {
+            self.tokens.resize(index.slot() + 1, None);
+        }
+        self.tokens[index.slot()] = Some(affinity.token(app, instance));
     }
 
     fn upstream_mut(&mut self, index: InstanceIndex) -> &mut Option<Arc<Upstream>> {
@@ -293,7 +350,9 @@ impl Seat {
             return Poll::Ready(Ok(target));
         }
         if !core.admission.is_queued(self.ticket) {
-            return Poll::Ready(Err(Expired { any_open: core.admission.any_open(), unavailable: core.admission.unavailable() }));
+            let (any_open, unavailable) = (core.admission.any_open(), core.admission.unavailable());
+            let dropped = core.dropped.remove(&self.ticket);
+            return Poll::Ready(Err(Expired { any_open, unavailable, dropped, is_abandoned: false }));
         }
         match &mut core.wakers[self.ticket.slot()] {
             Some(waker) => waker.clone_from(cx.waker()),
@@ -309,7 +368,12 @@ impl Seat {
             return granted;
         }
         self.cluster.expire();
-        granted().now_or_never().unwrap_or(Err(Expired { any_open: true, unavailable: None }))
+        granted().now_or_never().unwrap_or(Err(Expired::TIME_UP))
+    }
+
+    /// The instance has shown that it works on the request.
+    pub fn note_life(&self) {
+        self.cluster.lock().admission.handle_sign_of_life(self.ticket);
     }
 
     /// The attempt has failed; the seat is kept and another instance chosen. `None` when none is left, or enough were tried.
@@ -339,6 +403,7 @@ impl Seat {
         let mut core = self.cluster.lock();
         let now = self.cluster.clock.now();
         let ended = end(&mut core.admission, now, self.ticket);
+        core.dropped.remove(&self.ticket);
         self.cluster.pump(core, now);
         Some(ended)
     }
@@ -379,7 +444,7 @@ mod tests {
             app: "shop".into(),
             routes: Vec::new(),
             seats: Some(1),
-            flows: [("gold".into(), FlowConfig { weight: 1.0, seats: 1, size: 1.0, queue_limit: 9 })].into(),
+            flows: [("gold".into(), FlowConfig { weight: 1.0, seats: 1, queue_limit: 9, ..FlowConfig::default() })].into(),
             endpoints: vec![open],
             request_timeout_s: 600.0,
             standby: Some(Standby { after_s, instances: vec!["shop-2".into()] }),
@@ -394,7 +459,7 @@ mod tests {
     #[test]
     fn a_cluster_with_a_queue_asks_to_be_looked_at_once_and_again_when_a_config_brings_that_forward() {
         let (errands, mut received) = mpsc::unbounded_channel();
-        let cluster = Cluster::new(&config(60.0), Clock::new(), 1, errands);
+        let cluster = Cluster::new(&config(60.0), Clock::new(), 1, errands, None);
         let class = cluster.class(&"gold".into()).unwrap();
         let mut looks = || match received.try_recv() {
             Ok(Errand::Look { at, after, .. }) => Some((at, after)),
@@ -419,7 +484,7 @@ mod tests {
     fn a_cluster_has_its_call_made_once_and_the_next_one_after_a_refusal() {
         let (errands, mut received) = mpsc::unbounded_channel();
         let asleep = ClusterConfig { endpoints: Vec::new(), ..config(60.0) };
-        let cluster = Cluster::new(&asleep, Clock::new(), 1, errands);
+        let cluster = Cluster::new(&asleep, Clock::new(), 1, errands, None);
         let class = cluster.class(&"gold".into()).unwrap();
         let seats = [(); 2].map(|()| cluster.arrive(class).unwrap().0);
         assert!(matches!(received.try_recv(), Ok(Errand::Wake(_, request)) if request.app.as_str() == "shop"));

@@ -1,5 +1,6 @@
 //! Where a request goes: the config in force, its routes, and the clusters behind them.
 
+pub(crate) mod affinity;
 pub(crate) mod cluster;
 pub(crate) mod extras;
 mod file;

@@ -11,11 +11,13 @@ use http::HeaderValue;
 use weal_control::admission::inner_class;
 use weal_control::flow::pipeline::ClassIndex;
 use weal_model::{
-    AppName, ClassName, ClientPolicy, InstanceId, InstanceProtocol, ListenScheme, ProxyVersion, RouteSpec, TransportPort,
+    AppName, ClassName, ClientPolicy, DispatchRules, InstanceId, InstanceProtocol, ListenScheme, ProxyVersion, RouteSpec,
+    TransportPort,
 };
 use weal_rpc::RpcRefusal;
 
 use crate::clock::Clock;
+use crate::routing::affinity::Tokens;
 use crate::routing::cluster::{Cluster, Errands};
 use crate::routing::extras::Extras;
 use crate::routing::kept::{FILE, Kept};
@@ -57,6 +59,10 @@ pub(crate) struct Rules {
     pub extras: Option<Box<Extras>>,
     /// What tells the instance the class, if it calls others.
     pub mark: Option<HeaderValue>,
+    /// Which instance a request goes to.
+    pub dispatch: DispatchRules,
+    /// The cookie that says of a request that its session is under way.
+    pub session_cookie: Option<String>,
 }
 
 /// An inner tier: where calls to an application go.
@@ -104,6 +110,8 @@ pub(crate) struct Tables {
     pages: Mutex<Pages>,
     /// By which instances and the gateway name classes to each other.
     marks: Mutex<Marks>,
+    /// What makes cookies of instances; `None` without random numbers.
+    affinity: Option<Tokens>,
 }
 
 /// A connection's view of the config: refreshed only after a change.
@@ -138,6 +146,9 @@ impl Tables {
             leaving: Mutex::default(),
             pages: Mutex::default(),
             marks: Mutex::new(Marks::load(state_dir)),
+            affinity: Tokens::load(state_dir)
+                .inspect_err(|error| tracing::error!(%error, "no random numbers: sessions stay with no instance"))
+                .ok(),
         };
         match std::fs::read(&tables.file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -200,7 +211,10 @@ impl Tables {
                     cluster.configure(wanted);
                     cluster
                 }
-                None => Cluster::new(wanted, self.clock, self.workers, self.errands.clone()),
+                None => {
+                    let affinity = self.affinity.clone();
+                    Cluster::new(wanted, self.clock, self.workers, self.errands.clone(), affinity)
+                }
             };
             clusters.insert(wanted.app.clone(), cluster);
         }
@@ -245,6 +259,8 @@ fn rules(wanted: &ClusterConfig, route: &RouteSpec, clients: &ClientPolicy, page
         is_normalized: wanted.http.normalize_paths,
         extras: Extras::compile(&route.extras, pages).map(Box::new),
         mark: wanted.calls.then(|| marks.mark(&route.class)),
+        dispatch: wanted.http.dispatch.clone(),
+        session_cookie: wanted.flows.get(&route.class).and_then(|flow| flow.session_cookie.clone()),
     }
 }
 
@@ -266,6 +282,9 @@ fn inner_tier(wanted: &ClusterConfig, cluster: &Arc<Cluster>, marks: &mut Marks)
             is_normalized: wanted.http.normalize_paths,
             extras: None,
             mark: wanted.calls.then(|| marks.mark(name)),
+            // Calls bring no cookies of browsers.
+            dispatch: DispatchRules { affinity: None, ..wanted.http.dispatch.clone() },
+            session_cookie: None,
         });
         Some(Destination { cluster: Arc::clone(cluster), class, rules })
     };

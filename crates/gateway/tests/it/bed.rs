@@ -154,7 +154,7 @@ pub fn cluster(addresses: &[SocketAddr]) -> ClusterConfig {
 }
 
 pub fn flow(weight: f64, queue_limit: u32) -> FlowConfig {
-    FlowConfig { weight, seats: 1, size: 1.0, queue_limit }
+    FlowConfig { weight, queue_limit, ..FlowConfig::default() }
 }
 
 pub fn route(class: &str, host: Option<&str>, path: Option<&str>) -> RouteSpec {

@@ -3,8 +3,10 @@
 mod bed;
 mod compression;
 mod corpus;
+mod dispatch;
 mod exchange;
 mod faults;
+mod flows;
 mod framing;
 mod grpc;
 mod h2;
@@ -14,6 +16,7 @@ mod manners;
 mod ports;
 mod proxy;
 mod raw;
+mod resume;
 mod routing;
 mod seats;
 mod threads;

@@ -37,7 +37,18 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
             Some(word) => Importance::from_word(word.get_ref()).ok_or_else(|| source.error(&word.span(), Mistake::Importance))?,
         };
         let name: ClassName = name.as_str().into();
-        Ok((name.clone(), ServiceClass { name, goal: table.goal.map(|goal| goal.0), importance }))
+        let rate_limit_per_s = match &table.rate_limit {
+            Some(rate) if rate.get_ref().0 <= 0.0 => return Err(source.error(&rate.span(), Mistake::Rate)),
+            rate => rate.as_ref().map(|rate| rate.get_ref().0),
+        };
+        let class = ServiceClass {
+            late: table.late.unwrap_or_default(),
+            rate_limit_per_s,
+            // No cookies are simulated: a client knows whether its session is under way.
+            session_cookie: table.sessions_first.then(|| "session".to_owned()),
+            ..ServiceClass::new(name.clone(), table.goal.map(|goal| goal.0), importance)
+        };
+        Ok((name, class))
     });
     let classes = classes.collect::<Result<BTreeMap<_, _>, _>>()?;
     let apps = file.apps.iter().map(|(name, table)| {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Spanned;
-use weal_model::Algorithm;
+use weal_model::{Algorithm, LatePolicy};
 
 use crate::values::{GoalText, Rate, Size, Span};
 use crate::workload::TraceWindow;
@@ -109,6 +109,13 @@ pub struct ClassTable {
     pub goal: Option<GoalText>,
     /// `lowest`, `low`, `normal`, `high` or `highest`. Default: normal.
     pub importance: Option<Spanned<String>>,
+    /// `serve` or `drop`: what becomes of requests that can no longer meet the goal. Default: serve.
+    pub late: Option<LatePolicy>,
+    /// Requests per second that each application sends to its instances. Default: no limit.
+    pub rate_limit: Option<Spanned<Rate>>,
+    /// True: requests of sessions under way wait before those that begin one. Default: false.
+    #[serde(default)]
+    pub sessions_first: bool,
 }
 
 /// `[app.NAME]`: as in `weal.toml`, and what its requests cost, which a simulation has to be told.

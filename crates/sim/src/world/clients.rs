@@ -23,7 +23,7 @@ impl World<'_> {
             if sessions.len() <= number as usize {
                 let thoughts = spec.workload.thoughts(scenario.seed, &spec.name, number);
                 let walk = Walk::new(scenario.seed, &spec.name, number);
-                sessions.push(Session { thoughts, walk, alive: false });
+                sessions.push(Session { thoughts, walk, alive: false, is_under_way: false });
             }
             let session = &mut sessions[number as usize];
             if !session.alive {
@@ -54,6 +54,7 @@ impl World<'_> {
         let now_s = self.now_s();
         let wanted = self.scenario.loads[load].workload.sessions_at(now_s);
         let session = &mut self.clients[load].sessions[number as usize];
+        session.is_under_way = answer == RequestEnd::Served;
         if number >= wanted {
             session.alive = false;
             return;

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use weal_control::admission::Dispatched;
+use weal_control::admission::{Dispatched, IncomingRequest};
 use weal_control::dispatch::Attempt;
-use weal_control::flow::pipeline::RequestOutcome;
+use weal_control::flow::pipeline::{RequestOutcome, Ticket};
 
 use super::parts::clients::RequestEnd;
 use super::parts::event::{Event, TaskId};
@@ -22,8 +22,10 @@ impl World<'_> {
             return self.answer_client(number, session, RequestEnd::Failed);
         };
         let (now, now_s) = (self.now(), self.now_s());
+        let in_session = self.is_under_way(number, session);
         let app = &mut self.apps[index];
-        let Ok(place) = app.admission.handle_arrival(now, class) else {
+        let incoming = IncomingRequest { in_session, ..class.into() };
+        let Ok(place) = app.admission.handle_arrival(now, incoming) else {
             return self.answer_client(number, session, RequestEnd::Rejected);
         };
         let request = Request { flow: number, session, app: index, place: Some(place), is_at_instance: false };
@@ -37,6 +39,13 @@ impl World<'_> {
         self.dispatch(index);
     }
 
+    /// Whether a request shows that its session is under way, which it does where its class asks for that.
+    fn is_under_way(&self, flow: usize, session: Option<u32>) -> bool {
+        let flow = &self.flows[flow];
+        let shows = self.apps[flow.app].config.flows.get(&flow.class).is_some_and(|flow| flow.session_cookie.is_some());
+        shows && session.is_some_and(|number| self.clients[flow.load].sessions[number as usize].is_under_way)
+    }
+
     /// Sends what may go to instances, and has another one woken where that is needed.
     pub fn dispatch(&mut self, app: usize) {
         let now = self.now();
@@ -44,6 +53,9 @@ impl World<'_> {
         while let Some(next) = self.apps[app].admission.poll_dispatch(now) {
             let id = self.apps[app].waiting.remove(&next.ticket).expect("the gateway hands out what it was given");
             self.send(app, id, next);
+        }
+        while let Some(dropped) = self.apps[app].admission.poll_dropped(now) {
+            self.reject(app, dropped.ticket);
         }
         self.check_wake(app);
     }
@@ -113,10 +125,7 @@ impl World<'_> {
         let (now, now_s) = (self.now(), self.now_s());
         self.apps[app].watched = false;
         for place in self.apps[app].admission.handle_timeout(now) {
-            let Some(id) = self.apps[app].waiting.remove(&place) else { continue };
-            if let Some(Task { owner: Owner::Request(request), .. }) = self.tasks.remove(id) {
-                self.answer_client(request.flow, request.session, RequestEnd::Rejected);
-            }
+            self.reject(app, place);
         }
         while let Some(&(at_s, id)) = self.apps[app].deadlines.front() {
             let waits = self.tasks.get(id).is_some_and(|task| task.home == usize::MAX);
@@ -128,6 +137,14 @@ impl World<'_> {
         }
         self.schedule_deadline(app);
         self.dispatch(app);
+    }
+
+    /// A request that waited gets no seat.
+    fn reject(&mut self, app: usize, place: Ticket) {
+        let Some(id) = self.apps[app].waiting.remove(&place) else { return };
+        if let Some(Task { owner: Owner::Request(request), .. }) = self.tasks.remove(id) {
+            self.answer_client(request.flow, request.session, RequestEnd::Rejected);
+        }
     }
 
     /// The gateway answers 504 and hangs up; the instance does not notice.
@@ -171,7 +188,7 @@ impl World<'_> {
         let now_s = self.now_s();
         if now_s >= self.apps[app].wake_check_s {
             self.apps[app].wake_check_s = f64::INFINITY;
-            self.check_wake(app);
+            self.dispatch(app);
         }
     }
 

@@ -69,7 +69,7 @@ pub(super) fn tier(app: &AppSpec, calls: &Calls<'_>, inputs: &Inputs<'_>) -> Opt
         *seats.entry(flow.id.class.clone()).or_default() += flow.seats.max(1);
     }
     let flow = |(class, seats): (ClassName, u32)| {
-        let limits = FlowConfig { weight: f64::from(seats.max(1)), seats, size: 1.0, queue_limit: app.queue_limit };
+        let limits = FlowConfig { weight: f64::from(seats.max(1)), seats, queue_limit: app.queue_limit, ..FlowConfig::default() };
         (class, limits)
     };
     Some(InnerTier { http: app.speaks_http(), flows: seats.into_iter().map(flow).collect(), unmarked })

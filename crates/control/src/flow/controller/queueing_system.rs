@@ -333,6 +333,7 @@ impl System {
             queue_mean: counts.queue,
             in_service_mean: counts.in_service,
             seats: self.allocated(f).0,
+            hanging: 0,
             oldest_wait_s: self.queues[f].front().map_or(0.0, |oldest| self.now - oldest.arrived),
         };
         let mut flows: Vec<FlowObservation> = flows.iter().enumerate().map(flow).collect();
@@ -351,10 +352,9 @@ impl System {
 
 /// A pool of these nodes (name, cores), classes (name, goal, importance) and applications (name, classes, needs).
 pub(super) fn spec(nodes: &[(&str, f64)], classes: &[(&str, &str, &str)], apps: &[(&str, &[&str], &[&str])]) -> PoolSpec {
-    let class = |&(name, goal, importance): &(&str, &str, &str)| ServiceClass {
-        name: name.into(),
-        goal: (goal != "none").then(|| goal.parse().unwrap()),
-        importance: Importance::from_word(importance).unwrap(),
+    let class = |&(name, goal, importance): &(&str, &str, &str)| {
+        let goal = (goal != "none").then(|| goal.parse().unwrap());
+        ServiceClass::new(name.into(), goal, Importance::from_word(importance).unwrap())
     };
     PoolSpec {
         nodes: nodes

@@ -1,11 +1,13 @@
 use proptest::prelude::*;
+use weal_model::{FlowAllocation, OverloadLimit};
 
+use super::limits::sizes;
 use super::*;
 
 const FAR: Time = Time(u64::MAX);
 
 fn limits(seats: Option<u32>, classes: &[(&str, f64, u32)]) -> PipelineLimits {
-    let limits = |weight, queue_limit| ClassLimits { weight, size: 1.0, queue_limit };
+    let limits = |weight, queue_limit| ClassLimits { weight, queue_limit, ..ClassLimits::default() };
     let classes = classes.iter().map(|&(name, weight, queue_limit)| (name.into(), limits(weight, queue_limit))).collect();
     PipelineLimits { seats, classes }
 }
@@ -159,6 +161,174 @@ fn a_class_that_is_removed_still_serves_those_who_wait() {
     pipeline.configure(at(1), &limits(Some(1), &[("new", 1.0, 10)]));
     assert_eq!(pipeline.poll_dispatch(at(1)).unwrap().ticket, ticket);
     assert_eq!(pipeline.handle_arrival(at(1), old, FAR), Err(Rejection::QueueFull));
+}
+
+/// Clients that send their next request `gap` after each answer, over so many seats: what each class got of all answers.
+fn shares(seats: u32, clients: [usize; 2], weights: [f64; 2], length: impl Fn(usize, u64) -> u64, gap_us: u64) -> [f64; 2] {
+    let mut pipeline = Pipeline::new(&limits(Some(seats), &[("few", weights[0], 1000), ("many", weights[1], 1000)]));
+    let classes = ["few", "many"].map(|name| pipeline.class(&name.into()).unwrap());
+    let mut agenda: BTreeSet<(u64, u64, usize, Option<Ticket>)> = BTreeSet::new();
+    let mut number = 0;
+    for (class, count) in clients.into_iter().enumerate() {
+        agenda.extend((0..count as u64).map(|client| (client * 13, client, class, None)));
+    }
+    let mut answered = [0u64; 2];
+    while let Some((us, _, class, ticket)) = agenda.pop_first() {
+        if us > 200_000_000 {
+            break;
+        }
+        let now = Time(us * 1000);
+        match ticket {
+            Some(ticket) => {
+                pipeline.handle_completion(now, ticket, RequestOutcome::Served);
+                answered[class] += u64::from(us > 1_000_000);
+                agenda.insert((us + gap_us, number, class, None));
+            }
+            None => drop(pipeline.handle_arrival(now, classes[class], FAR).unwrap()),
+        }
+        while let Some(next) = pipeline.poll_dispatch(now) {
+            number += 1;
+            agenda.insert((us + length(next.class.at(), number).max(1), number, next.class.at(), Some(next.ticket)));
+        }
+    }
+    let all = (answered[0] + answered[1]) as f64;
+    answered.map(|count| count as f64 / all)
+}
+
+/// Pacifici section 3: "when fully loaded, the scheduler divides its total throughput among its service classes in proportion to their
+/// round-robin weights". Here with 16 clients beside 200 on eight seats, whatever the lengths of requests are.
+#[test]
+fn few_clients_beside_many_get_the_share_of_their_weight_at_any_mix_of_lengths() {
+    // Lengths in microseconds, spread from a tenth to nearly twice of the mean.
+    let spread = |mean: u64, number: u64| mean / 10 + (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % (mean * 9 / 5);
+    for weights in [[1.0, 1.0], [3.0, 1.0], [1.0, 3.0]] {
+        for (few_us, many_us) in [(10_000, 10_000), (50_000, 5_000), (5_000, 50_000), (2_000, 2_000)] {
+            for gap_us in [10, 200] {
+                let [few, _] = shares(8, [16, 200], weights, |class, number| spread([few_us, many_us][class], number), gap_us);
+                let wanted = weights[0] / (weights[0] + weights[1]);
+                assert!(
+                    (few / wanted - 1.0).abs() < 0.02,
+                    "{few:.3} instead of {wanted:.3}: weights {weights:?}, {few_us} beside {many_us} us, {gap_us} us between"
+                );
+            }
+        }
+    }
+}
+
+fn with_policy(seats: u32, queue_limit: u32, policy: weal_model::FlowPolicy) -> (Pipeline, ClassIndex) {
+    let mut limits = limits(Some(seats), &[("a", 1.0, queue_limit)]);
+    limits.classes.get_mut("a").unwrap().policy = policy;
+    let pipeline = Pipeline::new(&limits);
+    let class = pipeline.class(&"a".into()).unwrap();
+    (pipeline, class)
+}
+
+#[test]
+fn a_request_that_can_no_longer_meet_its_goal_is_dropped_and_one_that_can_is_not() {
+    let policy = weal_model::FlowPolicy { drop_after_s: Some(0.1), rate_limit_per_s: None };
+    let (mut pipeline, class) = with_policy(1, 10, policy);
+    // 20 ms in the seat, and none of them differs: what waits for more than 80 ms is late, once the deviation is known to be small.
+    for turn in 0..40 {
+        let ticket = pipeline.handle_arrival(at(turn * 20), class, FAR).unwrap();
+        assert_eq!(pipeline.poll_dispatch(at(turn * 20)).unwrap().ticket, ticket);
+        pipeline.handle_completion(at(turn * 20 + 20), ticket, RequestOutcome::Served);
+    }
+    let busy = pipeline.handle_arrival(at(1000), class, FAR).unwrap();
+    pipeline.poll_dispatch(at(1000)).unwrap();
+    let late = pipeline.handle_arrival(at(1000), class, FAR).unwrap();
+    let in_time = pipeline.handle_arrival(at(1070), class, FAR).unwrap();
+    assert_eq!(pipeline.poll_dropped(at(1079)), None);
+    let from = pipeline.poll_wait().unwrap();
+    assert!((at(1079)..=at(1080)).contains(&from), "{from:?}");
+    assert_eq!(pipeline.poll_dropped(at(1081)), Some(Dropped { ticket: late, reason: DropReason::Late }));
+    assert_eq!(pipeline.poll_dropped(at(1081)), None);
+    pipeline.handle_completion(at(1100), busy, RequestOutcome::Served);
+    assert_eq!(pipeline.poll_dispatch(at(1100)).unwrap().ticket, in_time);
+    let seen = pipeline.observe(at(1100)).next().unwrap();
+    assert_eq!((seen.counters.rejections, seen.counters.late, seen.counters.arrivals), (1, 1, 43));
+}
+
+#[test]
+fn nothing_is_dropped_for_a_goal_that_no_request_can_meet() {
+    let policy = weal_model::FlowPolicy { drop_after_s: Some(0.1), rate_limit_per_s: None };
+    let (mut pipeline, class) = with_policy(1, 10, policy);
+    let first = pipeline.handle_arrival(at(0), class, FAR).unwrap();
+    pipeline.poll_dispatch(at(0)).unwrap();
+    pipeline.handle_completion(at(300), first, RequestOutcome::Served);
+    for _ in 0..2 {
+        pipeline.handle_arrival(at(300), class, FAR).unwrap();
+    }
+    assert!(pipeline.poll_dispatch(at(300)).is_some());
+    assert_eq!((pipeline.poll_dropped(at(9000)), pipeline.poll_wait()), (None, None));
+}
+
+#[test]
+fn a_rate_limit_releases_so_many_a_second_and_holds_up_nobody_else() {
+    let mut limits = limits(Some(100), &[("limited", 1.0, 1000), ("other", 1.0, 1000)]);
+    limits.classes.get_mut("limited").unwrap().policy.rate_limit_per_s = Some(100.0);
+    let mut pipeline = Pipeline::new(&limits);
+    let [limited, other] = ["limited", "other"].map(|name| pipeline.class(&name.into()).unwrap());
+    for _ in 0..500 {
+        pipeline.handle_arrival(at(0), limited, FAR).unwrap();
+    }
+    let mut released = 0u32;
+    let mut now = at(0);
+    while now < at(2000) {
+        while let Some(next) = pipeline.poll_dispatch(now) {
+            released += 1;
+            pipeline.handle_completion(now, next.ticket, RequestOutcome::Served);
+        }
+        let ticket = pipeline.handle_arrival(now, other, FAR).unwrap();
+        assert_eq!(pipeline.poll_dispatch(now).map(|next| next.ticket), Some(ticket), "a seat is free for it");
+        pipeline.handle_completion(now, ticket, RequestOutcome::Served);
+        now = pipeline.poll_wait().expect("more wait");
+    }
+    assert!((200..=203).contains(&released), "{released} in two seconds");
+}
+
+#[test]
+fn a_session_under_way_goes_before_those_that_begin_and_takes_the_place_of_one() {
+    let (mut pipeline, class) = with_policy(1, 3, weal_model::FlowPolicy::default());
+    let arrive =
+        |pipeline: &mut Pipeline, in_session| pipeline.handle_arrival(at(0), Arrival { in_session, ..class.into() }, FAR);
+    let busy = arrive(&mut pipeline, false).unwrap();
+    pipeline.poll_dispatch(at(0)).unwrap();
+    let begun: Vec<Ticket> = (0..3).map(|_| arrive(&mut pipeline, false).unwrap()).collect();
+    let under_way: Vec<Ticket> = (0..2).map(|_| arrive(&mut pipeline, true).unwrap()).collect();
+    let displaced: Vec<Dropped> = std::iter::from_fn(|| pipeline.poll_dropped(at(0))).collect();
+    assert_eq!(displaced, [begun[2], begun[1]].map(|ticket| Dropped { ticket, reason: DropReason::Displaced }));
+    assert_eq!(arrive(&mut pipeline, false), Err(Rejection::QueueFull));
+    let mut last = busy;
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        pipeline.handle_completion(at(1), last, RequestOutcome::Served);
+        last = pipeline.poll_dispatch(at(1)).unwrap().ticket;
+        order.push(last);
+    }
+    assert_eq!(order, [under_way[0], under_way[1], begun[0]]);
+    let seen = pipeline.observe(at(1)).next().unwrap();
+    assert_eq!((seen.counters.arrivals, seen.counters.rejections, seen.counters.late), (7, 3, 0));
+}
+
+#[test]
+fn a_session_that_finds_only_others_of_its_kind_is_refused_like_anybody() {
+    let (mut pipeline, class) = with_policy(0, 2, weal_model::FlowPolicy::default());
+    let arrive = |pipeline: &mut Pipeline| pipeline.handle_arrival(at(0), Arrival { in_session: true, ..class.into() }, FAR);
+    assert!(arrive(&mut pipeline).is_ok() && arrive(&mut pipeline).is_ok());
+    assert_eq!(arrive(&mut pipeline), Err(Rejection::QueueFull));
+}
+
+#[test]
+fn seats_without_a_sign_of_life_hang_after_a_while() {
+    let (mut pipeline, class) = with_policy(3, 9, weal_model::FlowPolicy::default());
+    let tickets: Vec<Ticket> = (0..3).map(|_| pipeline.handle_arrival(at(0), class, FAR).unwrap()).collect();
+    while pipeline.poll_dispatch(at(0)).is_some() {}
+    pipeline.handle_sign_of_life(tickets[0]);
+    let hanging = |pipeline: &mut Pipeline, now| pipeline.observe(now).next().unwrap().hanging;
+    assert_eq!(hanging(&mut pipeline, at(29_999)), 0);
+    assert_eq!(hanging(&mut pipeline, at(30_000)), 2);
+    pipeline.handle_completion(at(30_001), tickets[1], RequestOutcome::Failed);
+    assert_eq!(hanging(&mut pipeline, at(40_000)), 1);
 }
 
 #[derive(Debug, Clone)]

@@ -1,6 +1,12 @@
 //! Requests by ticket: a slab whose keys are never valid twice.
 
+use std::time::Duration;
+
 use weal_model::Time;
+
+/// A request that has had a seat for so long without a sign of life hangs. Shorter would name slow answers; longer would leave seats
+/// lost for longer before anybody is told.
+pub const HANGS_AFTER: Duration = Duration::from_secs(30);
 
 /// A class of one pipeline: where its name was found once, so that requests need no look-up. Valid for the pipeline's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,6 +17,13 @@ pub struct ClassIndex(pub(super) u32);
 pub struct Ticket {
     slot: u32,
     generation: u32,
+}
+
+impl ClassIndex {
+    /// Its place in the list of classes.
+    pub(super) fn at(self) -> usize {
+        self.0 as usize
+    }
 }
 
 impl Ticket {
@@ -29,8 +42,22 @@ pub(super) struct Request {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Phase {
-    Queued { deadline: Time },
-    InService { dispatched: Time },
+    Queued {
+        deadline: Time,
+        late: Option<Time>,
+    },
+    /// Silent: nothing has come of it yet.
+    InService {
+        dispatched: Time,
+        is_silent: bool,
+    },
+}
+
+impl Request {
+    /// It has a seat, and nothing has come of it for [`HANGS_AFTER`].
+    pub fn hangs(&self, now: Time) -> bool {
+        matches!(self.phase, Phase::InService { dispatched, is_silent: true } if now.since(dispatched) >= HANGS_AFTER)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +83,11 @@ impl Tickets {
         let entry = &mut self.slots[slot as usize];
         entry.request = Some(request);
         Ticket { slot, generation: entry.generation }
+    }
+
+    /// All that are valid.
+    pub fn iter(&self) -> impl Iterator<Item = &Request> {
+        self.slots.iter().filter_map(|slot| slot.request.as_ref())
     }
 
     pub fn get(&self, ticket: Ticket) -> Option<&Request> {

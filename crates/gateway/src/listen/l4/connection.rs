@@ -118,7 +118,7 @@ async fn pass(
     let announced = destination.rules.send_proxy.map(|version| Announced { version, ends });
     let connect = |target: Target| async move { target.upstream.connect_stream(announced, limits).await };
     let reached = tokio::select! {
-        reached = reach(destination, connect) => reached?,
+        reached = reach(destination, ends.client.ip(), connect) => reached?,
         // It has broken off. That a client has sent all that it has to say is no reason not to pass it on.
         _ = client.ready(Interest::ERROR) => return Err(ErrorResponse::closed("client-gone", "the client broke off".to_owned())),
     };

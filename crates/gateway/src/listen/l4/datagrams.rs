@@ -155,7 +155,7 @@ async fn pass(
     destination: &Destination,
     ports: &Ports,
 ) -> Result<(), ErrorResponse> {
-    let (instance, seat): (UdpSocket, TunnelSeat) = reach(destination, connect).await?;
+    let (instance, seat): (UdpSocket, TunnelSeat) = reach(destination, peer.ip(), connect).await?;
     let stats = destination.cluster.ports();
     let open = stats.open();
     let idle = destination.rules.idle.unwrap_or(IDLE);

@@ -43,12 +43,12 @@ impl App {
     /// As it is before anything runs: every class of the application, no instance, no limit.
     pub fn new(scenario: &Scenario, index: usize, name: &AppName) -> Self {
         let spec = &scenario.pool.apps[name];
-        let flow = FlowConfig { weight: 1.0, seats: 1, size: 1.0, queue_limit: spec.queue_limit };
+        let flow = FlowConfig { weight: 1.0, seats: 1, queue_limit: spec.queue_limit, ..FlowConfig::default() };
         let config = ClusterConfig {
             app: name.clone(),
             routes: spec.routes.clone(),
             seats: None,
-            flows: spec.routes.iter().map(|route| (route.class.clone(), flow)).collect(),
+            flows: spec.routes.iter().map(|route| (route.class.clone(), flow.clone())).collect(),
             endpoints: Vec::new(),
             request_timeout_s: spec.request_timeout_s,
             standby: None,

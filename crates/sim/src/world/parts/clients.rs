@@ -27,6 +27,8 @@ pub struct Session {
     pub walk: Walk,
     /// It thinks or waits for an answer.
     pub alive: bool,
+    /// Its last request was answered. Who is turned away leaves, and comes back as somebody new.
+    pub is_under_way: bool,
 }
 
 /// How a request ended for its client.

@@ -123,9 +123,9 @@ fn point(
         |value: fn(&FlowObservation) -> f64| recent.iter().map(|(window_s, flow)| value(flow) * window_s).sum::<f64>() / span_s;
     let throughput_per_s = per_s(|flow| flow.completions);
     let achieved = match class.goal {
-        Some(Goal::Percentile { percentile, .. }) => response.quantile_s(percentile),
         Some(Goal::Throughput { .. }) => Some(throughput_per_s),
-        _ => response.mean_s(),
+        Some(goal) => goal.achieved_s(response, recent.iter().map(|(_, flow)| flow.rejections).sum()),
+        None => response.mean_s(),
     };
     let timed = !matches!(class.goal, Some(Goal::Throughput { .. }));
     let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
