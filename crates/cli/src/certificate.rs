@@ -76,6 +76,8 @@ pub enum CertificateError {
 pub struct ReadCertificate {
     /// With its key.
     pub certificate: Certificate,
+    /// Its first second, since 1970.
+    pub not_before_s: i64,
     /// Its last second, since 1970.
     pub not_after_s: i64,
 }
@@ -97,21 +99,26 @@ impl ReadCertificate {
     }
 }
 
-/// The two files of a certificate. Self-signed ones are below `folder`.
+/// The two files of a certificate. Those that weal makes or asks for are below `folder`.
 pub fn files(name: &str, source: &CertificateSource, folder: &Path) -> [PathBuf; 2] {
     match source {
         CertificateSource::Files { certificate, key } => [certificate.into(), key.into()],
-        CertificateSource::SelfSigned { .. } => ["pem", "key"].map(|ending| folder.join(format!("{name}.{ending}"))),
+        CertificateSource::SelfSigned { .. } | CertificateSource::Acme(_) => {
+            ["pem", "key"].map(|ending| folder.join(format!("{name}.{ending}")))
+        }
     }
 }
 
-/// Reads all certificates of `spec`, those that weal made from `folder`.
+/// Reads all certificates of `spec`, those that weal made or was given from `folder`. One that an authority is still to give is left out.
 ///
 /// # Errors
 /// The first that cannot be used.
 pub fn read_all(spec: &PoolSpec, folder: &Path) -> Result<Vec<ReadCertificate>, CertificateError> {
     let all = spec.tls.iter().flat_map(|tls| &tls.certificates);
-    all.map(|(name, source)| read(name, files(name, source, folder))).collect()
+    let is_there = |(name, source): &(&String, &CertificateSource)| {
+        !matches!(source, CertificateSource::Acme(_)) || files(name, source, folder)[0].exists()
+    };
+    all.filter(is_there).map(|(name, source)| read(name, files(name, source, folder))).collect()
 }
 
 /// Reads one certificate and its key.
@@ -145,8 +152,9 @@ pub fn read(name: &str, [chain_file, key_file]: [PathBuf; 2]) -> Result<ReadCert
     if hosts.is_empty() {
         return Err(CertificateError::Nameless { name: name.to_owned(), path: chain_file });
     }
-    let not_after_s = parsed.validity().not_after.timestamp();
-    Ok(ReadCertificate { certificate: Certificate { name: name.to_owned(), hosts, chain, key }, not_after_s })
+    let validity = parsed.validity();
+    let (not_before_s, not_after_s) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+    Ok(ReadCertificate { certificate: Certificate { name: name.to_owned(), hosts, chain, key }, not_before_s, not_after_s })
 }
 
 /// Makes the self-signed certificates of `spec` that `folder` lacks, or whose hosts or dates do no longer fit.
@@ -194,7 +202,8 @@ pub fn write_secret(path: &Path, content: &[u8]) -> std::io::Result<()> {
     fs::rename(&new, path)
 }
 
-fn now_s() -> i64 {
+/// The time now, in seconds since 1970.
+pub fn now_s() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 
 use toml_edit::{InlineTable, Value};
 use weal_model::{
-    Algorithm, AppSpec, CertificateSource, DispatchPolicy, DispatchRules, Enactment, HealthProbe, HttpRules, Importance,
-    LatePolicy, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
+    AcmeChallenge, AcmeSpec, Algorithm, AppSpec, CertificateSource, DispatchPolicy, DispatchRules, Enactment, HealthProbe,
+    HttpRules, Importance, LatePolicy, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode, SandboxSpec, ServiceClass,
+    TlsVersion,
 };
 
 use crate::defaults;
@@ -69,6 +70,19 @@ fn certificate(source: &CertificateSource) -> Section {
         CertificateSource::SelfSigned { hosts } => {
             section.add("self-signed", true);
             section.add("hosts", texts(hosts.iter().map(String::as_str)));
+        }
+        CertificateSource::Acme(AcmeSpec { hosts, directory, email, challenge, directory_ca }) => {
+            section.add("acme", directory);
+            section.add("hosts", texts(hosts.iter().map(String::as_str)));
+            section.add_marked("challenge", challenge.as_str(), *challenge == AcmeChallenge::default());
+            match email {
+                Some(email) => section.add("email", email),
+                None => add_absent(&mut section, "email", "none"),
+            }
+            match directory_ca {
+                Some(file) => section.add("acme-ca", file),
+                None => add_absent(&mut section, "acme-ca", "the system's"),
+            }
         }
     }
     section

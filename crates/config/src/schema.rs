@@ -8,7 +8,7 @@ mod manners;
 mod parts;
 
 use serde_json::{Value, json};
-use weal_model::{Algorithm, Enactment, Importance, OverloadLimit, Permit, ProxyVersion, SandboxSpec};
+use weal_model::{AcmeChallenge, Algorithm, Enactment, Importance, OverloadLimit, Permit, ProxyVersion, SandboxSpec};
 
 use crate::defaults;
 use parts::{describe, quoted, size, table};
@@ -61,8 +61,33 @@ fn tls_keys() -> Vec<(&'static str, Value)> {
             "hosts",
             describe(
                 json!({ "type": "array", "items": { "type": "string" } }),
-                "The hosts that a self-signed certificate names.",
-                "`localhost`, `*.localhost` and the routes' hosts below it",
+                "The hosts of a certificate that weal makes or asks for.",
+                "self-signed: `localhost`, `*.localhost` and the routes' hosts below it; `acme`: all hosts of routes",
+            ),
+        ),
+        (
+            "acme",
+            describe(
+                json!({ "anyOf": [{ "const": true }, { "type": "string", "pattern": "^https://" }] }),
+                "An authority gives the certificate, and the next one in time: `true` is Let's Encrypt, a URL the directory of another. By this you agree to its terms.",
+                "none",
+            ),
+        ),
+        (
+            "challenge",
+            describe(
+                json!({ "enum": AcmeChallenge::ALL }),
+                "How the authority is shown that the hosts are yours: by a file on port 80 or by a handshake on port 443.",
+                "\"http-01\"",
+            ),
+        ),
+        ("email", describe(json!({ "type": "string" }), "To whom the authority writes.", "nobody")),
+        (
+            "acme-ca",
+            describe(
+                json!({ "type": "string" }),
+                "PEM file with the certificates by which the authority's own address is trusted.",
+                "the system's",
             ),
         ),
     ]

@@ -109,7 +109,9 @@ fn violation(schema: &Value, value: &Value, at: &str) -> Option<String> {
         if list.len() < schema["minItems"].as_u64().unwrap_or(0) as usize {
             return wrong("too short");
         }
-        return list.iter().enumerate().find_map(|(index, item)| violation(&schema["items"], item, &format!("{at}[{index}]")));
+        // Without `items` one of `anyOf` has looked at them.
+        let items = schema.get("items")?;
+        return list.iter().enumerate().find_map(|(index, item)| violation(items, item, &format!("{at}[{index}]")));
     }
     let map = value.as_object()?;
     for key in schema["required"].as_array().into_iter().flatten() {

@@ -57,4 +57,51 @@ pub enum CertificateSource {
         /// The hosts that it names; `*.` stands for one label.
         hosts: Vec<String>,
     },
+    /// An authority gives it, and weal asks for the next one in time (RFC 8555).
+    Acme(AcmeSpec),
+}
+
+/// What is asked of an authority, and how weal proves that the hosts are its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AcmeSpec {
+    /// The hosts, in lower case. Never empty, and none has a wildcard.
+    pub hosts: Vec<String>,
+    /// Where the authority says what it can do: a URL that begins with `https://`.
+    pub directory: String,
+    /// To whom the authority writes.
+    pub email: Option<String>,
+    /// How the hosts are proven.
+    pub challenge: AcmeChallenge,
+    /// A file in PEM with the certificates by which the authority's own address is trusted; `None` is the system's.
+    pub directory_ca: Option<String>,
+}
+
+impl AcmeSpec {
+    /// Let's Encrypt.
+    pub const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
+}
+
+/// How an authority is shown that a host is ours.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AcmeChallenge {
+    /// It asks for a file on port 80 (RFC 8555 section 8.3).
+    #[default]
+    #[serde(rename = "http-01")]
+    Http01,
+    /// It shakes hands on port 443 (RFC 8737).
+    #[serde(rename = "tls-alpn-01")]
+    TlsAlpn01,
+}
+
+impl AcmeChallenge {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Http01, Self::TlsAlpn01];
+
+    /// As it is written in a config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http01 => "http-01",
+            Self::TlsAlpn01 => "tls-alpn-01",
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What a gateway needs to speak TLS. The supervisor says it, which alone may read private keys: they cross one local socket and stand in
 //! no file that a gateway could read, in no argument and in no log.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ pub const CERTIFY: Method<TlsConfig, ()> = Method::new("gateway.v1/certify");
 /// All that is needed for TLS.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TlsConfig {
-    /// Never empty. A client that names no host gets the first.
+    /// A client that names no host gets the first. Empty while an authority is still to give the first.
     pub certificates: Vec<Certificate>,
     /// Secrets that seal session tickets: the first seals, all open. The same for all workers, and after a restart.
     pub ticket_keys: Vec<TicketKey>,
@@ -22,6 +23,18 @@ pub struct TlsConfig {
     pub min_version: TlsVersion,
     /// The port that requests without TLS are sent on to; `None` answers them.
     pub redirect_port: Option<u16>,
+    /// What authorities are to be shown.
+    #[serde(default)]
+    pub challenges: Challenges,
+}
+
+/// What authorities are to be shown, as long as they ask: proofs that hosts are ours.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Challenges {
+    /// What is answered at `/.well-known/acme-challenge/TOKEN`, by token (RFC 8555 section 8.3).
+    pub tokens: BTreeMap<String, String>,
+    /// What is shown to a client that speaks `acme-tls/1` (RFC 8737 section 3), one for each host.
+    pub certificates: Vec<Certificate>,
 }
 
 /// A certificate with its private key.

@@ -4,6 +4,7 @@
 //! It decides nothing about the pool and nothing depends on it to serve: when it is killed, roles and instances go on,
 //! and the next `weal up` takes them over.
 
+mod acme;
 mod background;
 mod console;
 mod feed;

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use weal_model::PoolSpec;
-use weal_protocol::tls::{CERTIFY, TlsConfig};
+use weal_protocol::tls::{CERTIFY, Challenges, TlsConfig};
 
+use super::acme::Show;
 use super::console::Console;
 use super::stamp::{LOOK, Stamp, stamp};
 use super::tickets::TicketKeys;
@@ -31,6 +32,8 @@ pub struct SecureFeed {
     folder: PathBuf,
     tickets: TicketKeys,
     spec: PoolSpec,
+    /// What authorities are to be shown now.
+    challenges: Challenges,
     gateway: weal_rpc::Client,
 }
 
@@ -48,13 +51,27 @@ impl SecureFeed {
             tickets.rotate().context("cannot make a key for TLS session tickets")?;
         }
         let gateway = weal_rpc::Client::new(state.socket(RoleName::Gateway), PATIENCE);
-        let feed = Self { state: state.clone(), console: console.clone(), folder, tickets, spec: spec.clone(), gateway };
+        let feed = Self {
+            state: state.clone(),
+            console: console.clone(),
+            folder,
+            tickets,
+            spec: spec.clone(),
+            challenges: Challenges::default(),
+            gateway,
+        };
         feed.read()?;
         Ok(feed)
     }
 
-    /// Runs for as long as the supervisor does. `specs` tells the config in force, `starts` counts the gateway's starts.
-    pub async fn run(mut self, mut specs: watch::Receiver<PoolSpec>, mut starts: watch::Receiver<u64>) {
+    /// Runs for as long as the supervisor does. `specs` tells the config in force, `starts` counts the gateway's starts, and `shows` says what
+    /// authorities are to be shown.
+    pub async fn run(
+        mut self,
+        mut specs: watch::Receiver<PoolSpec>,
+        mut starts: watch::Receiver<u64>,
+        mut shows: mpsc::Receiver<Show>,
+    ) {
         let (mut seen, mut changing) = (self.stamps(), None);
         self.push().await;
         let mut look = tokio::time::interval(LOOK);
@@ -69,6 +86,12 @@ impl SecureFeed {
                 changed = starts.changed() => {
                     if changed.is_err() { return }
                     self.push().await;
+                }
+                Some(Show { challenges, done }) = shows.recv() => {
+                    self.challenges = challenges;
+                    let is_shown = self.push().await;
+                    // The one who asked may have given up meanwhile.
+                    let _ = done.send(is_shown);
                 }
                 _ = look.tick() => {
                     let now = self.stamps();
@@ -109,6 +132,7 @@ impl SecureFeed {
             ticket_keys: self.tickets.keys(),
             min_version: tls.min_version,
             redirect_port: tls.redirects.then_some(tls.listen.port()),
+            challenges: self.challenges.clone(),
         }))
     }
 

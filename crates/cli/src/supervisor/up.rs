@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 use weal_model::Severity;
 use weal_protocol::node::PREFER;
 
+use super::acme::Acme;
 use super::background;
 use super::console::Console;
 use super::feed::{Feed, Wish};
@@ -144,7 +145,9 @@ impl Supervisor {
         let (generation, taken) = watch::channel(None);
         let (wishes, wished) = mpsc::unbounded_channel();
         let (in_force, specs) = watch::channel(loaded.spec.clone());
-        tokio::spawn(secure.run(specs, self.gateway_starts.subscribe()));
+        let (shows, shown) = mpsc::channel(1);
+        tokio::spawn(Acme::new(&self.state, &self.console, shows).run(in_force.subscribe()));
+        tokio::spawn(secure.run(specs, self.gateway_starts.subscribe(), shown));
         let (state, console, ports) = (self.state.clone(), self.console.clone(), self.ports.clone());
         tokio::spawn(Feed::new(state, client.clone(), console, ports, &loaded, (generation, in_force)).run(wished));
         let progress = Progress::new(client, self.console.clone());

@@ -1,5 +1,6 @@
 //! `weal` as its users meet it: real processes, real sockets, real faults.
 
+mod acme;
 mod adopt;
 mod basics;
 mod commands;

@@ -1,5 +1,6 @@
 //! From text to [`PoolSpec`].
 
+mod acme;
 mod address;
 mod app;
 mod argv;

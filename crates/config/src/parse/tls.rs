@@ -6,8 +6,9 @@ use std::path::Path;
 
 use weal_model::{AppName, AppSpec, CertificateSource, TlsSpec, TlsVersion, host};
 
+use super::acme;
 use super::names::named;
-use super::paths;
+use super::paths::read_file;
 use crate::section::{Reading, Section};
 use crate::suggest;
 
@@ -49,7 +50,12 @@ pub(super) fn read(
     let tables = root.table(reading, "tls").map(|tables| named(reading, "tls", tables)).unwrap_or_default();
     let mut certificates = BTreeMap::new();
     for (name, table) in &tables {
-        let section = Section::open(reading, &format!("tls.{name}"), table, &["certificate", "key", "self-signed", "hosts"]);
+        let section = Section::open(
+            reading,
+            &format!("tls.{name}"),
+            table,
+            &["certificate", "key", "self-signed", "hosts", "acme", "acme-ca", "challenge", "email"],
+        );
         if let Some(source) = read_source(reading, &section, folder, apps) {
             certificates.insert((*name).to_owned(), source);
         }
@@ -59,8 +65,7 @@ pub(super) fn read(
         return None;
     };
     if tables.is_empty() {
-        let help =
-            "write `[tls.main]` with `certificate = \"FILE\"` and `key = \"FILE\"`, or with `self-signed = true` to try it out";
+        let help = "write `[tls.main]` with `certificate = \"FILE\"` and `key = \"FILE\"`, with `acme = true`, or with `self-signed = true` to try it out";
         reading.findings.error(reading.places.value("pool.listen"), "https needs a certificate", help);
     }
     Some(TlsSpec { listen, min_version: keys.min_version, redirects: keys.redirects, certificates })
@@ -86,6 +91,10 @@ fn read_source(
     folder: &Path,
     apps: &BTreeMap<AppName, AppSpec>,
 ) -> Option<CertificateSource> {
+    if section.item("acme").is_some() {
+        return acme::read(reading, section, folder, apps);
+    }
+    acme::say_unused(reading, section);
     let is_self_signed = section.flag(reading, "self-signed").unwrap_or_default();
     let hosts = section.names(reading, "hosts");
     let files = ["certificate", "key"].map(|key| read_file(reading, section, folder, key));
@@ -103,30 +112,17 @@ fn read_source(
         (false, [Some(certificate), Some(key)]) => {
             if hosts.is_some() {
                 let help = "leave it out: the hosts stand in the certificate";
-                reading.findings.error(
-                    reading.places.value(&section.at("hosts")),
-                    "`hosts` is for self-signed certificates only",
-                    help,
-                );
+                reading.findings.error(reading.places.value(&section.at("hosts")), "`hosts` does not go with files", help);
             }
             Some(CertificateSource::Files { certificate, key })
         }
         (false, _) => {
-            let help = "write `certificate = \"FILE\"` and `key = \"FILE\"`, both in PEM, or `self-signed = true`";
+            let help =
+                "write `certificate = \"FILE\"` and `key = \"FILE\"`, both in PEM, or `acme = true`, or `self-signed = true`";
             reading.findings.error(reading.places.key(&section.path), "a certificate needs both of its files", help);
             None
         }
     }
-}
-
-fn read_file(reading: &mut Reading, section: &Section, folder: &Path, key: &str) -> Option<String> {
-    let path = section.text(reading, key)?;
-    if path.is_empty() || !paths::is_literal(&path) {
-        let help = "write a path without `~` and `$`; it is relative to the config's folder";
-        reading.findings.error(reading.places.value(&section.at(key)), format!("`{path}` cannot be a file"), help);
-        return None;
-    }
-    Some(paths::below(folder, &path))
 }
 
 /// The hosts of a self-signed certificate. Without any, all of this machine's own: some clients take no wildcard right below `localhost`, so

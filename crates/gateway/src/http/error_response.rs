@@ -72,6 +72,11 @@ impl ErrorResponse {
         Self { location: Some(Box::new(location)), ..Self::new(status, "redirect", reason) }
     }
 
+    /// What proves to an authority that a host is ours.
+    pub fn challenge(proof: &str) -> Self {
+        Self::new(StatusCode::OK, "acme-challenge", proof.to_owned())
+    }
+
     pub fn maintenance() -> Self {
         let reason = "closed for maintenance: try again later".to_owned();
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance", reason)
@@ -92,7 +97,7 @@ impl ErrorResponse {
 
     /// False when all is as it should be: nothing was refused.
     pub fn is_refusal(&self) -> bool {
-        self.location.is_none()
+        self.location.is_none() && self.status != StatusCode::OK
     }
 
     /// For what is no HTTP, and is closed without an answer: only people see it.

@@ -30,7 +30,7 @@ use crate::routing::marks;
 use crate::routing::table::{Destination, Tables, View};
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::refused::Refused;
-use crate::tls::Tls;
+use crate::tls::{Tls, challenges};
 
 /// What all connections of a gateway share.
 #[derive(Debug)]
@@ -173,6 +173,11 @@ impl Session {
         let is_framed = request.version() == Version::HTTP_2 || *requests <= self.client.requests();
         let host =
             check::check(request, is_framed, self.gateway.limits.head_fields).map_err(|malformed| self.malformed(&malformed))?;
+        if challenges::is_asked_for(request.uri().path())
+            && let Some(proof) = self.gateway.tls.shown().answer(request.uri().path())
+        {
+            return Err(ErrorResponse::challenge(proof).into());
+        }
         if let Some(secure) = self.secure_location(request, &host, origin.is_trusted()) {
             // It keeps the method and the body (RFC 9110 section 15.4.9).
             return Err(ErrorResponse::redirect(StatusCode::PERMANENT_REDIRECT, secure).into());
@@ -245,8 +250,7 @@ impl Session {
     fn secure_location(&self, request: &Request<RequestBody>, host: &str, is_trusted: bool) -> Option<HeaderValue> {
         let port = self.gateway.tls.redirect_port().filter(|_| self.scheme == Scheme::Http && !host.is_empty())?;
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-        let is_challenge = path.starts_with("/.well-known/acme-challenge/");
-        if is_challenge || (is_trusted && origin::came_over_tls(request.headers())) {
+        if challenges::is_asked_for(path) || (is_trusted && origin::came_over_tls(request.headers())) {
             return None;
         }
         let port = if port == 443 { String::new() } else { format!(":{port}") };

@@ -1,15 +1,19 @@
 //! From an accepted socket to TLS: within a deadline, few at a time, and with an answer for who speaks plain HTTP.
 
 use std::io;
+use std::sync::Arc;
 
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::HandshakeKind;
+use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::rustls::{HandshakeKind, ServerConfig};
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::client::Client;
 use super::refusal::answer_raw;
 use crate::limits::Limits;
+use crate::tls::challenges::ACME_TLS;
 use crate::tls::{HandshakeEnd, Tls};
 
 /// Shakes hands with `client`. `None` when nothing came of it; that is counted, and said where somebody may look for it.
@@ -46,7 +50,25 @@ async fn begin(stream: TcpStream, tls: &Tls) -> io::Result<Option<TlsStream<TcpS
     }
     let _permit = tls.permits.acquire().await.map_err(io::Error::other)?;
     let config = tls.current().ok_or(io::ErrorKind::NotConnected)?;
-    TlsAcceptor::from(config).accept(stream).await.map(Some)
+    match tls.shown().handshake.clone() {
+        None => TlsAcceptor::from(config).accept(stream).await.map(Some),
+        Some(challenge) => accept_or_show(stream, config, challenge).await,
+    }
+}
+
+/// Shakes hands with a client, or shows an authority what it asks for, which is all that it wants (RFC 8737 section 3).
+async fn accept_or_show(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    challenge: Arc<ServerConfig>,
+) -> io::Result<Option<TlsStream<TcpStream>>> {
+    let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+    let is_authority = hello.client_hello().alpn().is_some_and(|mut protocols| protocols.any(|protocol| protocol == ACME_TLS));
+    if !is_authority {
+        return hello.into_stream(config).await.map(Some);
+    }
+    hello.into_stream(challenge).await?.shutdown().await?;
+    Ok(None)
 }
 
 /// What came is read first: closed over unread bytes, the kernel would take the answer back.

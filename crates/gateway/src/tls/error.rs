@@ -5,8 +5,6 @@ use tokio_rustls::rustls;
 /// Why a TLS config is not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
-    #[error("there is no certificate")]
-    NoCertificate,
     #[error("there is no key for session tickets")]
     NoTicketKey,
     #[error("`{name}`: the certificate file cannot be read as PEM: {source}")]

@@ -1,11 +1,12 @@
 //! TLS towards clients: which certificate a client gets, how sessions are resumed, and what is counted.
 
 mod certificates;
+pub(crate) mod challenges;
 mod error;
 mod tickets;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::rustls;
@@ -16,6 +17,7 @@ use weal_protocol::gateway::TlsCounters;
 use weal_protocol::tls::TlsConfig;
 
 use certificates::Certificates;
+use challenges::Shown;
 use error::TlsError;
 use tickets::Tickets;
 
@@ -28,6 +30,7 @@ fn protocols() -> Vec<Vec<u8>> {
 #[derive(Debug)]
 pub(crate) struct Tls {
     current: watch::Sender<Option<Arc<ServerConfig>>>,
+    shown: RwLock<Arc<Shown>>,
     /// 0 redirects nothing.
     redirect_port: AtomicU32,
     /// Handshakes that may be under way at once.
@@ -50,6 +53,7 @@ impl Tls {
     pub fn new(handshakes: usize) -> Self {
         Self {
             current: watch::Sender::new(None),
+            shown: RwLock::default(),
             redirect_port: AtomicU32::new(0),
             permits: Semaphore::new(handshakes),
             full: AtomicU64::new(0),
@@ -61,7 +65,8 @@ impl Tls {
     /// Takes `config` for handshakes that begin from now on, as a whole or not at all.
     pub fn configure(&self, config: &TlsConfig) -> Result<(), TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let certificates = Certificates::load(config, &provider)?;
+        let certificates = Certificates::load(&config.certificates, &provider)?;
+        let shown = Shown::load(&config.challenges, &provider)?;
         let versions: &[_] = match config.min_version {
             TlsVersion::V12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
             TlsVersion::V13 => &[&rustls::version::TLS13],
@@ -73,6 +78,7 @@ impl Tls {
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.ticketer = Arc::new(Tickets::new(&config.ticket_keys).ok_or(TlsError::NoTicketKey)?);
         self.redirect_port.store(config.redirect_port.map_or(0, u32::from), Ordering::Release);
+        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(shown);
         self.current.send_replace(Some(Arc::new(server)));
         Ok(())
     }
@@ -80,6 +86,11 @@ impl Tls {
     /// What is in force.
     pub fn current(&self) -> Option<Arc<ServerConfig>> {
         self.current.borrow().clone()
+    }
+
+    /// What authorities are shown now.
+    pub fn shown(&self) -> Arc<Shown> {
+        Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until something is in force.

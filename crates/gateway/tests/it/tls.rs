@@ -18,7 +18,7 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{self, ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersion};
 use weal_gateway::Limits;
 use weal_model::TlsVersion;
-use weal_protocol::tls::{CERTIFY, Certificate, TicketKey, TlsConfig};
+use weal_protocol::tls::{CERTIFY, Certificate, Challenges, TicketKey, TlsConfig};
 
 use crate::bed::{Answer, Bed, PATIENCE, cluster, folder, instance, limits, named};
 
@@ -61,7 +61,13 @@ impl Authority {
 }
 
 fn config(certificates: Vec<Certificate>) -> TlsConfig {
-    TlsConfig { certificates, ticket_keys: vec![TicketKey([7; 32])], min_version: TlsVersion::V12, redirect_port: None }
+    TlsConfig {
+        certificates,
+        ticket_keys: vec![TicketKey([7; 32])],
+        min_version: TlsVersion::V12,
+        redirect_port: None,
+        challenges: Challenges::default(),
+    }
 }
 
 async fn secure_bed(address: SocketAddr, limits: Limits, config: &TlsConfig) -> Bed {
@@ -211,7 +217,7 @@ async fn what_cannot_be_used_leaves_the_former_certificate_in_force() {
     let bed = secure_bed(named("one").await, limits(), &config(vec![good.clone()])).await;
     let foreign = Certificate { key: authority.certify(&["shop.test"]).key, ..good.clone() };
     let cut = Certificate { key: good.key[..100].to_owned(), ..good.clone() };
-    for (bad, said) in [(vec![foreign], "cannot be used together"), (vec![cut], "key file"), (vec![], "no certificate")] {
+    for (bad, said) in [(vec![foreign], "cannot be used together"), (vec![cut], "key file")] {
         let error = bed.rpc.call(CERTIFY, &config(bad)).await.unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
         assert!(!error.contains("BEGIN"), "no secret is said");
@@ -274,6 +280,14 @@ async fn requests_without_tls_are_sent_on_when_the_config_says_so() {
     let default_port = TlsConfig { redirect_port: Some(443), ..moved };
     bed.rpc.call(CERTIFY, &default_port).await.unwrap();
     assert_eq!(bed.get("shop.test", "/").await.header("location"), Some("https://shop.test/"));
+
+    let path = "/.well-known/acme-challenge/token";
+    assert_eq!(bed.get("shop.test", path).await.text(), "one", "the instance's");
+    let challenges = Challenges { tokens: [("token".to_owned(), "token.proof".to_owned())].into(), ..Challenges::default() };
+    bed.rpc.call(CERTIFY, &TlsConfig { challenges, ..default_port }).await.unwrap();
+    let answer = bed.get("shop.test", path).await;
+    assert_eq!((answer.status, answer.text().trim_end()), (200, "token.proof"));
+    assert_eq!(bed.get("shop.test", "/.well-known/acme-challenge/other").await.text(), "one");
 }
 
 #[tokio::test]
