@@ -12,6 +12,7 @@ export type Goal = Schemas["Goal"];
 export type HistorySample = Schemas["HistorySample"];
 export type InstanceState = Schemas["InstanceState"];
 export type InstanceStatus = Schemas["InstanceStatus"];
+export type JobStatus = Schemas["JobStatus"];
 export type NodeStatus = Schemas["NodeStatus"];
 export type PlanSummary = Schemas["PlanSummary"];
 export type PoolEvent = Schemas["Event"];

@@ -12,11 +12,16 @@ const GAP = 4;
 
 export type Column = (number | null)[];
 
+/** What jobs that are not over do; a column has the place in this list. */
+export const JOB_STATES = ["waiting", "starting", "running", "paused", "suspended", "stopping"];
+
 export const flowKey = (app: string, className: string) => `${app}/${className}`;
 
 export class Past {
   times: number[] = [];
   private columns = new Map<string, Column>();
+  /** CPU-seconds that each job had used at the last moment. */
+  private jobsUsed = new Map<string, number>();
 
   /** The values of `key`, as long as `times`. */
   column(key: string): Column {
@@ -31,19 +36,30 @@ export class Past {
   load(samples: HistorySample[]): void {
     this.times = [];
     this.columns = new Map();
-    for (const sample of samples) this.append(sample.time / 1e9, valuesOfSample(sample));
+    this.jobsUsed = new Map();
+    for (const sample of samples) this.append(sample.time / 1e9, values(sample), sample.jobs ?? []);
   }
 
   add(status: Status): void {
-    this.append(status.time / 1e9, valuesOfStatus(status));
+    const open = (status.jobs ?? []).filter((job) => JOB_STATES.includes(job.state));
+    this.append(status.time / 1e9, values({ ...status, jobs: open }), open);
   }
 
-  private append(time: number, values: Map<string, number | null>): void {
+  private append(time: number, values: Map<string, number | null>, jobs: JobValues[]): void {
     const last = this.times.at(-1);
     if (last !== undefined && time <= last) return;
+    this.addJobsCpu(values, jobs, last === undefined ? 0 : time - last);
     if (last !== undefined && time - last > GAP * this.usualStep()) this.push(last + (time - last) / 2, new Map());
     this.push(time, values);
     this.cut(time);
+  }
+
+  /** CPU that jobs used since the last moment, in cores: their totals tell it only together with those before. */
+  private addJobsCpu(values: Map<string, number | null>, jobs: JobValues[], seconds: number): void {
+    const grown = (job: JobValues) => Math.max(0, job.cpu_used - (this.jobsUsed.get(job.id) ?? job.cpu_used));
+    const cpu = seconds > 0 ? jobs.reduce((total, job) => total + grown(job), 0) / seconds : 0;
+    this.jobsUsed = new Map(jobs.map((job) => [job.id, job.cpu_used]));
+    values.set("cpu of both", (values.get("cpu of applications") ?? 0) + cpu);
   }
 
   private push(time: number, values: Map<string, number | null>): void {
@@ -73,24 +89,28 @@ export class Past {
   }
 }
 
-function valuesOfStatus(status: Status): Map<string, number | null> {
-  const values = new Map<string, number | null>();
-  for (const flow of status.flows) setFlow(values, flow);
-  for (const app of status.apps) {
-    values.set(`app ${app.name} allocated`, app.cpu_allocated);
-    values.set(`app ${app.name} used`, app.cpu_used);
-  }
-  return values;
-}
+type JobValues = NonNullable<HistorySample["jobs"]>[number];
 
-function valuesOfSample(sample: HistorySample): Map<string, number | null> {
+/** What a sample and a status both say of applications. */
+type AppValues = Pick<HistorySample["apps"][number], "name" | "cpu_allocated" | "cpu_used">;
+
+function values(sample: Pick<HistorySample, "flows" | "jobs"> & { apps: AppValues[] }): Map<string, number | null> {
   const values = new Map<string, number | null>();
   for (const flow of sample.flows) setFlow(values, flow);
   for (const app of sample.apps) {
     values.set(`app ${app.name} allocated`, app.cpu_allocated);
     values.set(`app ${app.name} used`, app.cpu_used);
   }
+  for (const job of sample.jobs ?? []) values.set(`job ${job.id} state`, JOB_STATES.indexOf(job.state));
+  values.set("cpu of applications", sample.apps.reduce((total, app) => total + app.cpu_used, 0));
+  values.set("worst application", lowest(sample.flows.map((flow) => flow.utility)));
+  values.set("worst job", lowest((sample.jobs ?? []).map((job) => job.utility)));
   return values;
+}
+
+function lowest(utilities: (number | null | undefined)[]): number | null {
+  const known = utilities.filter((utility) => utility != null);
+  return known.length === 0 ? null : Math.min(...known);
 }
 
 function setFlow(values: Map<string, number | null>, flow: HistorySample["flows"][number]): void {

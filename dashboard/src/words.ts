@@ -126,6 +126,13 @@ function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/** A moment as seen from another, both in nanoseconds: `in 3 min`, `20 s ago`. */
+export function until(time: number, now: number): string {
+  const seconds = Math.abs(time - now) / 1e9;
+  const span = seconds < 100 ? `${seconds.toFixed(0)} s` : seconds < 6000 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
+  return time >= now ? `in ${span}` : `${span} ago`;
+}
+
 export function clock(time: number): string {
   return new Date(time / 1e6).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 }

@@ -9,8 +9,9 @@ const POLICY =
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 export class Mock {
-  constructor({ apps = ["shop", "search", "feed"], nodes = 4, token = "" } = {}) {
+  constructor({ apps = ["shop", "search", "feed"], nodes = 4, token = "", jobs = 0 } = {}) {
     this.apps = apps;
+    this.jobs = jobs;
     this.nodes = Array.from({ length: nodes }, (_, index) => `n${index + 1}`);
     this.token = token;
     this.now = Date.now() / 1000;
@@ -129,6 +130,7 @@ export class Mock {
       })),
       apps,
       flows,
+      jobs: Array.from({ length: this.jobs }, (_, index) => this.job(index)),
       plan: null,
     };
   }
@@ -183,7 +185,38 @@ export class Mock {
     };
   }
 
+  /** The first is paused now and then, the second waits, the others run; each uses half a core. */
+  job(index) {
+    const begun = (this.started ??= this.now);
+    const state = index === 1 ? "waiting" : index === 0 && this.step % 20 < 5 ? "paused" : "running";
+    const used = state === "waiting" ? 0 : (this.now - begun) / 2;
+    return {
+      id: `render-${index + 1}`,
+      state,
+      detail: state === "waiting" ? "running it now would cost others more" : "",
+      command: ["povray"],
+      class: null,
+      submitted: begun * 1e9,
+      deadline: (begun + 600) * 1e9,
+      expected_end: (begun + 400) * 1e9,
+      utility: 0.3 - 0.2 * index,
+      began: begun * 1e9,
+      node: this.nodes[0],
+      attempt: 1,
+      cpu_used: used,
+      work: 200,
+      work_source: "as was said",
+      progress: Math.min(1, used / 200),
+      cpu_allocated: state === "running" ? 0.5 : 0,
+      cpus: 1,
+      memory_limit: 2 ** 26,
+      memory_used: null,
+      end: null,
+    };
+  }
+
   sample(status) {
-    return { time: status.time, span_s: 2, flows: status.flows, nodes: status.nodes, apps: status.apps.map((app) => ({ ...app, ready: 1 })) };
+    const apps = status.apps.map((app) => ({ ...app, ready: 1 }));
+    return { time: status.time, span_s: 2, flows: status.flows, nodes: status.nodes, apps, jobs: status.jobs };
   }
 }

@@ -165,6 +165,26 @@ for (const width of [1280, 390]) {
   });
 }
 
+check("jobs stand on a time line, beside what they take from applications", { mock: { jobs: 3 } }, async (page, mock) => {
+  await live(page);
+  const jobs = page.locator("section[aria-labelledby=jobs]");
+  assert.equal(await jobs.locator(".rows > li").count(), 3);
+  const first = jobs.locator(".rows > li").first();
+  assert.match(await first.innerText(), /render-1/);
+  assert.ok((await first.locator(".segment.running").count()) >= 2 && (await first.locator(".segment.paused").count()) >= 2);
+  assert.equal(await first.locator(".expected").count(), 1);
+  const goal = await first.locator(".goal").boundingBox();
+  const end = await first.locator(".expected").boundingBox();
+  assert.ok(goal.x >= end.x + end.width - 4, "it is expected to be done before its goal");
+  assert.match(await jobs.locator(".rows > li").nth(1).innerText(), /waiting[\s\S]*would cost others more/);
+  // Two jobs use half a core each; three applications use 0.43 cores together.
+  const label = await jobs.getByRole("img", { name: /CPU used/ }).getAttribute("aria-label");
+  const [both, apps] = [...label.matchAll(/: (\d+\.\d+)/g)].map((found) => Number(found[1]));
+  assert.ok(both - apps >= 0.45 && both - apps <= 1.05, label);
+  mock.push((status) => (status.jobs = []));
+  await jobs.waitFor({ state: "detached" });
+});
+
 check("an hour of being open does not fill memory", {}, async (page, mock) => {
   await live(page);
   const debug = await page.context().newCDPSession(page);

@@ -14,8 +14,8 @@ use weal_model::{
     AppName, AppStatus, Event, InstanceId, InstanceState, InstanceStatus, JobStatus, Severity, Status, Why, WhyRequest,
 };
 use weal_protocol::controller::{
-    ConfigTaken, ConfigUpdate, ConfigView, JobSubmission, JobTaken, NoteOrder, NoteTaken, SleepOrder, SleepTaken, TokenMade,
-    TokenOrder, TokenRevoked, WakeTaken,
+    ConfigTaken, ConfigUpdate, ConfigView, JobForecast, JobSubmission, JobTaken, NoteOrder, NoteTaken, SleepOrder, SleepTaken,
+    TokenMade, TokenOrder, TokenRevoked, WakeTaken,
 };
 use weal_rpc::http::{HttpClient, HttpError, read_body};
 
@@ -205,6 +205,12 @@ impl Client {
     pub async fn submit(&self, submission: &JobSubmission) -> Result<JobTaken, Error> {
         let body = serde_json::to_vec(submission).expect("its keys are strings");
         self.timed("/v1/jobs", self.call(Method::POST, "/v1/jobs", body)).await
+    }
+
+    /// Asks what would become of a job.
+    pub async fn forecast(&self, submission: &JobSubmission) -> Result<JobForecast, Error> {
+        let body = serde_json::to_vec(submission).expect("its keys are strings");
+        self.timed("/v1/jobs/dry-run", self.call(Method::POST, "/v1/jobs/dry-run", body)).await
     }
 
     /// How a job is.

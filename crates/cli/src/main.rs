@@ -56,7 +56,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Instances(order) => commands::instances::run(order, json),
         Command::Sleep(order) => commands::sleep::run(order, json),
         Command::Wake(order) => commands::wake::run(order, json),
-        Command::Submit(order) => commands::jobs::submit(order, json),
+        Command::Submit(order) => commands::submit::submit(order, json),
         Command::Jobs(order) => commands::jobs::list(order, json),
         Command::Job { command } => commands::jobs::job(command, json),
         Command::Events(order) => commands::events::run(order, json),

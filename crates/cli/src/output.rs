@@ -5,8 +5,9 @@ use std::sync::{LazyLock, OnceLock};
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, presets};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 use serde::Serialize;
-use tz::TimeZone;
 use weal_model::{Time, Utility};
 
 use crate::args::ColorChoice;
@@ -198,16 +199,23 @@ pub fn utility_tone(value: Utility) -> Tone {
 
 /// Local time of day, `14:03:07`; in UTC where the machine has no time zone.
 pub fn clock(time: Time) -> String {
-    static ZONE: LazyLock<TimeZone> = LazyLock::new(local_zone);
-    let seconds = i64::try_from(time.0 / 1_000_000_000).unwrap_or(i64::MAX);
-    let offset = ZONE.find_local_time_type(seconds).map_or(0, |local| i64::from(local.ut_offset()));
-    let of_day = seconds.saturating_add(offset).rem_euclid(86_400);
-    format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+    local(time).strftime("%H:%M:%S").to_string()
 }
 
-fn local_zone() -> TimeZone {
-    let named = std::env::var("TZ").ok().and_then(|name| TimeZone::from_posix_tz(&name).ok());
-    named.or_else(|| TimeZone::local().ok()).unwrap_or_else(TimeZone::utc)
+/// Local date and time of day, `2026-11-27 03:00`.
+pub fn date(time: Time) -> String {
+    local(time).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+fn local(time: Time) -> Zoned {
+    let moment = Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or(Timestamp::MAX);
+    moment.to_zoned(zone().clone())
+}
+
+/// The zone in which times are shown and read: that of `TZ`, else the machine's, else UTC.
+pub fn zone() -> &'static TimeZone {
+    static ZONE: LazyLock<TimeZone> = LazyLock::new(TimeZone::system);
+    &ZONE
 }
 
 /// The present.

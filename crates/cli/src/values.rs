@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, civil};
 use weal_model::written::{UnitError, parse_span};
 use weal_model::{Algorithm, Time};
+use weal_protocol::controller::ArrayRange;
 
 /// A value that cannot be used, and what would be right.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -21,9 +24,14 @@ pub enum ValueError {
     /// It is a duration that no clock can count.
     #[error("`{0}` is too long: write a duration such as `10s`")]
     Long(String),
-    /// It is no time of day.
-    #[error("`{0}` is not a time of day such as `17:30`, nor a duration such as `30m`")]
-    TimeOfDay(String),
+    /// It is neither a duration nor a time.
+    #[error(
+        "`{0}` is neither a duration (`30m`, `5h`, `2d`) nor a time (`18:00`, `tomorrow 06:00`, `2026-11-27T06:00:00+01:00`)"
+    )]
+    DoneBy(String),
+    /// It is no range of numbers.
+    #[error("`{0}` is not a range of numbers such as `1-20` or `0-100:10`")]
+    Array(String),
     /// There is no `=` in it.
     #[error("`{0}` has no `=`: write NAME=VALUE")]
     Half(String),
@@ -87,18 +95,54 @@ pub fn long_span(text: &str) -> Result<f64, ValueError> {
     Ok(parse_span(&in_config_units)?)
 }
 
-/// A goal for completion: seconds from now, or the next moment at which it is this time of day, UTC.
-pub fn goal(text: &str, now: Time) -> Result<(Option<f64>, Option<Time>), ValueError> {
-    let Some((hours, minutes)) = text.split_once(':') else { return Ok((Some(long_span(text)?), None)) };
-    let part = |text: &str, most: u64| text.parse::<u64>().ok().filter(|value| *value < most);
-    let (Some(hours), Some(minutes)) = (part(hours, 24), part(minutes, 60)) else {
-        return Err(ValueError::TimeOfDay(text.to_owned()));
+/// A goal for completion.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum DoneBy {
+    /// So many seconds from now.
+    Within(f64),
+    /// At this moment.
+    At(Time),
+}
+
+/// A duration, a time of day in `zone` (`18:00`, the next one; `today 18:00`; `tomorrow 06:00`), or a date with a time of day.
+pub fn done_by(text: &str, now: Time, zone: &TimeZone) -> Result<DoneBy, ValueError> {
+    let text = text.trim();
+    if let Ok(seconds) = long_span(text) {
+        return Ok(DoneBy::Within(seconds));
+    }
+    let at = moment(text, now, zone).ok_or_else(|| ValueError::DoneBy(text.to_owned()))?;
+    Ok(DoneBy::At(Time(u64::try_from(at.as_nanosecond()).unwrap_or(0))))
+}
+
+fn moment(text: &str, now: Time, zone: &TimeZone) -> Option<Timestamp> {
+    if let Ok(moment) = text.parse::<Timestamp>() {
+        return Some(moment);
+    }
+    let now = Timestamp::from_nanosecond(i128::from(now.0)).ok()?.to_zoned(zone.clone());
+    let on = |date: civil::Date, time: &str| {
+        let time: civil::Time = time.trim().parse().ok()?;
+        date.to_datetime(time).to_zoned(zone.clone()).ok().map(|moment| moment.timestamp())
     };
-    const DAY_S: u64 = 86_400;
-    let now_s = now.since(Time::ZERO).as_secs();
-    let today_s = now_s - now_s % DAY_S + hours * 3600 + minutes * 60;
-    let at_s = if today_s > now_s { today_s } else { today_s + DAY_S };
-    Ok((None, Some(Time::ZERO + Duration::from_secs(at_s))))
+    let tomorrow = || now.date().tomorrow().ok();
+    match text.split_once([' ', 'T']) {
+        Some(("today", time)) => on(now.date(), time),
+        Some(("tomorrow", time)) => on(tomorrow()?, time),
+        Some((date, time)) => on(date.parse().ok()?, time),
+        // Without a colon it may be a number that lacks its unit.
+        None if text.contains(':') => {
+            on(now.date(), text).filter(|moment| *moment > now.timestamp()).or_else(|| on(tomorrow()?, text))
+        }
+        None => None,
+    }
+}
+
+/// `1-20`, `0-100:10`, or one number.
+pub fn array(text: &str) -> Result<ArrayRange, ValueError> {
+    let wrong = || ValueError::Array(text.to_owned());
+    let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
+    let (range, step) = text.split_once(':').unwrap_or((text, "1"));
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    Ok(ArrayRange { first: number(first)?, last: number(last)?, step: number(step)? })
 }
 
 /// `NAME=VALUE`.
@@ -121,6 +165,37 @@ pub fn header(line: &str) -> Result<(String, String), ValueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_array_is_a_range_of_numbers() {
+        assert_eq!(array("1-20"), Ok(ArrayRange { first: 1, last: 20, step: 1 }));
+        assert_eq!(array("0-100:10").map(|range| range.indices().count()), Ok(11));
+        assert_eq!(array("7").map(|range| range.indices().collect()), Ok(vec![7]));
+        for text in ["", "a-b", "1-", "1,2", "1-5:x", "-3"] {
+            assert!(array(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_goal_is_a_duration_or_a_time_in_the_zone_of_the_terminal() {
+        let time = |text: &str| Time(u64::try_from(text.parse::<Timestamp>().unwrap().as_nanosecond()).unwrap());
+        let (zone, now) = (TimeZone::get("Europe/Berlin").unwrap(), time("2026-11-26T16:30:00Z"));
+        for (text, at) in [
+            ("18:00", "2026-11-26T17:00:00Z"),
+            ("17:30", "2026-11-27T16:30:00Z"),
+            ("today 17:00", "2026-11-26T16:00:00Z"),
+            ("tomorrow 06:00", "2026-11-27T05:00:00Z"),
+            ("2026-11-28T06:00:00+02:00", "2026-11-28T04:00:00Z"),
+            ("2026-11-28 06:00", "2026-11-28T05:00:00Z"),
+        ] {
+            assert_eq!(done_by(text, now, &zone), Ok(DoneBy::At(time(at))), "{text}");
+        }
+        assert_eq!(done_by("30m", now, &zone), Ok(DoneBy::Within(1800.0)));
+        for text in ["yesterday", "tomorrow", "10", "25:00", "18:00 tomorrow", "", "T"] {
+            let error = done_by(text, now, &zone).unwrap_err().to_string();
+            assert!(error.contains("a duration (`30m`") && error.contains("a time (`18:00`"), "{error}");
+        }
+    }
 
     #[test]
     fn a_duration_is_read_as_in_the_config_and_says_what_was_meant() {

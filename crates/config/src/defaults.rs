@@ -1,6 +1,6 @@
 //! Every default of a config, once, with the reason for its value. docs/config.md lists the same table; a test compares them.
 
-use weal_model::Bytes;
+use weal_model::{Bytes, Cpu};
 
 /// Where clients connect. Loopback: nothing is reachable from outside unless the config says so.
 pub const LISTEN: &str = "127.0.0.1:8080";
@@ -26,6 +26,10 @@ pub const MACHINE_MEMORY_SHARE: f64 = 0.9;
 pub const CLASS: &str = "default";
 /// Enough for a small web application; one that needs more is killed by its own limit, visibly, and not by another's.
 pub const MEMORY: Bytes = Bytes::mib(256);
+/// A job's program that says nothing has one thread.
+pub const JOB_CPUS: Cpu = Cpu(1.0);
+/// Where no zone is named, dates must not depend on the machine's settings.
+pub const TIME_ZONE: &str = "UTC";
 /// One instance: whether an application may run twice (a database may not) is for its owner to say.
 pub const INSTANCES: u32 = 1;
 /// Often enough to take a broken instance out of service within 15 s, rare enough to cost nothing.

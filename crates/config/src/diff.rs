@@ -1,44 +1,22 @@
 //! What taking another config would do, in plain sentences.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod change;
+mod jobs;
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
 use weal_model::{
     AppSpec, DispatchRules, HealthProbe, InstanceRange, PoolSpec, ProxyVersion, RestartPolicy, RouteSpec, SandboxMode,
     SandboxSpec, ServiceClass,
 };
 
 use crate::effective::manners::{client_keys, extra_keys};
+use change::{env_changes, show_argv};
 use weal_model::written::{show_size, show_span};
 
-/// How a change takes effect, the mildest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Effect {
-    /// At once; nothing is restarted and no request is lost.
-    Live,
-    /// Something is started.
-    Adds,
-    /// Instances are replaced one after the other.
-    Restarts,
-    /// Something is stopped.
-    Removes,
-    /// Only after `weal down` and `weal up`: the address of a role.
-    NextStart,
-}
+pub use change::{ConfigChange, Effect};
 
-/// One change between two configs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConfigChange {
-    /// What changes: `pool`, `node n1`, `class gold`, `app shop`.
-    pub subject: String,
-    /// How it takes effect.
-    pub effect: Effect,
-    /// One plain sentence.
-    pub text: String,
-}
-
-/// What taking `after` instead of `before` changes: the pool, nodes, classes, applications, in this order. Empty when they
+/// What taking `after` instead of `before` changes: the pool, nodes, classes, applications, jobs, in this order. Empty when they
 /// are equal.
 pub fn diff(before: &PoolSpec, after: &PoolSpec) -> Vec<ConfigChange> {
     let mut changes = Vec::new();
@@ -46,6 +24,7 @@ pub fn diff(before: &PoolSpec, after: &PoolSpec) -> Vec<ConfigChange> {
     diff_nodes(before, after, &mut changes);
     diff_classes(before, after, &mut changes);
     diff_apps(before, after, &mut changes);
+    jobs::diff(before, after, &mut changes);
     changes
 }
 
@@ -215,7 +194,7 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     let show_sleep = |after: Option<f64>| after.map_or_else(|| "when it pays".to_owned(), show_span);
     compare(false, "sleep-after", show_sleep(was.sleep_after_s), show_sleep(is.sleep_after_s));
     compare(false, "health", show_health(was), show_health(is));
-    fields.extend(env_changes(&was.env, &is.env));
+    fields.extend(env_changes(&was.env, &is.env).into_iter().map(|text| Field { restarts: true, text }));
     fields.extend(route_changes(&was.routes, &is.routes));
     fields
 }
@@ -250,17 +229,6 @@ fn show_sandbox(sandbox: &SandboxSpec) -> String {
     if parts.is_empty() { "strict".to_owned() } else { format!("strict but {}", parts.join("; ")) }
 }
 
-/// Says which variables differ, but not their values: they may be secrets.
-fn env_changes(was: &BTreeMap<String, String>, is: &BTreeMap<String, String>) -> Vec<Field> {
-    let names: BTreeSet<_> = was.keys().chain(is.keys()).filter(|name| was.get(*name) != is.get(*name)).collect();
-    let text = |name: &&String| match (was.contains_key(*name), is.contains_key(*name)) {
-        (true, false) => format!("variable {name} goes"),
-        (false, true) => format!("variable {name} comes"),
-        _ => format!("variable {name} changes"),
-    };
-    names.iter().map(|name| Field { restarts: true, text: text(name) }).collect()
-}
-
 fn route_changes(was: &[RouteSpec], is: &[RouteSpec]) -> Vec<Field> {
     let field = |what: &str, route: &RouteSpec| Field { restarts: false, text: format!("route {} {what}", show_route(route)) };
     let gone = was.iter().filter(|route| !is.contains(route)).map(|route| field("goes", route));
@@ -287,10 +255,6 @@ fn show_route(route: &RouteSpec) -> String {
     // Only the keys: a header that is set may hold a secret.
     let extras: String = extra_keys(&route.extras).iter().map(|key| format!(", {key}")).collect();
     format!("{place}{header} (class {}{times}{extras})", route.class)
-}
-
-fn show_argv(argv: &[String]) -> String {
-    format!("{argv:?}")
 }
 
 fn show_range(range: InstanceRange) -> String {

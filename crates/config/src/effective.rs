@@ -1,5 +1,6 @@
 //! A config with everything in it that is in force, defaults included: what `weal config show --effective` prints.
 
+mod jobs;
 pub(crate) mod manners;
 
 use std::collections::BTreeSet;
@@ -31,6 +32,9 @@ pub fn effective(spec: &PoolSpec) -> String {
     }
     for spec in spec.apps.values() {
         page.add_named("app", spec.name.as_str(), app(spec));
+    }
+    for spec in spec.jobs.values() {
+        page.add_named("job", spec.name.as_str(), jobs::section(spec));
     }
     page.finish()
 }
@@ -77,11 +81,11 @@ fn certificate(source: &CertificateSource) -> Section {
             section.add_marked("challenge", challenge.as_str(), *challenge == AcmeChallenge::default());
             match email {
                 Some(email) => section.add("email", email),
-                None => add_absent(&mut section, "email", "none"),
+                None => section.add_absent("email", "none"),
             }
             match directory_ca {
                 Some(file) => section.add("acme-ca", file),
-                None => add_absent(&mut section, "acme-ca", "the system's"),
+                None => section.add_absent("acme-ca", "the system's"),
             }
         }
     }
@@ -102,7 +106,7 @@ fn class(spec: &ServiceClass) -> Section {
     let mut class = Section::default();
     match spec.goal {
         Some(goal) => class.add("goal", goal.to_string()),
-        None => add_absent(&mut class, "goal", "none, best effort"),
+        None => class.add_absent("goal", "none, best effort"),
     }
     let importance = spec.importance.to_string();
     let shown = match Importance::from_word(&importance) {
@@ -113,11 +117,11 @@ fn class(spec: &ServiceClass) -> Section {
     class.add_marked("late", spec.late.as_str(), spec.late == LatePolicy::default());
     match spec.rate_limit_per_s {
         Some(rate) => class.add("rate-limit", format!("{rate}/s")),
-        None => add_absent(&mut class, "rate-limit", "no limit"),
+        None => class.add_absent("rate-limit", "no limit"),
     }
     match &spec.session_cookie {
         Some(cookie) => class.add("session-cookie", cookie),
-        None => add_absent(&mut class, "session-cookie", "none, all wait in order of arrival"),
+        None => class.add_absent("session-cookie", "none, all wait in order of arrival"),
     }
     class
 }
@@ -129,7 +133,7 @@ fn app(spec: &AppSpec) -> Section {
     app.add_marked("memory", show_size(spec.memory), spec.memory == defaults::MEMORY);
     match spec.cpu_limit {
         Some(cpu) => app.add("cpu", number(cpu.0)),
-        None => add_absent(&mut app, "cpu", "no limit but the node's"),
+        None => app.add_absent("cpu", "no limit but the node's"),
     }
     let (min, max) = (spec.instances.min, spec.instances.max);
     let range: InlineTable = [("min", i64::from(min)), ("max", i64::from(max))].into_iter().collect();
@@ -139,7 +143,7 @@ fn app(spec: &AppSpec) -> Section {
     app.add_marked("needs", texts(spec.needs.iter().map(|name| name.as_str())), spec.needs.is_empty());
     match &spec.user {
         Some(user) => app.add("user", user),
-        None => add_absent(&mut app, "user", "one of its own, or the one that runs weal"),
+        None => app.add_absent("user", "one of its own, or the one that runs weal"),
     }
     add_sandbox(&mut app, &spec.sandbox, spec.user.as_deref());
     let env: InlineTable = spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -149,7 +153,7 @@ fn app(spec: &AppSpec) -> Section {
     app.add_marked("on-resume", texts(spec.on_resume.iter().map(String::as_str)), spec.on_resume.is_empty());
     match &spec.nodes {
         Some(nodes) => app.add("nodes", texts(nodes.iter().map(|name| name.as_str()))),
-        None => add_absent(&mut app, "nodes", "all"),
+        None => app.add_absent("nodes", "all"),
     }
     app.add_marked("together", texts(spec.together.iter().map(|name| name.as_str())), spec.together.is_empty());
     app.add_marked("apart", texts(spec.apart.iter().map(|name| name.as_str())), spec.apart.is_empty());
@@ -165,13 +169,13 @@ fn app(spec: &AppSpec) -> Section {
     app.add_marked("protocol", spec.http.protocol.as_str(), spec.http.protocol == default.protocol);
     match spec.http.send_proxy {
         Some(version) => app.add("send-proxy", version.as_str()),
-        None => add_absent(&mut app, "send-proxy", "nothing"),
+        None => app.add_absent("send-proxy", "nothing"),
     }
     app.add_marked("normalize-paths", spec.http.normalize_paths, spec.http.normalize_paths == default.normalize_paths);
     add_dispatch(&mut app, &spec.http.dispatch);
     match spec.sleep_after_s {
         Some(seconds) => app.add("sleep-after", show_span(seconds)),
-        None => add_absent(&mut app, "sleep-after", "when it pays"),
+        None => app.add_absent("sleep-after", "when it pays"),
     }
     app
 }
@@ -190,7 +194,7 @@ fn add_dispatch(app: &mut Section, rules: &DispatchRules) {
     }
     match &rules.affinity {
         Some(cookie) => app.add("affinity", cookie),
-        None => add_absent(app, "affinity", "no cookie"),
+        None => app.add_absent("affinity", "no cookie"),
     }
 }
 
@@ -256,11 +260,6 @@ fn route(spec: &RouteSpec) -> InlineTable {
     route.extend(spec.total_timeout_s.map(|seconds| ("total-timeout", show_span(seconds))));
     manners::add_extras(&mut route, &spec.extras);
     route
-}
-
-/// A key that is not there, because it has no value that means "not there".
-fn add_absent(section: &mut Section, key: &str, meaning: &str) {
-    section.remark(&format!("{key}: {meaning}  # default"));
 }
 
 fn add_span(section: &mut Section, key: &str, seconds: f64, default: f64) {

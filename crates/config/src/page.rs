@@ -75,6 +75,11 @@ impl Section {
         self.table.insert_formatted(&key, Item::Value(value.into()));
     }
 
+    /// A key that is not there, because it has no value that means "not there".
+    pub(crate) fn add_absent(&mut self, key: &str, meaning: &str) {
+        self.remark(&format!("{key}: {meaning}  # default"));
+    }
+
     /// Adds `KEY = VALUE`, marked where it is the default.
     pub(crate) fn add_marked(&mut self, key: &str, value: impl Into<Value>, is_default: bool) {
         self.add(key, marked(value.into(), is_default));

@@ -4,6 +4,7 @@
 //! sizes that must fit) is for [`crate::parse`].
 
 mod flows;
+mod jobs;
 mod manners;
 mod parts;
 
@@ -11,11 +12,10 @@ use serde_json::{Value, json};
 use weal_model::{AcmeChallenge, Algorithm, Enactment, Importance, OverloadLimit, Permit, ProxyVersion, SandboxSpec};
 
 use crate::defaults;
-use parts::{describe, quoted, size, table};
+use parts::{SPAN, argv, describe, quoted, size, table};
 use weal_model::written::{show_size, show_span};
 
 const NAME: &str = "^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$";
-const SPAN: &str = r"^\s*[0-9][0-9_.]*\s*(us|ms|s|m|min|h)\s*$";
 const GOAL: &str = r"^\s*((mean|p[0-9.]+)\s*<=?\s*[0-9.]+\s*(us|µs|ms|s|m|min|h)|throughput\s*>=?\s*[0-9.]+\s*/\s*(s|min|h))\s*$";
 
 /// The JSON Schema (draft 2020-12) of a config.
@@ -36,6 +36,7 @@ pub fn schema() -> Value {
             },
             "class": named("Service classes: what is asked for a kind of request, and how much it matters.", table("One class.", &[], class_keys())),
             "tls": named("Certificates for https. A client gets the one that names the host it asks for.", table("One certificate: two files, or one that weal makes.", &[], tls_keys())),
+            "job": named("Jobs that are handed in at their dates.", table("One schedule, and what it runs.", &["schedule", "run"], jobs::keys())),
             "app": named("The applications.", table("One application: a cluster of equal instances.", &["run"], app_keys())),
         },
     })
@@ -480,10 +481,6 @@ fn count(least: u32) -> Value {
     json!({ "type": "integer", "minimum": least })
 }
 
-fn argv() -> Value {
-    json!({ "type": "array", "minItems": 1, "items": { "type": "string" } })
-}
-
 fn names() -> Value {
     json!({ "type": "array", "uniqueItems": true, "items": { "type": "string", "pattern": NAME } })
 }
@@ -508,6 +505,7 @@ pub fn documentation() -> Vec<(&'static str, String)> {
         ("tls", markdown(&schema["properties"]["tls"]["additionalProperties"]["properties"])),
         ("node", markdown(&schema["properties"]["node"]["items"]["properties"])),
         ("class", markdown(&schema["properties"]["class"]["additionalProperties"]["properties"])),
+        ("job", markdown(&schema["properties"]["job"]["additionalProperties"]["properties"])),
         ("app", markdown(app)),
         ("health", markdown(&app["health"]["anyOf"][1]["properties"])),
         ("sandbox", markdown(&app["sandbox"]["anyOf"][1]["properties"])),

@@ -142,7 +142,8 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let (orders, queue) = mpsc::channel::<Order>(ORDERS);
     let recorder = if options.record { Recorder::create(&folder.join(RECORDING))? } else { Recorder::default() };
     let runs = saved.values.get(driver::JOB_RUNS).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
-    let jobs = StoredJobs { records: saved.jobs.clone(), highest: saved.highest_job, runs, unread: !saved.is_read };
+    let schedules = saved.values.get(driver::SCHEDULES).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+    let jobs = StoredJobs { records: saved.jobs.clone(), highest: saved.highest_job, runs, schedules, unread: !saved.is_read };
     let job_costs = Costs::THESIS;
     let start = Start { gateway: GATEWAY.into(), config: None, profiles, resting, noted_until, job_costs, jobs };
     let driver = Driver::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, start, recorder);

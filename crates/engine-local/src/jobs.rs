@@ -89,6 +89,7 @@ pub(super) fn seen(counters: &InstanceCounters) -> Option<RunSeen> {
         cpu_seconds: counters.cpu_seconds,
         memory_used: counters.memory_used.filter(|used| *used > Bytes(0)),
         end: counters.end.filter(|_| is_over),
+        progress: counters.progress,
     })
 }
 

@@ -41,6 +41,7 @@ fn pool() -> PoolSpec {
         nodes: vec![NodeSpec { name: NodeName::from("n1"), cpu: Cpu(1.0), memory: Bytes::gib(1), utilization_limit: 0.9 }],
         classes: BTreeMap::new(),
         apps: BTreeMap::from(apps),
+        jobs: BTreeMap::new(),
     }
 }
 
@@ -95,6 +96,7 @@ fn running(id: &str, app_name: &str, state: InstanceState, port: u16) -> Instanc
         last_wake_s: None,
         costs: weal_model::SleepCosts::default(),
         end: None,
+        progress: None,
     }
 }
 

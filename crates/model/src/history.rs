@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AppName, ClassName, Cpu, NodeName, Time, Utility};
+use crate::{AppName, ClassName, Cpu, JobName, JobPhase, NodeName, Time, Utility, Work};
 
 /// The numbers of one cycle, or the means of those of a minute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +20,9 @@ pub struct HistorySample {
     pub nodes: Vec<NodeSample>,
     /// The applications.
     pub apps: Vec<AppSample>,
+    /// Jobs that are not over, at most [`HistorySample::JOBS`]: those that have begun first.
+    #[serde(default)]
+    pub jobs: Vec<JobSample>,
 }
 
 /// One flow in a sample.
@@ -73,7 +76,25 @@ pub struct AppSample {
     pub cpu_allocated: Cpu,
 }
 
+/// One job in a sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobSample {
+    /// Its name.
+    pub id: JobName,
+    /// What it did at the end of the span.
+    pub state: JobPhase,
+    /// CPU-seconds that it had used by then.
+    pub cpu_used: Work,
+    /// CPU given by the last plan.
+    pub cpu_allocated: Cpu,
+    /// The utility that it was headed for.
+    pub utility: Option<Utility>,
+}
+
 impl HistorySample {
+    /// Jobs in one sample.
+    pub const JOBS: usize = 50;
+
     /// The means of `samples`, each name over the samples that have it; `None` when there are none.
     pub fn mean_of(samples: &[Self]) -> Option<Self> {
         let last = samples.last()?;
@@ -83,6 +104,7 @@ impl HistorySample {
             flows: group(samples, |s| &s.flows, |f| (f.app.clone(), f.class.clone()), FlowSample::mean_of),
             nodes: group(samples, |s| &s.nodes, |n| n.name.clone(), NodeSample::mean_of),
             apps: group(samples, |s| &s.apps, |a| a.name.clone(), AppSample::mean_of),
+            jobs: group(samples, |s| &s.jobs, |j| j.id.clone(), JobSample::mean_of),
         })
     }
 }
@@ -150,6 +172,17 @@ impl AppSample {
     }
 }
 
+impl JobSample {
+    /// What it did and had used is that of the last; the others are means.
+    fn mean_of(items: &[&Self]) -> Self {
+        Self {
+            cpu_allocated: Cpu(mean(items, |j| j.cpu_allocated.0)),
+            utility: mean_of_some(items, |j| j.utility.map(|u| u.0)).map(Utility),
+            ..items[items.len() - 1].clone()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,7 +195,7 @@ mod tests {
             cpu_allocated: Cpu(0.5),
         };
         let nodes = nodes.iter().map(node).collect();
-        HistorySample { time: Time(second * 1_000_000_000), span_s: 2.0, flows: vec![], nodes, apps: vec![] }
+        HistorySample { time: Time(second * 1_000_000_000), span_s: 2.0, flows: vec![], nodes, apps: vec![], jobs: vec![] }
     }
 
     #[test]

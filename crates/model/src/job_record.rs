@@ -19,6 +19,24 @@ pub struct JobCommand {
     pub cwd: Option<String>,
 }
 
+/// A job's place in an array: jobs that were handed in together and differ in a number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ArrayPart {
+    /// The array's name: that of each of its jobs without the last number.
+    pub array: JobName,
+    /// Its number: `$ARRAY_INDEX`.
+    pub index: u32,
+}
+
+/// Which date of which schedule a job was handed in for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScheduledFor {
+    /// The schedule.
+    pub schedule: JobName,
+    /// Its date.
+    pub date: Time,
+}
+
 /// What keeps a job from running although it could.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -48,6 +66,12 @@ pub struct JobRecord {
     /// Jobs that must be done before it may start.
     #[serde(default)]
     pub after: Vec<JobName>,
+    /// The array of which it is a part.
+    #[serde(default)]
+    pub array: Option<ArrayPart>,
+    /// The date of a schedule for which it was handed in; `None` when somebody handed it in.
+    #[serde(default)]
+    pub scheduled: Option<ScheduledFor>,
     /// How often it is still run again after it fails by its own fault.
     pub retries: u32,
     /// The number of its present run, from 1. A run that has begun is never begun again: what follows has the next number.
@@ -70,6 +94,11 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
+    /// Whether it is a part of `array`.
+    pub fn is_part_of(&self, array: &JobName) -> bool {
+        self.array.as_ref().is_some_and(|part| part.array == *array)
+    }
+
     /// A job that was just handed in: nothing has happened to it yet.
     pub fn new(number: u64, spec: JobSpec, command: JobCommand) -> Self {
         Self {
@@ -79,6 +108,8 @@ impl JobRecord {
             class: None,
             key: None,
             after: Vec::new(),
+            array: None,
+            scheduled: None,
             retries: 0,
             attempt: 1,
             begun: false,
@@ -212,6 +243,12 @@ pub struct JobStatus {
     pub command: Vec<String>,
     /// Its service class.
     pub class: Option<ClassName>,
+    /// The array of which it is a part.
+    #[serde(default)]
+    pub array: Option<ArrayPart>,
+    /// The date of a schedule for which it was handed in.
+    #[serde(default)]
+    pub scheduled: Option<ScheduledFor>,
     /// When it was handed in.
     pub submitted: Time,
     /// When it is to be done.

@@ -17,6 +17,7 @@
 //! | demand, allocation | CPU wanted for a utility; CPU granted | [`Cpu`] |
 //! | placement, load | which instances run where; how much CPU each uses there | [`Placement`] |
 //! | job, stage, task | batch unit; a phase of it with its own needs; one process of a parallel job | [`JobSpec`] |
+//! | schedule | dates at which a config hands jobs in | [`Schedule`], [`ScheduledJob`] |
 //! | rung | how deep an instance sleeps, and what that costs | [`Rung`], [`SleepCosts`] |
 //! | snapshot, plan, action, report | observed; decided; one step; why | [`Snapshot`], [`Plan`], [`Action`], [`Report`] |
 //!
@@ -39,6 +40,7 @@ pub mod proxy;
 mod route;
 mod rung;
 mod sandbox;
+mod schedule;
 mod snapshot;
 mod spec;
 mod status;
@@ -50,10 +52,10 @@ pub use dispatch::{DispatchPolicy, DispatchRules, NameHash};
 pub use enactment::Enactment;
 pub use goal::{FlowPolicy, Goal, GoalError, Importance, LatePolicy, ServiceClass};
 pub use histogram::LatencyHistogram;
-pub use history::{AppSample, FlowSample, HistorySample, NodeSample};
+pub use history::{AppSample, FlowSample, HistorySample, JobSample, NodeSample};
 pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};
 pub use job::{JobObservation, JobSpec, JobState, Stage};
-pub use job_record::{Hold, JobCommand, JobEnd, JobOutcome, JobPhase, JobRecord, JobStatus, RunEnd};
+pub use job_record::{ArrayPart, Hold, JobCommand, JobEnd, JobOutcome, JobPhase, JobRecord, JobStatus, RunEnd, ScheduledFor};
 pub use manners::{AccessLog, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras};
 pub use network::{Network, NetworkError};
 pub use plan::{
@@ -64,6 +66,7 @@ pub use proxy::{ListenScheme, ListenSchemes, ProxyVersion};
 pub use route::{HeaderMatch, HttpRules, InstanceProtocol, RouteSpec, Transport, TransportPort};
 pub use rung::{Rung, RungCost, SleepCosts};
 pub use sandbox::{Permit, SandboxMode, SandboxSpec};
+pub use schedule::{Missed, Overlap, Schedule, ScheduleError, ScheduleStatus, ScheduledJob, ScheduledJobs};
 pub use snapshot::{FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot};
 pub use spec::{
     Algorithm, AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, OverloadLimit, PoolSpec, RestartPolicy, TimingSpec,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, ProxyVersion, RouteSpec,
-    SandboxSpec, ServiceClass, TlsSpec,
+    SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec,
 };
 
 /// A whole pool.
@@ -50,6 +50,9 @@ pub struct PoolSpec {
     pub classes: BTreeMap<ClassName, ServiceClass>,
     /// The applications.
     pub apps: BTreeMap<AppName, AppSpec>,
+    /// The jobs that are handed in at their dates.
+    #[serde(default)]
+    pub jobs: ScheduledJobs,
 }
 
 impl PoolSpec {
@@ -70,6 +73,7 @@ impl PoolSpec {
             nodes: Vec::new(),
             classes: BTreeMap::new(),
             apps: BTreeMap::new(),
+            jobs: ScheduledJobs::new(),
         }
     }
 

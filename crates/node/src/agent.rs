@@ -21,6 +21,7 @@ use crate::instance::{self, Handle, MEMORY_FILE, Order, RunRecord};
 use crate::isolation::{Kind, Member, Usage, roles};
 use crate::lost;
 use crate::ports::address;
+use crate::progress;
 use crate::reserve::Reserves;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
 use crate::site::{Site, now};
@@ -335,6 +336,7 @@ impl Agent {
         let view = handle.view();
         let asleep = view.sleeps_on().then_some(view.memory.since);
         let usage = self.sleepers.usage(&view.record.spec.id, asleep, Instant::now(), || self.usage(&view.record.spec));
+        let progress = reported_progress(&view.record);
         let (spec, memory) = (view.record.spec, view.memory);
         InstanceCounters {
             state: memory.state,
@@ -351,6 +353,7 @@ impl Agent {
             last_wake_s: memory.last_wake_s,
             costs: memory.costs.or(&self.site.costs.of(&spec.app)),
             end: memory.end,
+            progress,
             spec,
         }
     }
@@ -489,6 +492,12 @@ fn instance_of(command: &Command) -> InstanceId {
 
 pub(crate) fn no_instance(instance: &InstanceId) -> Refusal {
     Refusal::NoInstance { instance: instance.clone() }
+}
+
+/// How far a run of a job says it is.
+fn reported_progress(record: &Record) -> Option<f64> {
+    record.spec.job.as_ref()?;
+    record.launch.env.get(progress::VARIABLE).and_then(|path| progress::read(Path::new(path)))
 }
 
 fn bad_name(what: &str, name: &str) -> Refusal {

@@ -29,6 +29,7 @@ mod ports;
 mod priority;
 mod privileges;
 mod probe;
+mod progress;
 mod reserve;
 pub mod shim;
 mod signals;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    AppName, Bytes, ClassName, InstanceId, JobCommand, JobName, JobStatus, Plan, PoolSpec, Report, Rung, SeatPlan, Severity, Time,
+    AppName, Bytes, ClassName, InstanceId, JobCommand, JobName, JobStatus, NodeName, Plan, PoolSpec, Report, Rung, SeatPlan,
+    Severity, Time, Utility,
 };
 
 /// `PUT /v1/config`: take this config.
@@ -265,9 +266,36 @@ pub struct JobSubmission {
     /// How often it is run again after it fails by its own fault.
     #[serde(default)]
     pub retries: u32,
-    /// Jobs that must be done before it starts.
+    /// Jobs that must be done before it starts; the name of an array stands for all of its jobs.
     #[serde(default)]
     pub after: Vec<JobName>,
+    /// One job for each of these numbers, which it finds as `$ARRAY_INDEX`.
+    #[serde(default)]
+    pub array: Option<ArrayRange>,
+}
+
+/// The numbers of an array: `first`, `first + step`, and so on, `last` at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArrayRange {
+    /// The first one.
+    pub first: u32,
+    /// The last one, at least the first.
+    pub last: u32,
+    /// From one to the next, at least 1; 1 when left out.
+    #[serde(default = "one")]
+    pub step: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl ArrayRange {
+    /// Its numbers; empty when it has none.
+    pub fn indices(self) -> impl Iterator<Item = u32> {
+        (self.first..=self.last).step_by(self.step.max(1) as usize)
+    }
 }
 
 impl JobSubmission {
@@ -286,6 +314,48 @@ pub struct JobTaken {
     pub is_new: bool,
     /// What is allowed but probably not meant.
     pub warnings: Vec<String>,
+}
+
+/// `POST /v1/jobs/dry-run`: what would become of a job, and of others, if it were handed in now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobForecast {
+    /// How it would be; its name is the one that it would get.
+    pub job: JobStatus,
+    /// Where it would begin at once; `None` when it would wait.
+    pub node: Option<NodeName>,
+    /// Whose utility would change by 0.01 or more, who loses most first.
+    pub changes: Vec<ForecastChange>,
+    /// What would be done to others at once because of it, one sentence each.
+    pub steps: Vec<String>,
+    /// What is allowed but probably not meant.
+    pub warnings: Vec<String>,
+}
+
+/// How somebody else would be with a job and without it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ForecastChange {
+    /// An application or a job.
+    pub name: String,
+    /// It is a job.
+    pub is_job: bool,
+    /// Its utility without the new job; `None` without a goal.
+    pub before: Option<Utility>,
+    /// Its utility with it.
+    pub after: Option<Utility>,
+    /// When the job is expected to end without the new one; `None` for an application.
+    pub end_before: Option<Time>,
+    /// When it is expected to end with it.
+    pub end_after: Option<Time>,
+}
+
+impl ForecastChange {
+    /// Utility that is lost; less than nothing when some is won, 0 without a goal.
+    pub fn lost(&self) -> f64 {
+        match (self.before, self.after) {
+            (Some(before), Some(after)) => before.0 - after.0,
+            _ => 0.0,
+        }
+    }
 }
 
 /// What `POST /v1/jobs/{job}/VERB` does.

@@ -93,6 +93,9 @@ pub struct RunSeen {
     pub memory_used: Option<Bytes>,
     /// How it ended; `None` until it has.
     pub end: Option<RunEnd>,
+    /// How far it says it is, from 0 to 1; `None` when it says nothing.
+    #[serde(default)]
+    pub progress: Option<f64>,
 }
 
 /// An action on a job of the controller's queue, with all that an engine needs for it.

@@ -254,6 +254,9 @@ pub struct InstanceCounters {
     /// How it ended, if it is a run of a job and has.
     #[serde(default)]
     pub end: Option<RunEnd>,
+    /// How far it says it is, from 0 to 1, if it is a run of a job and writes that down.
+    #[serde(default)]
+    pub progress: Option<f64>,
 }
 
 /// Which events are wanted.

@@ -79,6 +79,8 @@ pub enum Name {
     House,
     /// Four nginx with small page caches and slow disks, policy by policy, and the death of one
     Locality,
+    /// The queue of jobs: submissions beside SQLite's own commits, plans for many jobs, a list with many that are over
+    Jobs,
     /// Recorded job logs beside a recorded web load, policy by policy: goals met and distance of utilities
     Logs,
     /// A server that is put to sleep and woken: milliseconds, CPU-seconds and memory of each rung

@@ -12,6 +12,7 @@ mod flows;
 mod gateway;
 mod h2spec;
 mod house;
+mod jobs;
 mod locality;
 mod logs;
 mod profiles;
@@ -41,6 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::Fidelity => vec![fidelity::run(arguments)?],
         Name::FlashCrowd => vec![flash_crowd::run()?],
         Name::House => vec![house::run(arguments)?],
+        Name::Jobs => vec![jobs::run(arguments)?],
         Name::Locality => locality::run(arguments)?,
         Name::Logs => logs::run(arguments)?,
         Name::Sleep => sleep::run(arguments)?,

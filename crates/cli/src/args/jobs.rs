@@ -12,7 +12,24 @@ pub struct Submit {
     /// Which pool.
     #[command(flatten)]
     pub target: Target,
-    /// When it is to be done: within a duration (`30m`), or at a time of day in UTC (`17:30`).
+    /// What is said about the job.
+    #[command(flatten)]
+    pub options: JobOptions,
+    /// Say when it would be done and who would lose what, and run nothing.
+    #[arg(long, conflicts_with = "wait")]
+    pub dry_run: bool,
+    /// Wait until it is over, and fail if it is not done.
+    #[arg(long)]
+    pub wait: bool,
+    /// Program and arguments. In a script, lines `#weal --done-by 30m` say what is not said here.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// What a person says about a job, in the command line or in lines `#weal` of a script.
+#[derive(Debug, Default, Clone, PartialEq, Args)]
+pub struct JobOptions {
+    /// When it is to be done: within a duration (`30m`), or at a time (`18:00`, `tomorrow 06:00`, RFC 3339).
     #[arg(long, value_name = "GOAL")]
     pub done_by: Option<String>,
     /// What it is called; its number is added [default: the program].
@@ -40,18 +57,37 @@ pub struct Submit {
     /// A second submission with the same key is the same job.
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
-    /// How often it is run again after it fails.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub retries: u32,
-    /// Do not start before this job is done; may be given several times.
+    /// How often it is run again after it fails [default: 0].
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// Do not start before this job or array is done; may be given several times.
     #[arg(long, value_name = "ID")]
     pub after: Vec<String>,
-    /// Wait until it is over, and fail if it is not done.
-    #[arg(long)]
-    pub wait: bool,
-    /// Program and arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
+    /// One job for each number, `1-20` or `0-100:10`, which it finds as `$ARRAY_INDEX`.
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub array: Option<String>,
+}
+
+impl JobOptions {
+    /// What is said here, and where nothing is said what `others` say. Variables and jobs to wait for are added up.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            done_by: self.done_by.or(others.done_by),
+            name: self.name.or(others.name),
+            class: self.class.or(others.class),
+            memory: self.memory.or(others.memory),
+            cpus: self.cpus.or(others.cpus),
+            work: self.work.or(others.work),
+            // The last of two values of one variable counts.
+            env: [others.env, self.env].concat(),
+            cwd: self.cwd.or(others.cwd),
+            idempotency_key: self.idempotency_key.or(others.idempotency_key),
+            retries: self.retries.or(others.retries),
+            after: [others.after, self.after].concat(),
+            array: self.array.or(others.array),
+        }
+    }
 }
 
 /// `weal jobs`.
@@ -63,6 +99,9 @@ pub struct ListJobs {
     /// Show it anew each second.
     #[arg(short, long)]
     pub watch: bool,
+    /// The schedules of the config and their next dates, in place of jobs.
+    #[arg(long, conflicts_with_all = ["all", "limit"])]
+    pub schedules: bool,
     /// Also those that were over long ago.
     #[arg(short, long)]
     pub all: bool,
@@ -96,7 +135,7 @@ pub struct OneJob {
     /// Which pool.
     #[command(flatten)]
     pub target: Target,
-    /// The job.
+    /// The job; for orders also an array, which stands for all of its jobs that are not over.
     #[arg(value_name = "ID")]
     pub job: String,
 }

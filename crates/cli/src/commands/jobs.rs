@@ -1,99 +1,54 @@
-//! `weal submit`, `weal jobs`, `weal job`: batch jobs handed in, looked at, ordered about, read.
+//! `weal jobs`, `weal job`: batch jobs looked at, ordered about, read.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use weal_model::written::parse_size;
-use weal_model::{Bytes, JobPhase, JobStatus, RunEnd, Time};
-use weal_protocol::controller::{JobSubmission, JobTaken};
+use weal_model::{Bytes, JobPhase, JobStatus, RunEnd, ScheduleStatus, Time};
 
 use super::{json_text, show};
 use crate::args::Target;
-use crate::args::jobs::{JobAction, JobLogs, ListJobs, OneJob, Submit};
+use crate::args::jobs::{JobAction, JobLogs, ListJobs, OneJob};
 use crate::client::{Client, block_on, escape};
-use crate::failure::{Exit, Failure};
-use crate::output::{self, Table, Tone, cell, clock, now, span, toned, utility};
+use crate::output::{self, Table, Tone, cell, clock, date, now, span, toned, utility};
 use crate::state::StateDir;
 use crate::terminal;
-use crate::values;
-
-/// Between two looks while somebody waits for a job's end.
-const AGAIN: Duration = Duration::from_millis(250);
-
-/// Runs `weal submit`.
-pub fn submit(order: &Submit, json: bool) -> anyhow::Result<()> {
-    let client = Client::new(&StateDir::find(&order.target)?);
-    let submission = submission(order)?;
-    block_on(async {
-        let taken = client.submit(&submission).await.map_err(|error| error.into_failure())?;
-        for warning in &taken.warnings {
-            output::complain(&format!("warning: {warning}"));
-        }
-        if !order.wait {
-            output::print(&if json { json_text(&taken, false) } else { told(&taken) });
-            return Ok(());
-        }
-        let job = until_over(&client, taken.job.id.as_str()).await?;
-        output::print(&if json { json_text(&job, false) } else { one_line(&job) });
-        if job.state == JobPhase::Done {
-            Ok(())
-        } else {
-            Err(Failure::new(Exit::Failed, one_line(&job).trim().to_owned()).into())
-        }
-    })
-}
-
-fn submission(order: &Submit) -> anyhow::Result<JobSubmission> {
-    let (done_within_s, done_by) = match &order.done_by {
-        Some(goal) => values::goal(goal, now())?,
-        None => (None, None),
-    };
-    let env: Result<BTreeMap<String, String>, _> =
-        order.env.iter().map(|pair| values::halves(pair).map(|(name, value)| (name.to_owned(), value.to_owned()))).collect();
-    let cwd = order.cwd.as_ref().map(std::path::absolute).transpose()?.map(|path| path.display().to_string());
-    Ok(JobSubmission {
-        run: order.command.clone(),
-        name: order.name.clone(),
-        class: order.class.as_deref().map(Into::into),
-        done_within_s,
-        done_by,
-        memory: order.memory.as_deref().map(parse_size).transpose()?,
-        cpus: order.cpus,
-        work_s: order.work.as_deref().map(values::long_span).transpose()?,
-        env: env?,
-        cwd,
-        key: order.idempotency_key.clone(),
-        retries: order.retries,
-        after: order.after.iter().map(|job| job.as_str().into()).collect(),
-    })
-}
-
-fn told(taken: &JobTaken) -> String {
-    let job = &taken.job;
-    let was = if taken.is_new { "" } else { " (handed in before with this key)" };
-    format!("{} {}: it is to be done {}{was}\n", job.id, job.state.as_str(), when(job.deadline))
-}
-
-async fn until_over(client: &Client, job: &str) -> Result<JobStatus, Failure> {
-    loop {
-        match client.job(job).await {
-            Ok(status) if status.state.is_over() => return Ok(status),
-            Ok(_) => {}
-            // The controller is being started anew; the job goes on.
-            Err(error) if error.is_passing() => {}
-            Err(error) => return Err(error.into_failure()),
-        }
-        tokio::time::sleep(AGAIN).await;
-    }
-}
 
 /// Runs `weal jobs`.
 pub fn list(order: &ListJobs, json: bool) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(&order.target)?);
+    if order.schedules {
+        return block_on(show(order.watch, json, async || {
+            let schedules: Vec<ScheduleStatus> = client.get("/v1/schedules").await?;
+            Ok(if json { json_text(&schedules, order.watch) } else { render_schedules(&schedules) })
+        }));
+    }
     block_on(show(order.watch, json, async || {
         let jobs: Vec<JobStatus> = client.get(&format!("/v1/jobs?limit={}&all={}", order.limit, order.all)).await?;
-        Ok(if json { json_text(&jobs, order.watch) } else { render(&jobs) })
+        if json {
+            return Ok(json_text(&jobs, order.watch));
+        }
+        let schedules: Vec<ScheduleStatus> = client.get("/v1/schedules").await?;
+        let below = if schedules.is_empty() { String::new() } else { format!("\n{}", render_schedules(&schedules)) };
+        Ok(render(&jobs) + &below)
     }))
+}
+
+fn render_schedules(schedules: &[ScheduleStatus]) -> String {
+    if schedules.is_empty() {
+        return "no schedules: `[job.NAME]` with `schedule` in weal.toml makes one\n".to_owned();
+    }
+    let mut table = Table::new(&["SCHEDULE", "CRON", "ZONE", "NEXT", "LAST", "JOB", "WHY"]);
+    let moment =
+        |time: Option<Time>| cell(time.map_or_else(|| "-".to_owned(), |time| format!("{} ({})", date(time), when(time))));
+    for schedule in schedules {
+        table.row(vec![
+            cell(schedule.name.as_str()),
+            cell(&schedule.schedule),
+            cell(&schedule.time_zone),
+            moment(schedule.next),
+            moment(schedule.last),
+            cell(schedule.last_job.as_ref().map_or("-", |job| job.as_str())),
+            cell(&schedule.detail),
+        ]);
+    }
+    table.render()
 }
 
 fn render(jobs: &[JobStatus]) -> String {
@@ -104,7 +59,7 @@ fn render(jobs: &[JobStatus]) -> String {
     for job in jobs {
         table.row(vec![
             cell(job.id.as_str()),
-            toned(job.state.as_str(), tone(job.state)),
+            toned(job.state.as_str(), phase_tone(job.state)),
             cell(format!("{:.0}%", job.progress * 100.0)),
             cell(format!("{:.1} s", job.cpu_used.0)),
             cell(when(job.deadline)),
@@ -117,7 +72,7 @@ fn render(jobs: &[JobStatus]) -> String {
     table.render()
 }
 
-fn tone(state: JobPhase) -> Tone {
+pub(super) fn phase_tone(state: JobPhase) -> Tone {
     match state {
         JobPhase::Done | JobPhase::Running => Tone::Good,
         JobPhase::Failed => Tone::Bad,
@@ -127,8 +82,11 @@ fn tone(state: JobPhase) -> Tone {
 }
 
 /// `in 5min`, `3s ago`.
-fn when(time: Time) -> String {
-    let now = now();
+pub(super) fn when(time: Time) -> String {
+    when_at(time, now())
+}
+
+pub(super) fn when_at(time: Time, now: Time) -> String {
     if time >= now {
         format!("in {}", span(time.since(now).as_secs()))
     } else {
@@ -153,7 +111,7 @@ fn give(one: &OneJob, verb: &str, json: bool) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(&one.target)?);
     block_on(async {
         let taken = client.order_job(&one.job, verb).await.map_err(|error| error.into_failure())?;
-        output::print(&if json { json_text(&taken.job, false) } else { format!("{} will {verb}\n", taken.job.id) });
+        output::print(&if json { json_text(&taken.job, false) } else { format!("{} will {verb}\n", one.job) });
         Ok(())
     })
 }
@@ -167,7 +125,7 @@ fn show_one(one: &OneJob, json: bool) -> anyhow::Result<()> {
     })
 }
 
-fn one_line(job: &JobStatus) -> String {
+pub(super) fn one_line(job: &JobStatus) -> String {
     let detail = if job.detail.is_empty() { String::new() } else { format!(": {}", job.detail) };
     format!("{} is {}{detail}\n", job.id, job.state.as_str())
 }
@@ -184,6 +142,9 @@ fn described(job: &JobStatus) -> String {
         ("memory", format!("{} of {}", job.memory_used.unwrap_or(Bytes(0)), job.memory_limit)),
     ];
     lines.extend(job.class.as_ref().map(|class| ("class", class.to_string())));
+    lines.extend(
+        job.scheduled.as_ref().map(|scheduled| ("schedule", format!("{} of {}", scheduled.schedule, date(scheduled.date)))),
+    );
     lines.extend(job.node.as_ref().map(|node| ("node", node.to_string())));
     lines.extend(job.began.map(|began| ("began", clock(began))));
     let expected = if job.state.is_over() { "ended" } else { "expected" };

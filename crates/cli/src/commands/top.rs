@@ -9,8 +9,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
-use weal_model::{Event, FlowStatus, InstanceState, NodeStatus, Severity, Status, Utility};
+use weal_model::{Event, FlowStatus, InstanceState, JobPhase, NodeStatus, Severity, Status, Utility};
 
+use super::jobs::{phase_tone, when_at};
 use super::status::achieved;
 use crate::args::Target;
 use crate::client::{Client, Error, block_on};
@@ -93,12 +94,14 @@ fn draw(frame: &mut Frame, view: &mut View) {
     let Some(status) = &view.status else { return };
     let wanted = |rows: usize| u16::try_from(rows + 2).unwrap_or(u16::MAX);
     let area = frame.area();
-    // Flows matter most: nodes and applications get at most a quarter of the screen each.
+    // Flows matter most: nodes, applications and jobs get at most a quarter of the screen each, and nothing when there are none.
     let part = (area.height / 4).max(4);
-    let [head, nodes, apps, flows, events] = Layout::vertical([
+    let jobs_height = if status.jobs.is_empty() { 0 } else { wanted(status.jobs.len()).min(part) };
+    let [head, nodes, apps, jobs, flows, events] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(wanted(status.nodes.len()).min(part)),
         Constraint::Length(wanted(status.apps.len()).min(part)),
+        Constraint::Length(jobs_height),
         Constraint::Min(4),
         Constraint::Length(part),
     ])
@@ -108,6 +111,7 @@ fn draw(frame: &mut Frame, view: &mut View) {
     draw_head(frame, head, status, view.problem.as_deref());
     draw_nodes(frame, nodes, &status.nodes);
     draw_apps(frame, apps, status);
+    draw_jobs(frame, jobs, status);
     draw_flows(frame, flows, &status.flows[view.scroll.min(status.flows.len())..]);
     draw_events(frame, events, &view.events);
 }
@@ -172,6 +176,44 @@ fn draw_apps(frame: &mut Frame, area: Rect, status: &Status) {
     frame.render_widget(table(rows.collect(), &widths, &["app", "ready", "CPU", "given", "state"], "applications"), area);
 }
 
+fn draw_jobs(frame: &mut Frame, area: Rect, status: &Status) {
+    let rows = status.jobs.iter().map(|job| {
+        let utility = job.utility.map_or_else(|| "-".to_owned(), |utility| utility.to_string());
+        let tone = job.utility.map_or(Tone::Dim, utility_tone);
+        Row::new([
+            Cell::from(job.id.to_string()),
+            Cell::from(Span::styled(job.state.as_str(), color(phase_tone(job.state)))),
+            Cell::from(format!("{} {:>3.0}%", bar(job.progress, 8), job.progress * 100.0)),
+            Cell::from(format!("{:.2}", job.cpu_allocated.0)),
+            Cell::from(when_at(job.deadline, status.time)),
+            Cell::from(job.expected_end.map_or_else(|| "-".to_owned(), |end| when_at(end, status.time))),
+            Cell::from(Span::styled(utility, color(tone))),
+            Cell::from(job.detail.clone()),
+        ])
+    });
+    let widths = [
+        Constraint::Length(18),
+        Constraint::Length(9),
+        Constraint::Length(13),
+        Constraint::Length(6),
+        Constraint::Length(12),
+        Constraint::Length(12),
+        Constraint::Length(7),
+        Constraint::Min(10),
+    ];
+    let heading = ["job", "state", "done", "given", "goal", "expected", "utility", "why"];
+    frame.render_widget(table(rows.collect(), &widths, &heading, &split(status)), area);
+}
+
+/// How the pool's CPU is divided between applications and jobs.
+fn split(status: &Status) -> String {
+    let running = status.jobs.iter().filter(|job| job.state == JobPhase::Running);
+    let jobs: f64 = running.map(|job| job.cpu_allocated.0).sum();
+    let apps: f64 = status.apps.iter().map(|app| app.cpu_allocated.0).sum();
+    let capacity: f64 = status.nodes.iter().map(|node| node.cpu_capacity.0).sum();
+    format!("jobs: {jobs:.2} CPU given to jobs, {apps:.2} to applications, of {capacity:.2}")
+}
+
 fn draw_flows(frame: &mut Frame, area: Rect, flows: &[FlowStatus]) {
     let rows = flows.iter().map(|flow| {
         let (bar, text, tone) = utility_bar(flow.utility);
@@ -216,9 +258,9 @@ fn draw_events(frame: &mut Frame, area: Rect, events: &[Event]) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-fn table<'a>(rows: Vec<Row<'a>>, widths: &[Constraint], heading: &[&'a str], title: &'a str) -> Table<'a> {
+fn table<'a>(rows: Vec<Row<'a>>, widths: &[Constraint], heading: &[&'a str], title: &str) -> Table<'a> {
     let heading = Row::new(heading.to_vec()).style(color(Tone::Dim));
-    Table::new(rows, widths.to_vec()).header(heading).block(Block::new().borders(Borders::TOP).title(title))
+    Table::new(rows, widths.to_vec()).header(heading).block(Block::new().borders(Borders::TOP).title(title.to_owned()))
 }
 
 fn color(tone: Tone) -> Style {
@@ -322,6 +364,31 @@ mod tests {
         }
         view.problem = Some("the controller broke off".into());
         assert!(screen(&mut view, 100, 30).lines().next().unwrap().contains("the controller broke off"));
+    }
+
+    #[test]
+    fn jobs_are_shown_with_what_they_take_from_applications() {
+        let job = serde_json::json!({
+            "id": "render-7", "state": "running", "detail": "", "command": ["povray"], "class": null, "submitted": 0,
+            "deadline": 600_000_000_000_u64, "expected_end": 200_000_000_000_u64, "utility": 0.66, "began": 0, "node": "n1", "attempt": 1,
+            "cpu_used": 50.0, "work": 100.0, "work_source": "as was said", "progress": 0.5, "cpu_allocated": 0.75, "cpus": 1.0,
+            "memory_limit": 1_048_576, "memory_used": null, "end": null
+        });
+        let mut status = status(2);
+        assert!(!screen(&mut View { status: Some(status.clone()), ..View::default() }, 120, 40).contains("given to jobs"));
+        status.jobs = vec![serde_json::from_value(job).unwrap()];
+        let shown = screen(&mut View { status: Some(status), ..View::default() }, 120, 40);
+        for part in [
+            "jobs: 0.75 CPU given to jobs, 1.00 to applications, of 2.00",
+            "render-7",
+            "running",
+            " 50%",
+            "in 10m 0s",
+            "in 3m 20s",
+            "+0.66",
+        ] {
+            assert!(shown.contains(part), "{part} in\n{shown}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::pool::{Pool, kill, text};
+use crate::pool::{Pool, echo_app, kill, text};
 
 /// What a job does that writes a line to `marks` in its own folder when it begins and when it ends.
 const MARKED: &str = "echo begun >> marks; sleep 3; echo ended >> marks; cat marks";
@@ -146,4 +146,107 @@ fn a_job_that_weal_ends_with_itself_is_run_again() {
     pool.up();
     assert_eq!(until(&pool, &id, "done")["attempt"], 2);
     assert_eq!(text(&logs(&pool, &id)), "run 2\n");
+}
+
+#[test]
+fn a_script_says_its_own_options_and_an_array_is_cancelled_with_what_waits_for_it() {
+    let mut pool = Pool::echo();
+    pool.up();
+    // Not in /tmp: jobs have one of their own.
+    let script = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("greet.sh");
+    std::fs::write(
+        &script,
+        "#!/bin/sh\n#weal --done-by 10m --name greet\n#weal --memory 50MiB --env WHO=world\necho hello $WHO $1 $ARRAY_INDEX\n",
+    )
+    .unwrap();
+    let output = pool.run(&["submit", "--array", "1-3", "--wait", "-o", "json", &script.display().to_string(), "and"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap().as_array().map(Vec::len), Some(3));
+    for index in 1..=3 {
+        let id = format!("greet-1.{index}");
+        let done = job(&pool, &id).unwrap();
+        assert_eq!(done["state"], "done", "the whole array was waited for");
+        assert_eq!(
+            (done["array"]["array"].as_str(), text(&logs(&pool, &id))),
+            (Some("greet-1"), format!("hello world and {index}\n"))
+        );
+    }
+    let sleeps = taken(&pool, &["--name", "nap", "--array", "1-2"], &["sleep", "1000"]);
+    let then = taken(&pool, &["--after", "nap-4"], &["true"]);
+    let last = taken(&pool, &["--after", &then], &["true"]);
+    until(&pool, &sleeps, "running");
+    assert!(pool.run(&["job", "cancel", "nap-4"]).status.success());
+    for id in ["nap-4.1", "nap-4.2", &then, &last] {
+        until(&pool, id, "cancelled");
+    }
+    let bad = pool.run(&["submit", "--done-by", "yesterday", "--", "true"]);
+    let why = text(&bad.stderr);
+    assert!(!bad.status.success() && why.contains("a duration (`30m`") && why.contains("a time (`18:00`"), "{why}");
+    assert!(pool.run(&["submit", "--done-by", "tomorrow 06:00", "--", "true"]).status.success());
+}
+
+#[test]
+fn a_dry_run_foretells_and_runs_nothing() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let options = ["--done-by", "10m", "--memory", "50MiB", "--work", "60s"];
+    // The first answers come before anything was measured.
+    let said = pool.eventually("a forecast", || {
+        let output = pool.run(&[&["submit", "--dry-run"], options.as_slice(), &["--", "sh", "-c", "exit 1"]].concat());
+        output.status.success().then(|| text(&output.stdout))
+    });
+    assert!(said.starts_with("the job would begin at once on ") && said.contains("would be done in 5"), "{said}");
+    assert!(said.contains("its work is taken for 60.0 s of CPU, as was said"), "{said}");
+    assert_eq!(pool.json(&["jobs"]), serde_json::json!([]));
+}
+
+#[test]
+fn a_schedule_runs_once_a_minute_whatever_is_killed() {
+    let mut pool = Pool::echo();
+    let job = "\n[job.tick]\nschedule = \"* * * * *\"\nrun = [\"date\", \"+%s\"]\nmemory = \"50MiB\"\n";
+    pool.write(&(echo_app("echo", "") + job));
+    pool.up();
+    let shown = text(&pool.run(&["jobs"]).stdout);
+    assert!(shown.contains("no jobs") && shown.contains("tick") && shown.contains("* * * * *"), "{shown}");
+    let next = pool.json(&["jobs", "--schedules"])[0]["next"].as_u64().unwrap();
+    let until_then = std::time::Duration::from_nanos(next).saturating_sub(std::time::UNIX_EPOCH.elapsed().unwrap());
+    // Nobody is there at its date.
+    std::thread::sleep(until_then.saturating_sub(std::time::Duration::from_secs(1)));
+    pool.kill_supervisor();
+    for role in ["gateway", "controller", "node"] {
+        pool.recorded(role).into_iter().for_each(kill);
+    }
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    pool.up();
+    let done = pool.eventually("its job", || job_of(&pool).filter(|job| job["state"] == "done"));
+    assert_eq!(done["scheduled"]["date"].as_u64(), Some(next));
+    let id = done["id"].as_str().unwrap().to_owned();
+    let wrote: u64 = text(&logs(&pool, &id)).trim().parse().unwrap();
+    assert!(wrote >= next / 1_000_000_000, "{wrote}");
+    pool.kill_role("controller");
+    pool.eventually("the controller", || pool.status());
+    let dates: Vec<u64> =
+        pool.json(&["jobs"]).as_array().unwrap().iter().filter_map(|job| job["scheduled"]["date"].as_u64()).collect();
+    assert_eq!(dates.iter().filter(|date| **date == next).count(), 1, "{dates:?}");
+}
+
+#[test]
+fn progress_that_a_job_writes_replaces_a_wrong_estimate() {
+    let mut pool = Pool::echo();
+    pool.up();
+    // An hour of work is said, and it is at a fifth within seconds.
+    let script = "i=0; while :; do i=$((i+1)); [ $((i % 20000)) = 0 ] && echo 0.2 > $WEAL_PROGRESS; done";
+    let id = taken(&pool, &["--work", "1h"], &["sh", "-c", script]);
+    let told = pool.eventually("its own progress", || job(&pool, &id).filter(|job| job["progress"] == 0.2));
+    let (used, work) = (told["cpu_used"].as_f64().unwrap(), told["work"].as_f64().unwrap());
+    assert!((work - used / 0.2).abs() < 1e-6 && work < 1800.0, "{told}");
+    assert_eq!(told["work_source"], "from the progress that it writes");
+    assert!(pool.run(&["job", "cancel", &id]).status.success());
+}
+
+/// The last job in the list.
+fn job_of(pool: &Pool) -> Option<Value> {
+    let output = pool.run(&["jobs", "-o", "json"]);
+    let jobs: Value = serde_json::from_slice(&output.stdout).ok()?;
+    jobs.as_array()?.last().cloned()
 }

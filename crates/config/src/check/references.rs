@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, naming};
+use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, ScheduledJob, naming};
 
 use crate::section::{Reading, within};
 use crate::{defaults, suggest};
@@ -20,6 +20,9 @@ pub(super) fn check(reading: &mut Reading, spec: &PoolSpec) {
         }
         check_variables(reading, app);
     }
+    for job in spec.jobs.values() {
+        check_job_class(reading, spec, job);
+    }
     check_unused_classes(reading, spec);
     check_needs_cycles(reading, spec);
 }
@@ -29,16 +32,22 @@ fn check_classes(reading: &mut Reading, spec: &PoolSpec, app: &AppSpec) {
         let class = route.class.as_str();
         if !spec.classes.contains_key(class) && class != defaults::CLASS {
             let place = reading.places.value(&format!("app.{}.routes.{index}.class", app.name));
-            let known: Vec<&str> =
-                spec.classes.keys().map(|name| name.as_str()).filter(|name| *name != defaults::CLASS).collect();
-            let help = if known.is_empty() {
-                format!("add `[class.{class}]` with a `goal`")
-            } else {
-                suggest::help(class, known, "classes")
-            };
+            let help = unknown_class_help(spec, class);
             reading.findings.error(place, format!("unknown class `{class}`"), help);
         }
     }
+}
+
+fn check_job_class(reading: &mut Reading, spec: &PoolSpec, job: &ScheduledJob) {
+    let Some(class) = job.class.as_ref().filter(|class| !spec.classes.contains_key(*class)) else { return };
+    let place = reading.places.value(&format!("job.{}.class", job.name));
+    let help = unknown_class_help(spec, class.as_str());
+    reading.findings.error(place, format!("unknown class `{class}`"), help);
+}
+
+fn unknown_class_help(spec: &PoolSpec, class: &str) -> String {
+    let known: Vec<&str> = spec.classes.keys().map(|name| name.as_str()).filter(|name| *name != defaults::CLASS).collect();
+    if known.is_empty() { format!("add `[class.{class}]` with a `goal`") } else { suggest::help(class, known, "classes") }
 }
 
 fn check_apps(reading: &mut Reading, spec: &PoolSpec, name: &AppName, key: &str, others: &BTreeSet<AppName>) {
@@ -106,7 +115,9 @@ fn variables(text: &str) -> Vec<&str> {
 }
 
 fn check_unused_classes(reading: &mut Reading, spec: &PoolSpec) {
-    let used: BTreeSet<&str> = spec.apps.values().flat_map(|app| &app.routes).map(|route| route.class.as_str()).collect();
+    let by_routes = spec.apps.values().flat_map(|app| &app.routes).map(|route| route.class.as_str());
+    let by_jobs = spec.jobs.values().filter_map(|job| job.class.as_ref()).map(|class| class.as_str());
+    let used: BTreeSet<&str> = by_routes.chain(by_jobs).collect();
     for name in spec.classes.keys().filter(|name| !used.contains(name.as_str())) {
         let place = reading.places.key(&format!("class.{name}"));
         reading.findings.warning(place, format!("no route uses class `{name}`"), format!("add `class = \"{name}\"` to a route"));

@@ -49,6 +49,8 @@ pub(crate) const KEYS: [&str; 32] = [
     "affinity",
     "sleep-after",
 ];
+/// What weal gives to each instance.
+const GIVEN: [&str; 4] = ["PORT", "DATA", "INSTANCE", "NODE"];
 /// More instances than this of one application are a slip of the finger.
 const MOST_INSTANCES: u32 = 10_000;
 
@@ -62,7 +64,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
     let apps = |names: Option<Vec<String>>| names.unwrap_or_default().into_iter().map(AppName::from).collect::<BTreeSet<_>>();
     AppSpec {
         name: AppName::from(name),
-        run: read_run(reading, &section),
+        run: read_run(reading, &section, "run = [\"./program\", \"--port\", \"$PORT\"]"),
         health,
         memory: section.size(reading, "memory").unwrap_or(defaults::MEMORY),
         cpu_limit: pool::read_cpu(reading, &section),
@@ -72,7 +74,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         needs: apps(section.names(reading, "needs")),
         sandbox: sandbox::read(reading, &section, folder, user.as_deref()),
         user,
-        env: read_env(reading, &section),
+        env: read_env(reading, &section, &GIVEN),
         cwd: read_cwd(reading, &section, folder),
         stop_timeout_s: section.span(reading, "stop-timeout", (0.0, 3600.0)).unwrap_or(defaults::STOP_TIMEOUT_S),
         on_resume: read_on_resume(reading, &section),
@@ -160,9 +162,10 @@ fn read_on_resume(reading: &mut Reading, section: &Section) -> Vec<String> {
     argv
 }
 
-fn read_run(reading: &mut Reading, section: &Section) -> Vec<String> {
+/// `example` is what such a key may look like.
+pub(super) fn read_run(reading: &mut Reading, section: &Section, example: &str) -> Vec<String> {
     if section.item("run").is_none() {
-        let help = "add `run = [\"./program\", \"--port\", \"$PORT\"]`";
+        let help = format!("add `{example}`");
         reading.findings.error(reading.places.key(&section.path), format!("`{}` has no `run`", section.path), help);
         return Vec::new();
     }
@@ -198,7 +201,8 @@ fn read_instances(reading: &mut Reading, section: &Section) -> InstanceRange {
     }
 }
 
-fn read_env(reading: &mut Reading, section: &Section) -> BTreeMap<String, String> {
+/// Variables, none of which may be one of those that are `given`.
+pub(super) fn read_env(reading: &mut Reading, section: &Section, given: &[&str]) -> BTreeMap<String, String> {
     let Some(table) = section.table(reading, "env") else { return BTreeMap::new() };
     let names: Vec<&str> = table.keys().map(|key| key.get_ref().as_ref()).collect();
     let env = Section::open(reading, &section.at("env"), table, &names);
@@ -208,8 +212,8 @@ fn read_env(reading: &mut Reading, section: &Section) -> BTreeMap<String, String
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(fits) {
             let help = "names have letters, digits and `_`, and do not begin with a digit";
             reading.findings.error(reading.places.key(&env.at(name)), format!("`{name}` cannot be a variable"), help);
-        } else if ["PORT", "DATA", "INSTANCE", "NODE"].contains(&name) {
-            let help = "weal gives it to each instance: leave it out";
+        } else if given.contains(&name) {
+            let help = "leave it out: each process gets it";
             reading.findings.error(reading.places.key(&env.at(name)), format!("`{name}` is set by weal"), help);
         }
         if let Some(value) = env.text(reading, name) {
@@ -223,7 +227,7 @@ fn read_env(reading: &mut Reading, section: &Section) -> BTreeMap<String, String
 }
 
 /// Relative to the config's folder, which is also the default.
-fn read_cwd(reading: &mut Reading, section: &Section, folder: &Path) -> String {
+pub(super) fn read_cwd(reading: &mut Reading, section: &Section, folder: &Path) -> String {
     let cwd = section.text(reading, "cwd").unwrap_or_default();
     if !is_literal(&cwd) {
         let help = "write the folder itself, absolute or relative to this file: neither `~` nor variables are filled in here";

@@ -9,6 +9,7 @@ mod clients;
 mod dispatch;
 mod extras;
 mod health;
+mod job;
 mod listen;
 mod names;
 mod paths;
@@ -24,7 +25,7 @@ use std::path::Path;
 
 pub(crate) use names::as_name;
 use toml::de::DeTable;
-use weal_model::{AppName, AppSpec, ClassName, Importance, PoolSpec, ServiceClass};
+use weal_model::{AppName, AppSpec, ClassName, Importance, PoolSpec, ScheduledJobs, ServiceClass};
 
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::machine::MachineSize;
@@ -65,12 +66,13 @@ pub fn parse(text: &str, path: &str, machine: &MachineSize) -> Result<Parsed, Ve
 }
 
 fn read(reading: &mut Reading, root: &DeTable, path: &str, machine: &MachineSize) -> PoolSpec {
-    let root = Section::open(reading, "", root, &["pool", "node", "class", "app", "tls"]);
+    let root = Section::open(reading, "", root, &["pool", "node", "class", "app", "job", "tls"]);
     let folder = folder_of(path);
     let (mut spec, tls) = pool::read(reading, &root, &folder);
     spec.nodes = pool::read_nodes(reading, &root, machine);
     spec.classes = class::read_all(reading, &root);
     spec.apps = read_apps(reading, &root, &folder);
+    spec.jobs = read_jobs(reading, &root, &folder);
     spec.tls = tls::read(reading, &root, &folder, tls, &spec.apps);
     let uses_default = spec.apps.values().flat_map(|app| &app.routes).any(|route| route.class.as_str() == defaults::CLASS);
     if uses_default && !spec.classes.contains_key(defaults::CLASS) {
@@ -94,6 +96,13 @@ fn read_apps(reading: &mut Reading, root: &Section, folder: &Path) -> BTreeMap<A
         read.insert(AppName::from(name), app::read(reading, name, table, folder));
     }
     read
+}
+
+fn read_jobs(reading: &mut Reading, root: &Section, folder: &Path) -> ScheduledJobs {
+    let Some(jobs) = root.table(reading, "job") else { return ScheduledJobs::new() };
+    let named = names::named(reading, "job", jobs);
+    let read = named.into_iter().filter_map(|(name, table)| job::read(reading, name, table, folder));
+    read.map(|job| (job.name.clone(), job)).collect()
 }
 
 fn folder_of(path: &str) -> std::path::PathBuf {

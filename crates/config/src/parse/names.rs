@@ -1,4 +1,4 @@
-//! Names of nodes, classes and applications.
+//! Names of nodes, classes, applications and jobs.
 
 use std::ops::Range;
 
@@ -34,6 +34,7 @@ fn article(kind: &str) -> &str {
     match kind {
         "app" => "an application",
         "class" => "a class",
+        "job" => "a job",
         _ => "a node",
     }
 }

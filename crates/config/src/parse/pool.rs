@@ -66,6 +66,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         nodes: Vec::new(),
         classes: Default::default(),
         apps: Default::default(),
+        jobs: Default::default(),
     };
     (spec, (https, keys))
 }

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+/// How a duration is written.
+pub(super) const SPAN: &str = r"^\s*[0-9][0-9_.]*\s*(us|ms|s|m|min|h)\s*$";
 const SIZE: &str = r"^\s*[0-9][0-9_.]*\s*(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB)\s*$";
 
 /// `default` is shown to people: it is a value only where the schema's `default` is one too.
@@ -21,6 +23,11 @@ pub(super) fn table(description: &str, required: &[&str], keys: Vec<(&'static st
         table["required"] = json!(required);
     }
     table
+}
+
+/// Program and arguments.
+pub(super) fn argv() -> Value {
+    json!({ "type": "array", "minItems": 1, "items": { "type": "string" } })
 }
 
 pub(super) fn size() -> Value {

@@ -18,6 +18,7 @@ use weal_protocol::gateway::{GatewayConfig, GatewayCounters};
 use weal_protocol::node::InstanceEvent;
 
 use super::queue::StoredJobs;
+use super::schedules::Marks;
 use crate::check::{self, Finding};
 use crate::jobs::{Costs, Runs};
 use crate::placement::{self, Iterations, Policy};
@@ -120,13 +121,13 @@ pub enum Done {
     Loads(Result<(), Refusal>),
     /// [`Effect::SetReserves`].
     Reserves(Result<(), Refusal>),
-    /// [`Kept::Job`].
-    JobKept {
+    /// [`Kept::Jobs`].
+    JobsKept {
         /// Which.
-        job: JobName,
-        /// Which write of it.
+        jobs: Vec<JobName>,
+        /// Which write of them.
         write: u64,
-        /// Whether it is on disk.
+        /// Whether they are on disk.
         result: Result<(), StoreProblem>,
     },
     /// [`Effect::Plan`].
@@ -185,17 +186,19 @@ pub enum Kept {
     Profiles(Box<Profiles>),
     /// Applications that were told to sleep, and how deep at most.
     Resting(BTreeMap<AppName, Option<Rung>>),
-    /// How a job is. Unlike the others, it is answered: [`Done::JobKept`].
-    Job {
-        /// All of it.
-        record: Box<JobRecord>,
+    /// How some jobs are. Unlike the others, it is answered: [`Done::JobsKept`].
+    Jobs {
+        /// All of each, which are written together or not at all.
+        records: Vec<JobRecord>,
         /// Its number among the writes.
         write: u64,
-        /// It was handed in just now: it is taken once it is written, or not at all.
+        /// They were handed in just now: they are taken once they are written, or not at all.
         is_submission: bool,
     },
     /// What was learnt from jobs that are done.
     Runs(Box<Runs>),
+    /// Up to which dates jobs of schedules were handed in.
+    Schedules(Box<Marks>),
     /// The last plan that changed something, and why.
     Plan(Box<(Plan, Report)>),
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weal_model::{
-    Cpu, Hold, JobExplanation, JobName, JobObservation, JobPhase, JobRecord, JobState, JobStatus, Time, Utility, Work,
+    Cpu, Hold, JobExplanation, JobName, JobObservation, JobPhase, JobRecord, JobSpec, JobState, JobStatus, Time, Utility, Work,
 };
 use weal_protocol::engine::RunState;
 
@@ -24,7 +24,7 @@ pub(super) fn jobs(queue: &Queue, planned: &BTreeMap<JobName, JobExplanation>, m
 /// One that is not over.
 pub(super) fn of_open(entry: &Entry, runs: &Runs, planned: Option<&JobExplanation>) -> JobStatus {
     let record = &entry.record;
-    let observation = observation(record, entry.used);
+    let observation = observation(entry.spec(), entry.used);
     let estimate = runs.estimate(&observation);
     let utility = planned.map(|planned| planned.utility).filter(|utility| *utility > NEVER);
     let job = Job::observed(&runs.profiled(&observation), |_| Some(0));
@@ -32,24 +32,34 @@ pub(super) fn of_open(entry: &Entry, runs: &Runs, planned: Option<&JobExplanatio
     JobStatus {
         state: phase(entry),
         detail: why(entry, planned),
-        // An estimate that has run out says nothing but soon.
-        expected_end: utility.map(|utility| Time::from_secs_f64(job.finish_for(utility.0))),
+        expected_end: utility.and_then(|utility| expected_end(&job, utility)),
         utility,
         node: run.map(|run| run.node.clone()),
         cpu_used: Work(entry.used),
-        progress: (entry.used / estimate.work.0).clamp(0.0, 1.0),
+        progress: entry.progress.unwrap_or((entry.used / estimate.work.0).clamp(0.0, 1.0)),
+        work_source: if entry.progress.is_some() {
+            "from the progress that it writes".to_owned()
+        } else {
+            source(estimate.source)
+        },
         cpu_allocated: entry.speed.unwrap_or(Cpu(0.0)),
         memory_used: run.and_then(|run| run.memory_used),
         ..bare(record, &estimate)
     }
 }
 
+/// When a job is done that is headed for `utility`; `None` when it is not expected to end at all.
+pub(super) fn expected_end(job: &Job, utility: Utility) -> Option<Time> {
+    (utility > NEVER).then(|| Time::from_secs_f64(job.finish_for(utility.0)))
+}
+
 /// One of which only the record is known.
 pub fn of_record(record: &JobRecord, runs: &Runs) -> JobStatus {
     let end = record.end.as_ref();
     let used = end.map_or(0.0, |end| end.cpu_used.0);
-    let estimate = runs.estimate(&observation(record, used));
-    let job = Job::observed(&observation(record, used), |_| Some(0));
+    let observation = observation(record.spec.clone(), used);
+    let estimate = runs.estimate(&observation);
+    let job = Job::observed(&observation, |_| Some(0));
     let bare = bare(record, &estimate);
     let Some(end) = end else { return bare };
     JobStatus {
@@ -75,6 +85,8 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         detail: String::new(),
         command: record.command.run.clone(),
         class: record.class.clone(),
+        array: record.array.clone(),
+        scheduled: record.scheduled.clone(),
         submitted: record.spec.submitted,
         deadline: record.spec.deadline,
         expected_end: None,
@@ -94,8 +106,8 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
     }
 }
 
-fn observation(record: &JobRecord, used: f64) -> JobObservation {
-    JobObservation { spec: record.spec.clone(), state: JobState::Pending, done: Work(used), nodes: Vec::new(), cpu: None }
+fn observation(spec: JobSpec, used: f64) -> JobObservation {
+    JobObservation { spec, state: JobState::Pending, done: Work(used), nodes: Vec::new(), cpu: None }
 }
 
 fn source(source: Source) -> String {

@@ -1,6 +1,6 @@
 //! What the loop does with the controller's own jobs: takes orders, brings runs to what their records say, and writes down what came of them.
 
-use weal_model::{Action, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, Target, Time};
+use weal_model::{Action, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time};
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobVerb;
 use weal_protocol::engine::{Observation, RunSeen, RunState};
@@ -31,11 +31,34 @@ impl JobOrdered {
 }
 
 impl State {
-    /// Takes an order about a job.
+    /// Takes an order about a job, or about all parts of an array.
     pub(super) fn take_job_order(&mut self, now: Time, job: &JobName, verb: JobVerb) -> Result<JobOrdered, Refusal> {
         if verb == JobVerb::Requeue {
             return self.requeue(now, job);
         }
+        let parts = self.queue.open_parts(job);
+        if parts.is_empty() {
+            self.set_order(job, verb)?;
+        }
+        let mut ordered = if parts.is_empty() { vec![job.clone()] } else { Vec::new() };
+        let mut refused = None;
+        for part in parts {
+            match self.set_order(&part, verb) {
+                Ok(()) => ordered.push(part),
+                Err(refusal) => refused = Some(refusal),
+            }
+        }
+        // Some parts of an array may be ending already.
+        let Some(first) = ordered.first().cloned() else {
+            return Err(refused.unwrap_or_else(|| Refusal::NoJob { job: job.clone() }));
+        };
+        let write = self.write_jobs(&ordered);
+        self.engine.look.want();
+        self.timers.schedule_plan(now);
+        Ok(JobOrdered::written(first, write))
+    }
+
+    fn set_order(&mut self, job: &JobName, verb: JobVerb) -> Result<(), Refusal> {
         let parks = self.engine.capabilities().is_some_and(|can| can.rungs.contains(&weal_model::Rung::Parked));
         let Some(entry) = self.queue.get_mut(job).filter(|entry| entry.written != Written::Submission) else {
             return Err(self.not_open(job));
@@ -53,10 +76,7 @@ impl State {
             JobVerb::Resume => record.hold = Hold::None,
             JobVerb::Requeue => {}
         }
-        let write = self.write_job(job);
-        self.engine.look.want();
-        self.timers.schedule_plan(now);
-        Ok(JobOrdered::written(job.clone(), write))
+        Ok(())
     }
 
     /// Ends a job's run and lets it begin anew; also one that is over.
@@ -90,25 +110,36 @@ impl State {
         }
     }
 
-    /// Writes a job's record down; the answer is [`State::handle_job_kept`].
+    /// Writes a job's record down; the answer is [`State::handle_jobs_kept`].
     pub(super) fn write_job(&mut self, job: &JobName) -> Option<u64> {
-        let is_submission = self.queue.get(job)?.written == Written::Submission;
-        let (write, record) = self.queue.begin_write(job)?;
-        self.push(Effect::Keep(Kept::Job { record: Box::new(record), write, is_submission }));
+        self.write_jobs(std::slice::from_ref(job))
+    }
+
+    /// Writes records of open jobs down, all or none; either all of them are submissions or none is.
+    pub(super) fn write_jobs(&mut self, jobs: &[JobName]) -> Option<u64> {
+        let is_submission = self.queue.get(jobs.first()?)?.written == Written::Submission;
+        let (write, records) = self.queue.begin_write(jobs);
+        self.push(Effect::Keep(Kept::Jobs { records, write, is_submission }));
         Some(write)
     }
 
-    /// A job's record is on disk, or could not be written.
-    pub(super) fn handle_job_kept(&mut self, now: Time, job: &JobName, write: u64, result: Result<(), StoreProblem>) {
-        let Some(entry) = self.queue.get_mut(job).filter(|entry| entry.write == write) else { return };
-        if result.is_err() {
-            if entry.written == Written::Submission {
-                self.queue.forget(job)
-            } else {
-                entry.unwritten = true
-            }
-            return self.show(false);
+    /// Records of jobs are on disk, or could not be written.
+    pub(super) fn handle_jobs_kept(&mut self, now: Time, jobs: &[JobName], write: u64, result: &Result<(), StoreProblem>) {
+        for job in jobs {
+            self.handle_job_kept(now, job, write, result);
         }
+    }
+
+    fn handle_job_kept(&mut self, now: Time, job: &JobName, write: u64, result: &Result<(), StoreProblem>) {
+        let Some(entry) = self.queue.get_mut(job).filter(|entry| entry.write == write) else { return };
+        let scheduled = entry.record.scheduled.clone().filter(|_| entry.written == Written::Submission);
+        if result.is_err() {
+            if entry.written == Written::Submission { self.queue.forget(job) } else { entry.unwritten = true }
+        }
+        if let Some(scheduled) = scheduled {
+            self.handle_scheduled_kept(now, job, &scheduled, result.is_ok());
+        }
+        let Some(entry) = self.queue.get_mut(job).filter(|_| result.is_ok()) else { return self.show(false) };
         let was = std::mem::replace(&mut entry.written, Written::Yes);
         if was == Written::Submission {
             let text = format!("job {job} was handed in");
@@ -120,6 +151,20 @@ impl State {
         self.engine.look.want();
         self.timers.schedule_plan(now);
         self.show(false);
+    }
+
+    /// The record of a scheduled job is on disk, or could not be written.
+    fn handle_scheduled_kept(&mut self, now: Time, job: &JobName, scheduled: &ScheduledFor, is_kept: bool) {
+        if is_kept {
+            self.schedules.handle_handed_in(job, scheduled);
+            self.keep_schedules();
+        } else {
+            self.schedules.handle_put_off(self.engine.its_time(now));
+        }
+    }
+
+    pub(super) fn keep_schedules(&mut self) {
+        self.push(Effect::Keep(Kept::Schedules(Box::new(self.schedules.marks().clone()))));
     }
 
     /// A job is over, and that is written down.

@@ -34,6 +34,7 @@
 //! | `rollout` | replacing instances of an old config |
 //! | `rest` | who was told to sleep, and who was asked for meanwhile |
 //! | `queue` | the controller's own jobs: their records and their runs |
+//! | `schedules` | the config's schedules: which dates are due |
 //! | `gateway` | from what is known to a gateway's config |
 //! | `recent` | flows over the last few cycles, for people |
 //! | `notes` | events about seats, instances and plans |
@@ -47,12 +48,15 @@
 //! | `nodes` | makes the engine's nodes those of the config |
 //! | `acting` | from an action to an operation |
 //! | `jobs`, `submissions` | takes jobs and orders about them, brings runs to what their records say |
+//! | `forecast` | what would become of a job that is not handed in yet |
+//! | `scheduling` | hands in jobs of schedules at their dates |
 //! | `sleep` | takes orders to sleep and to wake, calls sleeps off |
 //! | `placing` | from a plan to actions, and what came of them |
 //! | `looks` | goes on when a look at a peer has ended |
 
 mod acting;
 mod effect;
+mod forecast;
 mod gateway;
 mod job_status;
 mod jobs;
@@ -70,6 +74,8 @@ mod queue;
 mod recent;
 mod rest;
 mod rollout;
+mod schedules;
+mod scheduling;
 mod seating;
 mod seats;
 mod sleep;
@@ -84,8 +90,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weal_model::{
-    AppName, Cpu, HistorySample, InstanceId, InstanceState, JobName, JobRecord, JobStatus, Plan, Report, Rung, SeatPlan, Status,
-    Time,
+    AppName, Cpu, HistorySample, InstanceId, InstanceState, JobName, JobRecord, JobStatus, Plan, Report, Rung, ScheduleStatus,
+    SeatPlan, Status, Time,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{JobSubmission, JobVerb, SleepTaken, WakeTaken};
@@ -94,9 +100,11 @@ use weal_protocol::gateway::GatewayCounters;
 use weal_protocol::node::InstanceEvent;
 
 pub use effect::{Config, Done, Effect, Input, Kept, NotPlanned, Note, Order, PlanRequest, Planned, Start, StoreProblem};
+pub use forecast::Rehearsal;
 pub use jobs::JobOrdered;
 pub use observe::flow_between;
 pub use queue::StoredJobs;
+pub use schedules::{Mark, Marks};
 pub use state::Counts;
 use state::State;
 
@@ -120,7 +128,8 @@ impl Cycle {
 
     /// When [`Cycle::handle_timeout`] is to be called at the latest.
     pub fn poll_timeout(&self) -> Time {
-        self.0.timers.next(self.0.operations.any_draining(), self.0.waiting.flow_cycle.is_some())
+        let timers = self.0.timers.next(self.0.operations.any_draining(), self.0.waiting.flow_cycle.is_some());
+        self.0.next_date.map_or(timers, |date| date.min(timers))
     }
 
     /// Any of what may happen; for replays. An order's answer is lost.
@@ -162,6 +171,7 @@ impl Cycle {
         if due.plan {
             self.0.begin_plan(now);
         }
+        self.0.follow_schedules(now);
         self.0.look(now);
     }
 
@@ -200,9 +210,12 @@ impl Cycle {
             Ok(mut seen) => {
                 self.0.clear_problem("agent", "the node agent answers again");
                 self.0.learned.handle_seen(&seen);
-                self.0.queue.handle_seen(seen.time, &mut seen, &self.0.operations);
+                if self.0.queue.handle_seen(seen.time, &mut seen, &self.0.operations) {
+                    self.0.timers.schedule_plan(now);
+                }
                 self.0.engine.handle_seen(now, seen);
                 self.0.settle_jobs(now);
+                self.0.follow_schedules(now);
                 if !self.0.configure_nodes(now) {
                     self.0.serve_waiting(now);
                 }
@@ -257,7 +270,7 @@ impl Cycle {
             Done::Updated(result) => self.0.handle_updated(result),
             Done::Loads(result) => self.0.handle_loads_set(result),
             Done::Reserves(result) => self.0.handle_reserves_set(result),
-            Done::JobKept { job, write, result } => self.0.handle_job_kept(now, &job, write, result),
+            Done::JobsKept { jobs, write, result } => self.0.handle_jobs_kept(now, &jobs, write, &result),
             Done::Planned(planned) => self.0.handle_planned(now, *planned),
         }
         self.0.look(now);
@@ -293,6 +306,14 @@ impl Cycle {
         taken
     }
 
+    /// Prepares a forecast for a submission: [`Rehearsal::run`] makes it, beside the loop. Nothing is taken in.
+    ///
+    /// # Errors
+    /// When the job could not be run here, or nothing was measured yet.
+    pub fn rehearse(&self, now: Time, submission: &JobSubmission) -> Result<Rehearsal, Refusal> {
+        self.0.rehearse(now, submission)
+    }
+
     /// Takes an order about a job. Whoever gave it is told so once [`JobOrdered::write`] has succeeded.
     ///
     /// # Errors
@@ -313,6 +334,11 @@ impl Cycle {
     /// The jobs that are not over, and the last that are, at most `most`.
     pub fn jobs(&self, most: usize) -> Vec<JobStatus> {
         job_status::jobs(&self.0.queue, &self.0.placing.report.jobs, most)
+    }
+
+    /// The config's schedules, as people are shown them.
+    pub fn schedules(&self, now: Time) -> Vec<ScheduleStatus> {
+        self.0.schedules.statuses(self.0.engine.its_time(now))
     }
 
     /// The jobs of a status, which needs no token: without their arguments, which may hold secrets.

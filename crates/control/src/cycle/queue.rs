@@ -14,15 +14,24 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use weal_model::{
-    Bytes, Cpu, Hold, JobEnd, JobName, JobObservation, JobOutcome, JobRecord, JobState, NodeName, RunEnd, Time, Work,
+    Bytes, Cpu, Hold, JobEnd, JobName, JobObservation, JobOutcome, JobRecord, JobSpec, JobState, NodeName, RunEnd, Time, Work,
 };
 use weal_protocol::engine::{JobOrder, Observation, RunSeen, RunState};
 
 use super::operations::Operations;
 use super::peers::Ticket;
+use super::schedules::Marks;
 use crate::jobs::Runs;
 use weal_model::{Action, Target};
 
+/// The variable in which a part of an array finds its number.
+pub(super) const ARRAY_INDEX: &str = "ARRAY_INDEX";
+/// Below this, progress tells more about how a job begins than about how long it takes.
+const LEAST_PROGRESS: f64 = 0.05;
+/// A job that is done to the last thousandth still runs, so something is left.
+const MOST_PROGRESS: f64 = 0.999;
+/// Plans are made anew for a job whose work turns out so many times as large as they know, or as small.
+const SURPRISE: f64 = 1.25;
 /// Jobs that are over and still shown without asking the store.
 const SHOWN: usize = 50;
 /// Runs that weal may lose of one job before it fails: more, and the job itself takes weal down.
@@ -56,6 +65,10 @@ pub(super) struct Entry {
     pub run: Option<RunSeen>,
     /// CPU-seconds that its present run was seen to have used.
     pub used: f64,
+    /// How far its present run says it is, from [`LEAST_PROGRESS`] to 1.
+    pub progress: Option<f64>,
+    /// Its work as plans know it, in CPU-seconds.
+    pub known_work: f64,
     /// CPU that the last plan gives it.
     pub speed: Option<Cpu>,
     /// CPU that the engine was told.
@@ -88,6 +101,8 @@ pub struct StoredJobs {
     pub highest: u64,
     /// What was learnt from jobs that are done.
     pub runs: Runs,
+    /// How far the config's schedules are.
+    pub schedules: Marks,
     /// The store could not be read, so that there may be jobs which nobody knows of: no run is taken away, and no job is taken in.
     pub unread: bool,
 }
@@ -125,28 +140,28 @@ impl Queue {
     /// Takes a job in.
     pub fn enter(&mut self, record: JobRecord, written: Written) {
         self.next_number = self.next_number.max(record.number + 1);
-        let entry = Entry {
-            written,
-            write: 0,
-            unwritten: false,
-            run: None,
-            used: 0.0,
-            speed: None,
-            told: None,
-            shown_after: None,
-            refused: String::new(),
-            record,
-        };
+        let entry = Entry { written, ..Entry::new(record) };
         self.open.insert(entry.record.spec.name.clone(), entry);
     }
 
-    /// The number of a new write of a job's record.
-    pub fn begin_write(&mut self, job: &JobName) -> Option<(u64, JobRecord)> {
-        let entry = self.open.get_mut(job)?;
+    /// The number of a new write of the records of `jobs`.
+    pub fn begin_write(&mut self, jobs: &[JobName]) -> (u64, Vec<JobRecord>) {
         let write = self.next_write;
         self.next_write += 1;
-        (entry.write, entry.unwritten) = (write, false);
-        Some((write, entry.record.clone()))
+        let mut records = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let Some(entry) = self.open.get_mut(job) else { continue };
+            (entry.write, entry.unwritten) = (write, false);
+            records.push(entry.record.clone());
+        }
+        (write, records)
+    }
+
+    /// The parts of an array that are not over, in the order of their numbers.
+    pub fn open_parts(&self, array: &JobName) -> Vec<JobName> {
+        let mut parts: Vec<&Entry> = self.open.values().filter(|entry| entry.record.is_part_of(array)).collect();
+        parts.sort_by_key(|entry| entry.record.number);
+        parts.into_iter().map(|entry| entry.record.spec.name.clone()).collect()
     }
 
     pub fn get(&self, job: &JobName) -> Option<&Entry> {
@@ -207,16 +222,23 @@ impl Queue {
         }
     }
 
-    /// Takes what the engine says of runs, and adds the jobs that a plan may decide about to its observation.
-    pub fn handle_seen(&mut self, now: Time, seen: &mut Observation, operations: &Operations) {
+    /// Takes what the engine says of runs, and adds the jobs that a plan may decide about to its observation. True when one turns out to be
+    /// much more work than plans know, or much less.
+    pub fn handle_seen(&mut self, now: Time, seen: &mut Observation, operations: &Operations) -> bool {
+        let mut is_surprised = false;
         let runs: BTreeMap<_, _> = seen.runs.iter().rev().map(|run| ((&run.job, run.attempt), run)).collect();
         for (name, entry) in &mut self.open {
             entry.run = runs.get(&(name, entry.record.attempt)).map(|run| (*run).clone());
             let used = entry.run.as_ref().and_then(|run| run.cpu_seconds).filter(|used| used.is_finite());
             entry.used = entry.used.max(used.unwrap_or(0.0));
+            let progress =
+                entry.run.as_ref().and_then(|run| run.progress).filter(|progress| (LEAST_PROGRESS..=1.0).contains(progress));
+            entry.progress = progress.filter(|_| entry.used > 0.0);
+            is_surprised |= entry.run.is_some() && entry.learn_work(&self.runs);
         }
         let planned = self.open.values().filter(|entry| entry.is_planned(now));
         seen.jobs.extend(planned.filter_map(|entry| entry.observation(operations)));
+        is_surprised
     }
 
     /// Runs that nobody wants any more: of jobs that are over or unknown, and former ones.
@@ -239,7 +261,9 @@ impl Queue {
             return Some(JobOrder { action: action.clone(), attempt: *attempt, command, memory });
         }
         let entry = self.open.get(&job)?;
-        let (attempt, command, memory) = (entry.record.attempt, entry.record.command.clone(), entry.memory());
+        let (attempt, mut command, memory) = (entry.record.attempt, entry.record.command.clone(), entry.memory());
+        let index = entry.record.array.as_ref().map(|part| part.index.to_string());
+        command.env.extend(index.map(|index| (ARRAY_INDEX.to_owned(), index)));
         Some(JobOrder { action: action.clone(), attempt, command, memory })
     }
 
@@ -250,6 +274,24 @@ impl Queue {
 }
 
 impl Entry {
+    /// A job that is written down and has no run.
+    pub fn new(record: JobRecord) -> Self {
+        Self {
+            record,
+            written: Written::Yes,
+            write: 0,
+            unwritten: false,
+            run: None,
+            used: 0.0,
+            progress: None,
+            known_work: 0.0,
+            speed: None,
+            told: None,
+            shown_after: None,
+            refused: String::new(),
+        }
+    }
+
     /// Whether a plan may decide about it.
     fn is_planned(&self, now: Time) -> bool {
         let record = &self.record;
@@ -280,7 +322,28 @@ impl Entry {
             },
         };
         let cpu = self.speed.filter(|_| state == JobState::Running);
-        Some(JobObservation { spec: self.record.spec.clone(), state, done: Work(self.used), nodes, cpu })
+        Some(JobObservation { spec: self.spec(), state, done: Work(self.used), nodes, cpu })
+    }
+
+    /// What it needs. The progress that it writes down tells its work better than anybody: what it has used, over how far it is.
+    pub fn spec(&self) -> JobSpec {
+        let mut spec = self.record.spec.clone();
+        if let (Some(progress), [stage]) = (self.progress, spec.stages.as_mut_slice()) {
+            stage.work = Work(self.used / progress.min(MOST_PROGRESS));
+        }
+        spec
+    }
+
+    /// True when its work is another than plans know.
+    fn learn_work(&mut self, runs: &Runs) -> bool {
+        let fresh =
+            JobObservation { spec: self.spec(), state: JobState::Running, done: Work(self.used), nodes: Vec::new(), cpu: None };
+        let work = runs.estimate(&fresh).work.0;
+        let is_other = work > self.known_work * SURPRISE || work * SURPRISE < self.known_work;
+        if is_other {
+            self.known_work = work;
+        }
+        is_other
     }
 
     /// Its run has come to `end`, of which `detail` tells: what the record says from now on. Not carried out before it is written down.
@@ -321,7 +384,8 @@ impl Entry {
     pub fn begin_anew(&mut self) {
         self.record.attempt += 1;
         self.record.begun = false;
-        (self.run, self.used, self.speed, self.told, self.shown_after) = (None, 0.0, None, None, None);
+        (self.run, self.used, self.progress, self.known_work) = (None, 0.0, None, 0.0);
+        (self.speed, self.told, self.shown_after) = (None, None, None);
     }
 }
 

@@ -1,5 +1,5 @@
 //! All parts of the loop, and what goes out. What the loop does with several parts is in files of their own, each an `impl State`; a file
-//! calls only those above it in this list: `seating` and `telling`, `acting`, `jobs`, `submissions`, `sleep`, `placing`, `looks`.
+//! calls only those above it in this list: `seating` and `telling`, `acting`, `jobs`, `submissions`, `scheduling`, `sleep`, `placing`, `looks`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use super::problems::Problems;
 use super::queue::Queue;
 use super::recent::Recent;
 use super::rest::Sleep;
+use super::schedules::Schedules;
 use super::seats::Seating;
 use super::timers::Timers;
 
@@ -35,6 +36,9 @@ pub(super) struct State {
     pub operations: Operations,
     pub sleep: Sleep,
     pub queue: Queue,
+    pub schedules: Schedules,
+    /// When the next date of a schedule comes, on the loop's clock.
+    pub next_date: Option<Time>,
     pub problems: Problems,
     pub waiting: Waiting,
     pub counts: Counts,
@@ -94,6 +98,8 @@ impl State {
             placing: Placing::default(),
             operations: Operations::default(),
             sleep: Sleep::with_resting(start.resting),
+            next_date: None,
+            schedules: Schedules::new(start.jobs.schedules.clone(), start.jobs.records.iter()),
             queue: Queue::new(start.jobs),
             problems: Problems::default(),
             waiting: Waiting::default(),

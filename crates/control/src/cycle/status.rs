@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::flow::loads::Loads;
 use weal_model::{
     AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, GatewayName,
-    Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobStatus, LatencySummary, NodeName, NodeSample, NodeStatus,
-    PlanSummary, PoolSpec, Report, Rung, SeatPlan, Snapshot, Status, Time, WorkFactor,
+    Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobPhase, JobSample, JobStatus, LatencySummary, NodeName,
+    NodeSample, NodeStatus, PlanSummary, PoolSpec, Report, Rung, SeatPlan, Snapshot, Status, Time, WorkFactor,
 };
 use weal_protocol::engine::{InstanceSeen, Observation};
 
@@ -300,5 +300,20 @@ pub(super) fn sample(status: &Status, span_s: f64) -> HistorySample {
         flows: status.flows.iter().map(flow).collect(),
         nodes: status.nodes.iter().map(node).collect(),
         apps: status.apps.iter().map(app).collect(),
+        jobs: job_samples(status),
     }
+}
+
+/// Those that are not over, those that have begun before those that wait.
+fn job_samples(status: &Status) -> Vec<JobSample> {
+    let mut open: Vec<&JobStatus> = status.jobs.iter().filter(|job| !job.state.is_over()).collect();
+    open.sort_by_key(|job| job.state == JobPhase::Waiting);
+    let sample = |job: &JobStatus| JobSample {
+        id: job.id.clone(),
+        state: job.state,
+        cpu_used: job.cpu_used,
+        cpu_allocated: job.cpu_allocated,
+        utility: job.utility,
+    };
+    open.into_iter().take(HistorySample::JOBS).map(sample).collect()
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use weal_model::naming::{LONGEST_NAME, is_name};
 use weal_model::{
-    Bytes, ClassName, Cpu, Importance, JobName, JobObservation, JobRecord, JobSpec, JobState, NodeSpec, PoolSpec, Stage, Time,
-    Work,
+    ArrayPart, Bytes, ClassName, Cpu, Importance, JobName, JobObservation, JobRecord, JobSpec, JobState, NodeSpec, PoolSpec,
+    Stage, Time, Work,
 };
 use weal_protocol::Refusal;
-use weal_protocol::controller::JobSubmission;
+use weal_protocol::controller::{ArrayRange, JobSubmission};
 
 use super::jobs::JobOrdered;
 use super::queue::Written;
@@ -24,6 +24,8 @@ const DEFAULT_CPUS: f64 = 1.0;
 const MOST_OPEN: usize = 100_000;
 /// Times that a job may be run again.
 const MOST_RETRIES: u32 = 1000;
+/// Jobs of one array: they are written in one go.
+const MOST_PARTS: usize = 1000;
 /// The longest key of a submission.
 const LONGEST_KEY: usize = 200;
 /// So many times its work at full speed a job of these classes may take, where no other goal is stated. Bronze is ours; the others are
@@ -40,9 +42,14 @@ impl State {
             return Ok(known);
         }
         let (record, warnings) = self.record_of(now, submission)?;
-        let job = record.spec.name.clone();
-        self.queue.enter(record, Written::Submission);
-        let write = self.write_job(&job);
+        let records = match submission.array {
+            Some(range) => parts(&record, range)?,
+            None => vec![record],
+        };
+        let jobs: Vec<JobName> = records.iter().map(|record| record.spec.name.clone()).collect();
+        records.into_iter().for_each(|record| self.queue.enter(record, Written::Submission));
+        let write = self.write_jobs(&jobs);
+        let job = jobs.into_iter().next().ok_or_else(|| bad("an array needs a job".to_owned()))?;
         Ok(JobOrdered { job, write, is_new: true, warnings })
     }
 
@@ -59,7 +66,7 @@ impl State {
         Ok(Some(JobOrdered::written(record.spec.name.clone(), write)))
     }
 
-    fn record_of(&self, now: Time, submission: &JobSubmission) -> Result<(JobRecord, Vec<String>), Refusal> {
+    pub(super) fn record_of(&self, now: Time, submission: &JobSubmission) -> Result<(JobRecord, Vec<String>), Refusal> {
         let pool = self.pool().ok_or(Refusal::NotObserved)?;
         check(submission, &pool)?;
         self.check_engine(submission)?;
@@ -109,7 +116,15 @@ impl State {
     fn after(&self, jobs: &[JobName]) -> Result<Vec<JobName>, Refusal> {
         let mut open = Vec::new();
         for job in jobs {
-            let over = self.queue.over().find(|record| record.spec.name == *job).and_then(|record| record.end.as_ref());
+            let parts = self.queue.open_parts(job);
+            if !parts.is_empty() {
+                open.extend(parts);
+                continue;
+            }
+            let is_it = |record: &&JobRecord| record.spec.name == *job || record.is_part_of(job);
+            let over = self.queue.over().filter(is_it).filter_map(|record| record.end.as_ref());
+            // Of an array, one part that is not done counts.
+            let over = over.max_by_key(|end| end.outcome != weal_model::JobOutcome::Done);
             match over {
                 _ if self.queue.get(job).is_some() => open.push(job.clone()),
                 Some(end) if end.outcome == weal_model::JobOutcome::Done => {}
@@ -164,6 +179,23 @@ impl State {
         }
         warnings
     }
+}
+
+/// One job for each number of an array.
+fn parts(record: &JobRecord, range: ArrayRange) -> Result<Vec<JobRecord>, Refusal> {
+    if range.step == 0 || range.last < range.first {
+        return Err(bad(format!("an array goes from a number to a larger one, not from {} to {}", range.first, range.last)));
+    }
+    if range.indices().nth(MOST_PARTS).is_some() {
+        return Err(bad(format!("an array has at most {MOST_PARTS} jobs")));
+    }
+    let array = &record.spec.name;
+    let part = |(number, index): (u64, u32)| {
+        let mut part = JobRecord { number, array: Some(ArrayPart { array: array.clone(), index }), ..record.clone() };
+        part.spec.name = JobName::from(format!("{array}.{index}"));
+        part
+    };
+    Ok((record.number..).zip(range.indices()).map(part).collect())
 }
 
 /// What is wrong with a submission whatever else there is.

@@ -49,6 +49,18 @@ async fn known_by_key(api: &Api, submission: &JobSubmission) -> Option<Response>
     Some(Json(JobTaken { job, is_new: false, warnings: Vec::new() }).into_response())
 }
 
+pub(super) async fn forecast(api: ApiState, Body(submission): Body<JobSubmission>) -> Response {
+    let (reply, answer) = oneshot::channel();
+    if api.orders.send(Order::Forecast { submission: Box::new(submission), reply }).await.is_err() {
+        return stopping();
+    }
+    match answer.await {
+        Ok(Ok(forecast)) => Json(forecast).into_response(),
+        Ok(Err(why)) => refusal(status_of(&why), why.to_string()),
+        Err(_) => stopping(),
+    }
+}
+
 pub(super) async fn cancel(api: ApiState, Path(job): Path<JobName>) -> Response {
     order(&api, job, JobVerb::Cancel).await
 }
@@ -122,6 +134,14 @@ pub(super) async fn list(api: ApiState, Parameters(query): Parameters<JobsQuery>
         }
     }
     Json(jobs).into_response()
+}
+
+pub(super) async fn schedules(api: ApiState) -> Response {
+    let (reply, answer) = oneshot::channel();
+    if api.orders.send(Order::Schedules { reply }).await.is_err() {
+        return stopping();
+    }
+    answer.await.map_or_else(|_| stopping(), |schedules| Json(schedules).into_response())
 }
 
 pub(super) async fn show(api: ApiState, Path(job): Path<JobName>) -> Response {

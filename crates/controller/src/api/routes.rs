@@ -10,15 +10,15 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post, put};
 use http::StatusCode;
 use schemars::{Schema, SchemaGenerator};
-use weal_model::{Event, HistorySample, JobStatus, Status, Why, WhyRequest};
+use weal_model::{Event, HistorySample, JobStatus, ScheduleStatus, Status, Why, WhyRequest};
 
 use super::access::{Access, Door, Guard, guard};
 use super::answer::{BODY_LIMIT, refusal};
 use super::state::Api;
 use super::{handlers, jobs, keys, logs, stream};
 use weal_protocol::controller::{
-    ApiError, AuditEntry, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, JobSubmission, JobTaken, NoteOrder, NoteTaken,
-    PlanView, SleepOrder, SleepTaken, TokenMade, TokenOrder, TokenRevoked, TokenView, WakeTaken,
+    ApiError, AuditEntry, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, JobForecast, JobSubmission, JobTaken, NoteOrder,
+    NoteTaken, PlanView, SleepOrder, SleepTaken, TokenMade, TokenOrder, TokenRevoked, TokenView, WakeTaken,
 };
 
 /// The longest that an answer may take to begin. A config waits for the disk and for the node agent.
@@ -193,24 +193,23 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/", Read, "The dashboard.", Content::Text("text/html"), get(handlers::dashboard)),
     ];
     all.extend(job_routes());
+    all.extend(job_order_routes());
     all.extend(key_routes());
     all
 }
 
 /// Those about jobs.
 fn job_routes() -> Vec<Route> {
-    let submit = Route {
-        method: "post",
-        path: "/v1/jobs",
-        summary: "Run a job. It is answered when the job is on disk.",
-        access: Access::Order,
-        parameters: Vec::new(),
-        body: Some(|generator| generator.subschema_for::<JobSubmission>()),
+    let submit = submit_route();
+    let forecast = Route {
+        path: "/v1/jobs/dry-run",
+        summary: "Say what would become of a job and of others; nothing is run.",
         answers: vec![
-            (200, "It is on disk and will be run.", json::<JobTaken>()),
+            (200, "What is to be expected.", json::<JobForecast>()),
             (422, "It cannot be run here, and why.", json::<ApiError>()),
         ],
-        handler: post(jobs::submit),
+        handler: post(jobs::forecast),
+        ..submit_route()
     };
     let list = Route::get(
         "/v1/jobs",
@@ -232,18 +231,41 @@ fn job_routes() -> Vec<Route> {
     .query("attempt", "integer", "Which run; the last one when left out.")
     .query("tail", "integer", "How many lines before the end to begin; all that is kept when left out.")
     .query("follow", "boolean", "Go on with what is written until the run has ended.");
+    let schedules = Route::get(
+        "/v1/schedules",
+        Access::Order,
+        "The schedules of the config, and their next dates.",
+        json::<Vec<ScheduleStatus>>(),
+        get(jobs::schedules),
+    );
     let show = Route::get("/v1/jobs/{job}", Access::Order, "One job.", json::<JobStatus>(), get(jobs::show));
+    vec![submit, forecast, list, schedules, show.path_parameter("job", "The job."), output]
+}
+
+fn job_order_routes() -> Vec<Route> {
     vec![
-        submit,
-        list,
-        show.path_parameter("job", "The job."),
-        output,
         Route::job_order("/v1/jobs/{job}/cancel", "End a job.", post(jobs::cancel)),
         Route::job_order("/v1/jobs/{job}/pause", "Let a job stand still, with its memory.", post(jobs::pause)),
         Route::job_order("/v1/jobs/{job}/suspend", "Let a job stand still, and its image leave memory.", post(jobs::suspend)),
         Route::job_order("/v1/jobs/{job}/resume", "Let weal decide about a job again.", post(jobs::resume)),
         Route::job_order("/v1/jobs/{job}/requeue", "End a job's run and begin it anew.", post(jobs::requeue)),
     ]
+}
+
+fn submit_route() -> Route {
+    Route {
+        method: "post",
+        path: "/v1/jobs",
+        summary: "Run a job. It is answered when the job is on disk.",
+        access: Access::Order,
+        parameters: Vec::new(),
+        body: Some(|generator| generator.subschema_for::<JobSubmission>()),
+        answers: vec![
+            (200, "It is on disk and will be run.", json::<JobTaken>()),
+            (422, "It cannot be run here, and why.", json::<ApiError>()),
+        ],
+        handler: post(jobs::submit),
+    }
 }
 
 /// Those about who may do what.

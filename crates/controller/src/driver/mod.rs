@@ -41,6 +41,8 @@ pub(crate) const RESTING: &str = "resting";
 pub(crate) const PROFILES: &str = "profiles";
 /// Under which key it has what was learnt from jobs that are done.
 pub(crate) const JOB_RUNS: &str = "job-runs";
+/// Under which key it has how far schedules are.
+pub(crate) const SCHEDULES: &str = "schedules";
 /// What waiting for instance events takes at most before they are asked for again.
 const EVENTS_WAIT: Duration = Duration::from_secs(30);
 /// The agent is away; the loop says so. Asked again soon, for it is back within a second.
@@ -123,7 +125,7 @@ impl<E: Engine> Driver<E> {
         let now = self.clock.now();
         self.recorder.handle_input(now, &input);
         let kept = match &input {
-            Input::Done(Done::JobKept { write, result, .. }) => Some((*write, result.clone())),
+            Input::Done(Done::JobsKept { write, result, .. }) => Some((*write, result.clone())),
             _ => None,
         };
         self.cycle.handle(now, input);
@@ -149,13 +151,14 @@ impl<E: Engine> Driver<E> {
         match kept {
             Kept::Profiles(profiles) => self.board.store.save_value(PROFILES, &profiles),
             Kept::Resting(resting) => self.board.store.save_value(RESTING, &resting),
+            Kept::Schedules(marks) => self.board.store.save_value(SCHEDULES, &marks),
             Kept::Runs(runs) => self.board.store.save_value(JOB_RUNS, &runs),
-            Kept::Job { record, write, is_submission } => {
+            Kept::Jobs { records, write, is_submission } => {
                 let board = Arc::clone(&self.board);
                 self.hands.answer(async move {
-                    let job = record.spec.name.clone();
-                    let result = board.store.save_job(*record, is_submission).await;
-                    Input::Done(Done::JobKept { job, write, result })
+                    let jobs = records.iter().map(|record| record.spec.name.clone()).collect();
+                    let result = board.store.save_jobs(records, is_submission).await;
+                    Input::Done(Done::JobsKept { jobs, write, result })
                 });
             }
             Kept::Plan(plan) => {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use weal_control::cycle::{self, JobOrdered, Note, StoreProblem};
 use weal_engine::Engine;
-use weal_model::{AppName, EventKind, JobName, JobRecord, JobStatus, NodeName, Rung, WhyNode};
+use weal_model::{AppName, EventKind, JobName, JobRecord, JobStatus, NodeName, Rung, ScheduleStatus, WhyNode};
 use weal_protocol::Refusal;
 use weal_protocol::controller::{
-    ConfigRefused, ConfigTaken, ConfigUpdate, JobSubmission, JobTaken, JobVerb, SleepTaken, WakeTaken,
+    ConfigRefused, ConfigTaken, ConfigUpdate, JobForecast, JobSubmission, JobTaken, JobVerb, SleepTaken, WakeTaken,
 };
 
 use super::Driver;
@@ -26,12 +26,16 @@ pub(crate) enum Order {
     Sleep { app: AppName, rung: Option<Rung>, reply: oneshot::Sender<Result<SleepTaken, Refusal>> },
     /// Run this job.
     Submit { submission: Box<JobSubmission>, reply: Answer<JobTaken> },
+    /// Say what would become of this job.
+    Forecast { submission: Box<JobSubmission>, reply: oneshot::Sender<Result<JobForecast, Refusal>> },
     /// Do this to a job.
     Job { job: JobName, verb: JobVerb, reply: Answer<JobTaken> },
     /// How this job is; `None` when it is not among those that the loop knows.
     OneJob { job: JobName, reply: oneshot::Sender<Option<JobStatus>> },
     /// How all jobs are that the loop knows.
     Jobs { limit: usize, reply: oneshot::Sender<Vec<JobStatus>> },
+    /// How the config's schedules are.
+    Schedules { reply: oneshot::Sender<Vec<ScheduleStatus>> },
     /// How a job is that is over.
     Over { record: Box<JobRecord>, reply: oneshot::Sender<JobStatus> },
     /// Wake it.
@@ -54,6 +58,7 @@ impl<E: Engine> Driver<E> {
                 let ordered = self.cycle.handle_submission(now, &submission);
                 self.answer_when_kept(ordered, reply);
             }
+            Order::Forecast { submission, reply } => self.forecast(&submission, reply),
             Order::Job { job, verb, reply } => {
                 self.record_order(cycle::Order::Job { job: job.clone(), verb });
                 let ordered = self.cycle.handle_job_order(now, &job, verb);
@@ -61,6 +66,7 @@ impl<E: Engine> Driver<E> {
             }
             Order::OneJob { job, reply } => _ = reply.send(self.cycle.job(&job)),
             Order::Jobs { limit, reply } => _ = reply.send(self.cycle.jobs(limit)),
+            Order::Schedules { reply } => _ = reply.send(self.cycle.schedules(now)),
             Order::Over { record, reply } => _ = reply.send(self.cycle.over(&record)),
             Order::Wake { app, reply } => {
                 self.record_order(cycle::Order::Wake { app: app.clone() });
@@ -160,6 +166,16 @@ impl<E: Engine> Driver<E> {
         self.config_error = None;
         let config = self.hands.config(desired);
         self.handle(cycle::Input::Config(config));
+    }
+
+    /// Plans with a job and without it, beside the loop.
+    fn forecast(&self, submission: &JobSubmission, reply: oneshot::Sender<Result<JobForecast, Refusal>>) {
+        match self.cycle.rehearse(self.now(), submission) {
+            Err(refusal) => _ = reply.send(Err(refusal)),
+            Ok(rehearsal) => {
+                tokio::task::spawn_blocking(move || _ = reply.send(rehearsal.run()));
+            }
+        }
     }
 
     /// Asks what a plan would be made from now, beside the loop.

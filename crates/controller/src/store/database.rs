@@ -187,8 +187,10 @@ fn put(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
             transaction.prepare_cached(sql)?.execute(params![event.id, json(event)]).map(|_| ())
         }
         Write::Sample(sample) => put_sample(transaction, sample, false),
-        Write::Job(record) => put_job(transaction, record),
-        Write::NoJob { number } => transaction.execute("DELETE FROM job WHERE number = ?1", [number]).map(|_| ()),
+        Write::Jobs(records) => records.iter().try_for_each(|record| put_job(transaction, record)),
+        Write::NoJobs { numbers } => numbers.iter().try_for_each(|number| {
+            transaction.prepare_cached("DELETE FROM job WHERE number = ?1")?.execute([number]).map(|_| ())
+        }),
         Write::Value { key, body } => {
             let sql = "INSERT OR REPLACE INTO value (key, body) VALUES (?1, ?2)";
             transaction.prepare_cached(sql)?.execute(params![key, body]).map(|_| ())

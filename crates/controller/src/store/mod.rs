@@ -81,14 +81,15 @@ impl Store {
         answer.await.unwrap_or(Err(StoreProblem::Ended))
     }
 
-    /// Keeps a job's record; comes back when it is on disk. On an error it stays queued and is tried again, but for a submission, whose
-    /// refusal is final.
-    pub async fn save_job(&self, record: JobRecord, is_submission: bool) -> Result<(), StoreProblem> {
-        let (number, (reply, answer)) = (record.number, oneshot::channel());
-        self.send(Ask::Write(Write::Job(Box::new(record)), Some(reply)));
+    /// Keeps records of jobs, all or none; comes back when they are on disk. On an error they stay queued and are tried again, but for
+    /// submissions, whose refusal is final.
+    pub async fn save_jobs(&self, records: Vec<JobRecord>, is_submission: bool) -> Result<(), StoreProblem> {
+        let (reply, answer) = oneshot::channel();
+        let numbers: Vec<u64> = records.iter().map(|record| record.number).collect();
+        self.send(Ask::Write(Write::Jobs(records), Some(reply)));
         let result = answer.await.unwrap_or(Err(StoreProblem::Ended));
         if result.is_err() && is_submission {
-            self.send(Ask::Write(Write::NoJob { number }, None));
+            self.send(Ask::Write(Write::NoJobs { numbers }, None));
         }
         result
     }

@@ -65,9 +65,9 @@ pub(super) enum Write {
         key: &'static str,
         body: String,
     },
-    Job(Box<JobRecord>),
-    /// A job whose submission was refused since it could not be written: it must not come up later.
-    NoJob {
-        number: u64,
+    Jobs(Vec<JobRecord>),
+    /// Jobs whose submission was refused since it could not be written: they must not come up later.
+    NoJobs {
+        numbers: Vec<u64>,
     },
 }

@@ -54,6 +54,8 @@ pub struct FakeMachine {
     pub unstartable: Vec<AppName>,
     /// False: every call fails.
     pub up: bool,
+    /// So far its clock is ahead of this machine's.
+    pub ahead: Duration,
     next_port: u16,
 }
 
@@ -82,6 +84,7 @@ impl FakeEngine {
             never_ready: Vec::new(),
             unstartable: Vec::new(),
             up: true,
+            ahead: Duration::ZERO,
             next_port: 40_000,
         })))
     }
@@ -231,7 +234,7 @@ impl Engine for FakeEngine {
 
     async fn observe(&self) -> Result<Observation, weal_engine::Error> {
         let mut machine = self.up().await?;
-        machine.agent.time = now();
+        machine.agent.time = now() + machine.ahead;
         Ok(machine.agent.clone())
     }
 

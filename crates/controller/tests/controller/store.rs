@@ -19,7 +19,7 @@ fn event(id: u64) -> Event {
 
 fn sample(time: u64, used: f64) -> HistorySample {
     let node = NodeSample { name: "n1".into(), cpu_capacity: Cpu(1.0), cpu_used: Cpu(used), cpu_allocated: Cpu(0.0) };
-    HistorySample { time: Time(time), span_s: 2.0, flows: vec![], nodes: vec![node], apps: vec![] }
+    HistorySample { time: Time(time), span_s: 2.0, flows: vec![], nodes: vec![node], apps: vec![], jobs: vec![] }
 }
 
 #[tokio::test]

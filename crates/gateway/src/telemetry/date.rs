@@ -1,26 +1,25 @@
 //! Dates of log lines, in UTC.
 
-use tz::UtcDateTime;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
 use weal_model::Time;
 
 /// `2026-11-26T01:20:04.123Z`.
 pub(super) fn rfc3339(time: Time) -> String {
     let date = date(time);
-    let (year, month, day, milliseconds) = (date.year(), date.month(), date.month_day(), date.nanoseconds() / 1_000_000);
+    let (year, month, day, milliseconds) = (date.year(), date.month(), date.day(), date.subsec_nanosecond() / 1_000_000);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{milliseconds:03}Z", date.hour(), date.minute(), date.second())
 }
 
 /// `26/Nov/2026:01:20:04 +0000`, as Apache writes it.
 pub(super) fn common(time: Time) -> String {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let date = date(time);
-    let (day, month, year) = (date.month_day(), MONTHS[usize::from(date.month()) - 1], date.year());
-    format!("{day:02}/{month}/{year:04}:{:02}:{:02}:{:02} +0000", date.hour(), date.minute(), date.second())
+    date(time).strftime("%d/%b/%Y:%H:%M:%S +0000").to_string()
 }
 
-fn date(time: Time) -> UtcDateTime {
-    let (seconds, nanoseconds) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
-    UtcDateTime::from_timespec(seconds.cast_signed(), nanoseconds as u32).expect("nanoseconds in 64 bits end in the year 2554")
+fn date(time: Time) -> DateTime {
+    let moment = Timestamp::from_nanosecond(i128::from(time.0)).expect("nanoseconds in 64 bits end in the year 2554");
+    Offset::UTC.to_datetime(moment)
 }
 
 #[cfg(test)]

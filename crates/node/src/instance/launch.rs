@@ -27,6 +27,7 @@ use crate::folder::{Folder, Owner, give_entry};
 use crate::isolation::{Kind, Member};
 use crate::ports;
 use crate::privileges::{Barrier, barrier, may_write_in};
+use crate::progress;
 use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, mark};
 use crate::site::Site;
 use crate::variables::{UnknownVariable, fill_in};
@@ -382,14 +383,16 @@ fn environment(
         env.extend(["USER", "LOGNAME"].map(|variable| (variable.to_owned(), name.clone())));
         env.insert("HOME".to_owned(), home.display().to_string());
     }
-    let (data, node) = (("DATA", data.display().to_string()), ("NODE", spec.node.to_string()));
-    let added = match &spec.job {
-        Some(run) => [("JOB", run.job.to_string()), ("ATTEMPT", run.attempt.to_string()), data, node],
-        None => [("PORT", port.to_string()), ("INSTANCE", spec.id.to_string()), data, node],
+    let own = match &spec.job {
+        Some(run) => [("JOB", run.job.to_string()), ("ATTEMPT", run.attempt.to_string())],
+        None => [("PORT", port.to_string()), ("INSTANCE", spec.id.to_string())],
     };
+    let added = own.into_iter().chain([("DATA", data.display().to_string()), ("NODE", spec.node.to_string())]);
     env.extend(added.map(|(name, value)| (name.to_owned(), value)));
-    if spec.job.is_some() {
+    if let Some(run) = &spec.job {
         env.extend(spec.env.clone());
+        let file = data.join(progress::file_name(run.attempt));
+        env.insert(progress::VARIABLE.to_owned(), file.display().to_string());
     }
     // Values may use what is known so far, and the addresses of what the application needs, which are among them.
     let known: BTreeMap<String, String> = env.iter().chain(&spec.env).map(|(k, v)| (k.clone(), v.clone())).collect();

@@ -70,6 +70,7 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
         nodes,
         classes,
         apps: apps.collect::<Result<BTreeMap<_, _>, _>>()?,
+        jobs: BTreeMap::new(),
     })
 }
 

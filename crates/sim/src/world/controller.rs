@@ -187,7 +187,7 @@ impl World<'_> {
                 return;
             }
             // Simulated jobs are in the engine's queue.
-            Effect::Keep(Kept::Plan(_) | Kept::Runs(_) | Kept::Job { .. }) | Effect::Show { .. } => return,
+            Effect::Keep(Kept::Plan(_) | Kept::Runs(_) | Kept::Schedules(_) | Kept::Jobs { .. }) | Effect::Show { .. } => return,
         };
         self.carry();
         self.controller.hear(answer);

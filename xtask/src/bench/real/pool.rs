@@ -62,6 +62,11 @@ impl Pool {
         Ok(())
     }
 
+    /// Its state directory.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
     /// Where its gateway listens.
     pub fn listen(&self) -> SocketAddr {
         self.listen

@@ -28,6 +28,7 @@ fn run(job: &str, attempt: u32, state: RunState) -> RunSeen {
         cpu_seconds: Some(3.0),
         memory_used: None,
         end: None,
+        progress: None,
     }
 }
 
@@ -121,4 +122,22 @@ fn a_job_that_failed_waits_before_it_is_run_again() {
     entry.written = Written::Yes;
     assert_eq!(shown(&mut queue, Vec::new()), []);
     assert!(queue.next_retry(Time(10)).is_some());
+}
+
+#[test]
+fn progress_that_a_job_writes_tells_its_work_and_a_surprise_is_told_once() {
+    let mut queue = queue(vec![record("a-1", 1, 0)]);
+    queue.get_mut(&"a-1".into()).unwrap().record.spec.stages[0].work = Work(10.0);
+    let mut look = |used: f64, progress: Option<f64>| {
+        let run = RunSeen { cpu_seconds: Some(used), progress, ..run("a-1", 1, RunState::Running) };
+        let mut seen = Observation { runs: vec![run], ..Observation::default() };
+        let is_surprised = queue.handle_seen(Time(10), &mut seen, &Operations::default());
+        (is_surprised, seen.jobs[0].spec.stages[0].work.0)
+    };
+    assert_eq!(look(1.0, None), (true, 10.0), "plans know nothing before");
+    assert_eq!(look(2.0, Some(0.01)), (false, 10.0), "too early to tell");
+    assert_eq!(look(10.0, Some(0.1)), (true, 100.0), "ten times as much work as was said");
+    assert!(!look(11.0, Some(0.11)).0);
+    assert!(look(20.0, Some(0.9)).0, "and then the rest is fast");
+    assert_eq!(look(21.0, Some(7.0)).1, 10.0, "nonsense is not believed");
 }

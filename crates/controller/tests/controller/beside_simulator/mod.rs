@@ -224,7 +224,7 @@ impl Run {
                 let Asked::Apply(reply) = self.asked(&format!("apply ([{:?}], ", outcome.action)) else { unreachable!() };
                 reply.send(vec![outcome.clone()]).unwrap();
             }
-            Done::JobKept { .. } => panic!("simulated jobs are in the engine's queue"),
+            Done::JobsKept { .. } => panic!("simulated jobs are in the engine's queue"),
             Done::Updated(outcomes) => {
                 let Asked::Apply(reply) = self.asked("apply ") else { unreachable!() };
                 reply.send(outcomes.clone().unwrap()).unwrap();

@@ -26,6 +26,7 @@ impl FakeMachine {
                 cpu_seconds: Some(0.0),
                 memory_used: None,
                 end: None,
+                progress: None,
             }),
             Action::EndJob { .. } => self.agent.runs.retain(|run| !is_it(run)),
             Action::PauseJob { .. } => self.set_run(&job, RunState::Paused, None),

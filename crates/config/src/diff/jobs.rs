@@ -1,0 +1,55 @@
+//! What differs between the schedules of two configs.
+
+use std::collections::BTreeSet;
+
+use weal_model::written::{show_size, show_span};
+use weal_model::{PoolSpec, ScheduledJob};
+
+use super::change::{ConfigChange, Effect, env_changes, show_argv};
+
+/// Jobs that were handed in run on as they are; what changes holds for the next date.
+pub(super) fn diff(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
+    let names: BTreeSet<_> = before.jobs.keys().chain(after.jobs.keys()).collect();
+    for name in names {
+        let mut add = |effect, text| changes.push(ConfigChange { subject: format!("job {name}"), effect, text });
+        match (before.jobs.get(name), after.jobs.get(name)) {
+            (Some(_), None) => add(Effect::Removes, format!("the schedule {name} goes; its jobs that have begun run on")),
+            (None, Some(job)) => add(Effect::Adds, format!("the schedule {name} comes, {}", dates(job))),
+            (Some(was), Some(is)) => {
+                for text in fields(was, is) {
+                    add(Effect::Live, format!("{name}: {text}, from its next date on"));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+fn dates(job: &ScheduledJob) -> String {
+    format!("`{}` in {}", job.schedule.expression(), job.schedule.time_zone())
+}
+
+/// How a key of a schedule is shown; `None` when it is left out.
+type Show = fn(&ScheduledJob) -> Option<String>;
+
+fn fields(was: &ScheduledJob, is: &ScheduledJob) -> Vec<String> {
+    let or = |text: Option<String>, otherwise: &str| text.unwrap_or_else(|| otherwise.to_owned());
+    let pairs: [(&str, Show); 11] = [
+        ("schedule", |job| Some(dates(job))),
+        ("overlap", |job| Some(job.overlap.as_str().to_owned())),
+        ("missed", |job| Some(job.missed.as_str().to_owned())),
+        ("done-by", |job| job.done_within_s.map(show_span)),
+        ("run", |job| Some(show_argv(&job.command.run))),
+        ("cwd", |job| job.command.cwd.clone()),
+        ("class", |job| job.class.as_ref().map(ToString::to_string)),
+        ("memory", |job| Some(show_size(job.memory))),
+        ("cpus", |job| Some(job.cpus.0.to_string())),
+        ("work", |job| job.work.map(|work| show_span(work.0))),
+        ("retries", |job| Some(job.retries.to_string())),
+    ];
+    let differs = pairs.into_iter().map(|(key, show)| (key, show(was), show(is))).filter(|(_, was, is)| was != is);
+    let mut texts: Vec<String> =
+        differs.map(|(key, was, is)| format!("{key} = {} becomes {}", or(was, "none"), or(is, "none"))).collect();
+    texts.extend(env_changes(&was.command.env, &is.command.env));
+    texts
+}

@@ -1,0 +1,43 @@
+//! `[job.NAME]` with everything that is in force.
+
+use toml_edit::InlineTable;
+use weal_model::written::{show_size, show_span};
+use weal_model::{Missed, Overlap, ScheduledJob};
+
+use crate::defaults;
+use crate::page::{Section, number, texts};
+
+pub(super) fn section(spec: &ScheduledJob) -> Section {
+    let mut job = Section::default();
+    add_dates(&mut job, spec);
+    job.add("run", texts(spec.command.run.iter().map(String::as_str)));
+    let env: InlineTable = spec.command.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    job.add_marked("env", env, spec.command.env.is_empty());
+    match &spec.command.cwd {
+        Some(cwd) => job.add("cwd", cwd),
+        None => job.add_absent("cwd", "a folder of each job's own"),
+    }
+    match &spec.class {
+        Some(class) => job.add("class", class.as_str()),
+        None => job.add_absent("class", "none, normal importance"),
+    }
+    job.add_marked("memory", show_size(spec.memory), spec.memory == defaults::MEMORY);
+    job.add_marked("cpus", number(spec.cpus.0), spec.cpus == defaults::JOB_CPUS);
+    match spec.work {
+        Some(work) => job.add("work", show_span(work.0)),
+        None => job.add_absent("work", "learnt"),
+    }
+    job.add_marked("retries", i64::from(spec.retries), spec.retries == 0);
+    job
+}
+
+fn add_dates(job: &mut Section, spec: &ScheduledJob) {
+    job.add("schedule", spec.schedule.expression());
+    job.add_marked("time-zone", spec.schedule.time_zone(), spec.schedule.time_zone() == defaults::TIME_ZONE);
+    job.add_marked("overlap", spec.overlap.as_str(), spec.overlap == Overlap::default());
+    job.add_marked("missed", spec.missed.as_str(), spec.missed == Missed::default());
+    match spec.done_within_s {
+        Some(seconds) => job.add("done-by", show_span(seconds)),
+        None => job.add_absent("done-by", "its next date"),
+    }
+}

@@ -1,0 +1,104 @@
+//! `[job.NAME]`.
+
+use std::path::Path;
+
+use toml::de::DeTable;
+use weal_model::{ClassName, Cpu, JobCommand, JobName, Missed, Overlap, Schedule, ScheduleError, ScheduledJob, Work};
+
+use super::app::{read_cwd, read_env, read_run};
+use crate::section::{Reading, Section};
+use crate::{defaults, suggest};
+
+/// Every key of `[job.NAME]`.
+const KEYS: [&str; 13] =
+    ["schedule", "time-zone", "run", "done-by", "class", "memory", "cpus", "work", "env", "cwd", "retries", "overlap", "missed"];
+/// What weal gives to each job.
+const GIVEN: [&str; 6] = ["JOB", "ATTEMPT", "NODE", "DATA", "WEAL_PROGRESS", "ARRAY_INDEX"];
+/// A goal further off than a month orders nothing.
+const LONGEST_GOAL_S: f64 = 31.0 * 86_400.0;
+const MOST_RETRIES: u32 = 1000;
+
+/// `None` when it has no dates, of which the findings tell.
+pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &Path) -> Option<ScheduledJob> {
+    let section = Section::open(reading, &format!("job.{name}"), table, &KEYS);
+    let schedule = read_schedule(reading, &section);
+    Some(ScheduledJob {
+        name: JobName::from(name),
+        command: read_command(reading, &section, folder),
+        done_within_s: section.span(reading, "done-by", (1.0, LONGEST_GOAL_S)),
+        class: section.text(reading, "class").map(ClassName::from),
+        memory: section.size(reading, "memory").unwrap_or(defaults::MEMORY),
+        cpus: read_cpus(reading, &section),
+        work: section.span(reading, "work", (0.001, LONGEST_GOAL_S * 4096.0)).map(Work),
+        retries: section.count(reading, "retries", 0..MOST_RETRIES + 1).unwrap_or(0),
+        overlap: read_word(reading, &section, "overlap", Overlap::ALL, Overlap::as_str),
+        missed: read_word(reading, &section, "missed", Missed::ALL, Missed::as_str),
+        // The last, so that one reading finds all mistakes.
+        schedule: schedule?,
+    })
+}
+
+fn read_command(reading: &mut Reading, section: &Section, folder: &Path) -> JobCommand {
+    let cwd = section.item("cwd").is_some().then(|| read_cwd(reading, section, folder));
+    let run = read_run(reading, section, "run = [\"./program\", \"--all\"]");
+    JobCommand { run, env: read_env(reading, section, &GIVEN), cwd }
+}
+
+fn read_schedule(reading: &mut Reading, section: &Section) -> Option<Schedule> {
+    if section.item("schedule").is_none() {
+        let help = "add `schedule = \"0 3 * * *\"`, which is 3:00 each day";
+        reading.findings.error(reading.places.key(&section.path), format!("`{}` has no `schedule`", section.path), help);
+        return None;
+    }
+    let zone = section.text(reading, "time-zone").unwrap_or_else(|| defaults::TIME_ZONE.to_owned());
+    let expression = section.text(reading, "schedule")?;
+    let error = Schedule::new(&expression, &zone).map_err(|error| (key_of(&error), help(&error), error));
+    match error {
+        Ok(schedule) => Some(schedule),
+        Err((key, help, error)) => {
+            reading.findings.error(reading.places.value(&section.at(key)), error.to_string(), help);
+            None
+        }
+    }
+}
+
+fn key_of(error: &ScheduleError) -> &'static str {
+    if matches!(error, ScheduleError::TimeZone { .. }) { "time-zone" } else { "schedule" }
+}
+
+fn help(error: &ScheduleError) -> &'static str {
+    match error {
+        ScheduleError::TimeZone { .. } => "write a name such as `Europe/Berlin` or `UTC`",
+        ScheduleError::NoDate => "a month has no such day: its jobs would never run",
+        ScheduleError::Parts { .. } | ScheduleError::Part { .. } | ScheduleError::Long => {
+            "`0 3 * * *` is 3:00 each day, `*/15 9-17 * * mon-fri` each quarter of an hour at work"
+        }
+    }
+}
+
+fn read_cpus(reading: &mut Reading, section: &Section) -> Cpu {
+    let Some(cores) = section.number(reading, "cpus") else { return defaults::JOB_CPUS };
+    if !(0.01..=4096.0).contains(&cores) {
+        let place = reading.places.value(&section.at("cpus"));
+        reading.findings.error(place, "`cpus` is out of range", "write a number of cores from 0.01 to 4096");
+        return defaults::JOB_CPUS;
+    }
+    Cpu(cores)
+}
+
+/// One of `all`; the default when the key is not there.
+fn read_word<T: Default + Copy, const N: usize>(
+    reading: &mut Reading,
+    section: &Section,
+    key: &str,
+    all: [T; N],
+    as_str: fn(T) -> &'static str,
+) -> T {
+    let Some(word) = section.text(reading, key) else { return T::default() };
+    let read = all.into_iter().find(|value| as_str(*value) == word);
+    if read.is_none() {
+        let help = suggest::help(&word, all.map(as_str), "words");
+        reading.findings.error(reading.places.value(&section.at(key)), format!("`{key}` cannot be `{word}`"), help);
+    }
+    read.unwrap_or_default()
+}

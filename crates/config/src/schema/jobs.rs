@@ -1,0 +1,98 @@
+//! The keys of `[job.NAME]`.
+
+use serde_json::{Value, json};
+use weal_model::written::show_size;
+use weal_model::{Missed, Overlap};
+
+use super::parts::{SPAN, argv, describe, quoted, size};
+use crate::defaults;
+
+pub(super) fn keys() -> Vec<(&'static str, Value)> {
+    let mut keys = dates();
+    keys.extend(needs());
+    keys
+}
+
+fn dates() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "schedule",
+            describe(
+                json!({ "type": "string" }),
+                "Its dates as a cron expression: minute, hour, day of the month, month, day of the week.",
+                "",
+            ),
+        ),
+        (
+            "time-zone",
+            describe(
+                json!({ "type": "string" }),
+                "The zone in which the schedule is read, such as `Europe/Berlin`.",
+                &quoted(defaults::TIME_ZONE),
+            ),
+        ),
+        (
+            "overlap",
+            describe(
+                json!({ "enum": Overlap::ALL.map(Overlap::as_str) }),
+                "What becomes of a date while a job of an earlier one is not over: it is left out (`skip`), both run (`allow`), or the earlier one is cancelled (`replace`).",
+                &quoted(Overlap::default().as_str()),
+            ),
+        ),
+        (
+            "missed",
+            describe(
+                json!({ "enum": Missed::ALL.map(Missed::as_str) }),
+                "What becomes of dates that passed while weal was down: the last of them is made up for (`run`), or none (`skip`).",
+                &quoted(Missed::default().as_str()),
+            ),
+        ),
+        ("done-by", span("The goal: within so long from its date, a job is to be done.", "its next date")),
+    ]
+}
+
+fn needs() -> Vec<(&'static str, Value)> {
+    let env = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    vec![
+        ("run", describe(argv(), "Program and arguments. Nothing in them is filled in.", "")),
+        ("env", describe(env, "Added to the environment.", "nothing")),
+        (
+            "cwd",
+            describe(
+                json!({ "type": "string" }),
+                "The working directory, relative to the config's folder.",
+                "a folder of each job's own",
+            ),
+        ),
+        (
+            "class",
+            describe(
+                json!({ "type": "string" }),
+                "A service class, whose importance says how much a late job hurts.",
+                "normal importance",
+            ),
+        ),
+        ("memory", describe(size(), "The most memory; a job that takes more is ended.", &quoted(&show_size(defaults::MEMORY)))),
+        (
+            "cpus",
+            describe(
+                json!({ "type": "number", "minimum": 0.01, "maximum": 4096 }),
+                "The most CPU that helps a job, in cores.",
+                &defaults::JOB_CPUS.0.to_string(),
+            ),
+        ),
+        ("work", span("CPU time that a job takes.", "learnt from earlier jobs of its name")),
+        (
+            "retries",
+            describe(
+                json!({ "type": "integer", "minimum": 0, "maximum": 1000 }),
+                "How often a job is run again after it fails by its own fault.",
+                "0",
+            ),
+        ),
+    ]
+}
+
+fn span(description: &str, default: &str) -> Value {
+    describe(json!({ "type": "string", "pattern": SPAN }), description, default)
+}
