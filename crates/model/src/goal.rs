@@ -53,12 +53,17 @@ impl Goal {
 
     /// What a goal for response time is about, in seconds, as `answered` requests and `refused` ones achieve it together. A refused one
     /// counts as an answer after twice the target: its utility is as far below zero as that of an instant answer is above, times the
-    /// importance. Leaving it out would make a flow look better the more of its requests are refused. `None` without requests, and for
-    /// a goal on throughput, which counts only answers.
-    pub fn achieved_s(&self, answered: &LatencyHistogram, refused: u64) -> Option<f64> {
+    /// importance. Where answers take longer, or the oldest request has waited longer (`waited_s`), it counts as such a one. Otherwise a flow
+    /// would look better the more of its requests are refused, and get less. `None` without requests, and for a goal on throughput, which
+    /// counts only answers.
+    pub fn achieved_s(&self, answered: &LatencyHistogram, refused: u64, waited_s: f64) -> Option<f64> {
+        let at_least = |target_s: f64, alone: Option<f64>| (2.0 * target_s).max(waited_s).max(alone.unwrap_or(0.0));
         match *self {
-            Self::Mean { target_s } => answered.mean_with_s(refused, 2.0 * target_s),
-            Self::Percentile { percentile, target_s } => answered.quantile_with_s(percentile, refused, 2.0 * target_s),
+            Self::Mean { target_s } => answered.mean_with_s(refused, at_least(target_s, answered.mean_s())),
+            Self::Percentile { percentile, target_s } => {
+                let alone = answered.quantile_s(percentile);
+                answered.quantile_with_s(percentile, refused, at_least(target_s, alone))
+            }
             Self::Throughput { .. } => None,
         }
     }
@@ -315,15 +320,22 @@ mod tests {
             answered.record(std::time::Duration::from_millis(ms));
         }
         let p95: Goal = "p95 < 100ms".parse().unwrap();
-        assert!((p95.achieved_s(&answered, 0).unwrap() - 0.0855).abs() < 0.002);
-        assert!((p95.achieved_s(&answered, 4).unwrap() - 0.090).abs() < 0.002, "as many as may miss it");
-        assert!((p95.achieved_s(&answered, 10).unwrap() - 0.2).abs() < 1e-9);
+        assert!((p95.achieved_s(&answered, 0, 0.0).unwrap() - 0.0855).abs() < 0.002);
+        assert!((p95.achieved_s(&answered, 4, 0.0).unwrap() - 0.090).abs() < 0.002, "as many as may miss it");
+        assert!((p95.achieved_s(&answered, 10, 0.0).unwrap() - 0.2).abs() < 1e-9);
         let mean: Goal = "mean < 100ms".parse().unwrap();
-        assert!((mean.achieved_s(&answered, 90).unwrap() - (0.0455 + 0.2) / 2.0).abs() < 0.001);
-        assert!((mean.achieved_s(&LatencyHistogram::default(), 3).unwrap() - 0.2).abs() < 1e-9);
-        assert_eq!(mean.achieved_s(&LatencyHistogram::default(), 0), None);
+        assert!((mean.achieved_s(&answered, 90, 0.0).unwrap() - (0.0455 + 0.2) / 2.0).abs() < 0.001);
+        assert!((mean.achieved_s(&LatencyHistogram::default(), 3, 0.0).unwrap() - 0.2).abs() < 1e-9);
+        assert_eq!(mean.achieved_s(&LatencyHistogram::default(), 0, 0.0), None);
+        assert!((p95.achieved_s(&LatencyHistogram::default(), 3, 5.0).unwrap() - 5.0).abs() < 0.1, "it has waited longer");
+        let mut slow = LatencyHistogram::default();
+        slow.record_n(std::time::Duration::from_secs(1), 10);
+        for goal in [p95, mean] {
+            let [few, many] = [1, 1000].map(|refused| goal.achieved_s(&slow, refused, 0.0).unwrap());
+            assert!(few >= 0.98 && many >= few - 1e-9, "who is refused does no better than who is answered late: {few} {many}");
+        }
         answered.record(std::time::Duration::from_secs(9));
-        assert_eq!("p99.9 < 100ms".parse::<Goal>().unwrap().achieved_s(&answered, 5).map(f64::round), Some(9.0));
+        assert_eq!("p99.9 < 100ms".parse::<Goal>().unwrap().achieved_s(&answered, 5, 0.0).map(f64::round), Some(9.0));
     }
 
     #[test]

@@ -261,7 +261,7 @@ fn achieved(goal: Option<Goal>, recent: &RecentFlow) -> Option<f64> {
     match goal {
         None => recent.flow.response_time.mean_s(),
         Some(goal @ (Goal::Mean { .. } | Goal::Percentile { .. })) => {
-            goal.achieved_s(&recent.flow.response_time, recent.flow.rejections)
+            goal.achieved_s(&recent.flow.response_time, recent.flow.rejections, recent.flow.oldest_wait_s)
         }
         // Without arrivals nobody asked for any throughput.
         Some(Goal::Throughput { .. }) => (recent.flow.arrivals > 0).then(|| recent.per_s(recent.flow.completions)),

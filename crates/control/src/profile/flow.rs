@@ -181,7 +181,7 @@ impl FlowProfile {
         let (answered, refused) = (self.throughput.or_zero().max(0.0), self.refused.or_zero().max(0.0));
         let share = refused / (answered + refused).max(1e-9);
         match goal {
-            Goal::Mean { target_s } => (1.0 - share) * answered_s + share * 2.0 * target_s,
+            Goal::Mean { target_s } => (1.0 - share) * answered_s + share * answered_s.max(2.0 * target_s),
             Goal::Percentile { percentile, target_s } if share > 1.0 - percentile => answered_s.max(2.0 * target_s),
             _ => answered_s,
         }

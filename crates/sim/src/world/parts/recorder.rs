@@ -124,7 +124,10 @@ fn point(
     let throughput_per_s = per_s(|flow| flow.completions);
     let achieved = match class.goal {
         Some(Goal::Throughput { .. }) => Some(throughput_per_s),
-        Some(goal) => goal.achieved_s(response, recent.iter().map(|(_, flow)| flow.rejections).sum()),
+        Some(goal) => {
+            let waited_s = recent.iter().map(|(_, flow)| flow.oldest_wait_s).fold(0.0, f64::max);
+            goal.achieved_s(response, recent.iter().map(|(_, flow)| flow.rejections).sum(), waited_s)
+        }
         None => response.mean_s(),
     };
     let timed = !matches!(class.goal, Some(Goal::Throughput { .. }));
