@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use serde::de::DeserializeOwned;
 
 /// Builds what cargo's `selection` names (`--package weal-sim --example swarm`) in release form and returns the folder with the
 /// programs; examples are in `examples` below it. `WEAL_PROGRAMS=DIR` says that they are in DIR already: an older build to compare with.
@@ -15,6 +16,16 @@ pub fn release(selection: &[&str]) -> Result<PathBuf> {
     cargo.args(["build", "--quiet", "--release"]).args(selection).current_dir(root());
     ensure!(cargo.status()?.success(), "cannot build {}", selection.join(" "));
     Ok(target().join("release"))
+}
+
+/// What a program prints as JSON.
+///
+/// # Errors
+/// It cannot be run, fails, or prints something else; says which program it was, and how it was called.
+pub fn json_of<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?} printed no JSON that is known"))
 }
 
 /// The folder that cargo builds in.

@@ -1,11 +1,11 @@
 //! Certificates and their private keys on disk: reading and judging files, and making self-signed ones.
 
 use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use weal_host::files::replace;
 use weal_model::{CertificateSource, PoolSpec};
 use weal_protocol::tls::Certificate;
 use x509_parser::extensions::GeneralName;
@@ -103,10 +103,13 @@ impl ReadCertificate {
 pub fn files(name: &str, source: &CertificateSource, folder: &Path) -> [PathBuf; 2] {
     match source {
         CertificateSource::Files { certificate, key } => [certificate.into(), key.into()],
-        CertificateSource::SelfSigned { .. } | CertificateSource::Acme(_) => {
-            ["pem", "key"].map(|ending| folder.join(format!("{name}.{ending}")))
-        }
+        CertificateSource::SelfSigned { .. } | CertificateSource::Acme(_) => own_files(name, folder),
     }
+}
+
+/// The two files of a certificate that weal makes or asks for, below `folder`.
+pub fn own_files(name: &str, folder: &Path) -> [PathBuf; 2] {
+    ["pem", "key"].map(|ending| folder.join(format!("{name}.{ending}")))
 }
 
 /// Reads all certificates of `spec`, those that weal made or was given from `folder`. One that an authority is still to give is left out.
@@ -184,22 +187,9 @@ fn make(name: &str, hosts: &[String], [chain_file, key_file]: &[PathBuf; 2]) -> 
     params.not_after = (now + day * u32::try_from(SELF_SIGNED_DAYS).unwrap_or_default()).into();
     let key = rcgen::KeyPair::generate().map_err(unmade)?;
     let certificate = params.self_signed(&key).map_err(unmade)?;
-    let written = write_secret(key_file, key.serialize_pem().as_bytes())
-        .and_then(|()| write_secret(chain_file, certificate.pem().as_bytes()));
+    let written =
+        replace(key_file, key.serialize_pem().as_bytes()).and_then(|()| replace(chain_file, certificate.pem().as_bytes()));
     written.map_err(|source| CertificateError::Unreadable { name: name.to_owned(), path: chain_file.clone(), source })
-}
-
-/// Puts `content` in place of `path` at once, for its owner's eyes only.
-///
-/// # Errors
-/// It cannot be written.
-pub fn write_secret(path: &Path, content: &[u8]) -> std::io::Result<()> {
-    let new = path.with_extension("new");
-    let _ = fs::remove_file(&new);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&new, path)
 }
 
 /// The time now, in seconds since 1970.

@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 
 use toml_edit::{InlineTable, Value};
 use weal_model::{
-    AcmeChallenge, AcmeSpec, Algorithm, AppSpec, CertificateSource, DispatchPolicy, DispatchRules, Enactment, HealthProbe,
-    HttpRules, Importance, LatePolicy, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode, SandboxSpec, ServiceClass,
-    TlsVersion,
+    AcmeChallenge, AcmeSpec, Algorithm, AppSpec, CertificateSource, DispatchRules, Enactment, HealthProbe, HttpRules, Importance,
+    LatePolicy, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
 };
 
 use crate::defaults;
@@ -185,7 +184,7 @@ fn add_dispatch(app: &mut Section, rules: &DispatchRules) {
     let default = DispatchRules::default();
     let policy = rules.policy;
     app.add_marked("dispatch", policy.as_str(), policy == default.policy);
-    if matches!(policy, DispatchPolicy::UrlHash | DispatchPolicy::LardR) {
+    if policy.has_sets() {
         app.add_marked("replication", i64::from(rules.replication), rules.replication == default.replication);
     }
     if policy.reads_names() {

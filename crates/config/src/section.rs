@@ -99,6 +99,24 @@ impl<'a> Section<'a> {
         self.item(key)?.text(reading)
     }
 
+    /// One of `all`, written as `as_str` says; `kind` is what they are, in the plural.
+    pub(crate) fn word<T: Copy, const N: usize>(
+        &self,
+        reading: &mut Reading,
+        key: &str,
+        all: [T; N],
+        as_str: fn(T) -> &'static str,
+        kind: &str,
+    ) -> Option<T> {
+        let word = self.text(reading, key)?;
+        let found = all.into_iter().find(|value| as_str(*value) == word);
+        if found.is_none() {
+            let help = suggest::help(&word, all.map(as_str), kind);
+            reading.findings.error(reading.places.value(&self.at(key)), format!("`{key}` cannot be `{word}`"), help);
+        }
+        found
+    }
+
     pub(crate) fn flag(&self, reading: &mut Reading, key: &str) -> Option<bool> {
         let item = self.item(key)?;
         match item.value {

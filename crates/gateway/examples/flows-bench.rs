@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use weal_control::seeded::Seeded;
 use weal_gateway::{Limits, Options, run_until};
 use weal_model::{ClientPolicy, FlowPolicy, HttpRules, RouteSpec};
 use weal_protocol::gateway::{CONFIGURE, ClusterConfig, Endpoint, FlowConfig, GatewayConfig};
@@ -269,18 +270,15 @@ async fn read_head(stream: &mut BufReader<TcpStream>) -> Result<(String, usize),
 /// Lengths of requests: evenly spread from half to one and a half of the mean.
 struct Spread {
     mean_us: f64,
-    random: u64,
+    random: Seeded,
 }
 
 impl Spread {
     fn new(mean_ms: f64, seed: u64) -> Self {
-        Self { mean_us: mean_ms * 1e3, random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
+        Self { mean_us: mean_ms * 1e3, random: Seeded::new(seed) }
     }
 
     fn next_us(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.mean_us * (0.5 + (self.random >> 11) as f64 / (1u64 << 53) as f64)) as u64
+        (self.mean_us * self.random.between(0.5, 1.5)) as u64
     }
 }

@@ -46,6 +46,11 @@ impl DispatchPolicy {
     pub fn reads_names(self) -> bool {
         matches!(self, Self::UrlHash | Self::Lard | Self::LardR | Self::BoundedLoad)
     }
+
+    /// True when [`DispatchRules::replication`] counts.
+    pub fn has_sets(self) -> bool {
+        matches!(self, Self::UrlHash | Self::LardR)
+    }
 }
 
 /// How a URL becomes a number.
@@ -87,6 +92,11 @@ pub struct DispatchRules {
     pub hash_query: bool,
     /// The cookie by which a client's requests come to the same instance; `None` sets none.
     pub affinity: Option<String>,
+}
+
+impl DispatchRules {
+    /// More instances than this for each part of the name space are no longer locality.
+    pub const MOST_REPLICAS: u32 = 16;
 }
 
 impl Default for DispatchRules {

@@ -255,6 +255,9 @@ pub enum LatePolicy {
 }
 
 impl LatePolicy {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Serve, Self::Drop];
+
     /// As it is written in a config.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use serde::Deserialize;
 
 use super::Arguments;
 use super::real::median;
-use crate::programs::release;
+use crate::programs::{json_of, release};
 use crate::table::Table;
 
 /// Microseconds and pages of 4 KiB, as the thesis measured them.
@@ -65,7 +65,5 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
 }
 
 fn measure(program: &Path, case: &str, rounds: u32) -> Result<Measured> {
-    let output = Command::new(program).args([case, &rounds.to_string()]).output().context("cannot run dispatch-bench")?;
-    ensure!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{case} printed no result"))
+    json_of(Command::new(program).args([case, &rounds.to_string()]))
 }

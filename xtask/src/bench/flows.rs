@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use serde::Deserialize;
 
 use super::Arguments;
-use crate::programs::release;
+use crate::programs::{json_of, release};
 use crate::table::Table;
 
 /// How far a share may be from that of its weight.
@@ -116,8 +116,5 @@ fn refusal(program: &Path, count: usize) -> Result<Table> {
 }
 
 fn ask<T: for<'de> Deserialize<'de>>(program: &Path, word: &[&str], rest: &[String]) -> Result<T> {
-    let output =
-        Command::new(program).args(word).args(rest).output().with_context(|| format!("cannot run {}", program.display()))?;
-    ensure!(output.status.success(), "{word:?} {rest:?} failed: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{word:?} {rest:?} printed no result"))
+    json_of(Command::new(program).args(word).args(rest))
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::Arguments;
 use super::real::median;
 use super::real::pool::Pool;
-use crate::programs::release;
+use crate::programs::{json_of, release};
 use crate::table::Table;
 
 /// Connections that hand jobs in at the same time.
@@ -125,9 +125,7 @@ fn commits_per_s(folder: &Path, count: usize) -> Result<f64> {
 }
 
 fn plans(table: &mut Table, planner: &Path, rounds: usize) -> Result<()> {
-    let output = Command::new(planner).args(["1000", "200", &rounds.to_string()]).output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let measured: Value = serde_json::from_slice(&output.stdout)?;
+    let measured: Value = json_of(Command::new(planner).args(["1000", "200", &rounds.to_string()]))?;
     let (median_ms, worst_ms) =
         (measured["median_ms"].as_f64().unwrap_or(f64::NAN), measured["worst_ms"].as_f64().unwrap_or(f64::NAN));
     let cells = [

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::Arguments;
-use crate::programs::{release, target};
+use crate::programs::{json_of, release, target};
 use crate::table::Table;
 
 /// The project that holds NeXosim's model.
@@ -104,9 +104,7 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
 
 fn measure(engine: &Engine, stations: u32) -> Result<Sample> {
     let (program, rest) = engine.command.split_first().context("an engine has a program")?;
-    let output = Command::new(program).args(rest).arg(stations.to_string()).arg(engine.events.to_string()).output()?;
-    ensure!(output.status.success(), "{} failed: {}", engine.name, String::from_utf8_lossy(&output.stderr).trim());
-    let sample: Sample = serde_json::from_slice(&output.stdout).with_context(|| format!("{} printed no JSON", engine.name))?;
+    let sample: Sample = json_of(Command::new(program).args(rest).arg(stations.to_string()).arg(engine.events.to_string()))?;
     // Short runs of many stations begin empty, and so have fewer.
     let plausible = (2.0..5.5).contains(&sample.customers);
     ensure!(plausible, "{} has {:.2} customers a station, theory says 4", engine.name, sample.customers);

@@ -223,7 +223,7 @@ impl Pool {
     pub fn wait_for_another_generation(&self, is_other: bool) -> Result<()> {
         self.wait("a rollout", |pool| {
             let environments = pool.instances().into_iter().map(|pid| fs::read_to_string(format!("/proc/{pid}/environ")));
-            let of_first = environments.flatten().filter(|text| text.contains("APP=front\0") || text.contains("INSTANCE=front-"));
+            let of_first = environments.flatten().filter(|text| text.contains("INSTANCE=front-"));
             let others: Vec<bool> = of_first.map(|text| text.contains("GENERATION=2")).collect();
             others.len() == 2 && others.into_iter().all(|other| other == is_other)
         })

@@ -3,8 +3,9 @@
 use weal_model::Time;
 use weal_protocol::controller::{AuditEntry, Caller, TokenMade, TokenOrder, TokenRights, TokenView};
 
+use crate::args::Target;
 use crate::args::token::{Audit, TokenAction};
-use crate::client::{Client, block_on};
+use crate::client::{self, Client, block_on};
 use crate::output::{self, Table, cell, clock, now, span};
 use crate::state::StateDir;
 use crate::users;
@@ -15,16 +16,11 @@ pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
         TokenAction::Create { target, name, read_only, lasts } => {
             let rights = if *read_only { TokenRights::Read } else { TokenRights::Order };
             let order = TokenOrder { name: name.clone(), rights, lasts_s: lasts.map(|lasts| lasts.as_secs()) };
-            let client = Client::new(&StateDir::find(target)?);
-            show_made(&block_on(async { client.create_token(&order).await.map_err(|error| error.into_failure().into()) })?, json)
+            show_made(&asked(target, async |client| client.create_token(&order).await)?, json)
         }
-        TokenAction::Rotate { target, name } => {
-            let client = Client::new(&StateDir::find(target)?);
-            show_made(&block_on(async { client.rotate_token(name).await.map_err(|error| error.into_failure().into()) })?, json)
-        }
+        TokenAction::Rotate { target, name } => show_made(&asked(target, async |client| client.rotate_token(name).await)?, json),
         TokenAction::Revoke { target, name } => {
-            let client = Client::new(&StateDir::find(target)?);
-            let revoked = block_on(async { client.revoke_token(name).await.map_err(|error| error.into_failure().into()) })?;
+            let revoked = asked(target, async |client| client.revoke_token(name).await)?;
             if json {
                 return output::json(&revoked, false);
             }
@@ -32,9 +28,7 @@ pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
             Ok(())
         }
         TokenAction::List { target } => {
-            let client = Client::new(&StateDir::find(target)?);
-            let tokens: Vec<TokenView> =
-                block_on(async { client.get("/v1/tokens").await.map_err(|error| error.into_failure().into()) })?;
+            let tokens: Vec<TokenView> = asked(target, async |client| client.get("/v1/tokens").await)?;
             if json {
                 return output::json(&tokens, false);
             }
@@ -42,6 +36,12 @@ pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+/// The answer of the pool's controller.
+fn asked<T>(target: &Target, ask: impl AsyncFnOnce(Client) -> Result<T, client::Error>) -> anyhow::Result<T> {
+    let client = Client::new(&StateDir::find(target)?);
+    block_on(async { ask(client).await.map_err(|error| error.into_failure().into()) })
 }
 
 /// The secret goes to the output alone, so that `weal token create x > file` keeps it; what to do with it goes beside.
@@ -73,9 +73,8 @@ fn list(tokens: &[TokenView], now: Time) -> String {
 
 /// Runs `weal audit`.
 pub fn audit(order: &Audit, json: bool) -> anyhow::Result<()> {
-    let client = Client::new(&StateDir::find(&order.target)?);
     let path = format!("/v1/audit?limit={}", order.limit);
-    let entries: Vec<AuditEntry> = block_on(async { client.get(&path).await.map_err(|error| error.into_failure().into()) })?;
+    let entries: Vec<AuditEntry> = asked(&order.target, async |client| client.get(&path).await)?;
     if json {
         return output::json(&entries, false);
     }

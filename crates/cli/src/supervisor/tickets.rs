@@ -8,8 +8,6 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 use weal_protocol::tls::TicketKey;
 
-use crate::certificate::write_secret;
-
 /// How long a key seals. It opens for as long again, which is how long clients may keep tickets: what a key sealed cannot be
 /// read any more a day later, whoever gets hold of the file.
 const SEALS_S: u64 = 12 * 3600;
@@ -49,7 +47,7 @@ impl TicketKeys {
         SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system gives no random numbers"))?;
         self.keys.insert(0, Dated { made_s: now, key: TicketKey(key) });
         self.keys.retain(|dated| (dated.made_s..dated.made_s + 2 * SEALS_S).contains(&now));
-        write_secret(&self.file, &serde_json::to_vec(&self.keys)?)?;
+        weal_host::files::replace(&self.file, &serde_json::to_vec(&self.keys)?)?;
         Ok(true)
     }
 

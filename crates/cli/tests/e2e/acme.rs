@@ -7,25 +7,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::pool::{Pool, echo_app, text};
-use crate::site::{free_port, has_curl};
+use crate::pool::{Pool, echo_app, free_ports, go_program, text};
+use crate::site::has_curl;
 
 const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd";
 const VERSION: &str = "v2.10.1";
 
-/// A program of Pebble's, built from its module; `None`, and said, where that cannot be had.
+/// A program of Pebble's, where it can be had.
 fn program(name: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("pebble-{VERSION}"));
-    let program = folder.join(name);
-    if !program.exists() {
-        let built = Command::new("go").args(["install", &format!("{PEBBLE}/{name}@{VERSION}")]).env("GOBIN", &folder).output();
-        match built {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => eprintln!("skipped: cannot build {name}: {}", text(&output.stderr)),
-            Err(error) => eprintln!("skipped: there is no `go` to build {name} with: {error}"),
-        }
-    }
-    program.exists().then_some(program)
+    go_program(&format!("pebble-{VERSION}"), PEBBLE, VERSION, name)
 }
 
 /// An authority that runs, with a name server that sends it to this machine.
@@ -49,7 +39,7 @@ impl Authority {
     fn start(http: u16, https: u16, life_s: u64) -> Option<Self> {
         let (pebble, names) = (program("pebble")?, program("pebble-challtestsrv")?);
         let folder = tempfile::tempdir().unwrap();
-        let (directory, management, dns, unused) = (free_port(), free_port(), free_port(), free_port());
+        let [directory, management, dns, unused] = free_ports();
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
         let (chain, secret) = (folder.path().join("directory.pem"), folder.path().join("directory.key"));
@@ -141,7 +131,7 @@ fn mode(path: &Path) -> u32 {
 fn an_authority_gives_a_certificate_for_several_hosts_by_either_challenge() {
     for challenge in ["http-01", "tls-alpn-01"] {
         let mut pool = Pool::new("");
-        let https = free_port();
+        let [https] = free_ports();
         let Some(authority) = Authority::start(pool.listen, https, 90 * 24 * 3600) else { return };
         write(&pool, https, &authority.table(challenge, "hosts = [\"shop.example\", \"www.example\"]"));
         pool.up();
@@ -182,7 +172,7 @@ fn an_authority_gives_a_certificate_for_several_hosts_by_either_challenge() {
 #[test]
 fn a_certificate_is_renewed_before_it_ends_and_no_handshake_fails_meanwhile() {
     let mut pool = Pool::new("");
-    let https = free_port();
+    let [https] = free_ports();
     let Some(authority) = Authority::start(pool.listen, https, 24) else { return };
     write(&pool, https, &authority.table("http-01", "hosts = [\"shop.example\"]"));
     pool.up();
@@ -197,9 +187,9 @@ fn a_certificate_is_renewed_before_it_ends_and_no_handshake_fails_meanwhile() {
 #[test]
 fn an_authority_that_says_no_is_quoted_and_asked_less_often() {
     let mut pool = Pool::new("");
-    let https = free_port();
+    let [https, http] = free_ports();
     // It asks at a port where nobody listens.
-    let Some(authority) = Authority::start(free_port(), https, 3600) else { return };
+    let Some(authority) = Authority::start(http, https, 3600) else { return };
     write(&pool, https, &authority.table("http-01", "hosts = [\"shop.example\"]"));
     pool.up();
     let said = |part: &str| pool.printed().lines().find(|line| line.contains(part)).map(str::to_owned);

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::pool::{Pool, text};
-use crate::site::{free_port, site};
+use crate::pool::{Pool, free_ports, go_program, text};
+use crate::site::site;
 
 const MODULE: &str = "google.golang.org/grpc/interop";
 const VERSION: &str = "v1.85.0";
@@ -27,26 +27,16 @@ const CASES: [&str; 14] = [
     "unimplemented_service",
 ];
 
-/// A program of gRPC's, built from its module; `None`, and said, where that cannot be had.
+/// A program of gRPC's, where it can be had.
 fn program(name: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("grpc-{VERSION}"));
-    let program = folder.join(name);
-    if !program.exists() {
-        let built = Command::new("go").args(["install", &format!("{MODULE}/{name}@{VERSION}")]).env("GOBIN", &folder).output();
-        match built {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => eprintln!("skipped: cannot build gRPC's {name}: {}", text(&output.stderr)),
-            Err(error) => eprintln!("skipped: there is no `go` to build gRPC's {name} with: {error}"),
-        }
-    }
-    program.exists().then_some(program)
+    go_program(&format!("grpc-{VERSION}"), MODULE, VERSION, name)
 }
 
 #[test]
 fn grpcs_own_interoperability_tests_pass() {
     let (Some(client), Some(server)) = (program("client"), program("server")) else { return };
     let server = crate::pool::open_to_all(server);
-    let https = free_port();
+    let [https] = free_ports();
     let app = format!(
         "[app.calls]\nrun = [\"{}\", \"--port\", \"$PORT\"]\nprotocol = \"h2c\"\nmemory = \"128MiB\"\nroutes = [{{ host = \"localhost\" }}]\n",
         server.display()

@@ -337,7 +337,23 @@ pub fn demo_program(name: &str) -> PathBuf {
     open_to_all(program)
 }
 
-fn free_ports<const N: usize>() -> [u16; N] {
+/// A program of a module of Go's, built into `folder`; `None`, and said, where that cannot be had.
+pub fn go_program(folder: &str, module: &str, version: &str, name: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+    let program = folder.join(name);
+    if !program.exists() {
+        let built = Command::new("go").args(["install", &format!("{module}/{name}@{version}")]).env("GOBIN", &folder).output();
+        match built {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => eprintln!("skipped: cannot build {name} of {module}: {}", text(&output.stderr)),
+            Err(error) => eprintln!("skipped: there is no `go` to build {name} of {module} with: {error}"),
+        }
+    }
+    program.exists().then_some(program)
+}
+
+/// Ports that nobody listens at, each another one.
+pub fn free_ports<const N: usize>() -> [u16; N] {
     let held: Vec<TcpListener> = (0..N).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     std::array::from_fn(|index| held[index].local_addr().unwrap().port())
 }

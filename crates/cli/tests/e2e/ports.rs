@@ -7,11 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::load::get;
-use crate::pool::{Pool, echo_app, text};
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+use crate::pool::{Pool, echo_app, free_ports, text};
 
 /// The echo application, reached at a port of its own.
 fn with_port(name: &str, port: u16, more: &str) -> String {
@@ -36,7 +32,7 @@ fn is_in_state(pool: &Pool, app: &str, state: &str) -> Option<()> {
 
 #[test]
 fn a_tcp_server_sleeps_until_the_first_connection_and_a_dead_gateway_refuses_nobody() {
-    let port = free_port();
+    let [port] = free_ports();
     let sleepy = with_port("mail", port, "sleep-after = \"1s\"").replace("min = 1, max = 1", "min = 0, max = 1");
     let mut pool = Pool::new(&sleepy);
     pool.start();
@@ -62,7 +58,7 @@ fn a_tcp_server_sleeps_until_the_first_connection_and_a_dead_gateway_refuses_nob
 
 #[test]
 fn a_new_config_opens_its_ports_and_one_in_use_leaves_the_old_config_in_force() {
-    let (old, new) = (free_port(), free_port());
+    let [old, new] = free_ports();
     let mut pool = Pool::new(&with_port("mail", old, ""));
     pool.up();
     assert!(ask(old).unwrap().contains("mail-"));
@@ -87,7 +83,7 @@ fn a_udp_server_sleeps_until_the_first_datagram() {
         eprintln!("skipped: /usr/bin/python3 is missing");
         return;
     }
-    let port = free_port();
+    let [port] = free_ports();
     let game = format!(
         "[app.game]\nrun = [\"/usr/bin/python3\", \"-c\", {UDP_ECHO:?}]\nhealth = {{ command = [\"/bin/true\"] }}\nmemory = \"64MiB\"\n\
          instances = {{ min = 0, max = 1 }}\nroutes = [{{ udp = {port} }}]\nsleep-after = \"1s\"\n"

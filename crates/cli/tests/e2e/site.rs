@@ -2,13 +2,13 @@
 //! HTTP/2 with the programs that others use for it.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::pool::{Pool, echo_app, text};
+use crate::pool::{Pool, echo_app, free_ports, text};
 
 /// A pool with `keys` in `[pool]`, and with https if there is a port for it.
 pub fn site(keys: &str, https: Option<u16>, apps: &str) -> Pool {
@@ -27,10 +27,6 @@ pub fn write(pool: &Pool, keys: &str, https: Option<u16>, apps: &str) {
     pool.write_text(&format!(
         "[pool]\nlisten = [\"http://127.0.0.1:{listen}\"{secure}]\napi = \"127.0.0.1:{api}\"\nflow-cycle = \"1s\"\n{keys}\n\n{certificate}{apps}"
     ));
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 pub fn echo() -> String {
@@ -162,7 +158,7 @@ fn behind_proxy(version: &str, routes: &str) -> String {
 
 #[test]
 fn an_instance_is_told_by_a_header_whose_each_connection_is() {
-    let port = free_port();
+    let [port] = free_ports();
     for version in ["v1", "v2"] {
         let routes = format!("{{ host = \"echo.localhost\" }}, {{ tcp = {port} }}");
         let mut pool = site("", None, &behind_proxy(version, &routes));
@@ -190,7 +186,7 @@ fn an_instance_is_told_by_a_header_whose_each_connection_is() {
 
 #[test]
 fn a_trusted_proxy_says_by_a_header_whose_a_connection_is_and_nobody_else_does() {
-    let (https, port) = (free_port(), free_port());
+    let [https, port] = free_ports();
     let apps = echo_app("echo", "").replace(
         "{ host = \"echo.localhost\" }",
         &format!("{{ host = \"echo.localhost\" }}, {{ tcp = {port}, accept-proxy = true }}"),
@@ -248,7 +244,7 @@ fn curl_speaks_http_2_over_https_and_by_prior_knowledge() {
     if !has_curl("HTTP2") {
         return;
     }
-    let https = free_port();
+    let [https] = free_ports();
     let mut pool = site("", Some(https), &echo());
     pool.up();
     let say_version = ["-w", "\n%{http_version} %{response_code}"];

@@ -67,7 +67,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         run: read_run(reading, &section, "run = [\"./program\", \"--port\", \"$PORT\"]"),
         health,
         memory: section.size(reading, "memory").unwrap_or(defaults::MEMORY),
-        cpu_limit: pool::read_cpu(reading, &section),
+        cpu_limit: pool::read_cpu(reading, &section, "cpu"),
         instances,
         per_node: section.count(reading, "per-node", 1..MOST_INSTANCES + 1).unwrap_or(instances.max),
         routes: routes::read(reading, &section, folder),
@@ -113,14 +113,9 @@ fn read_http(reading: &mut Reading, section: &Section) -> HttpRules {
 
 /// A header says whose a connection is, so many clients cannot share one.
 fn read_send_proxy(reading: &mut Reading, section: &Section, protocol: InstanceProtocol) -> Option<ProxyVersion> {
-    let word = section.text(reading, "send-proxy")?;
-    let place = reading.places.value(&section.at("send-proxy"));
-    let version = ProxyVersion::ALL.into_iter().find(|version| version.as_str() == word);
-    if version.is_none() {
-        let help = suggest::help(&word, ProxyVersion::ALL.map(ProxyVersion::as_str), "versions");
-        reading.findings.error(place.clone(), format!("`send-proxy` cannot be `{word}`"), help);
-    }
-    if protocol == InstanceProtocol::H2c {
+    let version = section.word(reading, "send-proxy", ProxyVersion::ALL, ProxyVersion::as_str, "versions");
+    if section.item("send-proxy").is_some() && protocol == InstanceProtocol::H2c {
+        let place = reading.places.value(&section.at("send-proxy"));
         let help = "leave it out: instances find the client in `X-Forwarded-For` and `Forwarded`";
         reading.findings.error(
             place,

@@ -7,7 +7,6 @@ use weal_model::{ClassName, Goal, LatePolicy, ServiceClass};
 
 use super::{names, pool};
 use crate::section::{Reading, Section};
-use crate::suggest;
 
 /// Every key of `[class.NAME]`.
 pub(crate) const KEYS: [&str; 5] = ["goal", "importance", "late", "rate-limit", "session-cookie"];
@@ -35,15 +34,9 @@ pub(super) fn read_all(reading: &mut Reading, root: &Section) -> BTreeMap<ClassN
 }
 
 fn read_late(reading: &mut Reading, section: &Section, goal: Option<Goal>) -> LatePolicy {
-    let policies = [LatePolicy::Serve, LatePolicy::Drop];
-    let Some(word) = section.text(reading, "late") else { return LatePolicy::default() };
-    let place = reading.places.value(&section.at("late"));
-    let Some(policy) = policies.into_iter().find(|policy| policy.as_str() == word) else {
-        let help = suggest::help(&word, policies.map(LatePolicy::as_str), "words");
-        reading.findings.error(place, format!("`late` cannot be `{word}`"), help);
-        return LatePolicy::default();
-    };
+    let policy = section.word(reading, "late", LatePolicy::ALL, LatePolicy::as_str, "words").unwrap_or_default();
     if policy == LatePolicy::Drop && goal.and_then(|goal| goal.target_s()).is_none() {
+        let place = reading.places.value(&section.at("late"));
         let help = "give the class a goal for response time, such as `goal = \"p95 < 250ms\"`, or leave `late` out";
         reading.findings.error(place, "no request of this class can be late", help);
     }

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use toml::de::DeTable;
-use weal_model::{ClassName, Cpu, JobCommand, JobName, Missed, Overlap, Schedule, ScheduleError, ScheduledJob, Work};
+use weal_model::{ClassName, JobCommand, JobName, Missed, Overlap, Schedule, ScheduleError, ScheduledJob, Work};
 
 use super::app::{read_cwd, read_env, read_run};
+use super::pool::read_cpu;
+use crate::defaults;
 use crate::section::{Reading, Section};
-use crate::{defaults, suggest};
 
 /// Every key of `[job.NAME]`.
 const KEYS: [&str; 13] =
@@ -28,11 +29,11 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         done_within_s: section.span(reading, "done-by", (1.0, LONGEST_GOAL_S)),
         class: section.text(reading, "class").map(ClassName::from),
         memory: section.size(reading, "memory").unwrap_or(defaults::MEMORY),
-        cpus: read_cpus(reading, &section),
+        cpus: read_cpu(reading, &section, "cpus").unwrap_or(defaults::JOB_CPUS),
         work: section.span(reading, "work", (0.001, LONGEST_GOAL_S * 4096.0)).map(Work),
         retries: section.count(reading, "retries", 0..MOST_RETRIES + 1).unwrap_or(0),
-        overlap: read_word(reading, &section, "overlap", Overlap::ALL, Overlap::as_str),
-        missed: read_word(reading, &section, "missed", Missed::ALL, Missed::as_str),
+        overlap: section.word(reading, "overlap", Overlap::ALL, Overlap::as_str, "words").unwrap_or_default(),
+        missed: section.word(reading, "missed", Missed::ALL, Missed::as_str, "words").unwrap_or_default(),
         // The last, so that one reading finds all mistakes.
         schedule: schedule?,
     })
@@ -74,31 +75,4 @@ fn help(error: &ScheduleError) -> &'static str {
             "`0 3 * * *` is 3:00 each day, `*/15 9-17 * * mon-fri` each quarter of an hour at work"
         }
     }
-}
-
-fn read_cpus(reading: &mut Reading, section: &Section) -> Cpu {
-    let Some(cores) = section.number(reading, "cpus") else { return defaults::JOB_CPUS };
-    if !(0.01..=4096.0).contains(&cores) {
-        let place = reading.places.value(&section.at("cpus"));
-        reading.findings.error(place, "`cpus` is out of range", "write a number of cores from 0.01 to 4096");
-        return defaults::JOB_CPUS;
-    }
-    Cpu(cores)
-}
-
-/// One of `all`; the default when the key is not there.
-fn read_word<T: Default + Copy, const N: usize>(
-    reading: &mut Reading,
-    section: &Section,
-    key: &str,
-    all: [T; N],
-    as_str: fn(T) -> &'static str,
-) -> T {
-    let Some(word) = section.text(reading, key) else { return T::default() };
-    let read = all.into_iter().find(|value| as_str(*value) == word);
-    if read.is_none() {
-        let help = suggest::help(&word, all.map(as_str), "words");
-        reading.findings.error(reading.places.value(&section.at(key)), format!("`{key}` cannot be `{word}`"), help);
-    }
-    read.unwrap_or_default()
 }

@@ -228,18 +228,18 @@ fn read_node(reading: &mut Reading, section: &Section, machine: &MachineSize) ->
     // A node without a name is told from the others by its place, so that it does not look like a second one of that name.
     NodeSpec {
         name: NodeName::from(name.unwrap_or_else(|| section.path.replace('.', "-"))),
-        cpu: read_cpu(reading, section).unwrap_or(Cpu(machine.cpus)),
+        cpu: read_cpu(reading, section, "cpu").unwrap_or(Cpu(machine.cpus)),
         memory: section.size(reading, "memory").unwrap_or(machine.memory),
         utilization_limit: limit.unwrap_or(defaults::UTILIZATION_LIMIT),
     }
 }
 
 /// `cpu = 0.5`, in cores.
-pub(super) fn read_cpu(reading: &mut Reading, section: &Section) -> Option<Cpu> {
-    let cores = section.number(reading, "cpu")?;
+pub(super) fn read_cpu(reading: &mut Reading, section: &Section, key: &str) -> Option<Cpu> {
+    let cores = section.number(reading, key)?;
     if !(0.01..=4096.0).contains(&cores) {
-        let place = reading.places.value(&section.at("cpu"));
-        reading.findings.error(place, "`cpu` is out of range", "write a number of cores from 0.01 to 4096");
+        let place = reading.places.value(&section.at(key));
+        reading.findings.error(place, format!("`{key}` is out of range"), "write a number of cores from 0.01 to 4096");
         return None;
     }
     Some(Cpu(cores))

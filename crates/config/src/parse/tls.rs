@@ -10,7 +10,6 @@ use super::acme;
 use super::names::named;
 use super::paths::read_file;
 use crate::section::{Reading, Section};
-use crate::suggest;
 
 /// What `[pool]` says about TLS.
 pub(super) struct PoolKeys {
@@ -25,18 +24,7 @@ pub(super) fn read_pool_keys(reading: &mut Reading, section: &Section) -> PoolKe
 }
 
 fn read_version(reading: &mut Reading, section: &Section) -> Option<TlsVersion> {
-    let word = section.text(reading, "tls-min-version")?;
-    let versions = [TlsVersion::V12, TlsVersion::V13];
-    let found = versions.into_iter().find(|version| version.as_str() == word);
-    if found.is_none() {
-        let help = suggest::help(&word, versions.map(TlsVersion::as_str), "versions");
-        reading.findings.error(
-            reading.places.value("pool.tls-min-version"),
-            format!("`tls-min-version` cannot be `{word}`"),
-            help,
-        );
-    }
-    found
+    section.word(reading, "tls-min-version", [TlsVersion::V12, TlsVersion::V13], TlsVersion::as_str, "versions")
 }
 
 /// TLS at `listen`, if the pool has such an address.

@@ -8,7 +8,7 @@ use super::parts::{describe, quoted};
 const RATE: &str = r"^\s*[0-9][0-9_.]*\s*/\s*(s|min|h)\s*$";
 
 pub(super) fn class_keys() -> Vec<(&'static str, Value)> {
-    let late = json!({ "enum": [LatePolicy::Serve.as_str(), LatePolicy::Drop.as_str()] });
+    let late = json!({ "enum": LatePolicy::ALL.map(LatePolicy::as_str) });
     vec![
         (
             "late",
@@ -53,7 +53,7 @@ pub(super) fn app_keys() -> Vec<(&'static str, Value)> {
         (
             "replication",
             describe(
-                json!({ "type": "integer", "minimum": 1, "maximum": 16 }),
+                json!({ "type": "integer", "minimum": 1, "maximum": DispatchRules::MOST_REPLICAS }),
                 "Instances that serve the same URL: with `url-hash` so many, with `lard-r` at most so many.",
                 &default.replication.to_string(),
             ),

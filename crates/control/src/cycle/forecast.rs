@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weal_model::{Action, JobName, JobObservation, JobRecord, JobState, Plan, Report, Snapshot, Target, Time, Utility, Work};
+use weal_model::{Action, JobName, Plan, Report, Snapshot, Target, Time, Utility};
 use weal_protocol::Refusal;
 use weal_protocol::controller::{ForecastChange, JobForecast, JobSubmission};
 
@@ -51,7 +51,7 @@ impl Rehearsal {
     /// When no sound plan can be made.
     pub fn run(self) -> Result<JobForecast, Refusal> {
         let mut with = self.request.clone();
-        with.snapshot.jobs.push(fresh(&self.entry.record));
+        with.snapshot.jobs.push(job_status::observation(self.entry.record.spec.clone(), 0.0));
         with.snapshot.jobs.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         let (_, without) = planned(&self.request)?;
         let (plan, report) = planned(&with)?;
@@ -73,6 +73,10 @@ impl Rehearsal {
         let observed = |name: &JobName| self.request.snapshot.jobs.iter().find(|job| job.spec.name == *name);
         let change = |(name, explanation): (&JobName, &weal_model::JobExplanation)| {
             let (was, is) = (before.jobs.get(name)?.utility, explanation.utility);
+            // Most have the same, and what is below costs a look at each job.
+            if (was.0 - is.0).abs() < NOTICEABLE {
+                return None;
+            }
             let job = Job::observed(&self.request.policy.runs.profiled(observed(name)?), |_| Some(0));
             let end = |utility: Utility| job_status::expected_end(&job, utility);
             let ends = (end(was), end(is));
@@ -91,11 +95,6 @@ impl Rehearsal {
 
 fn planned(request: &PlanRequest) -> Result<(Plan, Report), Refusal> {
     request.run().result.map_err(|why| Refusal::BadJob { detail: format!("no forecast can be made: {why}") })
-}
-
-/// The job as a plan would see it first.
-fn fresh(record: &JobRecord) -> JobObservation {
-    JobObservation { spec: record.spec.clone(), state: JobState::Pending, done: Work(0.0), nodes: Vec::new(), cpu: None }
 }
 
 fn apps(before: &Report, after: &Report) -> Vec<ForecastChange> {

@@ -106,7 +106,8 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
     }
 }
 
-fn observation(spec: JobSpec, used: f64) -> JobObservation {
+/// A job that waits and has used so many CPU-seconds, as a plan sees it.
+pub(super) fn observation(spec: JobSpec, used: f64) -> JobObservation {
     JobObservation { spec, state: JobState::Pending, done: Work(used), nodes: Vec::new(), cpu: None }
 }
 

@@ -36,13 +36,12 @@ impl State {
         if verb == JobVerb::Requeue {
             return self.requeue(now, job);
         }
-        let parts = self.queue.open_parts(job);
-        if parts.is_empty() {
-            self.set_order(job, verb)?;
+        let mut jobs = self.queue.open_parts(job);
+        if jobs.is_empty() {
+            jobs.push(job.clone());
         }
-        let mut ordered = if parts.is_empty() { vec![job.clone()] } else { Vec::new() };
-        let mut refused = None;
-        for part in parts {
+        let (mut ordered, mut refused) = (Vec::new(), None);
+        for part in jobs {
             match self.set_order(&part, verb) {
                 Ok(()) => ordered.push(part),
                 Err(refusal) => refused = Some(refusal),

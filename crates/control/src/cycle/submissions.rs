@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use weal_model::naming::{LONGEST_NAME, is_name};
 use weal_model::{
-    ArrayPart, Bytes, ClassName, Cpu, Importance, JobName, JobObservation, JobRecord, JobSpec, JobState, NodeSpec, PoolSpec,
-    Stage, Time, Work,
+    ArrayPart, Bytes, ClassName, Cpu, Importance, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Time, Work,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{ArrayRange, JobSubmission};
 
+use super::job_status;
 use super::jobs::JobOrdered;
 use super::queue::Written;
 use super::state::State;
@@ -159,9 +159,7 @@ impl State {
 
     /// CPU-seconds that a job takes, if it says so or others of its name have told.
     fn known_work(&self, spec: &JobSpec) -> Option<f64> {
-        let fresh =
-            JobObservation { spec: spec.clone(), state: JobState::Pending, done: Work(0.0), nodes: Vec::new(), cpu: None };
-        let estimate = self.queue.runs().estimate(&fresh);
+        let estimate = self.queue.runs().estimate(&job_status::observation(spec.clone(), 0.0));
         (estimate.source != Source::Nothing).then_some(estimate.work.0)
     }
 

@@ -232,10 +232,7 @@ impl Dispatcher {
             (DispatchPolicy::BoundedLoad, Some(name)) => self.first_within_bound(name, excluded, &takes),
             (DispatchPolicy::Lard, Some(name)) => self.by_table(now, name, 1, excluded, &takes),
             (DispatchPolicy::LardR, Some(name)) => self.by_table(now, name, self.rules.replication as usize, excluded, &takes),
-            (DispatchPolicy::PowerOfTwo, _) => {
-                self.better_of_two(excluded, &takes).or_else(|| self.least_loaded(excluded, &takes))
-            }
-            _ if self.open.len() > EXACT_UP_TO => {
+            (policy, _) if policy == DispatchPolicy::PowerOfTwo || self.open.len() > EXACT_UP_TO => {
                 self.better_of_two(excluded, &takes).or_else(|| self.least_loaded(excluded, &takes))
             }
             _ => self.least_loaded(excluded, &takes),
@@ -250,8 +247,7 @@ impl Dispatcher {
 
     fn least_loaded_of_part(&self, name: u64, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<usize> {
         let loads = self.following(name).filter_map(|slot| Some((self.load_at(slot, excluded, takes)?, slot)));
-        let of_subset = loads.take(self.rules.replication.max(1) as usize);
-        of_subset.min_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, slot)| slot)
+        least(loads.take(self.rules.replication.max(1) as usize))
     }
 
     /// Where all have more than the bound, which is so only because some may not be taken, it is the least loaded.
@@ -293,8 +289,7 @@ impl Dispatcher {
 
     fn least_loaded(&self, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<usize> {
         let slots = self.open.iter().map(|&slot| slot as usize);
-        let loads = slots.filter_map(|slot| Some((self.load_at(slot, excluded, takes)?, slot)));
-        loads.min_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, slot)| slot)
+        least(slots.filter_map(|slot| Some((self.load_at(slot, excluded, takes)?, slot))))
     }
 
     /// `None` when neither of the two may be taken: the caller then looks at all.
@@ -329,6 +324,11 @@ impl Dispatcher {
         self.random ^= self.random << 17;
         self.random
     }
+}
+
+/// The slot with the least load and, among equals, the next turn.
+fn least(loads: impl Iterator<Item = ((f64, f64), usize)>) -> Option<usize> {
+    loads.min_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, slot)| slot)
 }
 
 /// The instances of one choice, as a table sees them.

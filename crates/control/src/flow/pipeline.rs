@@ -213,19 +213,19 @@ impl Pipeline {
     pub fn handle_arrival(&mut self, now: Time, arrival: impl Into<Arrival>, deadline: Time) -> Result<Ticket, Rejection> {
         self.advance(now);
         let Arrival { class, in_session, can_be_late } = arrival.into();
-        let passes_straight = self.next_class().is_none() && self.has_seat(class) && self.classes[class.at()].has_token();
         self.classes[class.at()].counters.arrivals += 1;
         let is_full = self.classes[class.at()].is_full();
-        if is_full && !passes_straight && !(in_session && self.displace(class)) {
+        if is_full && !self.passes_straight(class) && !(in_session && self.displace(class)) {
             self.classes[class.at()].counters.rejections += 1;
             return Err(Rejection::QueueFull);
         }
-        let deficit = self.deficit(class);
-        let entry = &mut self.classes[class.at()];
-        entry.integrate(self.now);
-        if entry.queued == 0 {
+        if self.classes[class.at()].queued == 0 {
+            let deficit = self.deficit(class);
+            let entry = &mut self.classes[class.at()];
             entry.pass = entry.pass.max(self.virtual_time - deficit / entry.weight);
         }
+        let entry = &mut self.classes[class.at()];
+        entry.integrate(self.now);
         entry.queued += 1;
         self.queued += 1;
         let late = entry.late_from(self.now).filter(|_| can_be_late);
@@ -410,6 +410,11 @@ impl Pipeline {
         }
     }
 
+    /// True when a request of `class` would not wait at all.
+    fn passes_straight(&self, class: ClassIndex) -> bool {
+        self.next_class().is_none() && self.has_seat(class) && self.classes[class.at()].has_token()
+    }
+
     /// `c` above, in releases.
     fn deficit(&self, class: ClassIndex) -> f64 {
         let seats = f64::from(self.seats.unwrap_or(1));
@@ -427,8 +432,7 @@ impl Pipeline {
     }
 
     fn drop_late(&mut self) {
-        while let Some(&(late, ticket)) = self.lates.first().filter(|(late, _)| *late <= self.now) {
-            self.lates.remove(&(late, ticket));
+        while let Some(&(_, ticket)) = self.lates.first().filter(|(late, _)| *late <= self.now) {
             self.drop(ticket, DropReason::Late);
         }
     }

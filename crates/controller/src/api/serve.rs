@@ -4,8 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::{Extension, Router};
+use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -31,7 +34,7 @@ pub(crate) async fn serve_tcp(listener: TcpListener, router: Router) {
             Ok((stream, address)) => {
                 // Only costs latency when it fails.
                 let _ = stream.set_nodelay(true);
-                serve(stream, router.clone().layer(Extension(Peer::Address(address))), permit);
+                serve(stream, Peer::Address(address), router.clone(), permit);
             }
             Err(error) => pause(&error).await,
         }
@@ -47,7 +50,7 @@ pub(crate) async fn serve_local(listener: UnixListener, operators: &Callers, rou
             Ok((stream, _)) => {
                 let Ok(uid) = peer_uid(&stream) else { continue };
                 let router = if operators.admit(uid) { &router } else { &strangers };
-                serve(stream, router.clone().layer(Extension(Peer::User(uid))), permit);
+                serve(stream, Peer::User(uid), router.clone(), permit);
             }
             Err(error) => pause(&error).await,
         }
@@ -64,13 +67,23 @@ async fn pause(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, router: Router, permit: OwnedSemaphorePermit) {
+fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    peer: Peer,
+    router: Router,
+    permit: OwnedSemaphorePermit,
+) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
     tokio::spawn(async move {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(HEAD_LIMIT)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+            .serve_connection(TokioIo::new(stream), service);
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a caller of the API broke off");
         }

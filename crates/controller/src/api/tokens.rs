@@ -1,9 +1,8 @@
 //! Secrets that prove rights over TCP: the operator's, in a file that the command line names, and others by name, of which only hashes are
 //! kept.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use std::time::Duration;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
+use weal_host::files;
 use weal_model::Time;
 use weal_protocol::controller::{TokenMade, TokenOrder, TokenRights, TokenView};
 
@@ -220,16 +220,8 @@ fn modified(path: &Path) -> Option<Time> {
     Some(Time::ZERO + modified.duration_since(std::time::UNIX_EPOCH).ok()?)
 }
 
-/// Replaces a file that only its owner can read, as a whole or not at all.
 fn write(path: &Path, text: &str) -> Result<(), FileError> {
-    let partial = path.with_extension("new");
-    let written = (|| {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&partial, path)
-    })();
-    written.map_err(|source| FileError { path: path.to_owned(), source })
+    files::replace(path, text.as_bytes()).map_err(|source| FileError { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::{Reason, RecvStream};
-use http::header::{self, HeaderMap};
+use http::header::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+
+use super::forward;
 
 /// A body that comes in.
 #[derive(Debug)]
@@ -36,8 +38,7 @@ pub(crate) struct Stream {
 impl Stream {
     /// What follows a head with `headers`.
     pub fn new(stream: RecvStream, headers: &HeaderMap) -> Self {
-        let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-        Self { stream, left: length.and_then(|length| length.parse().ok()), is_at_trailers: false }
+        Self { stream, left: forward::declared_length(headers), is_at_trailers: false }
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {

@@ -20,6 +20,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use weal_control::dispatch::{Attempt, InstanceIndex};
 
+use super::forward;
 use super::incoming::Incoming;
 use super::interim::Interim;
 use super::request_body::RequestBody;
@@ -72,7 +73,7 @@ impl Resume {
         let headers = response.headers();
         let etag = headers.get(header::ETAG).filter(|etag| is_strong(etag))?.clone();
         let mut request = again.filter(|request| request.method() == Method::GET)?;
-        let length: u64 = headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()?;
+        let length = forward::declared_length(headers)?;
         if length < LEAST_BYTES {
             return None;
         }

@@ -130,7 +130,15 @@ impl Gateway {
     pub fn note_bad_proxy(&self, proxy: SocketAddr, error: &ProxyError, destination: Option<&Destination>) {
         self.malformed.fetch_add(1, Ordering::Relaxed);
         let refusal = ErrorResponse::closed("proxy-header", format!("a connection from {}: {error}", proxy.ip()));
-        self.refused.note(&self.ids.choose(&HeaderMap::new()), &refusal, destination);
+        self.note_closed(&refusal, destination);
+    }
+
+    /// Remembers why a connection was closed that has no request.
+    pub fn note_closed(&self, refusal: &ErrorResponse, destination: Option<&Destination>) {
+        self.refused.note(&self.ids.choose(&HeaderMap::new()), refusal, destination);
+        if let Some(destination) = destination {
+            destination.cluster.ports().note_refused();
+        }
     }
 }
 

@@ -25,8 +25,8 @@ use crate::http::session::{Gateway, Session};
 use crate::limits::FIELDS_ON_STACK;
 use crate::listen::client::{Client, Order, Phase};
 use crate::listen::guard::TooMany;
+use crate::listen::named::named;
 use crate::listen::patience::Patience;
-use crate::listen::proxy;
 use crate::listen::refusal::{answer_new, answer_raw};
 use crate::listen::registry::{Entry, Registry};
 use crate::listen::stream::ClientStream;
@@ -125,29 +125,12 @@ impl Host {
         if inner.is_none() && self.gateway.tables.current().expects_proxy_header(scheme.listened(), peer.ip()) {
             let host = Arc::clone(self);
             tokio::spawn(async move {
-                if let Some((stream, ends)) = host.read_proxy_header(stream, ends).await {
+                if let Some((stream, ends)) = named(stream, ends, &host.gateway, &host.registry, host.clock, None).await {
                     host.begin(stream, ends, scheme, None, count);
                 }
             });
         } else {
             self.begin(stream, ends, scheme, inner, count);
-        }
-    }
-
-    /// Whose connection a proxy passes on. `None` when it does not say so.
-    async fn read_proxy_header(&self, mut stream: TcpStream, ends: Ends) -> Option<(TcpStream, Ends)> {
-        let client = Arc::new(Client::new(ends, self.clock));
-        let _entry = self.registry.enter(&client, None);
-        let read = tokio::select! {
-            read = proxy::read_header(&mut stream, self.gateway.limits.proxy_header) => read,
-            () = client.told_to_close() => return None,
-        };
-        match read {
-            Ok(named) => Some((stream, named.unwrap_or(ends))),
-            Err(error) => {
-                self.gateway.note_bad_proxy(ends.client, &error, None);
-                None
-            }
         }
     }
 

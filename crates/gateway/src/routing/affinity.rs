@@ -5,7 +5,7 @@
 //! that is no token of an instance that takes requests means nothing: the request goes where any other would, and its client gets a new
 //! cookie. So a session goes on elsewhere when its instance has died; what it kept in memory there is gone.
 
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use ring::hmac;
 use weal_model::{AppName, InstanceId};
 
-use super::file::replace;
+use super::file::{hex, random, replace};
 
 /// Below the state directory; only the gateway may read it. It outlives a gateway, so that cookies do.
 const FILE: &str = "gateway/affinity.key";
@@ -36,8 +36,7 @@ impl Tokens {
         if let Some(key) = kept {
             return Ok(Self::of(&key));
         }
-        let mut key = [0; KEY_BYTES];
-        std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+        let key = random()?;
         if let Err(error) = replace(&file, &key) {
             tracing::warn!(file = %file.display(), %error, "cannot keep the key of session cookies: a restart makes a new one");
         }
@@ -54,7 +53,7 @@ impl Tokens {
         // No name holds a zero byte, so no two pairs are the same text.
         [app.as_str().as_bytes(), &[0], instance.as_str().as_bytes()].iter().for_each(|part| context.update(part));
         let tag = context.sign();
-        tag.as_ref()[..TOKEN_BYTES].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+        hex(&tag.as_ref()[..TOKEN_BYTES]).into()
     }
 }
 

@@ -44,6 +44,8 @@ struct Core {
     tokens: Vec<Option<Arc<str>>>,
     /// Makes them.
     affinity: Option<Tokens>,
+    /// True when clients get such cookies.
+    has_affinity: bool,
     /// Requests that were dropped from their queue and have not been told.
     dropped: BTreeMap<Ticket, DropReason>,
     /// By [`Ticket::slot`]: of requests that wait.
@@ -108,6 +110,7 @@ impl Cluster {
             upstreams: Vec::new(),
             tokens: Vec::new(),
             affinity,
+            has_affinity: false,
             dropped: BTreeMap::new(),
             wakers: Vec::new(),
             looked_at: None,
@@ -129,6 +132,7 @@ impl Cluster {
         let mut core = self.lock();
         let now = self.clock.now();
         core.admission.handle_config(now, config);
+        core.has_affinity = config.http.dispatch.affinity.is_some();
         for endpoint in &config.endpoints {
             if let Some(index) = core.admission.find(&endpoint.instance) {
                 core.set_upstream(index, endpoint.address, endpoint.draining, self.workers);
@@ -315,7 +319,7 @@ impl Core {
     }
 
     fn set_token(&mut self, app: &AppName, index: InstanceIndex, instance: &InstanceId) {
-        let Some(affinity) = &self.affinity else { return };
+        let Some(affinity) = self.affinity.as_ref().filter(|_| self.has_affinity) else { return };
         if self.tokens.len() <= index.slot() {
             self.tokens.resize(index.slot() + 1, None);
         }

@@ -6,13 +6,13 @@
 //! this field is removed.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use http::{HeaderName, HeaderValue};
 use weal_model::ClassName;
 
-use super::file::replace;
+use super::file::{hex, random, replace};
 
 /// The field that carries a mark.
 pub(crate) const FIELD: HeaderName = HeaderName::from_static("x-weal-class");
@@ -38,7 +38,7 @@ impl Marks {
     /// The mark of `class`, made when there is none.
     pub fn mark(&mut self, class: &ClassName) -> HeaderValue {
         if !self.by_class.contains_key(class) {
-            match random_mark() {
+            match random::<16>().map(|bytes| hex(&bytes)) {
                 Ok(mark) => {
                     self.by_class.insert(class.clone(), mark);
                     if let Err(error) =
@@ -53,10 +53,4 @@ impl Marks {
         let mark = self.by_class.get(class).map_or("", String::as_str);
         HeaderValue::from_str(mark).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
-}
-
-fn random_mark() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -130,12 +130,7 @@ async fn events_reach_the_client_one_by_one() {
     let address = raw_instance(move |mut stream: TcpStream| {
         let next = std::sync::Arc::clone(&next);
         async move {
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
-                    return;
-                }
-            }
+            let Some(_) = read_head(&mut stream).await else { return };
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
             stream.write_all(head.as_bytes()).await.unwrap();
             while let Some(event) = next.lock().await.recv().await {

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use weal_gateway::Limits;
 use weal_protocol::gateway::Unavailable;
 
@@ -31,15 +30,6 @@ async fn hasty(answer: &'static [u8], closes: bool) -> (SocketAddr, Arc<AtomicU3
     })
     .await;
     (address, connections)
-}
-
-/// Up to the end of a head, byte by byte, so that nothing after it is read.
-async fn read_head(stream: &mut TcpStream) -> Option<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.ok()?);
-    }
-    String::from_utf8(head).ok()
 }
 
 const EARLY: &[u8] = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno";

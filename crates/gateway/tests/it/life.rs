@@ -184,13 +184,8 @@ async fn each_part_of_a_stream_comes_through_before_the_next_is_sent() {
 /// Switches to a protocol that echoes, and says its first word at once.
 async fn echo_protocol() -> std::net::SocketAddr {
     raw_instance(|mut stream| async move {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
-                return;
-            }
-        }
-        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let Some(head) = read_head(&mut stream).await else { return };
+        let head = head.to_lowercase();
         if !(head.contains("upgrade: echo\r\n") && head.contains("connection: upgrade\r\n")) {
             let _ = stream.write_all(b"HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n").await;
             return;

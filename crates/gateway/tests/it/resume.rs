@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::bed::*;
@@ -35,13 +35,8 @@ impl Serving {
     }
 
     async fn serve(self, mut stream: TcpStream) {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
-                return;
-            }
-        }
-        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let Some(head) = read_head(&mut stream).await else { return };
+        let head = head.to_lowercase();
         let (first, last) = self.range(&head);
         self.heads.lock().unwrap().push(head);
         let body = &file()[first..=last];
@@ -126,8 +121,7 @@ async fn only_a_get_goes_on() {
     let address = raw_instance(move |mut stream| {
         counted.fetch_add(1, Ordering::SeqCst);
         async move {
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") && stream.read_buf(&mut head).await.unwrap_or(0) > 0 {}
+            read_head(&mut stream).await;
             stream.write_all(b"HTTP/1.1 200 OK\r\netag: \"v1\"\r\ncontent-length: 9\r\n\r\nhalf").await.unwrap();
         }
     })

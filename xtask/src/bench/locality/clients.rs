@@ -11,7 +11,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 use super::setting::FILES;
-use crate::bench::real::{median, quantile};
+use crate::bench::real::load::uniform;
+use crate::bench::real::quantile;
 
 /// Exponent of Zipf's law: that of requests to web servers in many traces.
 const ZIPF: f64 = 0.8;
@@ -63,7 +64,7 @@ impl Clients {
         std::thread::sleep(span);
         let times_ms = self.shared.take_times();
         let mean_ms = if times_ms.is_empty() { 0.0 } else { times_ms.iter().sum::<f64>() / times_ms.len() as f64 };
-        let p95_ms = if times_ms.is_empty() { median(&[0.0]) } else { quantile(&times_ms, 0.95) };
+        let p95_ms = if times_ms.is_empty() { 0.0 } else { quantile(&times_ms, 0.95) };
         Seen { span_s: begun.elapsed().as_secs_f64(), files: times_ms.len(), mean_ms, p95_ms }
     }
 
@@ -121,10 +122,7 @@ impl Shared {
 
     /// A file by its popularity. Popular ones are spread over the names.
     fn draw(&self, random: &mut u64) -> usize {
-        *random ^= *random << 13;
-        *random ^= *random >> 7;
-        *random ^= *random << 17;
-        let share = (*random >> 11) as f64 / (1u64 << 53) as f64;
+        let share = uniform(random);
         let rank = self.popularity.partition_point(|&sum| sum < share).min(FILES - 1);
         (rank * 7919) % FILES
     }

@@ -83,7 +83,7 @@ fn due(phases: &[Phase]) -> Vec<f64> {
 const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// In 0..1 (xorshift64*).
-fn uniform(state: &mut u64) -> f64 {
+pub fn uniform(state: &mut u64) -> f64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;
     *state ^= *state >> 27;

@@ -13,11 +13,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use weal_host::files::replace;
 use weal_model::{AcmeSpec, CertificateSource, PoolSpec};
 use weal_protocol::tls::Challenges;
 
 use super::console::Console;
-use crate::certificate::{self, WARN_DAYS, files, now_s, write_secret};
+use crate::certificate::{self, WARN_DAYS, now_s, own_files};
 use crate::output::Tone;
 use crate::state::StateDir;
 
@@ -66,14 +67,17 @@ impl Acme {
     }
 
     fn is_due(&mut self, name: &str, spec: &AcmeSpec) -> bool {
+        // Files are not read each second of a pause.
+        if self.schedules.get(name).is_some_and(|schedule| schedule.pauses(now_s(), spec)) {
+            return false;
+        }
         let held = self.held(name, spec);
         self.schedules.entry(name.to_owned()).or_default().is_due(now_s(), spec, held.as_ref())
     }
 
     /// The certificate on disk, if it is one of these hosts.
     fn held(&self, name: &str, spec: &AcmeSpec) -> Option<Held> {
-        let paths = files(name, &CertificateSource::Acme(spec.clone()), &self.folder);
-        let read = certificate::read(name, paths).ok()?;
+        let read = certificate::read(name, own_files(name, &self.folder)).ok()?;
         let has = |host: &String| read.certificate.hosts.contains(host);
         spec.hosts.iter().all(has).then_some(Held { not_before_s: read.not_before_s, not_after_s: read.not_after_s })
     }
@@ -116,8 +120,8 @@ impl Acme {
             given = order.run().await;
         }
         let Given { chain, key } = given?;
-        let [chain_file, key_file] = files(name, &CertificateSource::Acme(spec.clone()), &self.folder);
-        let kept = write_secret(&key_file, key.as_bytes()).and_then(|()| write_secret(&chain_file, chain.as_bytes()));
+        let [chain_file, key_file] = own_files(name, &self.folder);
+        let kept = replace(&key_file, key.as_bytes()).and_then(|()| replace(&chain_file, chain.as_bytes()));
         kept.map_err(|source| AcmeError::Kept { path: chain_file, source })
     }
 }

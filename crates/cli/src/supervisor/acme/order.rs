@@ -14,7 +14,6 @@ use weal_protocol::tls::{Certificate, Challenges};
 use super::error::AcmeError;
 use super::https::Https;
 use super::proofs::Proofs;
-use crate::certificate::write_secret;
 
 /// How often and how long an authority is asked whether it has made up its mind.
 const POLL: RetryPolicy = RetryPolicy::new().initial_delay(Duration::from_millis(250)).timeout(Duration::from_secs(90));
@@ -70,7 +69,7 @@ impl Order<'_> {
         let account = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
         let (account, credentials) = builder()?.create(&account, self.spec.directory.clone(), None).await?;
         let text = serde_json::to_vec(&credentials).map_err(instant_acme::Error::from)?;
-        write_secret(&file, &text).map_err(|source| AcmeError::Kept { path: file, source })?;
+        weal_host::files::replace(&file, &text).map_err(|source| AcmeError::Kept { path: file, source })?;
         Ok(account)
     }
 

@@ -47,8 +47,12 @@ impl Schedule {
     /// Whether a certificate as `spec` says is to be asked for now, when there is this one.
     pub fn is_due(&self, now_s: i64, spec: &AcmeSpec, held: Option<&Held>) -> bool {
         let is_wanted = held.is_none_or(|held| held.is_to_be_renewed(now_s));
-        let pauses = now_s < self.pause_until_s && self.failed.as_ref() == Some(spec);
-        is_wanted && !pauses
+        is_wanted && !self.pauses(now_s, spec)
+    }
+
+    /// Whether a certificate as `spec` says failed so lately that nothing is asked for.
+    pub fn pauses(&self, now_s: i64, spec: &AcmeSpec) -> bool {
+        now_s < self.pause_until_s && self.failed.as_ref() == Some(spec)
     }
 
     /// One was given.

@@ -5,6 +5,7 @@ use http::{Method, Request, StatusCode};
 
 use super::accepted::accepted;
 use super::coding::Coding;
+use crate::http::forward::{declared_length, tokens};
 
 /// Shorter answers fit into one packet anyway, and the coding's own bytes eat what is saved.
 const SHORTEST: u64 = 512;
@@ -78,10 +79,6 @@ impl Wish {
     }
 }
 
-fn declared_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
 /// The tag of what is the same but not byte by byte (RFC 9110 section 8.8.1). `None` for one that says so already.
 fn weakened(tag: &HeaderValue) -> Option<HeaderValue> {
     let is_strong = tag.as_bytes().first() == Some(&b'"');
@@ -89,11 +86,7 @@ fn weakened(tag: &HeaderValue) -> Option<HeaderValue> {
 }
 
 fn vary(headers: &mut HeaderMap) {
-    let names = |value: &HeaderValue| {
-        let text = value.to_str().unwrap_or_default();
-        text.split(',').any(|name| name.trim() == "*" || name.trim().eq_ignore_ascii_case("accept-encoding"))
-    };
-    if !headers.get_all(header::VARY).iter().any(names) {
+    if !tokens(headers, &header::VARY).any(|name| name == "*" || name.eq_ignore_ascii_case("accept-encoding")) {
         headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
 }
@@ -103,10 +96,7 @@ fn is_compressible(headers: &HeaderMap) -> bool {
     if has(&header::CONTENT_ENCODING) || has(&header::CONTENT_RANGE) || DIGESTS.iter().any(has) {
         return false;
     }
-    let may_change = headers.get_all(header::CACHE_CONTROL).iter().all(|value| {
-        let text = value.to_str().unwrap_or_default();
-        !text.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-transform"))
-    });
+    let may_change = !tokens(headers, &header::CACHE_CONTROL).any(|directive| directive.eq_ignore_ascii_case("no-transform"));
     may_change && headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).is_some_and(is_compressible_type)
 }
 

@@ -21,10 +21,10 @@ use crate::http::forward;
 use crate::http::incoming::{Incoming, Stream};
 use crate::http::interim::Interims;
 use crate::http::relay::BodyError;
-use crate::http::request_body::RequestBody;
 use crate::http::session::{Dismissed, Routed, Session};
 use crate::listen::client::Client;
 use crate::listen::patience::Patience;
+use crate::upstream::attempt::Sendable;
 
 /// How often, and how many times, a reply that breaks off looks whether all of it was written. A client that takes nothing for a second does
 /// not need the rest.
@@ -40,7 +40,7 @@ pub(super) struct Replies {
 /// One stream's exchange, begun.
 pub(super) struct Reply {
     exchange: Exchange,
-    request: Option<Request<RequestBody>>,
+    request: Sendable,
     routed: Result<Routed, Dismissed>,
     respond: SendResponse<Bytes>,
     interims: Arc<Interims>,

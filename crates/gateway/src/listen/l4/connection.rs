@@ -16,7 +16,7 @@ use crate::http::origin::Scheme;
 use crate::listen::accepting::accept_each;
 use crate::listen::client::Client;
 use crate::listen::guard::TooMany;
-use crate::listen::proxy;
+use crate::listen::named::named;
 use crate::listen::registry::Entry;
 use crate::routing::cluster::Target;
 use crate::routing::table::Destination;
@@ -48,35 +48,13 @@ fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc
     if destination.rules.accepts_proxy && ports.gateway.tables.current().is_trusted(peer.ip()) {
         let ports = Arc::clone(ports);
         tokio::spawn(async move {
-            if let Some((stream, ends)) = read_proxy_header(stream, ends, &destination, &ports).await {
+            let read = named(stream, ends, &ports.gateway, &ports.registry, ports.clock, Some(&destination)).await;
+            if let Some((stream, ends)) = read {
                 begin(stream, ends, destination, ports);
             }
         });
     } else {
         begin(stream, ends, destination, Arc::clone(ports));
-    }
-}
-
-/// Whose connection a proxy passes on. `None` when it does not say so.
-async fn read_proxy_header(
-    mut stream: TcpStream,
-    ends: Ends,
-    destination: &Destination,
-    ports: &Ports,
-) -> Option<(TcpStream, Ends)> {
-    let client = Arc::new(Client::new(ends, ports.clock));
-    let _entry = ports.registry.enter(&client, None);
-    let read = tokio::select! {
-        read = proxy::read_header(&mut stream, ports.gateway.limits.proxy_header) => read,
-        () = client.told_to_close() => return None,
-    };
-    match read {
-        Ok(named) => Some((stream, named.unwrap_or(ends))),
-        Err(error) => {
-            ports.gateway.note_bad_proxy(ends.client, &error, Some(destination));
-            destination.cluster.ports().note_refused();
-            None
-        }
     }
 }
 

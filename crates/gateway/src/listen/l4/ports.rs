@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, PoisonError};
 
-use http::HeaderMap;
 use weal_protocol::gateway::Listener;
 
 use crate::clock::Clock;
@@ -44,10 +43,6 @@ impl Ports {
 
     /// Remembers why something was closed.
     pub(super) fn note(&self, refusal: &ErrorResponse, destination: Option<&Destination>) {
-        let id = self.gateway.ids.choose(&HeaderMap::new());
-        self.gateway.refused.note(&id, refusal, destination);
-        if let Some(destination) = destination {
-            destination.cluster.ports().note_refused();
-        }
+        self.gateway.note_closed(refusal, destination);
     }
 }

@@ -1,0 +1,43 @@
+//! Small files that are replaced as a whole or not at all.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Puts `content` in place of `path` at once, for its owner's eyes only. A crash leaves the old content or the new one.
+///
+/// # Errors
+/// It cannot be written.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    // What lies there already may be a link that leads elsewhere.
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_for_its_owner_and_no_link_beside_it_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("secret"), folder.path().join("other"));
+        fs::write(&other, "another's").unwrap();
+        symlink(&other, folder.path().join("secret.new")).unwrap();
+        for content in ["first", "second"] {
+            replace(&path, content.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_to_string(&other).unwrap(), "another's");
+        assert!(!folder.path().join("secret.new").exists());
+    }
+}
