@@ -150,7 +150,9 @@ pub fn a_flooded_log_stays_bounded_and_readable(bench: &Bench) {
     let files = fs::read_dir(bench.dir("web-1").join("logs")).unwrap().flatten();
     let notes: usize =
         files.map(|file| fs::read_to_string(file.path()).unwrap().matches("\n[weal: it writes more than").count()).sum();
-    assert_eq!(notes, 1, "it is told of once");
+    // An emulated machine may be so slow that nothing has to be held up.
+    let is_emulated = std::env::var_os("WEAL_VM").is_some();
+    assert!(notes == 1 || (is_emulated && notes == 0), "it is told of once: {notes}");
     // From a place that was dropped it goes on at the oldest that is left, and says so.
     let old = LogsRequest { cursor: Some("1:0".into()), ..tail(0) };
     let chunk = bench.call(node::LOGS, &old);
