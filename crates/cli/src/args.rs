@@ -119,6 +119,9 @@ pub enum Command {
     Schema,
     /// Show the version.
     Version,
+    /// Take so much CPU time and memory; the jobs of a rehearsal.
+    #[command(hide = true)]
+    StandIn(StandIn),
     /// Run one role; for the supervisor.
     #[command(hide = true)]
     Role {
@@ -136,6 +139,20 @@ pub enum Command {
         #[arg(long)]
         adopt: bool,
     },
+}
+
+/// `weal stand-in`.
+#[derive(Debug, Clone, Args)]
+pub struct StandIn {
+    /// CPU-seconds.
+    #[arg(long)]
+    pub work: f64,
+    /// The most cores that it can use.
+    #[arg(long)]
+    pub cpus: f64,
+    /// Memory that it holds.
+    #[arg(long)]
+    pub memory: String,
 }
 
 /// `weal up`.

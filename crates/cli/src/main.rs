@@ -77,6 +77,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Completion { shell } => commands::about::completion(*shell),
         Command::Schema => commands::about::schema(),
         Command::Version => commands::about::version(json),
+        Command::StandIn(order) => commands::stand_in::run(order),
         Command::Role { role } => role::run(role),
         Command::Shim { dir, adopt } => role::shim(dir, *adopt),
     }

@@ -8,6 +8,7 @@
 
 mod connections;
 mod driver;
+mod jobs;
 mod recording;
 mod rehearsal;
 mod tally;

@@ -8,11 +8,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weal_model::{Event, EventKind, FlowStatus, InstanceState, LatencyHistogram, LatencySummary, NodeStatus, Status, Time};
-use weal_scenario::report::{AppSeries, FlowPoint, FlowSeries, FlowSummary, NodePoint, NodeSeries, Run, RunEvent};
+use weal_model::{
+    Event, EventKind, FlowStatus, InstanceState, JobName, JobSpec, JobStatus, LatencyHistogram, LatencySummary, NodeStatus, Status, Time,
+};
+use weal_scenario::report::{ALL_JOBS, AppSeries, FlowPoint, FlowSeries, FlowSummary, NodePoint, NodeSeries, Run, RunEvent};
 use weal_scenario::{LoadSource, Scenario};
 
 use crate::driver::{LoadFlow, Request, Source};
+use crate::jobs::Jobs;
 use crate::tally::{FlowResult, LoadResult};
 
 /// The load that a scenario asks for, against the gateway at `gateway`. Goals come from the pool's own status.
@@ -48,6 +51,7 @@ pub struct Rehearsal {
     /// `app/class` of each load, in the order of the load's results.
     loads: Vec<String>,
     scenario: Scenario,
+    jobs: Jobs,
 }
 
 impl Rehearsal {
@@ -64,7 +68,22 @@ impl Rehearsal {
             ..Run::default()
         };
         let loads = scenario.loads.iter().map(|load| format!("{}/{}", load.app, load.class)).collect();
-        Self { run, started, warm_up_s: scenario.warm_up_s, loads, scenario }
+        Self { run, started, warm_up_s: scenario.warm_up_s, loads, scenario, jobs: Jobs::default() }
+    }
+
+    /// Whether the scenario has jobs.
+    pub fn has_jobs(&self) -> bool {
+        !self.scenario.jobs.is_empty()
+    }
+
+    /// Takes that a job of the scenario was handed in, and how the pool calls it.
+    pub fn handle_handed_in(&mut self, spec: JobSpec, id: JobName) {
+        self.jobs.handle_handed_in(spec, id);
+    }
+
+    /// Takes what the pool says of its jobs at a moment of its clock; to be called before [`Self::handle_status`] of that moment.
+    pub fn handle_jobs(&mut self, time: Time, jobs: Vec<JobStatus>) {
+        self.jobs.handle_status(time.since(self.started).as_secs_f64(), jobs);
     }
 
     /// Takes what the pool says of itself.
@@ -117,6 +136,7 @@ impl Rehearsal {
         // A flow that nobody asked for has nothing to show.
         let asked: BTreeSet<&String> = self.loads.iter().collect();
         self.run.flows.retain(|series| asked.contains(&series.name));
+        self.run.jobs = self.has_jobs().then(|| self.jobs.finish(self.started));
         self.run.judge(&self.scenario.expectations, self.warm_up_s);
         self.run
     }
@@ -136,13 +156,19 @@ impl Rehearsal {
     }
 
     fn handle_node(&mut self, t_s: f64, status: &Status, node: &NodeStatus) {
-        let apps: Vec<String> = status.apps.iter().map(|app| app.name.to_string()).collect();
+        let mut apps: Vec<String> = status.apps.iter().map(|app| app.name.to_string()).collect();
+        let has_jobs = self.has_jobs();
+        apps.extend(has_jobs.then(|| ALL_JOBS.to_owned()));
         let series = find_or_add(
             &mut self.run.nodes,
             |known| known.name == node.name.as_str(),
             || NodeSeries { name: node.name.to_string(), cpu_capacity: node.cpu_capacity.0, apps: apps.clone(), points: vec![] },
         );
+        let of_jobs = self.jobs.cpu_on(&node.name);
         let here = |name: &String| {
+            if has_jobs && name == ALL_JOBS {
+                return of_jobs;
+            }
             let app = status.apps.iter().find(|app| app.name.as_str() == name);
             let instances = app.iter().flat_map(|app| &app.instances).filter(|instance| instance.node == node.name);
             instances.map(|instance| instance.cpu_allocated.0).sum()

@@ -10,6 +10,8 @@ pub struct JobSource {
     pub name: String,
     /// How much missing their goals matters.
     pub importance: Importance,
+    /// What a rehearsal runs, program and arguments; empty: a program that uses the work and the memory that are said here.
+    pub run: Vec<String>,
     /// By when each must be done.
     pub(crate) goal: JobGoal,
     /// What comes, when.

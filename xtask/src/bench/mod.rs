@@ -4,6 +4,7 @@
 
 mod al_qudah;
 mod arguments;
+mod build;
 mod control;
 mod dispatch;
 mod fidelity;
@@ -33,6 +34,7 @@ pub use real::machine::spin;
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let tables: Vec<Table> = match arguments.name {
         Name::AlQudah => al_qudah::run(arguments)?,
+        Name::Build => vec![build::run(arguments)?],
         Name::Control => control::run(arguments)?,
         Name::Dispatch => vec![dispatch::run(arguments)?],
         Name::Flows => flows::run(arguments)?,

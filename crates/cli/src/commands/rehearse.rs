@@ -20,7 +20,7 @@ use weal_scenario::{Fault, FaultKind, Scenario};
 
 use crate::args::Rehearse;
 use crate::client::{Client, Error};
-use crate::commands::{load, simulate};
+use crate::commands::{load, rehearsed_jobs, simulate};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Table, cell};
 use crate::state::StateDir;
@@ -108,8 +108,8 @@ impl Order {
     }
 
     fn run(&self, variant: &Variant, seed: u64) -> anyhow::Result<Run> {
-        let pool = Pool::start(&self.config, variant)?;
         let scenario = Scenario { seed, ..self.scenario.clone() };
+        let pool = Pool::start(&self.config, variant, !scenario.jobs.is_empty())?;
         let run = load::runtime()?.block_on(pool.rehearse(scenario, &self.title, &self.text));
         pool.stop();
         run
@@ -136,14 +136,10 @@ impl Order {
         if json {
             return output::json(&beside, false);
         }
-        let mut table = Table::new(&["FLOW", "", "REAL", "SIMULATED", "DIFFERENCE"]);
-        for flow in &beside.flows {
-            let mut row = |name: &str, what: &str, (was, is): (f64, f64)| {
-                let apart = format!("{:+.1}%", 100.0 * difference((was, is)));
-                table.row(vec![cell(name), cell(what), cell(format!("{was:.1}")), cell(format!("{is:.1}")), cell(apart)]);
-            };
-            row(&flow.name, "mean response, ms", flow.mean_ms);
-            row("", "answered per second", flow.throughput_per_s);
+        let mut table = Table::new(&["FLOW OR JOB", "", "REAL", "SIMULATED", "DIFFERENCE"]);
+        for (whose, what, (was, is)) in beside.figures() {
+            let apart = format!("{:+.1}%", 100.0 * difference((was, is)));
+            table.row(vec![cell(whose), cell(what), cell(format!("{was:.1}")), cell(format!("{is:.1}")), cell(apart)]);
         }
         output::print(&table.render());
         output::line(&format!("report: {}", self.report.display()));
@@ -163,12 +159,9 @@ impl Order {
     }
 }
 
-/// With real processes only nodes can be taken away; bad measurements are for simulations, and so are jobs, which `weal up` does not run.
+/// With real processes only nodes can be taken away, and a job is one process; the rest is for simulations.
 fn refuse_what_is_simulated(scenario: &Scenario) -> anyhow::Result<()> {
-    if let Some(job) = scenario.jobs.first() {
-        let text = format!("jobs such as `{}` can only be simulated: a pool of real processes runs none", job.name);
-        bail!(Failure::new(Exit::ConfigInvalid, text));
-    }
+    rehearsed_jobs::refuse_what_is_simulated(scenario)?;
     match scenario.faults.iter().find(|fault| fault.kind != FaultKind::NodeDown || fault.node.is_none()) {
         Some(fault) => bail!(Failure::new(
             Exit::ConfigInvalid,
@@ -203,13 +196,13 @@ struct Pool {
 }
 
 impl Pool {
-    fn start(original: &Path, variant: &Variant) -> anyhow::Result<Self> {
+    fn start(original: &Path, variant: &Variant, has_jobs: bool) -> anyhow::Result<Self> {
         let folder = std::env::temp_dir().join(format!("weal-rehearsal-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         // The gateway and the controller may run as another user, who must get through to their own folders.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o711))?;
         let pool = Self { config: folder.join("weal.toml"), state: StateDir { root: folder.join("state") }, folder };
-        let started = pool.write_config(original, variant).and_then(|()| pool.weal(&["up", "--detach"]));
+        let started = pool.write_config(original, variant, has_jobs).and_then(|()| pool.weal(&["up", "--detach"]));
         match started {
             Ok(()) => Ok(pool),
             Err(error) => {
@@ -219,10 +212,14 @@ impl Pool {
         }
     }
 
-    fn write_config(&self, original: &Path, variant: &Variant) -> anyhow::Result<()> {
+    fn write_config(&self, original: &Path, variant: &Variant, has_jobs: bool) -> anyhow::Result<()> {
         let text = fs::read_to_string(original).with_context(|| format!("cannot read the config {}", original.display()))?;
         let folder = std::path::absolute(original)?.parent().map(Path::to_owned).unwrap_or_default();
-        fs::write(&self.config, moved(&text, &folder, variant)?)?;
+        let mut document = moved(&text, &folder, variant)?;
+        if has_jobs {
+            rehearsed_jobs::add_classes(&mut document);
+        }
+        fs::write(&self.config, document.to_string())?;
         Ok(())
     }
 
@@ -233,15 +230,18 @@ impl Pool {
         let options =
             Options { seed: scenario.seed, duration: Duration::from_secs_f64(scenario.duration_s), ..Options::default() };
         let faults = scenario.faults.clone();
+        let mut coming = rehearsed_jobs::coming(&scenario)?;
+        let begun = tokio::time::Instant::now();
         let mut rehearsal = Rehearsal::begin(scenario, title, text, machine(), output::now());
+        let mut seen = 0;
         let outcome = {
-            let making = load::drive_shown(&flows, &options);
+            // A scenario of jobs alone makes no load, and takes as long.
+            let making = async { tokio::join!(load::drive_shown(&flows, &options), tokio::time::sleep(options.duration)).0 };
             tokio::pin!(making);
             let breaking = self.break_nodes(&faults, &client);
             tokio::pin!(breaking);
             let mut broken = false;
             let mut tick = tokio::time::interval(LOOK);
-            let mut seen = 0;
             loop {
                 tokio::select! {
                     outcome = &mut making => break outcome?,
@@ -249,18 +249,17 @@ impl Pool {
                         result?;
                         broken = true;
                     }
-                    _ = tick.tick() => {
-                        if let Ok(status) = client.status().await {
-                            rehearsal.handle_status(&status);
-                        }
-                        for event in client.events(Some(seen), 1000).await.unwrap_or_default() {
-                            seen = seen.max(event.id);
-                            rehearsal.handle_event(&event);
+                    () = until_next(begun, coming.front()), if !coming.is_empty() => {
+                        if let Some(job) = coming.pop_front() {
+                            let taken = client.submit(&job.submission).await.map_err(Error::into_failure)?;
+                            rehearsal.handle_handed_in(job.spec, taken.job.id);
                         }
                     }
+                    _ = tick.tick() => seen = look(&client, &mut rehearsal, seen).await,
                 }
             }
         };
+        look(&client, &mut rehearsal, seen).await;
         Ok(rehearsal.finish(&outcome))
     }
 
@@ -312,8 +311,31 @@ impl Pool {
     }
 }
 
+/// Asks the pool how it is, and what happened after the event `seen`; gives the last event that is known then.
+async fn look(client: &Client, rehearsal: &mut Rehearsal, mut seen: u64) -> u64 {
+    if let Ok(status) = client.status().await {
+        if rehearsal.has_jobs()
+            && let Ok(jobs) = client.get("/v1/jobs?all=true&limit=10000").await
+        {
+            rehearsal.handle_jobs(status.time, jobs);
+        }
+        rehearsal.handle_status(&status);
+    }
+    for event in client.events(Some(seen), 1000).await.unwrap_or_default() {
+        seen = seen.max(event.id);
+        rehearsal.handle_event(&event);
+    }
+    seen
+}
+
+async fn until_next(begun: tokio::time::Instant, next: Option<&rehearsed_jobs::Coming>) {
+    if let Some(job) = next {
+        tokio::time::sleep_until(begun + Duration::from_secs_f64(job.spec.submitted.as_secs_f64())).await;
+    }
+}
+
 /// The config as it must be in another folder, on free ports.
-fn moved(text: &str, folder: &Path, variant: &Variant) -> anyhow::Result<String> {
+fn moved(text: &str, folder: &Path, variant: &Variant) -> anyhow::Result<DocumentMut> {
     let mut document: DocumentMut = text.parse().context("the config is not TOML")?;
     let pool = document.entry("pool").or_insert_with(toml_edit::table);
     for key in ["listen", "api"] {
@@ -333,7 +355,7 @@ fn moved(text: &str, folder: &Path, variant: &Variant) -> anyhow::Result<String>
         let relative = app.get("cwd").and_then(Item::as_str).unwrap_or(".").to_owned();
         app["cwd"] = value(folder.join(relative).to_string_lossy().into_owned());
     }
-    Ok(document.to_string())
+    Ok(document)
 }
 
 /// The config without some nodes: applications that name them name the others.
@@ -390,7 +412,7 @@ nodes = ["n1", "n2"]
     #[test]
     fn a_moved_config_finds_its_files_and_listens_elsewhere() {
         let variant = Variant { control: Switch::Off, placement: Some(Algorithm::Static), autoscaler_speed: Some(10.0) };
-        let text = moved(CONFIG, Path::new("/srv/pool"), &variant).unwrap();
+        let text = moved(CONFIG, Path::new("/srv/pool"), &variant).unwrap().to_string();
         assert!(text.contains("cwd = \"/srv/pool/.\""), "{text}");
         assert!(text.contains("placement = \"static\"\nautoscaler-speed = 10.0"), "{text}");
         assert!(text.contains("control = \"off\"") && text.contains("listen = \"127.0.0.1:"), "{text}");

@@ -1,6 +1,7 @@
 //! `weal submit`: a batch job handed in, or what would become of it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use weal_model::written::parse_size;
@@ -24,6 +25,7 @@ pub fn submit(order: &Submit, json: bool) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(&order.target)?);
     let (command, header) = script::read(&order.command)?;
     let submission = submission(order.options.clone().or(header), command)?;
+    warn(&hidden(&submission));
     block_on(async {
         if order.dry_run {
             let forecast = client.forecast(&submission).await.map_err(|error| error.into_failure())?;
@@ -45,6 +47,17 @@ fn warn(warnings: &[String]) {
     for warning in warnings {
         output::complain(&format!("warning: {warning}"));
     }
+}
+
+/// Files of the command that the job will not see, since it has a `/tmp` of its own.
+fn hidden(submission: &JobSubmission) -> Vec<String> {
+    let cwd = submission.cwd.as_ref().map(Path::new);
+    let is_hidden = |path: &Path| {
+        let is_temporary = ["/tmp", "/var/tmp"].iter().any(|folder| path.starts_with(folder));
+        is_temporary && path.exists() && !cwd.is_some_and(|cwd| path.starts_with(cwd))
+    };
+    let words = submission.run.iter().skip(1).filter(|word| is_hidden(Path::new(word)));
+    words.map(|word| format!("the job has a /tmp of its own and will not see {word}: put it elsewhere, or name its folder by --cwd")).collect()
 }
 
 /// The job that was handed in, or all of its array.
@@ -165,5 +178,25 @@ async fn until_over(client: &Client, job: &str) -> Result<JobStatus, Failure> {
             Err(error) => return Err(error.into_failure()),
         }
         tokio::time::sleep(AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_its_own_tmp_hides_is_told_of() {
+        let folder = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+        let script = folder.path().join("job.sh").display().to_string();
+        std::fs::write(&script, "").unwrap();
+        let submission = |cwd: Option<&str>| JobSubmission {
+            run: vec!["sh".to_owned(), script.clone(), "/tmp/none-there".to_owned()],
+            cwd: cwd.map(str::to_owned),
+            ..JobSubmission::default()
+        };
+        let told = hidden(&submission(None));
+        assert!(told.len() == 1 && told[0].contains(&script), "{told:?}");
+        assert_eq!(hidden(&submission(folder.path().to_str())), [""; 0]);
     }
 }

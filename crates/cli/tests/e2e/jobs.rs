@@ -179,6 +179,11 @@ fn a_script_says_its_own_options_and_an_array_is_cancelled_with_what_waits_for_i
     for id in ["nap-4.1", "nap-4.2", &then, &last] {
         until(&pool, id, "cancelled");
     }
+    assert!(pool.run(&["job", "requeue", "greet-1"]).status.success());
+    for index in 1..=3 {
+        let id = format!("greet-1.{index}");
+        pool.eventually("its second run", || job(&pool, &id).filter(|job| job["attempt"] == 2 && job["state"] == "done"));
+    }
     let bad = pool.run(&["submit", "--done-by", "yesterday", "--", "true"]);
     let why = text(&bad.stderr);
     assert!(!bad.status.success() && why.contains("a duration (`30m`") && why.contains("a time (`18:00`"), "{why}");

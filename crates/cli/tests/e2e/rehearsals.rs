@@ -69,6 +69,49 @@ fn a_rehearsal_starts_a_pool_measures_it_judges_it_and_leaves_nothing() {
     assert_eq!(leftovers(folder.path()), [""; 0]);
 }
 
+const WITH_JOBS: &str = r#"
+[[job]]
+name = "report"
+at = "1s"
+work = "0.5s"
+memory = "64MiB"
+goal = "60s"
+importance = "high"
+
+[[job]]
+name = "fails"
+run = ["/bin/false"]
+work = "1s"
+memory = "64MiB"
+goal = "60s"
+
+[[expect]]
+what = "jobs-done"
+from = "0s"
+at-least = 1
+at-most = 1
+"#;
+
+#[test]
+fn jobs_of_a_scenario_are_handed_in_and_what_became_of_them_is_told() {
+    let folder = scenario(&SCENARIO.replace("4s", "12s"));
+    std::fs::write(folder.path().join("jobs.toml"), SCENARIO.replace("4s", "12s") + WITH_JOBS).unwrap();
+    let output = weal(folder.path(), &["rehearse", "jobs.toml", "--check", "-o", "json"]);
+    assert!(output.status.success(), "{} {}", text(&output.stdout), text(&output.stderr));
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ends = run["jobs"]["ends"].as_array().unwrap();
+    let names: Vec<&str> = ends.iter().map(|end| end["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["fails", "report"]);
+    assert!(ends[0]["finished_s"].is_null() && ends[0]["utility"].is_null(), "{}", ends[0]);
+    let done = |what: &str| ends[1][what].as_f64().unwrap();
+    assert!(done("submitted_s") >= 0.9 && done("finished_s") > done("submitted_s") + 0.4, "{}", ends[1]);
+    assert!((0.5..1.0).contains(&done("utility")), "{}", ends[1]);
+    assert!(run["jobs"]["points"].as_array().unwrap().iter().any(|point| point["done"] == 1), "{}", run["jobs"]);
+    let report = std::fs::read_to_string(folder.path().join("jobs.html")).unwrap();
+    assert!(report.contains("Utility of jobs at completion"));
+    assert_eq!(leftovers(folder.path()), [""; 0]);
+}
+
 #[test]
 fn variants_and_seeds_make_one_joint_report_and_a_missed_expectation_fails_the_check() {
     let impossible =

@@ -85,7 +85,8 @@ fn read(reading: &mut Reading, root: &DeTable, path: &str, machine: &MachineSize
 
 fn read_apps(reading: &mut Reading, root: &Section, folder: &Path) -> BTreeMap<AppName, AppSpec> {
     let Some(apps) = root.table(reading, "app") else {
-        if !reading.places.has("app") {
+        // Nodes without applications are a pool for jobs.
+        if !["app", "node", "job"].iter().any(|key| reading.places.has(key)) {
             let help = "add one: `[app.NAME]` with `run = [\"./program\", \"--port\", \"$PORT\"]`";
             reading.findings.error(0..0, "there are no applications", help);
         }

@@ -33,10 +33,10 @@ impl JobOrdered {
 impl State {
     /// Takes an order about a job, or about all parts of an array.
     pub(super) fn take_job_order(&mut self, now: Time, job: &JobName, verb: JobVerb) -> Result<JobOrdered, Refusal> {
-        if verb == JobVerb::Requeue {
-            return self.requeue(now, job);
-        }
         let mut jobs = self.queue.open_parts(job);
+        if verb == JobVerb::Requeue {
+            jobs.extend(self.queue.over_parts(job));
+        }
         if jobs.is_empty() {
             jobs.push(job.clone());
         }
@@ -58,6 +58,9 @@ impl State {
     }
 
     fn set_order(&mut self, job: &JobName, verb: JobVerb) -> Result<(), Refusal> {
+        if verb == JobVerb::Requeue {
+            return self.requeue(job);
+        }
         let parks = self.engine.capabilities().is_some_and(|can| can.rungs.contains(&weal_model::Rung::Parked));
         let Some(entry) = self.queue.get_mut(job).filter(|entry| entry.written != Written::Submission) else {
             return Err(self.not_open(job));
@@ -79,7 +82,7 @@ impl State {
     }
 
     /// Ends a job's run and lets it begin anew; also one that is over.
-    fn requeue(&mut self, now: Time, job: &JobName) -> Result<JobOrdered, Refusal> {
+    fn requeue(&mut self, job: &JobName) -> Result<(), Refusal> {
         let reopened = self.queue.reopen(job);
         let Some(entry) = self.queue.get_mut(job).filter(|entry| entry.written == Written::Yes) else {
             return Err(self.not_open(job));
@@ -91,9 +94,7 @@ impl State {
             entry.begin_anew();
         }
         entry.written = Written::Conclusion;
-        let write = self.write_job(job);
-        self.timers.schedule_plan(now);
-        Ok(JobOrdered::written(job.clone(), write))
+        Ok(())
     }
 
     /// Why nothing can be done to a job.

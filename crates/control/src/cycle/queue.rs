@@ -164,6 +164,12 @@ impl Queue {
         parts.into_iter().map(|entry| entry.record.spec.name.clone()).collect()
     }
 
+    /// The parts of an array that are over, as far as they are known here, the oldest first.
+    pub fn over_parts(&self, array: &JobName) -> Vec<JobName> {
+        let parts = self.over.iter().filter(|record| record.is_part_of(array));
+        parts.map(|record| record.spec.name.clone()).collect()
+    }
+
     pub fn get(&self, job: &JobName) -> Option<&Entry> {
         self.open.get(job)
     }

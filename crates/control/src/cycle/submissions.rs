@@ -102,8 +102,10 @@ impl State {
     }
 
     fn check_engine(&self, submission: &JobSubmission) -> Result<(), Refusal> {
-        if self.queue.open().count() >= MOST_OPEN {
-            return Err(bad(format!("{MOST_OPEN} jobs wait or run already")));
+        let more = submission.array.map_or(1, |range| range.indices().take(MOST_PARTS).count());
+        let open = self.queue.open().count();
+        if open + more > MOST_OPEN {
+            return Err(bad(format!("{open} jobs wait or run already, and {MOST_OPEN} may: these are {more} more")));
         }
         let job = || JobName::from(submission.run.first().map_or("", String::as_str));
         match self.engine.capabilities() {

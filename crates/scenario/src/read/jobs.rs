@@ -64,7 +64,7 @@ fn read_job(table: &JobTable, read_file: &mut impl FnMut(&str) -> io::Result<Str
             }
         }
     };
-    Ok(JobSource { name: table.name.get_ref().clone(), importance, goal, coming })
+    Ok(JobSource { name: table.name.get_ref().clone(), importance, run: table.run.clone(), goal, coming })
 }
 
 fn tasks(table: &JobTable) -> Result<u32, Mistake> {

@@ -5,13 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use super::chart::{Chart, Line};
 use super::html::{document, shown, style};
-use super::run::{FlowPoint, FlowSeries, NodeSeries, Run};
+use super::run::{FlowPoint, FlowSeries, JobEnd, NodeSeries, Run};
 
 /// How far a simulation is from the real run, flow by flow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BesideSimulation {
     /// One per flow that both have.
     pub flows: Vec<BesideFlow>,
+    /// One per job that was done in both.
+    #[serde(default)]
+    pub jobs: Vec<BesideJob>,
     /// Share of the fullest node's CPU that was used, from the end of the warm-up on: real, simulated.
     pub fullest: (f64, f64),
 }
@@ -26,6 +29,17 @@ pub struct BesideFlow {
     /// Requests answered per second: real, simulated.
     pub throughput_per_s: (f64, f64),
     /// Utility: real, simulated; `None` without a goal.
+    pub utility: (Option<f64>, Option<f64>),
+}
+
+/// One job.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BesideJob {
+    /// Its name in the scenario.
+    pub name: String,
+    /// Seconds from when it was handed in until it was done: real, simulated.
+    pub took_s: (f64, f64),
+    /// Utility of that: real, simulated.
     pub utility: (Option<f64>, Option<f64>),
 }
 
@@ -44,7 +58,7 @@ impl BesideSimulation {
                 mean(simulated, warm_up_s, |point| Some((point.utility?, 1.0))),
             ),
         });
-        Self { flows: flows.collect(), fullest: (fullest(real, warm_up_s), fullest(simulated, warm_up_s)) }
+        Self { flows: flows.collect(), jobs: jobs(real, simulated), fullest: (fullest(real, warm_up_s), fullest(simulated, warm_up_s)) }
     }
 
     /// One self-contained page: the differences in numbers, and both runs in the same charts.
@@ -65,25 +79,40 @@ impl BesideSimulation {
         document(&title, &style(), &body)
     }
 
+    /// All figures that both have: whose, what, and real and simulated.
+    pub fn figures(&self) -> Vec<(&str, &str, (f64, f64))> {
+        let of_flow = |flow: &'_ BesideFlow| [("mean response, ms", flow.mean_ms), ("answered per second", flow.throughput_per_s)];
+        let flows = self.flows.iter().flat_map(|flow| of_flow(flow).map(|(what, both)| (flow.name.as_str(), what, both)));
+        let jobs = self.jobs.iter().map(|job| (job.name.as_str(), "done after, s", job.took_s));
+        flows.chain(jobs).collect()
+    }
+
     fn table(&self) -> Markup {
-        let rows = |flow: &BesideFlow| [("mean response, ms", flow.mean_ms), ("answered per second", flow.throughput_per_s)];
         html! {
             table {
-                tr { th { "Flow" } th {} th.n { "Real" } th.n { "Simulated" } th.n { "Difference" } }
-                @for flow in &self.flows {
-                    @for (what, (was, is)) in rows(flow) {
-                        tr {
-                            td { (flow.name) }
-                            td { (what) }
-                            td.n { (format!("{was:.1}")) }
-                            td.n { (format!("{is:.1}")) }
-                            td.n { (format!("{:+.1}%", 100.0 * difference((was, is)))) }
-                        }
+                tr { th { "Flow or job" } th {} th.n { "Real" } th.n { "Simulated" } th.n { "Difference" } }
+                @for (whose, what, (was, is)) in self.figures() {
+                    tr {
+                        td { (whose) }
+                        td { (what) }
+                        td.n { (format!("{was:.1}")) }
+                        td.n { (format!("{is:.1}")) }
+                        td.n { (format!("{:+.1}%", 100.0 * difference((was, is)))) }
                     }
                 }
             }
         }
     }
+}
+
+fn jobs(real: &Run, simulated: &Run) -> Vec<BesideJob> {
+    let (Some(real), Some(simulated)) = (&real.jobs, &simulated.jobs) else { return Vec::new() };
+    let beside = |job: &JobEnd| {
+        let other = simulated.ends.iter().find(|other| other.name == job.name)?;
+        let took_s = (job.finished_s? - job.submitted_s, other.finished_s? - other.submitted_s);
+        Some(BesideJob { name: job.name.clone(), took_s, utility: (job.utility, other.utility) })
+    };
+    real.ends.iter().filter_map(beside).collect()
 }
 
 /// How far the second is from the first, relative to the first.
@@ -135,6 +164,7 @@ fn charts(real: &FlowSeries, simulated: &FlowSeries, duration_s: f64) -> Markup 
 
 #[cfg(test)]
 mod tests {
+    use super::super::run::JobSeries;
     use super::*;
 
     fn run(mean_ms: f64) -> Run {
@@ -158,5 +188,23 @@ mod tests {
         let page = comparison.to_html(&real, &simulated);
         assert!(page.contains("+10.0%") && page.contains("shop/&lt;gold&gt;") && !page.contains("<gold>"), "{page}");
         assert_eq!(page.matches("<svg").count(), 4);
+    }
+
+    #[test]
+    fn jobs_that_both_have_done_are_compared_by_the_time_they_took() {
+        let with = |submitted_s: f64, finished_s: &[Option<f64>]| {
+            let end = |(at, finished_s): (usize, &Option<f64>)| JobEnd {
+                name: format!("report-{at}"),
+                submitted_s,
+                finished_s: *finished_s,
+                ..JobEnd::default()
+            };
+            let ends = finished_s.iter().enumerate().map(end).collect();
+            Run { jobs: Some(JobSeries { ends, ..JobSeries::default() }), ..run(100.0) }
+        };
+        let (real, simulated) = (with(2.0, &[Some(12.0), None]), with(1.0, &[Some(12.0), Some(13.0)]));
+        let comparison = BesideSimulation::of(&real, &simulated, 5.0);
+        assert_eq!(comparison.figures().last(), Some(&("report-0", "done after, s", (10.0, 11.0))));
+        assert_eq!(comparison.jobs.len(), 1);
     }
 }

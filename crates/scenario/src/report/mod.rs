@@ -14,12 +14,12 @@ mod run;
 
 use crate::ExpectTable;
 
-pub use beside::{BesideFlow, BesideSimulation, difference};
+pub use beside::{BesideFlow, BesideJob, BesideSimulation, difference};
 pub use comparison::{Comparison, Figure, SeedRange, Variant};
 pub use csv::comma_separated;
 pub use html::document;
 pub use run::{
-    AppSeries, Check, FlowPoint, FlowSeries, FlowSummary, JobEnd, JobPoint, JobSeries, JobSummary, NodePoint, NodeSeries, Run,
+    ALL_JOBS, AppSeries, Check, FlowPoint, FlowSeries, FlowSummary, JobEnd, JobPoint, JobSeries, JobSummary, NodePoint, NodeSeries, Run,
     RunEvent,
 };
 

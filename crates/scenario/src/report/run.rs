@@ -111,6 +111,9 @@ pub struct FlowPoint {
     pub errors_per_s: f64,
 }
 
+/// The name of the CPU of all jobs together, among that of a node's applications.
+pub const ALL_JOBS: &str = "(jobs)";
+
 /// One node over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeSeries {

@@ -30,6 +30,9 @@ pub struct JobTable {
     pub goal_factor: Option<f64>,
     /// How much missing the goal matters. Default: `normal`.
     pub importance: Option<Spanned<String>>,
+    /// What a rehearsal runs. Default: a program that uses the work and the memory that are said here.
+    #[serde(default)]
+    pub run: Vec<String>,
     /// When it comes, or the first may. Default: at once.
     #[serde(default)]
     pub at: Span,

@@ -4,15 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weal_model::{Action, FlowObservation, Goal, InstanceId, LatencyHistogram, Plan, ServiceClass};
 use weal_scenario::Scenario;
-use weal_scenario::report::{AppSeries, FlowPoint, FlowSeries, FlowSummary, JobPoint, NodeSeries, RunEvent};
+use weal_scenario::report::{ALL_JOBS, AppSeries, FlowPoint, FlowSeries, FlowSummary, JobPoint, NodeSeries, RunEvent};
 
 use crate::world::outcome::Move;
 
 /// Seconds that a point looks back, as the status of a running pool does.
 const SPAN_S: f64 = 10.0;
-
-/// The name of the jobs' CPU among that of the applications.
-pub const JOBS: &str = "(jobs)";
 
 /// What is written down while a scenario runs.
 pub struct Recorder {
@@ -60,7 +57,7 @@ impl Recorder {
         let node = |node: &weal_model::NodeSpec| NodeSeries {
             name: node.name.to_string(),
             cpu_capacity: node.cpu.0,
-            apps: names.iter().cloned().chain((!scenario.jobs.is_empty()).then(|| JOBS.to_owned())).collect(),
+            apps: names.iter().cloned().chain((!scenario.jobs.is_empty()).then(|| ALL_JOBS.to_owned())).collect(),
             points: Vec::new(),
         };
         Self {

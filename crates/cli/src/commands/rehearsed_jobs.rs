@@ -1,0 +1,124 @@
+//! The jobs of a scenario, as they are handed in to a pool of real processes.
+
+use std::collections::VecDeque;
+
+use anyhow::{Context, bail};
+use toml_edit::{DocumentMut, table, value};
+use weal_model::{Importance, JobSpec, Stage};
+use weal_protocol::controller::JobSubmission;
+use weal_scenario::{JobSource, Scenario};
+
+use crate::failure::{Exit, Failure};
+
+/// A job that is still to come.
+pub struct Coming {
+    pub spec: JobSpec,
+    pub submission: JobSubmission,
+}
+
+/// All jobs of a scenario, in the order in which they come.
+pub fn coming(scenario: &Scenario) -> anyhow::Result<VecDeque<Coming>> {
+    let program = std::env::current_exe().context("cannot find this program")?.display().to_string();
+    let of_source = |source: &JobSource| -> Vec<Coming> {
+        let specs = source.jobs(scenario.seed, scenario.duration_s);
+        specs.into_iter().map(|spec| Coming { submission: submission(source, &spec, &program), spec }).collect()
+    };
+    let mut all: Vec<Coming> = scenario.jobs.iter().flat_map(of_source).collect();
+    all.sort_by_key(|job| job.spec.submitted);
+    Ok(all.into())
+}
+
+fn submission(source: &JobSource, spec: &JobSpec, program: &str) -> JobSubmission {
+    let stage = &spec.stages[0];
+    JobSubmission {
+        run: if source.run.is_empty() { stand_in(program, stage) } else { source.run.clone() },
+        name: Some(source.name.clone()),
+        class: (spec.importance != Importance::NORMAL).then(|| class(&spec.importance.to_string()).into()),
+        done_within_s: Some(spec.deadline.since(spec.submitted).as_secs_f64()),
+        memory: Some(stage.memory),
+        cpus: Some(stage.max_speed.0),
+        work_s: Some(stage.work.0),
+        ..JobSubmission::default()
+    }
+}
+
+/// A program that takes what the scenario says.
+fn stand_in(program: &str, stage: &Stage) -> Vec<String> {
+    let options = [("--work", stage.work.0.to_string()), ("--cpus", stage.max_speed.0.to_string()), ("--memory", stage.memory.to_string())];
+    let words = options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+    [program.to_owned(), "stand-in".to_owned()].into_iter().chain(words).collect()
+}
+
+/// A job has the importance of its class: one for each that can be written.
+pub fn add_classes(document: &mut DocumentMut) {
+    let classes = document.entry("class").or_insert_with(table);
+    for (word, _) in Importance::WORDS {
+        classes[&class(word)]["importance"] = value(word);
+    }
+}
+
+fn class(importance: &str) -> String {
+    format!("{importance}-importance")
+}
+
+/// A job that a pool runs is one process with one phase.
+pub fn refuse_what_is_simulated(scenario: &Scenario) -> anyhow::Result<()> {
+    for source in &scenario.jobs {
+        for job in source.jobs(scenario.seed, scenario.duration_s) {
+            let why = if job.tasks > 1 {
+                "`tasks`"
+            } else if job.stages.len() > 1 {
+                "`stages`"
+            } else if job.stages[0].min_speed.0 > 0.0 {
+                "`min-cpu`"
+            } else {
+                continue;
+            };
+            let text = format!("the job `{}` can only be simulated: a pool of real processes knows no {why}", source.name);
+            bail!(Failure::new(Exit::ConfigInvalid, text));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(jobs: &str) -> Scenario {
+        let head = "intent = \"A test.\"\nduration = \"100s\"\nconfig = \"weal.toml\"\n";
+        Scenario::parse(&format!("{head}{jobs}"), weal_scenario::no_files).unwrap()
+    }
+
+    #[test]
+    fn jobs_come_in_order_with_what_the_scenario_says() {
+        let read = scenario(
+            "[[job]]\nname = \"late\"\nat = \"9s\"\nrun = [\"/bin/late\"]\nwork = \"3s\"\nmemory = \"64MiB\"\ngoal = \"60s\"\n\
+             [[job]]\nname = \"early\"\nat = \"2s\"\nwork = \"20s\"\ncpu = 0.5\nmemory = \"300MiB\"\ngoal-factor = 2.0\nimportance = \"high\"\n",
+        );
+        refuse_what_is_simulated(&read).unwrap();
+        let jobs = coming(&read).unwrap();
+        let [early, late] = [&jobs[0], &jobs[1]].map(|job| &job.submission);
+        assert_eq!((early.name.as_deref(), late.name.as_deref()), (Some("early"), Some("late")));
+        assert_eq!(early.run[1..], ["stand-in", "--work", "20", "--cpus", "0.5", "--memory", "300MiB"]);
+        assert_eq!((early.done_within_s, early.work_s, early.cpus), (Some(80.0), Some(20.0), Some(0.5)));
+        assert_eq!(early.class.as_ref().map(|class| class.as_str()), Some("high-importance"));
+        assert_eq!((late.run.as_slice(), &late.class), (&["/bin/late".to_owned()][..], &None));
+        let mut document = DocumentMut::new();
+        add_classes(&mut document);
+        assert!(document.to_string().contains("[class.high-importance]\nimportance = \"high\"\n"), "{document}");
+    }
+
+    #[test]
+    fn what_no_pool_runs_is_refused_by_name() {
+        for (keys, part) in [
+            ("work = \"1s\"\nmemory = \"1MiB\"\ntasks = 2", "no `tasks`"),
+            ("stages = [{ work = \"1s\", memory = \"1MiB\" }, { work = \"1s\", memory = \"1MiB\" }]", "no `stages`"),
+            ("work = \"1s\"\nmemory = \"1MiB\"\nmin-cpu = 0.5", "no `min-cpu`"),
+        ] {
+            let error = refuse_what_is_simulated(&scenario(&format!("[[job]]\nname = \"model\"\ngoal = \"9s\"\n{keys}\n")));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("`model`") && error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What becomes of a rehearsal's jobs, by what the pool says of them.
+
+use std::collections::BTreeMap;
+
+use weal_model::{JobName, JobPhase, JobSpec, JobStatus, NodeName, Time};
+use weal_scenario::report::{JobEnd, JobPoint, JobSeries};
+
+/// The jobs that were handed in.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    /// Each of the scenario with the name that the pool gave it, in the order in which they came.
+    handed_in: Vec<(JobSpec, JobName)>,
+    /// What the pool said of each last.
+    known: BTreeMap<JobName, JobStatus>,
+    points: Vec<JobPoint>,
+}
+
+impl Jobs {
+    pub fn handle_handed_in(&mut self, spec: JobSpec, id: JobName) {
+        self.handed_in.push((spec, id));
+    }
+
+    /// Takes what the pool says of its jobs `t_s` seconds after the beginning.
+    pub fn handle_status(&mut self, t_s: f64, jobs: Vec<JobStatus>) {
+        self.known.extend(jobs.into_iter().map(|job| (job.id.clone(), job)));
+        let count = |phases: &[JobPhase]| self.known.values().filter(|job| phases.contains(&job.state)).count() as u32;
+        self.points.push(JobPoint {
+            t_s,
+            running: count(&[JobPhase::Starting, JobPhase::Running, JobPhase::Stopping]),
+            suspended: count(&[JobPhase::Paused, JobPhase::Suspended]),
+            waiting: count(&[JobPhase::Waiting]),
+            done: count(&[JobPhase::Done]),
+            cpu: self.running().map(|job| job.cpu_allocated.0).sum(),
+        });
+    }
+
+    /// Cores that the jobs on a node were given last.
+    pub fn cpu_on(&self, node: &NodeName) -> f64 {
+        self.running().filter(|job| job.node.as_ref() == Some(node)).map(|job| job.cpu_allocated.0).sum()
+    }
+
+    fn running(&self) -> impl Iterator<Item = &JobStatus> {
+        self.known.values().filter(|job| job.state == JobPhase::Running)
+    }
+
+    /// What came of them in a rehearsal that began at `started`.
+    pub fn finish(self, started: Time) -> JobSeries {
+        let end = |(spec, id): &(JobSpec, JobName)| {
+            let job = self.known.get(id);
+            let done = job.filter(|job| job.state == JobPhase::Done);
+            let since = |time: Time| time.as_secs_f64() - started.as_secs_f64();
+            JobEnd {
+                name: spec.name.to_string(),
+                tasks: spec.tasks,
+                submitted_s: job.map_or(spec.submitted.as_secs_f64(), |job| since(job.submitted)),
+                deadline_s: job.map_or(spec.deadline.as_secs_f64(), |job| since(job.deadline)),
+                finished_s: done.and_then(|job| job.expected_end).map(since),
+                utility: done.and_then(|job| job.utility).map(|utility| utility.0),
+            }
+        };
+        let ends = self.handed_in.iter().map(end).collect();
+        JobSeries { points: self.points, ends }
+    }
+}
