@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weal_model::{
-    Event, EventKind, FlowStatus, InstanceState, JobName, JobSpec, JobStatus, LatencyHistogram, LatencySummary, NodeStatus, Status, Time,
+    Event, EventKind, FlowStatus, InstanceState, JobName, JobSpec, JobStatus, LatencyHistogram, LatencySummary, NodeStatus,
+    Status, Time,
 };
 use weal_scenario::report::{ALL_JOBS, AppSeries, FlowPoint, FlowSeries, FlowSummary, NodePoint, NodeSeries, Run, RunEvent};
 use weal_scenario::{LoadSource, Scenario};

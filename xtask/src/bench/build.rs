@@ -66,9 +66,20 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
 }
 
 fn shown(phases: &[Vec<Phase>; 4], rounds: usize, seconds: u32) -> Table {
-    let columns = ["site", "p50 alone, ms", "p50 beside", "p99 alone, ms", "p99 beside", "growth of p99", "from - to", "files built a second"];
+    let columns = [
+        "site",
+        "p50 alone, ms",
+        "p50 beside",
+        "p99 alone, ms",
+        "p99 beside",
+        "growth of p99",
+        "from - to",
+        "files built a second",
+    ];
     let mut table = Table::new("a site's response times while `make -j8` runs beside it", &columns);
-    for (name, pair, target) in [("in weal, the build as a job", &phases[..2], Some(GROWTH)), ("plain processes", &phases[2..], None)] {
+    for (name, pair, target) in
+        [("in weal, the build as a job", &phases[..2], Some(GROWTH)), ("plain processes", &phases[2..], None)]
+    {
         let (alone, beside) = (&pair[0], &pair[1]);
         let middle = |of: &[Phase], figure: fn(&Phase) -> f64| median(&of.iter().map(figure).collect::<Vec<_>>());
         let growths: Vec<f64> = alone.iter().zip(beside).map(|(alone, beside)| beside.p99_ms / alone.p99_ms).collect();
@@ -116,7 +127,20 @@ impl Bench {
         let alone = self.measure(pool.listen())?;
         let sources = self.sources.display().to_string();
         let job = json_of::<Value>(&mut pool.prepared(&[
-            "submit", "-o", "json", "--done-by", "10h", "--cpus", "2", "--memory", "2GiB", "--cwd", &sources, "--", "make", "-j8",
+            "submit",
+            "-o",
+            "json",
+            "--done-by",
+            "10h",
+            "--cpus",
+            "2",
+            "--memory",
+            "2GiB",
+            "--cwd",
+            &sources,
+            "--",
+            "make",
+            "-j8",
         ]))?;
         let job = job["job"]["id"].as_str().context("the answer names no job")?.to_owned();
         let deadline = Instant::now() + PATIENCE;
@@ -147,7 +171,8 @@ impl Bench {
         }
         let alone = self.measure(address)?;
         let output = folder.join("built");
-        let make = Command::new("make").arg("-j8").current_dir(&self.sources).process_group(0).stdout(File::create(&output)?).spawn();
+        let make =
+            Command::new("make").arg("-j8").current_dir(&self.sources).process_group(0).stdout(File::create(&output)?).spawn();
         let _build = Started(make.context("cannot run make")?);
         std::thread::sleep(RUN_UP);
         let compiled = || -> Result<usize> { Ok(lines(&fs::read(&output)?)) };
@@ -186,7 +211,10 @@ fn sources(folder: &Path) -> Result<PathBuf> {
     };
     fs::write(sources.join("part.c"), (0..60).map(function).collect::<String>())?;
     let rule = "\t@cc -O2 -S part.c -o - > /dev/null && echo $@\n";
-    fs::write(sources.join("Makefile"), format!("PARTS := $(shell seq {FILES})\nall: $(PARTS)\n$(PARTS):\n{rule}.PHONY: all $(PARTS)\n"))?;
+    fs::write(
+        sources.join("Makefile"),
+        format!("PARTS := $(shell seq {FILES})\nall: $(PARTS)\n$(PARTS):\n{rule}.PHONY: all $(PARTS)\n"),
+    )?;
     Ok(sources)
 }
 

@@ -44,7 +44,8 @@ fn submission(source: &JobSource, spec: &JobSpec, program: &str) -> JobSubmissio
 
 /// A program that takes what the scenario says.
 fn stand_in(program: &str, stage: &Stage) -> Vec<String> {
-    let options = [("--work", stage.work.0.to_string()), ("--cpus", stage.max_speed.0.to_string()), ("--memory", stage.memory.to_string())];
+    let options =
+        [("--work", stage.work.0.to_string()), ("--cpus", stage.max_speed.0.to_string()), ("--memory", stage.memory.to_string())];
     let words = options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
     [program.to_owned(), "stand-in".to_owned()].into_iter().chain(words).collect()
 }

@@ -57,7 +57,11 @@ fn hidden(submission: &JobSubmission) -> Vec<String> {
         is_temporary && path.exists() && !cwd.is_some_and(|cwd| path.starts_with(cwd))
     };
     let words = submission.run.iter().skip(1).filter(|word| is_hidden(Path::new(word)));
-    words.map(|word| format!("the job has a /tmp of its own and will not see {word}: put it elsewhere, or name its folder by --cwd")).collect()
+    words
+        .map(|word| {
+            format!("the job has a /tmp of its own and will not see {word}: put it elsewhere, or name its folder by --cwd")
+        })
+        .collect()
 }
 
 /// The job that was handed in, or all of its array.

@@ -107,6 +107,23 @@ pub struct StoredJobs {
     pub unread: bool,
 }
 
+/// Lets those go on, or end, that wait for a job which is over: their controller may have died before it did. Names them.
+fn release(records: &mut [JobRecord]) -> Vec<JobName> {
+    let end = |record: &JobRecord| Some((record.spec.name.clone(), record.end.as_ref()?.outcome));
+    let ends: BTreeMap<JobName, JobOutcome> = records.iter().filter_map(end).collect();
+    let mut released = Vec::new();
+    for record in records.iter_mut().filter(|record| record.end.is_none()) {
+        let waits_for = record.after.len();
+        record.after.retain(|job| ends.get(job) != Some(&JobOutcome::Done));
+        let is_in_vain = !record.cancelled && record.after.iter().any(|job| ends.contains_key(job));
+        record.cancelled |= is_in_vain;
+        if is_in_vain || record.after.len() < waits_for {
+            released.push(record.spec.name.clone());
+        }
+    }
+    released
+}
+
 impl Queue {
     /// Goes on with what an earlier controller has left.
     pub fn new(left: StoredJobs) -> Self {
@@ -120,9 +137,13 @@ impl Queue {
         };
         let mut records = left.records;
         records.sort_by_key(|record| record.number);
+        let released = release(&mut records);
         for record in records {
             queue.next_number = queue.next_number.max(record.number + 1);
             if record.end.is_some() { queue.keep_over(record) } else { queue.enter(record, Written::Yes) }
+        }
+        for job in released {
+            queue.open.entry(job).and_modify(|entry| entry.unwritten = true);
         }
         queue
     }

@@ -1,12 +1,12 @@
 //! The tables, and what is read from and written to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 use serde::de::DeserializeOwned;
-use weal_model::{Event, HistorySample, JobRecord, Time};
+use weal_model::{Event, HistorySample, JobName, JobRecord, Time};
 
 use super::error::Error;
 use super::records::{CONFIGS_KEPT, EVENTS_KEPT, JOBS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, WhichJob, Write};
@@ -106,11 +106,18 @@ impl Database {
         bodies(statement.query_map([since.0], |row| row.get(0))?)
     }
 
-    /// Those that are not over, and the last that are. One that cannot be read is an error: a job is not lost in silence.
+    /// Those that are not over, those that one of them waits for, and the last that are over. One that cannot be read is an error: a job is
+    /// not lost in silence.
     fn recalled_jobs(&self) -> rusqlite::Result<Vec<JobRecord>> {
         let mut open = self.connection.prepare("SELECT body FROM job WHERE over = 0 ORDER BY number")?;
         let mut jobs = records(open.query_map([], |row| row.get(0))?)?;
         jobs.extend(self.jobs_over(u64::MAX, JOBS_RECALLED)?);
+        let known: BTreeSet<&JobName> = jobs.iter().map(|job| &job.spec.name).collect();
+        let waited_for: BTreeSet<JobName> =
+            jobs.iter().flat_map(|job| &job.after).filter(|job| !known.contains(job)).cloned().collect();
+        for job in waited_for {
+            jobs.extend(self.job(&WhichJob::Name(job.to_string()))?);
+        }
         Ok(jobs)
     }
 

@@ -45,7 +45,7 @@ pub struct Saved {
     pub config: Option<StoredConfig>,
     /// The newest events, oldest first.
     pub events: Vec<Event>,
-    /// The jobs that are not over, and the last that are, by number.
+    /// The jobs that are not over, those that one of them waits for, and the last that are over, by number.
     pub jobs: Vec<JobRecord>,
     /// False when the store could not be read.
     pub is_read: bool,

@@ -1,10 +1,14 @@
 //! The store: what was acknowledged survives, whatever happens to the file or the disk.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use weal_controller::store::{EVENTS_KEPT, Store, StoredConfig};
-use weal_model::{Cpu, Event, EventKind, HistorySample, NodeSample, Severity, Time};
+use weal_model::{
+    Bytes, Cpu, Event, EventKind, HistorySample, Importance, JobCommand, JobEnd, JobOutcome, JobRecord, JobSpec, NodeSample,
+    Severity, Stage, Time, Work,
+};
 
 const MINUTE: u64 = 60_000_000_000;
 
@@ -38,6 +42,38 @@ async fn what_is_kept_comes_back() {
     assert_eq!(saved.events, [event(1), event(2), event(3)]);
     assert_eq!(saved.values["plan"], "[1,2,3]");
     assert_eq!(store.events(1, 1).await, [event(2)]);
+}
+
+#[tokio::test]
+async fn a_job_that_another_waits_for_comes_back_however_long_it_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let (store, ..) = Store::open(&path).unwrap();
+    let mut waits = job(1000);
+    waits.after = vec!["job-1".into()];
+    let end =
+        JobEnd { outcome: JobOutcome::Done, time: Time(9), run: None, detail: String::new(), cpu_used: Work(1.0), node: None };
+    let over = (1..=200).map(|number| JobRecord { end: Some(end.clone()), ..job(number) });
+    store.save_jobs(over.chain([waits]).collect(), false).await.unwrap();
+    drop(store);
+    let (_, saved, _) = Store::open(&path).unwrap();
+    let has = |number: u64| saved.jobs.iter().any(|job| job.number == number);
+    assert_eq!([1, 2, 200, 1000].map(has), [true, false, true, true]);
+}
+
+fn job(number: u64) -> JobRecord {
+    let stage = Stage { work: Work(1.0), max_speed: Cpu(1.0), min_speed: Cpu(0.0), memory: Bytes(1) };
+    let spec = JobSpec {
+        name: format!("job-{number}").into(),
+        submitted: Time(1),
+        desired_start: Time(1),
+        deadline: Time(2),
+        importance: Importance::NORMAL,
+        stages: vec![stage],
+        tasks: 1,
+    };
+    let command = JobCommand { run: vec!["true".to_owned()], env: BTreeMap::new(), cwd: None };
+    JobRecord::new(number, spec, command)
 }
 
 #[tokio::test]

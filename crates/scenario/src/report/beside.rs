@@ -58,7 +58,11 @@ impl BesideSimulation {
                 mean(simulated, warm_up_s, |point| Some((point.utility?, 1.0))),
             ),
         });
-        Self { flows: flows.collect(), jobs: jobs(real, simulated), fullest: (fullest(real, warm_up_s), fullest(simulated, warm_up_s)) }
+        Self {
+            flows: flows.collect(),
+            jobs: jobs(real, simulated),
+            fullest: (fullest(real, warm_up_s), fullest(simulated, warm_up_s)),
+        }
     }
 
     /// One self-contained page: the differences in numbers, and both runs in the same charts.
@@ -81,7 +85,8 @@ impl BesideSimulation {
 
     /// All figures that both have: whose, what, and real and simulated.
     pub fn figures(&self) -> Vec<(&str, &str, (f64, f64))> {
-        let of_flow = |flow: &'_ BesideFlow| [("mean response, ms", flow.mean_ms), ("answered per second", flow.throughput_per_s)];
+        let of_flow =
+            |flow: &'_ BesideFlow| [("mean response, ms", flow.mean_ms), ("answered per second", flow.throughput_per_s)];
         let flows = self.flows.iter().flat_map(|flow| of_flow(flow).map(|(what, both)| (flow.name.as_str(), what, both)));
         let jobs = self.jobs.iter().map(|job| (job.name.as_str(), "done after, s", job.took_s));
         flows.chain(jobs).collect()

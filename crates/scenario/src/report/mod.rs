@@ -19,8 +19,8 @@ pub use comparison::{Comparison, Figure, SeedRange, Variant};
 pub use csv::comma_separated;
 pub use html::document;
 pub use run::{
-    ALL_JOBS, AppSeries, Check, FlowPoint, FlowSeries, FlowSummary, JobEnd, JobPoint, JobSeries, JobSummary, NodePoint, NodeSeries, Run,
-    RunEvent,
+    ALL_JOBS, AppSeries, Check, FlowPoint, FlowSeries, FlowSummary, JobEnd, JobPoint, JobSeries, JobSummary, NodePoint,
+    NodeSeries, Run, RunEvent,
 };
 
 impl Run {
