@@ -1,7 +1,9 @@
 //! The shape of the command line. What each command does is in `commands/` and `supervisor/`.
 
+pub mod begin;
 mod format;
 pub mod jobs;
+mod load;
 mod target;
 pub mod token;
 
@@ -11,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use weal_model::Algorithm;
 
 pub use format::{ColorChoice, Format};
+pub use load::Load;
 pub use target::Target;
 
 use crate::values::{Switch, Variation, placement, variation};
@@ -19,7 +22,7 @@ use crate::values::{Switch, Variation, placement, variation};
 #[derive(Debug, Parser)]
 #[command(name = "weal", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 config invalid, 4 not running, 5 timed out.\n\
-    Start here: weal validate, then weal up.")]
+    Start here: weal run -- COMMAND, or weal init, then weal up.")]
 pub struct Cli {
     /// What applies to every command.
     #[command(flatten)]
@@ -43,6 +46,10 @@ pub struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Host a program at once, without a config file, until Ctrl-C.
+    Run(Box<begin::Run>),
+    /// Write a first weal.toml for the program in this folder.
+    Init(begin::Init),
     /// Start the pool: gateway, controller and node agent on this machine.
     Up(Up),
     /// Stop the pool: finish requests, stop applications, then weal itself.
@@ -106,7 +113,7 @@ pub enum Command {
     /// Simulate a recording with another goal, node, cost or load, and show before and after.
     WhatIf(WhatIf),
     /// Make a weal.toml of a Procfile or a compose file.
-    Import(Import),
+    Import(begin::Import),
     /// Run the papers' cases again and compare the numbers.
     Reproduce(Reproduce),
     /// Write a shell's completion script.
@@ -341,14 +348,6 @@ pub struct Apply {
     pub dry_run: bool,
 }
 
-/// `weal import`.
-#[derive(Debug, Clone, Args)]
-pub struct Import {
-    /// A Procfile or a compose file.
-    #[arg(value_name = "FROM")]
-    pub from: PathBuf,
-}
-
 /// `weal reproduce`.
 #[derive(Debug, Clone, Args)]
 pub struct Reproduce {
@@ -441,66 +440,6 @@ pub enum RoleCommand {
         #[arg(long)]
         gateway_uid: Option<u32>,
     },
-}
-
-/// `weal load`: one of `--rate`, `--sessions`, `--trace`, `--log`, or a scenario.
-#[derive(Debug, Clone, Args)]
-pub struct Load {
-    /// What to ask for: `http://HOST[:PORT]/PATH`, where HOST may end in `.localhost`. An n in
-    /// braces in the path is replaced by the number of the request.
-    #[arg(required_unless_present = "scenario", conflicts_with = "scenario")]
-    pub url: Option<String>,
-    /// Make the load of a scenario file against the running pool.
-    #[arg(long, value_name = "FILE")]
-    pub scenario: Option<PathBuf>,
-    /// Open: so many requests come in, whatever becomes of those before; `50/s`, `1200/min`.
-    #[arg(long, group = "source")]
-    pub rate: Option<String>,
-    /// Closed: so many sessions ask, wait and think.
-    #[arg(long, group = "source")]
-    pub sessions: Option<u32>,
-    /// Mean think time of a session.
-    #[arg(long, value_name = "TIME", default_value = "0s", requires = "sessions")]
-    pub think: String,
-    /// Open: a CSV file of `period,requests` per minute.
-    #[arg(long, value_name = "FILE", group = "source")]
-    pub trace: Option<PathBuf>,
-    /// Where in the trace to begin, as its first column says it.
-    #[arg(long, value_name = "PERIOD", requires = "trace")]
-    pub from: Option<String>,
-    /// How many minutes of the trace.
-    #[arg(long, value_name = "N", requires = "trace")]
-    pub minutes: Option<usize>,
-    /// Share of the trace's volume.
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, requires = "trace")]
-    pub volume: f64,
-    /// An access log (Common or Combined Log Format), each request with its own method and path.
-    #[arg(long, value_name = "FILE", group = "source")]
-    pub log: Option<PathBuf>,
-    /// How many times as fast as recorded, for --trace and --log.
-    #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
-    pub speed: f64,
-    /// How long.
-    #[arg(short, long, value_name = "TIME", default_value = "10s")]
-    pub duration: String,
-    /// What counts as within the goal.
-    #[arg(long, value_name = "TIME")]
-    pub within: Option<String>,
-    /// How long one request may take.
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    pub timeout: String,
-    /// The seed of everything random.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// The method.
-    #[arg(long, default_value = "GET")]
-    pub method: String,
-    /// A header, `name: value`; may be given again.
-    #[arg(short = 'H', long = "header", value_name = "HEADER")]
-    pub headers: Vec<String>,
-    /// Which pool, with --scenario.
-    #[command(flatten)]
-    pub target: Target,
 }
 
 /// `weal rehearse`.

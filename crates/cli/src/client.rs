@@ -258,23 +258,26 @@ impl Client {
         Ok(())
     }
 
-    /// The last line that is not blank of what `instance` wrote; `None` when it wrote nothing or cannot be asked. Only who may read logs
-    /// may learn it, so no other answer holds it.
-    async fn last_line(&self, instance: &InstanceStatus, app: &AppName) -> Option<String> {
+    /// The last `count` lines that are not blank of what `instance` wrote; none when it wrote nothing or cannot be asked. Only who may read
+    /// logs may learn them, so no other answer holds them.
+    async fn last_lines_of(&self, instance: &InstanceStatus, app: &AppName, count: usize) -> Vec<String> {
         // A shell ends what it says with an empty line now and then.
-        let path = format!("/v1/apps/{}/logs?tail=5&instance={}", escape(app.as_str()), escape(instance.id.as_str()));
-        let text = tokio::time::timeout(self.timeout, self.call(Method::GET, &path, Vec::new())).await.ok()?.ok()?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
-        Some(line.chars().take(LONGEST_LINE).collect())
+        let (tail, id) = (count + 4, escape(instance.id.as_str()));
+        let path = format!("/v1/apps/{}/logs?tail={tail}&instance={id}", escape(app.as_str()));
+        let asked = tokio::time::timeout(self.timeout, self.call(Method::GET, &path, Vec::new())).await;
+        let text = asked.ok().and_then(Result::ok).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(count)..].iter();
+        last.map(|line| line.chars().take(LONGEST_LINE).collect()).collect()
     }
 
-    /// What each instance of `app` wrote last that does not do as it should.
-    pub async fn last_lines(&self, app: &AppStatus) -> Vec<(InstanceId, Option<String>)> {
+    /// The last `count` lines of each instance of `app` that does not do as it should.
+    pub async fn last_lines(&self, app: &AppStatus, count: usize) -> Vec<(InstanceId, Vec<String>)> {
         let is_failing = |state| matches!(state, InstanceState::Failed | InstanceState::Backoff | InstanceState::Unhealthy);
         let mut lines = Vec::new();
         for instance in app.instances.iter().filter(|instance| is_failing(instance.state)).take(MOST_LINES) {
-            lines.push((instance.id.clone(), self.last_line(instance, &app.name).await));
+            lines.push((instance.id.clone(), self.last_lines_of(instance, &app.name, count).await));
         }
         lines
     }

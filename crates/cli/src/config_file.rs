@@ -9,6 +9,7 @@ use weal_host::machine::cpus;
 use weal_model::{Bytes, PoolSpec};
 
 use crate::failure::{Exit, Failure};
+use crate::machine_check;
 use crate::output::{Stream, colored};
 use crate::state::absolute_config;
 use crate::trust;
@@ -34,7 +35,11 @@ pub fn load(file: &Path) -> anyhow::Result<Loaded> {
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}: name a config file with --file, or make one (weal import)", path.display()))?;
     match weal_config::parse(&text, &path.to_string_lossy(), &machine()) {
-        Ok(parsed) => Ok(Loaded { path, text, spec: parsed.spec, warnings: parsed.warnings }),
+        Ok(parsed) => {
+            let missing = machine_check::check(&parsed, (&text, &path.to_string_lossy()));
+            let warnings = [parsed.warnings, missing].concat();
+            Ok(Loaded { path, text, spec: parsed.spec, warnings })
+        }
         Err(diagnostics) => Err(invalid(&path, &text, &diagnostics).into()),
     }
 }

@@ -6,18 +6,22 @@
 //! | [`supervisor`] | `weal up`: sockets, roles, config, the end |
 //! | [`role`] | the processes that the supervisor starts |
 //! | [`commands`] | everything else: calls to the running pool, and what needs none |
+//! | [`config_file`], [`machine_check`] | the config, and what it names that this machine lacks |
 //! | [`client`], [`state`], [`found`] | how commands find and call a pool |
-//! | [`users`], [`trust`], [`allowed`] | whom roles and applications run as, and what root relies on |
-//! | [`output`], [`failure`] | how they answer and fail |
+//! | [`users`], [`trust`], [`allowed`], [`confidential`] | whom roles and applications run as, what root relies on, what is secret |
+//! | [`output`], [`lines`], [`failure`] | how they answer and fail |
 
 mod allowed;
 mod args;
 mod certificate;
 mod client;
 mod commands;
+mod confidential;
 mod config_file;
 mod failure;
 mod found;
+mod lines;
+mod machine_check;
 mod output;
 mod process;
 mod role;
@@ -47,6 +51,8 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> anyhow::Result<()> {
     let json = cli.global.output == Format::Json;
     match &cli.command {
+        Command::Run(order) => commands::run::run(order),
+        Command::Init(order) => commands::init::run(order, json),
         Command::Up(order) => supervisor::up(order),
         Command::Down(order) => commands::down::run(order, json),
         Command::Status(order) => commands::status::run(order, json),

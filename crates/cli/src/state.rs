@@ -273,7 +273,7 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 }
 
 /// Makes `folder` with those above it. The roles pass through them, so the mask that keeps all else closed does not count here.
-fn make_all(folder: &Path) -> std::io::Result<()> {
+pub fn make_all(folder: &Path) -> std::io::Result<()> {
     let mask = rustix::process::umask(Mode::from_raw_mode(0o022));
     let made = DirBuilder::new().recursive(true).mode(0o711).create(folder);
     rustix::process::umask(mask);

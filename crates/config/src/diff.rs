@@ -2,6 +2,7 @@
 
 mod change;
 mod jobs;
+mod process;
 
 use std::collections::BTreeSet;
 
@@ -194,6 +195,7 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     let show_sleep = |after: Option<f64>| after.map_or_else(|| "when it pays".to_owned(), show_span);
     compare(false, "sleep-after", show_sleep(was.sleep_after_s), show_sleep(is.sleep_after_s));
     compare(false, "health", show_health(was), show_health(is));
+    fields.extend(process::changes(&was.process, &is.process).into_iter().map(|text| Field { restarts: true, text }));
     fields.extend(env_changes(&was.env, &is.env).into_iter().map(|text| Field { restarts: true, text }));
     fields.extend(route_changes(&was.routes, &is.routes));
     fields
@@ -283,7 +285,10 @@ pub(crate) fn show_restart(policy: RestartPolicy) -> &'static str {
 fn show_health(app: &AppSpec) -> String {
     let check = &app.health;
     let probe = match &check.probe {
-        HealthProbe::Http { path } => format!("GET {path}"),
+        HealthProbe::Http { path } => match &check.host {
+            Some(host) => format!("GET {path} of {host}"),
+            None => format!("GET {path}"),
+        },
         HealthProbe::Tcp => "TCP".to_owned(),
         HealthProbe::Command { argv } => show_argv(argv),
     };

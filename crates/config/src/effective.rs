@@ -2,6 +2,7 @@
 
 mod jobs;
 pub(crate) mod manners;
+pub(crate) mod process;
 
 use std::collections::BTreeSet;
 
@@ -147,6 +148,7 @@ fn app(spec: &AppSpec) -> Section {
     add_sandbox(&mut app, &spec.sandbox, spec.user.as_deref());
     let env: InlineTable = spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     app.add_marked("env", env, spec.env.is_empty());
+    process::add(&mut app, &spec.process);
     app.add("cwd", &spec.cwd);
     add_span(&mut app, "stop-timeout", spec.stop_timeout_s, defaults::STOP_TIMEOUT_S);
     app.add_marked("on-resume", texts(spec.on_resume.iter().map(String::as_str)), spec.on_resume.is_empty());
@@ -234,6 +236,9 @@ fn add_health(app: &mut Section, spec: &AppSpec) {
     ];
     for (part, seconds, default) in spans {
         app.add_part_marked("health", part, show_span(seconds), seconds == default);
+    }
+    if let Some(host) = &check.host {
+        app.add_part_marked("health", "host", host, false);
     }
     app.add_part_marked("health", "failures", i64::from(check.failures), check.failures == defaults::HEALTH_FAILURES);
     let is_default = check.replace_after == check.failures * defaults::HEALTH_ROUNDS;

@@ -7,6 +7,7 @@ mod flows;
 mod jobs;
 mod manners;
 mod parts;
+mod process;
 
 use serde_json::{Value, json};
 use weal_model::{AcmeChallenge, Algorithm, Enactment, Importance, OverloadLimit, Permit, ProxyVersion, SandboxSpec};
@@ -351,6 +352,7 @@ fn app_keys() -> Vec<(&'static str, Value)> {
         ),
     ]);
     keys.extend(flows::app_keys());
+    keys.extend(process::app_keys());
     keys
 }
 
@@ -359,6 +361,14 @@ fn health() -> Value {
         ("http", describe(json!({ "type": "string", "pattern": "^/" }), "`GET` of this path answers 2xx or 3xx.", "")),
         ("tcp", describe(json!({ "const": true }), "The port accepts a connection.", "true")),
         ("command", describe(argv(), "This command ends with 0.", "")),
+        (
+            "host",
+            describe(
+                json!({ "type": "string", "minLength": 1 }),
+                "The host that `http` asks for.",
+                "the first exact host of its routes, or else the instance's address",
+            ),
+        ),
         ("interval", span("Between two checks of a ready instance.", defaults::HEALTH_INTERVAL_S)),
         ("timeout", span("What one check may take.", defaults::HEALTH_TIMEOUT_S)),
         (

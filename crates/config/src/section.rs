@@ -18,7 +18,7 @@ pub(crate) struct Reading<'t> {
 }
 
 /// Where each value and each key stands, by its dotted path: `app.shop.instances.min`, `app.shop.routes.0.host`.
-#[derive(Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Places {
     keys: BTreeMap<String, Range<usize>>,
     values: BTreeMap<String, Range<usize>>,

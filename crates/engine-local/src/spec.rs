@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::json;
-use weal_model::{AppName, AppSpec, InstanceId, NodeName, naming};
+use weal_model::{AppName, AppSpec, InstanceId, NodeName, ProcessSpec, naming};
 use weal_protocol::engine::Revision;
 use weal_protocol::node::InstanceSpec;
 
@@ -35,7 +35,12 @@ pub fn instance_spec(
 pub fn revision(app: &AppSpec) -> Revision {
     // Without a user an application has one of its own, which versions before ran as whoever ran weal: their instances are replaced.
     let user = app.user.as_deref().unwrap_or("its own");
-    let start = digest(&json!((&app.run, &app.env, &app.cwd, user, &app.sandbox, app.memory, app.cpu_limit, &app.needs)));
+    let mut start = json!([&app.run, &app.env, &app.cwd, user, &app.sandbox, app.memory, app.cpu_limit, &app.needs]);
+    // Versions before knew nothing of it: what says nothing there has the revision that it had.
+    if let (true, Some(parts)) = (app.process != ProcessSpec::default(), start.as_array_mut()) {
+        parts.push(json!(app.process));
+    }
+    let start = digest(&start);
     Revision { start, settings: settings(&json!(app.health), &json!(app.restart), app.stop_timeout_s, &app.on_resume) }
 }
 

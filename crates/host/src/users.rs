@@ -49,6 +49,14 @@ pub enum UnknownUser {
     },
 }
 
+/// There is no such group.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no group `{name}` on this machine")]
+pub struct UnknownGroup {
+    /// The name.
+    pub name: String,
+}
+
 /// The users that `etc` lists.
 #[derive(Debug, Clone)]
 pub struct Users {
@@ -86,12 +94,28 @@ impl Users {
         self.user(&entries(&self.passwd).find(|fields| fields.get(2).and_then(|text| text.parse().ok()) == Some(uid))?)
     }
 
-    /// The user with this name, or else with this number.
+    /// The user with this name, or else with this number. A number needs no account, unless it is one that systemd or weal gives away.
     ///
     /// # Errors
     /// There is none, or its entry cannot be read.
     pub fn find(&self, name: &str) -> Result<User, UnknownUser> {
-        self.by_name(name).or_else(|error| name.parse().ok().and_then(|uid| self.by_uid(uid)).ok_or(error))
+        self.by_name(name).or_else(|error| name.parse().ok().and_then(|uid| self.by_number(uid)).ok_or(error))
+    }
+
+    fn by_number(&self, uid: u32) -> Option<User> {
+        let is_free = uid != 0 && uid != u32::MAX && !DYNAMIC_UIDS.contains(&uid);
+        let bare = || User { name: uid.to_string(), uid, gid: uid, groups: Vec::new(), home: "/".into() };
+        self.by_uid(uid).or_else(|| is_free.then(bare))
+    }
+
+    /// The number of the group with this name, or else the number that `name` is.
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub fn group_id(&self, name: &str) -> Result<u32, UnknownGroup> {
+        let named = entries(&self.group).find(|fields| fields.first() == Some(&name));
+        let number = named.and_then(|fields| fields.get(2)?.parse().ok()).or_else(|| name.parse().ok());
+        number.ok_or_else(|| UnknownGroup { name: name.to_owned() })
     }
 
     /// True when a group has this number.

@@ -36,6 +36,7 @@ mod manners;
 pub mod naming;
 mod network;
 mod plan;
+mod process;
 pub mod proxy;
 mod route;
 mod rung;
@@ -62,6 +63,7 @@ pub use plan::{
     Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, JobExplanation, LoadEntry, NodeReserve, Placement,
     PlacementEntry, Plan, Reason, Report, SeatPlan, Target, WorkFactor,
 };
+pub use process::{EnvFile, LimitValue, ProcessSpec, ResourceLimit, Secret, SecretSource, StopSignal};
 pub use proxy::{ListenScheme, ListenSchemes, ProxyVersion};
 pub use route::{HeaderMatch, HttpRules, InstanceProtocol, RouteSpec, Transport, TransportPort};
 pub use rung::{Rung, RungCost, SleepCosts};

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, ProxyVersion, RouteSpec,
-    SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec,
+    AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, ProcessSpec, ProxyVersion,
+    RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec,
 };
 
 /// A whole pool.
@@ -217,6 +217,9 @@ pub struct AppSpec {
     pub sandbox: SandboxSpec,
     /// Added to the environment.
     pub env: BTreeMap<String, String>,
+    /// What else its processes are started with.
+    #[serde(default)]
+    pub process: ProcessSpec,
     /// The working directory, absolute.
     pub cwd: String,
     /// Seconds from SIGTERM to SIGKILL.
@@ -273,6 +276,7 @@ impl AppSpec {
                 failures: 3,
                 replace_after: 9,
                 send_proxy: None,
+                host: None,
             },
             memory: Bytes::mib(64),
             cpu_limit: None,
@@ -283,6 +287,7 @@ impl AppSpec {
             user: None,
             sandbox: SandboxSpec::default(),
             env: BTreeMap::new(),
+            process: ProcessSpec::default(),
             cwd: "/".to_owned(),
             stop_timeout_s: 10.0,
             on_resume: Vec::new(),
@@ -329,6 +334,9 @@ pub struct HealthCheck {
     /// What a connection to the instance begins with: a header of the PROXY protocol. `None` sends none.
     #[serde(default)]
     pub send_proxy: Option<ProxyVersion>,
+    /// The host that `GET` asks for; `None` is the instance's address.
+    #[serde(default)]
+    pub host: Option<String>,
 }
 
 /// What a health check asks.

@@ -1,10 +1,11 @@
 //! Small files that are written as a whole or not at all.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::fs::{CWD, Mode, OFlags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -37,6 +38,26 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// At most `longest` bytes of a file that only the user of this process can have written; `None` when there is no such file.
+///
+/// # Errors
+/// It cannot be read, or somebody else could have written it.
+pub fn read_own(path: &Path, longest: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = match rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(file) => file,
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(at(path)(error.into())),
+    };
+    let meta = rustix::fs::fstat(&file)?;
+    if meta.st_uid != rustix::process::geteuid().as_raw() || meta.st_mode & 0o022 != 0 {
+        let why = "somebody else could have written it";
+        return Err(at(path)(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+    }
+    let mut text = Vec::new();
+    fs::File::from(file).take(longest).read_to_end(&mut text)?;
+    Ok(Some(text))
 }
 
 /// An error that says which file it was about.

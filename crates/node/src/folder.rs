@@ -3,7 +3,7 @@
 //! Root changes owners and modes in folders where others write too. By a path, it could be led elsewhere between two calls: a link in place of a
 //! folder is enough. So each step goes from an open folder to an entry of it, never through a link, and a change is made to what was looked at.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,28 @@ impl Folder {
         }
         let handle = open_folder(self.handle.as_fd(), Path::new(name)).map_err(at(&path))?;
         Ok(Self { path, handle })
+    }
+
+    /// Puts a file with `content` in place of what is called `name` in this folder, for `owner` to read only.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn replace_file(&self, name: &str, content: &[u8], owner: Option<Owner>) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        let write = || {
+            match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
+                Err(error) if error != Errno::NOENT => return Err(error.into()),
+                _ => {}
+            }
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let handle = rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(0o400))?;
+            if let Some((uid, gid)) = owner.map(Owner::ids) {
+                rustix::fs::fchown(&handle, uid, gid)?;
+            }
+            std::fs::File::from(handle).write_all(content)
+        };
+        write().map_err(at(&path))?;
+        Ok(path)
     }
 
     /// Sets its mode.

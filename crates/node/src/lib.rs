@@ -12,6 +12,7 @@ mod agent;
 mod archive;
 mod blocking;
 pub mod capabilities;
+mod confidential;
 mod costs;
 mod events;
 mod files;
@@ -53,8 +54,10 @@ use weal_rpc::Callers;
 
 pub use accounts::numbers::Numbers;
 pub use accounts::permits::Permits;
+pub use confidential::{Confidential, Hidden};
+pub use instance::{NoProgram, find_program};
 pub use isolation::Kind;
-pub use privileges::close_descriptors;
+pub use privileges::{Barrier, barrier, close_descriptors};
 pub use site::Prefetch;
 pub use strays::{Stray, Strays, end_strays};
 

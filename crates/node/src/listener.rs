@@ -49,6 +49,16 @@ impl Own {
     }
 }
 
+/// The ports at which `processes` listen, where none of them listens at `port`: an application that does not look at `$PORT`.
+pub fn elsewhere(proc: &Proc, port: u16, processes: &[u32]) -> BTreeSet<u16> {
+    let found = listening().unwrap_or_default();
+    if found.iter().any(|socket| socket.takes(address(port))) {
+        return BTreeSet::new();
+    }
+    let held: BTreeSet<u32> = processes.iter().flat_map(|pid| proc.sockets(*pid)).collect();
+    found.iter().filter(|socket| held.contains(&socket.inode)).map(|socket| socket.address.port()).collect()
+}
+
 /// The program that holds a socket, as far as it can be found.
 fn name_of(proc: &Proc, port: u16, socket: Listening, own: &[u32]) -> String {
     let holders = proc.listeners(address(port));
@@ -77,6 +87,17 @@ mod tests {
         assert!(error.holder.contains(&format!("(pid {me})")), "{error}");
         drop(listener);
         Own::default().check(&proc, port, || panic!("there is nothing to look at")).unwrap();
+    }
+
+    #[test]
+    fn who_listens_elsewhere_is_told_by_its_ports() {
+        let [wanted, taken] = [0; 2].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [wanted_port, port] = [&wanted, &taken].map(|listener| listener.local_addr().unwrap().port());
+        let (proc, me) = (Proc::system(), [std::process::id()]);
+        assert!(elsewhere(&proc, wanted_port, &me).is_empty(), "somebody listens where it should");
+        drop(wanted);
+        assert!(elsewhere(&proc, wanted_port, &me).contains(&port));
+        assert!(elsewhere(&proc, wanted_port, &[]).is_empty(), "others' ports are not its own");
     }
 
     #[test]

@@ -109,18 +109,20 @@ pub struct Beside<'i> {
 }
 
 /// Where an instance is asked, and what it expects there.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Asking {
     /// Its address.
     pub address: SocketAddr,
     /// The header that it expects at the start of each connection.
     pub send_proxy: Option<ProxyVersion>,
+    /// The host that it is asked for; `None` is its address.
+    pub host: Option<String>,
 }
 
 impl From<SocketAddr> for Asking {
     /// It expects no header.
     fn from(address: SocketAddr) -> Self {
-        Self { address, send_proxy: None }
+        Self { address, send_proxy: None, host: None }
     }
 }
 
@@ -133,10 +135,10 @@ pub async fn ask(probe: &HealthProbe, to: impl Into<Asking>, timeout: Duration, 
     let address = to.address;
     match probe {
         HealthProbe::Http { path } => {
-            let asking = async { receive(send(path, to).await?).await };
+            let asking = async { receive(send(path, &to).await?).await };
             in_time(question(path, address), timeout, asking).await
         }
-        HealthProbe::Tcp => in_time(format!("a connection to {address}"), timeout, tcp(to)).await,
+        HealthProbe::Tcp => in_time(format!("a connection to {address}"), timeout, tcp(&to)).await,
         HealthProbe::Command { argv } => in_time(program(argv), timeout, command(argv, beside)).await,
     }
 }
@@ -146,7 +148,7 @@ pub async fn ask(probe: &HealthProbe, to: impl Into<Asking>, timeout: Duration, 
 pub async fn ask_ahead(probe: &HealthProbe, to: impl Into<Asking>) -> Option<Asked> {
     let to = to.into();
     let HealthProbe::Http { path } = probe else { return None };
-    let stream = tokio::time::timeout(AT_ONCE, send(path, to)).await.ok()?.ok()?;
+    let stream = tokio::time::timeout(AT_ONCE, send(path, &to)).await.ok()?.ok()?;
     Some(Asked { stream, question: question(path, to.address) })
 }
 
@@ -181,10 +183,11 @@ async fn in_time(question: String, within: Duration, asking: impl Future<Output 
     }
 }
 
-async fn send(path: &str, to: Asking) -> io::Result<TcpStream> {
-    let (mut stream, address) = (connect(to).await?, to.address);
+async fn send(path: &str, to: &Asking) -> io::Result<TcpStream> {
+    let mut stream = connect(to).await?;
+    let host = to.host.clone().unwrap_or_else(|| to.address.to_string());
     let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: weal-health\r\nAccept: */*\r\nConnection: close\r\n\r\n");
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weal-health\r\nAccept: */*\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     Ok(stream)
 }
@@ -207,12 +210,12 @@ async fn receive(mut stream: TcpStream) -> Result<(), BadAnswer> {
     if (200..400).contains(&status) { Ok(()) } else { Err(BadAnswer::Status(status)) }
 }
 
-async fn tcp(to: Asking) -> Result<(), BadAnswer> {
+async fn tcp(to: &Asking) -> Result<(), BadAnswer> {
     Ok(connect(to).await.map(drop)?)
 }
 
 /// A connection of the agent's own, which says so where the instance expects a header.
-async fn connect(to: Asking) -> io::Result<TcpStream> {
+async fn connect(to: &Asking) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(to.address).await?;
     if let Some(version) = to.send_proxy {
         stream.write_all(&version.own_header()).await?;
@@ -331,6 +334,9 @@ mod tests {
             entrances: Vec::new(),
             side_entrances: Vec::new(),
             sandbox: SandboxPlan::default(),
+            umask: None,
+            limits: BTreeMap::new(),
+            stdin: None,
         }
     }
 

@@ -21,8 +21,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use weal_model::NodeReserve;
 use weal_model::{
-    AppName, AppSpec, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, JobName, NodeName, NodeSpec, RestartPolicy, RunEnd,
-    Rung, SandboxSpec, SleepCosts, Time,
+    AppName, AppSpec, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, JobName, NodeName, NodeSpec, ProcessSpec,
+    RestartPolicy, RunEnd, Rung, SandboxSpec, SleepCosts, Time,
 };
 
 use crate::engine::{OutputPiece, OutputRequest};
@@ -64,6 +64,9 @@ pub struct InstanceSpec {
     pub run: Vec<String>,
     /// The environment, complete but for what the agent adds. `NAME_ADDR` of needed applications are in it.
     pub env: BTreeMap<String, String>,
+    /// What else it is started with.
+    #[serde(default)]
+    pub process: ProcessSpec,
     /// The working directory, absolute.
     pub cwd: String,
     /// The user to run as; `None` is the agent's own.
@@ -115,6 +118,7 @@ impl InstanceSpec {
             node,
             run: app.run.clone(),
             env: app.env.clone(),
+            process: app.process.clone(),
             cwd: app.cwd.clone(),
             user: app.user.clone(),
             sandbox: app.sandbox.clone(),

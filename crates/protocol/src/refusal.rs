@@ -252,6 +252,12 @@ pub enum Refusal {
         /// The application.
         app: AppName,
     },
+    /// An application may not have secrets, another group or limits of its own.
+    #[error("root's config gives {app} no such secrets, group or limits, or not to this program")]
+    ProcessNotAllowed {
+        /// The application.
+        app: AppName,
+    },
     /// One of weal's own roles runs as this user.
     #[error("`{app}` may not run as `{user}`: one of weal's own roles runs as that user")]
     UserOfWeal {
@@ -319,6 +325,7 @@ impl Refusal {
                 | Self::UserNotAllowed { .. }
                 | Self::OtherProgramAsRoot { .. }
                 | Self::SandboxNotAllowed { .. }
+                | Self::ProcessNotAllowed { .. }
                 | Self::UserOfWeal { .. }
         )
     }

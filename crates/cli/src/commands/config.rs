@@ -6,7 +6,8 @@ use weal_config::{Diagnostic, render_all};
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView};
 
 use crate::allowed;
-use crate::args::{Apply, ConfigCommand, Import, Target};
+use crate::args::begin::Import;
+use crate::args::{Apply, ConfigCommand, Target};
 use crate::client::{Client, Error, block_on};
 use crate::config_file::{Loaded, load, needs_restart};
 use crate::failure::{Exit, Failure};

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::args::{Logs, Target};
 use crate::client::{Client, block_on, escape};
+use crate::lines::LineBuffer;
 use crate::output;
 use crate::state::StateDir;
 use crate::terminal;
@@ -30,7 +31,7 @@ pub fn run(order: &Logs, json: bool) -> anyhow::Result<()> {
     if let Some(instance) = &order.instance {
         query.push_str(&format!("&instance={}", escape(instance)));
     }
-    let mut lines = Lines { json, pending: Vec::new() };
+    let mut lines = Lines::new(json);
     block_on(async { client.stream(&query, |piece| lines.take(piece)).await.map_err(|error| error.into_failure().into()) })?;
     lines.end();
     Ok(())
@@ -39,35 +40,33 @@ pub fn run(order: &Logs, json: bool) -> anyhow::Result<()> {
 /// Prints whole lines as pieces of them come; with `json` each as `{"line": …}`.
 struct Lines {
     json: bool,
-    pending: Vec<u8>,
+    buffer: LineBuffer,
 }
 
 impl Lines {
+    fn new(json: bool) -> Self {
+        Self { json, buffer: LineBuffer::default() }
+    }
+
     fn take(&mut self, piece: &[u8]) {
-        self.pending.extend_from_slice(piece);
-        while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.pending.drain(..=end).collect();
-            self.print(&line[..end]);
-        }
+        let json = self.json;
+        self.buffer.take(piece, |line| print(json, line));
     }
 
     fn end(&mut self) {
-        if !self.pending.is_empty() {
-            let rest = std::mem::take(&mut self.pending);
-            self.print(&rest);
-        }
+        self.buffer.rest().iter().for_each(|line| print(self.json, line));
     }
+}
 
-    /// A person's terminal is sent nothing that would command it; a file or another program gets the bytes as they are.
-    fn print(&self, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
-        if self.json {
-            output::line(&terminal::json(&json!({ "line": text }).to_string()));
-        } else if output::is_terminal(output::Stream::Out) {
-            output::line(&terminal::visible(&text));
-        } else {
-            output::write(&[line, b"\n"].concat());
-        }
+/// A person's terminal is sent nothing that would command it; a file or another program gets the bytes as they are.
+fn print(json: bool, line: &[u8]) {
+    let text = String::from_utf8_lossy(line);
+    if json {
+        output::line(&terminal::json(&json!({ "line": text }).to_string()));
+    } else if output::is_terminal(output::Stream::Out) {
+        output::line(&terminal::visible(&text));
+    } else {
+        output::write(&[line, b"\n"].concat());
     }
 }
 
@@ -76,7 +75,7 @@ fn own(path: &Path, order: &Logs, json: bool) -> anyhow::Result<()> {
         std::fs::File::open(path).with_context(|| format!("cannot open {}: has this pool ever run?", path.display()))?;
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
-    let mut lines = Lines { json, pending: Vec::new() };
+    let mut lines = Lines::new(json);
     lines.take(tail(&text, order.tail as usize));
     if !order.follow {
         lines.end();

@@ -34,8 +34,8 @@ fn render(status: &Status) -> String {
 async fn written_last(client: &Client, status: &Status) -> String {
     let mut text = String::new();
     for app in &status.apps {
-        for (instance, line) in client.last_lines(app).await {
-            text.push_str(&format!("\n{}", wrote_last(instance.as_str(), line.as_deref())));
+        for (instance, line) in client.last_lines(app, 1).await {
+            text.push_str(&format!("\n{}", wrote_last(instance.as_str(), line.last().map(String::as_str))));
         }
     }
     if text.is_empty() { text } else { text + "\n" }

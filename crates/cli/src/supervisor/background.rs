@@ -55,6 +55,7 @@ pub fn start(loaded: &Loaded, state: &StateDir, limit: Duration) -> anyhow::Resu
         if let Arrival::Failed(failed) = arrival {
             bail!("the pool runs, but not all of it: {}", failed.join("; "));
         }
+        super::urls::of_apps(&loaded.spec).iter().for_each(|line| console.say(line));
         let api = paint(&format!("http://{}", loaded.spec.api), Tone::Strong, Stream::Out);
         console.tell(Tone::Good, "ready:", &format!("weal runs in the background as pid {}; dashboard {api}", child.id()));
         Ok(())
@@ -105,7 +106,7 @@ async fn arrive(state: &StateDir, console: Console, loaded: &Loaded) -> Arrival 
         }
     };
     let (_sender, generation) = watch::channel(Some(deadline_free.await));
-    Progress::new(client.clone(), console).until_ready(generation).await
+    Progress::new(client.clone(), console, None).until_ready(generation).await
 }
 
 async fn ended(child: &mut Child) {

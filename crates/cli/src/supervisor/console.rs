@@ -1,5 +1,5 @@
-//! What the person in front of `weal up` sees: lines that stay, and on a terminal one line below them that changes. Lines
-//! also go to `logs/supervisor.log`.
+//! What the person in front of `weal up` sees: lines that stay, and on a terminal lines below them that change. Lines that stay also go to
+//! `logs/supervisor.log`.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -25,8 +25,8 @@ struct Shared {
     log: Option<File>,
 }
 
-/// Terminal's word for "back to the first column and clear this line".
-const CLEAR: &str = "\r\x1b[2K";
+/// So many lines change at most: they must fit on any terminal, or it could not go back to the first of them.
+const MOST_LIVE: usize = 12;
 
 impl Console {
     /// Prints to standard output, and to `log` unless that is where standard output goes already.
@@ -61,8 +61,18 @@ impl Console {
         if shared.silent {
             return;
         }
-        let (clear, live) = if shared.terminal { (CLEAR, shared.live.as_str()) } else { ("", "") };
+        let (clear, live) = if shared.terminal { (clear(&shared.live), shared.live.as_str()) } else { (String::new(), "") };
         write(&format!("{clear}{text}\n{live}"));
+    }
+
+    /// A line of an application, which has a log of its own. Nothing in it commands the terminal.
+    pub fn pass_on(&self, line: &str) {
+        let shared = self.lock();
+        if shared.silent {
+            return;
+        }
+        let (clear, live) = if shared.terminal { (clear(&shared.live), shared.live.as_str()) } else { (String::new(), "") };
+        write(&format!("{clear}{}\n{live}", terminal::visible(line)));
     }
 
     /// A line that stays, with its tone in front.
@@ -70,12 +80,13 @@ impl Console {
         self.say(&format!("{} {text}", paint(mark, tone, Stream::Out)));
     }
 
-    /// The line that changes; nothing where there is no terminal.
+    /// The lines that change; nothing where there is no terminal.
     pub fn live(&self, text: &str) {
         let mut shared = self.lock();
         if shared.terminal {
-            shared.live = cut(&terminal::colored(text), width());
-            write(&format!("{CLEAR}{}", shared.live));
+            let before = clear(&shared.live);
+            shared.live = block(&terminal::colored(text), width());
+            write(&format!("{before}{}", shared.live));
         }
     }
 
@@ -83,6 +94,22 @@ impl Console {
         // A panic while printing leaves nothing half-done that matters.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A terminal's words for "back to the first column of the first of these lines, and clear all from there".
+fn clear(live: &str) -> String {
+    match live.matches('\n').count() {
+        0 => "\r\x1b[J".to_owned(),
+        above => format!("\r\x1b[{above}A\x1b[J"),
+    }
+}
+
+/// `text` as lines that fit.
+fn block(text: &str, width: usize) -> String {
+    let lines: Vec<String> = text.lines().map(|line| cut(line, width)).collect();
+    let left_out = lines.len().saturating_sub(MOST_LIVE);
+    let shown = lines[..lines.len() - left_out].join("\n");
+    if left_out == 0 { shown } else { format!("{shown}\n  and {left_out} more") }
 }
 
 /// A terminal that went away must not end the supervisor.
@@ -108,5 +135,13 @@ mod tests {
     fn colours_do_not_count_for_the_width_and_are_kept_whole() {
         assert_eq!(cut("\x1b[31mabcdef\x1b[0m", 4), "\x1b[31mabc\x1b[0m");
         assert_eq!(cut("日本", 4), "日");
+    }
+
+    #[test]
+    fn lines_that_change_are_few_and_the_terminal_goes_back_over_all_of_them() {
+        assert_eq!(block("abcdef\ngh", 4), "abc\ngh");
+        let many = block(&"x\n".repeat(15), 80);
+        assert!(many.ends_with("x\n  and 3 more"), "{many}");
+        assert_eq!((clear("x"), clear(&many)), ("\r\x1b[J".to_owned(), "\r\x1b[12A\x1b[J".to_owned()));
     }
 }

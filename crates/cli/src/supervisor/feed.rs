@@ -123,7 +123,7 @@ impl Feed {
                 self.push(&loaded.text, true).await;
             }
             Err(error) => {
-                self.tell_refused(&loaded.text, &format!("which users it names cannot be written down: {error}")).await;
+                self.tell_refused(&loaded.text, &format!("{error:#}")).await;
             }
         }
     }
@@ -177,7 +177,7 @@ impl Feed {
                     self.pushed = text.to_owned();
                     self.has_refused = false;
                     if let Err(error) = allowed::settle(&self.state, &self.spec) {
-                        self.console.tell(Tone::Warn, "users:", &format!("those of former configs stay allowed: {error}"));
+                        self.console.tell(Tone::Warn, "users:", &format!("those of former configs stay allowed: {error:#}"));
                     }
                     if let Err(error) = self.ports.settle(&self.spec) {
                         self.console.tell(Tone::Warn, "ports:", &format!("those of former configs stay open: {error}"));

@@ -22,8 +22,9 @@ pub mod sockets;
 mod stamp;
 mod tickets;
 mod up;
+mod urls;
 
 pub use console::Console;
 pub use progress::{event_line, event_text, state_tone, wrote_last};
 pub use shutdown::{Needs, Shutdown, needs_of};
-pub use up::up;
+pub use up::{host, up};

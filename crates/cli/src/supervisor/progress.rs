@@ -1,13 +1,14 @@
-//! What happens after `weal up`: each application's way to ready, then events, and on a terminal one live line.
+//! What happens after `weal up`: each application's way to ready, then events, and on a terminal lines that change.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use weal_model::{AppStatus, Event, EventKind, Severity, Status};
+use weal_model::{AppName, AppStatus, Event, EventKind, Severity, Status};
 
 use super::console::Console;
-use crate::client::Client;
+use crate::client::{Client, escape};
+use crate::lines::LineBuffer;
 use crate::output::{Stream, Tone, clock, now, paint, span, utility_tone};
 use crate::terminal;
 
@@ -17,6 +18,11 @@ const LOOK: Duration = Duration::from_millis(200);
 const CALM: Duration = Duration::from_secs(1);
 /// After so long, whoever waits is told what is missing.
 const REMIND: Duration = Duration::from_secs(10);
+
+/// So many lines are shown of what a guest wrote before it was ready.
+const FIRST_LINES: usize = 100;
+/// So many lines are shown of what an application wrote before it failed: a stack trace's end.
+const LAST_LINES: usize = 10;
 
 /// How the way to ready ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,9 +34,12 @@ pub enum Arrival {
 }
 
 /// Follows one pool.
+#[derive(Clone)]
 pub struct Progress {
     client: Client,
     console: Console,
+    /// The one application whose output is shown; then only warnings are told of the pool's events.
+    guest: Option<AppName>,
     states: BTreeMap<String, String>,
     last_event: u64,
     started: Instant,
@@ -38,8 +47,8 @@ pub struct Progress {
 
 impl Progress {
     /// Follows the pool of `client`.
-    pub fn new(client: Client, console: Console) -> Self {
-        Self { client, console, states: BTreeMap::new(), last_event: 0, started: Instant::now() }
+    pub fn new(client: Client, console: Console, guest: Option<AppName>) -> Self {
+        Self { client, console, guest, states: BTreeMap::new(), last_event: 0, started: Instant::now() }
     }
 
     /// Returns when every application is ready or has failed. `generation` is that of the config that is waited for.
@@ -54,13 +63,30 @@ impl Progress {
                     self.console.live("");
                     return arrival;
                 }
-                self.console.live(&waiting_line(&status, self.started.elapsed()));
+                self.console.live(&waiting_lines(&status, self.started.elapsed()));
                 if reminded.elapsed() >= REMIND && !self.console.is_live() {
                     reminded = Instant::now();
                     self.console.say(&waiting_line(&status, self.started.elapsed()));
                 }
             }
             tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Shows what the guest writes until dropped; nothing without a guest.
+    pub async fn pass_on_output(&self) {
+        let Some(app) = &self.guest else { return };
+        let path = |tail: usize| format!("/v1/apps/{}/logs?tail={tail}&follow=true", escape(app.as_str()));
+        let mut tail = FIRST_LINES;
+        loop {
+            let mut lines = LineBuffer::default();
+            // A controller that is started anew ends the stream.
+            let _ = self
+                .client
+                .stream(&path(tail), |piece| lines.take(piece, |line| self.console.pass_on(&String::from_utf8_lossy(line))))
+                .await;
+            tail = 0;
+            tokio::time::sleep(CALM).await;
         }
     }
 
@@ -71,11 +97,12 @@ impl Progress {
             tokio::time::sleep(CALM).await;
             for event in self.client.events(Some(self.last_event), 100).await.unwrap_or_default() {
                 self.last_event = self.last_event.max(event.id);
-                if worth_a_line(&event) {
+                if worth_a_line(&event) && (self.guest.is_none() || event.severity > Severity::Info) {
                     self.console.say(&event_line(&event));
                 }
             }
             match self.client.status().await {
+                Ok(_) if self.guest.is_some() => {}
                 Ok(status) => self.console.live(&calm_line(&status)),
                 Err(error) => self.console.live(&format!("{}", error)),
             }
@@ -92,13 +119,32 @@ impl Progress {
             if self.states.insert(app.name.to_string(), state.clone()).as_ref() == Some(&state) {
                 continue;
             }
-            let name = format!("{:<16}", app.name.as_str());
-            self.console.say(&format!("  {name} {}", paint(&state, state_tone(&app.state), Stream::Out)));
-            for (instance, line) in self.client.last_lines(app).await {
-                self.console.say(&format!("  {:<16} {}", "", wrote_last(instance.as_str(), line.as_deref())));
+            // On a terminal, what is on its way has a line that changes.
+            if !self.console.is_live() || is_settled(app) {
+                self.console.say(&app_line(app, &state));
+            }
+            for (instance, lines) in self.client.last_lines(app, LAST_LINES).await {
+                self.show_last(instance.as_str(), &lines);
             }
         }
     }
+
+    fn show_last(&self, instance: &str, lines: &[String]) {
+        let (last, before) = lines.split_last().map_or((None, &[][..]), |(last, before)| (Some(last.as_str()), before));
+        for line in before {
+            self.console.say(&format!("  {:<16} {instance} | {}", "", terminal::visible(line)));
+        }
+        self.console.say(&format!("  {:<16} {}", "", wrote_last(instance, last)));
+    }
+}
+
+fn app_line(app: &AppStatus, state: &str) -> String {
+    format!("  {:<16} {}", app.name.as_str(), paint(state, state_tone(&app.state), Stream::Out))
+}
+
+/// Whether it will stay as it is.
+fn is_settled(app: &AppStatus) -> bool {
+    matches!(app.state.as_str(), "ready" | "failed" | "stopped" | "asleep")
 }
 
 /// What an instance wrote last, as a sentence. Its text may hold anything: nothing in it commands the terminal.
@@ -131,8 +177,7 @@ pub fn state_tone(state: &str) -> Tone {
 
 /// `None` while some application is on its way.
 pub fn arrival(status: &Status) -> Option<Arrival> {
-    let settled = |app: &AppStatus| matches!(app.state.as_str(), "ready" | "failed" | "stopped" | "asleep");
-    if !status.apps.iter().all(|app| settled(app) || app.min == 0) {
+    if !status.apps.iter().all(|app| is_settled(app) || app.min == 0) {
         return None;
     }
     let failed = status.apps.iter().filter(|app| app.state == "failed");
@@ -145,6 +190,13 @@ pub fn waiting_line(status: &Status, waited: Duration) -> String {
     let missing = status.apps.iter().filter(|app| !matches!(app.state.as_str(), "ready" | "stopped" | "asleep"));
     let missing: Vec<String> = missing.map(|app| format!("{} ({})", app.name, describe(app))).collect();
     format!("waiting for {} - {}", missing.join(", "), span(waited.as_secs()))
+}
+
+/// One line for each application that is on its way, and how long that has taken.
+fn waiting_lines(status: &Status, waited: Duration) -> String {
+    let missing = status.apps.iter().filter(|app| !is_settled(app) && app.min > 0);
+    let lines = missing.map(|app| format!("{} - {}", app_line(app, &describe(app)), span(waited.as_secs())));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The pool in one line: rate, who is worst off, how busy the nodes are.

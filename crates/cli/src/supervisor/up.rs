@@ -1,12 +1,12 @@
 //! The supervisor's own loop: what it waits for, and what it does about it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tokio::sync::{mpsc, watch};
-use weal_model::Severity;
+use weal_model::{AppName, Severity};
 use weal_protocol::node::PREFER;
 
 use super::acme::Acme;
@@ -23,6 +23,7 @@ use super::role::{Role, RoleEnd};
 use super::secure::SecureFeed;
 use super::shutdown::{Needs, Shutdown, needs_of};
 use super::signals::{Asked, Signals};
+use super::urls;
 use crate::allowed;
 use crate::args;
 use crate::client::{Client, block_on};
@@ -44,9 +45,7 @@ const AGENT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `weal up`.
 pub fn up(order: &args::Up) -> anyhow::Result<()> {
-    // Roles and applications shall get nothing that the operator had open, and write nothing that others can read.
-    weal_node::close_descriptors()?;
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    keep_to_itself()?;
     let file = order.target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
     let loaded = config_file::load_trusted(&file)?;
     let state = StateDir::of(order.target.state.as_deref(), &loaded.path)?;
@@ -57,12 +56,43 @@ pub fn up(order: &args::Up) -> anyhow::Result<()> {
         // A session of its own: the terminal's end is not ours. Fails only for a process group's leader, which it is not.
         let _ = rustix::process::setsid();
     }
+    hold(loaded, state, if order.background { Manner::Background } else { Manner::Foreground })
+}
+
+/// Runs the pool of `config` for its one application `app`: shows what that writes, and ends when it does not come up.
+///
+/// # Errors
+/// As [`up`], and when the application does not come up.
+pub fn host(config: &Path, state: &StateDir, app: &str) -> anyhow::Result<()> {
+    keep_to_itself()?;
+    hold(config_file::load_trusted(config)?, state.clone(), Manner::Guest(AppName::from(app)))
+}
+
+/// Roles and applications shall get nothing that the operator had open, and write nothing that others can read.
+fn keep_to_itself() -> anyhow::Result<()> {
+    weal_node::close_descriptors()?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    Ok(())
+}
+
+fn hold(loaded: Loaded, state: StateDir, manner: Manner) -> anyhow::Result<()> {
     let users = RoleUsers::of_this_machine()?;
     state.prepare(users.as_ref())?;
     let lock = state.lock()?;
-    allowed::widen(&state, &loaded.spec).context("cannot write down which users the config names")?;
-    let console = Console::new((!order.background).then(|| state.log("supervisor")).as_deref());
-    block_on(async { Supervisor::new(state, lock, console, users.as_ref(), &loaded)?.run(loaded, order.background).await })
+    allowed::widen(&state, &loaded.spec)?;
+    let console = Console::new((manner != Manner::Background).then(|| state.log("supervisor")).as_deref());
+    block_on(async { Supervisor::new(state, lock, console, users.as_ref(), &loaded)?.run(loaded, manner).await })
+}
+
+/// For whom a pool is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Manner {
+    /// `weal up`.
+    Foreground,
+    /// The process behind `weal up -d`.
+    Background,
+    /// `weal run`: for one application, whose output is shown.
+    Guest(AppName),
 }
 
 /// Everything that `weal up` holds.
@@ -85,6 +115,10 @@ struct Supervisor {
     trouble: String,
     /// Counts the gateway's starts.
     gateway_starts: watch::Sender<u64>,
+    /// The application without which there is nothing to do.
+    guest: Option<AppName>,
+    /// What ended the pool, if that is a failure.
+    failure: Option<String>,
 }
 
 /// Why the supervisor stops waiting.
@@ -129,16 +163,20 @@ impl Supervisor {
             is_record_old: false,
             trouble: String::new(),
             gateway_starts: watch::Sender::new(0),
+            guest: None,
+            failure: None,
         })
     }
 
-    async fn run(mut self, loaded: Loaded, in_background: bool) -> anyhow::Result<()> {
+    async fn run(mut self, loaded: Loaded, manner: Manner) -> anyhow::Result<()> {
         let mut signals = Signals::new()?;
         self.warn(&loaded);
         let secure = SecureFeed::new(&self.state, &self.console, &loaded.spec)?;
         self.start_roles().await?;
-        if in_background {
-            background::say_started();
+        match manner {
+            Manner::Background => background::say_started(),
+            Manner::Guest(app) => self.guest = Some(app),
+            Manner::Foreground => {}
         }
         self.greet(&loaded);
         let client = self.client.clone();
@@ -150,7 +188,7 @@ impl Supervisor {
         tokio::spawn(secure.run(specs, self.gateway_starts.subscribe(), shown));
         let (state, console, ports) = (self.state.clone(), self.console.clone(), self.ports.clone());
         tokio::spawn(Feed::new(state, client.clone(), console, ports, &loaded, (generation, in_force)).run(wished));
-        let progress = Progress::new(client, self.console.clone());
+        let progress = Progress::new(client, self.console.clone(), self.guest.clone());
         let why = self.attend(&mut signals, &wishes, progress, taken).await?;
         self.finish(&mut signals, why).await
     }
@@ -166,13 +204,14 @@ impl Supervisor {
         let (arrived, mut arrival) = mpsc::unbounded_channel();
         let follower = tokio::spawn(async move {
             let _ = arrived.send(progress.until_ready(taken).await);
-            progress.follow().await;
+            let output = progress.clone();
+            tokio::join!(output.pass_on_output(), progress.follow());
         });
         let mut beats = pulse::watch(&self.state);
         let mut tidy = tokio::time::interval(Duration::from_secs(60));
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
+        while self.failure.is_none() {
             let turn = tokio::select! {
                 Some(end) = self.ends.1.recv() => Turn::Ended(end),
                 () = until(self.roles.iter().filter_map(|role| role.restart_at).min()) => Turn::Due,
@@ -200,6 +239,8 @@ impl Supervisor {
                 }
             }
         }
+        follower.abort();
+        Ok("the program did not come up")
     }
 
     async fn start_roles(&mut self) -> anyhow::Result<()> {
@@ -384,6 +425,7 @@ impl Supervisor {
         self.was_ready = true;
         match arrival {
             Arrival::Ready => self.console.tell(Tone::Good, "ready:", "every application takes requests"),
+            Arrival::Failed(failed) if self.guest.is_some() => self.failure = Some(failed.join("; ")),
             Arrival::Failed(failed) => {
                 for app in failed {
                     self.console.tell(Tone::Bad, "not ready:", &format!("{app} (see weal logs and weal why)"));
@@ -402,18 +444,9 @@ impl Supervisor {
     fn greet(&self, loaded: &Loaded) {
         let spec = &loaded.spec;
         self.console.say(&format!("{} {}", paint("weal", Tone::Strong, Stream::Out), spec.name));
-        self.console.say(&format!("  applications  http://{}", spec.listen));
-        for host in hosts(loaded) {
-            self.console.say(&format!("                http://{host}:{}", spec.listen.port()));
-        }
+        urls::of_apps(spec).iter().for_each(|line| self.console.say(line));
         for (port, app) in self.ports.named() {
-            self.console.say(&format!("                {port} ({app})"));
-        }
-        if let Some(tls) = &spec.tls {
-            self.console.say(&format!("  over https    https://{}", tls.listen));
-            for host in hosts(loaded) {
-                self.console.say(&format!("                https://{host}:{}", tls.listen.port()));
-            }
+            self.console.say(&format!("  {:<13} {port}", app.as_str()));
         }
         self.console.say(&format!("  dashboard     http://{}", spec.api));
         self.console.say(&format!("  state         {}", self.state.root.display()));
@@ -451,7 +484,10 @@ impl Supervisor {
         }
         self.state.forget_record();
         self.console.say("stopped");
-        Ok(())
+        match self.failure {
+            None => Ok(()),
+            Some(failure) => bail!("{failure}"),
+        }
     }
 }
 
@@ -460,11 +496,4 @@ async fn until(moment: Option<Instant>) {
         Some(moment) => tokio::time::sleep_until(moment.into()).await,
         None => std::future::pending().await,
     }
-}
-
-/// The hosts that routes name, each once.
-fn hosts(loaded: &Loaded) -> Vec<String> {
-    let routes = loaded.spec.apps.values().flat_map(|app| &app.routes);
-    let named: std::collections::BTreeSet<String> = routes.filter_map(|route| route.host.clone()).collect();
-    named.into_iter().filter(|host| !host.contains('*')).collect()
 }

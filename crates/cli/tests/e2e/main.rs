@@ -3,9 +3,11 @@
 mod acme;
 mod adopt;
 mod basics;
+mod begin;
 mod commands;
 mod disk;
 mod dispatch;
+mod environment;
 mod faults;
 mod goals;
 mod grpc;

@@ -362,7 +362,7 @@ pub fn kill(pid: i32) {
     send(pid, Signal::KILL);
 }
 
-fn send(pid: i32, signal: Signal) {
+pub fn send(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         // It may have ended by itself.
         let _ = rustix::process::kill_process(pid, signal);

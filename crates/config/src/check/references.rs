@@ -10,7 +10,9 @@ use crate::{defaults, suggest};
 /// What the node agent gives to every instance.
 const GIVEN: [&str; 4] = ["PORT", "DATA", "INSTANCE", "NODE"];
 /// What every instance has without being asked.
-const INHERITED: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"];
+const INHERITED: [&str; 3] = ["PATH", "HOME", "USER"];
+/// What an instance has where weal itself has it.
+const PERHAPS: [&str; 5] = ["LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
 
 pub(super) fn check(reading: &mut Reading, spec: &PoolSpec) {
     for (name, app) in &spec.apps {
@@ -69,29 +71,51 @@ fn check_apps(reading: &mut Reading, spec: &PoolSpec, name: &AppName, key: &str,
     }
 }
 
+/// An instance whose command or environment names a variable that nobody sets does not start.
 fn check_variables(reading: &mut Reading, app: &AppSpec) {
-    let from_needs = app.needs.iter().flat_map(|need| ["ADDR", "HOST", "PORT"].map(|part| naming::variable(need, part)));
-    let mut known: BTreeSet<String> = from_needs.collect();
-    known.extend(GIVEN.iter().chain(&INHERITED).map(|name| (*name).to_owned()));
-    known.extend(app.env.keys().cloned());
-    let mut commands = vec![("run", &app.run)];
-    if let HealthProbe::Command { argv } = &app.health.probe {
-        commands.push(("health.command", argv));
-    }
-    for (key, argv) in commands {
-        for (index, argument) in argv.iter().enumerate() {
-            for unknown in variables(argument).into_iter().filter(|name| !known.contains(*name)) {
-                let place = reading.places.value(&format!("app.{}.{key}.{index}", app.name));
-                let span = within(reading.findings.source(&place), &place, unknown);
-                let names = || known.iter().map(String::as_str).filter(|name| !INHERITED.contains(name));
-                let mut help = suggest::help(unknown, names(), "variables");
-                if suggest::meant(unknown, names()).is_none() {
-                    help.push_str("; write `$$` for a dollar sign");
-                }
-                reading.findings.warning(span, format!("`${unknown}` is not set by anything here"), help);
+    let known = known_variables(app);
+    for (path, text) in texts_with_variables(app) {
+        for unknown in variables(text).into_iter().filter(|name| !known.contains(*name)) {
+            let place = reading.places.value(&path);
+            let span = within(reading.findings.source(&place), &place, unknown);
+            let message = format!("`${unknown}` is not set by anything here");
+            if app.process.secrets.contains_key(unknown) {
+                let help = "a secret is filled in nowhere, because everybody could read it there: the program finds it in its environment";
+                reading.findings.error(span, format!("`${unknown}` is a secret"), help);
+            } else if !app.process.env_files.is_empty() {
+                reading.findings.warning(span, message, "its start fails unless an `env-file` sets it");
+            } else if PERHAPS.contains(&unknown) {
+                reading.findings.warning(span, message, "its start fails unless weal itself has it in its environment");
+            } else {
+                reading.findings.error(span, message, unknown_variable_help(unknown, &known));
             }
         }
     }
+}
+
+fn unknown_variable_help(unknown: &str, known: &BTreeSet<String>) -> String {
+    let names = || known.iter().map(String::as_str).filter(|name| !INHERITED.contains(name));
+    let help = suggest::help(unknown, names(), "variables");
+    if suggest::meant(unknown, names()).is_some() { help } else { help + "; write `$$` for a dollar sign" }
+}
+
+fn known_variables(app: &AppSpec) -> BTreeSet<String> {
+    let from_needs = app.needs.iter().flat_map(|need| ["ADDR", "HOST", "PORT"].map(|part| naming::variable(need, part)));
+    let fixed = GIVEN.iter().chain(&INHERITED).map(|name| (*name).to_owned());
+    from_needs.chain(fixed).chain(app.env.keys().cloned()).collect()
+}
+
+/// Everything of `app` in which variables are filled in, with the path of its place.
+fn texts_with_variables(app: &AppSpec) -> Vec<(String, &str)> {
+    let mut commands = vec![("run", &app.run), ("on-resume", &app.on_resume)];
+    if let HealthProbe::Command { argv } = &app.health.probe {
+        commands.push(("health.command", argv));
+    }
+    let of_commands = commands.into_iter().flat_map(|(key, argv)| {
+        argv.iter().enumerate().map(move |(index, word)| (format!("app.{}.{key}.{index}", app.name), word.as_str()))
+    });
+    let of_env = app.env.iter().map(|(name, value)| (format!("app.{}.env.{name}", app.name), value.as_str()));
+    of_commands.chain(of_env).collect()
 }
 
 /// The names in `$NAME` and `${NAME}`.

@@ -5,17 +5,18 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 use weal_model::{
-    AppName, AppSpec, HealthCheck, HealthProbe, HttpRules, InstanceProtocol, InstanceRange, NodeName, ProxyVersion, RestartPolicy,
+    AppName, AppSpec, HealthCheck, HealthProbe, HttpRules, InstanceProtocol, InstanceRange, NodeName, ProxyVersion,
+    RestartPolicy, RouteSpec,
 };
 
 use super::argv::check_argv;
 use super::paths::{below, is_literal};
-use super::{dispatch, health, pool, routes, sandbox};
+use super::{dispatch, health, pool, process, routes, sandbox};
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 32] = [
+pub(crate) const KEYS: [&str; 40] = [
     "run",
     "health",
     "memory",
@@ -48,6 +49,14 @@ pub(crate) const KEYS: [&str; 32] = [
     "hash-query",
     "affinity",
     "sleep-after",
+    "env-file",
+    "secrets",
+    "group",
+    "umask",
+    "limits",
+    "stop-signal",
+    "time-zone",
+    "stdin",
 ];
 /// What weal gives to each instance.
 const GIVEN: [&str; 4] = ["PORT", "DATA", "INSTANCE", "NODE"];
@@ -59,7 +68,8 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
     let instances = read_instances(reading, &section);
     let user = pool::read_user(reading, &section);
     let http = read_http(reading, &section);
-    let health = HealthCheck { send_proxy: http.send_proxy, ..health::read(reading, &section) };
+    let routes = routes::read(reading, &section, folder);
+    let health = HealthCheck { send_proxy: http.send_proxy, ..health::read(reading, &section, first_host(&routes)) };
     check_probe(reading, &section, &health, http.protocol);
     let apps = |names: Option<Vec<String>>| names.unwrap_or_default().into_iter().map(AppName::from).collect::<BTreeSet<_>>();
     AppSpec {
@@ -70,11 +80,12 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         cpu_limit: pool::read_cpu(reading, &section, "cpu"),
         instances,
         per_node: section.count(reading, "per-node", 1..MOST_INSTANCES + 1).unwrap_or(instances.max),
-        routes: routes::read(reading, &section, folder),
+        routes,
         needs: apps(section.names(reading, "needs")),
         sandbox: sandbox::read(reading, &section, folder, user.as_deref()),
         user,
         env: read_env(reading, &section, &GIVEN),
+        process: process::read(reading, &section, folder, &GIVEN),
         cwd: read_cwd(reading, &section, folder),
         stop_timeout_s: section.span(reading, "stop-timeout", (0.0, 3600.0)).unwrap_or(defaults::STOP_TIMEOUT_S),
         on_resume: read_on_resume(reading, &section),
@@ -90,6 +101,11 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         sleep_after_s: section.span(reading, "sleep-after", (0.1, 31_536_000.0)),
         inner: None,
     }
+}
+
+/// The first exact host: what an application that looks at it expects to be asked for.
+fn first_host(routes: &[RouteSpec]) -> Option<String> {
+    routes.iter().filter_map(|route| route.host.clone()).find(|host| !host.contains('*'))
 }
 
 fn read_http(reading: &mut Reading, section: &Section) -> HttpRules {

@@ -7,8 +7,8 @@ use super::argv::check_argv;
 use crate::defaults;
 use crate::section::{Reading, Section};
 
-/// `"/path"`, or a table with one of `http`, `tcp`, `command`, and the spans.
-pub(super) fn read(reading: &mut Reading, app: &Section) -> HealthCheck {
+/// `"/path"`, or a table with one of `http`, `tcp`, `command`, and the spans. `host` is asked for unless the table names another.
+pub(super) fn read(reading: &mut Reading, app: &Section, host: Option<String>) -> HealthCheck {
     let mut check = HealthCheck {
         probe: HealthProbe::Tcp,
         interval_s: defaults::HEALTH_INTERVAL_S,
@@ -18,6 +18,7 @@ pub(super) fn read(reading: &mut Reading, app: &Section) -> HealthCheck {
         replace_after: defaults::HEALTH_FAILURES * defaults::HEALTH_ROUNDS,
         // A key of the application.
         send_proxy: None,
+        host,
     };
     let Some(item) = app.item("health") else { return check };
     let table = match item.value {
@@ -28,7 +29,7 @@ pub(super) fn read(reading: &mut Reading, app: &Section) -> HealthCheck {
         DeValue::Table(table) => table,
         _ => return item.wrong_type(reading, "a path or a table", "write `\"/healthz\"` or `{ tcp = true }`").unwrap_or(check),
     };
-    let known = ["http", "tcp", "command", "interval", "timeout", "start-timeout", "failures", "replace-after"];
+    let known = ["http", "tcp", "command", "host", "interval", "timeout", "start-timeout", "failures", "replace-after"];
     let section = Section::open(reading, &item.path, table, &known);
     check.probe = read_probe(reading, &section);
     let spans = [
@@ -39,9 +40,21 @@ pub(super) fn read(reading: &mut Reading, app: &Section) -> HealthCheck {
     for (key, least, most, field) in spans {
         *field = section.span(reading, key, (least, most)).unwrap_or(*field);
     }
+    check.host = read_host(reading, &section).or(check.host);
     check.failures = section.count(reading, "failures", 1..1001).unwrap_or(check.failures);
     check.replace_after = section.count(reading, "replace-after", 0..10_001).unwrap_or(check.failures * defaults::HEALTH_ROUNDS);
     check
+}
+
+fn read_host(reading: &mut Reading, section: &Section) -> Option<String> {
+    let host = section.text(reading, "host")?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    if host.is_empty() || !host.chars().all(fits) {
+        let help = "write a name such as `shop.example`, as it stands in the header Host";
+        reading.findings.error(reading.places.value(&section.at("host")), format!("`{host}` cannot be a host"), help);
+        return None;
+    }
+    Some(host)
 }
 
 fn read_probe(reading: &mut Reading, section: &Section) -> HealthProbe {

@@ -15,6 +15,7 @@ mod names;
 mod paths;
 mod pool;
 mod port;
+mod process;
 mod route_keys;
 mod routes;
 mod sandbox;
@@ -39,6 +40,17 @@ pub struct Parsed {
     pub spec: PoolSpec,
     /// What somebody should look at, in the order of the text.
     pub warnings: Vec<Diagnostic>,
+    places: Places,
+}
+
+impl Parsed {
+    /// A warning about what stands at the dotted path `at` (`app.shop.run.0`, or the nearest table around it) of `text`, which was read as
+    /// `path`: for what only a look at the machine can find.
+    pub fn warning(&self, (text, path): (&str, &str), at: &str, message: String, help: String) -> Diagnostic {
+        let mut findings = Findings::new(text, path);
+        findings.warning(self.places.value(at), message, help);
+        findings.finish().1.remove(0)
+    }
 }
 
 /// Reads a config.
@@ -60,7 +72,8 @@ pub fn parse(text: &str, path: &str, machine: &MachineSize) -> Result<Parsed, Ve
     if syntax_errors.is_empty() {
         let spec = read(&mut reading, root.get_ref(), path, machine);
         let (errors, warnings) = reading.findings.finish();
-        return if errors.is_empty() { Ok(Parsed { spec, warnings }) } else { Err(merge(errors, warnings)) };
+        let places = reading.places;
+        return if errors.is_empty() { Ok(Parsed { spec, warnings, places }) } else { Err(merge(errors, warnings)) };
     }
     Err(reading.findings.finish().0)
 }

@@ -154,6 +154,9 @@ fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -
     if let Some(missing) = unready_need(app, inputs.engine.map_or(&[], |agent| &agent.instances)) {
         return ("waiting", format!("needs {missing}, which is not ready"));
     }
+    if let Some(one) = instances.iter().find(|one| one.state == InstanceState::Starting && !one.detail.is_empty()) {
+        return ("starting", format!("{}: {}", one.id, one.detail));
+    }
     if instances.iter().any(|instance| instance.state.is_active()) {
         return ("starting", "started, not ready yet".into());
     }

@@ -13,13 +13,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weal_host::users::{UnknownUser, User, Users};
+use weal_host::users::{UnknownGroup, UnknownUser, User, Users};
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
 
 use numbers::{NoNumber, Numbers};
 use permits::Permits;
 
+use crate::confidential::Confidential;
 use crate::folder::Owner;
 
 /// Why an instance gets no user.
@@ -28,6 +29,9 @@ pub enum NoAccount {
     /// There is no such user.
     #[error(transparent)]
     NoUser(#[from] UnknownUser),
+    /// There is no such group.
+    #[error(transparent)]
+    NoGroup(#[from] UnknownGroup),
     /// It cannot be told which users there are, or which of them are allowed.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -36,6 +40,12 @@ pub enum NoAccount {
     NotRoot {
         /// Whom it is to run as.
         user: String,
+    },
+    /// Who stays who they are keep their group.
+    #[error("`group = \"{group}\"` needs a weal that root started, and a `user` other than root")]
+    GroupOfOwn {
+        /// The group.
+        group: String,
     },
     /// It may not run as this user.
     #[error(transparent)]
@@ -101,6 +111,15 @@ impl Accounts {
 
     /// Whom an instance from `spec`, with its data in `data`, runs as.
     pub fn of(&self, spec: &InstanceSpec, data: &Path) -> Result<Account, NoAccount> {
+        let account = self.without_group(spec, data)?;
+        let Some(group) = &spec.process.group else { return Ok(account) };
+        match account {
+            Account::Other(user) => Ok(Account::Other(User { gid: self.users()?.group_id(group)?, ..user })),
+            Account::Own(_) => Err(NoAccount::GroupOfOwn { group: group.clone() }),
+        }
+    }
+
+    fn without_group(&self, spec: &InstanceSpec, data: &Path) -> Result<Account, NoAccount> {
         self.check_sandbox(spec)?;
         match &spec.user {
             Some(name) => self.named(spec, name),
@@ -122,7 +141,12 @@ impl Accounts {
 
     /// Whoever orders from an agent that is not root is its own user, and could start the program without it.
     fn check_sandbox(&self, spec: &InstanceSpec) -> Result<(), NoAccount> {
-        if self.own == 0 { Ok(Permits::read(&self.state)?.check_sandbox(spec)?) } else { Ok(()) }
+        if self.own != 0 {
+            return Ok(());
+        }
+        let permits = Permits::read(&self.state)?;
+        permits.check_sandbox(spec)?;
+        Ok(permits.check_process(spec)?)
     }
 
     fn named(&self, spec: &InstanceSpec, name: &str) -> Result<Account, NoAccount> {
@@ -137,6 +161,14 @@ impl Accounts {
         let is_root = user.uid == 0;
         Permits::read(&self.state)?.check(spec, name, is_root)?;
         Ok(if is_root { Account::Own(Some(user)) } else { Account::Other(user) })
+    }
+
+    /// What applications are told and nobody else is.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn confidential(&self) -> io::Result<Confidential> {
+        Confidential::read(&self.state)
     }
 
     fn users(&self) -> io::Result<Users> {

@@ -5,17 +5,16 @@
 //! these users and as the applications' own numbers only. As root it starts exactly what the config says, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags};
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, SandboxSpec, naming};
+use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, ProcessSpec, SandboxSpec, naming};
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
 
-use crate::files::{at, write_json};
+use crate::files::{at, read_own, write_json};
 
 /// Where the list is, in the state directory.
 pub const PERMITS_FILE: &str = "permits.json";
@@ -47,6 +46,8 @@ struct Program {
     needs: BTreeSet<AppName>,
     probe: HealthProbe,
     on_resume: Vec<String>,
+    #[serde(default)]
+    process: ProcessSpec,
 }
 
 impl Permits {
@@ -69,19 +70,10 @@ impl Permits {
     /// It cannot be read, or somebody else than the user of this process could have written it.
     pub fn read(state: &Path) -> io::Result<Self> {
         let path = state.join(PERMITS_FILE);
-        let file = match rustix::fs::openat(CWD, &path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(file) => file,
-            Err(rustix::io::Errno::NOENT) => return Ok(Self::default()),
-            Err(error) => return Err(at(&path)(error.into())),
-        };
-        let meta = rustix::fs::fstat(&file)?;
-        if meta.st_uid != rustix::process::geteuid().as_raw() || meta.st_mode & 0o022 != 0 {
-            let why = "somebody else could have written it";
-            return Err(at(&path)(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+        match read_own(&path, LONGEST)? {
+            None => Ok(Self::default()),
+            Some(text) => serde_json::from_slice(&text).map_err(|error| at(&path)(error.into())),
         }
-        let mut text = Vec::new();
-        std::fs::File::from(file).take(LONGEST).read_to_end(&mut text)?;
-        serde_json::from_slice(&text).map_err(|error| at(&path)(error.into()))
     }
 
     /// Puts the list in place of that in the state directory `state`.
@@ -120,12 +112,26 @@ impl Permits {
         }
         Err(Refusal::SandboxNotAllowed { app: spec.app.clone() })
     }
+
+    /// Whether `spec` may have what not every application may: it gets secrets, another group and more of a resource only when it starts what
+    /// the config says.
+    ///
+    /// # Errors
+    /// Root has not allowed it.
+    pub fn check_process(&self, spec: &InstanceSpec) -> Result<(), Refusal> {
+        let is_permitted =
+            |permit: &Permit| permit.app == spec.app && permit.user == spec.user && permit.program.is_that_of(spec);
+        if !spec.process.is_privileged() || self.0.iter().any(is_permitted) {
+            return Ok(());
+        }
+        Err(Refusal::ProcessNotAllowed { app: spec.app.clone() })
+    }
 }
 
 impl Permit {
     /// `None` for an application that may do nothing but what any may.
     fn of(app: &AppSpec) -> Option<Self> {
-        let is_ordinary = app.user.is_none() && app.sandbox == SandboxSpec::default();
+        let is_ordinary = app.user.is_none() && app.sandbox == SandboxSpec::default() && !app.process.is_privileged();
         let permit =
             || Self { app: app.name.clone(), user: app.user.clone(), sandbox: app.sandbox.clone(), program: Program::of(app) };
         (!is_ordinary).then(permit)
@@ -141,12 +147,14 @@ impl Program {
             needs: app.needs.clone(),
             probe: app.health.probe.clone(),
             on_resume: app.on_resume.clone(),
+            process: app.process.clone(),
         }
     }
 
     /// True when `spec` starts this. It may add nothing to the environment but the addresses of what the application needs.
     fn is_that_of(&self, spec: &InstanceSpec) -> bool {
-        let same = self.run == spec.run && self.cwd == spec.cwd && self.on_resume == spec.on_resume;
+        let same =
+            self.run == spec.run && self.cwd == spec.cwd && self.on_resume == spec.on_resume && self.process == spec.process;
         let is_known = |(name, value): (&String, &String)| self.env.get(name) == Some(value) || self.is_address(name, value);
         let has_all = self.env.keys().all(|name| spec.env.contains_key(name));
         same && self.probe == spec.health.probe && has_all && spec.env.iter().all(is_known)

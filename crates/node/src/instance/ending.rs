@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use weal_host::Proc;
-use weal_model::{InstanceState, RestartPolicy, RunEnd, SandboxMode};
+use weal_model::{InstanceState, RestartPolicy, RunEnd, SandboxMode, StopSignal};
 use weal_protocol::Refusal;
+use weal_protocol::node::InstanceSpec;
 
 use super::launch::SHIM_PATIENCE;
 use super::running::Running;
@@ -235,7 +236,8 @@ impl Task {
         let patience = Duration::try_from_secs_f64(self.spec().stop_timeout_s).unwrap_or(KILL_PATIENCE);
         let deadline = tokio::time::Instant::now() + patience;
         self.enter(InstanceState::Stopping, "");
-        let _ = send(running.main_fd.get_ref(), Signal::TERM);
+        let signal = stop_signal(&self.spec());
+        let _ = send(running.main_fd.get_ref(), signal);
         // A frozen process takes no signals.
         let _ = self.isolated(|isolation, member| isolation.thaw(member));
         if tokio::time::timeout_at(deadline, running.main_fd.readable()).await.is_ok() {
@@ -243,7 +245,8 @@ impl Task {
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             until(left, || self.isolated(|isolation, member| isolation.processes(member)).is_empty()).await;
         } else {
-            tracing::warn!(instance = %self.spec().id, "it ignored SIGTERM for {patience:?} and is killed");
+            let name = self.spec().process.stop_signal.map_or("SIGTERM", StopSignal::as_str);
+            tracing::warn!(instance = %self.spec().id, "it ignored {name} for {patience:?} and is killed");
         }
         let result = match self.sweep().await {
             Ok(()) => self.remove().await,
@@ -292,6 +295,19 @@ fn backoff(failed_in_a_row: u32) -> Duration {
     FIRST_BACKOFF.saturating_mul(1 << failed_in_a_row.min(10)).min(LONGEST_BACKOFF)
 }
 
+/// The signal that asks an instance to end.
+fn stop_signal(spec: &InstanceSpec) -> Signal {
+    match spec.process.stop_signal {
+        None | Some(StopSignal::Term) => Signal::TERM,
+        Some(StopSignal::Hup) => Signal::HUP,
+        Some(StopSignal::Int) => Signal::INT,
+        Some(StopSignal::Quit) => Signal::QUIT,
+        Some(StopSignal::Usr1) => Signal::USR1,
+        Some(StopSignal::Usr2) => Signal::USR2,
+        Some(StopSignal::Winch) => Signal::WINCH,
+    }
+}
+
 fn signal_name(number: i32) -> String {
     match Signal::from_named_raw(number) {
         Some(Signal::KILL) => "SIGKILL".to_owned(),
@@ -324,7 +340,7 @@ pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std
     wait(SHIM_PATIENCE, &|| !shim::is_starting(dir));
     let started: Option<Started> = read_json(&dir.join(PID_FILE))?;
     if let Some(started) = started.filter(|started| proc.is_alive(started.main)) {
-        proc.open(started.main).map_or(Ok(()), |main| send(main, Signal::TERM))?;
+        proc.open(started.main).map_or(Ok(()), |main| send(main, stop_signal(&record.spec)))?;
         isolation.thaw(member)?;
         let patience = Duration::try_from_secs_f64(record.spec.stop_timeout_s).unwrap_or(KILL_PATIENCE);
         wait(patience, &|| !proc.is_alive(started.main));

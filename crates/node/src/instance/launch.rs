@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncReadExt;
 use weal_host::users::User;
-use weal_model::{InstanceState, RunEnd, naming};
+use weal_model::{InstanceState, ProcessSpec, RunEnd, naming};
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
 use weal_sandbox::SandboxPlan;
@@ -22,6 +22,7 @@ use super::running::Running;
 use super::sleep::WAKING_FILE;
 use super::{Phase, Reply, Task, until};
 use crate::accounts::NoAccount;
+use crate::confidential::Hidden;
 use crate::files::{at, read_json, write_json};
 use crate::folder::{Folder, Owner, give_entry};
 use crate::isolation::{Kind, Member};
@@ -38,6 +39,8 @@ pub(super) const SHIM_PATIENCE: Duration = Duration::from_secs(30);
 const ADOPTION_PATIENCE: Duration = Duration::from_secs(2);
 /// Variables of the agent's own environment that instances get too, unless their spec sets them.
 const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
+/// Where secrets that are given as files lie, in the application's own folder.
+const SECRETS_FOLDER: &str = ".weal-secrets";
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Why an instance was not started.
@@ -49,6 +52,12 @@ pub(super) enum StartError {
     /// Its command or environment cannot be filled in.
     #[error(transparent)]
     Variable(#[from] UnknownVariable),
+    /// The supervisor has not said what a secret of it is.
+    #[error("its secret {name} is not known here: weal apply reads it again")]
+    NoSecret {
+        /// The variable.
+        name: String,
+    },
     /// It has no command.
     #[error("`run` is empty")]
     EmptyRun,
@@ -112,7 +121,7 @@ impl StartError {
 
 /// Why a program cannot be run.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NoProgram {
+pub enum NoProgram {
     /// It is a folder.
     #[error("cannot run {}: it is a folder", .path.display())]
     Folder {
@@ -313,9 +322,12 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     let account = site.accounts.of(spec, &data)?;
     make_data(&data, account.owner())?;
     let mut env = environment(spec, port, &data, dir, account.person())?;
+    let secrets = add_confidential(site, spec, &mut env)?;
     // A job's command is what its shell made of it.
     let fill = |word: &String| if spec.job.is_some() { Ok(word.clone()) } else { fill_in(word, &env) };
     let mut argv = spec.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
+    // After that: everybody can read a command line.
+    env.extend(give_secrets(spec, secrets, &data, account.owner())?);
     if spec.job.is_some() && site.isolation.kind() != Kind::None {
         // Its group tells what is part of it.
         env.remove(shim::MARK);
@@ -329,7 +341,56 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     let (entrances, side_entrances) = (site.isolation.entrances(member), site.isolation.side_entrances());
     let sandbox = confine(site, spec, Path::new(&argv[0]), data, dir)?;
     let (cwd, user) = (PathBuf::from(&spec.cwd), account.to_become().cloned());
-    Ok(Launch { argv, env, cwd, user, entrances, side_entrances, sandbox })
+    let ProcessSpec { umask, limits, stdin, .. } = spec.process.clone();
+    Ok(Launch { argv, env, cwd, user, entrances, side_entrances, sandbox, umask, limits, stdin: stdin.map(PathBuf::from) })
+}
+
+/// Adds the variables of the application's files, which win over nothing that is there; returns its secrets.
+fn add_confidential(
+    site: &Site,
+    spec: &InstanceSpec,
+    env: &mut BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, StartError> {
+    if !spec.process.is_confidential() {
+        return Ok(BTreeMap::new());
+    }
+    let Hidden { variables, secrets } = site.accounts.confidential()?.of(&spec.app);
+    for (name, value) in variables {
+        env.entry(name).or_insert(value);
+    }
+    match spec.process.secrets.keys().find(|name| !secrets.contains_key(*name)) {
+        Some(missing) => Err(StartError::NoSecret { name: missing.clone() }),
+        None => Ok(secrets),
+    }
+}
+
+/// The variables of the secrets that `spec` names, once those that are given as files lie in its own folder.
+fn give_secrets(
+    spec: &InstanceSpec,
+    values: BTreeMap<String, String>,
+    data: &Path,
+    owner: Option<Owner>,
+) -> io::Result<Vec<(String, String)>> {
+    let mut given = Vec::new();
+    for (name, value) in values {
+        match spec.process.secrets.get(&name) {
+            None => {}
+            Some(secret) if secret.as_file => {
+                let path = write_secret(data, &name, &value, owner)?;
+                given.push((name, path.display().to_string()));
+            }
+            Some(_) => given.push((name, value)),
+        }
+    }
+    Ok(given)
+}
+
+fn write_secret(data: &Path, name: &str, value: &str, owner: Option<Owner>) -> io::Result<PathBuf> {
+    let folder = Folder::open(data)?.make(SECRETS_FOLDER, 0o700)?;
+    if let Some(owner) = owner {
+        folder.give(owner)?;
+    }
+    folder.replace_file(name, value.as_bytes(), owner)
 }
 
 /// Its own folder: that of its application, or of its job.
@@ -394,6 +455,7 @@ fn environment(
         let file = data.join(progress::file_name(run.attempt));
         env.insert(progress::VARIABLE.to_owned(), file.display().to_string());
     }
+    env.extend(spec.process.time_zone.iter().map(|zone| ("TZ".to_owned(), zone.clone())));
     // Values may use what is known so far, and the addresses of what the application needs, which are among them.
     let known: BTreeMap<String, String> = env.iter().chain(&spec.env).map(|(k, v)| (k.clone(), v.clone())).collect();
     for (name, value) in spec.env.iter().filter(|_| spec.job.is_none()) {
@@ -405,8 +467,11 @@ fn environment(
     Ok(env)
 }
 
-/// The path of a program, as a shell would find it.
-fn find_program(program: &str, cwd: &Path, path: &str) -> Result<String, NoProgram> {
+/// The path of a program, as a shell would find it in `path`; relative to `cwd` where it has a slash.
+///
+/// # Errors
+/// There is none that can be run: says what is there instead.
+pub fn find_program(program: &str, cwd: &Path, path: &str) -> Result<String, NoProgram> {
     let is_executable =
         |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0);
     if program.contains('/') {
@@ -462,6 +527,9 @@ pub fn first_record(spec: InstanceSpec, port: u16) -> Record {
         entrances: Vec::new(),
         side_entrances: Vec::new(),
         sandbox: SandboxPlan::default(),
+        umask: None,
+        limits: BTreeMap::new(),
+        stdin: None,
     };
     Record { spec, port, launch }
 }

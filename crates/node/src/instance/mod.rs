@@ -12,6 +12,8 @@ mod pages;
 mod running;
 mod sleep;
 
+pub use launch::{NoProgram, find_program};
+
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

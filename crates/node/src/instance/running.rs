@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use weal_host::{Identity, Proc};
-use weal_model::{InstanceState, RunEnd};
+use weal_model::{HealthProbe, InstanceState, RunEnd};
 use weal_protocol::Refusal;
 
 use super::ending::End;
 use super::launch::start_shim;
 use super::sleep::Recording;
 use super::{Order, Phase, Reply, Task};
-use crate::listener::{Own, Stranger};
+use crate::listener::{Own, Stranger, elsewhere};
 use crate::ports::address;
 use crate::probe::{self, Asking, Beside, Unwell};
 use crate::shim::Started;
@@ -179,9 +179,15 @@ impl Task {
             }
             Err(reason) if state == InstanceState::Starting => {
                 running.pause = (running.pause * 3 / 2).min(LONGEST_PAUSE);
+                // One that begins quickly is not looked at.
+                let hint = if running.pause == LONGEST_PAUSE { self.port_hint() } else { None };
                 if running.began.elapsed().as_secs_f64() > health.start_timeout_s {
                     self.log_complaint(&reason);
-                    return Some(End::failure(format!("not ready within {} s: {reason}", health.start_timeout_s)));
+                    let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+                    return Some(End::failure(format!("not ready within {} s: {reason}{hint}", health.start_timeout_s)));
+                }
+                if let Some(hint) = hint {
+                    self.enter(InstanceState::Starting, hint);
                 }
             }
             Err(reason) => {
@@ -202,6 +208,17 @@ impl Task {
             }
         }
         None
+    }
+
+    /// What an application is told that listens, but not where it should.
+    fn port_hint(&self) -> Option<String> {
+        if self.is_run() || matches!(self.spec().health.probe, HealthProbe::Command { .. }) {
+            return None;
+        }
+        let (port, processes) = (self.record().port, self.isolated(|isolation, member| isolation.processes(member)));
+        let found: Vec<String> = elsewhere(&self.site.proc, port, &processes).iter().map(u16::to_string).collect();
+        let ports = if found.len() == 1 { "port" } else { "ports" };
+        (!found.is_empty()).then(|| format!("listens on {ports} {}, and not on $PORT, which is {port}", found.join(", ")))
     }
 
     /// Whether what listens at its port is its own. A stranger would get its requests: it is ended, and begins anew at another port.
@@ -256,7 +273,8 @@ impl Task {
 
 /// Where the instance of `record` is asked whether it is well.
 pub(super) fn asking(record: &Record) -> Asking {
-    Asking { address: address(record.port), send_proxy: record.spec.health.send_proxy }
+    let health = &record.spec.health;
+    Asking { address: address(record.port), send_proxy: health.send_proxy, host: health.host.clone() }
 }
 
 pub(super) fn seconds(seconds: f64, least: Duration) -> Duration {

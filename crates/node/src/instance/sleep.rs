@@ -304,7 +304,7 @@ impl Task {
             let asking = async {
                 match asked {
                     Some(asked) => asked.answer(patience).await,
-                    None => probe::ask(&health.probe, to, patience, self.beside(&record)).await,
+                    None => probe::ask(&health.probe, to.clone(), patience, self.beside(&record)).await,
                 }
             };
             let answer = tokio::select! {

@@ -34,10 +34,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 use weal_host::users::User;
 use weal_host::{Identity, Proc};
+use weal_model::{LimitValue, ResourceLimit};
 use weal_protocol::node::InstanceSpec;
 use weal_sandbox::SandboxPlan;
 
@@ -89,6 +91,15 @@ pub struct Launch {
     /// How far it is confined.
     #[serde(default)]
     pub sandbox: SandboxPlan,
+    /// The bits that files of its making do not get; `None` is 022.
+    #[serde(default)]
+    pub umask: Option<u32>,
+    /// What it may use at most.
+    #[serde(default)]
+    pub limits: BTreeMap<ResourceLimit, LimitValue>,
+    /// What it reads from its standard input; `None` is empty.
+    #[serde(default)]
+    pub stdin: Option<PathBuf>,
 }
 
 /// Content of [`PID_FILE`].
@@ -231,11 +242,15 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
     let sandbox = launch.sandbox.clone().prepare().map_err(io::Error::other)?;
     let (failure, complaint) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // Only the number of an error comes through to the parent by itself.
-    let complain = move |failure: weal_sandbox::Failure| {
-        let _ = rustix::io::write(&complaint, failure.to_string().as_bytes());
-        failure.into_io()
+    let say = move |text: &str| {
+        let _ = rustix::io::write(&complaint, text.as_bytes());
     };
+    let (umask, limits, stdin) = (launch.umask, launch.limits.clone(), launch.stdin.clone());
     let prepare = move || {
+        let complain = |failure: weal_sandbox::Failure| {
+            say(&failure.to_string());
+            failure.into_io()
+        };
         for entrance in &entrances {
             // Only the number of an error comes through to the parent; this one is given by nothing else here.
             fs::write(entrance, "0").map_err(|_| io::Error::from_raw_os_error(libc::ESTALE))?;
@@ -243,12 +258,20 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
         // It would inherit the shim's protection.
         let _ = fs::write("/proc/self/oom_score_adj", "0");
         unblock_signals()?;
-        sandbox.enter().map_err(&complain)?;
+        limit_resources(&limits).inspect_err(|error| say(&format!("its `limits` cannot be set: {error}")))?;
+        sandbox.enter().map_err(complain)?;
         become_user(user.as_ref())?;
+        if let Some(mask) = umask {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+        }
+        if let Some(path) = &stdin {
+            // As that user: root could read more.
+            read_from(path).inspect_err(|error| say(&format!("cannot read `stdin` {}: {error}", path.display())))?;
+        }
         keep_descriptors_back()?;
         // As that user: root could enter a folder in which the program then finds nothing.
         std::env::set_current_dir(&cwd)?;
-        sandbox.confine().map_err(&complain)
+        sandbox.confine().map_err(complain)
     };
     // SAFETY: the shim has a single thread, so the forked child may allocate and open files before it becomes the program.
     unsafe { command.pre_exec(prepare) };
@@ -266,6 +289,37 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
 }
 
 /// Says what `execve` meant.
+/// Soft and hard limits at once: a process could raise the first to the second.
+fn limit_resources(limits: &BTreeMap<ResourceLimit, LimitValue>) -> io::Result<()> {
+    for (limit, value) in limits {
+        let most = match value {
+            LimitValue::AtMost(most) => Some(*most),
+            LimitValue::Infinity => None,
+        };
+        rustix::process::setrlimit(resource(*limit), Rlimit { current: most, maximum: most })?;
+    }
+    Ok(())
+}
+
+fn resource(limit: ResourceLimit) -> Resource {
+    match limit {
+        ResourceLimit::As => Resource::As,
+        ResourceLimit::Cpu => Resource::Cpu,
+        ResourceLimit::Data => Resource::Data,
+        ResourceLimit::Fsize => Resource::Fsize,
+        ResourceLimit::Memlock => Resource::Memlock,
+        ResourceLimit::Nice => Resource::Nice,
+        ResourceLimit::Rtprio => Resource::Rtprio,
+        ResourceLimit::Sigpending => Resource::Sigpending,
+        ResourceLimit::Stack => Resource::Stack,
+    }
+}
+
+fn read_from(path: &Path) -> io::Result<()> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(rustix::stdio::dup2_stdin(&file)?)
+}
+
 fn explain(error: io::Error, program: &str, launch: &Launch) -> io::Error {
     let cwd = &launch.cwd;
     let text = match error.kind() {

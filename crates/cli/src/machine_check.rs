@@ -1,0 +1,148 @@
+//! What a config names and this machine does not have: programs, folders, users, files. A config may be written before they are there, so these are
+//! warnings; the application's start would fail.
+
+use std::path::Path;
+
+use weal_config::{Diagnostic, Parsed};
+use weal_host::users::{APPLICATION_UIDS, User, Users};
+use weal_model::AppSpec;
+use weal_node::{barrier, find_program};
+
+use crate::confidential;
+use crate::users;
+
+/// Where the node agent looks for programs when nothing else is said.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// One warning for each thing that is missing, in the order of the applications. `file` is the text and how it is named.
+pub fn check(parsed: &Parsed, file: (&str, &str)) -> Vec<Diagnostic> {
+    let found = parsed.spec.apps.values().flat_map(|app| {
+        let missing = of_app(app).into_iter();
+        missing.map(move |one| parsed.warning(file, &format!("app.{}.{}", app.name, one.key), one.message, one.help))
+    });
+    found.collect()
+}
+
+/// What is missing, and under which key it is named.
+#[derive(Debug, PartialEq)]
+struct Missing {
+    key: String,
+    message: String,
+    help: String,
+}
+
+fn missing(key: impl Into<String>, message: impl ToString, help: impl Into<String>) -> Missing {
+    Missing { key: key.into(), message: message.to_string(), help: help.into() }
+}
+
+fn of_app(app: &AppSpec) -> Vec<Missing> {
+    let user = app.user.as_deref().map(users::find).transpose();
+    let program = program(app);
+    let mut all: Vec<Missing> = Vec::new();
+    all.extend(folder(app));
+    all.extend(program.as_ref().err().and_then(|found| found.as_ref().map(|text| missing("run.0", text, program_help(app)))));
+    match user {
+        Err(error) => all.push(missing("user", error, "a number needs no account")),
+        Ok(user) => all.extend(closed(app, user.as_ref(), program.ok().as_deref())),
+    }
+    all.extend(group(app));
+    all.extend(files(app));
+    all
+}
+
+fn folder(app: &AppSpec) -> Option<Missing> {
+    let cwd = Path::new(&app.cwd);
+    (!cwd.is_dir()).then(|| missing("cwd", format!("there is no folder {}", cwd.display()), nearest(cwd)))
+}
+
+/// The path of its program. `Err(None)` where that is not known before its start.
+fn program(app: &AppSpec) -> Result<String, Option<String>> {
+    let name = app.run.first().filter(|name| !name.contains('$')).ok_or(None)?;
+    if !Path::new(&app.cwd).is_dir() {
+        return Err(None);
+    }
+    let path = app.env.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_else(|| DEFAULT_PATH.to_owned());
+    find_program(name, Path::new(&app.cwd), &path).map_err(|error| Some(error.to_string()))
+}
+
+fn program_help(app: &AppSpec) -> String {
+    let program = Path::new(&app.cwd).join(app.run.first().map_or("", String::as_str));
+    nearest(&program)
+}
+
+/// What is there: the deepest folder that exists, and some of what it holds.
+fn nearest(path: &Path) -> String {
+    let Some(folder) = path.ancestors().skip(1).find(|folder| folder.is_dir()) else { return String::new() };
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort();
+    let more = names.len().saturating_sub(8);
+    names.truncate(8);
+    let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
+    match names.is_empty() {
+        true => format!("{} is empty", folder.display()),
+        false => format!("{} holds {}{rest}", folder.display(), names.join(", ")),
+    }
+}
+
+/// What keeps the user of its instances from its folder or its program. Only root starts them as somebody else.
+fn closed(app: &AppSpec, user: Option<&User>, program: Option<&str>) -> Option<Missing> {
+    if !users::is_root() || app.user.as_deref() == Some("root") {
+        return None;
+    }
+    let uid = *APPLICATION_UIDS.start();
+    let own = User { name: format!("weal-{}", app.name), uid, gid: uid, groups: Vec::new(), home: "/".into() };
+    let user = user.unwrap_or(&own);
+    let ways = [("cwd", Some(app.cwd.as_str())), ("run.0", program)];
+    ways.into_iter().find_map(|(key, path)| {
+        let barrier = barrier(Path::new(path?), user)?;
+        Some(missing(key, format!("user {} {barrier}", user.name), "or keep it elsewhere, such as in /srv"))
+    })
+}
+
+fn group(app: &AppSpec) -> Option<Missing> {
+    let group = app.process.group.as_ref()?;
+    let error = Users::read(Path::new("/etc")).ok()?.group_id(group).err()?;
+    Some(missing("group", error, "a number needs no entry"))
+}
+
+fn files(app: &AppSpec) -> Vec<Missing> {
+    let process = &app.process;
+    let of_env = process.env_files.iter().filter_map(|file| {
+        let error = confidential::variables(file).err()?;
+        Some(missing("env-file", error, "a dash before the path allows that it is missing"))
+    });
+    let of_secrets = process.secrets.iter().filter_map(|(name, secret)| {
+        let error = confidential::value(secret, None).err()?;
+        Some(missing(format!("secrets.{name}"), error, ""))
+    });
+    let stdin = process.stdin.iter().filter(|path| !Path::new(path).exists());
+    let of_stdin = stdin.map(|path| missing("stdin", format!("there is no file {path}"), nearest(Path::new(path))));
+    of_env.chain(of_secrets).chain(of_stdin).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("server.py"), "").unwrap();
+        let cwd = folder.path().display().to_string();
+        let app = AppSpec { run: vec!["./sever.py".to_owned()], cwd: cwd.clone(), ..AppSpec::example("shop") };
+        let found = of_app(&app);
+        let program = found.iter().find(|one| one.key == "run.0").unwrap();
+        assert!(program.message.contains("there is no such file"), "{program:?}");
+        assert!(program.help.contains("holds server.py"), "{program:?}");
+        let gone = AppSpec { cwd: format!("{cwd}/nowhere"), user: Some("no-such-user".to_owned()), ..app };
+        let keys: Vec<String> = of_app(&gone).into_iter().map(|one| one.key).collect();
+        assert_eq!(keys, ["cwd", "user"]);
+        let there = AppSpec { run: vec!["sh".to_owned()], cwd: "/".to_owned(), ..AppSpec::example("shop") };
+        assert_eq!(of_app(&there), []);
+    }
+}

@@ -1,0 +1,126 @@
+//! What processes get besides their command: variables of files, secrets, limits; and what is told of none of it.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::load::get;
+use crate::pool::{Pool, echo_app, echo_program, text};
+
+const PASSWORD: &str = "s3cr3t-of-the-shop";
+
+/// The environment and one limit of a process.
+fn environment(pid: i64) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap().replace('\0', "\n")
+}
+
+#[test]
+fn secrets_reach_their_application_and_nobody_else() {
+    let mut pool = Pool::new("");
+    let folder = pool.config().parent().unwrap().to_owned();
+    let write = |name: &str, content: &str| {
+        std::fs::write(folder.join(name), content).unwrap();
+        std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    write("db.txt", &format!("{PASSWORD}\n"));
+    write("shop.env", "# of the shop\nexport MODE=\"fast\"\nTOKEN=token-of-the-shop\nPORT=1\n");
+    pool.write(&echo_app(
+        "shop",
+        "env-file = [\"shop.env\", \"-none.env\"]\nenv = { MODE = \"slow\" }\ntime-zone = \"Asia/Tokyo\"\numask = \"027\"\n\
+         limits = { stack = \"4MiB\" }\n\
+         secrets = { DB_PASSWORD = \"file:db.txt\", GIVEN = \"variable:WEAL_E2E_GIVEN\", \
+         KEY_FILE = { from = \"file:db.txt\", as = \"file\" } }",
+    ));
+    pool.start_by(&[("WEAL_E2E_GIVEN", "given-by-the-operator")], false);
+    pool.wait_ready();
+
+    let pid = pool.instance_of("shop").unwrap();
+    let environment = environment(pid);
+    let has = |line: &str| environment.lines().any(|one| one == line);
+    assert!(has(&format!("DB_PASSWORD={PASSWORD}")) && has("GIVEN=given-by-the-operator"));
+    assert!(has("TOKEN=token-of-the-shop") && has("MODE=slow") && has("TZ=Asia/Tokyo") && !has("PORT=1"));
+    let key = environment.lines().find_map(|line| line.strip_prefix("KEY_FILE=")).unwrap();
+    assert_eq!(std::fs::read_to_string(key).unwrap(), format!("{PASSWORD}\n"));
+    assert_eq!(std::fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o400);
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let stack = limits.lines().find(|line| line.starts_with("Max stack size")).unwrap();
+    assert!(stack.contains("4194304"), "{stack}");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    assert!(status.contains("Umask:\t0027"), "{status}");
+
+    let is_told =
+        |said: &str| [PASSWORD, "given-by-the-operator", "token-of-the-shop"].iter().any(|secret| said.contains(secret));
+    for args in [
+        &["config", "show"][..],
+        &["config", "show", "--effective"],
+        &["config", "show", "-o", "json"],
+        &["status", "-o", "json"],
+        &["events", "-o", "json"],
+        &["why", "shop"],
+        &["validate", "-o", "json"],
+        &["apply", "--dry-run"],
+    ] {
+        let output = pool.run(args);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success() && !is_told(&said), "weal {args:?}: {said}");
+    }
+    assert!(text(&pool.run(&["config", "show", "--effective"]).stdout).contains("file:"), "where it is may be told");
+    for path in ["/v1/status", "/v1/events?limit=1000", "/metrics"] {
+        assert!(!is_told(&get(pool.api, "127.0.0.1", path).unwrap().1), "{path}");
+    }
+    for log in ["supervisor", "controller", "gateway", "node"] {
+        let said = std::fs::read_to_string(pool.state().join(format!("logs/{log}.log"))).unwrap_or_default();
+        assert!(!is_told(&said), "{log}.log");
+    }
+    let kept = std::fs::metadata(pool.state().join("secrets.json")).unwrap();
+    assert_eq!(kept.permissions().mode() & 0o777, 0o600);
+    assert!(!is_told(&std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap()));
+}
+
+#[test]
+fn a_secret_that_cannot_be_read_starts_nothing_and_is_named() {
+    let pool = Pool::new(&echo_app("shop", "secrets = { DB_PASSWORD = \"file:none.txt\" }"));
+    let up = pool.run(&["up"]);
+    assert_eq!(up.status.code(), Some(1));
+    let said = text(&up.stderr);
+    assert!(said.contains("[app.shop]") && said.contains("secrets.DB_PASSWORD") && said.contains("none.txt"), "{said}");
+    let validate = pool.run(&["validate"]);
+    assert!(validate.status.success(), "it may come later");
+    assert!(text(&validate.stderr).contains("cannot read"), "{}", text(&validate.stderr));
+    pool.write(&echo_app("shop", "secrets = { DB_PASSWORD = \"hunter2\" }"));
+    let refused = pool.run(&["validate"]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(text(&refused.stderr).contains("write where it is, not what it is"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn an_application_that_listens_elsewhere_is_told_at_which_port() {
+    let [port] = crate::pool::free_ports();
+    let program = echo_program();
+    let mut pool = Pool::new(&format!(
+        "[app.shop]\nrun = [\"{}\", \"--port\", \"{port}\"]\nmemory = \"64MiB\"\nroutes = [{{ host = \"shop.localhost\" }}]\n",
+        program.display()
+    ));
+    pool.start();
+    pool.eventually("the port is named", || {
+        let status = pool.status()?;
+        let detail = status["apps"][0]["detail"].as_str()?;
+        detail.contains(&format!("listens on port {port}, and not on $PORT, which is")).then_some(())
+    });
+}
+
+#[test]
+fn the_health_check_asks_for_the_applications_own_host() {
+    let script = "import http.server, os\n\
+        class Strict(http.server.BaseHTTPRequestHandler):\n\
+        \x20   def do_GET(self):\n\
+        \x20       self.send_response(200 if self.headers['host'] == 'shop.example' else 400)\n\
+        \x20       self.send_header('content-length', '0')\n\
+        \x20       self.end_headers()\n\
+        http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), Strict).serve_forever()\n";
+    let app = format!(
+        "[app.shop]\nrun = [\"python3\", \"-c\", '''{script}''']\nhealth = \"/\"\nmemory = \"64MiB\"\n\
+         routes = [{{ host = \"*.example\" }}, {{ host = \"shop.example\" }}]\n"
+    );
+    let mut pool = Pool::new(&app);
+    pool.up();
+    assert_eq!(get(pool.listen, "shop.example", "/").unwrap().0, 200);
+}

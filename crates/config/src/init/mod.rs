@@ -1,0 +1,99 @@
+//! A first `weal.toml`: guessed from what lies in a program's folder, or made of a command alone.
+
+mod compiled;
+mod javascript;
+mod program;
+mod python;
+mod ruby;
+mod sketch;
+
+use crate::import::{ImportError, compose, procfile};
+use crate::parse::as_name;
+use program::Program;
+pub use sketch::Sketch;
+use weal_model::naming::is_name;
+
+/// The names under which a compose file is looked for, as Compose itself does.
+const COMPOSE: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
+
+/// What [`propose`] may ask of a folder.
+pub trait Look {
+    /// The text of a file in it; `None` where there is none that can be read.
+    fn read(&self, name: &str) -> Option<String>;
+    /// Whether there is such a file.
+    fn has(&self, name: &str) -> bool;
+}
+
+/// A config to begin with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proposal {
+    /// A `weal.toml`.
+    pub text: String,
+    /// The file that it was made of.
+    pub source: String,
+    /// What somebody has to do or to look at, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// Why there is no proposal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InitError {
+    /// Nothing there says how to start a program.
+    #[error(
+        "nothing here says how to start a program (looked for: Procfile, compose.yaml, manage.py, pyproject.toml, requirements.txt, \
+         app.py, Gemfile, go.mod, Cargo.toml, pom.xml, package.json, index.html): name it with weal init -- COMMAND"
+    )]
+    Nothing,
+    /// A file of another tool cannot be read.
+    #[error("{file}: {source}")]
+    Import {
+        /// Its name.
+        file: String,
+        /// What is wrong with it.
+        source: ImportError,
+    },
+}
+
+/// Looks at `folder` and makes a config of what it finds first: what says most about how a program is run is asked first. `folder_name` names
+/// the application where nothing else does.
+///
+/// # Errors
+/// Nothing is found, or a Procfile or a compose file cannot be read.
+pub fn propose(folder: &dyn Look, folder_name: &str) -> Result<Proposal, InitError> {
+    if let Some(imported) = imported(folder) {
+        return imported;
+    }
+    let detectors =
+        [python::detect, ruby::detect, compiled::go, compiled::cargo, compiled::maven, javascript::detect, javascript::pages];
+    let program = detectors.iter().find_map(|detect| detect(folder)).ok_or(InitError::Nothing)?;
+    Ok(of_program(program, folder_name))
+}
+
+/// A config for `run`, called after the program's folder.
+pub fn of_command(run: &[String], folder_name: &str) -> Proposal {
+    of_program(Program::new("the command line", run.to_vec()), folder_name)
+}
+
+fn imported(folder: &dyn Look) -> Option<Result<Proposal, InitError>> {
+    let make = |file: &str, read: fn(&str) -> Result<crate::import::Imported, ImportError>| {
+        let text = folder.read(file)?;
+        let proposal =
+            |imported: crate::import::Imported| Proposal { text: imported.text, source: file.to_owned(), notes: imported.notes };
+        Some(read(&text).map(proposal).map_err(|source| InitError::Import { file: file.to_owned(), source }))
+    };
+    make("Procfile", procfile).or_else(|| COMPOSE.iter().find_map(|file| make(file, compose)))
+}
+
+fn of_program(program: Program, folder_name: &str) -> Proposal {
+    let name = app_name([program.name.as_deref().unwrap_or_default(), folder_name]);
+    let sketch = Sketch { memory: Some(program.memory.to_owned()), run: program.run, ..Sketch::new(&name) };
+    Proposal { text: sketch.first_config(&program.source), source: program.source, notes: program.notes }
+}
+
+/// The first of `candidates` of which an application's name can be made; `app` where there is none.
+pub fn app_name<'n>(candidates: impl IntoIterator<Item = &'n str>) -> String {
+    let made = candidates.into_iter().map(as_name);
+    made.map(|name| name.trim_start_matches(|c: char| !c.is_ascii_lowercase()).to_owned())
+        .find(|name| is_name(name))
+        .unwrap_or_else(|| "app".to_owned())
+}
