@@ -107,6 +107,9 @@ function counted(number: number, one: string, many: string): string {
 function brokenApp(app: AppStatus): Headline {
   const ready = app.instances.filter((instance) => instance.state === "ready").length;
   const detail = app.detail === "" ? `${ready} of at least ${app.min} instances are ready.` : `${sentence(app.detail.replace(/\.$/, ""))}.`;
+  if (app.rollout?.phase === "stuck") {
+    return { tone: "bad", lead: `The rollout of ${app.name} is stuck.`, app: app.name, text: detail };
+  }
   const lead = app.state === "failed" ? `${app.name} has failed.` : `${app.name} has too few instances.`;
   return { tone: "bad", lead, app: app.name, text: detail };
 }

@@ -1,6 +1,6 @@
 //! The smallest application that the tests host: one thread a connection, keep-alive, no dependencies.
 //!
-//! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /head` gives back the request's head, `GET /call/NAME/PATH` passes on what the
+//! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /head` gives back the request's head, `GET /stream` answers without end, `GET /call/NAME/PATH` passes on what the
 //! needed application NAME answers to `GET /PATH`, anything else says which instance answers, and whether it was told a class. `WEAL_ECHO`
 //! makes it misbehave: `exit` ends at once and `sick` never becomes healthy. With `--proxy`, each connection has to begin with a header of the
 //! PROXY protocol; `GET /head` says who it names.
@@ -36,6 +36,9 @@ fn serve(client: TcpStream, sick: bool, expects_proxy: bool) {
         if let Some(ms) = path.strip_prefix("/slow/").and_then(|ms| ms.parse().ok()) {
             std::thread::sleep(Duration::from_millis(ms));
         }
+        if path.starts_with("/stream") {
+            return stream(&mut writer);
+        }
         let status = if sick { "503 Service Unavailable" } else { "200 OK" };
         let marked = if class.is_empty() { "" } else { " marked" };
         let own = format!("{} pid {}{marked}\n", std::env::var("INSTANCE").unwrap_or_default(), std::process::id());
@@ -48,6 +51,17 @@ fn serve(client: TcpStream, sick: bool, expects_proxy: bool) {
         if writer.write_all(answer.as_bytes()).is_err() {
             return;
         }
+    }
+}
+
+/// Answers one line after the other until the client goes.
+fn stream(writer: &mut TcpStream) {
+    let line = format!("{}\n", std::env::var("INSTANCE").unwrap_or_default());
+    let chunk = format!("{:x}\r\n{line}\r\n", line.len());
+    let mut next = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-type: text/event-stream\r\n\r\n".to_owned() + &chunk;
+    while writer.write_all(next.as_bytes()).is_ok() {
+        next.clone_from(&chunk);
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the node agent takes from whoever runs weal, and from nobody else: which users root's config names, and what is secret.
 //!
-//! The controller hands a config on, but only the supervisor with the file that it follows, and `weal apply`, write these lists. While one config
-//! takes the place of another, what both name is allowed.
+//! The controller hands a config on, but only the supervisor with its file, and `weal apply`, `deploy` and `rollback`, write these lists. While one
+//! config takes the place of another, what both name is allowed.
 
 use std::io;
 

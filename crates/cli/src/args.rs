@@ -1,19 +1,22 @@
 //! The shape of the command line. What each command does is in `commands/` and `supervisor/`.
 
 pub mod begin;
+pub mod deploy;
 mod format;
 pub mod jobs;
 mod load;
+mod sleep;
 mod target;
 pub mod token;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use weal_model::Algorithm;
 
 pub use format::{ColorChoice, Format};
 pub use load::Load;
+pub use sleep::{Sleep, Wake};
 pub use target::Target;
 
 use crate::values::{Switch, Variation, placement, variation};
@@ -68,6 +71,22 @@ pub enum Command {
     Sleep(Sleep),
     /// Wake an application.
     Wake(Wake),
+    /// Deploy the config file: say what changes, ask, bring it out, wait until it is done.
+    Deploy(deploy::Deploy),
+    /// List the versions that were deployed.
+    History(Target),
+    /// Deploy a former version again.
+    Rollback(deploy::Rollback),
+    /// Replace an application's instances by new ones, one after the other.
+    Restart(deploy::AppTarget),
+    /// Stop an application until it is started again.
+    Stop(deploy::AppTarget),
+    /// Start an application that was stopped.
+    Start(deploy::AppTarget),
+    /// Run so many instances of an application, whatever the config says.
+    Scale(deploy::Scale),
+    /// Run a command in an application's environment and sandbox, as its user.
+    Exec(deploy::Exec),
     /// Run a batch job by a goal for its completion.
     Submit(Box<jobs::Submit>),
     /// Show jobs: how far they are, when they will be done, why they wait.
@@ -98,7 +117,7 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Give the running pool the config file as it is now.
+    /// Give the running pool the config file as it is now, without asking or waiting; `weal deploy` does both.
     Apply(Apply),
     /// Make load and measure what comes back.
     Load(Box<Load>),
@@ -235,6 +254,9 @@ pub struct Why {
     /// Say why it is on this node, or why not.
     #[arg(long, value_name = "NODE", requires = "app")]
     pub node: Option<String>,
+    /// Say all that is known: seats, shares of CPU, what the last plan did and expects, the last events.
+    #[arg(long, requires = "app")]
+    pub more: bool,
     /// Say why the gateway refused its last requests.
     #[arg(long, requires = "app")]
     pub rejected: bool,
@@ -257,56 +279,6 @@ pub struct Instances {
     /// Show again each second until interrupted.
     #[arg(short, long)]
     pub watch: bool,
-}
-
-/// `weal sleep`.
-#[derive(Debug, Clone, Args)]
-pub struct Sleep {
-    /// Which pool.
-    #[command(flatten)]
-    pub target: Target,
-    /// The application.
-    pub app: String,
-    /// How deep [default: as deep as pays].
-    #[arg(long, value_enum)]
-    pub rung: Option<RungWord>,
-    /// Seconds to wait until it sleeps.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub timeout: u64,
-}
-
-/// `weal wake`.
-#[derive(Debug, Clone, Args)]
-pub struct Wake {
-    /// Which pool.
-    #[command(flatten)]
-    pub target: Target,
-    /// The application.
-    pub app: String,
-    /// Seconds to wait until it answers.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub timeout: u64,
-}
-
-/// How deep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum RungWord {
-    /// Frozen, all in memory.
-    Suspended,
-    /// Frozen, all but the working set paged out.
-    Warm,
-    /// Frozen and paged out.
-    Parked,
-}
-
-impl From<RungWord> for weal_model::Rung {
-    fn from(word: RungWord) -> Self {
-        match word {
-            RungWord::Suspended => Self::Suspended,
-            RungWord::Warm => Self::Warm,
-            RungWord::Parked => Self::Parked,
-        }
-    }
 }
 
 /// `weal events`.

@@ -14,8 +14,8 @@ use weal_model::{
     AppName, AppStatus, Event, InstanceId, InstanceState, InstanceStatus, JobStatus, Severity, Status, Why, WhyRequest,
 };
 use weal_protocol::controller::{
-    ConfigTaken, ConfigUpdate, ConfigView, JobForecast, JobSubmission, JobTaken, NoteOrder, NoteTaken, SleepOrder, SleepTaken,
-    TokenMade, TokenOrder, TokenRevoked, WakeTaken,
+    AppOrdered, AppVerb, ConfigTaken, ConfigUpdate, ConfigVersion, ConfigView, JobForecast, JobSubmission, JobTaken, NoteOrder,
+    NoteTaken, ScaleOrder, SleepOrder, SleepTaken, TokenMade, TokenOrder, TokenRevoked, WakeTaken,
 };
 use weal_rpc::http::{HttpClient, HttpError, read_body};
 
@@ -165,6 +165,33 @@ impl Client {
         self.get("/v1/config").await
     }
 
+    /// The config in force once it is another than that of `generation`, or after `wait_s` seconds.
+    pub async fn config_after(&self, generation: u64, wait_s: u64) -> Result<ConfigView, Error> {
+        self.get(&format!("/v1/config?after={generation}&wait_s={wait_s}")).await
+    }
+
+    /// The versions that the controller keeps, the newest first, without their texts.
+    pub async fn versions(&self) -> Result<Vec<ConfigVersion>, Error> {
+        self.get("/v1/configs").await
+    }
+
+    /// One of them.
+    pub async fn version(&self, generation: u64) -> Result<ConfigVersion, Error> {
+        self.get(&format!("/v1/configs/{generation}")).await
+    }
+
+    /// Restarts, stops, starts or scales `app`.
+    pub async fn order(&self, app: &str, verb: AppVerb) -> Result<AppOrdered, Error> {
+        let (word, body) = match verb {
+            AppVerb::Restart => ("restart", Vec::new()),
+            AppVerb::Stop => ("stop", Vec::new()),
+            AppVerb::Start => ("start", Vec::new()),
+            AppVerb::Scale { instances } => ("scale", serde_json::to_vec(&ScaleOrder { instances }).expect("numbers are JSON")),
+        };
+        let path = format!("/v1/apps/{}/{word}", escape(app));
+        self.timed(&path, self.call(Method::POST, &path, body)).await
+    }
+
     /// Asks for another config.
     pub async fn put_config(&self, order: &ConfigUpdate) -> Result<ConfigTaken, Error> {
         let body = serde_json::to_vec(order).expect("strings and a flag are JSON");
@@ -276,7 +303,10 @@ impl Client {
     pub async fn last_lines(&self, app: &AppStatus, count: usize) -> Vec<(InstanceId, Vec<String>)> {
         let is_failing = |state| matches!(state, InstanceState::Failed | InstanceState::Backoff | InstanceState::Unhealthy);
         let mut lines = Vec::new();
-        for instance in app.instances.iter().filter(|instance| is_failing(instance.state)).take(MOST_LINES) {
+        // One that is being started again has failed before.
+        let again = |instance: &&InstanceStatus| instance.state == InstanceState::Starting && instance.restarts > 0;
+        let failing = app.instances.iter().filter(|instance| is_failing(instance.state) || again(instance));
+        for instance in failing.take(MOST_LINES) {
             lines.push((instance.id.clone(), self.last_lines_of(instance, &app.name, count).await));
         }
         lines

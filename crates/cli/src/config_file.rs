@@ -8,10 +8,15 @@ use weal_host::Proc;
 use weal_host::machine::cpus;
 use weal_model::{Bytes, PoolSpec};
 
+use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
+
+use crate::allowed;
+use crate::args::Target;
+use crate::client::{Client, Error};
 use crate::failure::{Exit, Failure};
 use crate::machine_check;
-use crate::output::{Stream, colored};
-use crate::state::absolute_config;
+use crate::output::{self, Stream, colored};
+use crate::state::{DEFAULT_FILE, StateDir, absolute_config};
 use crate::trust;
 
 /// A config file that can be used.
@@ -26,6 +31,78 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
 }
 
+/// A config that somebody means to bring out.
+#[derive(Debug)]
+pub struct Change {
+    /// Of the pool that it is for.
+    pub state: StateDir,
+    /// Where it was read.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// What it says.
+    pub spec: PoolSpec,
+    warnings: Vec<Diagnostic>,
+    origin: String,
+}
+
+impl Change {
+    /// The config file of `target`; `origin` says what brings it.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn of_file(target: &Target, origin: &str) -> anyhow::Result<Self> {
+        let Loaded { path, text, spec, warnings } = load(target.file.as_deref().unwrap_or(DEFAULT_FILE.as_ref()))?;
+        Ok(Self { state: StateDir::find(target)?, path, text, spec, warnings, origin: origin.to_owned() })
+    }
+
+    /// A text that was read at `path` once.
+    ///
+    /// # Errors
+    /// [`Exit::ConfigInvalid`] when this version of weal does not take it any more.
+    pub fn of_text(state: StateDir, text: String, path: &Path, origin: &str) -> anyhow::Result<Self> {
+        let Loaded { path, text, spec, warnings } = parsed(path.to_owned(), text)?;
+        Ok(Self { state, path, text, spec, warnings, origin: origin.to_owned() })
+    }
+
+    /// Says what is allowed but probably not meant.
+    pub fn warn(&self) {
+        if !self.warnings.is_empty() {
+            output::complain(render_all(&self.warnings, &self.text, colored(Stream::Err)).trim_end());
+        }
+    }
+
+    /// What would change.
+    ///
+    /// # Errors
+    /// The pool would have to be restarted for it, or the controller does not take it.
+    pub async fn rehearse(&self, client: &Client) -> anyhow::Result<ConfigTaken> {
+        let in_force = client.config().await.map_err(Error::into_failure)?;
+        if let Some(why) = in_force.spec.as_ref().and_then(|spec| needs_restart(spec, &self.spec)) {
+            return Err(Failure::new(Exit::ConfigInvalid, format!("{}: {why}", self.path.display())).into());
+        }
+        Ok(client.put_config(&self.update(true)).await.map_err(Error::into_failure)?)
+    }
+
+    /// Puts it in force.
+    ///
+    /// # Errors
+    /// As [`Self::rehearse`]; others than root could change its file.
+    pub async fn put(&self, client: &Client) -> anyhow::Result<ConfigTaken> {
+        trust::check(&self.path).and_then(|()| trust::check(&self.state.root)).context("the config cannot be used")?;
+        self.rehearse(client).await?;
+        allowed::widen(&self.state, &self.spec)?;
+        let taken = client.put_config(&self.update(false)).await.map_err(Error::into_failure)?;
+        allowed::settle(&self.state, &self.spec)?;
+        Ok(taken)
+    }
+
+    fn update(&self, dry_run: bool) -> ConfigUpdate {
+        let path = self.path.to_string_lossy().into_owned();
+        ConfigUpdate { text: self.text.clone(), path, dry_run, refused: String::new(), origin: self.origin.clone() }
+    }
+}
+
 /// Reads and checks `file`.
 ///
 /// # Errors
@@ -34,6 +111,10 @@ pub fn load(file: &Path) -> anyhow::Result<Loaded> {
     let path = absolute_config(file)?;
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}: name a config file with --file, or make one (weal import)", path.display()))?;
+    parsed(path, text)
+}
+
+fn parsed(path: PathBuf, text: String) -> anyhow::Result<Loaded> {
     match weal_config::parse(&text, &path.to_string_lossy(), &machine()) {
         Ok(parsed) => {
             let missing = machine_check::check(&parsed, (&text, &path.to_string_lossy()));

@@ -43,12 +43,13 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     output::set_color(cli.global.color);
     match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => ExitCode::from(failure::report(&error, cli.global.output == Format::Json)),
     }
 }
 
-fn run(cli: &Cli) -> anyhow::Result<()> {
+/// The answer is the exit code.
+fn run(cli: &Cli) -> anyhow::Result<u8> {
     let json = cli.global.output == Format::Json;
     match &cli.command {
         Command::Run(order) => commands::run::run(order),
@@ -62,6 +63,14 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Instances(order) => commands::instances::run(order, json),
         Command::Sleep(order) => commands::sleep::run(order, json),
         Command::Wake(order) => commands::wake::run(order, json),
+        Command::Deploy(order) => commands::deploy::deploy(order, json),
+        Command::History(target) => commands::deploy::history(target, json),
+        Command::Rollback(order) => commands::deploy::rollback(order, json),
+        Command::Restart(order) => commands::verbs::restart(order, json),
+        Command::Stop(order) => commands::verbs::stop(order, json),
+        Command::Start(order) => commands::verbs::start(order, json),
+        Command::Scale(order) => commands::verbs::scale(order, json),
+        Command::Exec(order) => return commands::exec::run(order),
         Command::Submit(order) => commands::submit::submit(order, json),
         Command::Jobs(order) => commands::jobs::list(order, json),
         Command::Job { command } => commands::jobs::job(command, json),
@@ -86,5 +95,6 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::StandIn(order) => commands::stand_in::run(order),
         Command::Role { role } => role::run(role),
         Command::Shim { dir, adopt } => role::shim(dir, *adopt),
-    }
+    }?;
+    Ok(0)
 }

@@ -39,6 +39,7 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
     let on_off = |on: bool| if on { "on" } else { "off" };
     let live = [
         ("name", before.name.clone(), after.name.clone()),
+        ("watch", before.watch.to_string(), after.watch.to_string()),
         ("control", on_off(before.control).to_owned(), on_off(after.control).to_owned()),
         ("placement", before.placement.word().to_owned(), after.placement.word().to_owned()),
         ("autoscaler-speed", before.autoscaler_speed.to_string(), after.autoscaler_speed.to_string()),
@@ -180,6 +181,9 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(false, "restart", show_restart(was.restart).to_owned(), show_restart(is.restart).to_owned());
     compare(false, "stop-timeout", show_span(was.stop_timeout_s), show_span(is.stop_timeout_s));
     compare(false, "on-resume", show_argv(&was.on_resume), show_argv(&is.on_resume));
+    compare(false, "singleton", was.singleton.to_string(), is.singleton.to_string());
+    let drain = |app: &AppSpec| app.drain_timeout_s.map_or_else(|| "request-timeout".to_owned(), show_span);
+    compare(false, "drain-timeout", drain(was), drain(is));
     compare(false, "queue-limit", was.queue_limit.to_string(), is.queue_limit.to_string());
     compare(false, "request-timeout", show_span(was.request_timeout_s), show_span(is.request_timeout_s));
     compare(false, "upgrades", was.http.upgrades.join(", "), is.http.upgrades.join(", "));
@@ -193,6 +197,7 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     let affinity = |app: &AppSpec| app.http.dispatch.affinity.clone().unwrap_or_else(|| "no cookie".to_owned());
     compare(false, "affinity", affinity(was), affinity(is));
     let show_sleep = |after: Option<f64>| after.map_or_else(|| "when it pays".to_owned(), show_span);
+    compare(false, "sleep", was.sleep.to_string(), is.sleep.to_string());
     compare(false, "sleep-after", show_sleep(was.sleep_after_s), show_sleep(is.sleep_after_s));
     compare(false, "health", show_health(was), show_health(is));
     fields.extend(process::changes(&was.process, &is.process).into_iter().map(|text| Field { restarts: true, text }));

@@ -51,6 +51,7 @@ fn pool(spec: &PoolSpec) -> Section {
         }
     }
     pool.add_marked("api", spec.api.to_string(), spec.api.to_string() == defaults::API);
+    pool.add_marked("watch", spec.watch, !spec.watch);
     pool.add_marked("control", if spec.control { "on" } else { "off" }, spec.control);
     pool.add_marked("placement", spec.placement.word(), spec.placement == Algorithm::default());
     let speed = spec.autoscaler_speed;
@@ -152,6 +153,11 @@ fn app(spec: &AppSpec) -> Section {
     app.add("cwd", &spec.cwd);
     add_span(&mut app, "stop-timeout", spec.stop_timeout_s, defaults::STOP_TIMEOUT_S);
     app.add_marked("on-resume", texts(spec.on_resume.iter().map(String::as_str)), spec.on_resume.is_empty());
+    app.add_marked("singleton", spec.singleton, !spec.singleton);
+    match spec.drain_timeout_s {
+        Some(seconds) => app.add("drain-timeout", show_span(seconds)),
+        None => app.add_absent("drain-timeout", "request-timeout"),
+    }
     match &spec.nodes {
         Some(nodes) => app.add("nodes", texts(nodes.iter().map(|name| name.as_str()))),
         None => app.add_absent("nodes", "all"),
@@ -174,6 +180,7 @@ fn app(spec: &AppSpec) -> Section {
     }
     app.add_marked("normalize-paths", spec.http.normalize_paths, spec.http.normalize_paths == default.normalize_paths);
     add_dispatch(&mut app, &spec.http.dispatch);
+    app.add_marked("sleep", spec.sleep, spec.sleep);
     match spec.sleep_after_s {
         Some(seconds) => app.add("sleep-after", show_span(seconds)),
         None => app.add_absent("sleep-after", "when it pays"),

@@ -135,6 +135,14 @@ fn pool_keys() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "watch",
+            describe(
+                json!({ "type": "boolean" }),
+                "Whether a change of this file is deployed by itself, within a second. Otherwise `weal deploy` does it.",
+                "false",
+            ),
+        ),
+        (
             "control",
             describe(
                 json!({ "enum": ["on", "off"] }),
@@ -289,6 +297,22 @@ fn app_keys() -> Vec<(&'static str, Value)> {
                 "nothing",
             ),
         ),
+        (
+            "singleton",
+            describe(
+                flag.clone(),
+                "Two instances never run at a time: a rollout stops the old one before it starts the new one.",
+                "false: the new one is ready before the old one stops",
+            ),
+        ),
+        (
+            "drain-timeout",
+            describe(
+                json!({ "type": "string", "pattern": SPAN }),
+                "What requests and connections of an instance may take to end before it is stopped, beside its successor.",
+                "as long as `request-timeout`",
+            ),
+        ),
         ("nodes", describe(nodes, "Nodes that it may run on.", "all")),
         ("together", describe(names(), "Applications that must be on the same node wherever this one is.", "none")),
         ("apart", describe(names(), "Applications that must not share a node with this one.", "none")),
@@ -339,6 +363,14 @@ fn app_keys() -> Vec<(&'static str, Value)> {
             describe(
                 json!({ "type": "boolean" }),
                 "Whether routes are compared with normalised paths: `//admin` and `/%61dmin` are `/admin`.",
+                "true",
+            ),
+        ),
+        (
+            "sleep",
+            describe(
+                json!({ "type": "boolean" }),
+                "Whether its instances may sleep. With `false` at least one runs, whether or not requests come.",
                 "true",
             ),
         ),

@@ -6,7 +6,7 @@ use weal_config::{Diagnostic, MachineSize};
 use weal_model::{Bytes, PoolSpec};
 
 use crate::store::StoredConfig;
-use weal_protocol::controller::{ConfigDiagnostic, ConfigRefused, ConfigView};
+use weal_protocol::controller::{Caller, ConfigDiagnostic, ConfigRefused, ConfigView};
 
 /// What the pool is to be.
 #[derive(Debug, Clone)]
@@ -15,6 +15,10 @@ pub(crate) struct Desired {
     pub text: String,
     pub path: String,
     pub spec: Arc<PoolSpec>,
+    /// Who brought it.
+    pub who: Option<Caller>,
+    /// What brought it.
+    pub origin: String,
 }
 
 impl Desired {
@@ -28,7 +32,14 @@ impl Desired {
     }
 
     pub fn stored(&self) -> StoredConfig {
-        StoredConfig { generation: self.generation, time: crate::clock::now(), path: self.path.clone(), text: self.text.clone() }
+        StoredConfig {
+            generation: self.generation,
+            time: crate::clock::now(),
+            path: self.path.clone(),
+            text: self.text.clone(),
+            who: self.who.clone(),
+            origin: self.origin.clone(),
+        }
     }
 }
 

@@ -130,6 +130,7 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     // Profiles of another version are learnt anew, within a few cycles.
     let profiles = saved.values.get(driver::PROFILES).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
     let resting = saved.values.get(driver::RESTING).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+    let app_orders = saved.values.get(driver::APP_ORDERS).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
     let noted_until = saved.events.last().map_or(Time::ZERO, |event| event.time);
     let board = Arc::new(Board::new(store, saved.events, first_view(desired.as_ref())));
     for note in notes.into_iter().chain(refused) {
@@ -145,7 +146,8 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let schedules = saved.values.get(driver::SCHEDULES).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
     let jobs = StoredJobs { records: saved.jobs.clone(), highest: saved.highest_job, runs, schedules, unread: !saved.is_read };
     let job_costs = Costs::THESIS;
-    let start = Start { gateway: GATEWAY.into(), config: None, profiles, resting, noted_until, job_costs, jobs };
+    let start =
+        Start { gateway: GATEWAY.into(), config: None, profiles, resting, orders: app_orders, noted_until, job_costs, jobs };
     let driver = Driver::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, start, recorder);
     let (read_logs, read_output) = (read_logs(Arc::clone(&engine)), read_output(engine));
     let (board_of_api, document) = (Arc::clone(&board), Arc::new(openapi()));
@@ -182,7 +184,8 @@ fn desired_from(saved: &Saved) -> (Option<Desired>, Option<String>) {
     match desired::read(&stored.text, &stored.path) {
         Ok((spec, _)) => {
             let (text, path) = (stored.text.clone(), stored.path.clone());
-            (Some(Desired { generation: stored.generation, text, path, spec: Arc::new(spec) }), None)
+            let (who, origin) = (stored.who.clone(), stored.origin.clone());
+            (Some(Desired { generation: stored.generation, text, path, spec: Arc::new(spec), who, origin }), None)
         }
         Err(refused) => (None, Some(format!("the stored config is not accepted any more: {}", refused.error))),
     }

@@ -2,6 +2,8 @@
 //!
 //! What was measured and what a plan expects are said apart: they may contradict each other, and then a reader must see which is which.
 
+mod brief;
+
 use weal_model::{
     AppExplanation, AppName, AppStatus, Binding, Event, FlowExplanation, FlowStatus, Goal, InstanceState, NodeName, NodeStatus,
     RefusedRequest, Severity, Why, WhyNode, WhyRequest,
@@ -42,7 +44,8 @@ pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why>
     for problem in &view.status.problems {
         sentences.push(format!("weal itself has a problem: {}", sentence(problem)));
     }
-    Some(Why { app: app.clone(), sentences, status, flows, events, node: None, refused: Vec::new() })
+    let answer = brief::brief(app, &view.status, &view.plan.report);
+    Some(Why { app: app.clone(), answer, sentences, status, flows, events, node: None, refused: Vec::new() })
 }
 
 /// Adds what was measured to what a plan expects.

@@ -62,5 +62,6 @@ fn instance(instance: InstanceCounters) -> InstanceSeen {
         start_took_s: instance.start_took_s,
         last_wake_s: instance.last_wake_s,
         costs: instance.costs,
+        keeps_awake: instance.keeps_awake,
     }
 }

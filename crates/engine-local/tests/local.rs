@@ -31,6 +31,7 @@ fn pool() -> PoolSpec {
         listen: "127.0.0.1:1".parse().unwrap(),
         tls: None,
         api: "127.0.0.1:2".parse().unwrap(),
+        watch: false,
         control: true,
         placement: Default::default(),
         autoscaler_speed: 1.0,
@@ -97,6 +98,7 @@ fn running(id: &str, app_name: &str, state: InstanceState, port: u16) -> Instanc
         costs: weal_model::SleepCosts::default(),
         end: None,
         progress: None,
+        keeps_awake: false,
     }
 }
 

@@ -64,6 +64,7 @@ pub fn status(time_s: f64, arrival_per_s: f64) -> Status {
         cpu_demand: Cpu(0.5),
         cpu_allocated: Cpu(0.5),
         utility: Some(Utility(0.6)),
+        rollout: None,
         told_to_sleep: false,
         instances: vec![instance],
     };

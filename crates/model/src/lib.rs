@@ -75,7 +75,7 @@ pub use spec::{
 };
 pub use status::{
     AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict, PlanSummary,
-    RefusedRequest, Severity, Status, Why, WhyNode, WhyRequest,
+    RefusedRequest, RolloutPhase, RolloutStatus, Severity, Status, Why, WhyNode, WhyRequest,
 };
 pub use tls::{AcmeChallenge, AcmeSpec, CertificateSource, TlsSpec, TlsVersion};
 pub use units::{Bytes, Cpu, Time, Utility, Work};

@@ -25,6 +25,9 @@ pub struct PoolSpec {
     pub tls: Option<TlsSpec>,
     /// Where the API and the dashboard are.
     pub api: SocketAddr,
+    /// A change of the config file is deployed by itself, without anybody's order.
+    #[serde(default)]
+    pub watch: bool,
     /// False only watches: no seats are limited and no instance is moved (`control = "off"`), for comparisons.
     pub control: bool,
     /// Which algorithm places instances.
@@ -63,6 +66,7 @@ impl PoolSpec {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             tls: None,
             api: SocketAddr::from(([127, 0, 0, 1], 8081)),
+            watch: false,
             control: true,
             placement: Algorithm::default(),
             autoscaler_speed: 1.0,
@@ -117,6 +121,10 @@ impl OverloadLimit {
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| limit.as_str() == word)
     }
+}
+
+fn sleeps() -> bool {
+    true
 }
 
 fn as_in_life() -> f64 {
@@ -227,6 +235,12 @@ pub struct AppSpec {
     /// Run in an instance that was woken, before it is asked whether it is ready; empty runs nothing.
     #[serde(default)]
     pub on_resume: Vec<String>,
+    /// Two of its instances never run at a time, not even while a rollout replaces one. Invariant: then `instances.max` is 1.
+    #[serde(default)]
+    pub singleton: bool,
+    /// Seconds that what is under way at an instance may take before the instance is stopped; `None` is as long as a request may take.
+    #[serde(default)]
+    pub drain_timeout_s: Option<f64>,
     /// Nodes that it may run on; `None` allows all.
     pub nodes: Option<BTreeSet<NodeName>>,
     /// Applications that must be on the same node wherever this one is.
@@ -250,9 +264,15 @@ pub struct AppSpec {
     /// Seconds without a request after which it sleeps as far as `instances.min` allows; `None` when that pays.
     #[serde(default)]
     pub sleep_after_s: Option<f64>,
+    /// False: no instance ever sleeps, and one that no request needs runs on.
+    #[serde(default = "sleeps")]
+    pub sleep: bool,
     /// Where applications that need it reach it at the gateway, as the gateway says; no config says it. `None` before that.
     #[serde(skip)]
     pub inner: Option<SocketAddr>,
+    /// Somebody ordered it to stop, and nobody to start again; no config says it.
+    #[serde(skip)]
+    pub halted: bool,
 }
 
 impl AppSpec {
@@ -291,6 +311,8 @@ impl AppSpec {
             cwd: "/".to_owned(),
             stop_timeout_s: 10.0,
             on_resume: Vec::new(),
+            singleton: false,
+            drain_timeout_s: None,
             nodes: None,
             together: BTreeSet::new(),
             apart: BTreeSet::new(),
@@ -301,7 +323,9 @@ impl AppSpec {
             request_timeout_s: 60.0,
             http: HttpRules::default(),
             sleep_after_s: None,
+            sleep: true,
             inner: None,
+            halted: false,
         }
     }
 }

@@ -85,6 +85,9 @@ pub struct AppStatus {
     pub state: String,
     /// What that word is about, in a sentence; empty when ready.
     pub detail: String,
+    /// How far the replacement of its instances is; `None` when none is to be replaced.
+    #[serde(default)]
+    pub rollout: Option<RolloutStatus>,
     /// Whether a person told it to sleep and nobody has asked for it since.
     #[serde(default)]
     pub told_to_sleep: bool,
@@ -102,6 +105,33 @@ pub struct AppStatus {
     pub utility: Option<Utility>,
     /// Its instances.
     pub instances: Vec<InstanceStatus>,
+}
+
+/// How far the replacement of an application's instances is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RolloutStatus {
+    /// What it is at.
+    pub phase: RolloutPhase,
+    /// Instances that are still there and are to go.
+    pub old: u32,
+    /// New ones that are ready.
+    pub new: u32,
+    /// What is waited for, or why it goes no further, in sentences.
+    pub detail: String,
+}
+
+/// What a replacement is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RolloutPhase {
+    /// No node has memory for a new instance just now.
+    Waiting,
+    /// A new instance is on its way to ready.
+    Starting,
+    /// The new ones serve; the old ones finish what they have.
+    Draining,
+    /// The new one does not get ready; the old ones stay.
+    Stuck,
 }
 
 /// One instance, now.
@@ -319,7 +349,10 @@ pub struct Crowd {
 pub struct Why {
     /// The application.
     pub app: AppName,
-    /// Plain sentences, the most important first.
+    /// How it is, why, and what would change it: at most three sentences, each number a measured one.
+    #[serde(default)]
+    pub answer: Vec<String>,
+    /// All that is known, in plain sentences, the most important first.
     pub sentences: Vec<String>,
     /// The application's status.
     pub status: AppStatus,

@@ -14,6 +14,7 @@ use weal_rpc::{Callers, Router, RpcRefusal};
 
 use crate::accounts::NoAccount;
 use crate::archive;
+use crate::awake;
 use crate::capabilities;
 use crate::events::Events;
 use crate::files::{at, read_json, write_json};
@@ -337,6 +338,7 @@ impl Agent {
         let asleep = view.sleeps_on().then_some(view.memory.since);
         let usage = self.sleepers.usage(&view.record.spec.id, asleep, Instant::now(), || self.usage(&view.record.spec));
         let progress = reported_progress(&view.record);
+        let keeps_awake = keeps_awake(&view.record);
         let (spec, memory) = (view.record.spec, view.memory);
         InstanceCounters {
             state: memory.state,
@@ -354,6 +356,7 @@ impl Agent {
             costs: memory.costs.or(&self.site.costs.of(&spec.app)),
             end: memory.end,
             progress,
+            keeps_awake,
             spec,
         }
     }
@@ -498,6 +501,11 @@ pub(crate) fn no_instance(instance: &InstanceId) -> Refusal {
 fn reported_progress(record: &Record) -> Option<f64> {
     record.spec.job.as_ref()?;
     record.launch.env.get(progress::VARIABLE).and_then(|path| progress::read(Path::new(path)))
+}
+
+/// Whether an instance says that it must not sleep.
+fn keeps_awake(record: &Record) -> bool {
+    record.launch.env.get(awake::VARIABLE).is_some_and(|path| awake::is_wanted(Path::new(path), std::time::SystemTime::now()))
 }
 
 fn bad_name(what: &str, name: &str) -> Refusal {

@@ -237,21 +237,7 @@ async fn command(argv: &[String], Beside { launch, main }: Beside<'_>) -> Result
     let mut command = tokio::process::Command::new(program);
     command.args(arguments).env_clear().envs(&launch.env).current_dir(&launch.cwd).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
-    let user = launch.user.clone();
-    let as_path = |entrance: &PathBuf| CString::new(entrance.as_os_str().as_bytes()).map_err(|_| BadAnswer::BadGroup);
-    let entrances = launch.entrances.iter().map(as_path).collect::<Result<Vec<_>, _>>()?;
-    let process = if launch.sandbox.mounts.is_some() { main.map(open_process).transpose()? } else { None };
-    let sandbox = SandboxPlan { mounts: None, ..launch.sandbox.clone() }.prepare().map_err(weal_sandbox::Failure::into_io)?;
-    let prepare = move || {
-        entrances.iter().try_for_each(|entrance| enter(entrance))?;
-        if let Some(process) = &process {
-            weal_sandbox::join(process.as_fd()).map_err(weal_sandbox::Failure::into_io)?;
-        }
-        sandbox.enter().map_err(weal_sandbox::Failure::into_io)?;
-        become_user(user.as_ref())?;
-        keep_descriptors_back()?;
-        sandbox.confine().map_err(weal_sandbox::Failure::into_io)
-    };
+    let prepare = joining(Beside { launch, main })?;
     // SAFETY: only system calls are made between fork and exec; the groups that they need were allocated before, except for
     // one small list, and no lock of the allocator is held then: glibc and musl restore theirs in the forked child.
     unsafe { command.pre_exec(prepare) };
@@ -279,6 +265,28 @@ async fn command(argv: &[String], Beside { launch, main }: Beside<'_>) -> Result
     let complaint = String::from_utf8_lossy(&complaint);
     let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
     Err(BadAnswer::Failed { status, complaint: last.to_owned() })
+}
+
+/// What a process does between fork and exec to run where an instance runs: in its control groups and its file system, as its user, and as
+/// confined as it is.
+pub fn joining(
+    Beside { launch, main }: Beside<'_>,
+) -> Result<impl Fn() -> io::Result<()> + Send + Sync + 'static + use<>, BadAnswer> {
+    let user = launch.user.clone();
+    let as_path = |entrance: &PathBuf| CString::new(entrance.as_os_str().as_bytes()).map_err(|_| BadAnswer::BadGroup);
+    let entrances = launch.entrances.iter().map(as_path).collect::<Result<Vec<_>, _>>()?;
+    let process = if launch.sandbox.mounts.is_some() { main.map(open_process).transpose()? } else { None };
+    let sandbox = SandboxPlan { mounts: None, ..launch.sandbox.clone() }.prepare().map_err(weal_sandbox::Failure::into_io)?;
+    Ok(move || {
+        entrances.iter().try_for_each(|entrance| enter(entrance))?;
+        if let Some(process) = &process {
+            weal_sandbox::join(process.as_fd()).map_err(weal_sandbox::Failure::into_io)?;
+        }
+        sandbox.enter().map_err(weal_sandbox::Failure::into_io)?;
+        become_user(user.as_ref())?;
+        keep_descriptors_back()?;
+        sandbox.confine().map_err(weal_sandbox::Failure::into_io)
+    })
 }
 
 /// The process, held so that it cannot be taken for another one that gets its number.

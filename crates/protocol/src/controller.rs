@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    AppName, Bytes, ClassName, InstanceId, JobCommand, JobName, JobStatus, NodeName, Plan, PoolSpec, Report, Rung, SeatPlan,
-    Severity, Time, Utility,
+    AppName, Bytes, ClassName, InstanceId, InstanceRange, JobCommand, JobName, JobStatus, NodeName, Plan, PoolSpec, Report, Rung,
+    SeatPlan, Severity, Time, Utility,
 };
 
 /// `PUT /v1/config`: take this config.
@@ -23,6 +23,31 @@ pub struct ConfigUpdate {
     /// Why the sender cannot take it while the pool runs; the controller tells that, and changes nothing. Empty when it can.
     #[serde(default)]
     pub refused: String,
+    /// What brings it, in a few words for the history, such as `weal deploy`; at most [`ConfigUpdate::LONGEST_ORIGIN`] bytes are kept.
+    #[serde(default)]
+    pub origin: String,
+}
+
+impl ConfigUpdate {
+    /// The longest origin that is kept, in bytes.
+    pub const LONGEST_ORIGIN: usize = 200;
+}
+
+/// One version in `GET /v1/configs`: a config that was in force, or is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigVersion {
+    /// Its number.
+    pub generation: u64,
+    /// When it came into force.
+    pub time: Time,
+    /// Who brought it; `None` for one that an older weal took.
+    pub who: Option<Caller>,
+    /// What brought it, in a few words.
+    pub origin: String,
+    /// Where it was read.
+    pub path: String,
+    /// Its text; `None` in lists.
+    pub text: Option<String>,
 }
 
 /// `POST /v1/events`: what the supervisor saw. It becomes an event.
@@ -223,6 +248,43 @@ pub struct WakeTaken {
     pub instance: Option<InstanceId>,
     /// The rung that it wakes from; `None` when it was awake.
     pub from: Option<Rung>,
+}
+
+/// What a person orders about one application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AppVerb {
+    /// Replace its instances by new ones, one after the other.
+    Restart,
+    /// Stop it, until somebody orders it to start.
+    Stop,
+    /// Let it run again.
+    Start,
+    /// Run so many instances, whatever the config says.
+    Scale {
+        /// How many; `None` is again what the config says.
+        instances: Option<InstanceRange>,
+    },
+}
+
+/// `POST /v1/apps/{app}/scale`: run so many instances, whatever the config says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleOrder {
+    /// How many; again what the config says when left out.
+    #[serde(default)]
+    pub instances: Option<InstanceRange>,
+}
+
+/// The order is begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AppOrdered {
+    /// Which.
+    pub app: AppName,
+    /// Its instances when the order came.
+    pub instances: Vec<InstanceId>,
+    /// How many it may have from now on.
+    pub range: InstanceRange,
 }
 
 /// `POST /v1/jobs`: run this.

@@ -203,4 +203,7 @@ pub struct InstanceSeen {
     pub last_wake_s: Option<f64>,
     /// What sleeping has cost it, or its application's other instances.
     pub costs: SleepCosts,
+    /// It says that it works for nobody's request and must not sleep.
+    #[serde(default)]
+    pub keeps_awake: bool,
 }

@@ -147,6 +147,9 @@ pub enum Unavailable {
     /// Its program has ended, and the config says not to start it again.
     #[error("the application has ended")]
     Ended,
+    /// Somebody ordered it to stop.
+    #[error("the application was stopped by an order")]
+    Stopped,
 }
 
 /// Whom a gateway may have woken by itself when a crowd comes.

@@ -261,6 +261,9 @@ pub struct InstanceCounters {
     /// How far it says it is, from 0 to 1, if it is a run of a job and writes that down.
     #[serde(default)]
     pub progress: Option<f64>,
+    /// It says that it works for nobody's request and must not sleep.
+    #[serde(default)]
+    pub keeps_awake: bool,
 }
 
 /// Which events are wanted.

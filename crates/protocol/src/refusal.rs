@@ -74,11 +74,59 @@ pub enum Refusal {
         /// How the pool enacts its placement.
         enactment: String,
     },
+    /// Its config says that it never sleeps.
+    #[error("the config of `{app}` says `sleep = false`")]
+    NeverSleeps {
+        /// Which.
+        app: AppName,
+    },
     /// An application that is awake needs it.
     #[error("`{by}` is awake and needs it")]
     StillNeeded {
         /// Which.
         by: AppName,
+    },
+    /// Somebody ordered it to stop.
+    #[error("`{app}` was stopped by an order: `weal start {app}` brings it back")]
+    Halted {
+        /// Which.
+        app: AppName,
+    },
+    /// It has nothing to restart.
+    #[error("`{app}` has no instance to restart: `weal status` says why")]
+    NothingRuns {
+        /// Which.
+        app: AppName,
+    },
+    /// It may have one instance only.
+    #[error("`{app}` is a singleton: it cannot have {max} instances")]
+    Singleton {
+        /// Which.
+        app: AppName,
+        /// How many were asked for.
+        max: u32,
+    },
+    /// No such number of instances.
+    #[error(
+        "{min} to {max} instances are not possible: give a number from 1 to 10000, or a range whose first number is not larger"
+    )]
+    BadRange {
+        /// Fewest.
+        min: u32,
+        /// Most.
+        max: u32,
+    },
+    /// The pool has no memory for so many.
+    #[error("the pool has memory for {fit} instances of `{app}`, each of {memory}, and not for {min}")]
+    TooMany {
+        /// Which.
+        app: AppName,
+        /// Memory of one.
+        memory: Bytes,
+        /// So many fit.
+        fit: u64,
+        /// So many were asked for.
+        min: u32,
     },
     /// There is no instance that it could be done to.
     #[error("`{app}` has no instance that could sleep")]

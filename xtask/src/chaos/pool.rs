@@ -91,7 +91,7 @@ impl Pool {
             )
         };
         let (listen, api) = (self.listen, self.api);
-        let pool = format!("[pool]\nlisten = \"{listen}\"\napi = \"{api}\"\nflow-cycle = \"1s\"\n\n");
+        let pool = format!("[pool]\nlisten = \"{listen}\"\napi = \"{api}\"\nflow-cycle = \"1s\"\nwatch = true\n\n");
         pool + &app("front", 2, more) + &app("back", 1, "")
     }
 

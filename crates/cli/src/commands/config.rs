@@ -3,17 +3,14 @@
 use anyhow::Context;
 use serde_json::json;
 use weal_config::{Diagnostic, render_all};
-use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView};
+use weal_protocol::controller::{ConfigTaken, ConfigView};
 
-use crate::allowed;
 use crate::args::begin::Import;
 use crate::args::{Apply, ConfigCommand, Target};
 use crate::client::{Client, Error, block_on};
-use crate::config_file::{Loaded, load, needs_restart};
-use crate::failure::{Exit, Failure};
+use crate::config_file::{Change, Loaded, load};
 use crate::output::{self, Stream, Tone, colored, paint};
 use crate::state::{DEFAULT_FILE, StateDir};
-use crate::trust;
 
 /// Runs `weal validate`.
 ///
@@ -58,38 +55,19 @@ pub fn show(command: &ConfigCommand, json: bool) -> anyhow::Result<()> {
 /// # Errors
 /// The file is not valid, or the pool would have to be restarted for it (3); no pool runs (4).
 pub fn apply(order: &Apply, json: bool) -> anyhow::Result<()> {
-    let loaded = load_of(&order.target)?;
-    let state = StateDir::find(&order.target)?;
-    let client = Client::new(&state);
-    let is_new = !order.dry_run;
-    if is_new {
-        trust::check(&loaded.path).and_then(|()| trust::check(&state.root)).context("the config cannot be used")?;
-    }
-    let taken = block_on(async {
-        let in_force = client.config().await.map_err(Error::into_failure)?;
-        if let Some(why) = in_force.spec.as_ref().and_then(|spec| needs_restart(spec, &loaded.spec)) {
-            return Err(Failure::new(Exit::ConfigInvalid, format!("{}: {why}", loaded.path.display())).into());
-        }
-        let path = loaded.path.to_string_lossy().into_owned();
-        let request = ConfigUpdate { text: loaded.text.clone(), path, dry_run: order.dry_run, refused: String::new() };
-        if is_new {
-            allowed::widen(&state, &loaded.spec)?;
-        }
-        let taken = client.put_config(&request).await.map_err(Error::into_failure)?;
-        if is_new {
-            allowed::settle(&state, &loaded.spec)?;
-        }
-        Ok::<_, anyhow::Error>(taken)
-    })?;
+    let change = Change::of_file(&order.target, "weal apply")?;
+    let client = Client::new(&change.state);
+    let taken = block_on(async { if order.dry_run { change.rehearse(&client).await } else { change.put(&client).await } })?;
     if json {
         return output::json(&taken, false);
     }
-    warn(&loaded.warnings, &loaded.text);
+    change.warn();
     output::print(&summary(&taken, order.dry_run));
     Ok(())
 }
 
-fn summary(taken: &ConfigTaken, dry_run: bool) -> String {
+/// What changes, or has changed.
+pub fn summary(taken: &ConfigTaken, dry_run: bool) -> String {
     let head = match (taken.changes.is_empty(), dry_run) {
         (true, _) => "nothing changes".to_owned(),
         (false, true) => "would change:".to_owned(),

@@ -3,9 +3,11 @@
 
 pub mod about;
 pub mod config;
+pub mod deploy;
 pub mod doctor;
 pub mod down;
 pub mod events;
+pub mod exec;
 pub mod init;
 pub mod instances;
 pub mod jobs;
@@ -24,6 +26,7 @@ pub mod status;
 pub mod submit;
 pub mod token;
 pub mod top;
+pub mod verbs;
 pub mod wake;
 pub mod what_if;
 pub mod why;

@@ -276,7 +276,7 @@ impl Pool {
             let gone: Vec<&str> = gone.filter_map(|fault| fault.node.as_deref()).collect();
             let text = without_nodes(&whole, &gone)?;
             let path = self.config.to_string_lossy().into_owned();
-            let order = ConfigUpdate { text, path, dry_run: false, refused: String::new() };
+            let order = ConfigUpdate { text, path, dry_run: false, refused: String::new(), origin: "weal rehearse".to_owned() };
             client.put_config(&order).await.map_err(Error::into_failure)?;
         }
         Ok(())

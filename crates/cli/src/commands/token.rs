@@ -90,7 +90,8 @@ pub fn audit(order: &Audit, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn who(caller: &Caller) -> String {
+/// Who called, in words.
+pub fn who(caller: &Caller) -> String {
     match caller {
         Caller::User { uid } => format!("user {}", users::name_of(*uid)),
         Caller::Token { name, address } => format!("token {name} at {address}"),

@@ -33,7 +33,8 @@ async fn answer(client: &Client, order: &args::Why, json: bool) -> Result<String
         return Ok(json_text(&why, order.watch));
     }
     Ok(match (&why.node, order.rejected) {
-        (None, false) => render(&why),
+        (None, false) if order.more => render(&why),
+        (None, false) => why.answer.join("\n") + "\n",
         (Some(node), false) => list(&node.sentences),
         (None, true) => refused(&why),
         (Some(node), true) => list(&node.sentences) + &refused(&why),

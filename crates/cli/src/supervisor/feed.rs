@@ -1,11 +1,14 @@
-//! From the config file to the controller: at the start, when the file changes, and on SIGHUP. A config is taken as a whole
-//! or not at all; a bad one leaves the old one in force.
+//! From the config file to the controller: at the start, on SIGHUP, and with `watch = true` when the file changes. A config is taken as a
+//! whole or not at all; a bad one leaves the old one in force.
+//!
+//! Others give the controller a config too (`weal deploy`, the API). The feed follows what is in force, for the sockets of ports are the
+//! supervisor's.
 
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use weal_model::PoolSpec;
-use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
+use weal_model::{PoolSpec, Severity};
+use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView};
 
 use super::console::Console;
 use super::identity::say_users;
@@ -48,6 +51,9 @@ pub struct Feed {
     in_force: watch::Sender<PoolSpec>,
 }
 
+/// How long the controller waits for another config before it answers that there is none.
+const FOLLOW_S: u64 = 20;
+
 impl Feed {
     /// Feeds `client` with `loaded` first. `generation` tells when that was taken, `in_force` what was.
     pub fn new(
@@ -81,10 +87,12 @@ impl Feed {
     /// Runs until the supervisor drops the other end of `wishes`.
     pub async fn run(mut self, mut wishes: mpsc::UnboundedReceiver<Wish>) {
         let text = self.pushed.clone();
-        self.push(&text, false).await;
+        self.push(&text, "weal up", false).await;
         let mut look = tokio::time::interval(LOOK);
+        let mut others = follow(self.client.clone(), self.generation.subscribe());
         loop {
             tokio::select! {
+                Some(view) = others.recv() => self.take_over(view).await,
                 wish = wishes.recv() => match wish {
                     None => return,
                     Some(Wish::Reload) => self.reload(true).await,
@@ -92,7 +100,7 @@ impl Feed {
                 },
                 _ = look.tick() => {
                     let now = stamp(&self.file);
-                    if now.is_some() && now != self.seen && now == self.changing {
+                    if self.spec.watch && now.is_some() && now != self.seen && now == self.changing {
                         self.reload(false).await;
                     }
                     self.changing = now;
@@ -120,12 +128,48 @@ impl Feed {
                     return self.tell_refused(&loaded.text, &format!("{error:#}")).await;
                 }
                 self.spec = loaded.spec;
-                self.push(&loaded.text, true).await;
+                self.push(&loaded.text, if asked { "SIGHUP" } else { "the file changed" }, true).await;
             }
             Err(error) => {
                 self.tell_refused(&loaded.text, &format!("{error:#}")).await;
             }
         }
+    }
+
+    /// Somebody else gave the controller this config: opens its ports. Whom applications may run as is not the controller's to say, so
+    /// whoever deploys as root allows that.
+    async fn take_over(&mut self, view: ConfigView) {
+        let Some(spec) = view.spec else { return };
+        if view.text == self.pushed {
+            self.generation.send_replace(Some(view.generation));
+            return;
+        }
+        let is_own = || load_trusted(&self.file).is_ok_and(|loaded| loaded.text == view.text);
+        let opened = match self.ports.privileged(&spec).filter(|_| !is_own()) {
+            Some(port) => Err(anyhow::anyhow!("{port} is below 1024, and only the pool's own config file may open it")),
+            None => self.ports.widen(&spec),
+        };
+        if let Err(error) = opened {
+            let text = format!("config {} is in force, but for this: {error:#}", view.generation);
+            self.console.tell(Tone::Bad, "config:", &text);
+            self.client.note_until_taken(Severity::Error, text).await;
+        }
+        (self.spec, self.pushed, self.has_refused) = (spec, view.text, false);
+        self.settle();
+        self.console.tell(Tone::Good, "config taken:", &format!("generation {}", view.generation));
+        self.generation.send_replace(Some(view.generation));
+    }
+
+    /// What only the config before needed is closed, and who shows what is in force is told.
+    fn settle(&self) {
+        if let Err(error) = self.ports.settle(&self.spec) {
+            self.console.tell(Tone::Warn, "ports:", &format!("those of former configs stay open: {error}"));
+        }
+        self.in_force.send_if_modified(|spec| {
+            let differs = *spec != self.spec;
+            spec.clone_from(&self.spec);
+            differs
+        });
     }
 
     /// Tells the person here and the controller, which shows it, why `text` is not taken.
@@ -161,6 +205,7 @@ impl Feed {
             path: self.file.to_string_lossy().into_owned(),
             dry_run: false,
             refused: String::new(),
+            origin: String::new(),
         }
     }
 
@@ -169,8 +214,8 @@ impl Feed {
     }
 
     /// Asks until the controller answers: it waits in the backlog while the role is started anew.
-    async fn push(&mut self, text: &str, changed: bool) {
-        let order = self.order(text);
+    async fn push(&mut self, text: &str, origin: &str, changed: bool) {
+        let order = ConfigUpdate { origin: origin.to_owned(), ..self.order(text) };
         loop {
             match self.client.put_config(&order).await {
                 Ok(taken) => {
@@ -179,15 +224,8 @@ impl Feed {
                     if let Err(error) = allowed::settle(&self.state, &self.spec) {
                         self.console.tell(Tone::Warn, "users:", &format!("those of former configs stay allowed: {error:#}"));
                     }
-                    if let Err(error) = self.ports.settle(&self.spec) {
-                        self.console.tell(Tone::Warn, "ports:", &format!("those of former configs stay open: {error}"));
-                    }
+                    self.settle();
                     self.say_taken(&taken, changed);
-                    self.in_force.send_if_modified(|spec| {
-                        let differs = *spec != self.spec;
-                        spec.clone_from(&self.spec);
-                        differs
-                    });
                     self.generation.send_replace(Some(taken.generation));
                     return;
                 }
@@ -225,7 +263,30 @@ impl Feed {
         let lost = self.client.config().await.is_ok_and(|config| config.spec.is_none());
         if lost {
             let text = self.pushed.clone();
-            self.push(&text, false).await;
+            self.push(&text, "the store was lost", false).await;
         }
     }
+}
+
+/// Hands over each config that comes into force, in a task of its own that ends with the receiver.
+fn follow(client: Client, mut known: watch::Receiver<Option<u64>>) -> mpsc::Receiver<ConfigView> {
+    let (sender, receiver) = mpsc::channel(1);
+    let client = client.with_timeout(Duration::from_secs(2 * FOLLOW_S));
+    tokio::spawn(async move {
+        while !sender.is_closed() {
+            let after = known.borrow_and_update().unwrap_or(0);
+            match client.config_after(after, FOLLOW_S).await {
+                Ok(view) if view.generation > after => {
+                    if sender.send(view).await.is_err() {
+                        return;
+                    }
+                    // It is known to the feed soon; a controller that begins anew with a lower one is asked again.
+                    let _ = tokio::time::timeout(LOOK, known.changed()).await;
+                }
+                Ok(_) => {}
+                Err(_) => tokio::time::sleep(LOOK).await,
+            }
+        }
+    });
+    receiver
 }

@@ -93,6 +93,12 @@ impl Ports {
         Ok(())
     }
 
+    /// A port below 1024 that `spec` names and that is not open yet.
+    pub fn privileged(&self, spec: &PoolSpec) -> Option<TransportPort> {
+        let held = self.lock();
+        named(spec).into_keys().find(|port| port.address.port() < 1024 && !held.wanted.contains_key(port))
+    }
+
     /// Closes those that `spec` does not name.
     ///
     /// # Errors

@@ -38,6 +38,20 @@ impl Pool {
         Self::new(&echo_app("echo", ""))
     }
 
+    /// The same, which is deployed to by order alone, as a pool is unless its config says `watch = true`.
+    pub fn unwatched(apps: &str) -> Self {
+        let pool = Self::new(apps);
+        pool.write_unwatched(apps);
+        pool
+    }
+
+    /// Replaces the config by one without `watch`.
+    pub fn write_unwatched(&self, apps: &str) {
+        self.write(apps);
+        let text = std::fs::read_to_string(self.config()).unwrap();
+        self.write_text(&text.replace("watch = true\n", ""));
+    }
+
     pub fn config(&self) -> PathBuf {
         self.folder.path().join("weal.toml")
     }
@@ -49,7 +63,9 @@ impl Pool {
     /// Replaces the config, as an editor does: whole.
     pub fn write(&self, apps: &str) {
         let (listen, api) = (self.listen, self.api);
-        let text = format!("[pool]\nlisten = \"127.0.0.1:{listen}\"\napi = \"127.0.0.1:{api}\"\nflow-cycle = \"1s\"\n\n{apps}");
+        let text = format!(
+            "[pool]\nlisten = \"127.0.0.1:{listen}\"\napi = \"127.0.0.1:{api}\"\nflow-cycle = \"1s\"\nwatch = true\n\n{apps}"
+        );
         self.write_text(&text);
     }
 

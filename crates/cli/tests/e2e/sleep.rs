@@ -49,6 +49,24 @@ fn wakes(pool: &Pool, app: &str) -> u64 {
 }
 
 #[test]
+fn an_application_that_works_without_requests_keeps_itself_awake_until_it_is_done() {
+    let mut pool = Pool::new(&(sleepy("shop", "") + &echo_app("never", "sleep = false").replace("min = 1", "min = 0")));
+    pool.up();
+    let touched = pool.run(&["exec", "shop", "--", "/bin/sh", "-c", "touch $WEAL_KEEP_AWAKE"]);
+    assert!(touched.status.success(), "{}", text(&touched.stderr));
+    let refused = pool.run(&["sleep", "never"]);
+    assert!(text(&refused.stderr).contains("says `sleep = false`"), "{}", text(&refused.stderr));
+    // A neighbour that sleeps shows that time enough has passed.
+    pool.write(&(sleepy("shop", "") + &sleepy("quiet", "") + &echo_app("never", "sleep = false").replace("min = 1", "min = 0")));
+    until_asleep(&pool, "quiet");
+    assert_eq!(state_of(&pool, "shop").as_deref(), Some("ready"));
+    let done = pool.run(&["exec", "shop", "--", "/bin/sh", "-c", "rm $WEAL_KEEP_AWAKE"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    until_asleep(&pool, "shop");
+    assert_eq!(state_of(&pool, "never").as_deref(), Some("ready"));
+}
+
+#[test]
 fn an_application_sleeps_and_wakes_for_a_request_without_a_controller() {
     let pool = asleep(&["shop"], &sleepy("shop", ""));
     let pids = pool.instance_pids();

@@ -8,7 +8,7 @@ use crate::section::{Reading, within};
 use crate::{defaults, suggest};
 
 /// What the node agent gives to every instance.
-const GIVEN: [&str; 4] = ["PORT", "DATA", "INSTANCE", "NODE"];
+const GIVEN: [&str; 5] = ["PORT", "DATA", "INSTANCE", "NODE", "WEAL_KEEP_AWAKE"];
 /// What every instance has without being asked.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "USER"];
 /// What an instance has where weal itself has it.

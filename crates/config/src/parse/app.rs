@@ -16,7 +16,7 @@ use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 40] = [
+pub(crate) const KEYS: [&str; 43] = [
     "run",
     "health",
     "memory",
@@ -31,6 +31,8 @@ pub(crate) const KEYS: [&str; 40] = [
     "cwd",
     "stop-timeout",
     "on-resume",
+    "singleton",
+    "drain-timeout",
     "nodes",
     "together",
     "apart",
@@ -57,9 +59,10 @@ pub(crate) const KEYS: [&str; 40] = [
     "stop-signal",
     "time-zone",
     "stdin",
+    "sleep",
 ];
 /// What weal gives to each instance.
-const GIVEN: [&str; 4] = ["PORT", "DATA", "INSTANCE", "NODE"];
+const GIVEN: [&str; 5] = ["PORT", "DATA", "INSTANCE", "NODE", "WEAL_KEEP_AWAKE"];
 /// More instances than this of one application are a slip of the finger.
 const MOST_INSTANCES: u32 = 10_000;
 
@@ -71,6 +74,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
     let routes = routes::read(reading, &section, folder);
     let health = HealthCheck { send_proxy: http.send_proxy, ..health::read(reading, &section, first_host(&routes)) };
     check_probe(reading, &section, &health, http.protocol);
+    let singleton = read_singleton(reading, &section, instances);
     let apps = |names: Option<Vec<String>>| names.unwrap_or_default().into_iter().map(AppName::from).collect::<BTreeSet<_>>();
     AppSpec {
         name: AppName::from(name),
@@ -89,6 +93,8 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         cwd: read_cwd(reading, &section, folder),
         stop_timeout_s: section.span(reading, "stop-timeout", (0.0, 3600.0)).unwrap_or(defaults::STOP_TIMEOUT_S),
         on_resume: read_on_resume(reading, &section),
+        singleton,
+        drain_timeout_s: section.span(reading, "drain-timeout", (0.0, 86_400.0)),
         nodes: read_nodes(reading, &section),
         together: apps(section.names(reading, "together")),
         apart: apps(section.names(reading, "apart")),
@@ -99,7 +105,9 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         request_timeout_s: section.span(reading, "request-timeout", (0.001, 86_400.0)).unwrap_or(defaults::REQUEST_TIMEOUT_S),
         http,
         sleep_after_s: section.span(reading, "sleep-after", (0.1, 31_536_000.0)),
+        sleep: read_sleep(reading, &section),
         inner: None,
+        halted: false,
     }
 }
 
@@ -163,6 +171,25 @@ fn check_probe(reading: &mut Reading, section: &Section, health: &HealthCheck, p
         let message = "an instance that speaks `h2c` cannot be asked over HTTP/1.1";
         reading.findings.error(reading.places.value(&section.at("health")), message, help);
     }
+}
+
+fn read_sleep(reading: &mut Reading, section: &Section) -> bool {
+    let sleep = section.flag(reading, "sleep").unwrap_or(true);
+    if !sleep && section.item("sleep-after").is_some() {
+        let place = reading.places.value(&section.at("sleep-after"));
+        reading.findings.error(place, "`sleep-after` does not go with `sleep = false`", "leave one of them out");
+    }
+    sleep
+}
+
+fn read_singleton(reading: &mut Reading, section: &Section, instances: InstanceRange) -> bool {
+    let singleton = section.flag(reading, "singleton").unwrap_or(false);
+    if singleton && instances.max > 1 {
+        let message = format!("a singleton never has two instances, and `instances` allows {}", instances.max);
+        let help = "write `instances = 1`, or leave `singleton` out";
+        reading.findings.error(reading.places.value(&section.at("singleton")), message, help);
+    }
+    singleton
 }
 
 fn read_on_resume(reading: &mut Reading, section: &Section) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weal_model::{Action, AppName, Bytes, InstanceState, JobObservation, JobState, NodeName, PoolSpec, Target, Time};
+use weal_model::{Action, AppName, AppSpec, Bytes, InstanceState, JobObservation, JobState, NodeName, PoolSpec, Target, Time};
 
 use super::effect::Effect;
 use super::notes;
@@ -89,7 +89,7 @@ impl State {
                 .instance(instance)
                 .is_some_and(|seen| seen.state.holds_memory() || self.room(pool, &seen.node) >= seen.memory_limit),
             Action::Stop { instance, app } | Action::Sleep { instance, app, .. } => {
-                let is_told = self.sleep.resting.contains_key(app);
+                let is_told = self.sleep.resting.contains_key(app) || pool.apps.get(app).is_some_and(|app| app.halted);
                 let is_needed = !is_told && self.sleep.was_just_woken(now, instance, self.timers.flow_cycle());
                 self.engine.instance(instance).is_some() && !is_needed
             }
@@ -108,7 +108,9 @@ impl State {
         let seen = self.engine.instance(instance)?;
         let serves = matches!(seen.state, InstanceState::Ready | InstanceState::Unhealthy);
         let has_routes = pool.apps.get(app).is_none_or(|spec| !spec.routes.is_empty() || pool.needed().contains(app));
-        let longest_s = pool.apps.get(app).map_or(DEFAULT_DRAIN_S, |app| app.request_timeout_s);
+        let is_stop = matches!(action, Action::Stop { .. });
+        let stop_s = |app: &AppSpec| app.drain_timeout_s.filter(|_| is_stop);
+        let longest_s = pool.apps.get(app).map_or(DEFAULT_DRAIN_S, |app| stop_s(app).unwrap_or(app.request_timeout_s));
         (serves && has_routes).then(|| now + Duration::from_secs_f64(longest_s.clamp(0.0, LONGEST_DRAIN_S)))
     }
 
@@ -125,7 +127,7 @@ impl State {
     }
 
     /// Memory of `node` that nothing holds, counted as placement counts it: by what each instance and each task may use.
-    fn room(&self, pool: &PoolSpec, node: &NodeName) -> Bytes {
+    pub(super) fn room(&self, pool: &PoolSpec, node: &NodeName) -> Bytes {
         let capacity = node_of(pool, node).map_or(Bytes(0), |spec| spec.memory);
         let instances = self.engine.instances();
         let here = instances.iter().filter(|seen| seen.node == *node && seen.state.holds_memory());

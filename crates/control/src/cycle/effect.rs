@@ -12,11 +12,12 @@ use weal_model::{
     PoolSpec, Report, Rung, Severity, Snapshot, Target, Time, WhyNode,
 };
 use weal_protocol::Refusal;
-use weal_protocol::controller::{JobSubmission, JobVerb};
+use weal_protocol::controller::{AppVerb, JobSubmission, JobVerb};
 use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, Revision};
 use weal_protocol::gateway::{GatewayConfig, GatewayCounters};
 use weal_protocol::node::InstanceEvent;
 
+use super::app_orders::AppOrders;
 use super::queue::StoredJobs;
 use super::schedules::Marks;
 use crate::check::{self, Finding};
@@ -59,6 +60,8 @@ pub struct Start {
     pub profiles: Profiles,
     /// Applications that were told to sleep, and how deep at most.
     pub resting: BTreeMap<AppName, Option<Rung>>,
+    /// What people ordered about applications, beside the config.
+    pub orders: AppOrders,
     /// Instance events up to here were noted by an earlier controller.
     pub noted_until: Time,
     /// What changes to jobs cost.
@@ -93,6 +96,13 @@ pub enum Order {
     Wake {
         /// Which.
         app: AppName,
+    },
+    /// Do this to an application.
+    App {
+        /// Which.
+        app: AppName,
+        /// What.
+        verb: AppVerb,
     },
     /// Run a job.
     Submit(Box<JobSubmission>),
@@ -186,6 +196,8 @@ pub enum Kept {
     Profiles(Box<Profiles>),
     /// Applications that were told to sleep, and how deep at most.
     Resting(BTreeMap<AppName, Option<Rung>>),
+    /// What people ordered about applications, beside the config.
+    Orders(AppOrders),
     /// How some jobs are. Unlike the others, it is answered: [`Done::JobsKept`].
     Jobs {
         /// All of each, which are written together or not at all.

@@ -75,7 +75,7 @@ fn cluster(app: &AppSpec, calls: &Calls<'_>, inputs: &Inputs<'_>) -> ClusterConf
 
 /// After so many restarts without ever being ready, a program is taken for one that cannot run. One failure may come of a port that was
 /// still taken, and the next try is less than a second away.
-const RESTARTS_IN_VAIN: u32 = 2;
+pub(super) const RESTARTS_IN_VAIN: u32 = 2;
 
 /// Why nobody should wait for an instance; `None` while one runs, begins or can be woken.
 fn unavailable(app: &AppName, inputs: &Inputs<'_>) -> Option<Unavailable> {
@@ -84,7 +84,9 @@ fn unavailable(app: &AppName, inputs: &Inputs<'_>) -> Option<Unavailable> {
     let has_ended = |seen: &InstanceSeen| matches!(seen.state, InstanceState::Failed | InstanceState::Stopped);
     let is_looping =
         |seen: &InstanceSeen| matches!(seen.state, InstanceState::Backoff | InstanceState::Starting) && is_in_vain(seen);
-    if mine().any(|seen| !has_ended(seen) && !is_looping(seen)) {
+    if inputs.pool.apps.get(app).is_some_and(|app| app.halted) {
+        Some(Unavailable::Stopped)
+    } else if mine().any(|seen| !has_ended(seen) && !is_looping(seen)) {
         None
     } else if inputs.broken.contains(app) {
         // A node agent tries again what it could not start, so that it may seem to loop.

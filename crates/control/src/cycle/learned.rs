@@ -80,6 +80,9 @@ impl Learned {
     pub fn handle_seen(&mut self, seen: &Observation) {
         self.begun.get_or_insert(seen.time);
         for instance in &seen.instances {
+            if instance.keeps_awake {
+                self.last_request.insert(instance.app.clone(), seen.time);
+            }
             let known = self.sleep_costs.entry(instance.app.clone()).or_default();
             *known = instance.costs.or(known);
             if let Some(took_s) = instance.start_took_s.filter(|took_s| took_s.is_finite()) {
@@ -118,6 +121,9 @@ impl Learned {
         let idle_s = |app: &AppName| {
             let awake = snapshot.instances.iter().filter(|instance| instance.app == *app && instance.state.is_active());
             let awake = awake.map(|instance| instance.since.max(begun)).max();
+            if pool.apps.get(app).is_some_and(|app| !app.sleep) {
+                return 0.0;
+            }
             let last = self.last_request.get(app).copied().max(awake);
             last.map_or(f64::INFINITY, |last| snapshot.time.since(last).as_secs_f64())
         };

@@ -32,6 +32,7 @@
 //! | `starts` | failed starts, and numbers of instances |
 //! | `operations` | draining, and actions under way |
 //! | `rollout` | replacing instances of an old config |
+//! | `app_orders` | what people ordered about applications, beside the config |
 //! | `rest` | who was told to sleep, and who was asked for meanwhile |
 //! | `queue` | the controller's own jobs: their records and their runs |
 //! | `schedules` | the config's schedules: which dates are due |
@@ -45,6 +46,7 @@
 //! | --- | --- |
 //! | `seating` | decides seats, and has the engine divide CPU |
 //! | `telling` | tells the gateway |
+//! | `verbs` | takes orders to restart, stop, start and scale |
 //! | `nodes` | makes the engine's nodes those of the config |
 //! | `acting` | from an action to an operation |
 //! | `jobs`, `submissions` | takes jobs and orders about them, brings runs to what their records say |
@@ -55,6 +57,7 @@
 //! | `looks` | goes on when a look at a peer has ended |
 
 mod acting;
+mod app_orders;
 mod effect;
 mod forecast;
 mod gateway;
@@ -85,6 +88,7 @@ mod status;
 mod submissions;
 mod telling;
 mod timers;
+mod verbs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,11 +98,12 @@ use weal_model::{
     SeatPlan, Status, Time,
 };
 use weal_protocol::Refusal;
-use weal_protocol::controller::{JobSubmission, JobVerb, SleepTaken, WakeTaken};
+use weal_protocol::controller::{AppOrdered, AppVerb, JobSubmission, JobVerb, SleepTaken, WakeTaken};
 use weal_protocol::engine::Observation;
 use weal_protocol::gateway::GatewayCounters;
 use weal_protocol::node::InstanceEvent;
 
+pub use app_orders::AppOrders;
 pub use effect::{Config, Done, Effect, Input, Kept, NotPlanned, Note, Order, PlanRequest, Planned, Start, StoreProblem};
 pub use forecast::Rehearsal;
 pub use jobs::JobOrdered;
@@ -144,6 +149,7 @@ impl Cycle {
             Input::Store(answer) => self.handle_store(answer),
             Input::Order(Order::Sleep { app, rung }) => drop(self.handle_sleep(now, &app, rung)),
             Input::Order(Order::Wake { app }) => drop(self.handle_wake(now, &app)),
+            Input::Order(Order::App { app, verb }) => drop(self.handle_verb(now, &app, verb)),
             Input::Order(Order::Submit(submission)) => drop(self.handle_submission(now, &submission)),
             Input::Order(Order::Job { job, verb }) => drop(self.handle_job_order(now, &job, verb)),
             Input::Done(done) => self.handle_done(now, done),
@@ -178,8 +184,7 @@ impl Cycle {
     /// Works by `config` from now on.
     pub fn handle_config(&mut self, now: Time, config: Config) {
         self.0.timers.restart(now, Some(&config.pool));
-        self.0.config = Some(config);
-        self.0.follow_inner_addresses();
+        self.0.put_in_force(config);
         self.0.placing.starts.forget();
         self.0.engine.retry_nodes = now;
         self.0.waiting.update = Some(self.0.engine.look.want());
@@ -296,6 +301,16 @@ impl Cycle {
         taken
     }
 
+    /// Restarts, stops, starts or scales an application.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub fn handle_verb(&mut self, now: Time, app: &AppName, verb: AppVerb) -> Result<AppOrdered, Refusal> {
+        let taken = self.0.take_verb(now, app, verb);
+        self.0.look(now);
+        taken
+    }
+
     /// Takes a job in. Whoever handed it in is told so once [`JobOrdered::write`] has succeeded.
     ///
     /// # Errors
@@ -392,6 +407,7 @@ impl Cycle {
             loads: &status::fitted(&self.0.seating.loads, self.0.engine.seen.as_deref()),
             plan: self.0.placing.summary.as_ref(),
             failures: self.0.placing.starts.failures(),
+            rollouts: self.0.rollouts(),
             resting: &self.0.sleep.resting,
             jobs: self.shown_jobs(),
         }))

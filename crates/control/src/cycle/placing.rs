@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weal_model::{Action, AppName, Bytes, EventKind, InstanceState, Plan, PlanSummary, PoolSpec, Report, Rung, Snapshot, Time};
+use weal_model::{
+    Action, AppName, AppSpec, Bytes, EventKind, InstanceState, Plan, PlanSummary, PoolSpec, Report, RolloutStatus, Rung,
+    Snapshot, Time,
+};
 use weal_protocol::Refusal;
 use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation};
 
-use super::effect::{Effect, Ids, Kept, Note, PlanRequest, Planned};
+use super::effect::{Config, Effect, Ids, Kept, Note, PlanRequest, Planned};
 use super::observe::Known;
 use super::plans::Pending;
+use super::rollout::{RolloutStep, View};
 use super::state::{State, node_of};
 
 impl State {
@@ -42,18 +46,7 @@ impl State {
 
         let mut taken = ids(&seen);
         taken.extend(self.operations.iter().filter_map(|(target, _)| target.instance().cloned()));
-        let (starts, operations) = (&mut self.placing.starts, &self.operations);
-        let step = self.placing.rollout.step(
-            &pool,
-            &seen.instances,
-            &config.revisions,
-            |id| operations.contains_instance(id),
-            |app| {
-                let id = starts.unused_id(app, &taken);
-                taken.insert(id.clone());
-                id
-            },
-        );
+        let step = self.rollout_step(&config, &pool, &mut taken);
         let next_instance = self.placing.starts.next_numbers(&taken);
         let request = self.plan_request(now, &pool, &snapshot, next_instance, step.replacing);
         self.placing.pending = Some(Pending {
@@ -63,6 +56,49 @@ impl State {
             rollout: step.actions,
         });
         self.push(Effect::Plan(Box::new(request)));
+    }
+
+    /// The next steps of all replacements. New ids are added to those that are `taken`.
+    fn rollout_step(&mut self, config: &Config, pool: &PoolSpec, taken: &mut Ids) -> RolloutStep {
+        let mut rollout = std::mem::take(&mut self.placing.rollout);
+        let mut starts = std::mem::take(&mut self.placing.starts);
+        let failures = starts.failures().clone();
+        let step = self.replacement(config, pool, &failures, |view| {
+            rollout.step(view, |app| {
+                let id = starts.unused_id(app, taken);
+                taken.insert(id.clone());
+                id
+            })
+        });
+        (self.placing.rollout, self.placing.starts) = (rollout, starts);
+        step
+    }
+
+    /// How far each replacement is.
+    pub(super) fn rollouts(&self) -> BTreeMap<AppName, RolloutStatus> {
+        let (Some(config), Some(pool)) = (&self.config, self.pool()) else { return BTreeMap::new() };
+        let of = |view: &View<'_>, app: &AppSpec| Some((app.name.clone(), self.placing.rollout.status(view, app)?));
+        self.replacement(config, &pool, self.placing.starts.failures(), |view| {
+            pool.apps.values().filter_map(|app| of(view, app)).collect()
+        })
+    }
+
+    /// Shows `look` what replacements look at.
+    fn replacement<T>(
+        &self,
+        config: &Config,
+        pool: &PoolSpec,
+        failures: &BTreeMap<AppName, String>,
+        look: impl FnOnce(&View<'_>) -> T,
+    ) -> T {
+        look(&View {
+            pool,
+            instances: self.engine.instances(),
+            revisions: &config.revisions,
+            busy: &|id| self.operations.contains_instance(id),
+            free: &|node| self.room(pool, node),
+            failures,
+        })
     }
 
     /// Everything that a plan for `pool` is made from now.

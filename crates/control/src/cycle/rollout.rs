@@ -1,14 +1,37 @@
-//! Instances that must be replaced: started from a spec that is not in force any more.
+//! Instances that must be replaced: started from a spec that is not in force any more, or by somebody's order.
 //!
-//! One at a time per application: start a new one, wait until it is ready, drain and stop an old one; an application that
-//! may have only one instance (a database must not run twice on the same data), or whose nodes have no room for a second,
-//! is stopped first, and its requests wait in their queue meanwhile. A new one that does not get ready ends the
-//! replacement there: the old ones stay.
+//! Start first. One new instance at a time per application is started, and takes requests when it is ready. Then an old one drains and is
+//! stopped *beside* it: a stream that never ends holds up neither the new one nor the next old one. A new one that does not get ready ends
+//! the replacement there, and the old ones go on serving.
+//!
+//! Stop first, only where two may not run at a time (`singleton`), or where no node has memory for a second one and nothing that is being
+//! stopped will leave any: requests wait in their queue meanwhile.
+
+mod progress;
+mod room;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{Action, AppName, AppSpec, Bytes, InstanceId, InstanceState, NodeName, PoolSpec};
+use weal_model::{Action, AppName, AppSpec, Bytes, InstanceId, InstanceState, NodeName, PoolSpec, RolloutStatus};
 use weal_protocol::engine::{InstanceSeen, Revision};
+
+use room::Room;
+
+/// What the replacement looks at.
+pub(super) struct View<'a> {
+    pub pool: &'a PoolSpec,
+    pub instances: &'a [InstanceSeen],
+    /// What instances would be started from now.
+    pub revisions: &'a BTreeMap<AppName, Revision>,
+    /// Whether something is being done to an instance.
+    pub busy: &'a dyn Fn(&InstanceId) -> bool,
+    /// Memory of a node that nothing holds.
+    pub free: &'a dyn Fn(&NodeName) -> Bytes,
+    /// Why the last start of an application failed.
+    pub failures: &'a BTreeMap<AppName, String>,
+}
 
 /// An instance as the replacement sees it.
 struct Seen<'a> {
@@ -18,6 +41,18 @@ struct Seen<'a> {
     busy: bool,
 }
 
+impl Seen<'_> {
+    fn is_ready(&self) -> bool {
+        !self.busy && self.instance.state == InstanceState::Ready
+    }
+
+    /// It served once and may again: better than nothing while its successor is not ready.
+    fn may_serve(&self) -> bool {
+        let has_ended = matches!(self.instance.state, InstanceState::Failed | InstanceState::Stopped);
+        !has_ended && (self.instance.start_took_s.is_some() || self.instance.state == InstanceState::Ready)
+    }
+}
+
 /// What to do next, and which applications are in the middle of it (placement leaves those alone).
 #[derive(Debug, Default)]
 pub(super) struct RolloutStep {
@@ -25,117 +60,137 @@ pub(super) struct RolloutStep {
     pub replacing: BTreeSet<AppName>,
 }
 
-/// Remembers how many instances an application had when its replacement began.
+/// Remembers how many instances an application had when its replacement began, and whom somebody ordered to be replaced.
 #[derive(Debug, Default)]
 pub(super) struct Rollout {
     targets: BTreeMap<AppName, usize>,
+    ordered: BTreeSet<InstanceId>,
 }
 
 impl Rollout {
-    /// The next steps. `revisions` are what instances would be started from, `busy` whether an
-    /// instance has an operation, `name` an unused id for a new instance.
-    pub fn step(
-        &mut self,
-        pool: &PoolSpec,
-        instances: &[InstanceSeen],
-        revisions: &BTreeMap<AppName, Revision>,
-        busy: impl Fn(&InstanceId) -> bool,
-        mut name: impl FnMut(&AppName) -> InstanceId,
-    ) -> RolloutStep {
-        let mut step = RolloutStep::default();
-        for instance in instances.iter().filter(|i| !pool.apps.contains_key(&i.app) && !busy(&i.id)) {
-            let reason = format!("{} is not in the config any more", instance.app);
-            step.actions.push((Action::Stop { instance: instance.id.clone(), app: instance.app.clone() }, reason));
-        }
-        for app in pool.apps.values() {
-            let Some(wanted) = revisions.get(&app.name) else { continue };
-            let seen: Vec<Seen<'_>> = instances
-                .iter()
-                .filter(|instance| instance.app == app.name)
-                .map(|instance| Seen { instance, stale: stale(pool, app, wanted, instance, instances), busy: busy(&instance.id) })
-                .collect();
+    /// Replaces these instances though nothing of their config has changed.
+    pub fn handle_restart(&mut self, instances: impl IntoIterator<Item = InstanceId>) {
+        self.ordered.extend(instances);
+    }
+
+    /// The next steps. `name` gives an unused id for a new instance.
+    pub fn step(&mut self, view: &View<'_>, mut name: impl FnMut(&AppName) -> InstanceId) -> RolloutStep {
+        self.ordered.retain(|id| view.instances.iter().any(|seen| seen.id == *id));
+        let mut step = RolloutStep { actions: unwanted(view), ..RolloutStep::default() };
+        for app in view.pool.apps.values().filter(|app| !app.halted) {
+            let seen = self.seen(view, app);
             if !seen.iter().any(|seen| seen.stale.is_some()) {
                 self.targets.remove(&app.name);
                 continue;
             }
             step.replacing.insert(app.name.clone());
             let active = seen.iter().filter(|seen| !seen.busy && seen.instance.state.is_active()).count();
-            let target = *self.targets.entry(app.name.clone()).or_insert(active.max(1));
-            step.actions.extend(next(pool, app, &seen, active, target, instances, &mut name));
+            let target = *self.targets.entry(app.name.clone()).or_insert(active.clamp(1, app.instances.max.max(1) as usize));
+            step.actions.extend(next(view, app, &seen, target, &mut name));
         }
         step
     }
+
+    /// How far the replacement of `app` is; `None` when nothing is to be replaced.
+    pub fn status(&self, view: &View<'_>, app: &AppSpec) -> Option<RolloutStatus> {
+        if app.halted {
+            return None;
+        }
+        progress::status(view, app, &self.seen(view, app), self.targets.get(&app.name).copied().unwrap_or(1))
+    }
+
+    fn seen<'a>(&self, view: &View<'a>, app: &AppSpec) -> Vec<Seen<'a>> {
+        let Some(wanted) = view.revisions.get(&app.name) else { return Vec::new() };
+        let mine = view.instances.iter().filter(|instance| instance.app == app.name);
+        mine.map(|instance| {
+            let ordered = || self.ordered.contains(&instance.id).then(|| "somebody ordered a restart".to_owned());
+            let stale = stale(view, app, wanted, instance).or_else(ordered);
+            Seen { instance, stale, busy: (view.busy)(&instance.id) }
+        })
+        .collect()
+    }
+}
+
+/// Stops of instances that nobody wants at all any more.
+fn unwanted(view: &View<'_>) -> Vec<(Action, String)> {
+    let reason = |app: &AppName| match view.pool.apps.get(app) {
+        None => Some(format!("{app} is not in the config any more")),
+        Some(spec) => spec.halted.then(|| format!("somebody ordered {app} to stop")),
+    };
+    let idle = view.instances.iter().filter(|instance| !(view.busy)(&instance.id));
+    idle.filter_map(|instance| Some((stop(instance), reason(&instance.app)?))).collect()
+}
+
+fn stop(instance: &InstanceSeen) -> Action {
+    Action::Stop { instance: instance.id.clone(), app: instance.app.clone() }
 }
 
 /// Why `instance` must be replaced, if it must.
-fn stale(pool: &PoolSpec, app: &AppSpec, wanted: &Revision, instance: &InstanceSeen, all: &[InstanceSeen]) -> Option<String> {
+fn stale(view: &View<'_>, app: &AppSpec, wanted: &Revision, instance: &InstanceSeen) -> Option<String> {
     if instance.revision.start != wanted.start {
         return Some(format!("the config of {} changed", app.name));
     }
-    if !pool.nodes.iter().any(|node| node.name == instance.node) {
+    if !view.pool.nodes.iter().any(|node| node.name == instance.node) {
         return Some(format!("node {} is not in the config any more", instance.node));
     }
     let moved = |needed: &&AppName| {
         let Some(address) = instance.needs.get(*needed) else { return false };
-        if let Some(inner) = pool.apps.get(*needed).and_then(|app| app.inner) {
+        if let Some(inner) = view.pool.apps.get(*needed).and_then(|app| app.inner) {
             return inner != *address;
         }
-        let mut providers = all.iter().filter(|i| i.app == **needed && i.state.is_active()).peekable();
+        let mut providers = view.instances.iter().filter(|i| i.app == **needed && i.state.is_active()).peekable();
         // While the needed one is away nobody knows where it will be.
         providers.peek().is_some() && !providers.any(|i| i.address == *address)
     };
     app.needs.iter().find(moved).map(|needed| format!("{needed} has moved to another address"))
 }
 
+/// The next steps of one application, some instance of which is stale.
 fn next(
-    pool: &PoolSpec,
+    view: &View<'_>,
     app: &AppSpec,
     seen: &[Seen<'_>],
-    active: usize,
     target: usize,
-    all: &[InstanceSeen],
     name: &mut impl FnMut(&AppName) -> InstanceId,
 ) -> Vec<(Action, String)> {
-    let stale: Vec<(&Seen<'_>, &String)> = seen.iter().filter_map(|s| Some((s, s.stale.as_ref()?))).collect();
-    let stop = |(seen, why): (&Seen<'_>, &String)| {
-        (Action::Stop { instance: seen.instance.id.clone(), app: app.name.clone() }, format!("replaced, because {why}"))
-    };
-    let useless = |seen: &Seen<'_>| seen.instance.state != InstanceState::Ready;
-    let mut actions: Vec<_> = stale.iter().filter(|(s, _)| !s.busy && useless(s)).map(|&old| stop(old)).collect();
-    let settled = |s: &Seen<'_>| !s.busy && (s.stale.is_some() || s.instance.state == InstanceState::Ready);
-    let usable: Vec<_> = stale.iter().copied().filter(|(s, _)| !s.busy && !useless(s)).collect();
-    if !actions.is_empty() || !seen.iter().all(settled) {
+    let mut actions: Vec<_> = useless(app, seen).map(replaced).collect();
+    let new: Vec<&Seen<'_>> = seen.iter().filter(|seen| seen.stale.is_none()).collect();
+    let old: Vec<&Seen<'_>> = seen.iter().filter(|seen| is_old(seen)).filter(|seen| seen.may_serve()).collect();
+    let Some(&first) = old.iter().find(|seen| seen.is_ready()).or(old.first()) else { return actions };
+    if !actions.is_empty() || new.iter().any(|seen| !seen.is_ready()) {
         return actions;
     }
-    let Some(&(old, why)) = usable.first() else { return actions };
-    let place = (app.instances.max > 1 || active < target).then(|| room(pool, app, &old.instance.node, all)).flatten();
-    if active <= target
-        && let Some(node) = place
-    {
-        let instance = name(&app.name);
-        let text = format!("takes the place of {}, because {why}", old.instance.id);
-        actions.push((Action::Start { instance, app: app.name.clone(), node }, text));
-    } else {
-        actions.push(stop((old, why)));
+    let beside = new.len() + old.iter().filter(|seen| seen.instance.state.is_active()).count();
+    if beside > target {
+        actions.push(replaced(first));
+        return actions;
+    }
+    match Room::of(view, app, &first.instance.node, !app.singleton || beside < target) {
+        Room::At(node) => {
+            let text = format!("takes the place of {}, because {}", first.instance.id, why(first));
+            actions.push((Action::Start { instance: name(&app.name), app: app.name.clone(), node }, text));
+        }
+        Room::Soon => {}
+        Room::None => actions.push(replaced(first)),
     }
     actions
 }
 
-/// A node with room for one more instance of `app`: `preferred` if it is one, else that with the most free memory.
-fn room(pool: &PoolSpec, app: &AppSpec, preferred: &NodeName, all: &[InstanceSeen]) -> Option<NodeName> {
-    let held = |node: &NodeName| -> Bytes {
-        let here = all.iter().filter(|i| i.node == *node && i.state.holds_memory());
-        here.map(|i| pool.apps.get(&i.app).map_or(i.memory_limit, |app| app.memory.max(i.memory_limit))).sum()
-    };
-    let count = |node: &NodeName| all.iter().filter(|i| i.node == *node && i.app == app.name).count();
-    let conflict = |node: &NodeName| {
-        let mut here = all.iter().filter(|i| i.node == *node).map(|i| &i.app);
-        here.any(|other| app.apart.contains(other) || pool.apps.get(other).is_some_and(|o| o.apart.contains(&app.name)))
-    };
-    let allowed = |node: &NodeName| app.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
-    let fits = pool.nodes.iter().filter(|node| {
-        let name = &node.name;
-        allowed(name) && !conflict(name) && count(name) < app.per_node as usize && (node.memory - held(name)) >= app.memory
-    });
-    fits.max_by_key(|node| (node.name == *preferred, node.memory - held(&node.name))).map(|node| node.name.clone())
+/// Stale, and nothing is done to it yet.
+fn is_old(seen: &&Seen<'_>) -> bool {
+    seen.stale.is_some() && !seen.busy
+}
+
+/// Stale instances that nothing is lost with: they do not serve and never did, or others serve.
+fn useless<'a, 's>(app: &AppSpec, seen: &'a [Seen<'s>]) -> impl Iterator<Item = &'a Seen<'s>> {
+    let is_served = app.singleton || seen.iter().any(Seen::is_ready);
+    seen.iter().filter(is_old).filter(move |seen| !seen.may_serve() || (is_served && !seen.is_ready()))
+}
+
+fn why<'a>(seen: &'a Seen<'_>) -> &'a str {
+    seen.stale.as_deref().unwrap_or_default()
+}
+
+fn replaced(seen: &Seen<'_>) -> (Action, String) {
+    (stop(seen.instance), format!("replaced, because {}", why(seen)))
 }

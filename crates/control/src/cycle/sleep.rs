@@ -22,6 +22,9 @@ impl State {
         if let Some(why) = self.no_such(app).or_else(|| self.engine.away(now)) {
             return Err(why);
         }
+        if pool.apps.get(app).is_some_and(|app| !app.sleep) {
+            return Err(Refusal::NeverSleeps { app: app.clone() });
+        }
         if !pool.control || !pool.placement.knows_goals() || !pool.enactment.sleeps() {
             return Err(Refusal::NothingSleeps { enactment: pool.enactment.as_str().to_owned() });
         }

@@ -1,5 +1,5 @@
 //! All parts of the loop, and what goes out. What the loop does with several parts is in files of their own, each an `impl State`; a file
-//! calls only those above it in this list: `seating` and `telling`, `acting`, `jobs`, `submissions`, `scheduling`, `sleep`, `placing`, `looks`.
+//! calls only those above it in this list: `seating` and `telling`, `verbs`, `acting`, `jobs`, `submissions`, `scheduling`, `sleep`, `placing`, `looks`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use weal_model::{AppName, EventKind, InstanceState, NodeName, NodeSpec, PoolSpec
 use weal_protocol::node::InstanceEvent;
 use weal_protocol::{NodeOrigin, Refusal};
 
+use super::app_orders::AppOrders;
 use super::effect::{Config, Effect, Note, Start};
 use super::learned::Learned;
 use super::observe::{self, Observer};
@@ -25,7 +26,13 @@ use super::timers::Timers;
 /// All of it.
 #[derive(Debug)]
 pub(super) struct State {
+    /// What the loop works by: what is written, as people ordered it.
     pub config: Option<Config>,
+    /// The config as it is written.
+    pub written: Option<Config>,
+    pub orders: AppOrders,
+    /// [`Self::orders`] as it is stored.
+    pub kept_orders: AppOrders,
     pub engine: Engine,
     pub gateway: Gateway,
     pub timers: Timers,
@@ -88,7 +95,10 @@ impl State {
     /// Goes on from `start`.
     pub fn new(now: Time, start: Start) -> Self {
         let mut state = Self {
-            config: start.config,
+            config: None,
+            written: None,
+            kept_orders: start.orders.clone(),
+            orders: start.orders,
             engine: Engine::default(),
             gateway: Gateway::default(),
             timers: Timers::default(),
@@ -107,6 +117,9 @@ impl State {
             noted_until: start.noted_until,
             outbox: VecDeque::new(),
         };
+        if let Some(config) = start.config {
+            state.put_in_force(config);
+        }
         state.timers.restart(now, state.config.as_ref().map(|config| &*config.pool));
         state
     }

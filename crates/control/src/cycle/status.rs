@@ -6,7 +6,8 @@ use crate::flow::loads::Loads;
 use weal_model::{
     AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, GatewayName,
     Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobPhase, JobSample, JobStatus, LatencySummary, NodeName,
-    NodeSample, NodeStatus, PlanSummary, PoolSpec, Report, Rung, SeatPlan, Snapshot, Status, Time, WorkFactor,
+    NodeSample, NodeStatus, PlanSummary, PoolSpec, Report, RolloutPhase, RolloutStatus, Rung, SeatPlan, Snapshot, Status, Time,
+    WorkFactor,
 };
 use weal_protocol::engine::{InstanceSeen, Observation};
 
@@ -34,6 +35,8 @@ pub(super) struct Inputs<'a> {
     pub plan: Option<&'a PlanSummary>,
     /// Why the last start of an application failed.
     pub failures: &'a BTreeMap<AppName, String>,
+    /// How far replacements are.
+    pub rollouts: BTreeMap<AppName, RolloutStatus>,
     /// Who was told to sleep.
     pub resting: &'a BTreeMap<AppName, Option<Rung>>,
     /// Jobs that are not over, and the last that are.
@@ -101,12 +104,14 @@ fn node_status(name: &NodeName, inputs: &Inputs<'_>) -> NodeStatus {
 fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], inputs: &Inputs<'_>) -> AppStatus {
     let mine: Vec<InstanceStatus> = instances.iter().filter(|i| i.app == app.name).map(|i| instance_status(i, inputs)).collect();
     let explained = inputs.report.apps.get(&app.name);
-    let (state, detail) = app_state(app, &mine, inputs);
+    let rollout = inputs.rollouts.get(&app.name).cloned();
+    let (state, detail) = beside_rollout(app_state(app, &mine, inputs), rollout.as_ref());
     let utilities = flows.iter().filter(|flow| flow.app == app.name).filter_map(|flow| flow.utility);
     AppStatus {
         name: app.name.clone(),
         state: state.to_owned(),
         detail,
+        rollout,
         told_to_sleep: inputs.resting.contains_key(&app.name),
         min: app.instances.min,
         max: app.instances.max,
@@ -118,8 +123,21 @@ fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], i
     }
 }
 
+/// What is said of an application whose instances are being replaced: that a rollout is stuck comes before that the old version serves.
+fn beside_rollout((state, detail): (&'static str, String), rollout: Option<&RolloutStatus>) -> (&'static str, String) {
+    match rollout {
+        Some(rollout) if rollout.phase == RolloutPhase::Stuck && state == "ready" => ("degraded", rollout.detail.clone()),
+        Some(rollout) if detail.is_empty() => (state, format!("rolling out: {}", rollout.detail)),
+        _ => (state, detail),
+    }
+}
+
 /// The word for an application and the sentence about it.
 fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -> (&'static str, String) {
+    if app.halted {
+        let left = if instances.is_empty() { "" } else { "; its instances finish their requests" };
+        return ("stopped", format!("a person stopped it: `weal start {}` brings it back{left}", app.name));
+    }
     let count = |state: InstanceState| instances.iter().filter(|instance| instance.state == state).count() as u32;
     let ready = count(InstanceState::Ready);
     let at_rest = app.instances.min == 0 && instances.is_empty();

@@ -120,8 +120,9 @@ impl Policy {
     /// The rungs that this pool's way of enacting uses for `app`, as far as they can be had here.
     pub(super) fn rungs<'b>(&'b self, app: &'b AppName) -> impl Iterator<Item = Rung> + 'b {
         let (enactment, knows_goals) = (self.pool.enactment, self.algorithm.knows_goals());
+        let may_sleep = self.pool.apps.get(app).is_none_or(|app| app.sleep);
         let used = move |rung: &Rung| match enactment {
-            _ if !knows_goals => false,
+            _ if !knows_goals || !may_sleep => false,
             Enactment::StartStop | Enactment::RunEverywhere => false,
             Enactment::SuspendResume => *rung == Rung::Suspended,
             Enactment::Ladder => true,

@@ -170,6 +170,8 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     match door.admit(access, request.headers(), clock::now()) {
         Ok(token) => {
             let is_order = matches!(access, Access::Order | Access::Keys) && method != Method::GET;
+            let mut request = request;
+            request.extensions_mut().insert(caller(peer, token.clone()));
             let response = next.run(request).await;
             if is_order {
                 audit.note(entry(token, response.status()));

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::Path;
 use axum::response::{Html, IntoResponse, Response};
+use axum::{Extension, Json};
 use http::{StatusCode, header};
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -15,15 +15,20 @@ use weal_protocol::gateway::{REFUSED, RefusedQuery};
 use super::answer::{Body, Parameters, refusal};
 use super::state::ApiState;
 use crate::driver::Order;
+use crate::store::CONFIGS_KEPT;
 use crate::{clock, metrics, why};
 use weal_protocol::Refusal;
-use weal_protocol::controller::{ConfigUpdate, NoteOrder, NoteTaken, SleepOrder};
+use weal_protocol::controller::{AppVerb, Caller, ConfigUpdate, NoteOrder, NoteTaken, ScaleOrder, SleepOrder};
 
 /// The dashboard: one self-contained page, so that no file is needed beside the binary.
 const DASHBOARD: &str = include_str!("../../../../dashboard/dist/index.html");
 /// The page may run what is in it and talk to where it came from; nothing else, whatever gets into it.
 const DASHBOARD_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// How long a caller may wait for another config, in seconds: less than an answer may take.
+const LONGEST_CONFIG_WAIT_S: u64 = 25;
+/// Between two looks for another config.
+const CONFIG_LOOK: Duration = Duration::from_millis(200);
 const MOST_EVENTS: u32 = 1000;
 const LONGEST_HISTORY_S: f64 = 7.0 * 86_400.0;
 
@@ -102,13 +107,47 @@ pub(super) async fn note(api: ApiState, Body(order): Body<NoteOrder>) -> Respons
     Json(NoteTaken {}).into_response()
 }
 
-pub(super) async fn config(api: ApiState) -> Response {
+#[derive(Deserialize)]
+pub(super) struct ConfigQuery {
+    after: Option<u64>,
+    wait_s: Option<u64>,
+}
+
+/// The config in force; with `after`, once it is another one, for as long as the caller waits.
+pub(super) async fn config(api: ApiState, Parameters(query): Parameters<ConfigQuery>) -> Response {
+    let looks = Duration::from_secs(query.wait_s.unwrap_or(0).min(LONGEST_CONFIG_WAIT_S)).as_millis() / CONFIG_LOOK.as_millis();
+    for _ in 0..looks {
+        if query.after != Some(api.board.view().config.generation) {
+            break;
+        }
+        tokio::time::sleep(CONFIG_LOOK).await;
+    }
     Json(&*api.board.view().config).into_response()
 }
 
-pub(super) async fn put_config(api: ApiState, Body(update): Body<ConfigUpdate>) -> Response {
+/// The configs that were in force, the newest first.
+pub(super) async fn configs(api: ApiState) -> Response {
+    let kept = u32::try_from(CONFIGS_KEPT).unwrap_or(u32::MAX);
+    let configs = api.board.store.configs(u64::MAX, kept).await;
+    Json(configs.into_iter().map(|config| config.version(false)).collect::<Vec<_>>()).into_response()
+}
+
+/// One config that was in force.
+pub(super) async fn config_of(api: ApiState, Path(generation): Path<u64>) -> Response {
+    let found = api.board.store.configs(generation, 1).await.into_iter().next();
+    match found.filter(|config| config.generation == generation) {
+        Some(config) => Json(config.version(true)).into_response(),
+        None => {
+            let text =
+                format!("there is no version {generation}: weal keeps the last {CONFIGS_KEPT}, and `weal history` lists them");
+            refusal(StatusCode::NOT_FOUND, text)
+        }
+    }
+}
+
+pub(super) async fn put_config(api: ApiState, Extension(who): Extension<Caller>, Body(update): Body<ConfigUpdate>) -> Response {
     let (reply, answer) = oneshot::channel();
-    if api.orders.send(Order::Config { update, reply }).await.is_err() {
+    if api.orders.send(Order::Config { update, who, reply }).await.is_err() {
         return refusal(StatusCode::SERVICE_UNAVAILABLE, "the controller is stopping");
     }
     match answer.await {
@@ -126,6 +165,27 @@ pub(super) async fn sleep(api: ApiState, Path(app): Path<AppName>, Body(order): 
 pub(super) async fn wake(api: ApiState, Path(app): Path<AppName>) -> Response {
     let (reply, answer) = oneshot::channel();
     give_order(&api, &app.clone(), Order::Wake { app, reply }, answer).await
+}
+
+pub(super) async fn restart(api: ApiState, Path(app): Path<AppName>) -> Response {
+    give_verb(&api, app, AppVerb::Restart).await
+}
+
+pub(super) async fn stop(api: ApiState, Path(app): Path<AppName>) -> Response {
+    give_verb(&api, app, AppVerb::Stop).await
+}
+
+pub(super) async fn start(api: ApiState, Path(app): Path<AppName>) -> Response {
+    give_verb(&api, app, AppVerb::Start).await
+}
+
+pub(super) async fn scale(api: ApiState, Path(app): Path<AppName>, Body(order): Body<ScaleOrder>) -> Response {
+    give_verb(&api, app, AppVerb::Scale { instances: order.instances }).await
+}
+
+async fn give_verb(api: &ApiState, app: AppName, verb: AppVerb) -> Response {
+    let (reply, answer) = oneshot::channel();
+    give_order(api, &app.clone(), Order::App { app, verb, reply }, answer).await
 }
 
 async fn give_order<T: serde::Serialize>(

@@ -17,8 +17,9 @@ use super::answer::{BODY_LIMIT, refusal};
 use super::state::Api;
 use super::{handlers, jobs, keys, logs, stream};
 use weal_protocol::controller::{
-    ApiError, AuditEntry, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigView, JobForecast, JobSubmission, JobTaken, NoteOrder,
-    NoteTaken, PlanView, SleepOrder, SleepTaken, TokenMade, TokenOrder, TokenRevoked, TokenView, WakeTaken,
+    ApiError, AppOrdered, AuditEntry, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigVersion, ConfigView, JobForecast,
+    JobSubmission, JobTaken, NoteOrder, NoteTaken, PlanView, ScaleOrder, SleepOrder, SleepTaken, TokenMade, TokenOrder,
+    TokenRevoked, TokenView, WakeTaken,
 };
 
 /// The longest that an answer may take to begin. A config waits for the disk and for the node agent.
@@ -160,8 +161,19 @@ pub(super) fn routes() -> Vec<Route> {
             Content::Text("text/event-stream"),
             get(stream::stream),
         ),
-        Route::get("/v1/config", Order, "The config in force.", json::<ConfigView>(), get(handlers::config)),
+        Route::get("/v1/config", Order, "The config in force.", json::<ConfigView>(), get(handlers::config))
+            .query("after", "integer", "Wait while this is its generation.")
+            .query("wait_s", "integer", "How many seconds to wait; none when left out, 25 at most."),
         put_config,
+        Route::get(
+            "/v1/configs",
+            Order,
+            "The configs that were in force, the newest first, without their texts.",
+            json::<Vec<ConfigVersion>>(),
+            get(handlers::configs),
+        ),
+        Route::get("/v1/configs/{generation}", Order, "One of them.", json::<ConfigVersion>(), get(handlers::config_of))
+            .path_parameter("generation", "Its number."),
         Route {
             body: Some(|generator| generator.subschema_for::<SleepOrder>()),
             ..Route::order(
@@ -192,10 +204,23 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/healthz", Open, "The controller answers.", Content::Text("text/plain"), get(handlers::healthz)),
         Route::get("/", Read, "The dashboard.", Content::Text("text/html"), get(handlers::dashboard)),
     ];
+    all.extend(verb_routes());
     all.extend(job_routes());
     all.extend(job_order_routes());
     all.extend(key_routes());
     all
+}
+
+/// Orders about one application.
+fn verb_routes() -> Vec<Route> {
+    let order = |path, summary, handler| Route::order(path, summary, json::<AppOrdered>(), handler);
+    let scale = order("/v1/apps/{app}/scale", "Run so many instances of an application.", post(handlers::scale));
+    vec![
+        order("/v1/apps/{app}/restart", "Replace an application's instances one by one.", post(handlers::restart)),
+        order("/v1/apps/{app}/stop", "Stop an application until somebody starts it.", post(handlers::stop)),
+        order("/v1/apps/{app}/start", "Let an application run again.", post(handlers::start)),
+        Route { body: Some(|generator| generator.subschema_for::<ScaleOrder>()), ..scale },
+    ]
 }
 
 /// Those about jobs.

@@ -37,6 +37,8 @@ pub(crate) use record::{Error as RecordError, Recorder};
 
 /// Under which key the store has who was told to sleep.
 pub(crate) const RESTING: &str = "resting";
+/// Under which key it has what people ordered about applications.
+pub(crate) const APP_ORDERS: &str = "app-orders";
 /// Under which key it has what was learnt.
 pub(crate) const PROFILES: &str = "profiles";
 /// Under which key it has what was learnt from jobs that are done.
@@ -151,6 +153,7 @@ impl<E: Engine> Driver<E> {
         match kept {
             Kept::Profiles(profiles) => self.board.store.save_value(PROFILES, &profiles),
             Kept::Resting(resting) => self.board.store.save_value(RESTING, &resting),
+            Kept::Orders(orders) => self.board.store.save_value(APP_ORDERS, &orders),
             Kept::Schedules(marks) => self.board.store.save_value(SCHEDULES, &marks),
             Kept::Runs(runs) => self.board.store.save_value(JOB_RUNS, &runs),
             Kept::Jobs { records, write, is_submission } => {

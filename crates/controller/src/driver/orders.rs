@@ -8,7 +8,8 @@ use weal_engine::Engine;
 use weal_model::{AppName, EventKind, JobName, JobRecord, JobStatus, NodeName, Rung, ScheduleStatus, WhyNode};
 use weal_protocol::Refusal;
 use weal_protocol::controller::{
-    ConfigRefused, ConfigTaken, ConfigUpdate, JobForecast, JobSubmission, JobTaken, JobVerb, SleepTaken, WakeTaken,
+    AppOrdered, AppVerb, Caller, ConfigRefused, ConfigTaken, ConfigUpdate, JobForecast, JobSubmission, JobTaken, JobVerb,
+    SleepTaken, WakeTaken,
 };
 
 use super::Driver;
@@ -19,7 +20,7 @@ use crate::desired::{self, Desired};
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Take this config.
-    Config { update: ConfigUpdate, reply: oneshot::Sender<Result<ConfigTaken, ConfigRefused>> },
+    Config { update: ConfigUpdate, who: Caller, reply: oneshot::Sender<Result<ConfigTaken, ConfigRefused>> },
     /// Say why an application is on a node or not.
     WhyNode { app: AppName, node: NodeName, reply: oneshot::Sender<Option<WhyNode>> },
     /// Let this application sleep until somebody asks for it.
@@ -38,6 +39,8 @@ pub(crate) enum Order {
     Schedules { reply: oneshot::Sender<Vec<ScheduleStatus>> },
     /// How a job is that is over.
     Over { record: Box<JobRecord>, reply: oneshot::Sender<JobStatus> },
+    /// Do this to an application.
+    App { app: AppName, verb: AppVerb, reply: oneshot::Sender<Result<AppOrdered, Refusal>> },
     /// Wake it.
     Wake { app: AppName, reply: oneshot::Sender<Result<WakeTaken, Refusal>> },
 }
@@ -47,11 +50,15 @@ impl<E: Engine> Driver<E> {
     pub(super) fn handle_order(&mut self, order: Order) {
         let now = self.now();
         match order {
-            Order::Config { update, reply } => self.take_config(update, reply),
+            Order::Config { update, who, reply } => self.take_config(update, who, reply),
             Order::WhyNode { app, node, reply } => self.why_node(app, node, reply),
             Order::Sleep { app, rung, reply } => {
                 self.record_order(cycle::Order::Sleep { app: app.clone(), rung });
                 let _ = reply.send(self.cycle.handle_sleep(now, &app, rung));
+            }
+            Order::App { app, verb, reply } => {
+                self.record_order(cycle::Order::App { app: app.clone(), verb });
+                let _ = reply.send(self.cycle.handle_verb(now, &app, verb));
             }
             Order::Submit { submission, reply } => {
                 self.record_order(cycle::Order::Submit(submission.clone()));
@@ -108,7 +115,7 @@ impl<E: Engine> Driver<E> {
     }
 
     /// Takes a config as a whole or not at all. It is in force at once; the answer comes when it is stored, or cannot be.
-    fn take_config(&mut self, update: ConfigUpdate, reply: oneshot::Sender<Result<ConfigTaken, ConfigRefused>>) {
+    fn take_config(&mut self, update: ConfigUpdate, who: Caller, reply: oneshot::Sender<Result<ConfigTaken, ConfigRefused>>) {
         let read = if update.refused.is_empty() {
             desired::read(&update.text, &update.path)
         } else {
@@ -135,7 +142,10 @@ impl<E: Engine> Driver<E> {
             let _ = reply.send(Ok(ConfigTaken { generation, changes, warnings }));
             return;
         }
-        let desired = Desired { generation: generation + 1, text: update.text, path: update.path, spec: Arc::new(spec) };
+        let mut origin = update.origin;
+        origin.truncate(origin.floor_char_boundary(ConfigUpdate::LONGEST_ORIGIN));
+        let (spec, who) = (Arc::new(spec), Some(who));
+        let desired = Desired { generation: generation + 1, text: update.text, path: update.path, spec, who, origin };
         self.put_in_force(&desired, &changes);
         let taken = ConfigTaken { generation: desired.generation, changes, warnings };
         let board = Arc::clone(&self.board);

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use weal_control::cycle::{Config, Cycle, Effect, Input, Start, StoredJobs};
+use weal_control::cycle::{AppOrders, Config, Cycle, Effect, Input, Start, StoredJobs};
 use weal_control::jobs::Costs;
 use weal_control::profile::Profiles;
 use weal_model::{AppName, GatewayName, Rung, Time};
@@ -34,6 +34,9 @@ pub enum Line {
         profiles: Box<Profiles>,
         /// Applications that were told to sleep.
         resting: BTreeMap<AppName, Option<Rung>>,
+        /// What people ordered about applications.
+        #[serde(default)]
+        orders: Box<AppOrders>,
         /// Events up to here were noted before.
         noted_until: Time,
         /// The jobs that an earlier controller had.
@@ -95,6 +98,7 @@ impl Recorder {
                 config: start.config.clone().map(Box::new),
                 profiles: Box::new(start.profiles.clone()),
                 resting: start.resting.clone(),
+                orders: Box::new(start.orders.clone()),
                 noted_until: start.noted_until,
                 jobs: Box::new(start.jobs.clone()),
             });
@@ -148,11 +152,11 @@ pub enum Mismatch {
 /// # Errors
 /// At the first effect that differs.
 pub fn replay(lines: &[Line]) -> Result<usize, Mismatch> {
-    let Some(Line::Start { at, gateway, config, profiles, resting, noted_until, jobs }) = lines.first().cloned() else {
+    let Some(Line::Start { at, gateway, config, profiles, resting, orders, noted_until, jobs }) = lines.first().cloned() else {
         return Err(Mismatch::NoStart);
     };
     let (config, profiles) = (config.map(|config| *config), *profiles);
-    let start = Start { gateway, config, profiles, resting, noted_until, job_costs: Costs::THESIS, jobs: *jobs };
+    let start = Start { gateway, config, profiles, resting, orders: *orders, noted_until, job_costs: Costs::THESIS, jobs: *jobs };
     let mut cycle = Cycle::new(at, start);
     let mut number = 0;
     for line in &lines[1..] {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OpenFlags, Transaction, params};
 use serde::de::DeserializeOwned;
 use weal_model::{Event, HistorySample, JobName, JobRecord, Time};
 
@@ -12,7 +12,7 @@ use super::error::Error;
 use super::records::{CONFIGS_KEPT, EVENTS_KEPT, JOBS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Saved, StoredConfig, WhichJob, Write};
 
 /// The schema that this version reads and writes, kept in `user_version`.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 
 const TABLES: &str = "
     CREATE TABLE config (generation INTEGER PRIMARY KEY, time INTEGER NOT NULL, path TEXT NOT NULL, text TEXT NOT NULL);
@@ -26,6 +26,12 @@ const JOBS: &str = "
     CREATE TABLE job (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, key TEXT, over INTEGER NOT NULL, body TEXT NOT NULL);
     CREATE INDEX job_over ON job (over, number);
     CREATE INDEX job_key ON job (key) WHERE key IS NOT NULL;
+";
+
+/// What schema 3 adds to schema 2.
+const CONFIG_ORIGINS: &str = "
+    ALTER TABLE config ADD COLUMN who TEXT;
+    ALTER TABLE config ADD COLUMN origin TEXT NOT NULL DEFAULT '';
 ";
 
 /// Jobs that are over and known to a new controller without asking the store.
@@ -72,8 +78,9 @@ impl Database {
         let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
         match found {
             SCHEMA => {}
-            0 => migrate(&mut connection, &[TABLES, JOBS]).map_err(fail)?,
-            1 => migrate(&mut connection, &[JOBS]).map_err(fail)?,
+            0 => migrate(&mut connection, &[TABLES, JOBS, CONFIG_ORIGINS]).map_err(fail)?,
+            1 => migrate(&mut connection, &[JOBS, CONFIG_ORIGINS]).map_err(fail)?,
+            2 => migrate(&mut connection, &[CONFIG_ORIGINS]).map_err(fail)?,
             _ => return Err(Error::Newer { path: path.display().to_string(), found, known: SCHEMA }),
         }
         // It names damage in a row of text, not by an error.
@@ -85,15 +92,25 @@ impl Database {
     }
 
     pub(super) fn saved(&self) -> rusqlite::Result<Saved> {
-        let sql = "SELECT generation, time, path, text FROM config ORDER BY generation DESC LIMIT 1";
-        let read = |row: &rusqlite::Row<'_>| {
-            Ok(StoredConfig { generation: row.get(0)?, time: Time(row.get(1)?), path: row.get(2)?, text: row.get(3)? })
-        };
-        let config = self.connection.query_row(sql, [], read).optional()?;
+        let config = self.configs(u64::MAX, 1)?.into_iter().next();
         let newest: u64 = self.connection.query_row("SELECT coalesce(max(id), 0) FROM event", [], |row| row.get(0))?;
         let events = self.events(newest.saturating_sub(500), 500)?;
         let highest_job = self.connection.query_row("SELECT coalesce(max(number), 0) FROM job", [], |row| row.get(0))?;
         Ok(Saved { config, events, jobs: self.recalled_jobs()?, highest_job, is_read: true, values: self.values()? })
+    }
+
+    /// At most `limit` configs up to the generation `upto`, the newest first.
+    pub(super) fn configs(&self, upto: u64, limit: u32) -> rusqlite::Result<Vec<StoredConfig>> {
+        let sql = "SELECT generation, time, path, text, who, origin FROM config \
+            WHERE generation <= ?1 ORDER BY generation DESC LIMIT ?2";
+        let read = |row: &rusqlite::Row<'_>| {
+            let who: Option<String> = row.get(4)?;
+            let who = who.and_then(|who| serde_json::from_str(&who).ok());
+            let (generation, time) = (row.get(0)?, Time(row.get(1)?));
+            Ok(StoredConfig { generation, time, path: row.get(2)?, text: row.get(3)?, who, origin: row.get(5)? })
+        };
+        let upto = i64::try_from(upto).unwrap_or(i64::MAX);
+        self.connection.prepare_cached(sql)?.query_map(params![upto, limit], read)?.collect()
     }
 
     pub(super) fn events(&self, after: u64, limit: u32) -> rusqlite::Result<Vec<Event>> {
@@ -183,11 +200,10 @@ fn merge_minutes(transaction: &Transaction<'_>, until: u64) -> rusqlite::Result<
 fn put(transaction: &Transaction<'_>, write: &Write) -> rusqlite::Result<()> {
     match write {
         Write::Config(config) => {
-            let sql = "INSERT OR REPLACE INTO config (generation, time, path, text) VALUES (?1, ?2, ?3, ?4)";
-            transaction
-                .prepare_cached(sql)?
-                .execute(params![config.generation, config.time.0, config.path, config.text])
-                .map(|_| ())
+            let sql = "INSERT OR REPLACE INTO config (generation, time, path, text, who, origin) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            let who = config.who.as_ref().map(json);
+            let values = params![config.generation, config.time.0, config.path, config.text, who, config.origin];
+            transaction.prepare_cached(sql)?.execute(values).map(|_| ())
         }
         Write::Event(event) => {
             let sql = "INSERT OR REPLACE INTO event (id, body) VALUES (?1, ?2)";

@@ -10,7 +10,7 @@
 //! | `event` | the last [`EVENTS_KEPT`] |
 //! | `sample` | one per cycle for [`RAW_KEPT_S`], then one per minute for [`MINUTES_KEPT_S`] |
 //! | `job` | all that are not over, and of the others those of the last [`JOBS_KEPT`] numbers |
-//! | `value` | profiles, last plan and report, who was told to sleep: one row each |
+//! | `value` | profiles, last plan and report, who was told to sleep or to stop: one row each |
 
 mod database;
 mod error;
@@ -79,6 +79,13 @@ impl Store {
         let (reply, answer) = oneshot::channel();
         self.send(Ask::Write(Write::Config(config), Some(reply)));
         answer.await.unwrap_or(Err(StoreProblem::Ended))
+    }
+
+    /// At most `limit` configs up to the generation `upto`, the newest first.
+    pub async fn configs(&self, upto: u64, limit: u32) -> Vec<StoredConfig> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Ask::Configs { upto, limit, reply });
+        answer.await.unwrap_or_default()
     }
 
     /// Keeps records of jobs, all or none; comes back when they are on disk. On an error they stay queued and are tried again, but for

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use weal_model::{Event, HistorySample, JobRecord, Time};
+use weal_protocol::controller::{Caller, ConfigVersion};
 
 /// Old configs, to look back at or to return to; each is a few KiB.
 pub const CONFIGS_KEPT: u64 = 50;
@@ -36,6 +37,18 @@ pub struct StoredConfig {
     pub path: String,
     /// Its text.
     pub text: String,
+    /// Who brought it.
+    pub who: Option<Caller>,
+    /// What brought it, in a few words.
+    pub origin: String,
+}
+
+impl StoredConfig {
+    /// As the API shows it; its text only where that is asked for.
+    pub fn version(self, with_text: bool) -> ConfigVersion {
+        let Self { generation, time, path, text, who, origin } = self;
+        ConfigVersion { generation, time, who, origin, path, text: with_text.then_some(text) }
+    }
 }
 
 /// What a new controller starts from.

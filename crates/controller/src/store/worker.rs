@@ -11,7 +11,7 @@ use weal_model::{Event, HistorySample, JobRecord, Time};
 
 use super::database::{Database, set_aside};
 use super::error::Error;
-use super::records::{WhichJob, Write};
+use super::records::{StoredConfig, WhichJob, Write};
 
 /// Writes kept while the disk is full; beyond it the oldest samples and events go first. About 2 MiB.
 const BACKLOG: usize = 2000;
@@ -26,6 +26,7 @@ type Reply = oneshot::Sender<Result<(), StoreProblem>>;
 pub(super) enum Ask {
     Write(Write, Option<Reply>),
     Events { after: u64, limit: u32, reply: oneshot::Sender<Vec<Event>> },
+    Configs { upto: u64, limit: u32, reply: oneshot::Sender<Vec<StoredConfig>> },
     JobsOver { before: u64, limit: u32, reply: oneshot::Sender<Vec<JobRecord>> },
     Job { which: WhichJob, reply: oneshot::Sender<Option<JobRecord>> },
     History { since: Time, reply: oneshot::Sender<Vec<HistorySample>> },
@@ -87,6 +88,10 @@ impl Worker {
             Ask::Events { after, limit, reply } => {
                 self.flush();
                 let _ = reply.send(self.read(|database| database.events(after, limit)));
+            }
+            Ask::Configs { upto, limit, reply } => {
+                self.flush();
+                let _ = reply.send(self.read(|database| database.configs(upto, limit)));
             }
             Ask::JobsOver { before, limit, reply } => {
                 self.flush();

@@ -172,6 +172,7 @@ impl FakeMachine {
             swap_used: None,
             last_wake_s: None,
             costs: SleepCosts::default(),
+            keeps_awake: false,
         });
         if !self.never_ready.contains(app) {
             self.set_state(instance.as_str(), InstanceState::Ready, "");
@@ -468,7 +469,8 @@ impl Pool {
     }
 
     pub async fn put(&self, text: &str, dry_run: bool) -> (u16, String) {
-        let update = ConfigUpdate { text: text.into(), path: "weal.toml".into(), dry_run, refused: String::new() };
+        let update =
+            ConfigUpdate { text: text.into(), path: "weal.toml".into(), dry_run, refused: String::new(), origin: String::new() };
         self.local("PUT", "/v1/config", serde_json::to_string(&update).unwrap()).await
     }
 

@@ -105,11 +105,12 @@ async fn a_changed_program_is_replaced_one_by_one_and_drained_first() {
 }
 
 #[tokio::test]
-async fn an_application_that_may_run_once_is_stopped_before_it_is_started_anew() {
+async fn a_singleton_is_stopped_before_it_is_started_anew() {
     let pool = Pool::start().await;
-    pool.apply(CONFIG).await;
+    let config = CONFIG.replace("[app.db]", "[app.db]\nsingleton = true");
+    pool.apply(&config).await;
     all_ready(&pool).await;
-    pool.apply(&CONFIG.replace(r#"["db", "#, r#"["db2", "#)).await;
+    pool.apply(&config.replace(r#"["db", "#, r#"["db2", "#)).await;
     pool.until("the new database runs, and shops that know its address", |pool| {
         let machine = pool.engine.lock();
         let Some(db) = machine.agent.instances.iter().find(|i| i.app.as_str() == "db") else { return false };
@@ -135,7 +136,7 @@ async fn an_application_that_may_run_once_is_stopped_before_it_is_started_anew()
 #[tokio::test]
 async fn nobody_may_wake_an_instance_that_drains_for_its_stop() {
     let pool = Pool::start().await;
-    let once = CONFIG.replace("min = 2, max = 4", "min = 1, max = 1");
+    let once = CONFIG.replace("min = 2, max = 4", "min = 1, max = 1").replace("[app.shop]", "[app.shop]\nsingleton = true");
     pool.apply(&once).await;
     all_ready(&pool).await;
     let last = |pool: &Pool| shops_of(pool.gateway.told().last().unwrap()).clone();

@@ -9,11 +9,13 @@ use weal_model::{
     Bytes, Cpu, Event, EventKind, HistorySample, Importance, JobCommand, JobEnd, JobOutcome, JobRecord, JobSpec, NodeSample,
     Severity, Stage, Time, Work,
 };
+use weal_protocol::controller::Caller;
 
 const MINUTE: u64 = 60_000_000_000;
 
 fn config(generation: u64) -> StoredConfig {
-    StoredConfig { generation, time: Time(generation), path: "weal.toml".into(), text: format!("# {generation}\n") }
+    let (who, origin) = (Some(Caller::User { uid: 7 }), "weal deploy".to_owned());
+    StoredConfig { generation, time: Time(generation), path: "weal.toml".into(), text: format!("# {generation}\n"), who, origin }
 }
 
 fn event(id: u64) -> Event {

@@ -22,6 +22,7 @@ use super::running::Running;
 use super::sleep::WAKING_FILE;
 use super::{Phase, Reply, Task, until};
 use crate::accounts::NoAccount;
+use crate::awake;
 use crate::confidential::Hidden;
 use crate::files::{at, read_json, write_json};
 use crate::folder::{Folder, Owner, give_entry};
@@ -448,6 +449,9 @@ fn environment(
         Some(run) => [("JOB", run.job.to_string()), ("ATTEMPT", run.attempt.to_string())],
         None => [("PORT", port.to_string()), ("INSTANCE", spec.id.to_string())],
     };
+    if spec.job.is_none() {
+        env.insert(awake::VARIABLE.to_owned(), data.join(awake::FILE).display().to_string());
+    }
     let added = own.into_iter().chain([("DATA", data.display().to_string()), ("NODE", spec.node.to_string())]);
     env.extend(added.map(|(name, value)| (name.to_owned(), value)));
     if let Some(run) = &spec.job {

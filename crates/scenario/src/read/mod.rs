@@ -147,15 +147,16 @@ fn read_fault(source: &Source, pool: &PoolSpec, table: &Spanned<FaultTable>) -> 
     if fault.node.is_none() && matches!(fault.kind, FaultKind::NodeDown | FaultKind::SlowNode) {
         return Err(source.error(&table.span(), Mistake::FaultNode));
     }
-    if fault.app.is_none() && fault.kind == FaultKind::InstanceDown {
+    let of_app = [FaultKind::InstanceDown, FaultKind::Deploy, FaultKind::BadDeploy];
+    if fault.app.is_none() && of_app.contains(&fault.kind) {
         return Err(source.error(&table.span(), Mistake::FaultApp));
     }
     if let Some(app) = fault.app.as_ref().filter(|app| !pool.apps.is_empty() && !pool.apps.contains_key(app.as_str())) {
         return Err(source.error(&table.span(), Mistake::NoApp { app: app.clone() }));
     }
-    let whole = [FaultKind::NodeDown, FaultKind::InstanceDown, FaultKind::ControllerDown, FaultKind::GatewayDown];
+    let whole = [FaultKind::NodeDown, FaultKind::ControllerDown, FaultKind::GatewayDown];
     let amount = match (fault.kind, fault.amount) {
-        (kind, _) if whole.contains(&kind) => 0.0,
+        (kind, _) if whole.contains(&kind) || of_app.contains(&kind) => 0.0,
         (_, Some(amount)) if amount.is_finite() => amount,
         _ => return Err(source.error(&table.span(), Mistake::FaultAmount)),
     };

@@ -60,6 +60,7 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
         listen: ([127, 0, 0, 1], 0).into(),
         tls: None,
         api: ([127, 0, 0, 1], 0).into(),
+        watch: false,
         control: file.pool.control,
         placement: file.pool.placement,
         autoscaler_speed: 1.0,
@@ -110,6 +111,8 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         cwd: "/".to_owned(),
         stop_timeout_s: 10.0,
         on_resume: Vec::new(),
+        singleton: app.singleton,
+        drain_timeout_s: None,
         nodes: app.nodes.as_ref().map(|nodes| nodes.iter().map(|node| NodeName::from(node.as_str())).collect()),
         together: names(&app.together),
         apart: names(&app.apart),
@@ -120,7 +123,9 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         request_timeout_s: 60.0,
         http: weal_model::HttpRules::default(),
         sleep_after_s: None,
+        sleep: true,
         inner: None,
+        halted: false,
     })
 }
 

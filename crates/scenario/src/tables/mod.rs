@@ -129,6 +129,9 @@ pub struct AppTable {
     /// `3`, or `"1..4"`. Default: 1.
     #[serde(default)]
     pub instances: Option<InstancesText>,
+    /// True: two of its instances never run at a time. Default: false.
+    #[serde(default)]
+    pub singleton: bool,
     /// How many instances one node may hold. Default: 1.
     pub per_node: Option<u32>,
     /// CPU time of one request on a standard core.
@@ -383,6 +386,10 @@ pub enum FaultKind {
     ClockJump,
     /// One ready instance of `app` ends by itself; it is started again after a pause.
     InstanceDown,
+    /// Another version of `app` is deployed.
+    Deploy,
+    /// A version of `app` is deployed that ends before it is ready; afterwards the one before is deployed again.
+    BadDeploy,
     /// Nothing is decided; the gateway and the nodes go on with what they were told.
     ControllerDown,
     /// Requests are refused, and those that it had are lost; it comes back knowing nothing.

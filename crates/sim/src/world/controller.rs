@@ -80,6 +80,7 @@ impl World<'_> {
             config: Some(self.controller.config.clone()),
             profiles: self.controller.profiles.clone(),
             resting: self.controller.resting.clone(),
+            orders: self.controller.orders_kept.clone(),
             noted_until: self.controller.noted_until,
             job_costs: self.scenario.surroundings.job_costs(),
             jobs: StoredJobs::default(),
@@ -175,6 +176,7 @@ impl World<'_> {
             }
             Effect::Keep(Kept::Profiles(profiles)) => return self.controller.profiles = *profiles,
             Effect::Keep(Kept::Resting(resting)) => return self.controller.resting = resting,
+            Effect::Keep(Kept::Orders(orders)) => return self.controller.orders_kept = orders,
             Effect::Note(Note { kind, action, text, .. }) => {
                 let now_s = self.agenda.now_s();
                 if let Some(action) = action {

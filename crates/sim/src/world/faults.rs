@@ -29,6 +29,9 @@ impl World<'_> {
                 self.mark_dirty(node);
             }
             (FaultKind::InstanceDown, _) if begins => self.crash_one(fault),
+            (FaultKind::Deploy, _) if begins => self.deploy(fault, false),
+            (FaultKind::BadDeploy, _) if begins => self.deploy(fault, true),
+            (FaultKind::BadDeploy, _) => self.roll_back(fault),
             (FaultKind::ControllerDown, _) if begins => self.lose_controller(),
             (FaultKind::GatewayDown, _) if begins => self.lose_gateway(),
             // Faults of a kind may overlap: the last one to end counts.
@@ -67,6 +70,20 @@ impl World<'_> {
         if !ready.is_empty() {
             let victim = ready[self.faults.victims.random_range(0..ready.len())];
             self.crash(victim);
+        }
+    }
+
+    /// Somebody deploys another version of an application.
+    fn deploy(&mut self, fault: &Fault, is_bad: bool) {
+        if let Some(app) = &fault.app {
+            self.controller.deploy(&app.as_str().into(), is_bad);
+        }
+    }
+
+    /// Somebody deploys the version before again.
+    fn roll_back(&mut self, fault: &Fault) {
+        if let Some(app) = &fault.app {
+            self.controller.roll_back(&app.as_str().into());
         }
     }
 

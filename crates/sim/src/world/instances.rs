@@ -16,11 +16,13 @@ impl World<'_> {
     pub fn add_instance(&mut self, app: usize, node: usize, id: InstanceId) -> usize {
         let index = self.instances.len();
         self.nodes[node].processor.add(index);
+        let revision = self.controller.revision(&self.apps[app].name);
         let (since_s, state) = (self.now_s(), InstanceState::Starting);
         self.instances.push(Instance {
             id,
             app,
             node,
+            revision,
             state,
             since_s,
             started_s: since_s,
@@ -174,6 +176,11 @@ impl World<'_> {
     /// Its process is ready. One that is being stopped meanwhile is stopped all the same.
     pub fn started(&mut self, instance: usize) {
         let entry = &mut self.instances[instance];
+        let begins = entry.operation.as_ref().is_none_or(|operation| operation.change == OperationKind::Start);
+        if entry.is_broken() && begins {
+            entry.operation = None;
+            return self.crash(instance);
+        }
         match &entry.operation {
             Some(InstanceOperation { change: OperationKind::Start, .. }) => self.changed(instance),
             None if entry.state == InstanceState::Starting => self.set_state(instance, InstanceState::Ready),

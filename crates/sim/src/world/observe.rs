@@ -168,7 +168,7 @@ impl World<'_> {
             id: instance.id.clone(),
             app: app.name.clone(),
             node: self.nodes[instance.node].name.clone(),
-            revision: self.controller.revision(&app.name),
+            revision: instance.revision.clone(),
             state: instance.state,
             detail: String::new(),
             since: Time::from_secs_f64(instance.since_s),
@@ -185,6 +185,7 @@ impl World<'_> {
             start_took_s: instance.start_took_s,
             last_wake_s: Some(instance.last_wake_s).filter(|seconds| seconds.is_finite()),
             costs: self.sleep_costs[instance.app],
+            keeps_awake: false,
         }
     }
 

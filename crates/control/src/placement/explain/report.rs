@@ -7,7 +7,7 @@ use weal_model::{AppExplanation, AppName, Binding, Bytes, Cpu, Report, Snapshot,
 use crate::placement::policy::Policy;
 use crate::placement::problem::Problem;
 use crate::placement::problem::layout::{Layout, Obstacle};
-use crate::placement::problem::mandatory::best_node;
+use crate::placement::problem::mandatory::{Missing, best_node};
 use crate::placement::problem::translate::Translation;
 use crate::placement::solve::Solution;
 use crate::placement::solve::distribute::{distribute, level_for};
@@ -27,10 +27,7 @@ pub(in crate::placement) fn report(
         .map(|m| (translation.apps[m as usize].name.clone(), explain(translation, policy, solution, m)))
         .collect();
     let mut notes = translation.notes.clone();
-    notes.extend(solution.missing.iter().map(|missing| {
-        let name = &translation.apps[missing.app as usize].name;
-        format!("`{name}` lacks {} of its instances: {}", missing.instances, obstacle(translation, missing.app, missing.obstacle))
-    }));
+    notes.extend(solution.missing.iter().map(|missing| lacks(translation, solution, missing)));
     notes.extend(jobs.jobs.values().map(|job| job.text.clone()).filter(|text| !text.is_empty()));
     let (utility_per_core, utility_per_gib) = shadow_prices(translation, solution);
     let asking =
@@ -59,7 +56,9 @@ fn explain(translation: &Translation, policy: &Policy, solution: &Solution, m: u
     let binding = if !measured { Binding::Unmeasured } else { binding(translation, policy, solution, m) };
     let (instances, given) = (solution.layout.instances(m), solution.layout.given(m));
     let running = if instances == 1 { "1 instance".to_owned() } else { format!("{instances} instances") };
+    let missing = solution.missing.iter().find(|missing| missing.app == m);
     let text = match measured {
+        _ if missing.is_some() => missing.map(|missing| lacks(translation, solution, missing)).unwrap_or_default(),
         false => format!("`{}` runs {running}; nothing has been measured yet", spec.name),
         true if app.demand() <= 0.0 => format!("`{}` runs {running} and gets no requests", spec.name),
         true => format!(
@@ -107,7 +106,7 @@ fn binding(translation: &Translation, policy: &Policy, solution: &Solution, m: u
         Err(Obstacle::Memory) => Binding::Memory { missing: missing_memory(translation, solution, m) },
         Err(Obstacle::MaxInstances) if at_limit => Binding::InstanceCpu,
         Err(Obstacle::MaxInstances) => Binding::MaxInstances { max: app.instances.1 },
-        Err(other) => Binding::Constraint { what: obstacle(translation, m, other) },
+        Err(other) => Binding::Constraint { what: obstacle(translation, solution, m, other) },
     }
 }
 
@@ -147,11 +146,24 @@ fn words(binding: &Binding, shares_cpu: bool) -> String {
     }
 }
 
-fn obstacle(translation: &Translation, m: u32, obstacle: Obstacle) -> String {
+/// How many instances an application must have and has not, and why.
+fn lacks(translation: &Translation, solution: &Solution, missing: &Missing) -> String {
+    let (name, why) =
+        (&translation.apps[missing.app as usize].name, obstacle(translation, solution, missing.app, missing.obstacle));
+    format!("`{name}` lacks {} of its instances: {why}", missing.instances)
+}
+
+fn obstacle(translation: &Translation, solution: &Solution, m: u32, obstacle: Obstacle) -> String {
     let spec = translation.apps[m as usize];
     let name = |other: u32| translation.apps[other as usize].name.clone();
     match obstacle {
-        Obstacle::Memory => format!("no node that it may run on has {} of memory free", spec.memory),
+        Obstacle::Memory => {
+            let nodes = (0..translation.nodes.len() as u32).filter(|&n| translation.problem.apps[m as usize].allows(n));
+            let most = nodes.map(|n| (solution.layout.free_memory(n), n)).max_by_key(|&(free, n)| (free, std::cmp::Reverse(n)));
+            let most = most
+                .map_or_else(String::new, |(free, n)| format!(": {} has most, {}", translation.nodes[n as usize], Bytes(free)));
+            format!("no node that it may run on has {} of memory free{most}", spec.memory)
+        }
         Obstacle::MaxInstances => format!("`instances.max` allows it {} instances", spec.instances.max),
         Obstacle::MaxNodes => "it is on as many nodes as it may be".to_owned(),
         Obstacle::PerNode => format!("every node that it may run on has {} of it", spec.per_node),

@@ -23,7 +23,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
-use weal_control::cycle::{Cycle, Done, Effect, Input, Kept, Order, Start, StoredJobs};
+use weal_control::cycle::{AppOrders, Cycle, Done, Effect, Input, Kept, Order, Start, StoredJobs};
 use weal_control::jobs::Costs;
 use weal_controller::record::{Line, digest};
 use weal_controller::store::{Store, StoredConfig};
@@ -116,7 +116,14 @@ impl Run {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let (store, ..) = Store::open(&folder.path().join("controller/store.db")).unwrap();
-        let config = StoredConfig { generation: 1, time: Time::ZERO, path: "weal.toml".into(), text: CONFIG.into() };
+        let config = StoredConfig {
+            generation: 1,
+            time: Time::ZERO,
+            path: "weal.toml".into(),
+            text: CONFIG.into(),
+            who: None,
+            origin: String::new(),
+        };
         store.save_config(config).await.unwrap();
         store.finish();
         let desk = Desk::default();
@@ -158,6 +165,7 @@ impl Run {
             config,
             profiles: *profiles,
             resting,
+            orders: AppOrders::default(),
             noted_until,
             job_costs: Costs::THESIS,
             jobs: StoredJobs::default(),
@@ -256,7 +264,7 @@ impl Run {
             Order::Sleep { app, rung } => {
                 (format!("/v1/apps/{app}/sleep"), serde_json::to_string(&weal_protocol::controller::SleepOrder { rung: *rung }))
             }
-            Order::Submit(_) | Order::Job { .. } => panic!("the scenario has none: {order:?}"),
+            Order::App { .. } | Order::Submit(_) | Order::Job { .. } => panic!("the scenario has none: {order:?}"),
             Order::Wake { app } => (format!("/v1/apps/{app}/wake"), Ok(String::new())),
         };
         tokio::spawn(async move { local(&socket, "POST", &path, body.unwrap()).await })
@@ -463,7 +471,16 @@ impl Recording {
         let (config, profiles) = (config.map(|config| *config), *profiles);
         let mut cycle = Cycle::new(
             at,
-            Start { gateway, config, profiles, resting, noted_until, job_costs: Costs::THESIS, jobs: StoredJobs::default() },
+            Start {
+                gateway,
+                config,
+                profiles,
+                resting,
+                orders: AppOrders::default(),
+                noted_until,
+                job_costs: Costs::THESIS,
+                jobs: StoredJobs::default(),
+            },
         );
         let mut last = None;
         for line in &self.lines[1..=self.read] {

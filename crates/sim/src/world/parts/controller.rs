@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weal_control::cycle::{Config, Cycle, Effect, Input, Order};
+use weal_control::cycle::{AppOrders, Config, Cycle, Effect, Input, Order};
 use weal_control::profile::Profiles;
 use weal_model::{AppName, Cpu, InstanceId, Rung, SeatPlan, Time, naming};
 use weal_protocol::engine::Revision;
 
 use super::decisions::DecisionStep;
+
+/// Versions whose instances end before they are ready begin so.
+pub const BAD: &str = "bad-";
 
 /// The controller, and what outlives it.
 pub struct Controller {
@@ -19,6 +22,9 @@ pub struct Controller {
     /// What it has stored.
     pub profiles: Profiles,
     pub resting: BTreeMap<AppName, Option<Rung>>,
+    pub orders_kept: AppOrders,
+    /// What each application was before its last deploy.
+    before: BTreeMap<AppName, Revision>,
     /// Events up to here were noted by it.
     pub noted_until: Time,
     /// Answers and events that it has not taken yet.
@@ -40,7 +46,6 @@ pub struct Controller {
 
 impl Controller {
     pub fn new(scenario: &weal_scenario::Scenario) -> Self {
-        // Nothing of a simulated application changes while it runs.
         let revision = |app: &AppName| (app.clone(), Revision { start: "1".to_owned(), settings: "1".to_owned() });
         let revisions = scenario.pool.apps.keys().map(revision).collect();
         Self {
@@ -48,6 +53,8 @@ impl Controller {
             config: Config { generation: 1, pool: Arc::new(scenario.pool.clone()), revisions },
             profiles: Profiles::default(),
             resting: BTreeMap::new(),
+            orders_kept: AppOrders::default(),
+            before: BTreeMap::new(),
             noted_until: Time::ZERO,
             inbox: VecDeque::new(),
             events: 0,
@@ -60,9 +67,31 @@ impl Controller {
         }
     }
 
-    /// What every instance of an application is started from.
+    /// What instances of an application are started from now.
     pub fn revision(&self, app: &AppName) -> Revision {
         self.config.revisions[app].clone()
+    }
+
+    /// Another version of `app` is deployed. A bad one ends before it is ready.
+    pub fn deploy(&mut self, app: &AppName, is_bad: bool) {
+        let before = self.revision(app);
+        let kind = if is_bad { BAD } else { "" };
+        let start = format!("{kind}{}", self.config.generation + 1);
+        self.before.insert(app.clone(), before.clone());
+        self.put_in_force(app, Revision { start, ..before });
+    }
+
+    /// The version of `app` from before the last deploy is deployed again.
+    pub fn roll_back(&mut self, app: &AppName) {
+        if let Some(before) = self.before.remove(app) {
+            self.put_in_force(app, before);
+        }
+    }
+
+    fn put_in_force(&mut self, app: &AppName, revision: Revision) {
+        self.config.generation += 1;
+        self.config.revisions.insert(app.clone(), revision);
+        self.hear(Input::Config(self.config.clone()));
     }
 
     /// The seats in force.

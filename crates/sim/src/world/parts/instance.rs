@@ -1,6 +1,9 @@
 //! An instance: its state, and what is being done to it.
 
 use weal_model::{Action, InstanceId, InstanceState, Rung};
+use weal_protocol::engine::Revision;
+
+use super::controller::BAD;
 
 /// Before an instance that ended by itself is started again.
 pub const BACKOFF_S: f64 = 1.0;
@@ -11,6 +14,8 @@ pub struct Instance {
     pub id: InstanceId,
     pub app: usize,
     pub node: usize,
+    /// The version that it was started from.
+    pub revision: Revision,
     pub state: InstanceState,
     pub since_s: f64,
     /// When it was last started.
@@ -56,6 +61,11 @@ impl Instance {
     /// What is being done to it.
     pub fn change(&self) -> Option<OperationKind> {
         self.operation.as_ref().map(|operation| operation.change)
+    }
+
+    /// Its program ends before it is ready.
+    pub fn is_broken(&self) -> bool {
+        self.revision.start.starts_with(BAD)
     }
 
     /// Its process takes connections. One that is being resumed does, too: the kernel takes them for it, and it finds them when it runs.

@@ -1,0 +1,92 @@
+//! `weal restart`, `stop`, `start` and `scale`: an order about one application, and the wait until it is carried out.
+
+use weal_model::{AppStatus, InstanceState};
+use weal_protocol::controller::{AppOrdered, AppVerb};
+
+use super::json_text;
+use super::sleep::until;
+use crate::args::deploy::{AppTarget, Scale, Wanted};
+use crate::client::{Client, block_on};
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::state::StateDir;
+
+/// Runs `weal restart`.
+///
+/// # Errors
+/// The new instances do not get ready; the old ones stay then.
+pub fn restart(order: &AppTarget, json: bool) -> anyhow::Result<()> {
+    carry_out(order, AppVerb::Restart, "restart", json, |app, ordered| {
+        let is_old = |id| ordered.instances.contains(id);
+        app.instances.iter().all(|instance| !is_old(&instance.id) || instance.state == InstanceState::Draining)
+            && (has_enough(app) || app.state == "asleep")
+    })
+}
+
+/// Runs `weal stop`.
+pub fn stop(order: &AppTarget, json: bool) -> anyhow::Result<()> {
+    carry_out(order, AppVerb::Stop, "stop", json, |app, _| app.instances.is_empty())
+}
+
+/// Runs `weal start`.
+///
+/// # Errors
+/// It does not get ready.
+pub fn start(order: &AppTarget, json: bool) -> anyhow::Result<()> {
+    carry_out(order, AppVerb::Start, "start", json, |app, _| has_enough(app))
+}
+
+/// Runs `weal scale`.
+///
+/// # Errors
+/// There is no room for so many, or they do not get ready.
+pub fn scale(order: &Scale, json: bool) -> anyhow::Result<()> {
+    let instances = match order.instances {
+        Wanted::Config => None,
+        Wanted::Range(range) => Some(range),
+    };
+    carry_out(&order.app, AppVerb::Scale { instances }, "scale", json, |app, ordered| {
+        let is_known = (app.min, app.max) == (ordered.range.min, ordered.range.max);
+        let running = app.instances.iter().filter(|instance| instance.state.is_active()).count();
+        is_known && has_enough(app) && running <= app.max as usize
+    })
+}
+
+/// As many are ready as must be; an application that may have none needs none.
+fn has_enough(app: &AppStatus) -> bool {
+    let ready = app.instances.iter().filter(|instance| instance.state == InstanceState::Ready).count();
+    app.rollout.is_none() && ready >= app.min as usize
+}
+
+fn carry_out(
+    order: &AppTarget,
+    verb: AppVerb,
+    what: &str,
+    json: bool,
+    there: impl Fn(&AppStatus, &AppOrdered) -> bool,
+) -> anyhow::Result<()> {
+    let client = Client::new(&StateDir::find(&order.target)?);
+    block_on(async {
+        let ordered = client.order(&order.app, verb).await.map_err(|error| error.into_failure())?;
+        let is_over = |_, app: &AppStatus| there(app, &ordered) || is_hopeless(app, verb);
+        let app = until(&client, &order.app, order.timeout, what, is_over).await?;
+        if !there(&app, &ordered) {
+            return Err(Failure::new(Exit::Failed, format!("{} does not {what}: {}", app.name, app.detail)).into());
+        }
+        output::print(&if json { json_text(&app, false) } else { said(&app) });
+        Ok(())
+    })
+}
+
+/// Waiting any longer is in vain.
+fn is_hopeless(app: &AppStatus, verb: AppVerb) -> bool {
+    let is_stuck = app.rollout.as_ref().is_some_and(|rollout| rollout.phase == weal_model::RolloutPhase::Stuck);
+    verb != AppVerb::Stop && (is_stuck || app.state == "failed")
+}
+
+fn said(app: &AppStatus) -> String {
+    let ids: Vec<&str> =
+        app.instances.iter().filter(|instance| instance.state.is_active()).map(|instance| instance.id.as_str()).collect();
+    let ids = if ids.is_empty() { String::new() } else { format!(" ({})", ids.join(", ")) };
+    format!("{} is {}{ids}\n", app.name, app.state)
+}
