@@ -209,5 +209,11 @@ fn a_deploy_opens_the_ports_that_its_config_names() {
     let routed = echo_app("echo", "").replace("routes = [", &format!("routes = [{{ tcp = {port} }}, "));
     pool.write_unwatched(&routed);
     deployed(&pool);
-    pool.eventually("the port answers", || get(port, "echo.localhost", "/").ok().filter(|(status, _)| *status == 200));
+    let asked = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(20)))?;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: echo\r\n\r\n")?;
+        BufReader::new(stream).lines().next().unwrap_or_else(|| Err(std::io::ErrorKind::UnexpectedEof.into()))
+    };
+    pool.eventually("the port answers", || asked().ok().filter(|line| line.contains("200 OK")));
 }

@@ -51,12 +51,17 @@ fn an_application_is_scaled_up_and_back_to_what_the_config_says() {
     let mut pool = Pool::unwatched(&echo_app("echo", ""));
     pool.up();
     done(&pool, &["scale", "echo", "3"]);
-    assert_eq!(pool.instance_pids().len(), 3);
+    let ready = || {
+        pool.status().map_or(0, |status| {
+            status["apps"][0]["instances"].as_array().unwrap().iter().filter(|one| one["state"] == "ready").count()
+        })
+    };
+    assert_eq!(ready(), 3);
     let refused = pool.run(&["scale", "echo", "9999"]);
     let said = text(&refused.stderr);
     assert!(refused.status.code() == Some(1) && said.contains("the pool has memory for") && said.contains("64MiB"), "{said}");
     done(&pool, &["scale", "echo", "config"]);
-    pool.eventually("one is left", || (pool.instance_pids().len() == 1).then_some(()));
+    pool.eventually("one is awake", || (ready() == 1).then_some(()));
     assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);
 }
 

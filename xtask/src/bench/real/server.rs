@@ -129,6 +129,7 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
             failures: 3,
             replace_after: 0,
             send_proxy: None,
+            host: None,
         },
         restart: RestartPolicy::Never,
         stop_timeout_s: 10.0,
@@ -136,6 +137,7 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
         needs: BTreeMap::new(),
         revision: "bench".into(),
         job: None,
+        process: Default::default(),
     }
 }
 
