@@ -295,6 +295,7 @@ fn start(now: Time, pool: &Arc<PoolSpec>, jobs: StoredJobs) -> Cycle {
         config: Some(config),
         profiles: Profiles::default(),
         resting: BTreeMap::new(),
+        orders: Default::default(),
         noted_until: Time::ZERO,
         job_costs: Costs::THESIS,
         jobs,
