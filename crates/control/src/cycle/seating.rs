@@ -1,6 +1,8 @@
 //! What the flow cycle decides, and how the engine hears of it.
 
-use weal_model::{Cpu, EventKind, InstanceState, LoadEntry, PoolSpec, Snapshot, Time};
+use std::collections::BTreeMap;
+
+use weal_model::{Cpu, EventKind, InstanceState, JobName, LoadEntry, PoolSpec, Snapshot, Time};
 use weal_protocol::Refusal;
 
 use super::effect::{Effect, Note};
@@ -27,14 +29,18 @@ impl State {
         }
     }
 
-    /// Seats and CPU for those that run now, by what was measured last: who has just got ready is not to wait for a flow cycle.
-    pub(super) fn reseat(&mut self, now: Time) {
+    /// Seats and CPU for those that run now, by what was measured last: who has just got ready is not to wait for a flow cycle, and neither is
+    /// what a plan has taken from jobs, to which it gives `speeds`.
+    pub(super) fn reseat(&mut self, now: Time, speeds: &BTreeMap<JobName, Cpu>) {
         let (Some(pool), Some(seen), Some(snapshot)) = (self.pool(), self.engine.seen.clone(), &self.measured.snapshot) else {
             return;
         };
         let closed = self.operations.closed();
         let known = Known { closed: &closed, seats: &self.seating.plan };
-        let snapshot = self.measured.observer.refresh(snapshot, &seen, &known);
+        let mut snapshot = self.measured.observer.refresh(snapshot, &seen, &known);
+        for job in &mut snapshot.jobs {
+            job.cpu = speeds.get(&job.spec.name).copied().or(job.cpu);
+        }
         if !snapshot.flows.is_empty() {
             let decision = self.learned.reseat(&snapshot, &pool, &self.seating.plan);
             self.take_seats(now, &snapshot, decision, &pool);
@@ -44,8 +50,8 @@ impl State {
     }
 
     fn take_seats(&mut self, now: Time, snapshot: &Snapshot, decision: Decision, pool: &PoolSpec) {
-        let Decision { plan, explanations, loads, misses, .. } = decision;
-        self.seating.loads.handle_seats(&loads, pool);
+        let Decision { plan, explanations, loads, bursts, misses, .. } = decision;
+        self.seating.loads.handle_seats(&loads, bursts, pool);
         for (app, text) in notes::seats(&self.seating.plan, &plan, &explanations) {
             self.note(Note::info(EventKind::Seats, text).app(&app));
         }

@@ -2,8 +2,8 @@
 //! enforces it does not know yet.
 //!
 //! ```text
-//! loads.handle_seats(&decision.loads, &spec);     // flow cycle
-//! loads.handle_plan(&plan.loads, &spec);          // placement cycle
+//! loads.handle_seats(&decision.loads, decision.bursts, &spec); // flow cycle
+//! loads.handle_plan(&plan.loads, &spec); // placement cycle
 //! let changed = loads.poll_changes(|id| is_there(id));
 //! loads.handle_told(changed);                     // once it is enforced
 //! ```
@@ -26,15 +26,18 @@ const LEAST_WEIGHT: f64 = 0.01;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Loads {
     decided: BTreeMap<InstanceId, LoadEntry>,
+    /// What instances count as beside jobs, where that is more.
+    bursts: BTreeMap<InstanceId, Cpu>,
     told: BTreeMap<InstanceId, LoadEntry>,
 }
 
 impl Loads {
     /// Takes what the flow cycle decided. Who does not limit seats limits no CPU either.
-    pub fn handle_seats(&mut self, decided: &[LoadEntry], pool: &PoolSpec) {
+    pub fn handle_seats(&mut self, decided: &[LoadEntry], bursts: BTreeMap<InstanceId, Cpu>, pool: &PoolSpec) {
         self.decided.values_mut().for_each(|load| load.limit = None);
         if pool.limits_seats() {
             self.decided.extend(decided.iter().map(|load| (load.instance.clone(), load.clone())));
+            self.bursts = bursts;
         }
     }
 
@@ -72,7 +75,7 @@ impl Loads {
         self.told.retain(|instance, _| is_there(instance));
         let given = |load: &LoadEntry| LoadEntry {
             instance: load.instance.clone(),
-            cpu: at_least(load.cpu),
+            cpu: self.bursts.get(&load.instance).map_or(at_least(load.cpu), |burst| Cpu(burst.0.max(at_least(load.cpu).0))),
             limit: load.limit.map(at_least),
         };
         let there = self.decided.values().filter(|load| is_there(&load.instance)).map(given);
@@ -122,7 +125,7 @@ mod tests {
         let pool = pool(1, vec![app("a", 100, 1, 3)]);
         let mut loads = Loads::default();
         loads.handle_plan(&[load("a-1", 0.5, None)], &pool);
-        loads.handle_seats(&[load("a-1", 0.3, Some(0.31))], &pool);
+        loads.handle_seats(&[load("a-1", 0.3, Some(0.31))], BTreeMap::new(), &pool);
         loads.handle_plan(&[load("a-1", 0.5, None), load("a-2", 0.4, None)], &pool);
         assert_eq!(shares(&loads.poll_changes(|_| true)), [("a-1", 0.3, Some(0.31)), ("a-2", 0.4, None)]);
         loads.handle_plan(&[load("a-2", 0.4, None)], &pool);
@@ -133,17 +136,27 @@ mod tests {
     fn only_what_changed_is_told_and_only_of_who_is_there() {
         let pool = pool(1, vec![app("a", 100, 1, 3)]);
         let mut loads = Loads::default();
-        loads.handle_seats(&[load("a-1", 0.5, Some(0.51)), load("a-2", 0.001, None)], &pool);
+        loads.handle_seats(&[load("a-1", 0.5, Some(0.51)), load("a-2", 0.001, None)], BTreeMap::new(), &pool);
         let there = |id: &InstanceId| id.as_str() != "a-2";
         let changed = loads.poll_changes(there);
         assert_eq!(shares(&changed), [("a-1", 0.5, Some(0.51))]);
         loads.handle_told(changed);
-        loads.handle_seats(&[load("a-1", 0.51, Some(0.52))], &pool);
+        loads.handle_seats(&[load("a-1", 0.51, Some(0.52))], BTreeMap::new(), &pool);
         assert_eq!(shares(&loads.poll_changes(|_| true)), [("a-2", 0.05, None)], "the rest is noise");
-        loads.handle_seats(&[load("a-1", 0.51, None)], &pool);
+        loads.handle_seats(&[load("a-1", 0.51, None)], BTreeMap::new(), &pool);
         assert_eq!(shares(&loads.poll_changes(there)), [("a-1", 0.51, None)], "a limit that goes is told");
         loads.handle_forgotten();
         assert_eq!(loads.poll_changes(|_| true).len(), 2);
+    }
+
+    #[test]
+    fn a_burst_counts_for_more_than_the_cpu_that_is_shown() {
+        let pool = pool(1, vec![app("a", 100, 1, 3)]);
+        let mut loads = Loads::default();
+        let bursts = BTreeMap::from([("a-1".into(), Cpu(1.8)), ("a-2".into(), Cpu(0.1))]);
+        loads.handle_seats(&[load("a-1", 0.0, None), load("a-2", 0.5, None), load("a-3", 0.3, None)], bursts, &pool);
+        assert_eq!(shares(&loads.poll_changes(|_| true)), [("a-1", 1.8, None), ("a-2", 0.5, None), ("a-3", 0.3, None)]);
+        assert_eq!(loads.given(&"a-1".into()), Some(Cpu(LEAST)));
     }
 
     #[test]

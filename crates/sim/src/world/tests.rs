@@ -272,6 +272,27 @@ fn a_job_takes_its_start_and_its_work_and_a_gang_runs_as_a_whole() {
     assert!((ends[0].utility.unwrap() - (90.0 - took_s(0)) / 90.0).abs() < 1e-9, "{ends:?}");
 }
 
+/// A build takes what it gets; requests that come seldom, and then in a crowd, are answered all the same as if it were not there.
+#[test]
+fn a_burst_goes_before_a_job_that_has_the_whole_node() {
+    let simulated = run(&scenario(
+        "duration = \"60s\"\n[[node]]\nname = \"n1\"\ncpu = 2.0\nmemory = \"1GiB\"\n\
+         [class.gold]\ngoal = \"p95 < 50ms\"\n[app.site]\nmemory = \"64MiB\"\nwork = \"3ms\"\ninitially = [\"n1\"]\n\
+         [[load]]\napp = \"site\"\nclass = \"gold\"\nrate = \"1/s\"\nsteps = [{ at = \"40s\", rate = \"100/s\" }]\n\
+         [[job]]\nname = \"build\"\nat = \"5s\"\nwork = \"1000s\"\ncpu = 2.0\nmemory = \"100MiB\"\ngoal = \"10h\"\n",
+    ));
+    assert_eq!(simulated.findings, Vec::<String>::new());
+    let points = &simulated.run.flows[0].points;
+    let slowest = |from_s: f64, to_s: f64| {
+        let within = points.iter().filter(|point| (from_s..to_s).contains(&point.t_s));
+        within.filter_map(|point| point.p95_ms).fold(0.0, f64::max)
+    };
+    assert!(slowest(15.0, 40.0) < 10.0, "seldom: {} ms", slowest(15.0, 40.0));
+    assert!(slowest(40.0, 60.0) < 25.0, "a crowd: {} ms", slowest(40.0, 60.0));
+    let busy = simulated.run.nodes[0].points.iter().filter(|point| point.t_s > 10.0).all(|point| point.cpu_used > 1.9);
+    assert!(busy, "the build has what is left");
+}
+
 #[test]
 fn stages_follow_each_other() {
     let simulated = with_jobs(

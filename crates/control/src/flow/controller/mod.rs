@@ -38,8 +38,8 @@ mod pool;
 use std::collections::BTreeMap;
 
 use weal_model::{
-    AppName, Cpu, FlowAllocation, FlowExplanation, FlowId, GatewayName, LoadEntry, NodeName, PoolSpec, SeatPlan, Snapshot,
-    Utility,
+    AppName, Cpu, FlowAllocation, FlowExplanation, FlowId, GatewayName, InstanceId, LoadEntry, NodeName, PoolSpec, SeatPlan,
+    Snapshot, Utility,
 };
 
 use super::seats::{SeatSolution, solve, whole};
@@ -62,6 +62,8 @@ pub struct Decision {
     pub explanations: Vec<FlowExplanation>,
     /// CPU per ready instance, sorted by instance: the shares that make the plan come true.
     pub loads: Vec<LoadEntry>,
+    /// What instances count as beside jobs on their nodes until the next cycle, where that is more than their CPU.
+    pub bursts: BTreeMap<InstanceId, Cpu>,
     /// True when a flow is expected to miss its goal with the instances that there are: placement should not wait for its timer.
     pub misses: bool,
     /// What could not be used of the snapshot, and what was assumed instead.
@@ -88,9 +90,10 @@ pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &mut Profiles,
     let misses = (0..ids.len()).any(|f| pool.measured(f) && solution.utilities[f] < Utility::AT_GOAL);
     let contended = pool.contended(&solution);
     let loads = pool.loads(&solution, &contended, profiles);
+    let bursts = pool.bursts(&solution);
     let notes = pool.notes;
     profiles.hold(&plan, snapshot, &contended);
-    Decision { plan, explanations, loads, misses, notes }
+    Decision { plan, explanations, loads, bursts, misses, notes }
 }
 
 /// What each flow could expect of another pool: change a goal in `spec` or the CPU of a node in `snapshot` and compare. Flows

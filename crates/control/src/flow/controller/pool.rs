@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
-    AppName, Cpu, FlowId, InstanceObservation, InstanceState, JobObservation, JobState, LoadEntry, NodeName, NodeObservation,
-    PoolSpec, Snapshot, Utility,
+    AppName, Cpu, FlowId, InstanceId, InstanceObservation, InstanceState, JobObservation, JobState, LoadEntry, NodeName,
+    NodeObservation, PoolSpec, Snapshot, Utility,
 };
 
 use super::super::seats::{Appetite, Host, SeatFlow, SeatProblem, SeatSolution};
@@ -63,6 +63,8 @@ pub(super) struct Pool<'a> {
     pub(super) node_names: Vec<&'a NodeName>,
     /// CPU used and usable of each node.
     use_of: Vec<(f64, f64)>,
+    /// CPU that jobs on each node were given.
+    jobs: Vec<f64>,
     /// Whether requests of each flow wait in the gateway.
     waits: Vec<bool>,
     /// Flows that miss their goals or are about to.
@@ -94,6 +96,8 @@ const PROBE: f64 = 1.03;
 const NEAR_GOAL: f64 = 0.3;
 /// Utilities that are no further apart are alike.
 const ALIKE: f64 = 0.05;
+/// Requests that want no more than this part of a node beyond what they get may have it of jobs at once.
+const MAY_BURST: f64 = 0.05;
 /// An instance's share is never below this part of its node, or it could not even answer its health check.
 const LEAST_SHARE: f64 = 0.02;
 
@@ -135,6 +139,7 @@ impl<'a> Pool<'a> {
             siblings: Vec::new(),
             idle: spec.apps.keys().map(|app| (app, profiles.idle_cpu(app).0)).collect(),
             use_of,
+            jobs: nodes.iter().map(|node| jobs_on(&node.name, &snapshot.jobs).0).collect(),
             waits: ids.iter().map(|id| profiles.flow(id).is_some_and(waits)).collect(),
             ready,
             short: ids.iter().map(|id| is_short(id, spec, profiles)).collect(),
@@ -196,14 +201,17 @@ impl<'a> Pool<'a> {
         counts
     }
 
-    /// Seats that a flow can have of what nobody needs now: its cluster's even part of what is left of its nodes.
+    /// Seats that a flow can have of what nobody needs now: its cluster's even part of what is left of its nodes, and of what jobs have
+    /// there, while nothing holds the flow back.
     pub(super) fn spare_seats(&self, solution: &SeatSolution, f: usize) -> f64 {
         let Some(home) = self.home[f] else { return 0.0 };
         let Some(&(_, power)) = self.problem.flows[f].loads.iter().find(|load| load.0 == home && load.1 > 0.0) else {
             return 0.0;
         };
         let (left, sharing) = (self.left(solution), self.clusters_at());
-        let spare: f64 = self.problem.clusters[home].iter().map(|host| left[host.node] / sharing[host.node]).sum();
+        let yields = |m: usize| if solution.stuck[f].is_none() { self.jobs[m] } else { 0.0 };
+        let spare_of = |m: usize| (left[m] + yields(m)) / sharing[m];
+        let spare: f64 = self.problem.clusters[home].iter().map(|host| spare_of(host.node)).sum();
         spare / self.siblings[f] / power
     }
 
@@ -277,6 +285,29 @@ impl<'a> Pool<'a> {
             .collect();
         let lowest = |m: usize| at.iter().filter(|entry| entry.1 == m).map(|entry| entry.2).fold(f64::INFINITY, f64::min);
         at.iter().filter(|entry| entry.2 <= lowest(entry.1) + ALIKE).map(|entry| (entry.0, entry.1)).collect()
+    }
+
+    /// What instances count as beside jobs until the next cycle, where that is more than their CPU: a burst goes before jobs, which give way
+    /// at once and get it back when it is over. A request also takes longer the less its instance counts, which no model of queues tells.
+    /// Not while a plan holds requests back for the jobs' sake.
+    pub(super) fn bursts(&self, solution: &SeatSolution) -> BTreeMap<InstanceId, Cpu> {
+        let burst = |instance: &&InstanceObservation| {
+            let m = self.node_names.iter().position(|name| **name == instance.node)?;
+            let is_free =
+                self.jobs[m] > 0.0 && self.held_back(solution, self.clusters[&instance.app]) <= MAY_BURST * self.use_of[m].1;
+            is_free.then(|| (instance.id.clone(), Cpu(self.use_of[m].1)))
+        };
+        self.ready.iter().filter_map(burst).collect()
+    }
+
+    /// CPU that flows through a cluster could use beyond what they get, where CPU is what they lack.
+    fn held_back(&self, solution: &SeatSolution, d: usize) -> f64 {
+        let goes_through = |f: usize| self.home[f] == Some(d) || self.problem.flows[f].loads.iter().any(|load| load.0 == d);
+        let beyond = |f: usize| {
+            let flow = &self.problem.flows[f].appetite;
+            (flow.model.most() - flow.rate(solution.seats[f])).max(0.0) * self.work[f]
+        };
+        (0..self.home.len()).filter(|&f| solution.stuck[f].is_some() && goes_through(f)).map(beyond).sum()
     }
 
     /// CPU per instance: its part of its cluster's load on its node, its idle use, and its part of what is left.
