@@ -76,16 +76,30 @@ pub enum CertificateError {
 pub struct ReadCertificate {
     /// With its key.
     pub certificate: Certificate,
-    /// Its first second, since 1970.
-    pub not_before_s: i64,
-    /// Its last second, since 1970.
-    pub not_after_s: i64,
+    /// While it is good.
+    pub validity: Validity,
+}
+
+/// The time in which a certificate is good, in seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// Its first.
+    pub first_s: i64,
+    /// Its last.
+    pub last_s: i64,
+}
+
+impl Validity {
+    /// Whole days until it ends; negative afterwards.
+    pub fn days_left(&self, now_s: i64) -> i64 {
+        (self.last_s - now_s).div_euclid(DAY_S)
+    }
 }
 
 impl ReadCertificate {
     /// Whole days until it ends; negative afterwards.
     pub fn days_left(&self) -> i64 {
-        (self.not_after_s - now_s()).div_euclid(DAY_S)
+        self.validity.days_left(now_s())
     }
 
     /// What somebody should know about its end; `None` while that is far.
@@ -156,8 +170,8 @@ pub fn read(name: &str, [chain_file, key_file]: [PathBuf; 2]) -> Result<ReadCert
         return Err(CertificateError::Nameless { name: name.to_owned(), path: chain_file });
     }
     let validity = parsed.validity();
-    let (not_before_s, not_after_s) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-    Ok(ReadCertificate { certificate: Certificate { name: name.to_owned(), hosts, chain, key }, not_before_s, not_after_s })
+    let validity = Validity { first_s: validity.not_before.timestamp(), last_s: validity.not_after.timestamp() };
+    Ok(ReadCertificate { certificate: Certificate { name: name.to_owned(), hosts, chain, key }, validity })
 }
 
 /// Makes the self-signed certificates of `spec` that `folder` lacks, or whose hosts or dates do no longer fit.

@@ -155,6 +155,18 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     counters(encoder, "weal_tls_handshakes_full", "TLS handshakes in which a certificate was shown.", one(tls.full))?;
     counters(encoder, "weal_tls_handshakes_resumed", "TLS handshakes that went on with an earlier session.", one(tls.resumed))?;
     counters(encoder, "weal_tls_handshakes_failed", "TLS handshakes of which nothing came.", one(tls.failed))?;
+    let turned_away = "Clients that were turned away because new TLS sessions waited for too long.";
+    counters(encoder, "weal_tls_handshakes_turned_away", turned_away, one(tls.turned_away))?;
+    let spent = [("full", tls.full_cpu_s), ("resumed", tls.resumed_cpu_s)];
+    let mut family = encoder.encode_descriptor(
+        "weal_tls_handshake_cpu",
+        "CPU time of the costly part of TLS handshakes.",
+        Some(&Unit::Seconds),
+        MetricType::Counter,
+    )?;
+    for (kind, seconds) in spent {
+        ConstCounter::new(seconds).encode(family.encode_family(&vec![("kind", kind)])?)?;
+    }
     let abusive = "Connections over HTTP/2 that were cut off because their clients flooded them.";
     counters(encoder, "weal_connections_abusive", abusive, one(counters_now.abusive))?;
     counters(encoder, "weal_requests_malformed", "Requests refused as malformed.", one(counters_now.malformed))

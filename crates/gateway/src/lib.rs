@@ -27,11 +27,11 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use weal_control::admission::class_of_inner;
-use weal_model::{FlowId, GatewayName};
+use weal_model::{FlowId, GatewayName, ListenScheme};
 use weal_rpc::{Callers, RpcRefusal};
 
 use crate::clock::Clock;
-use crate::http::origin::{RequestIds, Scheme};
+use crate::http::origin::RequestIds;
 use crate::http::session::Gateway;
 pub use crate::limits::Limits;
 use crate::listen::accepting::accept_each;
@@ -156,20 +156,20 @@ fn listening(socket: std::net::TcpListener) -> Result<TcpListener, Error> {
 /// Accepts clients with and without TLS. Those without wait for a moment too, so that none is answered that is to be sent on to TLS.
 async fn accept_all(clients: &TcpListener, tls_clients: Option<&TcpListener>, workers: &Workers, tls: &Tls) {
     const MOMENT: Duration = Duration::from_secs(2);
-    let Some(tls_clients) = tls_clients else { return accept(clients, workers, Scheme::Http).await };
+    let Some(tls_clients) = tls_clients else { return accept(clients, workers, ListenScheme::Http).await };
     let secure = async {
         tls.ready().await;
-        accept(tls_clients, workers, Scheme::Https).await;
+        accept(tls_clients, workers, ListenScheme::Https).await;
     };
     let plain = async {
         let _ = tokio::time::timeout(MOMENT, tls.ready()).await;
-        accept(clients, workers, Scheme::Http).await;
+        accept(clients, workers, ListenScheme::Http).await;
     };
     tokio::join!(secure, plain);
 }
 
-async fn accept(clients: &TcpListener, workers: &Workers, scheme: Scheme) {
-    accept_each(clients, |stream, peer| workers.hand_over(stream, peer, scheme, None)).await;
+async fn accept(clients: &TcpListener, workers: &Workers, scheme: ListenScheme) {
+    accept_each(clients, || workers.room(), |stream, peer| workers.hand_over(stream, peer, scheme, None)).await;
 }
 
 /// Lets what is running end, within `limit`.

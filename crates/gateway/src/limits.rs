@@ -15,8 +15,14 @@ pub struct Limits {
     /// From the first byte of a request's head to its last. Too short cuts slow phones off, too long lets a few clients hold
     /// many connections with a byte a second.
     pub head: Duration,
-    /// Between two requests of a connection. Longer than the 60 s after which browsers drop theirs.
+    /// Between two requests of a connection. Longer than the 60 s after which some browsers drop theirs.
     pub idle: Duration,
+    /// The same of a connection that rests, while fewer than half of all that may be are open. Clients think, and the longest think time costs
+    /// them less than another handshake (Carrera 4.4.2.2, Figure 4.13).
+    pub resting: Duration,
+    /// How long a connection over HTTP/1 is idle before it rests: what HTTP's machinery holds for it is freed, about 20 kB. Shorter, and that is
+    /// made anew for requests that follow each other; longer, and a crowd that thinks fills the memory.
+    pub rests_after: Duration,
     /// Without the client taking a single byte of a response. Its request keeps its seat meanwhile.
     pub stalled_write: Duration,
     /// Without the instance sending a single byte of a response that it has begun. Longer than the pauses of event streams.
@@ -53,9 +59,11 @@ pub struct Limits {
     /// From a connection's acceptance to the end of the header with which a proxy begins it. Section 2 of the PROXY protocol asks for 3 s
     /// at least, so that one lost segment costs no connection.
     pub proxy_header: Duration,
-    /// TLS handshakes that are under way at once. Those beyond wait, within the same time: each holds about 40 kB and its
-    /// signature takes up to a millisecond of a CPU.
+    /// TLS handshakes that are under way at once, from the client's first word that was understood. Those beyond wait, within the same time:
+    /// each holds about 40 kB.
     pub handshakes: usize,
+    /// Whether new TLS sessions wait for those under way, and are turned away when they would wait too long. Off only to measure what it does.
+    pub orders_handshakes: bool,
     /// Answers that are compressed at once. Each takes about a MiB; those beyond go out as they are.
     pub compressions: usize,
     /// Threads that serve requests.
@@ -68,6 +76,8 @@ impl Default for Limits {
             connections: 20_000,
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),
+            resting: Duration::from_secs(900),
+            rests_after: Duration::from_secs(2),
             stalled_write: Duration::from_secs(30),
             stalled_response: Duration::from_secs(300),
             connect: Duration::from_millis(1500),
@@ -85,6 +95,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             proxy_header: Duration::from_secs(5),
             handshakes: 1024,
+            orders_handshakes: true,
             compressions: 128,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
         }

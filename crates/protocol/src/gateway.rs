@@ -247,7 +247,7 @@ pub struct GatewayCounters {
 }
 
 /// TLS handshakes since the gateway started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsCounters {
     /// Those in which a certificate was shown.
     pub full: u64,
@@ -255,6 +255,15 @@ pub struct TlsCounters {
     pub resumed: u64,
     /// Those of which nothing came.
     pub failed: u64,
+    /// Clients that were turned away because new sessions waited for too long.
+    #[serde(default)]
+    pub turned_away: u64,
+    /// CPU time of the costly part of handshakes, where a certificate was shown, in seconds.
+    #[serde(default)]
+    pub full_cpu_s: f64,
+    /// The same of those that went on with an earlier session.
+    #[serde(default)]
+    pub resumed_cpu_s: f64,
 }
 
 /// One flow since the gateway started.

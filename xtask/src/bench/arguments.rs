@@ -79,6 +79,8 @@ pub enum Name {
     Fidelity,
     /// This tree beside a former one: planning, simulator, gateway
     House,
+    /// Connections on which nothing happens: the gateway's memory for each
+    Idle,
     /// Four nginx with small page caches and slow disks, policy by policy, and the death of one
     Locality,
     /// The queue of jobs: submissions beside SQLite's own commits, plans for many jobs, a list with many that are over
@@ -87,6 +89,12 @@ pub enum Name {
     Logs,
     /// A server that is put to sleep and woken: milliseconds, CPU-seconds and memory of each rung
     Sleep,
+    /// slowhttptest's attacks on a pool: what good clients see of them
+    SlowClients,
+    /// A server with a thread for each connection, alone and behind weal, under clients who think
+    Threads,
+    /// More new sessions over TLS than there is CPU for, with the order of handshakes and without it
+    TlsOverload,
     /// Work factors as learnt online, beside the kernel's count
     Profiles,
 }

@@ -13,6 +13,7 @@ mod flows;
 mod gateway;
 mod h2spec;
 mod house;
+mod idle;
 mod jobs;
 mod locality;
 mod logs;
@@ -20,6 +21,9 @@ mod profiles;
 mod real;
 mod sim;
 mod sleep;
+mod slow_clients;
+mod threads;
+mod tls_overload;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum as _;
@@ -44,10 +48,14 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::Fidelity => vec![fidelity::run(arguments)?],
         Name::FlashCrowd => vec![flash_crowd::run()?],
         Name::House => vec![house::run(arguments)?],
+        Name::Idle => vec![idle::run(arguments)?],
         Name::Jobs => vec![jobs::run(arguments)?],
         Name::Locality => locality::run(arguments)?,
         Name::Logs => logs::run(arguments)?,
         Name::Sleep => sleep::run(arguments)?,
+        Name::SlowClients => vec![slow_clients::run(arguments)?],
+        Name::Threads => threads::run(arguments)?,
+        Name::TlsOverload => tls_overload::run(arguments)?,
         Name::Profiles => vec![profiles::run(arguments)?],
     };
     for (at, table) in tables.iter().enumerate() {

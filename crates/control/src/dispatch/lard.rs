@@ -80,7 +80,7 @@ pub(super) struct Table {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Invariant: not empty once it was looked up, at most [`MOST_REPLICAS`].
+    /// Invariant: at most [`MOST_REPLICAS`]; empty where none could be taken when it was looked up.
     servers: Vec<Server>,
     changed: Time,
 }
@@ -95,8 +95,6 @@ impl Table {
         thresholds: Thresholds,
         servers: &impl Servers,
     ) -> Option<Server> {
-        let idlest = servers.least_loaded()?;
-        let least = servers.load(idlest)?;
         let entry = self.entry(name);
         let before = entry.servers.len();
         entry.servers.retain(|&server| servers.load(server).is_some());
@@ -105,10 +103,16 @@ impl Table {
         }
         let by_load = |a: &&Server, b: &&Server| servers.load(**a).unwrap_or(0.0).total_cmp(&servers.load(**b).unwrap_or(0.0));
         let chosen = entry.servers.iter().min_by(by_load).copied();
+        let load = chosen.map_or(f64::INFINITY, |server| servers.load(server).unwrap_or(0.0));
         let chosen = match chosen {
-            Some(server) if !thresholds.is_overloaded(servers.load(server).unwrap_or(0.0), least) => server,
-            Some(server) if server == idlest => server,
-            _ => entry.add(now, idlest, replicas),
+            // Mostly: there is no need to look at all the others.
+            Some(server) if load <= thresholds.high => server,
+            _ => {
+                let idlest = servers.least_loaded()?;
+                let least = servers.load(idlest)?;
+                let stays = chosen.filter(|&server| server == idlest || !thresholds.is_overloaded(load, least));
+                stays.unwrap_or_else(|| entry.add(now, idlest, replicas))
+            }
         };
         if entry.servers.len() > 1 && now.since(entry.changed) > SHRINKS_AFTER {
             let most = entry.servers.iter().filter(|server| **server != chosen).max_by(by_load).copied();

@@ -28,6 +28,8 @@ async fn metrics_have_the_agreed_names_and_add_up() {
         "weal_node_memory_capacity_bytes{weal_node=\"n2\"} 1073741824",
         "weal_app_instances_ready{weal_app=\"shop\"} 2",
         "# TYPE weal_work_factor_seconds gauge",
+        "weal_tls_handshakes_turned_away_total{} 0",
+        "weal_tls_handshake_cpu_seconds_total{kind=\"full\"} 0",
         "weal_plan_changes_total{} 3",
         "weal_config_generation{} 1",
         "# EOF",

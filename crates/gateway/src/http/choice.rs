@@ -10,7 +10,6 @@ use weal_control::dispatch::{InstanceIndex, RequestKey};
 use weal_model::DispatchRules;
 
 use crate::routing::affinity::{cookie, set_cookie};
-use crate::routing::cluster::Cluster;
 use crate::routing::table::Destination;
 
 /// A request as admission sees it. Its body does not matter.
@@ -30,27 +29,16 @@ pub(crate) fn unread(client: IpAddr, destination: &Destination) -> IncomingReque
     IncomingRequest { class: destination.class, in_session: false, key: RequestKey { name, prefers: None } }
 }
 
-/// What a client is told of the instance that answers it.
-pub(super) struct NewCookie {
-    name: String,
-    /// What it brought.
-    brought: Option<String>,
+/// The cookie by which the next request of a client comes to `instance` again. `None` where none is asked for, and when its request has brought
+/// that one, which it therefore `preferred`.
+pub(super) fn new_cookie(
+    destination: &Destination,
+    preferred: Option<InstanceIndex>,
+    instance: InstanceIndex,
     is_secure: bool,
-}
-
-impl NewCookie {
-    /// `None` where no cookie is asked for.
-    pub fn of<B>(request: &Request<B>, rules: &DispatchRules, is_secure: bool) -> Option<Box<Self>> {
-        let name = rules.affinity.clone()?;
-        let brought = cookie(request.headers(), &name).map(str::to_owned);
-        Some(Box::new(Self { name, brought, is_secure }))
-    }
-
-    /// The cookie by which the client's next request comes to `instance` again; `None` when it has that one.
-    pub fn for_instance(&self, cluster: &Cluster, instance: InstanceIndex) -> Option<HeaderValue> {
-        let token = cluster.token_of(instance)?;
-        if self.brought.as_deref() == Some(&*token) { None } else { set_cookie(&self.name, &token, self.is_secure) }
-    }
+) -> Option<HeaderValue> {
+    let name = destination.rules.dispatch.affinity.as_ref().filter(|_| preferred != Some(instance))?;
+    set_cookie(name, &destination.cluster.token_of(instance)?, is_secure)
 }
 
 /// The object that is asked for: its path, without the query unless that is part of the name (Tsai 3.4.3).

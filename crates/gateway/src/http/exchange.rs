@@ -19,7 +19,7 @@ use weal_model::{AccessLog, InstanceProtocol, Time};
 
 use super::answer_body::AnswerBody;
 use super::check::Malformed;
-use super::choice::{self, NewCookie};
+use super::choice;
 use super::compression::{Encoded, Wish};
 use super::deadline::Deadline;
 use super::error_response::{ErrorResponse, note_id};
@@ -186,8 +186,8 @@ impl Exchange {
         let upgrade = upgrade.filter(|_| rules.protocol == InstanceProtocol::Http1);
         let end = rules.total.map(|total| self.session.client.now() + total);
         let request = sendable.as_ref().expect(SENDABLE);
-        let new_cookie = NewCookie::of(request, &rules.dispatch, self.session.is_secure());
-        let arrived = cluster.arrive(choice::incoming(request, destination));
+        let incoming = choice::incoming(request, destination);
+        let arrived = cluster.arrive(incoming);
         let (seat, target, timeout) = arrived.map_err(|rejection| ErrorResponse::rejected(&rejection))?;
         let mut deadline = Deadline::set(self.session.take_deadline(), self.at_most(timeout, end));
         let target = match target {
@@ -208,7 +208,7 @@ impl Exchange {
         self.session.keep_deadline(deadline);
         match result {
             Some(Ok(begun)) => {
-                let cookie = new_cookie.and_then(|cookie| cookie.for_instance(cluster, begun.target.index));
+                let cookie = choice::new_cookie(destination, incoming.key.prefers, begun.target.index, self.session.is_secure());
                 let (mut parts, relay) = self.receive(begun, seat, client_side, rules, end)?;
                 if let Some(cookie) = cookie {
                     parts.headers.append(header::SET_COOKIE, cookie);
@@ -536,12 +536,10 @@ fn relayed(
     busy: Busy,
 ) -> Response<AnswerBody> {
     let Some(wish) = wish else { return Response::from_parts(parts, AnswerBody::relay(relay, busy)) };
-    let Ok(permit) = Arc::clone(&gateway.compressions).try_acquire_owned() else {
-        return Response::from_parts(parts, AnswerBody::relay(relay, busy));
-    };
+    let room = || Arc::clone(&gateway.compressions).try_acquire_owned().ok();
     let (is_empty, length) = (relay.incoming.is_end_stream(), relay.incoming.size_hint().exact());
-    let body = match wish.apply(&mut parts, is_empty, length) {
-        Some(coding) if !is_empty => AnswerBody::encoded(Encoded::new(relay, coding, permit), busy),
+    let body = match wish.apply(&mut parts, is_empty, length, room) {
+        Some((coding, permit)) if !is_empty => AnswerBody::encoded(Encoded::new(relay, coding, permit), busy),
         _ => AnswerBody::relay(relay, busy),
     };
     Response::from_parts(parts, body)

@@ -16,34 +16,10 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What the URLs begin with that a connection's requests were made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scheme {
-    Http,
-    Https,
-}
-
-impl Scheme {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
-
-    /// The address of `listen` at which such connections come in.
-    pub fn listened(self) -> ListenScheme {
-        match self {
-            Self::Http => ListenScheme::Http,
-            Self::Https => ListenScheme::Https,
-        }
-    }
-}
-
 /// What is told to instances about one client connection, written once.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    scheme: Scheme,
+    scheme: ListenScheme,
     /// True when the client is a proxy in front whose word about its own clients counts.
     trusted: bool,
     address: HeaderValue,
@@ -54,14 +30,14 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    pub fn new(peer: SocketAddr, scheme: Scheme, trusted: bool) -> Self {
+    pub fn new(peer: SocketAddr, scheme: ListenScheme, trusted: bool) -> Self {
         let ip = peer.ip().to_canonical();
         let node = match ip {
             IpAddr::V4(v4) => v4.to_string(),
             IpAddr::V6(v6) => format!("\"[{v6}]\""),
         };
         let address = HeaderValue::from_str(&ip.to_string()).expect("an address is made of visible characters");
-        let forwarded_start = format!("for={node};proto={};host=", scheme.name());
+        let forwarded_start = format!("for={node};proto={};host=", scheme.as_str());
         Self { scheme, trusted, address, forwarded_start, last: None }
     }
 
@@ -72,7 +48,7 @@ impl Origin {
         append(headers, header::VIA, HeaderValue::from_static(via(received)));
         let host = headers.get(header::HOST).cloned();
         let forwarded = host.as_ref().and_then(|host| self.forwarded(host));
-        let scheme = HeaderValue::from_static(self.scheme.name());
+        let scheme = HeaderValue::from_static(self.scheme.as_str());
         if self.trusted {
             append(headers, X_FORWARDED_FOR, self.address.clone());
             if let Some(forwarded) = forwarded {

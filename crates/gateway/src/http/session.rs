@@ -10,14 +10,14 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, StatusCode, Version};
 use http_body::Body as _;
 use tokio::sync::Semaphore;
-use weal_model::{AccessLog, AppName, ClientPolicy, Time};
+use weal_model::{AccessLog, AppName, ClientPolicy, ListenScheme, Time};
 
 use super::check::{self, Malformed};
 use super::compression::Wish;
 use super::deadline::Deadline;
 use super::error_response::ErrorResponse;
 use super::forward;
-use super::origin::{self, Origin, RequestIds, Scheme, forwarded_client};
+use super::origin::{self, Origin, RequestIds, forwarded_client};
 use super::request_body::RequestBody;
 use super::trace;
 use crate::limits::Limits;
@@ -61,7 +61,7 @@ pub(crate) struct Session {
     /// Shared with the tunnel that the connection may become.
     pub entry: Arc<Entry>,
     pub worker: usize,
-    scheme: Scheme,
+    scheme: ListenScheme,
     /// Never waited for: the requests of a connection come one after the other.
     memory: Mutex<Memory>,
 }
@@ -143,7 +143,7 @@ impl Gateway {
 }
 
 impl Session {
-    pub fn new(gateway: Arc<Gateway>, client: Arc<Client>, entry: Entry, worker: usize, scheme: Scheme) -> Self {
+    pub fn new(gateway: Arc<Gateway>, client: Arc<Client>, entry: Entry, worker: usize, scheme: ListenScheme) -> Self {
         let mut view = gateway.tables.view();
         let is_trusted = view.table(&gateway.tables).is_trusted(client.peer.ip());
         let origin = Origin::new(client.peer, scheme, is_trusted);
@@ -169,7 +169,7 @@ impl Session {
 
     /// True when its client speaks TLS with this gateway.
     pub fn is_secure(&self) -> bool {
-        self.scheme == Scheme::Https
+        self.scheme == ListenScheme::Https
     }
 
     /// Checks a request, finds where it goes, and writes its head anew.
@@ -256,7 +256,7 @@ impl Session {
     /// Where a request without TLS is sent on to; `None` when it is answered. Not those that prove to a certificate authority whose host
     /// this is (RFC 8555 section 8.3), nor what a trusted proxy received over TLS.
     fn secure_location(&self, request: &Request<RequestBody>, host: &str, is_trusted: bool) -> Option<HeaderValue> {
-        let port = self.gateway.tls.redirect_port().filter(|_| self.scheme == Scheme::Http && !host.is_empty())?;
+        let port = self.gateway.tls.redirect_port().filter(|_| self.scheme == ListenScheme::Http && !host.is_empty())?;
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         if challenges::is_asked_for(path) || (is_trusted && origin::came_over_tls(request.headers())) {
             return None;

@@ -5,9 +5,15 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-/// Hands each connection that comes in at `socket` to `take`, until this is dropped.
-pub(crate) async fn accept_each(socket: &TcpListener, mut take: impl FnMut(TcpStream, SocketAddr)) {
+/// Hands each connection that comes in at `socket` to `take`, until this is dropped. Whenever `room` does not complete, clients wait in the
+/// socket's backlog.
+pub(crate) async fn accept_each<R: Future<Output = ()>>(
+    socket: &TcpListener,
+    room: impl Fn() -> R,
+    mut take: impl FnMut(TcpStream, SocketAddr),
+) {
     loop {
+        room().await;
         match socket.accept().await {
             Ok((stream, peer)) => take(stream, peer),
             Err(error) => {

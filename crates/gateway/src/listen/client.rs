@@ -74,6 +74,12 @@ pub(crate) struct Client {
     is_within_head: AtomicBool,
     /// Times that all that was to be written has been.
     flushes: AtomicU64,
+    /// What of them had been when it became idle.
+    flushes_before_idle: AtomicU64,
+    /// It has been idle for a while: nothing of HTTP's machinery need be kept for it.
+    may_rest: AtomicBool,
+    /// Nothing is kept for it but its socket.
+    is_resting: AtomicBool,
     /// Whether it waits for a seat, or has closed its side of the connection while it did: [`Client::has_left`].
     waiting: AtomicU8,
     /// Heads of interim responses that are to be written before the response, and whether there are any.
@@ -96,6 +102,9 @@ impl Client {
             requests: AtomicU64::new(0),
             is_within_head: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
+            flushes_before_idle: AtomicU64::new(0),
+            may_rest: AtomicBool::new(false),
+            is_resting: AtomicBool::new(false),
             waiting: AtomicU8::new(Waiting::No as u8),
             interim: Mutex::default(),
             has_interim: AtomicBool::new(false),
@@ -195,6 +204,29 @@ impl Client {
         self.flushes.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// It has been idle for a while. Says so once for each time that it is.
+    pub fn let_rest(&self) {
+        if !self.may_rest.swap(true, Ordering::AcqRel) {
+            self.waker.wake();
+        }
+    }
+
+    /// It rests from now on, or no longer.
+    pub fn note_rest(&self, rests: bool) {
+        self.is_resting.store(rests, Ordering::Relaxed);
+    }
+
+    pub fn is_resting(&self) -> bool {
+        self.is_resting.load(Ordering::Relaxed)
+    }
+
+    /// True when it has been idle for a while, and all that was to be written to it has been.
+    pub fn can_rest(&self) -> bool {
+        self.may_rest.load(Ordering::Acquire)
+            && self.phase() == Phase::Idle
+            && self.flushes() > self.flushes_before_idle.load(Ordering::Relaxed)
+    }
+
     /// Its request waits for a seat, or no longer does. While it waits, a client that closes its side of the connection counts as gone:
     /// few do that and still want an answer, and most have closed the whole connection, which looks the same from here.
     pub fn watch_for_leaving(&self, waits: bool) {
@@ -236,6 +268,10 @@ impl Client {
     }
 
     fn enter(&self, phase: Phase) {
+        if phase == Phase::Idle {
+            self.flushes_before_idle.store(self.flushes(), Ordering::Relaxed);
+            self.may_rest.store(false, Ordering::Release);
+        }
         self.since.store(self.clock.now().0, Ordering::Relaxed);
         self.phase.store(phase as u8, Ordering::Release);
     }

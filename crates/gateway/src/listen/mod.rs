@@ -5,6 +5,7 @@ pub(crate) mod client;
 pub(crate) mod guard;
 pub(crate) mod handshake;
 pub(crate) mod l4;
+mod line;
 mod named;
 pub(crate) mod patience;
 mod preface;

@@ -35,7 +35,11 @@ pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin), client: &Client)
 }
 
 /// On the stack: most connections only wait here.
-fn poll_read(cx: &mut Context<'_>, stream: &mut (impl AsyncRead + Unpin), into: &mut BytesMut) -> Poll<io::Result<usize>> {
+pub(super) fn poll_read(
+    cx: &mut Context<'_>,
+    stream: &mut (impl AsyncRead + Unpin),
+    into: &mut BytesMut,
+) -> Poll<io::Result<usize>> {
     let mut buffer = [MaybeUninit::uninit(); FIRST];
     let mut buffer = ReadBuf::uninit(&mut buffer);
     ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;

@@ -73,11 +73,14 @@ impl Registry {
 
     /// Closes connections that have been idle, or at the head of a request, for too long.
     pub fn sweep(&self, clock: Clock, limits: &Limits) {
-        let now = clock.now();
-        for client in self.lock().values() {
+        let (now, clients) = (clock.now(), self.lock());
+        let is_roomy = clients.len() * 2 < limits.connections;
+        for client in clients.values() {
             let age = client.phase_age(now);
+            let idle = if is_roomy && client.is_resting() { limits.resting } else { limits.idle };
             match client.phase() {
-                Phase::Idle if age > limits.idle => client.give(Order::Close),
+                Phase::Idle if age > idle => client.give(Order::Close),
+                Phase::Idle if age > limits.rests_after => client.let_rest(),
                 Phase::Head if age > limits.head => client.give(Order::TooSlow),
                 _ => {}
             }

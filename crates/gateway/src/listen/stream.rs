@@ -1,6 +1,6 @@
 //! A client's connection, as hyper reads and writes it.
 
-use std::future::Future as _;
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -8,12 +8,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::{Buf as _, Bytes, BytesMut};
+use rustix::net::sockopt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use super::client::{Client, Phase};
+use super::client::{Client, Order, Phase};
 use super::patience::Patience;
+use super::preface;
 use super::transport::{Transport, poll_after};
 use crate::http::framing::Framing;
 
@@ -70,6 +73,31 @@ impl<T: Transport> ClientStream<T> {
         }
     }
 
+    /// Waits for the next request's first bytes. False when none come, and the connection is closed.
+    pub async fn rest(&mut self) -> bool {
+        let client = Arc::clone(&self.client);
+        // It may be kept for long, so that a client which has vanished without a word has to be noticed. Without this it is all the same.
+        let _ = probe(self.stream.socket());
+        client.note_rest(true);
+        let came = poll_fn(|cx| match client.poll_order(cx) {
+            Order::GoOn => self.poll_first(cx),
+            _ => Poll::Ready(Ok(false)),
+        });
+        let came = came.await.unwrap_or(false);
+        client.note_rest(false);
+        if !came {
+            let _ = self.shutdown().await;
+        }
+        came
+    }
+
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut first = BytesMut::new();
+        ready!(preface::poll_read(cx, &mut self.stream, &mut first))?;
+        self.first = first.freeze();
+        Poll::Ready(Ok(!self.first.is_empty()))
+    }
+
     pub fn into_inner(self) -> T {
         self.stream
     }
@@ -100,6 +128,14 @@ impl<T: Transport> ClientStream<T> {
         self.is_writing = true;
         Poll::Ready(Ok(()))
     }
+}
+
+/// Has the kernel ask every minute whether the other end is still there, and break the connection off after four questions without an answer.
+fn probe(socket: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(60))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(15))?;
+    sockopt::set_tcp_keepcnt(socket, 4)?;
+    sockopt::set_socket_keepalive(socket, true)
 }
 
 /// hyper answers what it cannot parse by itself, and says no reason: the same with one. `None` for all other bytes; every answer

@@ -9,13 +9,12 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
-
-use crate::http::origin::Scheme;
+use weal_model::ListenScheme;
 
 /// A stream over a socket.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// What the client's URL begins with.
-    const SCHEME: Scheme;
+    const SCHEME: ListenScheme;
 
     /// True when the client and the gateway have agreed on HTTP/2, false when on anything else; `None` where they agree on nothing before
     /// the first byte.
@@ -26,7 +25,7 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 }
 
 impl Transport for TcpStream {
-    const SCHEME: Scheme = Scheme::Http;
+    const SCHEME: ListenScheme = ListenScheme::Http;
 
     fn speaks_h2(&self) -> Option<bool> {
         None
@@ -38,7 +37,7 @@ impl Transport for TcpStream {
 }
 
 impl Transport for TlsStream<TcpStream> {
-    const SCHEME: Scheme = Scheme::Https;
+    const SCHEME: ListenScheme = ListenScheme::Https;
 
     fn speaks_h2(&self) -> Option<bool> {
         Some(self.get_ref().1.alpn_protocol() == Some(b"h2"))

@@ -3,9 +3,12 @@
 //! Each worker is a thread with a single-threaded runtime: a connection stays on its thread with its instances' connections,
 //! so nothing is handed between cores for a request.
 
+use std::future::{Future as _, poll_fn};
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,18 +16,18 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
-use weal_model::AppName;
+use tokio::sync::{Notify, mpsc};
+use weal_model::{AppName, ListenScheme};
 
 use crate::clock::Clock;
 use crate::http::exchange::Exchange;
 use crate::http::h2;
 use crate::http::incoming::Incoming;
-use crate::http::origin::Scheme;
 use crate::http::session::{Gateway, Session};
-use crate::limits::FIELDS_ON_STACK;
+use crate::limits::{FIELDS_ON_STACK, Limits};
 use crate::listen::client::{Client, Order, Phase};
 use crate::listen::guard::TooMany;
+use crate::listen::line::Line;
 use crate::listen::named::named;
 use crate::listen::patience::Patience;
 use crate::listen::refusal::{answer_new, answer_raw};
@@ -37,16 +40,23 @@ use crate::upstream::speech::Ends;
 /// How often connections are looked at: how late a slow head may be noticed.
 const SWEEP: Duration = Duration::from_millis(250);
 
+/// Connections at most that were accepted and that their worker has not looked at. It looks each time it has done what was ready before, so
+/// this many more come in while it does that once. More would pile up faster than they are served (Carrera 4.4.1); fewer would let a worker
+/// run out of new ones.
+const UNSEEN: usize = 32;
+
 /// The workers' inboxes and loads.
 pub(crate) struct Workers {
     workers: Vec<Worker>,
+    /// A worker has looked at a connection.
+    seen: Arc<Notify>,
 }
 
 /// A connection that was accepted.
 struct Arrival {
     stream: std::net::TcpStream,
     peer: SocketAddr,
-    scheme: Scheme,
+    scheme: ListenScheme,
     /// The application that is called, when it came through an inner address.
     inner: Option<AppName>,
 }
@@ -54,45 +64,64 @@ struct Arrival {
 struct Worker {
     inbox: mpsc::UnboundedSender<Arrival>,
     connections: Arc<AtomicUsize>,
+    unseen: Arc<AtomicUsize>,
+}
+
+impl Worker {
+    fn has_room(&self) -> bool {
+        self.unseen.load(Ordering::Relaxed) < UNSEEN
+    }
 }
 
 impl Workers {
     /// Starts one thread per worker. They end when this is dropped and their connections have ended.
     pub fn start(gateway: &Arc<Gateway>, registry: &Arc<Registry>, clock: Clock) -> std::io::Result<Self> {
-        let mut workers = Vec::new();
+        let (mut workers, seen) = (Vec::new(), Arc::new(Notify::new()));
         for index in 0..gateway.limits.workers.max(1) {
-            let (inbox, mut arrivals) = mpsc::unbounded_channel();
-            let connections = Arc::new(AtomicUsize::new(0));
+            let (inbox, arrivals) = mpsc::unbounded_channel();
+            let (connections, unseen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let line = Arc::new(Line::new(clock, gateway.limits.orders_handshakes));
             let host = Arc::new(Host {
                 gateway: Arc::clone(gateway),
                 registry: Arc::clone(registry),
                 connections: Arc::clone(&connections),
+                unseen: Arc::clone(&unseen),
+                seen: Arc::clone(&seen),
+                line: Arc::clone(&line),
                 clock,
                 index,
             });
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            std::thread::Builder::new().name(format!("gateway-{index}")).spawn(move || {
-                runtime.block_on(async {
-                    while let Some(arrival) = arrivals.recv().await {
-                        host.welcome(arrival);
-                    }
-                });
-            })?;
-            workers.push(Worker { inbox, connections });
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().on_thread_park(move || line.handle_idle()).build()?;
+            std::thread::Builder::new().name(format!("gateway-{index}")).spawn(move || runtime.block_on(host.work(arrivals)))?;
+            workers.push(Worker { inbox, connections, unseen });
         }
-        Ok(Self { workers })
+        Ok(Self { workers, seen })
+    }
+
+    /// Completes as soon as some worker has looked at nearly all that it was handed.
+    pub async fn room(&self) {
+        loop {
+            let mut seen = pin!(self.seen.notified());
+            seen.as_mut().enable();
+            if self.workers.iter().any(Worker::has_room) {
+                return;
+            }
+            seen.await;
+        }
     }
 
     /// Hands a connection to the worker that has the fewest. `inner` is the application that is called, when it came through an inner address.
-    pub fn hand_over(&self, stream: TcpStream, peer: SocketAddr, scheme: Scheme, inner: Option<AppName>) {
+    pub fn hand_over(&self, stream: TcpStream, peer: SocketAddr, scheme: ListenScheme, inner: Option<AppName>) {
         // Another thread's runtime serves it.
         let arrival = match stream.into_std() {
             Ok(stream) => Arrival { stream, peer, scheme, inner },
             Err(error) => return tracing::warn!(%error, "cannot serve a connection"),
         };
-        let worker = self.workers.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
-        let worker = worker.expect("there is at least one worker");
+        let load = |worker: &&Worker| (!worker.has_room(), worker.connections.load(Ordering::Relaxed));
+        let worker = self.workers.iter().min_by_key(load).expect("there is at least one worker");
         worker.connections.fetch_add(1, Ordering::Relaxed);
+        worker.unseen.fetch_add(1, Ordering::Relaxed);
         if worker.inbox.send(arrival).is_err() {
             tracing::error!("a worker has ended; its connection is closed");
         }
@@ -104,11 +133,29 @@ struct Host {
     gateway: Arc<Gateway>,
     registry: Arc<Registry>,
     connections: Arc<AtomicUsize>,
+    unseen: Arc<AtomicUsize>,
+    seen: Arc<Notify>,
+    line: Arc<Line>,
     clock: Clock,
     index: usize,
 }
 
 impl Host {
+    /// Serves what comes until nothing more can.
+    async fn work(self: Arc<Self>, mut arrivals: mpsc::UnboundedReceiver<Arrival>) {
+        let welcome = async {
+            while let Some(arrival) = arrivals.recv().await {
+                self.unseen.fetch_sub(1, Ordering::Relaxed);
+                self.seen.notify_waiters();
+                self.welcome(arrival);
+            }
+        };
+        tokio::select! {
+            () = welcome => {}
+            () = self.line.serve() => {}
+        }
+    }
+
     fn welcome(self: &Arc<Self>, Arrival { stream, peer, scheme, inner }: Arrival) {
         let count = CountDown(Arc::clone(&self.connections));
         let stream = match TcpStream::from_std(stream) {
@@ -122,7 +169,7 @@ impl Host {
         let Ok(server) = stream.local_addr() else { return };
         let ends = Ends { client: peer, server };
         // Calls between applications come from this machine, and no proxy is between.
-        if inner.is_none() && self.gateway.tables.current().expects_proxy_header(scheme.listened(), peer.ip()) {
+        if inner.is_none() && self.gateway.tables.current().expects_proxy_header(scheme, peer.ip()) {
             let host = Arc::clone(self);
             tokio::spawn(async move {
                 if let Some((stream, ends)) = named(stream, ends, &host.gateway, &host.registry, host.clock, None).await {
@@ -135,12 +182,12 @@ impl Host {
     }
 
     /// Serves a connection of which it is known whose it is.
-    fn begin(self: &Arc<Self>, stream: TcpStream, ends: Ends, scheme: Scheme, inner: Option<AppName>, count: CountDown) {
+    fn begin(self: &Arc<Self>, stream: TcpStream, ends: Ends, scheme: ListenScheme, inner: Option<AppName>, count: CountDown) {
         // Calls between applications all come from this machine.
         let held = if inner.is_some() { Ok(None) } else { self.gateway.hold(self.clock.now(), ends.client.ip()) };
         let hold = match held {
             Ok(hold) => hold,
-            Err(TooMany { .. }) if scheme == Scheme::Http => {
+            Err(TooMany { .. }) if scheme == ListenScheme::Http => {
                 return answer_new(stream, "429 Too Many Requests\r\nretry-after: 1", "too many connections from this address\n");
             }
             Err(TooMany { .. }) => return,
@@ -148,11 +195,11 @@ impl Host {
         let client = Arc::new(Client::new(ends, self.clock).with_inner(inner));
         let entry = self.registry.enter(&client, hold);
         let gateway = Arc::clone(&self.gateway);
-        let index = self.index;
+        let (index, line) = (self.index, Arc::clone(&self.line));
         tokio::spawn(async move {
             match scheme {
-                Scheme::Http => serve(stream, client, entry, gateway, index).await,
-                Scheme::Https => serve_over_tls(stream, client, entry, gateway, index).await,
+                ListenScheme::Http => serve(stream, client, entry, gateway, index).await,
+                ListenScheme::Https => serve_over_tls(stream, client, entry, gateway, (index, &line)).await,
             }
             drop(count);
         });
@@ -168,9 +215,12 @@ impl Drop for CountDown {
 }
 
 /// One connection over TLS, which begins with a handshake.
-async fn serve_over_tls(stream: TcpStream, client: Arc<Client>, entry: Entry, gateway: Arc<Gateway>, worker: usize) {
+async fn serve_over_tls(stream: TcpStream, client: Arc<Client>, entry: Entry, gateway: Arc<Gateway>, worker: (usize, &Line)) {
+    let (worker, line) = worker;
     let _ = stream.set_nodelay(true);
-    if let Some(stream) = handshake::shake(stream, &gateway.tls, &client, &gateway.limits).await {
+    // Boxed: it is large, and over soon.
+    let shaken = Box::pin(handshake::shake(stream, &gateway.tls, line, &client, &gateway.limits)).await;
+    if let Some(stream) = shaken {
         serve(stream, client, entry, gateway, worker).await;
     }
 }
@@ -194,64 +244,93 @@ async fn serve<T: Transport>(mut stream: T, client: Arc<Client>, entry: Entry, g
     }
 }
 
-/// One connection over HTTP/1, of which `first` was read before.
+/// One connection over HTTP/1, of which `first` was read before. While it is idle for long, only its stream is kept.
 async fn serve_h1<T: Transport>(stream: T, first: Bytes, session: Arc<Session>) {
-    let (gateway, client) = (Arc::clone(&session.gateway), Arc::clone(&session.client));
-    let limits = Arc::clone(&gateway.limits);
-    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let (exchange, request, routed) = Exchange::begin(Arc::clone(&session), request.map(Incoming::H1), None);
+    let patience = Patience::new(session.gateway.limits.stalled_write);
+    let mut stream = ClientStream::new(stream, first, Arc::clone(&session.client), patience);
+    loop {
+        // Boxed, so that nothing of it is kept while the connection rests.
+        match Box::pin(serve_busy(stream, &session)).await {
+            Some(resting) => stream = resting,
+            None => return,
+        }
+        if !stream.rest().await {
+            return;
+        }
+    }
+}
+
+/// Serves requests until the connection ends, or rests: then it is given back.
+async fn serve_busy<T: Transport>(stream: ClientStream<T>, session: &Arc<Session>) -> Option<ClientStream<T>> {
+    let (gateway, client) = (&session.gateway, &session.client);
+    let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
+        let (exchange, request, routed) = Exchange::begin(Arc::clone(session), request.map(Incoming::H1), None);
         exchange.answer(request, routed)
     });
-    let stream = ClientStream::new(stream, first, Arc::clone(&client), Patience::new(limits.stalled_write));
-    let mut builder = http1::Builder::new();
-    if limits.head_fields != FIELDS_ON_STACK {
-        builder.max_headers(limits.head_fields);
-    }
-    let connection = builder
-        .half_close(true)
-        .header_read_timeout(None)
-        .max_header_size(limits.head_bytes)
-        .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = Some(connection.with_upgrades());
+    let mut connection = Some(h1_builder(&gateway.limits).serve_connection(TokioIo::new(stream), service).with_upgrades());
     let mut closing = false;
-    let ended = std::future::poll_fn(|cx| {
+    let ended = poll_fn(|cx| {
         let running = connection.as_mut().expect("polled no more once it has ended");
         match client.poll_order(cx) {
             Order::GoOn => {}
-            Order::TooSlow if client.phase() == Phase::Head => return std::task::Poll::Ready(None),
+            Order::TooSlow if client.phase() == Phase::Head => return Poll::Ready(H1End::TooSlow),
             _ if closing => {}
             // A head that became complete as the order came is still answered.
             Order::Close | Order::TooSlow | Order::Abuse => {
                 closing = true;
-                std::pin::Pin::new(&mut *running).graceful_shutdown();
+                Pin::new(&mut *running).graceful_shutdown();
             }
         }
-        std::future::Future::poll(std::pin::Pin::new(running), cx).map(Some)
+        match Pin::new(running).poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(H1End::Ended(ended)),
+            Poll::Pending if client.can_rest() && !closing => Poll::Ready(H1End::Rests),
+            Poll::Pending => Poll::Pending,
+        }
     })
     .await;
+    let stream = || connection.and_then(http1::UpgradeableConnection::into_parts).map(|parts| parts.io.into_inner());
     match ended {
-        Some(Ok(())) => {}
-        Some(Err(error)) if error.is_parse() => {
+        H1End::Ended(Ok(())) => {}
+        H1End::Ended(Err(error)) if error.is_parse() => {
             gateway.malformed.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(%error, client = %client.peer, "malformed request");
         }
-        Some(Err(error)) => tracing::debug!(%error, client = %client.peer, "a client broke off"),
-        None => {
-            let parts = connection.take().and_then(http1::UpgradeableConnection::into_parts);
-            if let Some(parts) = parts {
-                answer_raw(parts.io.into_inner().into_inner(), "408 Request Timeout", "the request's head took too long\n");
+        H1End::Ended(Err(error)) => tracing::debug!(%error, client = %client.peer, "a client broke off"),
+        H1End::TooSlow => {
+            if let Some(stream) = stream() {
+                answer_raw(stream.into_inner(), "408 Request Timeout", "the request's head took too long\n");
             }
         }
+        H1End::Rests => return stream(),
     }
+    None
+}
+
+/// Why a connection over HTTP/1 is served no longer.
+enum H1End {
+    Ended(Result<(), hyper::Error>),
+    /// The head of its request takes too long.
+    TooSlow,
+    /// It has been idle for a while.
+    Rests,
+}
+
+fn h1_builder(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    if limits.head_fields != FIELDS_ON_STACK {
+        builder.max_headers(limits.head_fields);
+    }
+    builder.half_close(true).header_read_timeout(None);
+    builder.max_header_size(limits.head_bytes).max_buf_size(limits.head_bytes.max(MIN_BUFFER));
+    builder
 }
 
 /// hyper's least buffer for a connection.
 const MIN_BUFFER: usize = 8192;
 
-fn refuse(stream: TcpStream, scheme: Scheme) {
+fn refuse(stream: TcpStream, scheme: ListenScheme) {
     // In the middle of an overload nobody shakes hands to say so.
-    if scheme == Scheme::Http {
+    if scheme == ListenScheme::Http {
         answer_new(stream, "503 Service Unavailable", "too many connections\n");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio_rustls::rustls;
+use tokio_rustls::rustls::SignatureAlgorithm;
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -53,6 +54,11 @@ impl Certificates {
             first.get_or_insert(key);
         }
         Ok(Self { exact, wildcard, first })
+    }
+
+    /// By which kind of key a client for `host` is shown a certificate.
+    pub fn algorithm(&self, host: Option<&str>) -> Option<SignatureAlgorithm> {
+        self.find(host).map(|key| key.key.algorithm())
     }
 
     /// An exact name goes before a wildcard, which stands for one label (RFC 6125 section 6.4.3). `None` for a host of nobody's.

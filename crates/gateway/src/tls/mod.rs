@@ -3,15 +3,19 @@
 mod certificates;
 pub(crate) mod challenges;
 mod error;
+pub(crate) mod hello;
 mod tickets;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::server::NoServerSessionStorage;
+use tokio_rustls::rustls::SignatureAlgorithm;
+use tokio_rustls::rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets as _};
+use weal_control::admission::handshakes::Effort;
 use weal_model::TlsVersion;
 use weal_protocol::gateway::TlsCounters;
 use weal_protocol::tls::TlsConfig;
@@ -29,7 +33,7 @@ fn protocols() -> Vec<Vec<u8>> {
 /// A gateway's TLS: what is in force, and what was counted.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    current: watch::Sender<Option<Arc<ServerConfig>>>,
+    current: watch::Sender<Option<Arc<InForce>>>,
     shown: RwLock<Arc<Shown>>,
     /// 0 redirects nothing.
     redirect_port: AtomicU32,
@@ -38,6 +42,31 @@ pub(crate) struct Tls {
     full: AtomicU64,
     resumed: AtomicU64,
     failed: AtomicU64,
+    turned_away: AtomicU64,
+    /// Nanoseconds of CPU.
+    full_cpu_ns: AtomicU64,
+    resumed_cpu_ns: AtomicU64,
+}
+
+/// How hands are shaken now.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    pub server: Arc<ServerConfig>,
+    certificates: Arc<Certificates>,
+    tickets: Arc<Tickets>,
+}
+
+impl InForce {
+    /// What a handshake takes that begins so. Only a ticket that opens counts: nobody gets ahead with one that he has made up.
+    pub fn effort(&self, hello: &ClientHello<'_>, ticket: Option<&[u8]>) -> Effort {
+        if ticket.is_some_and(|ticket| self.tickets.decrypt(ticket).is_some()) {
+            return Effort::Resumed;
+        }
+        match self.certificates.algorithm(hello.server_name()) {
+            Some(SignatureAlgorithm::RSA) => Effort::FullByRsa,
+            _ => Effort::FullByCurve,
+        }
+    }
 }
 
 /// How a handshake ended.
@@ -46,6 +75,8 @@ pub(crate) enum HandshakeEnd {
     Full,
     Resumed,
     Failed,
+    /// Others wait for too long already.
+    TurnedAway,
 }
 
 impl Tls {
@@ -59,13 +90,17 @@ impl Tls {
             full: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            turned_away: AtomicU64::new(0),
+            full_cpu_ns: AtomicU64::new(0),
+            resumed_cpu_ns: AtomicU64::new(0),
         }
     }
 
     /// Takes `config` for handshakes that begin from now on, as a whole or not at all.
     pub fn configure(&self, config: &TlsConfig) -> Result<(), TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let certificates = Certificates::load(&config.certificates, &provider)?;
+        let certificates = Arc::new(Certificates::load(&config.certificates, &provider)?);
+        let tickets = Arc::new(Tickets::new(&config.ticket_keys).ok_or(TlsError::NoTicketKey)?);
         let shown = Shown::load(&config.challenges, &provider)?;
         let versions: &[_] = match config.min_version {
             TlsVersion::V12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
@@ -73,18 +108,18 @@ impl Tls {
         };
         let builder =
             ServerConfig::builder_with_provider(provider).with_protocol_versions(versions).map_err(TlsError::Version)?;
-        let mut server = builder.with_no_client_auth().with_cert_resolver(Arc::new(certificates));
+        let mut server = builder.with_no_client_auth().with_cert_resolver(certificates.clone());
         server.alpn_protocols = protocols();
         server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.ticketer = Arc::new(Tickets::new(&config.ticket_keys).ok_or(TlsError::NoTicketKey)?);
+        server.ticketer = tickets.clone();
         self.redirect_port.store(config.redirect_port.map_or(0, u32::from), Ordering::Release);
         *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(shown);
-        self.current.send_replace(Some(Arc::new(server)));
+        self.current.send_replace(Some(Arc::new(InForce { server: Arc::new(server), certificates, tickets })));
         Ok(())
     }
 
     /// What is in force.
-    pub fn current(&self) -> Option<Arc<ServerConfig>> {
+    pub fn current(&self) -> Option<Arc<InForce>> {
         self.current.borrow().clone()
     }
 
@@ -113,12 +148,27 @@ impl Tls {
             HandshakeEnd::Full => &self.full,
             HandshakeEnd::Resumed => &self.resumed,
             HandshakeEnd::Failed => &self.failed,
+            HandshakeEnd::TurnedAway => &self.turned_away,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// What the costly part of a handshake took of a CPU.
+    pub fn count_cost(&self, effort: Effort, cost: Duration) {
+        let counter = if effort == Effort::Resumed { &self.resumed_cpu_ns } else { &self.full_cpu_ns };
+        counter.fetch_add(u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
     pub fn counters(&self) -> TlsCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        TlsCounters { full: read(&self.full), resumed: read(&self.resumed), failed: read(&self.failed) }
+        let seconds = |counter: &AtomicU64| Duration::from_nanos(read(counter)).as_secs_f64();
+        TlsCounters {
+            full: read(&self.full),
+            resumed: read(&self.resumed),
+            failed: read(&self.failed),
+            turned_away: read(&self.turned_away),
+            full_cpu_s: seconds(&self.full_cpu_ns),
+            resumed_cpu_s: seconds(&self.resumed_cpu_ns),
+        }
     }
 }

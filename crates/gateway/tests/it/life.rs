@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use http::Response;
 use http_body_util::{BodyExt, Full};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use weal_gateway::Limits;
 use weal_protocol::gateway::ClusterConfig;
 
 use crate::bed::*;
@@ -262,4 +264,21 @@ async fn counters_are_never_older_than_the_version_beside_them() {
         assert_eq!(counters.version, closed.unwrap());
         assert!(counters.instances.iter().all(|instance| !instance.open), "the config of this version closed them all");
     }
+}
+
+/// Clients think, and the gateway keeps their connections while there is room (Carrera 2008, Figure 4.13).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_has_had_an_answer_is_kept_while_there_is_room_and_serves_again() {
+    let thoughtful = Limits { idle: Duration::from_secs(3), rests_after: Duration::from_millis(1), connections: 8, ..limits() };
+    let bed = Bed::start_with(vec![cluster(&[named("one").await])], thoughtful).await;
+    let mut thinking = bed.connect().await;
+    thinking.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(thinking.read_answer().await.text(), "one");
+    // One that came later and has said nothing is closed first.
+    assert!(bed.connect().await.read_to_end().await.is_empty());
+    thinking.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(thinking.read_answer().await.text(), "one");
+    let crowd = [bed.connect().await, bed.connect().await, bed.connect().await, bed.connect().await];
+    assert!(thinking.read_to_end().await.is_empty(), "there is no room any more for those who think");
+    drop(crowd);
 }

@@ -22,3 +22,4 @@ mod seats;
 mod threads;
 mod tls;
 mod wake;
+mod websocket;

@@ -316,3 +316,47 @@ async fn a_client_that_offers_http2_in_the_handshake_speaks_it() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_of_new_sessions_gets_in_one_after_the_other_and_what_handshakes_cost_is_counted() {
+    const CROWD: u64 = 60;
+    let authority = Arc::new(Authority::new());
+    let bed = Arc::new(secure_bed(named("one").await, limits(), &config(vec![authority.certify(&["shop.test"])])).await);
+    let clients: Vec<_> = (0..CROWD)
+        .map(|number| {
+            let (bed, authority) = (Arc::clone(&bed), Arc::clone(&authority));
+            tokio::spawn(async move {
+                let client = authority.client(&[if number % 2 == 0 { &TLS12 } else { &TLS13 }]);
+                for _ in 0..2 {
+                    let mut stream = connect(&bed, &client, "shop.test").await.unwrap();
+                    assert_eq!(get(&mut stream, "shop.test", "close").await.status, 200);
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+    let counted = bed.observe().await.tls;
+    assert_eq!((counted.full, counted.resumed, counted.failed, counted.turned_away), (CROWD, CROWD, 0, 0));
+    assert!(counted.full_cpu_s > 0.0 && counted.resumed_cpu_s > 0.0, "{counted:?}");
+}
+
+/// A ticket that nobody can open is worth nothing: its client waits as one that has none.
+#[tokio::test]
+async fn a_ticket_of_another_pool_is_no_ticket() {
+    let authority = Authority::new();
+    let mine = config(vec![authority.certify(&["shop.test"])]);
+    let theirs = TlsConfig { ticket_keys: vec![TicketKey([8; 32])], ..mine.clone() };
+    let (first, second) =
+        (secure_bed(named("one").await, limits(), &mine).await, secure_bed(named("two").await, limits(), &theirs).await);
+    for version in [&TLS12, &TLS13] {
+        let client = authority.client(&[version]);
+        for bed in [&first, &second] {
+            let mut stream = connect(bed, &client, "shop.test").await.unwrap();
+            assert_eq!(get(&mut stream, "shop.test", "close").await.status, 200);
+        }
+    }
+    let (counted, other) = (first.observe().await.tls, second.observe().await.tls);
+    assert_eq!((counted.full, counted.resumed, other.full, other.resumed), (2, 0, 2, 0));
+}

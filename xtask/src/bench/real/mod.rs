@@ -5,6 +5,7 @@ pub mod load;
 pub mod machine;
 pub mod pool;
 pub mod server;
+pub mod tls_gateway;
 
 /// The value in the middle, the greater one where there are two.
 pub fn median(values: &[f64]) -> f64 {

@@ -18,7 +18,7 @@ use weal_model::{AcmeSpec, CertificateSource, PoolSpec};
 use weal_protocol::tls::Challenges;
 
 use super::console::Console;
-use crate::certificate::{self, WARN_DAYS, now_s, own_files};
+use crate::certificate::{self, Validity, WARN_DAYS, now_s, own_files};
 use crate::output::Tone;
 use crate::state::StateDir;
 
@@ -26,7 +26,7 @@ use error::AcmeError;
 use order::{Given, Order};
 use proofs::Proofs;
 pub use proofs::Show;
-use schedule::{Held, Schedule};
+use schedule::Schedule;
 
 /// Between two looks at what is due.
 const LOOK: Duration = Duration::from_secs(1);
@@ -76,10 +76,10 @@ impl Acme {
     }
 
     /// The certificate on disk, if it is one of these hosts.
-    fn held(&self, name: &str, spec: &AcmeSpec) -> Option<Held> {
+    fn held(&self, name: &str, spec: &AcmeSpec) -> Option<Validity> {
         let read = certificate::read(name, own_files(name, &self.folder)).ok()?;
         let has = |host: &String| read.certificate.hosts.contains(host);
-        spec.hosts.iter().all(has).then_some(Held { not_before_s: read.not_before_s, not_after_s: read.not_after_s })
+        spec.hosts.iter().all(has).then_some(read.validity)
     }
 
     async fn renew(&mut self, name: &str, spec: &AcmeSpec) {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use weal_model::AcmeSpec;
 
+use crate::certificate::Validity;
+
 /// The share of a certificate's life, in its end, in which the next one is asked for: a third, as authorities advise. Of 90 days that
 /// leaves 30 for whatever may go wrong.
 const RENEWED_IN_LAST: i64 = 3;
@@ -11,27 +13,6 @@ const RENEWED_IN_LAST: i64 = 3;
 const FIRST_PAUSE: Duration = Duration::from_secs(120);
 /// The longest pause: four attempts a day.
 const LONGEST_PAUSE: Duration = Duration::from_secs(6 * 3600);
-
-/// A certificate that is there. Seconds since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
-    /// Its first.
-    pub not_before_s: i64,
-    /// Its last.
-    pub not_after_s: i64,
-}
-
-impl Held {
-    /// Whole days until it ends; negative afterwards.
-    pub fn days_left(&self, now_s: i64) -> i64 {
-        (self.not_after_s - now_s).div_euclid(24 * 3600)
-    }
-
-    fn is_to_be_renewed(&self, now_s: i64) -> bool {
-        let life_s = self.not_after_s - self.not_before_s;
-        self.not_after_s - now_s <= life_s / RENEWED_IN_LAST
-    }
-}
 
 /// When one certificate is asked for.
 #[derive(Debug, Default)]
@@ -45,8 +26,8 @@ pub struct Schedule {
 
 impl Schedule {
     /// Whether a certificate as `spec` says is to be asked for now, when there is this one.
-    pub fn is_due(&self, now_s: i64, spec: &AcmeSpec, held: Option<&Held>) -> bool {
-        let is_wanted = held.is_none_or(|held| held.is_to_be_renewed(now_s));
+    pub fn is_due(&self, now_s: i64, spec: &AcmeSpec, held: Option<&Validity>) -> bool {
+        let is_wanted = held.is_none_or(|held| is_to_be_renewed(held, now_s));
         is_wanted && !self.pauses(now_s, spec)
     }
 
@@ -72,6 +53,10 @@ impl Schedule {
     }
 }
 
+fn is_to_be_renewed(held: &Validity, now_s: i64) -> bool {
+    held.last_s - now_s <= (held.last_s - held.first_s) / RENEWED_IN_LAST
+}
+
 #[cfg(test)]
 mod tests {
     use weal_model::AcmeChallenge;
@@ -89,7 +74,7 @@ mod tests {
     fn the_first_is_asked_for_at_once_and_the_next_in_the_last_third_of_its_life() {
         let (schedule, spec) = (Schedule::default(), spec("a.example"));
         assert!(schedule.is_due(0, &spec, None));
-        let held = Held { not_before_s: 0, not_after_s: 90 * DAY_S };
+        let held = Validity { first_s: 0, last_s: 90 * DAY_S };
         assert!(!schedule.is_due(60 * DAY_S - 1, &spec, Some(&held)));
         assert!(schedule.is_due(60 * DAY_S, &spec, Some(&held)));
         assert!(schedule.is_due(200 * DAY_S, &spec, Some(&held)), "it has ended");

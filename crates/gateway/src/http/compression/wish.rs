@@ -41,8 +41,15 @@ impl Wish {
         }
     }
 
-    /// Changes the head of an answer, of which the body has `length` bytes if that is known: the coding that its body gets.
-    pub fn apply(&self, parts: &mut http::response::Parts, is_empty: bool, length: Option<u64>) -> Option<Coding> {
+    /// Changes the head of an answer, of which the body has `length` bytes if that is known: the coding that its body gets. `room` is asked
+    /// for only where it would get one, and gives `None` where too many are coded already.
+    pub fn apply<P>(
+        &self,
+        parts: &mut http::response::Parts,
+        is_empty: bool,
+        length: Option<u64>,
+        room: impl FnOnce() -> Option<P>,
+    ) -> Option<(Coding, P)> {
         let headers = &mut parts.headers;
         if parts.status == StatusCode::NOT_MODIFIED {
             self.apply_to_unmodified(headers);
@@ -57,6 +64,7 @@ impl Wish {
         // Caches keep one for each kind of client, also where this one gets it as it is.
         vary(headers);
         let coding = self.coding.filter(|_| !self.is_range)?;
+        let permit = room()?;
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
         headers.remove(header::CONTENT_LENGTH);
         // Parts of what is coded cannot be asked for: it is made anew each time.
@@ -64,7 +72,7 @@ impl Wish {
         if let Some(weak) = headers.get(header::ETAG).and_then(weakened) {
             headers.insert(header::ETAG, weak);
         }
-        Some(coding)
+        Some((coding, permit))
     }
 
     /// A client that asks about the tag of a coded answer gets that one, or it would not know which of its answers is meant (RFC 9111 section
@@ -142,8 +150,8 @@ mod tests {
             response = response.header(*name, *value);
         }
         let mut parts = response.body(()).unwrap().into_parts().0;
-        let coding = wish.apply(&mut parts, false, Some(10_000));
-        (coding, parts.headers)
+        let coding = wish.apply(&mut parts, false, Some(10_000), || Some(()));
+        (coding.map(|(coding, ())| coding), parts.headers)
     }
 
     const TEXT: (&str, &str) = ("content-type", "text/html; charset=utf-8");
@@ -183,6 +191,24 @@ mod tests {
         }
         let (coding, head) = applied(&wish(&[("accept-encoding", "gzip"), ("range", "bytes=0-")]), 200, &[TEXT]);
         assert_eq!((coding, &head["vary"]), (None, &HeaderValue::from_static("Accept-Encoding")), "it could have been coded");
+    }
+
+    #[test]
+    fn without_room_an_answer_goes_as_it_is_and_caches_are_told_all_the_same() {
+        let mut parts = Response::builder().header(TEXT.0, TEXT.1).header("etag", "\"a\"").body(()).unwrap().into_parts().0;
+        let gzip = wish(&[("accept-encoding", "gzip")]);
+        assert_eq!(gzip.apply(&mut parts, false, Some(10_000), || None::<()>), None);
+        assert_eq!(
+            (&parts.headers["vary"], &parts.headers["etag"]),
+            (&HeaderValue::from_static("Accept-Encoding"), &HeaderValue::from_static("\"a\""))
+        );
+        let asks = || -> Option<()> { unreachable!("nothing would be coded") };
+        let mut film = Response::builder().header("content-type", "video/mp4").body(()).unwrap().into_parts().0;
+        assert_eq!(gzip.apply(&mut film, false, Some(10_000), asks), None);
+        let known = wish(&[("accept-encoding", "gzip"), ("if-none-match", "W/\"a\"")]);
+        let mut unmodified = Response::builder().status(304).header("etag", "\"a\"").body(()).unwrap().into_parts().0;
+        assert_eq!(known.apply(&mut unmodified, true, None, asks), None);
+        assert_eq!(unmodified.headers["etag"], "W/\"a\"");
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
+use weal_model::ListenScheme;
 use weal_protocol::gateway::Listener;
 
 use super::ports::Ports;
 use super::relay::Relay;
 use super::session::reach;
 use crate::http::error_response::ErrorResponse;
-use crate::http::origin::Scheme;
 use crate::listen::accepting::accept_each;
 use crate::listen::client::Client;
 use crate::listen::guard::TooMany;
@@ -28,7 +28,14 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// Accepts connections until this is dropped.
 pub(super) async fn accept(socket: TcpListener, listener: Listener, ports: Arc<Ports>) {
-    accept_each(&socket, |stream, peer| welcome(stream, peer, &listener, &ports)).await;
+    accept_each(&socket, || room(&listener, &ports), |stream, peer| welcome(stream, peer, &listener, &ports)).await;
+}
+
+/// Completes when a connection can be served that comes in now.
+async fn room(listener: &Listener, ports: &Ports) {
+    if let Listener::Inner { .. } = listener {
+        ports.workers.room().await;
+    }
 }
 
 /// Begins to serve a connection, or closes it at once.
@@ -81,7 +88,7 @@ fn begin(stream: TcpStream, ends: Ends, destination: Destination, ports: Arc<Por
 /// Has a worker serve a connection whose requests are HTTP.
 fn hand_over(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Ports) {
     let Listener::Inner { app, .. } = listener else { return };
-    ports.workers.hand_over(stream, peer, Scheme::Http, Some(app.clone()));
+    ports.workers.hand_over(stream, peer, ListenScheme::Http, Some(app.clone()));
 }
 
 /// One connection from its first byte to its last.

@@ -1,0 +1,96 @@
+//! `cargo xtask bench idle`: what a client connection costs the gateway in memory while nothing happens on it (Carrera 4.4: connections of
+//! clients who think should cost no more than their sockets).
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::Arguments;
+use super::real::pool::free_address;
+use super::real::tls_gateway::{TlsGateway, TlsPrograms};
+use crate::table::Table;
+
+/// Bytes of the gateway's memory that one may take.
+const TARGET: f64 = 4096.0;
+
+/// So long nothing happens before memory is read: the gateway frees what idle connections hold after two seconds.
+const REST: Duration = Duration::from_secs(5);
+
+const CASES: [(&str, &str, bool); 4] = [
+    ("h1-new", "nothing sent yet", true),
+    ("h1", "HTTP/1.1, after an answer", true),
+    ("tls", "HTTP/1.1 over TLS 1.3, after an answer", false),
+    ("h2", "HTTP/2, after an answer", false),
+];
+
+/// Runs the benchmark.
+pub fn run(arguments: &Arguments) -> Result<Table> {
+    let count = if arguments.quick { 1000 } else { 10_000 };
+    // Processes that are started from here inherit it.
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).context("cannot raise the limit on open files")?;
+    let programs = TlsPrograms::build()?;
+    let mut table = Table::new(
+        format!("memory of the gateway for each of {count} idle connections"),
+        &["connection", "bytes each", "target"],
+    );
+    for (case, what, has_target) in CASES {
+        let bytes = measure(&programs, case, count)?;
+        let target = if has_target { format!("{TARGET:.0}") } else { "-".to_owned() };
+        table.row([what.to_owned(), format!("{bytes:.0}"), target], has_target.then_some(bytes <= TARGET));
+    }
+    table.notes.push(format!(
+        "Growth of the process' resident memory (VmRSS), {} s after the last connection was opened, over their number. What the kernel holds for a \
+         socket is not in it. Two workers.",
+        REST.as_secs()
+    ));
+    Ok(table)
+}
+
+fn measure(programs: &TlsPrograms, case: &str, count: usize) -> Result<f64> {
+    let cpus = std::thread::available_parallelism()?.get();
+    // Nobody is there, and the gateway's own answer says so: what an instance would cost is not asked.
+    let gateway = programs.start(&["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], 0..cpus.min(2), true, free_address()?)?;
+    // What the first ones bring about is not theirs: threads, buffers, tables.
+    let warm_up = open(programs, &gateway, case, count / 10)?;
+    std::thread::sleep(REST);
+    let before = resident_bytes(gateway.pid())?;
+    let clients = open(programs, &gateway, case, count)?;
+    std::thread::sleep(REST);
+    let after = resident_bytes(gateway.pid())?;
+    drop((warm_up, clients));
+    Ok((after - before) / count as f64)
+}
+
+/// A process whose connections end with it.
+struct Clients(Child);
+
+fn open(programs: &TlsPrograms, gateway: &TlsGateway, case: &str, count: usize) -> Result<Clients> {
+    let address = if case == "tls" { gateway.address } else { gateway.plain };
+    let mut command = Command::new(programs.program("idle-bench"));
+    command.args([case, &address.to_string()]).arg(&gateway.authority).arg(count.to_string());
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the clients")?;
+    let output = process.stdout.take().expect("it is piped");
+    let clients = Clients(process);
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    ensure!(line == "open\n", "the clients cannot open {count} connections");
+    Ok(clients)
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn resident_bytes(pid: u32) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib * 1024.0)
+}

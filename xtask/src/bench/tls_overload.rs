@@ -1,0 +1,173 @@
+//! `cargo xtask bench tls-overload`: more new sessions than there is CPU for their handshakes (Carrera 4.3, Figures 4.3 to 4.8, Tables 4.1
+//! and 4.2), with weal's order of handshakes and without it.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use anyhow::Result;
+use serde::Deserialize;
+
+use super::Arguments;
+use super::real::pool::free_address;
+use super::real::tls_gateway::{TlsGateway, TlsPrograms};
+use crate::programs::json_of;
+use crate::table::Table;
+
+/// Keys and versions. RSA of 4096 bits costs the server as much more than the client as it takes to overload it from the same machine.
+const KINDS: [Kind; 3] = [
+    Kind { name: "RSA 4096, TLS 1.2", key: &["rsa:4096"], version: "1.2" },
+    Kind { name: "RSA 4096, TLS 1.3", key: &["rsa:4096"], version: "1.3" },
+    Kind { name: "ECDSA P-256, TLS 1.3", key: &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], version: "1.3" },
+];
+
+/// New sessions offered, in full handshakes with RSA that the CPUs can do.
+const OFFERED: [f64; 3] = [0.5, 1.5, 3.0];
+
+/// Connections of a session, and requests of each.
+const SESSION: &str = "4x2";
+
+/// CPUs that the thesis gave its server. More than this machine has are left out, and the table says so.
+const CPUS: [usize; 4] = [1, 2, 3, 4];
+
+struct Kind {
+    name: &'static str,
+    key: &'static [&'static str],
+    version: &'static str,
+}
+
+/// Milliseconds of CPU.
+#[derive(Deserialize)]
+struct Cost {
+    full_ms: f64,
+    resumed_ms: f64,
+}
+
+#[derive(Deserialize)]
+struct Seen {
+    begun_per_s: f64,
+    completed_per_s: f64,
+    left_per_s: f64,
+    turned_away_per_s: f64,
+    replies_per_s: f64,
+    response_mean_ms: f64,
+    response_p95_ms: f64,
+    lifetime_s: f64,
+    full_share: f64,
+}
+
+/// Runs the benchmark.
+pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
+    let bench = Bench { programs: TlsPrograms::build()?, seconds: if arguments.quick { 8 } else { 40 } };
+    bench.measure()
+}
+
+struct Bench {
+    programs: TlsPrograms,
+    seconds: u64,
+}
+
+impl Bench {
+    fn measure(&self) -> Result<Vec<Table>> {
+        let costs = KINDS.iter().map(|kind| self.cost(kind)).collect::<Result<Vec<_>>>()?;
+        let mut tables = vec![table_of_costs(&costs)];
+        let there = std::thread::available_parallelism()?.get();
+        // The clients need a CPU beside the gateway's, or at least their part of all.
+        for cpus in CPUS.into_iter().filter(|&cpus| cpus <= there) {
+            tables.push(self.overload(cpus, there, &costs)?);
+        }
+        let missing: Vec<String> = CPUS.iter().filter(|&&cpus| cpus > there).map(usize::to_string).collect();
+        if let (false, Some(last)) = (missing.is_empty(), tables.last_mut()) {
+            last.notes.push(format!("The thesis has {} CPUs too, which this machine lacks.", missing.join(" and ")));
+        }
+        Ok(tables)
+    }
+
+    fn cost(&self, kind: &Kind) -> Result<Cost> {
+        let gateway = self.start(kind, 1, true, free_address()?)?;
+        json_of(Command::new(self.programs.program("sessions-bench")).arg("cost").args(gateway.words()).arg(kind.version))
+    }
+
+    fn overload(&self, cpus: usize, there: usize, costs: &[Cost]) -> Result<Table> {
+        let title = format!("new sessions beyond what {cpus} of {there} CPUs can shake hands with, {} s each", self.seconds);
+        let columns = [
+            "handshake",
+            "offered",
+            "order",
+            "begun/s",
+            "completed/s",
+            "of without",
+            "left/s",
+            "turned away/s",
+            "replies/s",
+            "mean, ms",
+            "p95, ms",
+            "lifetime, s",
+            "full",
+        ];
+        let mut table = Table::new(title, &columns);
+        for kind in &KINDS {
+            // With a cheap key, as many as with a costly one: the trouble vanishes.
+            let costly = if kind.key[0] == "ec" {
+                &costs[1]
+            } else {
+                &costs[KINDS.iter().position(|one| one.name == kind.name).unwrap_or(0)]
+            };
+            for times in OFFERED {
+                let rate = times * cpus as f64 * 1e3 / costly.full_ms;
+                let without = self.load(kind, cpus, there, false, rate)?;
+                let with = self.load(kind, cpus, there, true, rate)?;
+                table.row(row(kind, times, "none", &without, &without), None);
+                table.row(row(kind, times, "weal's", &with, &without), None);
+            }
+        }
+        table.notes.push(
+            "Offered: new clients per second, in full handshakes by an RSA key that the CPUs can do. Begun: sessions, those of clients who \
+             come back included. Left: after ten seconds without an answer. Full: of all handshakes, those that were no resumption."
+                .into(),
+        );
+        Ok(table)
+    }
+
+    fn load(&self, kind: &Kind, cpus: usize, there: usize, orders: bool, rate: f64) -> Result<Seen> {
+        let (address, others) = (free_address()?, if cpus < there { cpus..there } else { 0..there });
+        let _instance = self.programs.instance(others.clone(), &["answer", &address.to_string()])?;
+        let gateway = self.start(kind, cpus, orders, address)?;
+        let mut command = self.programs.on(others, "sessions-bench");
+        command.arg("load").args(gateway.words()).args([kind.version, SESSION, &rate.to_string(), &self.seconds.to_string()]);
+        json_of(&mut command)
+    }
+
+    fn start(&self, kind: &Kind, cpus: usize, orders: bool, instance: SocketAddr) -> Result<TlsGateway> {
+        self.programs.start(kind.key, 0..cpus, orders, instance)
+    }
+}
+
+fn table_of_costs(costs: &[Cost]) -> Table {
+    let mut table = Table::new("CPU time of the costly part of a handshake", &["handshake", "full, ms", "resumed, ms", "ratio"]);
+    for (kind, cost) in KINDS.iter().zip(costs) {
+        let ratio = cost.full_ms / cost.resumed_ms;
+        let cells =
+            [kind.name.to_owned(), format!("{:.3}", cost.full_ms), format!("{:.3}", cost.resumed_ms), format!("{ratio:.1}")];
+        table.row(cells, None);
+    }
+    table.notes.push("The thesis: 175 ms and 2 ms with a key of 1024 bits, a ratio of 87.5 (section 4.3.1).".into());
+    table
+}
+
+fn row(kind: &Kind, times: f64, order: &str, seen: &Seen, without: &Seen) -> [String; 13] {
+    [
+        kind.name.to_owned(),
+        format!("{times:.1} x"),
+        order.to_owned(),
+        format!("{:.1}", seen.begun_per_s),
+        format!("{:.1}", seen.completed_per_s),
+        format!("{:.2}", seen.completed_per_s / without.completed_per_s),
+        format!("{:.1}", seen.left_per_s),
+        format!("{:.1}", seen.turned_away_per_s),
+        format!("{:.1}", seen.replies_per_s),
+        format!("{:.0}", seen.response_mean_ms),
+        format!("{:.0}", seen.response_p95_ms),
+        format!("{:.1}", seen.lifetime_s),
+        format!("{:.0}%", seen.full_share * 100.0),
+    ]
+}
