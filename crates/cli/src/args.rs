@@ -5,6 +5,7 @@ pub mod deploy;
 mod format;
 pub mod jobs;
 mod load;
+pub mod service;
 mod sleep;
 mod target;
 pub mod token;
@@ -55,6 +56,12 @@ pub enum Command {
     Init(begin::Init),
     /// Start the pool: gateway, controller and node agent on this machine.
     Up(Up),
+    /// Make a service of systemd that holds the pool, or remove it.
+    Service {
+        /// What about it.
+        #[command(subcommand)]
+        command: service::ServiceAction,
+    },
     /// Stop the pool: finish requests, stop applications, then weal itself.
     Down(Down),
     /// Show nodes, applications and flows.
@@ -287,12 +294,41 @@ pub struct Events {
     /// Which pool.
     #[command(flatten)]
     pub target: Target,
+    /// Only those about this application.
+    pub app: Option<String>,
+    /// Only those since then: `30m`, `18:00`, `2026-11-26 18:00`.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only those that are as bad, or worse.
+    #[arg(long, value_enum)]
+    pub severity: Option<SeverityWord>,
     /// How many of the last events to begin with.
     #[arg(short = 'n', long, value_name = "EVENTS", default_value_t = 50)]
     pub limit: u32,
     /// Go on showing what comes.
     #[arg(short, long)]
     pub watch: bool,
+}
+
+/// How bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SeverityWord {
+    /// As planned.
+    Info,
+    /// Somebody may want to know.
+    Warning,
+    /// Somebody must act.
+    Error,
+}
+
+impl From<SeverityWord> for weal_model::Severity {
+    fn from(word: SeverityWord) -> Self {
+        match word {
+            SeverityWord::Info => Self::Info,
+            SeverityWord::Warning => Self::Warning,
+            SeverityWord::Error => Self::Error,
+        }
+    }
 }
 
 /// `weal config`.

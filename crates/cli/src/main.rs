@@ -55,6 +55,7 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Run(order) => commands::run::run(order),
         Command::Init(order) => commands::init::run(order, json),
         Command::Up(order) => supervisor::up(order),
+        Command::Service { command } => commands::service::run(command, json),
         Command::Down(order) => commands::down::run(order, json),
         Command::Status(order) => commands::status::run(order, json),
         Command::Top(target) => commands::top::run(target, json),

@@ -132,12 +132,23 @@ pub type Cell = (String, Option<Tone>);
 pub struct Table {
     heading: Vec<Cell>,
     rows: Vec<Vec<Cell>>,
+    /// Columns that a narrow terminal is spared, in this order.
+    spared: Vec<&'static str>,
 }
+
+/// Of a last column of sentences, so much is worth a line.
+const SENTENCE: usize = 16;
 
 impl Table {
     /// An empty one.
     pub fn new(heading: &[&str]) -> Self {
-        Self { heading: heading.iter().map(|word| toned(*word, Tone::Dim)).collect(), rows: Vec::new() }
+        Self { heading: heading.iter().map(|word| toned(*word, Tone::Dim)).collect(), rows: Vec::new(), spared: Vec::new() }
+    }
+
+    /// Names columns that are left out where a terminal is too narrow for all, the first of them first.
+    #[must_use]
+    pub fn sparing(self, spared: &[&'static str]) -> Self {
+        Self { spared: spared.to_vec(), ..self }
     }
 
     /// Adds a row.
@@ -145,19 +156,50 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as text.
+    /// The table as text: on a terminal within its width, elsewhere whole.
     pub fn render(&self) -> String {
+        match terminal_width() {
+            Some(width) => self.render_within(width),
+            None => self.text(&(0..self.heading.len()).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The table in lines of at most `width` columns: columns that may be spared go first, then what is too long is cut.
+    fn render_within(&self, width: usize) -> String {
+        let mut columns: Vec<usize> = (0..self.heading.len()).collect();
+        for spared in &self.spared {
+            if self.width(&columns) <= width {
+                break;
+            }
+            columns.retain(|column| self.heading[*column].0 != *spared);
+        }
+        let text = self.text(&columns);
+        text.lines().map(|line| console::truncate_str(line, width, "\u{2026}").into_owned() + "\n").collect()
+    }
+
+    /// How wide a line with these columns is; of sentences at the end of a line only a start counts.
+    fn width(&self, columns: &[usize]) -> usize {
+        let rows = || std::iter::once(&self.heading).chain(&self.rows);
+        let widest = |column: usize| rows().map(|row| console::measure_text_width(&row[column].0)).max().unwrap_or(0);
+        let widths = columns.iter().map(|column| match *column + 1 == self.heading.len() {
+            true => widest(*column).min(SENTENCE),
+            false => widest(*column),
+        });
+        widths.sum::<usize>() + 2 * columns.len().saturating_sub(1)
+    }
+
+    fn text(&self, columns: &[usize]) -> String {
         // Whether colours are wanted is decided here alone, so the table is told nothing of the terminal.
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING).force_no_tty();
         let shown = |row: &Vec<Cell>| -> Vec<String> {
             let painted = |(text, tone): &Cell| tone.map_or_else(|| text.clone(), |tone| paint(text, tone, Stream::Out));
-            row.iter().map(painted).collect()
+            columns.iter().map(|column| painted(&row[*column])).collect()
         };
         table.set_header(shown(&self.heading)).add_rows(self.rows.iter().map(shown));
         for (at, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, 2));
-            column.set_cell_alignment(if self.is_number(at) { CellAlignment::Right } else { CellAlignment::Left });
+            column.set_cell_alignment(if self.is_number(columns[at]) { CellAlignment::Right } else { CellAlignment::Left });
         }
         table.trim_fmt() + "\n"
     }
@@ -166,6 +208,12 @@ impl Table {
         let numeric = |text: &str| text.starts_with(|first: char| first.is_ascii_digit() || "+-".contains(first));
         !self.rows.is_empty() && self.rows.iter().filter_map(|row| row.get(column)).all(|(text, _)| numeric(text))
     }
+}
+
+/// How many columns the terminal has that standard output is; `None` where it is none.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok().filter(|_| is_terminal(Stream::Out))?;
+    Some(usize::from(size.ws_col)).filter(|width| *width >= 20)
 }
 
 /// A plain cell.
@@ -200,6 +248,11 @@ pub fn utility_tone(value: Utility) -> Tone {
 /// Local time of day, `14:03:07`; in UTC where the machine has no time zone.
 pub fn clock(time: Time) -> String {
     local(time).strftime("%H:%M:%S").to_string()
+}
+
+/// Local date and time of day to the second, `2026-11-27 03:00:15`.
+pub fn moment(time: Time) -> String {
+    local(time).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// Local date and time of day, `2026-11-27 03:00`.
@@ -268,6 +321,20 @@ mod tests {
         assert!(lines.len() == 3 && lines[2] == "asleep", "{shown}");
         assert_eq!(lines[0].find("WHY"), Some(8), "{shown}");
         assert!(lines[1].starts_with("\u{1b}[32mready\u{1b}[39m\u{1b}[0m   größer 日本"), "{shown:?}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_is_spared_columns_and_sentences_are_cut() {
+        let mut table = Table::new(&["APP", "ADDRESS", "CPU", "WHY"]).sparing(&["ADDRESS", "CPU"]);
+        table.row(vec![cell("shop"), cell("127.0.0.1:40001"), cell("1.25"), cell("all its CPU is used, and its nodes are full")]);
+        assert_eq!(table.render_within(100).lines().next(), Some("APP   ADDRESS           CPU  WHY"));
+        assert_eq!(
+            table.render_within(30),
+            "APP    CPU  WHY\nshop  1.25  all its CPU is us\u{2026}\n",
+            "{}",
+            table.render_within(30)
+        );
+        assert!(table.render_within(24).lines().all(|line| line.chars().count() <= 24));
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub enum ValueError {
     /// It is no size, duration or rate.
     #[error(transparent)]
     Unit(#[from] UnitError),
+    /// It is no moment in the past.
+    #[error("`{0}` is neither a duration (`30m`, `2d`) nor a time (`18:00`, `2026-11-26`, `2026-11-26 18:00`)")]
+    Since(String),
     /// It is a duration that no clock can count.
     #[error("`{0}` is too long: write a duration such as `10s`")]
     Long(String),
@@ -150,6 +153,30 @@ pub fn halves(text: &str) -> Result<(&str, &str), ValueError> {
     text.split_once('=').ok_or_else(|| ValueError::Half(text.to_owned()))
 }
 
+/// The moment that something is shown from: a duration back from `now`, a time of day in `zone` (the last one), or a date, with a time of day or not.
+pub fn since(text: &str, now: Time, zone: &TimeZone) -> Result<Time, ValueError> {
+    let text = text.trim();
+    if let Ok(seconds) = long_span(text) {
+        let back = Duration::try_from_secs_f64(seconds).map_err(|_| ValueError::Long(text.to_owned()))?;
+        return Ok(Time(now.0.saturating_sub(u64::try_from(back.as_nanos()).unwrap_or(u64::MAX))));
+    }
+    let at = past_moment(text, now, zone).ok_or_else(|| ValueError::Since(text.to_owned()))?;
+    Ok(Time(u64::try_from(at.as_nanosecond()).unwrap_or(0)))
+}
+
+fn past_moment(text: &str, now: Time, zone: &TimeZone) -> Option<Timestamp> {
+    let now = Timestamp::from_nanosecond(i128::from(now.0)).ok()?.to_zoned(zone.clone());
+    let at = |moment: civil::DateTime| moment.to_zoned(zone.clone()).ok().map(|moment| moment.timestamp());
+    if let Ok(moment) = text.parse::<Timestamp>() {
+        return Some(moment);
+    }
+    if let Ok(time) = text.parse::<civil::Time>() {
+        let today = at(now.date().to_datetime(time))?;
+        return if today <= now.timestamp() { Some(today) } else { at(now.date().yesterday().ok()?.to_datetime(time)) };
+    }
+    at(text.parse::<civil::DateTime>().or_else(|_| text.parse::<civil::Date>().map(civil::DateTime::from)).ok()?)
+}
+
 /// How many times as much: 0 or more.
 pub fn factor(text: &str) -> Result<f64, ValueError> {
     let factor = text.trim().parse::<f64>().ok().filter(|factor| factor.is_finite() && *factor >= 0.0);
@@ -195,6 +222,25 @@ mod tests {
             let error = done_by(text, now, &zone).unwrap_err().to_string();
             assert!(error.contains("a duration (`30m`") && error.contains("a time (`18:00`"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_shown_since_when_is_a_span_a_time_of_day_or_a_date() {
+        let zone = TimeZone::get("Europe/Berlin").unwrap();
+        let time = |text: &str| Time(u64::try_from(text.parse::<Timestamp>().unwrap().as_nanosecond()).unwrap());
+        let now = time("2026-11-26T12:00:00+01:00");
+        for (text, at) in [
+            ("30m", "2026-11-26T11:30:00+01:00"),
+            ("2d", "2026-11-24T12:00:00+01:00"),
+            ("11:30", "2026-11-26T11:30:00+01:00"),
+            ("18:00", "2026-11-25T18:00:00+01:00"),
+            ("2026-11-20", "2026-11-20T00:00:00+01:00"),
+            ("2026-11-20 08:15", "2026-11-20T08:15:00+01:00"),
+            ("2026-11-20T08:15:00Z", "2026-11-20T09:15:00+01:00"),
+        ] {
+            assert_eq!(since(text, now, &zone), Ok(time(at)), "{text}");
+        }
+        assert!(since("yesterday", now, &zone).unwrap_err().to_string().contains("neither a duration"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What is imported is a config that weal takes.
 
-use weal_config::import::{ImportError, Imported, compose, procfile};
+use std::collections::BTreeMap;
+
+use weal_config::import::{ImportError, Imported, compose, pm2, procfile, systemd};
 use weal_config::{MachineSize, parse, render_all};
 use weal_model::Bytes;
 
@@ -71,12 +73,35 @@ services:
 networks:
   default: {}
 "#;
-    insta::assert_snapshot!("compose", show(&compose(text).unwrap()));
+    insta::assert_snapshot!("compose", show(&compose(text, &BTreeMap::new()).unwrap()));
 }
 
 #[test]
 fn what_is_no_compose_file_is_refused() {
-    assert!(matches!(compose("a: [1, 2"), Err(ImportError::Yaml(_))));
-    assert_eq!(compose("version: '3'\n"), Err(ImportError::Nothing("service")));
-    assert_eq!(compose("services: {}\n"), Err(ImportError::Nothing("service")));
+    assert!(matches!(compose("a: [1, 2", &BTreeMap::new()), Err(ImportError::Yaml(_))));
+    assert_eq!(compose("version: '3'\n", &BTreeMap::new()), Err(ImportError::Nothing("service")));
+    assert_eq!(compose("services: {}\n", &BTreeMap::new()), Err(ImportError::Nothing("service")));
+}
+
+/// A corpus of what other tools allow and an import could lose: each file with what becomes of it.
+#[test]
+fn nothing_of_the_corpus_is_lost_without_a_note() {
+    let env = BTreeMap::from([("API_TOKEN".to_owned(), "abc".to_owned())]);
+    for (name, text) in [
+        ("names", include_str!("imports/names.yaml")),
+        ("values", include_str!("imports/values.yaml")),
+        ("keys", include_str!("imports/keys.yaml")),
+    ] {
+        insta::assert_snapshot!(format!("corpus-{name}"), show(&compose(text, &env).unwrap()));
+    }
+    insta::assert_snapshot!("corpus-procfile", show(&procfile(include_str!("imports/Procfile")).unwrap()));
+    insta::assert_snapshot!("corpus-systemd", show(&systemd(include_str!("imports/shop.service"), "shop.service").unwrap()));
+    insta::assert_snapshot!("corpus-pm2", show(&pm2(include_str!("imports/ecosystem.json")).unwrap()));
+}
+
+#[test]
+fn what_starts_nothing_is_refused() {
+    assert_eq!(systemd("[Service]\nType=oneshot\n", "x.service"), Err(ImportError::Nothing("ExecStart")));
+    assert!(matches!(pm2("module.exports = {}"), Err(ImportError::Json(_))));
+    assert_eq!(pm2("{}"), Err(ImportError::Nothing("application with a `script`")));
 }

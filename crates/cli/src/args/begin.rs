@@ -55,7 +55,7 @@ pub struct Init {
 /// `weal import`.
 #[derive(Debug, Clone, Args)]
 pub struct Import {
-    /// A Procfile or a compose file.
+    /// A Procfile, a compose file (.yaml), a systemd unit (.service) or a file of PM2 (.json).
     #[arg(value_name = "FROM")]
     pub from: PathBuf,
 }

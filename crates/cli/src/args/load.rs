@@ -9,7 +9,7 @@ use super::Target;
 /// `weal load`: one of `--rate`, `--sessions`, `--trace`, `--log`, or a scenario.
 #[derive(Debug, Clone, Args)]
 pub struct Load {
-    /// What to ask for: `http://HOST[:PORT]/PATH`, where HOST may end in `.localhost`. An n in
+    /// What to ask for: an application of the running pool, or `http://HOST[:PORT]/PATH`, where HOST may end in `.localhost`. An n in
     /// braces in the path is replaced by the number of the request.
     #[arg(required_unless_present = "scenario", conflicts_with = "scenario")]
     pub url: Option<String>,
@@ -61,7 +61,7 @@ pub struct Load {
     /// A header, `name: value`; may be given again.
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     pub headers: Vec<String>,
-    /// Which pool, with --scenario.
+    /// Which pool, with --scenario or an application.
     #[command(flatten)]
     pub target: Target,
 }

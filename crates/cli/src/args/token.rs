@@ -58,6 +58,9 @@ pub struct Audit {
     /// How many of the last entries.
     #[arg(short = 'n', long, value_name = "ENTRIES", default_value_t = 50)]
     pub limit: u32,
+    /// Only those since then: `30m`, `18:00`, `2026-11-26 18:00`.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
 }
 
 fn lasts(text: &str) -> Result<Duration, ValueError> {

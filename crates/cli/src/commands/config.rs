@@ -1,7 +1,12 @@
 //! `weal validate`, `weal config show`, `weal apply`, `weal import`: the config file and the pool that runs by it.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+
 use anyhow::Context;
 use serde_json::json;
+use weal_config::import::{ImportError, Imported};
 use weal_config::{Diagnostic, render_all};
 use weal_protocol::controller::{ConfigTaken, ConfigView};
 
@@ -81,9 +86,7 @@ pub fn summary(taken: &ConfigTaken, dry_run: bool) -> String {
 pub fn import(order: &Import, json: bool) -> anyhow::Result<()> {
     let from = order.from.display();
     let text = std::fs::read_to_string(&order.from).with_context(|| format!("cannot read {from}"))?;
-    let yaml = order.from.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
-    let imported = if yaml { weal_config::import::compose(&text) } else { weal_config::import::procfile(&text) };
-    let imported = imported.with_context(|| format!("cannot import {from}"))?;
+    let imported = imported(&order.from, &text).with_context(|| format!("cannot import {from}"))?;
     if json {
         return output::json(&json!({ "text": imported.text, "notes": imported.notes }), false);
     }
@@ -92,6 +95,22 @@ pub fn import(order: &Import, json: bool) -> anyhow::Result<()> {
         output::complain(&format!("{} {note}", paint("note:", Tone::Warn, Stream::Err)));
     }
     Ok(())
+}
+
+/// Reads `text` as what the name of its file says that it is.
+fn imported(from: &Path, text: &str) -> Result<Imported, ImportError> {
+    match from.extension().and_then(OsStr::to_str) {
+        Some("yml" | "yaml") => weal_config::import::compose(text, &variables_beside(from)),
+        Some("json") => weal_config::import::pm2(text),
+        Some("service") => weal_config::import::systemd(text, &from.file_name().unwrap_or_default().to_string_lossy()),
+        _ => weal_config::import::procfile(text),
+    }
+}
+
+/// Those of the `.env` beside a compose file, which Compose fills in.
+fn variables_beside(from: &Path) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(from.with_file_name(".env")).unwrap_or_default();
+    weal_config::env_file::parse(&text).unwrap_or_default().into_iter().collect()
 }
 
 /// `1 node`, `2 nodes`.

@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use hyper::Uri;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::watch;
-use weal_load::{LoadFlow, LoadResult, Options, Progress, Request, Source, access_log, drive, flows_of};
+use weal_load::{FlowResult, LoadFlow, LoadResult, Options, Progress, Request, Source, access_log, drive, flows_of};
+use weal_model::naming::is_name;
 use weal_model::written::parse_rate;
 use weal_scenario::Scenario;
 use weal_scenario::workload::{Phase, TraceWindow, Workload, read_requests_per_minute};
@@ -20,6 +21,7 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Table, Tone, cell, milliseconds, toned};
 use crate::state::StateDir;
+use crate::supervisor::urls_of;
 use crate::values::{header, span};
 
 /// Runs it.
@@ -29,11 +31,55 @@ pub fn run(order: &Load, json: bool) -> anyhow::Result<()> {
     let outcome = runtime()?.block_on(async {
         let (flows, options) = match &order.scenario {
             Some(file) => of_scenario(file, &order.target, options).await?,
-            None => (vec![of_arguments(order)?], options),
+            None => (vec![of_arguments(order, &asked(order).await?)?], options),
         };
         drive_shown(&flows, &options).await
     })?;
-    show(&outcome, json)
+    show(&outcome, json)?;
+    judge(&outcome)
+}
+
+/// Requests that were refused have an answer; those that failed have none that is worth one.
+///
+/// # Errors
+/// Some failed, or none was answered well.
+fn judge(outcome: &LoadResult) -> anyhow::Result<()> {
+    let sum = |count: fn(&FlowResult) -> u64| outcome.flows.iter().map(count).sum::<u64>();
+    let failed = sum(failures);
+    match (sum(|flow| flow.sent), sum(|flow| flow.answered)) {
+        _ if failed > 0 => bail!("{failed} requests failed"),
+        (sent, 0) if sent > 0 => bail!("none of {sent} requests was answered with 2xx or 3xx"),
+        _ => Ok(()),
+    }
+}
+
+fn failures(flow: &FlowResult) -> u64 {
+    flow.failed + flow.timed_out + flow.broken
+}
+
+/// What is asked for, and what counts as within the goal.
+struct Asked {
+    url: String,
+    within: Option<Duration>,
+}
+
+/// A URL as it is; of an application's name its first URL, and the goal of that.
+async fn asked(order: &Load) -> anyhow::Result<Asked> {
+    let within = order.within.as_deref().map(span).transpose()?;
+    let named = order.url.clone().unwrap_or_default();
+    if !is_name(&named) {
+        return Ok(Asked { url: named, within });
+    }
+    let view = Client::new(&StateDir::find(&order.target)?).config().await.map_err(crate::client::Error::into_failure)?;
+    let spec = view.spec.context("the pool has no config yet")?;
+    let app = spec.apps.get(named.as_str()).with_context(|| {
+        let names: Vec<&str> = spec.apps.keys().map(|name| name.as_str()).collect();
+        format!("there is no application `{named}`, but {}", names.join(", "))
+    })?;
+    let url = urls_of(&spec, app).into_iter().find(|url| url.starts_with("http://"));
+    let goal = app.routes.first().and_then(|route| spec.classes.get(&route.class)?.goal?.target_s());
+    let within = within.or(goal.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));
+    Ok(Asked { url: url.with_context(|| format!("`{named}` has no route that a URL could name"))?, within })
 }
 
 /// A runtime with a thread per core: making load is work.
@@ -101,9 +147,9 @@ pub fn gateway_of(listen: &str) -> anyhow::Result<SocketAddr> {
     address.parse().with_context(|| format!("the pool's address {listen} cannot be read"))
 }
 
-fn of_arguments(order: &Load) -> anyhow::Result<LoadFlow> {
-    let url = order.url.as_deref().unwrap_or_default();
-    let uri: Uri = url.parse().with_context(|| format!("`{url}` is not a URL: write http://HOST[:PORT]/PATH"))?;
+fn of_arguments(order: &Load, Asked { url, within }: &Asked) -> anyhow::Result<LoadFlow> {
+    let uri: Uri =
+        url.parse().with_context(|| format!("`{url}` is neither a URL (http://HOST[:PORT]/PATH) nor an application's name"))?;
     if uri.scheme_str() != Some("http") {
         bail!(Failure::new(Exit::Usage, format!("`{url}` does not begin with http://")));
     }
@@ -116,8 +162,7 @@ fn of_arguments(order: &Load) -> anyhow::Result<LoadFlow> {
         headers: order.headers.iter().map(|line| header(line)).collect::<Result<_, _>>()?,
         body: bytes::Bytes::new(),
     };
-    let target = order.within.as_deref().map(span).transpose()?;
-    Ok(LoadFlow { name: authority.host().to_owned(), request, source: source(order)?, pages: Vec::new(), target })
+    Ok(LoadFlow { name: authority.host().to_owned(), request, source: source(order)?, pages: Vec::new(), target: *within })
 }
 
 fn source(order: &Load) -> anyhow::Result<Source> {
@@ -170,7 +215,7 @@ pub fn show(outcome: &LoadResult, json: bool) -> anyhow::Result<()> {
     }
     let mut table = Table::new(&["FLOW", "SENT", "ANSWERED", "REJECTED", "FAILED", "MEAN", "P50", "P95", "P99", "WITHIN GOAL"]);
     for flow in &outcome.flows {
-        let failed = flow.failed + flow.timed_out + flow.broken;
+        let failed = failures(flow);
         let within = flow.within_goal.map_or("-".into(), |share| format!("{:.1}%", share * 100.0));
         table.row(vec![
             cell(&flow.name),
@@ -186,6 +231,9 @@ pub fn show(outcome: &LoadResult, json: bool) -> anyhow::Result<()> {
         ]);
     }
     output::print(&table.render());
+    for flow in outcome.flows.iter().filter(|flow| flow.answered < flow.sent) {
+        output::line(&format!("{}: {}", flow.name, endings(flow)));
+    }
     for flow in outcome.flows.iter().filter(|flow| flow.generator_overloaded) {
         output::line(&format!(
             "{}: the generator could not keep up ({} requests not sent, 1% left over {} late): its numbers are about the generator too",
@@ -195,4 +243,12 @@ pub fn show(outcome: &LoadResult, json: bool) -> anyhow::Result<()> {
         ));
     }
     Ok(())
+}
+
+/// How the requests of `flow` ended: by status, and without one.
+fn endings(flow: &FlowResult) -> String {
+    let statuses = flow.statuses.iter().map(|(status, count)| (format!("with {status}"), *count));
+    let others = [("not in time".to_owned(), flow.timed_out), ("by a broken connection".to_owned(), flow.broken)];
+    let all = statuses.chain(others.into_iter().filter(|(_, count)| *count > 0));
+    all.map(|(how, count)| format!("{count} {how}")).collect::<Vec<_>>().join(", ")
 }

@@ -19,6 +19,7 @@ mod rehearsed_jobs;
 pub mod reproduce;
 pub mod run;
 mod script;
+pub mod service;
 pub mod simulate;
 pub mod sleep;
 pub mod stand_in;

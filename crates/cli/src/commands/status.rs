@@ -74,7 +74,8 @@ fn nodes(nodes: &[NodeStatus]) -> String {
 }
 
 fn apps(apps: &[AppStatus]) -> String {
-    let mut table = Table::new(&["APP", "STATE", "READY", "OF", "UTILITY", "CPU", "GIVEN", "WANTED", "WHY"]);
+    let mut table = Table::new(&["APP", "STATE", "READY", "OF", "UTILITY", "CPU", "GIVEN", "WANTED", "WHY"])
+        .sparing(&["OF", "WANTED", "GIVEN"]);
     for app in apps {
         let ready = app.instances.iter().filter(|one| one.state == InstanceState::Ready).count();
         table.row(vec![
@@ -95,7 +96,8 @@ fn apps(apps: &[AppStatus]) -> String {
 fn instances(apps: &[AppStatus]) -> String {
     let now = now();
     let mut table =
-        Table::new(&["INSTANCE", "NODE", "STATE", "FOR", "PID", "ADDRESS", "CPU", "MEMORY", "REQUESTS", "RESTARTS", "WHY"]);
+        Table::new(&["INSTANCE", "NODE", "STATE", "FOR", "PID", "ADDRESS", "CPU", "MEMORY", "REQUESTS", "RESTARTS", "WHY"])
+            .sparing(&["PID", "ADDRESS", "REQUESTS", "CPU", "NODE"]);
     for instance in apps.iter().flat_map(|app| &app.instances) {
         table.row(vec![
             cell(instance.id.as_str()),
@@ -115,7 +117,8 @@ fn instances(apps: &[AppStatus]) -> String {
 }
 
 fn flows(flows: &[FlowStatus]) -> String {
-    let mut table = Table::new(&["FLOW", "GOAL", "ACHIEVED", "UTILITY", "REQ/S", "REJECTED/S", "ERRORS/S", "QUEUE", "SEATS"]);
+    let mut table = Table::new(&["FLOW", "GOAL", "ACHIEVED", "UTILITY", "REQ/S", "REJECTED/S", "ERRORS/S", "QUEUE", "SEATS"])
+        .sparing(&["SEATS", "ERRORS/S", "REJECTED/S"]);
     for flow in flows {
         table.row(vec![
             cell(flow.id.to_string()),

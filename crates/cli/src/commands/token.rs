@@ -6,9 +6,10 @@ use weal_protocol::controller::{AuditEntry, Caller, TokenMade, TokenOrder, Token
 use crate::args::Target;
 use crate::args::token::{Audit, TokenAction};
 use crate::client::{self, Client, block_on};
-use crate::output::{self, Table, cell, clock, now, span};
+use crate::output::{self, Table, cell, moment, now, span};
 use crate::state::StateDir;
 use crate::users;
+use crate::values;
 
 /// Runs `weal token`.
 pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
@@ -73,8 +74,13 @@ fn list(tokens: &[TokenView], now: Time) -> String {
 
 /// Runs `weal audit`.
 pub fn audit(order: &Audit, json: bool) -> anyhow::Result<()> {
-    let path = format!("/v1/audit?limit={}", order.limit);
-    let entries: Vec<AuditEntry> = asked(&order.target, async |client| client.get(&path).await)?;
+    // Which of them are later is seen here.
+    let asked_for = if order.since.is_some() { order.limit.max(1000) } else { order.limit };
+    let path = format!("/v1/audit?limit={asked_for}");
+    let since = order.since.as_deref().map(|text| values::since(text, now(), output::zone())).transpose()?;
+    let mut entries: Vec<AuditEntry> = asked(&order.target, async |client| client.get(&path).await)?;
+    entries.retain(|entry| since.is_none_or(|since| entry.time >= since));
+    entries.drain(..entries.len().saturating_sub(order.limit as usize));
     if json {
         return output::json(&entries, false);
     }
@@ -84,7 +90,7 @@ pub fn audit(order: &Audit, json: bool) -> anyhow::Result<()> {
             table.row(vec![cell(""), cell(""), cell(format!("{} calls are not listed", entry.unlisted)), cell("")]);
         }
         let what = format!("{} {}", entry.method, crate::terminal::visible(&entry.path));
-        table.row(vec![cell(clock(entry.time)), cell(who(&entry.who)), cell(what), cell(entry.status.to_string())]);
+        table.row(vec![cell(moment(entry.time)), cell(who(&entry.who)), cell(what), cell(entry.status.to_string())]);
     }
     output::print(&table.render());
     Ok(())

@@ -25,6 +25,7 @@ mod up;
 mod urls;
 
 pub use console::Console;
-pub use progress::{event_line, event_text, state_tone, wrote_last};
+pub use progress::{dated_event_line, event_line, event_text, state_tone, wrote_last};
 pub use shutdown::{Needs, Shutdown, needs_of};
 pub use up::{host, up};
+pub use urls::of_app as urls_of;

@@ -9,7 +9,7 @@ use weal_model::{AppName, AppStatus, Event, EventKind, Severity, Status};
 use super::console::Console;
 use crate::client::{Client, escape};
 use crate::lines::LineBuffer;
-use crate::output::{Stream, Tone, clock, now, paint, span, utility_tone};
+use crate::output::{Stream, Tone, clock, moment, now, paint, span, utility_tone};
 use crate::terminal;
 
 /// Between two looks while applications start: what a person takes for immediate.
@@ -220,14 +220,23 @@ fn worth_a_line(event: &Event) -> bool {
     event.severity > Severity::Info || !matches!(event.kind, EventKind::Seats | EventKind::Config)
 }
 
-/// An event in one line.
+/// An event in one line, with its time of day.
 pub fn event_line(event: &Event) -> String {
+    timed_line(event, &clock(event.time))
+}
+
+/// An event in one line, with its date.
+pub fn dated_event_line(event: &Event) -> String {
+    timed_line(event, &moment(event.time))
+}
+
+fn timed_line(event: &Event, time: &str) -> String {
     let tone = match event.severity {
         Severity::Info => Tone::Dim,
         Severity::Warning => Tone::Warn,
         Severity::Error => Tone::Bad,
     };
-    format!("{} {}", paint(&clock(event.time), tone, Stream::Out), paint(&event_text(event), tone, Stream::Out))
+    format!("{} {}", paint(time, tone, Stream::Out), paint(&event_text(event), tone, Stream::Out))
 }
 
 /// What happened, led by whom it concerns unless the sentence names them itself.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::load::get;
-use crate::pool::{PATIENCE, Pool, echo_program, free_ports, send, text};
+use crate::pool::{PATIENCE, Pool, echo_app, echo_program, free_ports, send, text};
 
 /// `weal ARGS` in `folder`, without what points at another pool.
 fn weal(folder: &Path, args: &[&str]) -> Command {
@@ -125,7 +125,8 @@ fn what_init_writes_is_valid_and_runs() {
     let app = written.lines().find_map(|line| line.strip_prefix("[app.")).unwrap().trim_end_matches(']').to_owned();
     let cwd = format!("cwd = \"{}\"\n", folder.path().display());
     pool.write(&(written.clone() + &cwd));
-    let up = pool.run(&["up", "-d"]);
+    // Where the system's own programs are: some other one may lie where the application's user may not look.
+    let up = pool.command(&["up", "-d"]).env("PATH", "/usr/bin:/bin").output().unwrap();
     assert!(up.status.success(), "{}{}", text(&up.stdout), text(&up.stderr));
     let host = format!("{app}.localhost");
     assert!(text(&up.stdout).contains(&format!("http://{host}:{}/", pool.listen)), "{}", text(&up.stdout));
@@ -145,4 +146,43 @@ fn init_says_what_it_looked_for_and_takes_a_command() {
     let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
     assert!(printed["text"].as_str().unwrap().contains("run = [\"./serve\", \"$PORT\"]"), "{printed}");
     assert!(printed["written"].is_null() && !folder.path().join("weal.toml").exists());
+}
+
+#[test]
+fn load_takes_an_application_and_tells_how_requests_ended() {
+    let sick = "health = { command = [\"true\"] }\nenv = { WEAL_ECHO = \"sick\" }\n";
+    let sick = echo_app("sick", "").replace("health = \"/healthz\"\n", sick);
+    let mut pool = Pool::new(&(echo_app("fine", "") + &sick));
+    pool.up();
+    let load = |app: &str| pool.run(&["load", app, "--rate", "20/s", "--duration", "1s"]);
+    let fine = load("fine");
+    assert_eq!(fine.status.code(), Some(0), "{}", text(&fine.stderr));
+    let none = load("none");
+    assert_eq!(none.status.code(), Some(1));
+    assert!(text(&none.stderr).contains("no application `none`, but fine, sick"), "{}", text(&none.stderr));
+    let refused = load("sick");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stdout).contains("with 503"), "{}", text(&refused.stdout));
+}
+
+#[test]
+fn a_service_is_a_unit_that_systemd_takes_and_uninstall_leaves_nothing() {
+    let pool = Pool::echo();
+    let root = open_folder();
+    let place = root.path().to_str().unwrap();
+    let installed = pool.run(&["service", "install", "--root", place]);
+    assert!(installed.status.success(), "{}", text(&installed.stderr));
+    let folder = root.path().join("etc/systemd/system");
+    let unit = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let written = std::fs::read_to_string(&unit).unwrap();
+    assert!(written.contains(&format!("up --file {}", pool.config().display())), "{written}");
+    match Command::new("systemd-analyze").arg("verify").arg(&unit).output() {
+        Ok(verified) => assert!(verified.status.success(), "{}", text(&verified.stderr)),
+        Err(error) => eprintln!("skipped: systemd-analyze cannot be run: {error}"),
+    }
+    assert!(pool.run(&["service", "uninstall", "--root", place]).status.success());
+    assert!(!unit.exists());
+    let again = pool.run(&["service", "uninstall", "--root", place]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains("there is no service of this pool"), "{}", text(&again.stderr));
 }

@@ -117,7 +117,7 @@ fn the_health_check_asks_for_the_applications_own_host() {
         \x20       self.end_headers()\n\
         http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), Strict).serve_forever()\n";
     let app = format!(
-        "[app.shop]\nrun = [\"python3\", \"-c\", '''{script}''']\nhealth = \"/\"\nmemory = \"64MiB\"\n\
+        "[app.shop]\nrun = [\"/usr/bin/python3\", \"-c\", '''{script}''']\nhealth = \"/\"\nmemory = \"64MiB\"\n\
          routes = [{{ host = \"*.example\" }}, {{ host = \"shop.example\" }}]\n"
     );
     let mut pool = Pool::new(&app);

@@ -15,6 +15,7 @@ mod grpc;
 mod identity;
 mod jobs;
 mod load;
+mod monitoring;
 mod pool;
 mod ports;
 mod real;

@@ -23,6 +23,13 @@ pub(super) struct App {
     pub needs: Vec<String>,
     pub user: Option<String>,
     pub env: BTreeMap<String, String>,
+    pub env_files: Vec<String>,
+    /// Variables that hold the path of a file with a secret, by where that is.
+    pub secrets: BTreeMap<String, String>,
+    pub group: Option<String>,
+    pub umask: Option<String>,
+    pub stop_signal: Option<&'static str>,
+    pub limits: Vec<(String, u64)>,
     pub cwd: Option<String>,
     pub stop_timeout: Option<String>,
     pub restart: Option<&'static str>,
@@ -42,9 +49,26 @@ impl App {
             section.add("needs", texts(self.needs.iter().map(String::as_str)));
         }
         self.user.iter().for_each(|user| section.add("user", user));
+        self.group.iter().for_each(|group| section.add("group", group));
+        self.umask.iter().for_each(|mask| section.add("umask", mask));
+        if !self.env_files.is_empty() {
+            section.add("env-file", texts(self.env_files.iter().map(String::as_str)));
+        }
+        if !self.limits.is_empty() {
+            let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+            let limits: InlineTable = self.limits.iter().map(|(name, value)| (name.as_str(), number(*value))).collect();
+            section.add("limits", limits);
+        }
         self.cwd.iter().for_each(|cwd| section.add("cwd", cwd));
         self.stop_timeout.iter().for_each(|span| section.add("stop-timeout", span));
+        self.stop_signal.iter().for_each(|signal| section.add("stop-signal", *signal));
         self.restart.iter().for_each(|policy| section.add("restart", *policy));
+        if !self.secrets.is_empty() {
+            let as_file = |place: &String| InlineTable::from_iter([("from", place.as_str()), ("as", "file")]);
+            let mut secrets = Section::default();
+            self.secrets.iter().for_each(|(name, place)| secrets.add(name, as_file(place)));
+            section.add_section("secrets", secrets);
+        }
         if !self.env.is_empty() {
             let mut env = Section::default();
             self.env.iter().for_each(|(name, value)| env.add(name, value));

@@ -15,6 +15,9 @@ pub enum ImportError {
     /// The text is no YAML.
     #[error("not a compose file: {0}")]
     Yaml(String),
+    /// The text is no JSON.
+    #[error("not a list of PM2's in JSON: {0}")]
+    Json(String),
     /// There is nothing to run in it.
     #[error("there is no {0} in it")]
     Nothing(&'static str),

@@ -4,9 +4,13 @@ mod app;
 mod command;
 mod compose;
 mod imported;
+mod pm2;
 mod procfile;
+mod systemd;
 mod yaml;
 
 pub use compose::compose;
 pub use imported::{ImportError, Imported};
+pub use pm2::pm2;
 pub use procfile::procfile;
+pub use systemd::systemd;

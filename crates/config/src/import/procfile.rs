@@ -45,12 +45,29 @@ pub fn procfile(text: &str) -> Result<Imported, ImportError> {
 
 fn app(name: String, command: &str, notes: &mut Vec<String>) -> App {
     let run = to_argv(command, &["PORT"]);
-    let listens = command.contains("PORT") || name == "web";
-    if !listens {
+    let own_port = assigned_port(command);
+    let listens = names_port(command) || own_port.is_some() || name == "web";
+    if let Some(port) = &own_port {
+        notes.push(format!("`{name}` sets PORT to {port} itself: take that out, because weal gives each instance its own"));
+    } else if !listens {
         notes.push(format!("`{name}` does not seem to listen anywhere: it counts as healthy while it runs"));
-    } else if !command.contains("PORT") {
+    } else if !names_port(command) {
         notes.push(format!("`{name}` does not mention $PORT: see that it listens there, it is in its environment"));
     }
     let host = (name == "web").then(|| "web.localhost".to_owned());
     App { name, run, health: (!listens).then(|| health_command(["true"])), host, ..App::default() }
+}
+
+/// Whether `$PORT` or `${PORT..}` stands in it: `$PORTAL` and `EXPORT` are something else.
+fn names_port(command: &str) -> bool {
+    let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let mut after = command.split('$').skip(1).map(|after| after.strip_prefix('{').unwrap_or(after));
+    after.any(|after| after.strip_prefix("PORT").is_some_and(is_end))
+}
+
+/// The port of an assignment `PORT=3000` before the program, in a shell's way or by `env`.
+fn assigned_port(command: &str) -> Option<String> {
+    let words = shlex::split(command)?;
+    let before = words.into_iter().skip_while(|word| word == "env" || word == "exec").take_while(|word| word.contains('='));
+    before.into_iter().find_map(|word| word.strip_prefix("PORT=").map(str::to_owned))
 }

@@ -1,6 +1,6 @@
 //! What has to be built first: Go, Rust and Java with Maven.
 
-use super::Look;
+use super::look::Look;
 use super::program::{Program, words};
 
 pub(super) fn go(folder: &dyn Look) -> Option<Program> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Look;
+use super::look::Look;
 use super::program::{Program, words};
 
 pub(super) fn detect(folder: &dyn Look) -> Option<Program> {

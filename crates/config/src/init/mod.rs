@@ -2,27 +2,21 @@
 
 mod compiled;
 mod javascript;
+mod look;
 mod program;
 mod python;
 mod ruby;
 mod sketch;
 
-use crate::import::{ImportError, compose, procfile};
-use crate::parse::as_name;
+use crate::env_file;
+use crate::import::{ImportError, Imported, compose, procfile};
+pub use crate::parse::app_name;
+pub use look::Look;
 use program::Program;
 pub use sketch::Sketch;
-use weal_model::naming::is_name;
 
 /// The names under which a compose file is looked for, as Compose itself does.
 const COMPOSE: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
-
-/// What [`propose`] may ask of a folder.
-pub trait Look {
-    /// The text of a file in it; `None` where there is none that can be read.
-    fn read(&self, name: &str) -> Option<String>;
-    /// Whether there is such a file.
-    fn has(&self, name: &str) -> bool;
-}
 
 /// A config to begin with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,25 +69,18 @@ pub fn of_command(run: &[String], folder_name: &str) -> Proposal {
 }
 
 fn imported(folder: &dyn Look) -> Option<Result<Proposal, InitError>> {
-    let make = |file: &str, read: fn(&str) -> Result<crate::import::Imported, ImportError>| {
+    let variables = folder.read(".env").and_then(|text| env_file::parse(&text).ok()).unwrap_or_default().into_iter().collect();
+    let make = |file: &str, read: &dyn Fn(&str) -> Result<Imported, ImportError>| {
         let text = folder.read(file)?;
-        let proposal =
-            |imported: crate::import::Imported| Proposal { text: imported.text, source: file.to_owned(), notes: imported.notes };
+        let proposal = |imported: Imported| Proposal { text: imported.text, source: file.to_owned(), notes: imported.notes };
         Some(read(&text).map(proposal).map_err(|source| InitError::Import { file: file.to_owned(), source }))
     };
-    make("Procfile", procfile).or_else(|| COMPOSE.iter().find_map(|file| make(file, compose)))
+    let of_compose = |text: &str| compose(text, &variables);
+    make("Procfile", &procfile).or_else(|| COMPOSE.iter().find_map(|file| make(file, &of_compose)))
 }
 
 fn of_program(program: Program, folder_name: &str) -> Proposal {
     let name = app_name([program.name.as_deref().unwrap_or_default(), folder_name]);
     let sketch = Sketch { memory: Some(program.memory.to_owned()), run: program.run, ..Sketch::new(&name) };
     Proposal { text: sketch.first_config(&program.source), source: program.source, notes: program.notes }
-}
-
-/// The first of `candidates` of which an application's name can be made; `app` where there is none.
-pub fn app_name<'n>(candidates: impl IntoIterator<Item = &'n str>) -> String {
-    let made = candidates.into_iter().map(as_name);
-    made.map(|name| name.trim_start_matches(|c: char| !c.is_ascii_lowercase()).to_owned())
-        .find(|name| is_name(name))
-        .unwrap_or_else(|| "app".to_owned())
 }

@@ -1,6 +1,6 @@
 //! Python: Django, ASGI and WSGI applications, and plain scripts.
 
-use super::Look;
+use super::look::Look;
 use super::program::{Program, words};
 
 /// Where the object of an application is looked for.

@@ -1,6 +1,6 @@
 //! Ruby: Rails, Rack and Sinatra.
 
-use super::Look;
+use super::look::Look;
 use super::program::{Program, words};
 
 pub(super) fn detect(folder: &dyn Look) -> Option<Program> {

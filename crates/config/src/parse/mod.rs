@@ -24,6 +24,7 @@ mod tls;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+pub use names::app_name;
 pub(crate) use names::as_name;
 use toml::de::DeTable;
 use weal_model::{AppName, AppSpec, ClassName, Importance, PoolSpec, ScheduledJobs, ServiceClass};

@@ -30,6 +30,14 @@ pub(crate) fn as_name(text: &str) -> String {
     dashed.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-").chars().take(LONGEST_NAME).collect()
 }
 
+/// The first of `candidates` of which an application's name can be made; `app` where there is none.
+pub fn app_name<'n>(candidates: impl IntoIterator<Item = &'n str>) -> String {
+    let made = candidates.into_iter().map(as_name);
+    made.map(|name| name.trim_start_matches(|c: char| !c.is_ascii_lowercase()).to_owned())
+        .find(|name| is_name(name))
+        .unwrap_or_else(|| "app".to_owned())
+}
+
 fn article(kind: &str) -> &str {
     match kind {
         "app" => "an application",
