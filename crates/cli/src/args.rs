@@ -12,7 +12,7 @@ pub mod token;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use weal_model::Algorithm;
 
 pub use format::{ColorChoice, Format};
@@ -147,6 +147,12 @@ pub enum Command {
         /// The shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
+    },
+    /// Write the man pages, one for each command.
+    Man {
+        /// The folder that they go to.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
     },
     /// Write the JSON Schema of weal.toml, for editors.
     Schema,

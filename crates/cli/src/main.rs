@@ -91,6 +91,7 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Import(order) => commands::config::import(order, json),
         Command::Reproduce(order) => commands::reproduce::run(order, json),
         Command::Completion { shell } => commands::about::completion(*shell),
+        Command::Man { folder } => commands::about::man(folder),
         Command::Schema => commands::about::schema(),
         Command::Version => commands::about::version(json),
         Command::StandIn(order) => commands::stand_in::run(order),

@@ -21,6 +21,15 @@ pub enum ServiceAction {
         #[arg(long)]
         no_start: bool,
     },
+    /// Print the unit, for packages.
+    Unit {
+        /// Which pool.
+        #[command(flatten)]
+        target: Target,
+        /// Where weal will lie [default: where it lies].
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+    },
     /// Stop the service and remove it; state and data stay.
     Uninstall {
         /// Which pool.

@@ -1,5 +1,8 @@
 //! Commands about weal itself: version, completion, schema, reproduction.
 
+use std::path::Path;
+
+use anyhow::Context;
 use clap::CommandFactory;
 use serde_json::json;
 
@@ -22,6 +25,16 @@ pub fn completion(shell: clap_complete::Shell) -> anyhow::Result<()> {
     clap_complete::generate(shell, &mut Cli::command(), "weal", &mut script);
     output::print(&String::from_utf8(script)?);
     Ok(())
+}
+
+/// `weal man DIR`.
+///
+/// # Errors
+/// The folder cannot be made, or a page cannot be written.
+pub fn man(folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), folder)
+        .with_context(|| format!("cannot write man pages in {}", folder.display()))
 }
 
 /// `weal schema`.

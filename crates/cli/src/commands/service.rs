@@ -28,6 +28,7 @@ const STOP_TIMEOUT_S: u32 = 150;
 pub fn run(action: &ServiceAction, json: bool) -> anyhow::Result<()> {
     match action {
         ServiceAction::Install { target, place, no_start } => install(target, place, *no_start, json),
+        ServiceAction::Unit { target, program } => unit(target, program.as_deref()),
         ServiceAction::Uninstall { target, place } => uninstall(target, place, json),
     }
 }
@@ -48,6 +49,13 @@ fn install(target: &Target, place: &Place, no_start: bool, json: bool) -> anyhow
     }
     output::line(&format!("{} {}", paint("written:", Tone::Good, Stream::Out), unit.display()));
     output::line(&format!("systemctl status {name} shows it, systemctl reload {name} takes a changed config"));
+    Ok(())
+}
+
+fn unit(target: &Target, program: Option<&Path>) -> anyhow::Result<()> {
+    let config = absolute_config(target.file.as_deref().unwrap_or(DEFAULT_FILE.as_ref()))?;
+    let own = std::env::current_exe().context("cannot tell where weal lies")?;
+    output::print(&unit_text(program.unwrap_or(&own), &config, target.state.as_deref()));
     Ok(())
 }
 
@@ -95,7 +103,7 @@ fn unit_text(program: &Path, config: &Path, state: Option<&Path>) -> String {
     // Taken as it is, but for specifiers.
     let folder = config.parent().unwrap_or(Path::new("/")).display().to_string().replace('%', "%%");
     format!(
-        "# Made by weal service install; weal service uninstall removes it.\n\
+        "# Made by weal service.\n\
          [Unit]\n\
          Description=weal: the applications of {folder}\n\
          After=network-online.target\n\

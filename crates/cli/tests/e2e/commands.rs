@@ -71,3 +71,13 @@ fn doctor_answers_in_both_forms() {
         assert!(!check["lost"].as_str().unwrap().is_empty() && !check["remedy"].as_str().unwrap().is_empty(), "{check}");
     }
 }
+
+#[test]
+fn every_command_gets_a_man_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = weal(&["man", folder.path().to_str().unwrap()], &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(page("weal.1").contains("weal\\-up"), "{}", page("weal.1"));
+    assert!(page("weal-up.1").contains("detach") && page("weal-service-install.1").contains("root"));
+}
