@@ -170,11 +170,13 @@ fn past_moment(text: &str, now: Time, zone: &TimeZone) -> Option<Timestamp> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Some(moment);
     }
-    if let Ok(time) = text.parse::<civil::Time>() {
-        let today = at(now.date().to_datetime(time))?;
-        return if today <= now.timestamp() { Some(today) } else { at(now.date().yesterday().ok()?.to_datetime(time)) };
+    // First: a time of day is also read from a text that has a date before it.
+    if let Ok(moment) = text.parse::<civil::DateTime>().or_else(|_| text.parse::<civil::Date>().map(civil::DateTime::from)) {
+        return at(moment);
     }
-    at(text.parse::<civil::DateTime>().or_else(|_| text.parse::<civil::Date>().map(civil::DateTime::from)).ok()?)
+    let time = text.parse::<civil::Time>().ok()?;
+    let today = at(now.date().to_datetime(time))?;
+    if today <= now.timestamp() { Some(today) } else { at(now.date().yesterday().ok()?.to_datetime(time)) }
 }
 
 /// How many times as much: 0 or more.
