@@ -1,7 +1,9 @@
 //! The smallest application that the tests host: one thread a connection, keep-alive, no dependencies.
 //!
-//! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /head` gives back the request's head, `GET /stream` answers without end, `GET /call/NAME/PATH` passes on what the
-//! needed application NAME answers to `GET /PATH`, anything else says which instance answers, and whether it was told a class. `WEAL_ECHO`
+//! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /head` gives back the request's head, `GET /stream` answers without end, `GET
+//! /call/NAME/PATH` passes on what the needed application NAME answers to `GET /PATH`, `GET /file/BYTES` is a file with a strong tag of which
+//! parts can be asked for, `GET /file/BYTES/stuck` the same, but whoever asks for the whole gets half of it and no more, anything else says
+//! which instance answers, and whether it was told a class. `WEAL_ECHO`
 //! makes it misbehave: `exit` ends at once and `sick` never becomes healthy. With `--proxy`, each connection has to begin with a header of the
 //! PROXY protocol; `GET /head` says who it names.
 
@@ -39,6 +41,14 @@ fn serve(client: TcpStream, sick: bool, expects_proxy: bool) {
         if path.starts_with("/stream") {
             return stream(&mut writer);
         }
+        if let Some(file) = path.strip_prefix("/file/") {
+            let (bytes, is_stuck) = file.strip_suffix("/stuck").map_or((file, false), |bytes| (bytes, true));
+            let Ok(bytes) = bytes.parse() else { return };
+            if send_file(&mut writer, bytes, is_stuck, &head).is_err() {
+                return;
+            }
+            continue;
+        }
         let status = if sick { "503 Service Unavailable" } else { "200 OK" };
         let marked = if class.is_empty() { "" } else { " marked" };
         let own = format!("{} pid {}{marked}\n", std::env::var("INSTANCE").unwrap_or_default(), std::process::id());
@@ -63,6 +73,27 @@ fn stream(writer: &mut TcpStream) {
         next.clone_from(&chunk);
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// A file of `length` bytes, of which each says where it is, or the part from the byte that the head asks for on.
+fn send_file(writer: &mut TcpStream, length: usize, is_stuck: bool, head: &str) -> std::io::Result<()> {
+    let head = head.to_ascii_lowercase();
+    let asked = head.lines().find_map(|line| line.strip_prefix("range: bytes=")?.split('-').next()?.parse::<usize>().ok());
+    let first = asked.filter(|&first| first < length);
+    let part = first.map(|first| format!("content-range: bytes {first}-{}/{length}\r\n", length - 1)).unwrap_or_default();
+    let status = if first.is_some() { "206 Partial Content" } else { "200 OK" };
+    let body: Vec<u8> = (first.unwrap_or(0)..length).map(|at| (at % 251) as u8).collect();
+    write!(
+        writer,
+        "HTTP/1.1 {status}\r\netag: \"file-{length}\"\r\nx-pid: {}\r\n{part}content-length: {}\r\n\r\n",
+        std::process::id(),
+        body.len()
+    )?;
+    if is_stuck && first.is_none() {
+        writer.write_all(&body[..length / 2])?;
+        std::thread::sleep(Duration::from_secs(600));
+    }
+    writer.write_all(&body)
 }
 
 /// What the application `needed` answers, over a connection of its own. The class goes along.

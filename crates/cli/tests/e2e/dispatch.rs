@@ -1,6 +1,6 @@
 //! Which instance requests go to, and how they wait, as a config of a real pool says it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -77,6 +77,116 @@ fn each_url_keeps_its_instance_and_the_death_of_one_moves_only_its_own() {
         assert!(kept, "only what was moved comes back");
         (before.iter().filter(|(_, home)| **home == dead).all(|(number, _)| again[number] != after[number])).then_some(())
     });
+}
+
+#[test]
+fn urls_that_differ_in_their_query_are_different_ones_where_the_config_says_so() {
+    let rules =
+        |more: &str| format!("[class.gold]\n\n{}", app("files", 3, &format!("dispatch = \"url-hash\"\nreplication = 1\n{more}")));
+    let mut pool = Pool::new(&rules("hash-query = true"));
+    pool.up();
+    wait_for_instances(&pool, 3);
+    let homes = |pool: &Pool| -> Vec<i32> {
+        (0..40).map(|number| pid_of(&ask(pool, "files.localhost", &format!("/page?item={number}"), "").1)).collect()
+    };
+    let before = pool.eventually("the queries of one path go to all three", || {
+        let seen = homes(&pool);
+        let instances: BTreeSet<i32> = seen.iter().copied().collect();
+        (instances.len() == 3).then_some(seen)
+    });
+    assert_eq!(homes(&pool), before, "each to its own");
+    pool.write(&rules(""));
+    assert!(pool.run(&["apply"]).status.success());
+    pool.eventually("without the key the path alone counts", || {
+        let instances: BTreeSet<i32> = homes(&pool).into_iter().collect();
+        (instances.len() == 1).then_some(())
+    });
+}
+
+/// Where each of these files is served, one after the other.
+fn homes_of(pool: &Pool, files: std::ops::Range<u32>) -> BTreeMap<u32, i32> {
+    files.map(|number| (number, pid_of(&ask(pool, "files.localhost", &format!("/file-{number}"), "").1))).collect()
+}
+
+#[test]
+fn under_lard_a_url_stays_where_it_was_served_first_also_when_an_instance_that_died_is_back() {
+    let mut pool = Pool::new(&format!("[class.gold]\n\n{}", app("files", 3, "dispatch = \"lard\"")));
+    pool.up();
+    wait_for_instances(&pool, 3);
+    // Each try has names of its own: the table keeps what it has seen before it knew all instances.
+    let mut next = 0;
+    let (names, before) = pool.eventually("files are spread over all three", || {
+        let names = next..next + 30;
+        next += 30;
+        let seen = homes_of(&pool, names.clone());
+        let instances: BTreeSet<i32> = seen.values().copied().collect();
+        (instances.len() == 3).then_some((names, seen))
+    });
+    for _ in 0..3 {
+        assert_eq!(homes_of(&pool, names.clone()), before);
+    }
+    let dead = *before.values().next().unwrap();
+    kill(dead);
+    let moved = homes_of(&pool, names.clone());
+    for (name, home) in &before {
+        assert_eq!(*home == dead, moved[name] != *home, "file {name} moves if its instance died");
+    }
+    wait_for_instances(&pool, 3);
+    pool.eventually("the instance that was started again serves what is new", || {
+        let seen = homes_of(&pool, next..next + 12);
+        next += 12;
+        seen.values().any(|home| !moved.values().any(|known| known == home)).then_some(())
+    });
+    assert_eq!(homes_of(&pool, names), moved, "its memory is empty: nothing comes back to it");
+}
+
+#[test]
+fn under_lard_r_a_hot_url_is_served_by_several_and_others_by_one() {
+    const CROWD: usize = 300;
+    let rules = "dispatch = \"lard-r\"\nreplication = 2\nqueue-limit = 1000";
+    let mut pool = Pool::new(&format!("[class.gold]\n\n{}", app("files", 3, rules)));
+    pool.up();
+    wait_for_instances(&pool, 3);
+    let hot = |pool: &Pool| -> BTreeSet<i32> {
+        let clients: Vec<TcpStream> = (0..CROWD)
+            .map(|_| {
+                let mut stream = TcpStream::connect(("127.0.0.1", pool.listen)).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.write_all(b"GET /slow/200 HTTP/1.1\r\nhost: files.localhost\r\nconnection: close\r\n\r\n").unwrap();
+                stream
+            })
+            .collect();
+        let read = |mut stream: TcpStream| {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            pid_of(answer.split_once("\r\n\r\n").unwrap().1)
+        };
+        clients.into_iter().map(read).collect()
+    };
+    pool.eventually("a crowd is too much for one", || Some(hot(&pool)).filter(|serving| serving.len() > 1));
+    assert_eq!(homes_of(&pool, 0..20), homes_of(&pool, 0..20), "without a crowd each has one");
+}
+
+#[test]
+fn a_download_goes_on_from_another_instance_when_its_own_is_killed() {
+    const BYTES: usize = 400_000;
+    let mut pool = Pool::new(&format!("[class.gold]\n\n{}", app("files", 2, "")));
+    pool.up();
+    wait_for_instances(&pool, 2);
+    let mut stream = TcpStream::connect(("127.0.0.1", pool.listen)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET /file/{BYTES}/stuck HTTP/1.1\r\nhost: files.localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = vec![0; BYTES / 4];
+    stream.read_exact(&mut answer).unwrap();
+    let head = String::from_utf8_lossy(&answer).into_owned();
+    let serving = head.lines().find_map(|line| line.strip_prefix("x-pid: ")).unwrap_or_else(|| panic!("{head}"));
+    kill(serving.parse().unwrap());
+    stream.read_to_end(&mut answer).unwrap();
+    let body = answer.windows(4).position(|window| window == b"\r\n\r\n").map(|end| &answer[end + 4..]).unwrap();
+    let is_right = body.iter().enumerate().all(|(at, &byte)| usize::from(byte) == at % 251);
+    assert!(body.len() == BYTES && is_right, "{} bytes of {BYTES}", body.len());
+    assert!(head.starts_with("HTTP/1.1 200"), "one answer, and the client saw nothing: {head}");
 }
 
 #[test]

@@ -25,5 +25,7 @@ mod roles;
 mod secrets;
 mod site;
 mod sleep;
+mod tls_manners;
 mod verbs;
+mod waiting;
 mod why;
