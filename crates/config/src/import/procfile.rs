@@ -68,6 +68,6 @@ fn names_port(command: &str) -> bool {
 /// The port of an assignment `PORT=3000` before the program, in a shell's way or by `env`.
 fn assigned_port(command: &str) -> Option<String> {
     let words = shlex::split(command)?;
-    let before = words.into_iter().skip_while(|word| word == "env" || word == "exec").take_while(|word| word.contains('='));
-    before.into_iter().find_map(|word| word.strip_prefix("PORT=").map(str::to_owned))
+    let mut before = words.into_iter().skip_while(|word| word == "env" || word == "exec").take_while(|word| word.contains('='));
+    before.find_map(|word| word.strip_prefix("PORT=").map(str::to_owned))
 }

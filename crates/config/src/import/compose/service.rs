@@ -145,7 +145,10 @@ impl Reader<'_> {
             remark = Some(format!("{image} brought its own program: write it here, listening on $PORT"));
         }
         let Some(port) = port else { return (argv, remark) };
-        let replaced = argv.iter_mut().skip(1).map(|argument| end_with_port(argument, port)).fold(false, |any, one| any || one);
+        let mut replaced = false;
+        for argument in argv.iter_mut().skip(1) {
+            replaced |= end_with_port(argument, port);
+        }
         if replaced {
             self.note(&format!("`{port}` in its command became $PORT"));
         } else if remark.is_none() {
