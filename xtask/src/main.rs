@@ -2,7 +2,9 @@
 
 mod bench;
 mod chaos;
+mod fuzz;
 mod programs;
+mod soak;
 mod swarm;
 mod table;
 mod tidy;
@@ -28,6 +30,10 @@ enum Chore {
     Swarm(swarm::Arguments),
     /// Let one thing after the other go wrong in a real pool under load, and check what must hold
     Chaos(chaos::Arguments),
+    /// Run a real pool under steady load, and print what of it grows
+    Soak(soak::Arguments),
+    /// Feed every parser of outside bytes with mutations of a small corpus
+    Fuzz(fuzz::Arguments),
     /// A process that takes a core from a measurement, for that share of the time
     #[command(hide = true)]
     Spin { share: f64 },
@@ -39,6 +45,8 @@ fn main() -> ExitCode {
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Swarm(arguments) => swarm::run(&arguments),
         Chore::Chaos(arguments) => chaos::run(&arguments),
+        Chore::Fuzz(arguments) => fuzz::run(&arguments),
+        Chore::Soak(arguments) => soak::run(&arguments),
         Chore::Spin { share } => {
             bench::spin(share);
             Ok(true)

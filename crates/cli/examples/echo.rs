@@ -2,10 +2,10 @@
 //!
 //! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /head` gives back the request's head, `GET /stream` answers without end, `GET
 //! /call/NAME/PATH` passes on what the needed application NAME answers to `GET /PATH`, `GET /file/BYTES` is a file with a strong tag of which
-//! parts can be asked for, `GET /file/BYTES/stuck` the same, but whoever asks for the whole gets half of it and no more, anything else says
-//! which instance answers, and whether it was told a class. `WEAL_ECHO`
+//! parts can be asked for, `GET /file/BYTES/stuck` the same, but whoever asks for the whole gets half of it and no more, `GET /interim` says
+//! without end that an answer will come, a request for a WebSocket makes a tunnel that echoes, anything else says which instance answers, and whether it was told a class. `WEAL_ECHO`
 //! makes it misbehave: `exit` ends at once and `sick` never becomes healthy. With `--proxy`, each connection has to begin with a header of the
-//! PROXY protocol; `GET /head` says who it names.
+//! PROXY protocol; `GET /head` says who it names. With `--given`, it listens at the socket that it is given as descriptor 3.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,13 +18,27 @@ fn main() {
         eprintln!("echo: told to exit");
         std::process::exit(7);
     }
-    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).expect("the port is free");
+    let listener = if std::env::args().any(|arg| arg == "--given") {
+        given_listener()
+    } else {
+        TcpListener::bind(format!("127.0.0.1:{port}")).expect("the port is free")
+    };
     println!("echo: listening on {port}");
     let expects_proxy = std::env::args().any(|arg| arg == "--proxy");
     for client in listener.incoming().flatten() {
         let sick = mode == "sick";
         std::thread::spawn(move || serve(client, sick, expects_proxy));
     }
+}
+
+/// As sd_listen_fds(3) finds it.
+fn given_listener() -> TcpListener {
+    use std::os::fd::FromRawFd;
+    let own = std::process::id().to_string();
+    let [count, whom] = ["LISTEN_FDS", "LISTEN_PID"].map(|name| std::env::var(name).unwrap_or_default());
+    assert_eq!((count.as_str(), &whom), ("1", &own), "one socket is given, and to this process");
+    // SAFETY: the variables say that it is there, and nothing else uses it.
+    unsafe { TcpListener::from_raw_fd(3) }
 }
 
 /// Answers until the client closes; errors mean just that.
@@ -35,6 +49,13 @@ fn serve(client: TcpStream, sick: bool, expects_proxy: bool) {
     let proxy = if expects_proxy { read_proxy(&mut reader) } else { Some(String::new()) };
     let Some(proxy) = proxy else { return eprintln!("echo: no PROXY header") };
     while let Some(Request { path, class, head }) = read_request(&mut reader) {
+        if head.to_ascii_lowercase().contains("upgrade: websocket") {
+            return tunnel(reader, writer);
+        }
+        if path == "/interim" {
+            while writer.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").is_ok() {}
+            return;
+        }
         if let Some(ms) = path.strip_prefix("/slow/").and_then(|ms| ms.parse().ok()) {
             std::thread::sleep(Duration::from_millis(ms));
         }
@@ -94,6 +115,14 @@ fn send_file(writer: &mut TcpStream, length: usize, is_stuck: bool, head: &str) 
         std::thread::sleep(Duration::from_secs(600));
     }
     writer.write_all(&body)
+}
+
+/// No longer HTTP: gives back what comes.
+fn tunnel(mut reader: impl Read, mut writer: impl Write) {
+    let consent = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    if writer.write_all(consent).is_ok() {
+        let _ = std::io::copy(&mut reader, &mut writer);
+    }
 }
 
 /// What the application `needed` answers, over a connection of its own. The class goes along.

@@ -19,8 +19,8 @@ const RECORD: &str = "WEAL_RECORD_DECISIONS";
 
 /// Runs a role until SIGTERM.
 pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
-    give_up_rights(role)?;
     log_as_json();
+    give_up_rights(role)?;
     name_process(role);
     let _lock = held_lock(role)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
@@ -70,10 +70,17 @@ fn log_as_json() {
 }
 
 /// Gateway and controller start no programs, so they can do without the ways to more rights. In a pool that root started, no other process of their
-/// user may look into them or take their sockets either.
+/// user may look into them or take their sockets either. A node agent of root gives up what changes the machine.
 fn give_up_rights(role: &RoleCommand) -> anyhow::Result<()> {
     let own = rustix::process::geteuid().as_raw();
     let is_of_root = match role {
+        RoleCommand::Node { .. } if own == 0 => {
+            // Where it cannot, it works all the same.
+            if let Err(error) = weal_sandbox::confine_agent() {
+                tracing::warn!(%error, "the node agent keeps all rights of root");
+            }
+            return Ok(());
+        }
         RoleCommand::Node { .. } => return Ok(()),
         RoleCommand::Gateway { controller_uid, .. } => controller_uid.is_some(),
         RoleCommand::Controller { operator_uid, .. } => *operator_uid != own,

@@ -170,6 +170,7 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(true, "sandbox", show_sandbox(&was.sandbox), show_sandbox(&is.sandbox));
     compare(true, "memory", show_size(was.memory), show_size(is.memory));
     compare(true, "cpu", cpu(was), cpu(is));
+    compare(true, "pass-socket", was.pass_socket.to_string(), is.pass_socket.to_string());
     compare(true, "needs", show_set(&was.needs), show_set(&is.needs));
     compare(false, "instances", show_range(was.instances), show_range(is.instances));
     compare(false, "per-node", was.per_node.to_string(), is.per_node.to_string());
@@ -258,7 +259,12 @@ fn show_route(route: &RouteSpec) -> String {
     };
     let span =
         |name: &str, seconds: Option<f64>| seconds.map_or_else(String::new, |seconds| format!(", {name} {}", show_span(seconds)));
-    let times = [span("idle-timeout", route.idle_timeout_s), span("total-timeout", route.total_timeout_s)].concat();
+    let times = [
+        span("idle-timeout", route.idle_timeout_s),
+        span("total-timeout", route.total_timeout_s),
+        span("tunnel-idle-timeout", route.tunnel_idle_timeout_s),
+    ]
+    .concat();
     // Only the keys: a header that is set may hold a secret.
     let extras: String = extra_keys(&route.extras).iter().map(|key| format!(", {key}")).collect();
     format!("{place}{header} (class {}{times}{extras})", route.class)

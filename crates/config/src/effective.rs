@@ -158,6 +158,7 @@ fn app(spec: &AppSpec) -> Section {
         Some(seconds) => app.add("drain-timeout", show_span(seconds)),
         None => app.add_absent("drain-timeout", "request-timeout"),
     }
+    app.add_marked("pass-socket", spec.pass_socket, !spec.pass_socket);
     match &spec.nodes {
         Some(nodes) => app.add("nodes", texts(nodes.iter().map(|name| name.as_str()))),
         None => app.add_absent("nodes", "all"),
@@ -269,6 +270,7 @@ fn route(spec: &RouteSpec) -> InlineTable {
     route.insert("class", spec.class.as_str().into());
     route.extend(spec.idle_timeout_s.map(|seconds| ("idle-timeout", show_span(seconds))));
     route.extend(spec.total_timeout_s.map(|seconds| ("total-timeout", show_span(seconds))));
+    route.extend(spec.tunnel_idle_timeout_s.map(|seconds| ("tunnel-idle-timeout", show_span(seconds))));
     manners::add_extras(&mut route, &spec.extras);
     route
 }

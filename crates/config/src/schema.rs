@@ -313,6 +313,14 @@ fn app_keys() -> Vec<(&'static str, Value)> {
                 "as long as `request-timeout`",
             ),
         ),
+        (
+            "pass-socket",
+            describe(
+                flag.clone(),
+                "Whether an instance is given its listening socket as descriptor 3, with `LISTEN_FDS` and `LISTEN_PID` as systemd has them, instead of binding `$PORT`. Then nobody else can take the port, and clients wait while it is started again.",
+                "false",
+            ),
+        ),
         ("nodes", describe(nodes, "Nodes that it may run on.", "all")),
         ("together", describe(names(), "Applications that must be on the same node wherever this one is.", "none")),
         ("apart", describe(names(), "Applications that must not share a node with this one.", "none")),
@@ -491,6 +499,14 @@ fn route() -> Value {
                 json!({ "type": "string", "pattern": SPAN }),
                 "From a request's arrival to the last byte of its answer; from a connection's to its end.",
                 "no limit",
+            ),
+        ),
+        (
+            "tunnel-idle-timeout",
+            describe(
+                json!({ "type": "string", "pattern": SPAN }),
+                "A connection that is no longer HTTP, such as a WebSocket, ends when nothing has moved on it for so long.",
+                "1h",
             ),
         ),
     ];

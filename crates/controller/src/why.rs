@@ -218,6 +218,12 @@ fn flow_sentences(flow: &FlowStatus, view: &View, sentences: &mut Vec<String>) {
             flow.hanging
         ));
     }
+    if flow.at_clients > 0 {
+        sentences.push(format!(
+            "{} of the seats of {name} are held by requests that wait for their clients to send or to read on.",
+            flow.at_clients
+        ));
+    }
     if flow.errors_per_s > 0.0 {
         sentences.push(format!("{:.1} requests/s of {name} fail at its instances.", flow.errors_per_s));
     }

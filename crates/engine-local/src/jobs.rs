@@ -71,6 +71,7 @@ fn spec(order: &JobOrder, job: &JobName, node: &NodeName) -> InstanceSpec {
         restart: RestartPolicy::Never,
         stop_timeout_s: STOP_TIMEOUT_S,
         on_resume: Vec::new(),
+        pass_socket: false,
         needs: std::collections::BTreeMap::new(),
         revision: String::new(),
         job: Some(JobRun { job: job.clone(), attempt: order.attempt }),

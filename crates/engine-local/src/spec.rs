@@ -40,6 +40,9 @@ pub fn revision(app: &AppSpec) -> Revision {
     if let (true, Some(parts)) = (app.process != ProcessSpec::default(), start.as_array_mut()) {
         parts.push(json!(app.process));
     }
+    if let (true, Some(parts)) = (app.pass_socket, start.as_array_mut()) {
+        parts.push(json!("pass-socket"));
+    }
     let start = digest(&start);
     Revision { start, settings: settings(&json!(app.health), &json!(app.restart), app.stop_timeout_s, &app.on_resume) }
 }
@@ -80,6 +83,8 @@ mod tests {
         let mut other = first.clone();
         other.env.insert("MODE".into(), "slow".into());
         assert_ne!(revision(&first).start, revision(&other).start);
+        let given = AppSpec { pass_socket: true, ..first.clone() };
+        assert_ne!(revision(&first).start, revision(&given).start);
     }
 
     #[test]

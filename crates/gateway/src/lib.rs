@@ -105,6 +105,7 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
         refused: Refused::new(clock),
         tls: Tls::new(limits.handshakes),
         compressions: Arc::new(Semaphore::new(limits.compressions)),
+        gathers: Semaphore::new(limits.gathers),
         unrouted: AtomicU64::new(0),
         malformed: AtomicU64::new(0),
         abusive: AtomicU64::new(0),
@@ -124,13 +125,20 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
     tokio::select! {
         _ = around => unreachable!("both serve for ever"),
         ended = async {
+            let accepted = async {
+                // Meanwhile clients wait in the backlog, which is bounded: better than to be told that there is no route.
+                let _ = tokio::time::timeout(limits.first_config, gateway.tables.ready()).await;
+                tokio::select! {
+                    () = accept_all(&clients, tls_clients.as_ref(), &workers, &gateway.tls) => Ok(()),
+                    failed = serve_ports(l4, ports) => failed,
+                }
+            };
             tokio::select! {
-                () = accept_all(&clients, tls_clients.as_ref(), &workers, &gateway.tls) => {}
-                failed = serve_ports(l4, ports) => return failed,
+                failed = accepted => return failed,
                 () = stop => {}
             }
             drop((clients, tls_clients));
-            drain(&registry, limits.drain).await;
+            drain(&registry, clock, &limits).await;
             Ok(())
         } => ended
     }
@@ -172,16 +180,16 @@ async fn accept(clients: &TcpListener, workers: &Workers, scheme: ListenScheme) 
     accept_each(clients, || workers.room(), |stream, peer| workers.hand_over(stream, peer, scheme, None)).await;
 }
 
-/// Lets what is running end, within `limit`.
-async fn drain(registry: &Arc<Registry>, limit: Duration) {
+/// Lets what is running end, within the limit for it.
+async fn drain(registry: &Arc<Registry>, clock: Clock, limits: &Limits) {
     let ended = async {
         while registry.count() > 0 {
             // Again and again, because a connection may have been handed over just before.
-            registry.close_all();
+            registry.close_all(clock, limits.quiet);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    if tokio::time::timeout(limit, ended).await.is_err() {
+    if tokio::time::timeout(limits.drain, ended).await.is_err() {
         tracing::warn!(connections = registry.count(), "cut off what was still running at the end of the drain");
     }
 }

@@ -12,6 +12,9 @@ pub struct Limits {
     /// Open client connections. One costs about 25 kB and a file descriptor; when the limit is reached, the connections that
     /// have been idle the longest are closed, and if none is idle the new one is refused.
     pub connections: usize,
+    /// Connections that have sent a part of a request's head and not yet the rest. One costs about 70 kB; beyond, those that have taken the
+    /// longest are closed.
+    pub half_heads: usize,
     /// From the first byte of a request's head to its last. Too short cuts slow phones off, too long lets a few clients hold
     /// many connections with a byte a second.
     pub head: Duration,
@@ -23,8 +26,15 @@ pub struct Limits {
     /// How long a connection over HTTP/1 is idle before it rests: what HTTP's machinery holds for it is freed, about 20 kB. Shorter, and that is
     /// made anew for requests that follow each other; longer, and a crowd that thinks fills the memory.
     pub rests_after: Duration,
-    /// Without the client taking a single byte of a response. Its request keeps its seat meanwhile.
+    /// What a client that reads slowly may let pass in all beyond what the least rate allows. Its request keeps its seat meanwhile. Without
+    /// a least rate, the time without the client taking a single byte.
     pub stalled_write: Duration,
+    /// The same for a client that sends the body of a request. A phone that changes its network is away for some seconds.
+    pub slow_body: Duration,
+    /// Requests that wait at once for their bodies without a seat. Each holds [`Limits::gathered_bytes`] at most.
+    pub gathers: usize,
+    /// Bytes of a request's body that the gateway reads before the request has a seat. Forms and messages are shorter; more costs memory.
+    pub gathered_bytes: usize,
     /// Without the instance sending a single byte of a response that it has begun. Longer than the pauses of event streams.
     pub stalled_response: Duration,
     /// Until a connection to an instance stands. Instances are near; a full backlog drops the attempt and the kernel would
@@ -47,6 +57,11 @@ pub struct Limits {
     pub head_fields: usize,
     /// From SIGTERM to the end of what is still running then.
     pub drain: Duration,
+    /// How long a connection has had no request when it is closed at the end without an answer to say so first. Shorter, and requests that are
+    /// on their way are lost; longer, and the end takes longer.
+    pub quiet: Duration,
+    /// How long clients wait at the start of a gateway that has no config. The controller brings it within a fraction of a second.
+    pub first_config: Duration,
     /// Connections kept open to one instance by each worker while nothing uses them.
     pub idle_upstreams: usize,
     /// How long such a connection is kept. Shorter than the keep-alive of common servers (node: 5 s), which would
@@ -74,11 +89,15 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 20_000,
+            half_heads: 2000,
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),
             resting: Duration::from_secs(900),
             rests_after: Duration::from_secs(2),
             stalled_write: Duration::from_secs(30),
+            slow_body: Duration::from_secs(10),
+            gathers: 1024,
+            gathered_bytes: 64 << 10,
             stalled_response: Duration::from_secs(300),
             connect: Duration::from_millis(1500),
             head_bytes: 32 << 10,
@@ -89,6 +108,8 @@ impl Default for Limits {
             stream_buffer: 64 << 10,
             head_fields: FIELDS_ON_STACK,
             drain: Duration::from_secs(25),
+            quiet: Duration::from_secs(2),
+            first_config: Duration::from_secs(5),
             idle_upstreams: 256,
             idle_upstream: Duration::from_secs(4),
             udp_sessions: 4096,

@@ -47,6 +47,7 @@ pub fn status(time_s: f64, arrival_per_s: f64) -> Status {
         queue_mean: 0.0,
         in_service_mean: 1.0,
         hanging: 0,
+        at_clients: 0,
         seats: 4,
         weight: 1.0,
         cpu_used: Cpu(0.2),

@@ -30,6 +30,8 @@ pub struct RouteExtras {
     pub accept_proxy: bool,
     /// Whether answers are compressed; `None` as the pool says.
     pub compression: Option<bool>,
+    /// Bytes per second that its clients send and take at least; `None` as the pool says.
+    pub client_min_rate: Option<u32>,
 }
 
 /// Where requests of a route are sent instead.
@@ -76,6 +78,9 @@ pub struct ClientPolicy {
     pub client_connections: u32,
     /// Requests per second of one address; 0 does not limit them. Twice as many may come at once.
     pub client_rate: u32,
+    /// Bytes per second that a client sends of a request's body, and takes of an answer, at least; 0 is any rate. One below it has some
+    /// seconds, and is then cut off.
+    pub client_min_rate: u32,
 }
 
 impl Default for ClientPolicy {
@@ -88,6 +93,7 @@ impl Default for ClientPolicy {
             traceparent: false,
             client_connections: Self::CONNECTIONS,
             client_rate: Self::RATE,
+            client_min_rate: Self::MIN_RATE,
         }
     }
 }
@@ -98,6 +104,8 @@ impl ClientPolicy {
     pub const CONNECTIONS: u32 = 1000;
     /// A page of a hundred parts for each of ten people behind one address, each second. Less would hit offices, more would not stop a flood.
     pub const RATE: u32 = 1000;
+    /// A modem of 1983 sends a little more. As Kestrel and IIS have it; Apache asks for twice as much.
+    pub const MIN_RATE: u32 = 240;
 }
 
 /// How requests are written to the access log.

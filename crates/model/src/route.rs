@@ -26,6 +26,9 @@ pub struct RouteSpec {
     /// Seconds from a request's arrival to the last byte of its answer; `None` does not limit them.
     #[serde(default)]
     pub total_timeout_s: Option<f64>,
+    /// Seconds without a byte in either direction after which a connection ends that is no longer HTTP, such as a WebSocket; `None` is an hour.
+    #[serde(default)]
+    pub tunnel_idle_timeout_s: Option<f64>,
     /// What it does besides passing requests on.
     #[serde(default)]
     pub extras: RouteExtras,
@@ -79,6 +82,7 @@ impl RouteSpec {
             class,
             idle_timeout_s: None,
             total_timeout_s: None,
+            tunnel_idle_timeout_s: None,
             port: None,
             extras: RouteExtras::default(),
         }

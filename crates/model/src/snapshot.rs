@@ -153,6 +153,9 @@ pub struct FlowObservation {
     /// Seats now held by requests whose instance has sent nothing since they got them, for half a minute or longer.
     #[serde(default)]
     pub hanging: u32,
+    /// Seats now held by requests that wait for their clients, to send or to take more.
+    #[serde(default)]
+    pub at_clients: u32,
 }
 
 impl FlowObservation {
@@ -171,6 +174,7 @@ impl FlowObservation {
             seats: 0.0,
             oldest_wait_s: 0.0,
             hanging: 0,
+            at_clients: 0,
         }
     }
 
@@ -185,7 +189,8 @@ impl FlowObservation {
         let mean = |own: f64, next: f64| (own * own_s + next * next_s) / (own_s + next_s).max(1e-9);
         self.queue_mean = mean(self.queue_mean, next.queue_mean);
         self.in_service_mean = mean(self.in_service_mean, next.in_service_mean);
-        (self.seats, self.oldest_wait_s, self.hanging) = (next.seats, next.oldest_wait_s, next.hanging);
+        (self.seats, self.oldest_wait_s) = (next.seats, next.oldest_wait_s);
+        (self.hanging, self.at_clients) = (next.hanging, next.at_clients);
     }
 
     /// Mean number of requests in the system (queue and service): by Little's law the arrival rate times the response time.

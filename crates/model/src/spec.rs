@@ -241,6 +241,10 @@ pub struct AppSpec {
     /// Seconds that what is under way at an instance may take before the instance is stopped; `None` is as long as a request may take.
     #[serde(default)]
     pub drain_timeout_s: Option<f64>,
+    /// True: an instance is given its listening socket as descriptor 3, in the way of systemd (`LISTEN_FDS`), and need not bind its port. The socket
+    /// stays open while the instance is started again.
+    #[serde(default)]
+    pub pass_socket: bool,
     /// Nodes that it may run on; `None` allows all.
     pub nodes: Option<BTreeSet<NodeName>>,
     /// Applications that must be on the same node wherever this one is.
@@ -313,6 +317,7 @@ impl AppSpec {
             on_resume: Vec::new(),
             singleton: false,
             drain_timeout_s: None,
+            pass_socket: false,
             nodes: None,
             together: BTreeSet::new(),
             apart: BTreeSet::new(),

@@ -211,6 +211,9 @@ pub struct FlowStatus {
     /// Seats now held by requests whose instance has sent nothing since they got them, for half a minute or longer.
     #[serde(default)]
     pub hanging: u32,
+    /// Seats now held by requests that wait for their clients, to send or to take more.
+    #[serde(default)]
+    pub at_clients: u32,
     /// Weight in force, requests per second.
     pub weight: f64,
     /// CPU that its requests use over all clusters.

@@ -19,6 +19,7 @@ mod events;
 mod exec;
 mod files;
 pub mod folder;
+mod given;
 mod hash;
 mod idle;
 mod instance;

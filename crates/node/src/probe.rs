@@ -345,6 +345,7 @@ mod tests {
             umask: None,
             limits: BTreeMap::new(),
             stdin: None,
+            socket: false,
         }
     }
 

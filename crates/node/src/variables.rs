@@ -66,4 +66,15 @@ mod tests {
         let error = fill_in("secret:$PROT", &variables).unwrap_err().to_string();
         assert!(error.starts_with("`$PROT` is no variable") && !error.contains("secret"), "{error}");
     }
+
+    #[test]
+    fn fuzz_variables() {
+        let known = BTreeMap::from([("PORT".to_owned(), "7".to_owned()), ("DATA".to_owned(), "$PORT".to_owned())]);
+        weal_fuzz::target("variables", |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            if let Ok(filled) = fill_in(&text, &known) {
+                assert!(filled.len() <= text.len() * 5, "what is filled in is not filled in again");
+            }
+        });
+    }
 }

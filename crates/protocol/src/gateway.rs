@@ -281,13 +281,13 @@ pub struct FlowCounters {
     pub errors: u64,
     /// Requests sent again to another instance.
     pub retries: u64,
-    /// From arrival to the end of the response.
+    /// From arrival to the end of the response, without what the client took to send and to take.
     pub response_time: LatencyHistogram,
-    /// From dispatch to the end of the response.
+    /// From dispatch to the end of the response, without what the client took.
     pub service_time: LatencyHistogram,
     /// Integral of the queue length over time, in request-seconds: its difference over a window's length is the mean.
     pub queue_integral_s: f64,
-    /// Integral of the outstanding requests over time, in request-seconds.
+    /// Integral over time of the outstanding requests that do not wait for their clients, in request-seconds.
     pub in_service_integral_s: f64,
     /// Waiting now.
     pub queued: u32,
@@ -299,6 +299,9 @@ pub struct FlowCounters {
     /// Of those outstanding now, those whose instance has sent nothing for half a minute since they got their seats.
     #[serde(default)]
     pub hanging: u32,
+    /// Seats now held by requests that wait for their clients, to send or to take more.
+    #[serde(default)]
+    pub at_clients: u32,
     /// Seconds that the oldest waiting request has waited.
     pub oldest_wait_s: f64,
 }

@@ -87,6 +87,9 @@ pub struct InstanceSpec {
     /// Run as the instance's user after it was thawed, before it is asked whether it is ready; empty runs nothing.
     #[serde(default)]
     pub on_resume: Vec<String>,
+    /// True: it is given its listening socket as descriptor 3.
+    #[serde(default)]
+    pub pass_socket: bool,
     /// Where it was told that the applications are which it needs. One whose address the config itself gives is not in it.
     #[serde(default)]
     pub needs: BTreeMap<AppName, SocketAddr>,
@@ -128,6 +131,7 @@ impl InstanceSpec {
             restart: app.restart,
             stop_timeout_s: app.stop_timeout_s,
             on_resume: app.on_resume.clone(),
+            pass_socket: app.pass_socket,
             needs: BTreeMap::new(),
             revision: String::new(),
             job: None,

@@ -339,6 +339,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_agent_is_judged_as_a_unit_of_root_without_what_changes_the_machine() {
+        let unit = "NoNewPrivileges=yes\nKeyringMode=private\nUMask=0077\nProtectClock=yes\nProtectKernelLogs=yes\nProtectKernelModules=yes\n\
+            CapabilityBoundingSet=~CAP_SYS_MODULE CAP_SYS_RAWIO CAP_SYS_BOOT CAP_SYS_TIME CAP_SYS_TTY_CONFIG CAP_SYS_PACCT CAP_LINUX_IMMUTABLE \
+            CAP_AUDIT_WRITE CAP_AUDIT_CONTROL CAP_AUDIT_READ CAP_MAC_OVERRIDE CAP_MAC_ADMIN CAP_SYSLOG CAP_WAKE_ALARM CAP_BLOCK_SUSPEND CAP_BPF\n";
+        let ours = Exposure::of_agent().score();
+        assert!(ours < Exposure::of(&SandboxPlan::default(), ConfinedAs::Root).score());
+        let Some(theirs) = judged(unit) else { return eprintln!("skipped: there is no systemd-analyze here") };
+        assert!((ours - theirs).abs() < 0.35, "systemd says {theirs}, weal {ours}: {:?}", Exposure::of_agent().open());
+    }
+
     fn judged(settings: &str) -> Option<f64> {
         let folder = tempfile::tempdir().unwrap();
         let unit = folder.path().join("app.service");

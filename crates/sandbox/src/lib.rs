@@ -11,6 +11,7 @@
 //! | [`Filter`] | nothing | system calls that no service needs; namespaces; exotic sockets |
 //! | rights | root for the bounding set | capabilities, kernel keys, open files, core dumps |
 
+mod agent;
 mod exposure;
 mod failure;
 mod filter;
@@ -21,6 +22,7 @@ mod rights;
 mod support;
 mod syscalls;
 
+pub use agent::confine_agent;
 pub use exposure::{ConfinedAs, Exposure};
 pub use failure::Failure;
 pub use filter::{Filter, NoFilter};

@@ -142,10 +142,8 @@ impl Fault {
         match self {
             Self::KillGateway | Self::KillGatewayAndController | Self::KillGatewayAndAgent | Self::KillAll => Cuts::UnderWay,
             // Who comes while all instances are gone may find none; a stopped one holds what it is given until that is noticed; a gateway that
-            // may open no file reaches no instance. Without the state directory a new gateway has no config for some milliseconds
-            // (docs/robustness.md, open).
+            // may open no file reaches no instance.
             Self::StopGateway
-            | Self::LostState
             | Self::EmptyInstanceRecord
             | Self::KillInstance
             | Self::KillInstances

@@ -5,8 +5,8 @@
 
 mod check;
 mod fault;
-mod load;
-mod pool;
+pub mod load;
+pub mod pool;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -100,7 +100,7 @@ fn print(tallies: &BTreeMap<&str, Tally>) {
 }
 
 /// Builds weal as the tests do, so that `make test` compiles nothing twice.
-fn build() -> Result<std::path::PathBuf> {
+pub fn build() -> Result<std::path::PathBuf> {
     if let Some(built) = std::env::var_os("WEAL_PROGRAMS") {
         return Ok(built.into());
     }

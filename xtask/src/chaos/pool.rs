@@ -161,6 +161,11 @@ impl Pool {
         self.wait(&format!("another {role}"), |pool| pool.roles(role).iter().any(|pid| !stopped.contains(pid)))
     }
 
+    /// The supervisor's process.
+    pub fn supervisor(&self) -> u32 {
+        self.supervisor.id()
+    }
+
     /// Sends the supervisor a signal.
     pub fn signal_supervisor(&self, signal: Signal) {
         send(self.supervisor.id(), signal);

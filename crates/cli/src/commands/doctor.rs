@@ -216,7 +216,9 @@ fn pool(target: &Target) -> Vec<Check> {
     let numbers = state.as_ref().ok().and_then(|state| Numbers::given(&state.root).ok()).unwrap_or_default();
     checks.extend(loaded.spec.apps.values().map(|app| app_user(app, numbers.get(&app.name).copied())));
     let machine = ConfinementSupport::probe();
-    checks.extend(users::is_root().then(|| role_sandbox(machine, state.as_ref().ok())));
+    if users::is_root() {
+        checks.extend([role_sandbox(machine, state.as_ref().ok()), agent_sandbox()]);
+    }
     checks.extend(loaded.spec.apps.values().map(|app| sandbox(app, machine)));
     checks.extend(users::is_root().then(|| trusted(&loaded.path)));
     checks
@@ -312,6 +314,15 @@ fn role_sandbox(machine: ConfinementSupport, state: Option<&StateDir>) -> Check 
         return Check::ok("sandbox", found);
     }
     Check::lost("sandbox", found, &machine.missing().join("; "), "run weal outside of a container, on Linux 5.12 or newer")
+}
+
+/// How far the node agent is confined where root starts weal. It is told and not judged: nobody but root and weal's own roles can speak to it.
+fn agent_sandbox() -> Check {
+    let score = Exposure::of_agent().score();
+    Check::ok(
+        "sandbox",
+        format!("the node agent, which is root, is exposed {score:.1} of 10 (as `systemd-analyze security` counts)"),
+    )
 }
 
 /// The most that a confined application may be exposed, on the scale of `systemd-analyze security`.

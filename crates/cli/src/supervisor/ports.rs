@@ -65,14 +65,15 @@ impl Ports {
         held.open_wanted()
     }
 
-    /// Lets go of a hand-over whose socket somebody removed. True when there was one; the next [`Ports::bind`] makes it anew.
-    pub fn let_go_of_lost(&self) -> bool {
-        let mut held = self.lock();
-        let is_lost = held.handover.is_some() && !held.path.exists();
-        if is_lost {
-            held.handover = None;
-        }
-        is_lost
+    /// True when somebody has removed the socket of the hand-over.
+    pub fn is_lost(&self) -> bool {
+        let held = self.lock();
+        held.handover.is_some() && !held.path.exists()
+    }
+
+    /// Lets go of the hand-over: the next [`Ports::bind`] makes another.
+    pub fn let_go(&self) {
+        self.lock().handover = None;
     }
 
     /// Opens those that `spec` names beside those that are open, and lets the gateway listen there. Until [`Ports::settle`], those of the

@@ -255,6 +255,10 @@ impl Role {
         if !same_address || !has_all || !old.process.runs_this_program() || !old.process.runs_as(user) {
             let process = old.process;
             tokio::spawn(async move { process.end(LAST_REQUESTS).await });
+            if self.name == RoleName::Gateway {
+                // It answers calls while it ends. The next one gets a socket of its own, so that none of its calls goes astray.
+                self.unix = None;
+            }
             return Some(format!("replacing the {name} that was left (pid {})", old.process.pid()));
         }
         self.record = Some(old.clone());
@@ -287,14 +291,14 @@ impl Role {
     /// They cannot be made.
     pub fn rebind(&mut self, state: &StateDir) -> anyhow::Result<bool> {
         let is_lost = !state.socket(self.name).exists() || (self.name == RoleName::Node && !state.wake_socket().exists());
-        let has_lost_ports = self.ports.as_ref().is_some_and(Ports::let_go_of_lost);
+        let is_lost = is_lost || self.ports.as_ref().is_some_and(Ports::is_lost);
         if is_lost {
+            // All of them: the process that ends must take nothing that is meant for the next one.
             (self.unix, self.wake) = (None, None);
-        }
-        if is_lost || has_lost_ports {
+            self.ports.iter().for_each(Ports::let_go);
             self.bind(state)?;
         }
-        Ok(is_lost || has_lost_ports)
+        Ok(is_lost)
     }
 
     /// Takes what the watchdog found. True when its process is stuck.
@@ -307,6 +311,16 @@ impl Role {
     pub fn terminate(&self) {
         if let Some(record) = &self.record {
             record.process.signal(rustix::process::Signal::TERM);
+        }
+    }
+
+    /// Asks its process to end, because the next one listens elsewhere. Two gateways may live at once, so the next one begins while the requests
+    /// of this one end; of the other roles it begins afterwards.
+    pub fn replace(&mut self) {
+        self.terminate();
+        if self.name == RoleName::Gateway {
+            self.record = None;
+            self.restart_at = Some(Instant::now());
         }
     }
 

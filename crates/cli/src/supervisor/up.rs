@@ -28,6 +28,7 @@ use crate::allowed;
 use crate::args;
 use crate::client::{Client, block_on};
 use crate::config_file::{self, Loaded};
+use crate::found;
 use crate::output::{Stream, Tone, paint};
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
@@ -408,7 +409,7 @@ impl Supervisor {
         let mut replaced = Vec::new();
         for role in &mut self.roles {
             if role.rebind(&self.state)? {
-                role.terminate();
+                role.replace();
                 replaced.push(role.name().name());
             }
         }
@@ -465,9 +466,17 @@ impl Supervisor {
     async fn finish(self, signals: &mut Signals, why: &'static str) -> anyhow::Result<()> {
         self.console.live("");
         self.console.say(&format!("{why}: stopping"));
-        let living = self.roles.iter().filter_map(|role| Some((role.name(), vec![role.record.as_ref()?.process])));
+        // Not only those of the record: a gateway that was replaced may still end.
+        let mut living = BTreeMap::<_, Vec<_>>::new();
+        let recorded = self.roles.iter().filter_map(|role| role.record.clone());
+        for role in recorded.chain(found::roles(&self.state)) {
+            let processes = living.entry(role.role).or_default();
+            if !processes.contains(&role.process) {
+                processes.push(role.process);
+            }
+        }
         let (state, console, needs) = (self.state.clone(), self.console.clone(), self.needs.clone());
-        let shutdown = Shutdown { state, console, roles: living.collect::<BTreeMap<_, _>>(), needs };
+        let shutdown = Shutdown { state, console, roles: living, needs };
         let mut ending = tokio::spawn(shutdown.run());
         let left = loop {
             tokio::select! {

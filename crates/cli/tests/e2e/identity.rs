@@ -148,6 +148,26 @@ fn a_gateway_that_was_taken_over_can_wake_and_nothing_else() {
 }
 
 #[test]
+fn the_agent_gives_up_what_changes_the_machine() {
+    if !is_root() {
+        return;
+    }
+    // SYS_MODULE, SYS_RAWIO, SYS_BOOT and SYS_TIME of linux/capability.h.
+    const GIVEN_UP: u64 = 1 << 16 | 1 << 17 | 1 << 22 | 1 << 25;
+    let mut pool = Pool::new(&attacker_app("mighty", "user = \"root\""));
+    pool.up();
+    let app = i32::try_from(pool.instance_of("mighty").unwrap()).unwrap();
+    for pid in [pool.pid("node"), app] {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        assert_eq!(values(&status, "NoNewPrivs:"), ["1"], "{status}");
+        for set in ["CapBnd:", "CapPrm:", "CapEff:"] {
+            let held = u64::from_str_radix(&values(&status, set)[0], 16).unwrap();
+            assert_eq!(held & GIVEN_UP, 0, "{set} {held:x}");
+        }
+    }
+}
+
+#[test]
 fn no_other_process_of_a_roles_user_looks_into_the_role() {
     if !is_root() {
         return;

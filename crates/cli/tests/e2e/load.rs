@@ -43,10 +43,19 @@ struct Shared {
 impl Load {
     /// `connections` clients that ask `host` for `path` at `port`.
     pub fn start(port: u16, host: &str, path: &str, connections: usize) -> Self {
+        Self::start_with(port, host, path, connections, "")
+    }
+
+    /// The same, with a new connection for each request.
+    pub fn start_anew(port: u16, host: &str, path: &str, connections: usize) -> Self {
+        Self::start_with(port, host, path, connections, "connection: close\r\n")
+    }
+
+    fn start_with(port: u16, host: &str, path: &str, connections: usize, fields: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let shared = Arc::new(Shared {
             port,
-            request: format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"),
+            request: format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{fields}\r\n"),
             stop: AtomicBool::new(false),
             answered: AtomicU64::new(0),
             begun: Instant::now(),

@@ -2,6 +2,7 @@
 
 mod acme;
 mod adopt;
+mod attackers;
 mod basics;
 mod begin;
 mod commands;

@@ -145,3 +145,44 @@ fn up_in_the_background_fails_when_its_own_supervisor_ends() {
     assert!(pool.run(&["down"]).status.success());
     pool.assert_gone();
 }
+
+/// A gateway whose socket is gone gets another one in its place, which takes over the clients' sockets.
+#[test]
+fn no_request_is_cut_while_the_gateway_is_replaced() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let kept = Load::start(pool.listen, "echo.localhost", "/", 8);
+    let anew = Load::start_anew(pool.listen, "echo.localhost", "/", 8);
+    for _ in 0..4 {
+        let old = pool.pid("gateway");
+        std::fs::remove_file(pool.socket("gateway")).unwrap();
+        pool.eventually("another gateway", || (pool.recorded("gateway")? != old).then_some(()));
+        kept.wait_for(200);
+        anew.wait_for(200);
+        pool.eventually("the old one has ended", || (pool.role_pids("gateway").len() == 1).then_some(()));
+    }
+    for load in [kept, anew] {
+        let tally = load.finish();
+        assert!(tally.lost.is_empty(), "lost {} of {}: {:?}", tally.lost.len(), tally.answered, tally.lost);
+    }
+}
+
+#[test]
+fn requests_wait_while_the_state_folder_is_made_anew() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let kept = Load::start(pool.listen, "echo.localhost", "/", 4);
+    let anew = Load::start_anew(pool.listen, "echo.localhost", "/", 4);
+    for _ in 0..2 {
+        kept.wait_for(100);
+        let old = pool.pid("gateway");
+        std::fs::remove_dir_all(pool.state()).unwrap();
+        pool.eventually("another gateway", || (pool.recorded("gateway")? != old).then_some(()));
+        anew.wait_for(100);
+        pool.wait_ready();
+    }
+    for load in [kept, anew] {
+        let tally = load.finish();
+        assert!(tally.lost.is_empty(), "lost {} of {}: {:?}", tally.lost.len(), tally.answered, tally.lost);
+    }
+}

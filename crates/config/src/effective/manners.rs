@@ -7,7 +7,7 @@ use weal_model::{ClientPolicy, HeaderEdits, RouteExtras};
 use crate::page::{Section, texts};
 
 /// The keys of `[pool]` that say how clients are treated.
-pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 7] {
+pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 8] {
     let networks: Vec<String> = clients.trusted_proxies.iter().map(ToString::to_string).collect();
     [
         ("trusted-proxies", texts(networks.iter().map(String::as_str)).into()),
@@ -17,6 +17,7 @@ pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 7] 
         ("traceparent", clients.traceparent.into()),
         ("client-connections", i64::from(clients.client_connections).into()),
         ("client-rate", i64::from(clients.client_rate).into()),
+        ("client-min-rate", i64::from(clients.client_min_rate).into()),
     ]
 }
 
@@ -48,6 +49,7 @@ pub(super) fn add_extras(route: &mut InlineTable, extras: &RouteExtras) {
         pages,
         flag("accept-proxy", extras.accept_proxy),
         extras.compression.map(|is_on| ("compression", is_on.into())),
+        extras.client_min_rate.map(|rate| ("client-min-rate", i64::from(rate).into())),
     ];
     route.extend(keys.into_iter().flatten());
 }

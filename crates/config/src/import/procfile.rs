@@ -25,7 +25,8 @@ pub fn procfile(text: &str) -> Result<Imported, ImportError> {
         let wrong = || ImportError::Line { line: index + 1, text: line.to_owned() };
         let (written, command) = line.split_once(':').ok_or_else(wrong)?;
         let (name, command) = (as_name(written.trim()), command.trim());
-        if !is_name(&name) || command.is_empty() {
+        // No program can be given a zero byte.
+        if !is_name(&name) || command.is_empty() || command.contains('\0') {
             return Err(wrong());
         }
         if name == "release" {

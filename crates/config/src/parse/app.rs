@@ -16,7 +16,7 @@ use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 43] = [
+pub(crate) const KEYS: [&str; 44] = [
     "run",
     "health",
     "memory",
@@ -33,6 +33,7 @@ pub(crate) const KEYS: [&str; 43] = [
     "on-resume",
     "singleton",
     "drain-timeout",
+    "pass-socket",
     "nodes",
     "together",
     "apart",
@@ -95,6 +96,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         on_resume: read_on_resume(reading, &section),
         singleton,
         drain_timeout_s: section.span(reading, "drain-timeout", (0.0, 86_400.0)),
+        pass_socket: section.flag(reading, "pass-socket").unwrap_or(false),
         nodes: read_nodes(reading, &section),
         together: apps(section.names(reading, "together")),
         apart: apps(section.names(reading, "apart")),

@@ -9,6 +9,8 @@ use crate::suggest;
 const MOST_RATE: u32 = 1_000_000;
 /// As many as there are ports.
 const MOST_CONNECTIONS: u32 = 65_536;
+/// Bytes per second. More than a megabyte would cut off every phone.
+pub(super) const MIN_RATES: std::ops::Range<u32> = 0..1_000_001;
 
 pub(super) fn read(reading: &mut Reading, pool: &Section) -> ClientPolicy {
     let default = ClientPolicy::default();
@@ -22,6 +24,7 @@ pub(super) fn read(reading: &mut Reading, pool: &Section) -> ClientPolicy {
             .count(reading, "client-connections", 0..MOST_CONNECTIONS + 1)
             .unwrap_or(default.client_connections),
         client_rate: pool.count(reading, "client-rate", 0..MOST_RATE + 1).unwrap_or(default.client_rate),
+        client_min_rate: pool.count(reading, "client-min-rate", MIN_RATES).unwrap_or(default.client_min_rate),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use toml::de::DeValue;
 use weal_model::{HeaderEdits, RedirectRule, RouteExtras};
 
+use super::clients::MIN_RATES;
 use super::paths::{below, is_literal};
 use crate::section::{Item, Reading, Section};
 
@@ -40,6 +41,7 @@ pub(super) fn read(reading: &mut Reading, route: &Section, folder: &Path) -> Rou
         error_pages: read_pages(reading, route, folder),
         accept_proxy: read_accept_proxy(reading, route),
         compression: route.flag(reading, "compression"),
+        client_min_rate: route.count(reading, "client-min-rate", MIN_RATES),
     }
 }
 

@@ -43,6 +43,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         "traceparent",
         "client-connections",
         "client-rate",
+        "client-min-rate",
     ];
     let section = Section::open(reading, "pool", table, &known);
     let folder_name = || folder.file_name().map_or("pool".to_owned(), |name| name.to_string_lossy().into_owned());

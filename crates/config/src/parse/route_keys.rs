@@ -1,7 +1,7 @@
 //! The keys of a route, whatever it leads to.
 
 /// Every key of a route.
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 19] = [
     "tcp",
     "udp",
     "host",
@@ -10,6 +10,7 @@ pub(super) const KEYS: [&str; 17] = [
     "class",
     "idle-timeout",
     "total-timeout",
+    "tunnel-idle-timeout",
     "strip-prefix",
     "redirect",
     "request-headers",
@@ -19,4 +20,5 @@ pub(super) const KEYS: [&str; 17] = [
     "error-pages",
     "accept-proxy",
     "compression",
+    "client-min-rate",
 ];

@@ -44,6 +44,7 @@ fn read_route(reading: &mut Reading, entry: &Item, folder: &Path) -> Option<Rout
         class: ClassName::from(section.text(reading, "class").unwrap_or_else(|| defaults::CLASS.to_owned())),
         idle_timeout_s: section.span(reading, "idle-timeout", (0.001, 86_400.0)),
         total_timeout_s: section.span(reading, "total-timeout", (0.001, 2_592_000.0)),
+        tunnel_idle_timeout_s: section.span(reading, "tunnel-idle-timeout", (0.001, 2_592_000.0)),
         extras: extras::read(reading, &section, folder),
     })
 }

@@ -66,6 +66,14 @@ pub(super) fn pool_keys() -> Vec<(&'static str, Value)> {
                 &ClientPolicy::RATE.to_string(),
             ),
         ),
+        (
+            "client-min-rate",
+            describe(
+                count(1_000_000),
+                "Bytes per second that a client sends of a request's body, and takes of an answer, at least; 0 is any rate. One that is slower is cut off after some seconds.",
+                &ClientPolicy::MIN_RATE.to_string(),
+            ),
+        ),
     ]
 }
 
@@ -116,6 +124,14 @@ pub(super) fn route_keys() -> Vec<(&'static str, Value)> {
             ),
         ),
         ("compression", describe(flag(), "Whether its answers are compressed.", "as `[pool]` says")),
+        (
+            "client-min-rate",
+            describe(
+                json!({ "type": "integer", "minimum": 0, "maximum": 1_000_000 }),
+                "Bytes per second that its clients send and take at least. With 0 their requests may take a seat before the body has come.",
+                "as `[pool]` says; 0 with `protocol = \"h2c\"`",
+            ),
+        ),
     ]
 }
 

@@ -9,6 +9,8 @@
 //! | a config of the controller | [`Admission::handle_config`] |
 //! | a request | [`Admission::handle_arrival`] |
 //! | a failed attempt that another instance may make good | [`Admission::handle_retry`] |
+//! | a request whose body has not all come, and the end of that | [`Admission::handle_upload`], [`Admission::handle_upload_end`] |
+//! | a request with a seat waits for its client, or no longer | [`Admission::handle_client_wait`] |
 //! | the end of a request | [`Admission::handle_end`], [`Admission::handle_cancel`], [`Admission::handle_upgrade`] |
 //! | the end of a tunnel | [`Admission::handle_tunnel_end`] |
 //! | the moment that [`Admission::poll_timeout`] names, and a config by which [`Admission::unavailable`] | [`Admission::handle_timeout`] |
@@ -23,6 +25,7 @@
 //! - Once `poll_dispatch` gives nothing, no request waits while a seat is free, an instance is open and
 //!   its class's rate lets it go.
 //! - Each ticket ends exactly once: by its end, by a cancellation, by its time-out or by being dropped. A ticket that has ended changes nothing any more.
+//! - Requests whose bodies have not all come hold at most half of the seats, so that clients that send slowly cannot take them all.
 //! - At most one call to the node agent is under way. Between a refusal and the next call there is a pause, which grows with each
 //!   refusal in a row.
 
@@ -70,6 +73,8 @@ pub struct Admission {
     keys: Vec<RequestKey>,
     /// Requests sent again, of the classes that have any.
     retries: Vec<(ClassIndex, u64)>,
+    /// Requests that were let go on although their bodies had not all come.
+    uploads: u32,
     request_timeout: Duration,
     /// Why no instance will take requests soon.
     unavailable: Option<Unavailable>,
@@ -123,6 +128,7 @@ impl Admission {
             instances: Vec::new(),
             keys: Vec::new(),
             retries: Vec::new(),
+            uploads: 0,
             request_timeout: Duration::ZERO,
             unavailable: None,
             wakes: Wakes::new(),
@@ -161,6 +167,26 @@ impl Admission {
         }
         self.keys[ticket.slot()] = key;
         Ok(ticket)
+    }
+
+    /// Whether a request may arrive of whose body more is to come. If so, it counts until [`Admission::handle_upload_end`]. If not, the caller
+    /// waits for the body first. A body that `has_flowed` has shown that it comes, as far as the caller has room for it; one of those may go
+    /// on even where half of the seats are none.
+    pub fn handle_upload(&mut self, has_flowed: bool) -> bool {
+        let most = self.limits.seats.map_or(u32::MAX, |seats| (seats / 2).max(u32::from(has_flowed)));
+        let may = self.uploads < most;
+        self.uploads += u32::from(may);
+        may
+    }
+
+    /// A body that had not all come is there, or will not come.
+    pub fn handle_upload_end(&mut self) {
+        self.uploads = self.uploads.saturating_sub(1);
+    }
+
+    /// A request with a seat waits for its client from now on, to send or to take more; or no longer.
+    pub fn handle_client_wait(&mut self, now: Time, ticket: Ticket, waits: bool) {
+        self.pipeline.handle_client_wait(now, ticket, waits);
     }
 
     /// The next request that has a seat, and where it goes. It is outstanding there until its end. `None` when nothing can go.
@@ -437,6 +463,7 @@ fn flow_counters(id: FlowId, retries: u64, class: &pipeline::ClassObservation<'_
         in_service: class.in_service,
         late: counters.late,
         hanging: class.hanging,
+        at_clients: class.at_clients,
         oldest_wait_s: class.oldest_wait.as_secs_f64(),
     }
 }

@@ -314,3 +314,19 @@ fn nobody_waits_for_an_application_that_cannot_start() {
     admission.handle_config(at(3), &mended);
     assert!(admission.handle_arrival(at(3), class).is_ok(), "an instance that is open counts more");
 }
+
+#[test]
+fn requests_whose_bodies_are_still_to_come_hold_half_of_the_seats() {
+    let mut admission = admission(&config(Some(5), &[1]));
+    let taken = |admission: &mut Admission| [false; 4].map(|has_flowed| admission.handle_upload(has_flowed));
+    assert_eq!(taken(&mut admission), [true, true, false, false]);
+    assert!(!admission.handle_upload(true));
+    admission.handle_upload_end();
+    assert!(admission.handle_upload(true) && !admission.handle_upload(true));
+    admission.handle_config(at(1), &config(Some(1), &[1]));
+    (0..2).for_each(|_| admission.handle_upload_end());
+    assert!(!admission.handle_upload(false), "a single seat is for what is there");
+    assert!(admission.handle_upload(true), "but no body is kept out for ever");
+    admission.handle_config(at(2), &config(None, &[1]));
+    assert_eq!(taken(&mut admission), [true; 4], "no seats, no limit");
+}

@@ -248,6 +248,7 @@ pub fn flow_between(before: Option<&FlowCounters>, now: &FlowCounters, window_s:
         seats: 0.0,
         oldest_wait_s: now.oldest_wait_s,
         hanging: now.hanging,
+        at_clients: now.at_clients,
     }
 }
 
@@ -290,6 +291,7 @@ mod tests {
             in_service: 0,
             late: 0,
             hanging: 0,
+            at_clients: 0,
             oldest_wait_s: 0.0,
         };
         GatewayCounters {

@@ -268,6 +268,7 @@ fn flow_status(app: &AppSpec, class: &ClassName, recent: &RecentFlow, inputs: &I
         in_service_mean: recent.flow.in_service_mean,
         seats: planned.map_or(0, |planned| planned.seats),
         hanging: recent.flow.hanging,
+        at_clients: recent.flow.at_clients,
         weight: planned.map_or(1.0, |planned| planned.weight),
         cpu_used: work_factors.iter().map(|factor| Cpu(factor.work.0 * throughput_per_s)).sum(),
         cpu_allocated: planned.map_or(Cpu(0.0), |planned| planned.allocation),

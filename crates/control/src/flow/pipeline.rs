@@ -38,6 +38,12 @@
 //! - Requests of *sessions under way* wait before those that begin one (Carrera 4.3: what was begun is finished). In a full queue the
 //!   newest that begins a session makes room for one that goes on.
 //!
+//! # Time that clients take
+//!
+//! A request whose client sends slowly, or takes its answer slowly, keeps its seat: the instance has it. But that time says nothing of the
+//! instance. Were it counted as service, the model behind seats would take slow clients for a need of CPU. So
+//! [`Pipeline::handle_client_wait`] keeps it out of the measured times and of the integral of outstanding requests.
+//!
 //! # Each request is answered once
 //!
 //! `handle_arrival` gives a [`Ticket`] or rejects. A ticket ends in exactly one of: completed or cancelled
@@ -64,7 +70,7 @@ use class::Class;
 pub use class::ClassCounters;
 pub use limits::{ClassLimits, PipelineLimits};
 pub use tickets::{ClassIndex, HANGS_AFTER, Ticket};
-use tickets::{Phase, Request, Tickets};
+use tickets::{ClientTime, Phase, Request, Tickets};
 
 /// Passes are counted from zero again beyond this, long before an f64 loses sight of `1 / w`.
 const REBASE_AT: f64 = (1u64 << 20) as f64;
@@ -246,7 +252,7 @@ impl Pipeline {
         let ticket = self.classes[class.at()].queue.pop().expect("a queue with waiting requests has a front");
         self.forget_waiting(ticket);
         let request = self.tickets.get_mut(ticket).expect("the front of a queue waits");
-        request.phase = Phase::InService { dispatched: self.now, is_silent: true };
+        request.phase = Phase::InService { dispatched: self.now, is_silent: true, client: ClientTime::default() };
         let waited = self.now.since(request.arrived);
         self.left_queue(class);
         self.in_service += 1;
@@ -277,10 +283,23 @@ impl Pipeline {
         }
     }
 
+    /// A request in service waits for its client from now on, or no longer. One that has no seat is none that holds one up.
+    pub fn handle_client_wait(&mut self, now: Time, ticket: Ticket, waits: bool) {
+        self.advance(now);
+        let now = self.now;
+        let Some(Request { class, phase: Phase::InService { client, .. }, .. }) = self.tickets.get_mut(ticket) else { return };
+        if client.note(now, waits) {
+            let entry = &mut self.classes[class.at()];
+            entry.integrate(now);
+            entry.at_clients = if waits { entry.at_clients + 1 } else { entry.at_clients - 1 };
+        }
+    }
+
     /// A request that was dispatched has ended; its seat is free. False when the ticket had ended before or is still queued.
     pub fn handle_completion(&mut self, now: Time, ticket: Ticket, outcome: RequestOutcome) -> bool {
         self.advance(now);
-        let Some(&Request { class, arrived, phase: Phase::InService { dispatched, .. } }) = self.tickets.get(ticket) else {
+        let Some(&Request { class, arrived, phase: Phase::InService { dispatched, client, .. } }) = self.tickets.get(ticket)
+        else {
             return false;
         };
         self.tickets.remove(ticket);
@@ -288,11 +307,13 @@ impl Pipeline {
         let entry = &mut self.classes[class.at()];
         entry.integrate(self.now);
         entry.in_service -= 1;
+        entry.at_clients -= u32::from(client.waits());
+        let at_client = client.total(self.now);
         match outcome {
             RequestOutcome::Served => {
                 entry.counters.completions += 1;
-                entry.counters.response_time.record(self.now.since(arrived));
-                entry.note_service(self.now.since(dispatched));
+                entry.counters.response_time.record(self.now.since(arrived).saturating_sub(at_client));
+                entry.note_service(self.now.since(dispatched).saturating_sub(at_client));
             }
             RequestOutcome::Failed => entry.counters.errors += 1,
         }
@@ -397,6 +418,7 @@ impl Pipeline {
                 counters: &class.counters,
                 queued: class.queued,
                 in_service: class.in_service,
+                at_clients: class.at_clients,
                 hanging: hanging.iter().filter(|of| of.at() == index).count() as u32,
                 oldest_wait: oldest.map(|request| now.since(request.arrived)).unwrap_or_default(),
             }
@@ -527,6 +549,8 @@ pub struct ClassObservation<'a> {
     pub in_service: u32,
     /// Those of the outstanding that have shown no sign of life for [`HANGS_AFTER`] or longer.
     pub hanging: u32,
+    /// Those of the outstanding that wait for their clients.
+    pub at_clients: u32,
     /// How long the oldest of the waiting has waited.
     pub oldest_wait: Duration,
 }

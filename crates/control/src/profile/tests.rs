@@ -95,6 +95,7 @@ fn observed(id: &FlowId, done: u64, window_s: f64) -> FlowObservation {
         in_service_mean: 0.1 * done as f64 / window_s,
         seats: 8.0,
         hanging: 0,
+        at_clients: 0,
         oldest_wait_s: 0.0,
     }
 }

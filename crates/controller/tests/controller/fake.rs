@@ -367,6 +367,7 @@ pub fn flow(app: &str, class: &str, count: u64, response: Duration) -> FlowCount
         in_service: 0,
         late: 0,
         hanging: 0,
+        at_clients: 0,
         oldest_wait_s: 0.0,
     }
 }

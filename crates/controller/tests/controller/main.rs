@@ -4,6 +4,7 @@ mod api;
 mod beside_simulator;
 mod fake;
 mod faults;
+mod fuzz;
 mod jobs;
 mod looping;
 mod metrics;

@@ -10,6 +10,7 @@ use http_body_util::Full;
 use super::compression::Encoded;
 use super::relay::{BodyError, Relay};
 use crate::listen::client::Busy;
+use crate::routing::cluster::{Seat, SeatHandle};
 
 /// What is sent to a client. Ends the connection's busy time when it is dropped.
 #[derive(Debug)]
@@ -57,6 +58,32 @@ impl AnswerBody {
     #[must_use]
     pub fn failing_at_once(self) -> Self {
         Self { fails_late: false, ..self }
+    }
+
+    /// Its client takes no more of it for now, or does again.
+    pub fn note_stalled(&self, is_stalled: bool) {
+        if let Some(seat) = self.seat() {
+            seat.note_client_wait(is_stalled);
+        }
+    }
+
+    /// The seat that its instance's part still takes.
+    pub fn seat(&self) -> Option<SeatHandle> {
+        let relay = match &self.content {
+            Content::Text(_) => return None,
+            Content::Relay(relay) => relay,
+            Content::Encoded(encoded) => &encoded.relay,
+        };
+        relay.seat.as_ref().map(Seat::handle)
+    }
+
+    /// Over HTTP/1, the connection says when the client takes no more.
+    #[must_use]
+    pub fn told_by_connection(mut self) -> Self {
+        if let Some(seat) = self.seat() {
+            self.busy.note_answering(seat);
+        }
+        self
     }
 
     /// Lets the connection to the instance read and write while nothing more can be taken from this.

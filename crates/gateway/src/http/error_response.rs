@@ -150,6 +150,23 @@ impl ErrorResponse {
         Self { close: true, ..Self::new(StatusCode::REQUEST_TIMEOUT, "client-timeout", reason) }
     }
 
+    /// The client sends its body at less than `rate` bytes per second.
+    pub fn too_slow(rate: u32) -> Self {
+        let reason = format!("the request's body came at less than {rate} bytes per second");
+        Self { close: true, ..Self::new(StatusCode::REQUEST_TIMEOUT, "client-too-slow", reason) }
+    }
+
+    /// More bodies than the gateway keeps are still to come.
+    pub fn too_many_bodies() -> Self {
+        let reason = "too many requests wait for their bodies: try again later".to_owned();
+        Self { close: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-uploads", reason) }
+    }
+
+    /// No seat may wait for this request's body, and none did within `timeout`.
+    pub fn no_seat_for_body(timeout: Duration) -> Self {
+        Self { close: true, ..Self::expired(&Expired::TIME_UP, timeout) }
+    }
+
     pub fn failed(attempt: Attempt, reason: &str) -> Self {
         let what = if attempt == Attempt::Refused { "no connection to the instance" } else { "the instance broke off" };
         Self::new(StatusCode::BAD_GATEWAY, "instance-failed", format!("{what}: {reason}"))

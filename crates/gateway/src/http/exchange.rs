@@ -29,6 +29,7 @@ use super::relay::Relay;
 use super::request_body::{RequestBody, Upload};
 use super::resume::Resume;
 use super::session::{Admitted, Dismissed, Gateway, Routed, Session};
+use super::tunnel::Tunnel;
 use super::{forward, grpc, tunnel};
 use crate::listen::client::{Busy, Client};
 use crate::routing::cluster::{Cluster, Expired, Seat, Target};
@@ -45,7 +46,7 @@ const EXPECT_WAIT: Duration = Duration::from_secs(1);
 /// A request from the end of its head to the end of its answer.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    session: Arc<Session>,
+    pub(super) session: Arc<Session>,
     busy: Busy,
     id: HeaderValue,
     /// `None` when it has no body.
@@ -55,7 +56,7 @@ pub(crate) struct Exchange {
     /// True when its client understands interim responses.
     takes_interim: bool,
     /// Where they go; `None` is before the response on the client's connection.
-    interims: Option<Arc<Interims>>,
+    pub(super) interims: Option<Arc<Interims>>,
     /// True when its client reads refusals as gRPC says them.
     is_grpc: bool,
 }
@@ -107,10 +108,11 @@ impl Exchange {
             None => session.route(&mut request, &id),
             Some(wait) => Err(ErrorResponse::too_many(wait).into()),
         };
-        if let Ok(Routed { destination, .. }) = &routed
-            && let Some(limit) = destination.rules.extras.as_ref().and_then(|extras| extras.body_limit)
-        {
-            request.body_mut().limit(limit);
+        if let Ok(Routed { destination, .. }) = &routed {
+            let Rules { min_rate, extras, .. } = &*destination.rules;
+            extras.iter().filter_map(|extras| extras.body_limit).for_each(|limit| request.body_mut().limit(limit));
+            request.body_mut().pace(*min_rate, session.gateway.limits.slow_body);
+            session.client.note_min_rate(*min_rate);
         }
         if let Some((record, _)) = &mut busy.record {
             let destination = match &routed {
@@ -166,7 +168,7 @@ impl Exchange {
         if let Some(extras) = extras {
             extras.response_headers.apply(response.headers_mut());
         }
-        if self.upload.is_some_and(|upload| upload.ends_connection()) {
+        if self.session.client.has_order() || self.upload.is_some_and(|upload| upload.ends_connection()) {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         note_id(response.headers_mut(), self.id);
@@ -185,10 +187,14 @@ impl Exchange {
         // Over HTTP/2 nothing is upgraded.
         let upgrade = upgrade.filter(|_| rules.protocol == InstanceProtocol::Http1);
         let end = rules.total.map(|total| self.session.client.now() + total);
+        if let Some(upload) = self.upload.as_ref().filter(|_| rules.min_rate > 0) {
+            Box::pin(self.gather(upload, sendable, cluster, end)).await?;
+        }
         let request = sendable.as_ref().expect(SENDABLE);
         let incoming = choice::incoming(request, destination);
         let arrived = cluster.arrive(incoming);
         let (seat, target, timeout) = arrived.map_err(|rejection| ErrorResponse::rejected(&rejection))?;
+        self.upload.iter().for_each(|upload| upload.attach(seat.handle()));
         let mut deadline = Deadline::set(self.session.take_deadline(), self.at_most(timeout, end));
         let target = match target {
             Some(target) => target,
@@ -239,7 +245,7 @@ impl Exchange {
             let host = HeaderValue::try_from(target.upstream.address().to_string());
             request.headers_mut().insert(header::HOST, host.expect("an address is made of visible characters"));
         }
-        if self.expects {
+        if self.upload.as_ref().is_some_and(|upload| upload.is_held()) {
             request.headers_mut().insert(header::EXPECT, HeaderValue::from_static("100-continue"));
         }
         let client_side = upgrade.is_some().then(|| hyper::upgrade::on(&mut *request));
@@ -297,7 +303,7 @@ impl Exchange {
     }
 
     /// `time` from now, but not beyond `end`.
-    fn at_most(&self, time: Duration, end: Option<Time>) -> Duration {
+    pub(super) fn at_most(&self, time: Duration, end: Option<Time>) -> Duration {
         end.map_or(time, |end| time.min(end.since(self.session.client.now())))
     }
 
@@ -317,7 +323,8 @@ impl Exchange {
             && forward::grants_upgrade(&parts.headers, &rules.upgrades)
         {
             let (client, entry) = (Arc::clone(&self.session.client), Arc::clone(&self.session.entry));
-            tunnel::spawn(client_side, instance_side, seat.into_tunnel(), client, entry);
+            let tunnel = Tunnel { seat: seat.into_tunnel(), client, entry, idle: rules.tunnel_idle };
+            tunnel::spawn(client_side, instance_side, tunnel);
             let protocol = parts.headers.get(header::UPGRADE).cloned();
             forward::remove_hop_by_hop(&mut parts.headers);
             tunnel::ask(&mut parts.headers, protocol);
@@ -388,11 +395,11 @@ impl Exchange {
     }
 
     /// Why a request whose body came to a bad end is refused.
-    fn broken_upload(&self) -> ErrorResponse {
-        match self.upload.as_ref().and_then(|upload| upload.exceeded()) {
-            Some(limit) => ErrorResponse::too_large(limit),
-            None => self.session.malformed(&Malformed::Body),
-        }
+    pub(super) fn broken_upload(&self) -> ErrorResponse {
+        let upload = self.upload.as_ref();
+        let too_large = upload.and_then(|upload| upload.exceeded()).map(ErrorResponse::too_large);
+        let too_slow = || upload.and_then(|upload| upload.missed_rate()).map(ErrorResponse::too_slow);
+        too_large.or_else(too_slow).unwrap_or_else(|| self.session.malformed(&Malformed::Body))
     }
 
     /// Sends a request to one instance: over a connection that is there, and if the instance has closed that one just then,

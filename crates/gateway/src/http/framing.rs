@@ -417,4 +417,25 @@ mod tests {
             assert!(is_good && framing.is_between_requests(), "{body:?}");
         }
     }
+
+    /// Requests counted, and the byte at which chunks were malformed, when the bytes come in parts of `length`.
+    fn read_in_parts(bytes: &[u8], length: usize) -> (u64, Option<usize>) {
+        let mut framing = Framing::default();
+        for (index, part) in bytes.chunks(length).enumerate() {
+            if let Err(bad) = framing.read(part) {
+                return (framing.requests(), Some(index * length + bad.at));
+            }
+        }
+        (framing.requests(), None)
+    }
+
+    #[test]
+    fn fuzz_framing() {
+        weal_fuzz::target("framing", |bytes| {
+            let whole = read_in_parts(bytes, bytes.len().max(1));
+            for length in [1, 2, 7] {
+                assert_eq!(read_in_parts(bytes, length), whole, "in parts of {length}");
+            }
+        });
+    }
 }

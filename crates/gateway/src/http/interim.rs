@@ -98,4 +98,15 @@ mod tests {
             assert!(Interim::parse(head.as_bytes()).is_none(), "{head}");
         }
     }
+
+    #[test]
+    fn fuzz_interim_heads() {
+        weal_fuzz::target("interim", |bytes| {
+            if let Some(interim) = Interim::parse(bytes) {
+                let written = interim.write();
+                let text = String::from_utf8_lossy(&written);
+                assert_eq!(text.matches("\r\n\r\n").count(), 1, "one head: {text:?}");
+            }
+        });
+    }
 }

@@ -1,6 +1,6 @@
 //! What passes over a connection: requests, checked and written anew, their bodies and answers, and tunnels.
 
-mod answer_body;
+pub(crate) mod answer_body;
 mod check;
 pub(crate) mod choice;
 mod compression;
@@ -9,6 +9,7 @@ pub(crate) mod error_response;
 pub(crate) mod exchange;
 pub(crate) mod forward;
 pub(crate) mod framing;
+mod gather;
 mod grpc;
 pub(crate) mod h2;
 pub(crate) mod incoming;

@@ -45,6 +45,8 @@ pub(crate) struct Gateway {
     pub tls: Tls,
     /// Answers that may be compressed at once.
     pub compressions: Arc<Semaphore>,
+    /// Requests that may wait at once for their bodies without a seat.
+    pub gathers: Semaphore,
     pub unrouted: AtomicU64,
     pub malformed: AtomicU64,
     /// Connections that were cut off because of what their clients sent over HTTP/2.

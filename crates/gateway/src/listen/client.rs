@@ -11,6 +11,7 @@ use weal_model::{AppName, Time};
 
 use crate::clock::Clock;
 use crate::http::framing::Framing;
+use crate::routing::cluster::SeatHandle;
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::record::Record;
 use crate::upstream::speech::Ends;
@@ -44,6 +45,8 @@ enum Waiting {
 #[repr(u8)]
 pub(crate) enum Order {
     GoOn,
+    /// Close after the answer to the present request, or to the next one.
+    Leave,
     /// Close after the answers to the present requests, or at once if there is none.
     Close,
     /// The head of the request takes too long: close now.
@@ -85,6 +88,10 @@ pub(crate) struct Client {
     /// Heads of interim responses that are to be written before the response, and whether there are any.
     interim: Mutex<Vec<u8>>,
     has_interim: AtomicBool,
+    /// Bytes per second that it sends and takes at least, by the route of its last request.
+    min_rate: AtomicU32,
+    /// The seat of the request whose answer it is sent, where that takes longer than a moment.
+    answering: Mutex<Option<SeatHandle>>,
 }
 
 impl Client {
@@ -108,7 +115,34 @@ impl Client {
             waiting: AtomicU8::new(Waiting::No as u8),
             interim: Mutex::default(),
             has_interim: AtomicBool::new(false),
+            min_rate: AtomicU32::new(0),
+            answering: Mutex::default(),
         }
+    }
+
+    /// Bytes per second that it sends and takes at least; 0 is any rate.
+    pub fn min_rate(&self) -> u32 {
+        self.min_rate.load(Ordering::Relaxed)
+    }
+
+    pub fn note_min_rate(&self, rate: u32) {
+        self.min_rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// The request that has this seat is being answered, until its end.
+    pub fn note_answering(&self, seat: SeatHandle) {
+        *self.answering() = Some(seat);
+    }
+
+    /// It takes no more of its answer for now, or does again.
+    pub fn note_stalled(&self, is_stalled: bool) {
+        if let Some(seat) = &*self.answering() {
+            seat.note_client_wait(is_stalled);
+        }
+    }
+
+    fn answering(&self) -> MutexGuard<'_, Option<SeatHandle>> {
+        self.answering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It came through the inner address of `app`.
@@ -160,15 +194,16 @@ impl Client {
         self.waker.register(cx.waker());
         match self.order.load(Ordering::Acquire) {
             0 => Order::GoOn,
-            1 => Order::Close,
-            2 => Order::TooSlow,
+            1 => Order::Leave,
+            2 => Order::Close,
+            3 => Order::TooSlow,
             _ => Order::Abuse,
         }
     }
 
-    /// Completes once it is told to close.
+    /// Completes once it is told to close although no request has come.
     pub async fn told_to_close(&self) {
-        std::future::poll_fn(|cx| if self.poll_order(cx) == Order::GoOn { Poll::Pending } else { Poll::Ready(()) }).await;
+        std::future::poll_fn(|cx| if self.poll_order(cx) < Order::Close { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 
     /// A request begins.
@@ -176,7 +211,7 @@ impl Client {
         self.exchanges.fetch_add(1, Ordering::Relaxed);
         // How long it has been busy is nobody's concern, and the time costs a call.
         self.phase.store(Phase::Busy as u8, Ordering::Release);
-        Busy { client: Arc::clone(self), record: None }
+        Busy { client: Arc::clone(self), record: None, has_seat_noted: false }
     }
 
     /// Requests being answered.
@@ -292,11 +327,19 @@ pub(crate) struct Busy {
     client: Arc<Client>,
     /// What the access log says at the end, and whose log; `None` keeps none.
     pub record: Option<(Box<Record>, Arc<AccessLogWriter>)>,
+    /// True once [`Client::note_answering`] was told.
+    has_seat_noted: bool,
 }
 
 impl Busy {
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Its answer takes longer than a moment, and its client may hold it up.
+    pub fn note_answering(&mut self, seat: SeatHandle) {
+        self.client.note_answering(seat);
+        self.has_seat_noted = true;
     }
 
     pub fn note_status(&mut self, status: http::StatusCode) {
@@ -315,6 +358,9 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         let is_last = self.client.exchanges.fetch_sub(1, Ordering::Relaxed) == 1;
+        if self.has_seat_noted {
+            *self.client.answering() = None;
+        }
         if is_last && self.client.phase() == Phase::Busy {
             // The start of the next request may have come meanwhile, and nothing else may follow.
             let is_within_head = self.client.is_within_head.load(Ordering::Relaxed);

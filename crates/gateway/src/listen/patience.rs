@@ -1,4 +1,4 @@
-//! How long a client may take nothing of what is sent to it.
+//! How long the gateway waits for a client that is to send or to take something.
 
 use std::future::Future as _;
 use std::io;
@@ -6,37 +6,55 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
+
+use super::pace::Pace;
 
 /// Patience with one client.
 #[derive(Debug)]
 pub(crate) struct Patience {
-    limit: Duration,
-    /// Runs while the client takes nothing.
-    stall: Option<Pin<Box<Sleep>>>,
+    pace: Pace,
+    /// Since when nothing has moved; `None` while the gateway does not wait.
+    since: Option<Instant>,
+    /// When the patience is at its end.
+    end: Option<Pin<Box<Sleep>>>,
 }
 
 impl Patience {
-    pub fn new(limit: Duration) -> Self {
-        Self { limit, stall: None }
+    /// With a client that may let `most` pass at once.
+    pub fn new(most: Duration) -> Self {
+        Self { pace: Pace::new(most), since: None, end: None }
     }
 
-    /// What an attempt to send came to; an error when none has come to anything for too long.
-    pub fn watch<R>(&mut self, cx: &mut Context<'_>, attempt: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
-        if attempt.is_ready() {
-            self.stall = None;
-            return attempt;
+    /// What an attempt to send came to; an error when the client has taken too little for too long. `rate` is as for
+    /// [`Pace::handle_progress`].
+    pub fn watch(&mut self, cx: &mut Context<'_>, attempt: Poll<io::Result<usize>>, rate: u32) -> Poll<io::Result<usize>> {
+        match &attempt {
+            Poll::Pending if self.poll_exhausted(cx).is_ready() => {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too little")));
+            }
+            Poll::Ready(Ok(bytes)) => self.note_progress(*bytes, rate),
+            _ => {}
         }
-        let limit = self.limit;
-        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if stall.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")));
-        }
-        Poll::Pending
+        attempt
     }
 
-    /// The client has taken something.
-    pub fn note_progress(&mut self) {
-        self.stall = None;
+    /// The client has moved so many bytes.
+    pub fn note_progress(&mut self, bytes: usize, rate: u32) {
+        let waited = self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.pace.handle_progress(waited, bytes, rate);
+        self.end = None;
+    }
+
+    /// Nothing moves now. Ready when it has been so for too long.
+    pub fn poll_exhausted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.since.get_or_insert_with(Instant::now);
+        let left = self.pace.left();
+        self.end.get_or_insert_with(|| Box::pin(tokio::time::sleep(left))).as_mut().poll(cx)
+    }
+
+    /// True while the gateway waits for the client.
+    pub fn waits(&self) -> bool {
+        self.since.is_some()
     }
 }

@@ -20,7 +20,7 @@ pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin), client: &Client)
     let mut first = BytesMut::new();
     loop {
         let read = std::future::poll_fn(|cx| match client.poll_order(cx) {
-            Order::GoOn => poll_read(cx, stream, &mut first),
+            Order::GoOn | Order::Leave => poll_read(cx, stream, &mut first),
             _ => Poll::Ready(Ok(0)),
         });
         let count = read.await.ok()?;

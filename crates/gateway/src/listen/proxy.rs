@@ -230,4 +230,24 @@ mod tests {
             assert!(matches!(header(more), Err(ProxyError::Malformed(_))), "{more:?}");
         }
     }
+
+    #[test]
+    fn fuzz_proxy_headers() {
+        let read = |bytes: &[u8], length: usize| {
+            let (mut header, mut taken) = (Header::default(), 0);
+            for part in bytes.chunks(length) {
+                match header.handle_bytes(part) {
+                    Ok((count, true)) => return Ok((taken + count, header.ends().map_err(|error| error.to_string()))),
+                    Ok((count, false)) => taken += count,
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+            Ok((taken, Err("not whole".to_owned())))
+        };
+        weal_fuzz::target("proxy-header", |bytes| {
+            let whole = read(bytes, bytes.len().max(1));
+            assert_eq!(read(bytes, 1), whole);
+            assert!(whole.is_err() || whole.is_ok_and(|(taken, _)| taken <= LONGEST), "no more than a header is taken");
+        });
+    }
 }

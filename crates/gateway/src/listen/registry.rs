@@ -38,10 +38,13 @@ impl Registry {
         self.lock().len()
     }
 
-    /// Tells every connection to close after its present request.
-    pub fn close_all(&self) {
+    /// Tells every connection to close after the answer to its present request, or to its next one: a client that sends one just now would
+    /// lose it. Those that have sent nothing for as long as `quiet` are closed at once.
+    pub fn close_all(&self, clock: Clock, quiet: Duration) {
+        let now = clock.now();
         for client in self.lock().values() {
-            client.give(Order::Close);
+            let is_quiet = client.phase() == Phase::Idle && client.phase_age(now) >= quiet;
+            client.give(if is_quiet { Order::Close } else { Order::Leave });
         }
     }
 
@@ -71,10 +74,12 @@ impl Registry {
         true
     }
 
-    /// Closes connections that have been idle, or at the head of a request, for too long.
+    /// Closes connections that have been idle, or at the head of a request, for too long. Of half heads there are so many at most: the oldest
+    /// make room.
     pub fn sweep(&self, clock: Clock, limits: &Limits) {
         let (now, clients) = (clock.now(), self.lock());
         let is_roomy = clients.len() * 2 < limits.connections;
+        let mut heads: Vec<(Duration, &Arc<Client>)> = Vec::new();
         for client in clients.values() {
             let age = client.phase_age(now);
             let idle = if is_roomy && client.is_resting() { limits.resting } else { limits.idle };
@@ -82,8 +87,14 @@ impl Registry {
                 Phase::Idle if age > idle => client.give(Order::Close),
                 Phase::Idle if age > limits.rests_after => client.let_rest(),
                 Phase::Head if age > limits.head => client.give(Order::TooSlow),
+                Phase::Head => heads.push((age, client)),
                 _ => {}
             }
+        }
+        let many = heads.len().saturating_sub(limits.half_heads);
+        if many > 0 {
+            heads.select_nth_unstable_by_key(many - 1, |&(age, _)| std::cmp::Reverse(age));
+            heads[..many].iter().for_each(|(_, client)| client.give(Order::TooSlow));
         }
     }
 

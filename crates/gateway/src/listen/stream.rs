@@ -80,7 +80,7 @@ impl<T: Transport> ClientStream<T> {
         let _ = probe(self.stream.socket());
         client.note_rest(true);
         let came = poll_fn(|cx| match client.poll_order(cx) {
-            Order::GoOn => self.poll_first(cx),
+            Order::GoOn | Order::Leave => self.poll_first(cx),
             _ => Poll::Ready(Ok(false)),
         });
         let came = came.await.unwrap_or(false);
@@ -113,6 +113,14 @@ impl<T: Transport> ClientStream<T> {
         }
     }
 
+    /// Watches over what an attempt to write came to.
+    fn watch(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if self.patience.waits() != written.is_pending() {
+            self.client.note_stalled(written.is_pending());
+        }
+        self.patience.watch(cx, written, self.client.min_rate())
+    }
+
     /// Writes interim responses where they may stand: before any byte of the response they belong to, and after all of the one before.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(heads) = self.client.take_interim()
@@ -122,7 +130,7 @@ impl<T: Transport> ClientStream<T> {
         }
         while !self.interim.is_empty() {
             let written = Pin::new(&mut self.stream).poll_write(cx, &self.interim);
-            let count = ready!(self.patience.watch(cx, written))?;
+            let count = ready!(self.watch(cx, written))?;
             self.interim.advance(count);
         }
         self.is_writing = true;
@@ -195,7 +203,7 @@ impl<T: Transport> AsyncWrite for ClientStream<T> {
             Some(answer) => Pin::new(&mut this.stream).poll_write(cx, answer.as_bytes()).map_ok(|_| bytes.len()),
             None => Pin::new(&mut this.stream).poll_write(cx, bytes),
         };
-        this.patience.watch(cx, written)
+        this.watch(cx, written)
     }
 
     fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
@@ -214,7 +222,7 @@ impl<T: Transport> AsyncWrite for ClientStream<T> {
             ready!(this.poll_interim(cx))?;
             Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
         };
-        this.patience.watch(cx, written)
+        this.watch(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

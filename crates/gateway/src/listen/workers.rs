@@ -20,6 +20,7 @@ use tokio::sync::{Notify, mpsc};
 use weal_model::{AppName, ListenScheme};
 
 use crate::clock::Clock;
+use crate::http::answer_body::AnswerBody;
 use crate::http::exchange::Exchange;
 use crate::http::h2;
 use crate::http::incoming::Incoming;
@@ -265,7 +266,8 @@ async fn serve_busy<T: Transport>(stream: ClientStream<T>, session: &Arc<Session
     let (gateway, client) = (&session.gateway, &session.client);
     let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
         let (exchange, request, routed) = Exchange::begin(Arc::clone(session), request.map(Incoming::H1), None);
-        exchange.answer(request, routed)
+        let answer = exchange.answer(request, routed);
+        async move { answer.await.map(|response| response.map(AnswerBody::told_by_connection)) }
     });
     let mut connection = Some(h1_builder(&gateway.limits).serve_connection(TokioIo::new(stream), service).with_upgrades());
     let mut closing = false;
@@ -275,8 +277,10 @@ async fn serve_busy<T: Transport>(stream: ClientStream<T>, session: &Arc<Session
             Order::GoOn => {}
             Order::TooSlow if client.phase() == Phase::Head => return Poll::Ready(H1End::TooSlow),
             _ if closing => {}
+            // Its next answer says that it closes.
+            Order::Leave if matches!(client.phase(), Phase::Idle | Phase::Head) => {}
             // A head that became complete as the order came is still answered.
-            Order::Close | Order::TooSlow | Order::Abuse => {
+            Order::Leave | Order::Close | Order::TooSlow | Order::Abuse => {
                 closing = true;
                 Pin::new(&mut *running).graceful_shutdown();
             }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use weal_control::admission::{Admission, IncomingRequest, WakeReason};
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::{ClassIndex, DropReason, Dropped, Rejection, RequestOutcome, Ticket};
@@ -32,6 +32,8 @@ pub(crate) struct Cluster {
     workers: usize,
     errands: Errands,
     ports: PortStats,
+    /// Told when a request may go on whose body has not all come.
+    pub(super) uploads_changed: Notify,
     core: Mutex<Core>,
 }
 
@@ -103,6 +105,13 @@ pub(crate) struct Seat {
     ended: bool,
 }
 
+/// What says of a request whether it waits for its client. After the request's end it says nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct SeatHandle {
+    cluster: Arc<Cluster>,
+    ticket: Ticket,
+}
+
 impl Cluster {
     pub fn new(config: &ClusterConfig, clock: Clock, workers: usize, errands: Errands, affinity: Option<Tokens>) -> Arc<Self> {
         let core = Core {
@@ -121,6 +130,7 @@ impl Cluster {
             workers,
             errands,
             ports: PortStats::default(),
+            uploads_changed: Notify::new(),
             core: Mutex::new(core),
         });
         cluster.configure(config);
@@ -141,6 +151,7 @@ impl Cluster {
         }
         let is_unavailable = core.admission.unavailable().is_some();
         self.pump(core, now);
+        self.uploads_changed.notify_waiters();
         if is_unavailable {
             self.expire();
         }
@@ -208,6 +219,19 @@ impl Cluster {
         drop(core);
         self.release(wake, errand);
         Ok((seat, target, timeout))
+    }
+
+    pub(super) fn admit_upload(&self, has_flowed: bool) -> bool {
+        self.lock().admission.handle_upload(has_flowed)
+    }
+
+    pub(super) fn end_upload(&self) {
+        self.lock().admission.handle_upload_end();
+    }
+
+    /// How long a request may take in all, its wait included.
+    pub fn request_timeout(&self) -> Duration {
+        self.lock().admission.request_timeout()
     }
 
     /// The instance that a cookie's value stands for.
@@ -375,6 +399,11 @@ impl Seat {
         granted().now_or_never().unwrap_or(Err(Expired::TIME_UP))
     }
 
+    /// What says of the request whether it waits for its client.
+    pub fn handle(&self) -> SeatHandle {
+        SeatHandle { cluster: Arc::clone(&self.cluster), ticket: self.ticket }
+    }
+
     /// The instance has shown that it works on the request.
     pub fn note_life(&self) {
         self.cluster.lock().admission.handle_sign_of_life(self.ticket);
@@ -416,6 +445,13 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.end(|admission, now, ticket| admission.handle_cancel(now, ticket));
+    }
+}
+
+impl SeatHandle {
+    /// The request waits for its client, to send or to take more; or no longer.
+    pub fn note_client_wait(&self, waits: bool) {
+        self.cluster.lock().admission.handle_client_wait(self.cluster.clock.now(), self.ticket, waits);
     }
 }
 

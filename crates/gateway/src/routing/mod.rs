@@ -11,3 +11,4 @@ mod path;
 pub(crate) mod port_stats;
 pub(crate) mod routes;
 pub(crate) mod table;
+pub(crate) mod uploads;

@@ -30,7 +30,7 @@ fn decode(path: &str) -> String {
             decoded.push('%');
             continue;
         };
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        if (byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)) && !ends_in_half_escape(&decoded) {
             decoded.push(char::from(byte));
         } else {
             decoded.push_str(&format!("%{byte:02X}"));
@@ -39,6 +39,12 @@ fn decode(path: &str) -> String {
     }
     decoded.push_str(rest);
     decoded
+}
+
+/// True when what follows would be taken for the rest of an escape that is none: `%6%61` must not become `%6a`.
+fn ends_in_half_escape(decoded: &str) -> bool {
+    let bytes = decoded.as_bytes();
+    bytes.ends_with(b"%") || matches!(bytes, [.., b'%', digit] if digit.is_ascii_hexdigit())
 }
 
 /// RFC 3986 section 5.2.4, with several slashes as one.
@@ -90,11 +96,23 @@ mod tests {
             ("/%4", "/%4"),
             ("/%zz%2", "/%zz%2"),
             ("/%+1", "/%+1"),
+            ("/%6%61", "/%6%61"),
+            ("/%%36%31", "/%%361"),
             ("/..", "/"),
             ("*", "*"),
         ] {
             assert_eq!(normalize(path), normal, "{path}");
             assert_eq!(normalize(&normalize(path)), normal, "{path}: once is enough");
         }
+    }
+
+    #[test]
+    fn fuzz_paths() {
+        weal_fuzz::target("path", |bytes| {
+            let path = String::from_utf8_lossy(bytes);
+            let normal = normalize(&path).into_owned();
+            assert_eq!(normalize(&normal), normal, "once is enough");
+            assert!(!path.starts_with('/') || normal.split('/').all(|segment| segment != ".."), "nothing leads upwards");
+        });
     }
 }

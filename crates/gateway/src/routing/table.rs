@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
+use tokio::sync::watch;
 use weal_control::admission::inner_class;
 use weal_control::flow::pipeline::ClassIndex;
 use weal_model::{
@@ -53,6 +54,10 @@ pub(crate) struct Rules {
     pub idle: Option<Duration>,
     /// How long a request may take up to the last byte of its answer.
     pub total: Option<Duration>,
+    /// How long a connection that is no longer HTTP may be without a byte.
+    pub tunnel_idle: Duration,
+    /// Bytes per second that clients send and take at least; 0 is any rate.
+    pub min_rate: u32,
     /// True: the route was chosen by normalised paths.
     pub is_normalized: bool,
     /// What is done besides passing requests on; nearly no route has any.
@@ -103,6 +108,8 @@ pub(crate) struct Tables {
     errands: Errands,
     /// Grows with each change, so that connections notice without taking the lock.
     epoch: AtomicU64,
+    /// True once there is a config.
+    is_ready: watch::Sender<bool>,
     current: Mutex<Arc<Table>>,
     /// Clusters that left the config while requests of theirs were waiting or outstanding.
     leaving: Mutex<Vec<Arc<Cluster>>>,
@@ -142,6 +149,7 @@ impl Tables {
             workers,
             errands,
             epoch: AtomicU64::new(1),
+            is_ready: watch::Sender::new(false),
             current: Mutex::default(),
             leaving: Mutex::default(),
             pages: Mutex::default(),
@@ -223,7 +231,7 @@ impl Tables {
         let pages = &mut *self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         pages.begin();
         let marks = &mut *self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        let tier = |wanted: &ClusterConfig, marks: &mut Marks| inner_tier(wanted, &clusters[&wanted.app], marks);
+        let tier = |wanted: &ClusterConfig, marks: &mut Marks| inner_tier(wanted, &clusters[&wanted.app], &config.clients, marks);
         let inner = config.clusters.iter().filter_map(|wanted| Some((wanted.app.clone(), tier(wanted, marks)?))).collect();
         let mut compiled = Vec::new();
         for (wanted, route) in config.clusters.iter().flat_map(|wanted| wanted.routes.iter().map(move |route| (wanted, route))) {
@@ -242,7 +250,25 @@ impl Tables {
         let clients = config.clients.clone();
         *current = Arc::new(Table { version: config.version, routes, ports, inner, clients, clusters });
         self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.is_ready.send_replace(true);
     }
+
+    /// Waits until there is a config.
+    pub async fn ready(&self) {
+        let mut is_ready = self.is_ready.subscribe();
+        // The sender lives as long as this does.
+        let _ = is_ready.wait_for(|is_ready| *is_ready).await;
+    }
+}
+
+/// Without a byte in either direction. As long as HAProxy's manual has its `timeout tunnel`; a client that has gone without a word holds a
+/// connection of the instance so long.
+pub(crate) const TUNNEL_IDLE: Duration = Duration::from_secs(3600);
+
+/// Calls over HTTP/2 may be open for as long as they like: both sides of a stream speak when they have something to say.
+fn min_rate(wanted: &ClusterConfig, of_route: Option<u32>, clients: &ClientPolicy) -> u32 {
+    let of_pool = if wanted.http.protocol == InstanceProtocol::H2c { 0 } else { clients.client_min_rate };
+    of_route.unwrap_or(of_pool)
 }
 
 fn rules(wanted: &ClusterConfig, route: &RouteSpec, clients: &ClientPolicy, pages: &mut Pages, marks: &mut Marks) -> Rules {
@@ -255,6 +281,8 @@ fn rules(wanted: &ClusterConfig, route: &RouteSpec, clients: &ClientPolicy, page
         compresses: route.extras.compression.unwrap_or(clients.compression),
         upgrades: wanted.http.upgrades.clone(),
         idle: seconds(route.idle_timeout_s),
+        tunnel_idle: seconds(route.tunnel_idle_timeout_s).unwrap_or(TUNNEL_IDLE),
+        min_rate: min_rate(wanted, route.extras.client_min_rate, clients),
         total: seconds(route.total_timeout_s),
         is_normalized: wanted.http.normalize_paths,
         extras: Extras::compile(&route.extras, pages).map(Box::new),
@@ -265,7 +293,7 @@ fn rules(wanted: &ClusterConfig, route: &RouteSpec, clients: &ClientPolicy, page
 }
 
 /// Where calls to a cluster go; `None` when nobody calls it.
-fn inner_tier(wanted: &ClusterConfig, cluster: &Arc<Cluster>, marks: &mut Marks) -> Option<Inner> {
+fn inner_tier(wanted: &ClusterConfig, cluster: &Arc<Cluster>, clients: &ClientPolicy, marks: &mut Marks) -> Option<Inner> {
     let tier = wanted.inner.as_ref()?;
     let destination = |name: &ClassName, marks: &mut Marks| {
         let class = cluster.class(&inner_class(name))?;
@@ -278,6 +306,8 @@ fn inner_tier(wanted: &ClusterConfig, cluster: &Arc<Cluster>, marks: &mut Marks)
             compresses: false,
             upgrades: wanted.http.upgrades.clone(),
             idle: None,
+            tunnel_idle: TUNNEL_IDLE,
+            min_rate: min_rate(wanted, None, clients),
             total: None,
             is_normalized: wanted.http.normalize_paths,
             extras: None,
@@ -341,4 +371,24 @@ fn check(config: &GatewayConfig) -> Result<(), BadConfig> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuzz_gateway_configs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (errands, _received) = tokio::sync::mpsc::unbounded_channel();
+        let tables = Tables::load(folder.path(), Clock::new(), 1, errands);
+        weal_fuzz::target("gateway-config", |bytes| {
+            if let Ok(config) = serde_json::from_slice::<GatewayConfig>(bytes)
+                && check(&config).is_ok()
+            {
+                tables.put_in_force(&config);
+                let _ = tables.current().routes.find("shop.example", "/a/b", &http::HeaderMap::new());
+            }
+        });
+    }
 }

@@ -20,6 +20,7 @@ use http_body::Body as _;
 use tokio::net::TcpStream;
 
 use super::attempt::{Meanwhile, SENDABLE, Sendable};
+use super::wire::MOST_INTERIM;
 use crate::http::forward;
 use crate::http::h2::outgoing::Outgoing;
 use crate::http::incoming::{Incoming, IncomingError, Stream};
@@ -211,10 +212,15 @@ impl Lane {
         mut response: ResponseFuture,
         meanwhile: &mut impl Meanwhile,
     ) -> Result<Response<Incoming>, h2::Error> {
+        let mut interims = 0;
         let response = std::future::poll_fn(|cx| {
             loop {
                 self.drive(cx);
                 while let Poll::Ready(Some(Ok(interim))) = response.poll_informational(cx) {
+                    interims += 1;
+                    if interims > MOST_INTERIM {
+                        return Poll::Ready(Err(Reason::ENHANCE_YOUR_CALM.into()));
+                    }
                     let (parts, ()) = interim.into_parts();
                     meanwhile.handle_interim(Interim::new(parts.status, parts.headers));
                 }

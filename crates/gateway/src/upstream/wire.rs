@@ -18,8 +18,13 @@ const INTERIM: &[u8] = b"HTTP/1.1 1";
 /// The head that ends the interim ones although it looks like one of them.
 const SWITCH: &[u8] = b"HTTP/1.1 101";
 
-/// The most bytes of interim heads that are kept for one request.
+/// The most bytes of one interim head that are kept.
 const LONGEST: usize = 64 << 10;
+
+/// Interim heads of one request: a word each second for half an hour.
+pub(super) const MOST_INTERIM: usize = 2000;
+/// Bytes of them. Hints are some hundred bytes long, and come once.
+const MOST_INTERIM_BYTES: usize = 256 << 10;
 
 /// What the socket has noticed, for whoever drives the connection.
 #[derive(Debug, Default)]
@@ -39,7 +44,14 @@ pub(crate) struct Wire {
     notices: Arc<Notices>,
     /// The start of a head that may be an interim one.
     partial: Vec<u8>,
+    /// Interim heads of the present request, and their bytes.
+    interims: (usize, usize),
 }
+
+/// An instance that says no more than that it will answer.
+#[derive(Debug, thiserror::Error)]
+#[error("interim responses without end")]
+struct EndlessInterims;
 
 impl Notices {
     /// A request is sent next.
@@ -69,7 +81,7 @@ impl Notices {
 impl Wire {
     pub fn new(stream: TcpStream) -> (Self, Arc<Notices>) {
         let notices = Arc::<Notices>::default();
-        (Self { stream, notices: Arc::clone(&notices), partial: Vec::new() }, notices)
+        (Self { stream, notices: Arc::clone(&notices), partial: Vec::new(), interims: (0, 0) }, notices)
     }
 
     /// Looks for interim heads at the start of what was read.
@@ -81,6 +93,7 @@ impl Wire {
         let mut rest = &self.partial[..];
         while let Some(end) = memchr::memmem::find(rest, b"\r\n\r\n").filter(|_| is_interim(rest)) {
             self.notices.push_interim(&rest[..end + 4]);
+            self.interims = (self.interims.0 + 1, self.interims.1 + end + 4);
             rest = &rest[end + 4..];
         }
         if may_be_interim(rest) && rest.len() < LONGEST {
@@ -92,7 +105,7 @@ impl Wire {
     }
 
     fn end_watch(&mut self) {
-        self.partial = Vec::new();
+        (self.partial, self.interims) = (Vec::new(), (0, 0));
         self.notices.expects_head.store(false, Ordering::Relaxed);
     }
 
@@ -126,6 +139,9 @@ impl AsyncRead for Wire {
         let new = &buffer.filled()[before..];
         if !new.is_empty() && this.notices.expects_head.load(Ordering::Relaxed) {
             this.watch(new);
+            if this.interims.0 > MOST_INTERIM || this.interims.1 > MOST_INTERIM_BYTES {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, EndlessInterims)));
+            }
         }
         polled
     }

@@ -126,7 +126,13 @@ impl Bed {
 
 /// The limits of the tests: as by default, but with two workers on every machine.
 pub fn limits() -> Limits {
-    Limits { workers: 2, drain: Duration::from_secs(20), ..Limits::default() }
+    Limits {
+        workers: 2,
+        drain: Duration::from_secs(20),
+        quiet: Duration::from_millis(200),
+        first_config: Duration::from_millis(100),
+        ..Limits::default()
+    }
 }
 
 /// A cluster `shop` that takes every request as class `gold`.

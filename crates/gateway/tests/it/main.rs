@@ -19,6 +19,7 @@ mod raw;
 mod resume;
 mod routing;
 mod seats;
+mod slow;
 mod threads;
 mod tls;
 mod wake;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -26,6 +28,7 @@ use crate::awake;
 use crate::confidential::Hidden;
 use crate::files::{at, read_json, write_json};
 use crate::folder::{Folder, Owner, give_entry};
+use crate::given;
 use crate::isolation::{Kind, Member};
 use crate::ports;
 use crate::privileges::{Barrier, barrier, may_write_in};
@@ -189,7 +192,7 @@ impl Task {
 
     async fn try_launch(&mut self) -> Result<Started, StartError> {
         let mut record = self.record();
-        record.port = self.free_port(record.port)?;
+        record.port = self.listening_port(&record)?;
         record.launch = prepare(&self.site, &record.spec, record.port, &self.dir)?;
         self.warn_of_unwritable(&record);
         self.working_set = None;
@@ -209,7 +212,7 @@ impl Task {
             memory.cpu_before_s += cpu_before_s;
             memory.oom_kills = oom_kills;
         });
-        start_shim(&self.site, &self.dir, false).await?;
+        start_shim(&self.site, &self.dir, self.socket.as_ref(), false).await?;
         read_json(&self.dir.join(PID_FILE))?.ok_or(StartError::NoProcessId)
     }
 
@@ -222,6 +225,21 @@ impl Task {
                 format!("user {name} ({uid}) may write nothing in {path}, which `write` opens: chown {uid} {path}, or use $DATA");
             self.tell(InstanceState::Starting, text);
         }
+    }
+
+    /// The port of its socket, which is bound here where it is given one.
+    fn listening_port(&mut self, record: &Record) -> Result<u16, StartError> {
+        if !record.spec.pass_socket {
+            self.socket = None;
+            return self.free_port(record.port);
+        }
+        let held = self.socket.as_ref().and_then(|socket| socket.local_addr().ok()).map(|address| address.port());
+        if held == Some(record.port) {
+            return Ok(record.port);
+        }
+        let port = self.free_port(record.port)?;
+        self.socket = Some(given::bind(port)?);
+        Ok(port)
     }
 
     /// `port`, or another one where somebody has taken it since the instance had it.
@@ -261,6 +279,10 @@ impl Task {
                 _ => self.after_end().await,
             };
         };
+        let record = self.record();
+        if record.spec.pass_socket {
+            self.socket = given::of_shim(&self.site.proc, started.shim, record.port);
+        }
         let Some(mut running) = self.running(started) else { return self.after_end().await };
         if !self.site.proc.is_alive(started.shim) {
             self.replace_shim(&mut running).await;
@@ -278,8 +300,8 @@ impl Task {
     }
 }
 
-/// Starts the shim of the instance in `dir`; with `adopt` for a process that runs already. An error is why it does not.
-pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(), StartError> {
+/// Starts the shim of the instance in `dir`, which gets `socket` as its standard input; with `adopt` for a process that runs already. An error is why it does not.
+pub(super) async fn start_shim(site: &Site, dir: &Path, socket: Option<&TcpListener>, adopt: bool) -> Result<(), StartError> {
     let stderr = fs::OpenOptions::new().append(true).create(true).open(dir.join("shim.err"))?;
     let mut command = tokio::process::Command::new(&site.shim_program);
     // The name that `ps` shows, whatever our own program is called by now.
@@ -287,7 +309,11 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, adopt: bool) -> Result<(
     if adopt {
         command.arg("--adopt");
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+    let input = match socket {
+        Some(socket) => Stdio::from(OwnedFd::from(socket.try_clone()?)),
+        None => Stdio::null(),
+    };
+    command.stdin(input).stdout(Stdio::piped()).stderr(stderr);
     let mut child = command.spawn().map_err(StartError::NoShim)?;
     let mut said = String::new();
     let listen = async {
@@ -343,7 +369,8 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     let sandbox = confine(site, spec, Path::new(&argv[0]), data, dir)?;
     let (cwd, user) = (PathBuf::from(&spec.cwd), account.to_become().cloned());
     let ProcessSpec { umask, limits, stdin, .. } = spec.process.clone();
-    Ok(Launch { argv, env, cwd, user, entrances, side_entrances, sandbox, umask, limits, stdin: stdin.map(PathBuf::from) })
+    let (stdin, socket) = (stdin.map(PathBuf::from), spec.pass_socket);
+    Ok(Launch { argv, env, cwd, user, entrances, side_entrances, sandbox, umask, limits, stdin, socket })
 }
 
 /// Adds the variables of the application's files, which win over nothing that is there; returns its secrets.
@@ -465,6 +492,10 @@ fn environment(
     for (name, value) in spec.env.iter().filter(|_| spec.job.is_none()) {
         env.insert(name.clone(), fill_in(value, &known)?);
     }
+    if spec.pass_socket {
+        let (name, value) = given::COUNT;
+        env.insert(name.to_owned(), value.to_owned());
+    }
     if let Some((name, value)) = mark(dir).split_once('=') {
         env.insert(name.to_owned(), value.to_owned());
     }
@@ -534,6 +565,7 @@ pub fn first_record(spec: InstanceSpec, port: u16) -> Record {
         umask: None,
         limits: BTreeMap::new(),
         stdin: None,
+        socket: false,
     };
     Record { spec, port, launch }
 }

@@ -15,6 +15,7 @@ mod sleep;
 pub use launch::{NoProgram, find_program};
 
 use std::collections::VecDeque;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -257,6 +258,8 @@ struct Task {
     working_set: Option<Arc<WorkingSet>>,
     /// Set to end what is still being read ahead since the last wake.
     reading: Arc<AtomicBool>,
+    /// The socket that it is given, where it is given one.
+    socket: Option<TcpListener>,
 }
 
 impl Task {
@@ -264,8 +267,8 @@ impl Task {
         let (sender, orders) = mpsc::channel(64);
         let dir = site.dir(record.spec.id.as_str());
         let view = Arc::new(Mutex::new(View { record, memory, pid: None, bedtimes: 0 }));
-        let (deferred, reading) = Default::default();
-        let task = Self { site, dir, view: Arc::clone(&view), orders, deferred, working_set: None, reading };
+        let (deferred, reading, socket) = Default::default();
+        let task = Self { site, dir, view: Arc::clone(&view), orders, deferred, working_set: None, reading, socket };
         tokio::spawn(task.run(first));
         Handle { view, orders: sender }
     }

@@ -363,4 +363,18 @@ mod tests {
         assert!("x".parse::<Cursor>().unwrap_err().to_string().contains("pass the `next`"));
         assert_eq!("3:14".parse(), Ok(Cursor { number: 3, offset: 14 }));
     }
+
+    #[test]
+    fn fuzz_places_in_logs() {
+        let folder = tempfile::tempdir().unwrap();
+        Writer::open(folder.path()).unwrap().append(b"one\ntwo\nthree\n");
+        weal_fuzz::target("log-cursor", |bytes| {
+            if let Ok(cursor) = String::from_utf8_lossy(bytes).parse::<Cursor>() {
+                let (text, next) = read(folder.path(), cursor).unwrap();
+                assert!(text.len() < 1000, "no more than there is");
+                assert_eq!(next.to_string().parse(), Ok(next));
+                read_bytes(folder.path(), cursor).unwrap();
+            }
+        });
+    }
 }

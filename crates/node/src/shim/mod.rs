@@ -26,7 +26,7 @@ mod pace;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -45,6 +45,7 @@ use weal_sandbox::SandboxPlan;
 
 use self::pace::Pace;
 use crate::files::{at, read_json, write_json};
+use crate::given;
 use crate::privileges::{become_user, close_descriptors, keep_descriptors_back};
 
 /// All that is needed to start an instance.
@@ -100,6 +101,9 @@ pub struct Launch {
     /// What it reads from its standard input; `None` is empty.
     #[serde(default)]
     pub stdin: Option<PathBuf>,
+    /// True: it is given the socket that this shim has, see [`given`].
+    #[serde(default)]
+    pub socket: bool,
 }
 
 /// Content of [`PID_FILE`].
@@ -156,6 +160,7 @@ pub fn is_starting(dir: &Path) -> bool {
 pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     // The agent may have had something open that it was started with.
     close_descriptors()?;
+    let socket = given::take_standard_input()?;
     block_signals()?;
     // The agent may be the leader of a process group; a shim that it has just forked is not.
     let _ = rustix::process::setsid();
@@ -168,6 +173,8 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
         return Ok(());
     }
     let record: Record = read_json(&dir.join(SPEC_FILE))?.ok_or(io::ErrorKind::NotFound)?;
+    // Kept for the next agent as well.
+    let _socket = record.launch.socket.then_some(socket);
     for entrance in &record.launch.side_entrances {
         // Where it cannot leave the agent's group, it stays there.
         let _ = fs::write(entrance, "0");
@@ -240,6 +247,7 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     let (entrances, user, cwd) = (launch.entrances.clone(), launch.user.clone(), launch.cwd.clone());
     let sandbox = launch.sandbox.clone().prepare().map_err(io::Error::other)?;
+    let next = launch.socket.then(|| (launch.argv.clone(), launch.env.clone()));
     let (failure, complaint) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // Only the number of an error comes through to the parent by itself.
     let say = move |text: &str| {
@@ -271,7 +279,8 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
         keep_descriptors_back()?;
         // As that user: root could enter a folder in which the program then finds nothing.
         std::env::set_current_dir(&cwd)?;
-        sandbox.confine().map_err(complain)
+        sandbox.confine().map_err(complain)?;
+        next.as_ref().map_or(Ok(()), |(argv, env)| become_given(argv, env))
     };
     // SAFETY: the shim has a single thread, so the forked child may allocate and open files before it becomes the program.
     unsafe { command.pre_exec(prepare) };
@@ -286,6 +295,16 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
             Err(if told.is_empty() { explain(error, program, launch) } else { io::Error::new(error.kind(), told) })
         }
     }
+}
+
+/// Becomes the program, with the socket. Here, because only now its own process number is known, which it is to be told.
+fn become_given(argv: &[String], env: &BTreeMap<String, String>) -> io::Result<()> {
+    // SAFETY: nothing in this process closes the shim's descriptor before the program has it.
+    let socket = unsafe { BorrowedFd::borrow_raw(given::DESCRIPTOR) };
+    rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::empty())?;
+    let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let own = std::process::id().to_string();
+    Err(Command::new(program).args(arguments).env_clear().envs(env).env(given::FOR_WHOM, own).exec())
 }
 
 /// Says what `execve` meant.

@@ -249,6 +249,7 @@ impl Bench {
             restart: RestartPolicy::Always,
             stop_timeout_s: 10.0,
             on_resume: Vec::new(),
+            pass_socket: false,
             needs: BTreeMap::new(),
             revision: "f".into(),
             job: None,

@@ -292,4 +292,13 @@ at-least = 0.0
             assert_eq!(error.line, line, "{wrong}: {error}");
         }
     }
+
+    #[test]
+    fn fuzz_scenarios() {
+        weal_fuzz::target("scenario", |bytes| {
+            if let Err(error) = Scenario::parse(&String::from_utf8_lossy(bytes), no_files) {
+                assert!(!error.to_string().is_empty());
+            }
+        });
+    }
 }

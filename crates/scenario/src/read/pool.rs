@@ -113,6 +113,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         on_resume: Vec::new(),
         singleton: app.singleton,
         drain_timeout_s: None,
+        pass_socket: false,
         nodes: app.nodes.as_ref().map(|nodes| nodes.iter().map(|node| NodeName::from(node.as_str())).collect()),
         together: names(&app.together),
         apart: names(&app.apart),

@@ -129,4 +129,12 @@ mod tests {
         assert_eq!(seconds_of("30/Jun/1998:22:00:01 +0000"), Some(899_244_001));
         assert_eq!(seconds_of("29/Feb/2024:12:00:00 -0130"), Some(1_709_213_400));
     }
+
+    #[test]
+    fn fuzz_access_logs() {
+        weal_fuzz::target("access-log", |bytes| {
+            let log = read(bytes).unwrap();
+            assert!(log.entries.is_sorted_by_key(|entry| entry.at_s), "in the order in which they came");
+        });
+    }
 }

@@ -61,4 +61,11 @@ mod tests {
         assert_eq!(jobs[1].processors, 128);
         assert_eq!(read_swf("1 2 3 x 5 6 7 8\n"), Err(SwfError { line: 1, field: 4 }));
     }
+
+    #[test]
+    fn fuzz_job_logs() {
+        weal_fuzz::target("swf", |bytes| {
+            let _ = read_swf(&String::from_utf8_lossy(bytes)).map(|jobs| assert!(jobs.iter().all(|job| job.run_s > 0.0)));
+        });
+    }
 }

@@ -87,4 +87,12 @@ mod tests {
         assert_eq!(wrong.to_string(), "line 2 is not `period,count`: `1,x`");
         assert_eq!(read_requests_per_minute(TEXT, &TraceWindow { time_scale: f64::NAN, ..window(None) }), Err(TraceError::Scale));
     }
+
+    #[test]
+    fn fuzz_traces() {
+        let window = TraceWindow { from: None, minutes: Some(100), time_scale: 1.0, volume_scale: 1.0 };
+        weal_fuzz::target("trace-file", |bytes| {
+            let _ = read_requests_per_minute(&String::from_utf8_lossy(bytes), &window);
+        });
+    }
 }

@@ -134,6 +134,7 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
         restart: RestartPolicy::Never,
         stop_timeout_s: 10.0,
         on_resume: Vec::new(),
+        pass_socket: false,
         needs: BTreeMap::new(),
         revision: "bench".into(),
         job: None,

@@ -334,6 +334,7 @@ impl System {
             in_service_mean: counts.in_service,
             seats: self.allocated(f).0,
             hanging: 0,
+            at_clients: 0,
             oldest_wait_s: self.queues[f].front().map_or(0.0, |oldest| self.now - oldest.arrived),
         };
         let mut flows: Vec<FlowObservation> = flows.iter().enumerate().map(flow).collect();

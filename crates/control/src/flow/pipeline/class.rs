@@ -34,13 +34,13 @@ pub struct ClassCounters {
     pub late: u64,
     /// Requests that failed in service, or were cancelled in the queue or in service.
     pub errors: u64,
-    /// From arrival to completion, of those served.
+    /// From arrival to completion, without what their clients took, of those served.
     pub response_time: LatencyHistogram,
-    /// From dispatch to completion, of those served.
+    /// From dispatch to completion, without what their clients took, of those served.
     pub service_time: LatencyHistogram,
     /// Integral of the queue length over time, in request-seconds.
     pub queue_integral_s: f64,
-    /// Integral of the outstanding requests over time, in request-seconds.
+    /// Integral over time of the outstanding requests that do not wait for their clients, in request-seconds.
     pub in_service_integral_s: f64,
 }
 
@@ -58,6 +58,8 @@ pub(super) struct Class {
     pub queue: Queue,
     pub queued: u32,
     pub in_service: u32,
+    /// Those of the outstanding that wait for their clients. Invariant: at most `in_service`.
+    pub at_clients: u32,
     /// Requests that the rate lets go now. Meaningless without a rate limit.
     tokens: f64,
     /// The moment up to which tokens were given out.
@@ -81,6 +83,7 @@ impl Class {
             queue: Queue::default(),
             queued: 0,
             in_service: 0,
+            at_clients: 0,
             tokens: 0.0,
             refilled: now,
             service_s: None,
@@ -107,7 +110,7 @@ impl Class {
     pub fn integrate(&mut self, now: Time) {
         let span_s = now.since(self.integrated).as_secs_f64();
         self.counters.queue_integral_s += span_s * f64::from(self.queued);
-        self.counters.in_service_integral_s += span_s * f64::from(self.in_service);
+        self.counters.in_service_integral_s += span_s * f64::from(self.in_service - self.at_clients);
         self.integrated = now;
     }
 

@@ -469,3 +469,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn time_that_clients_take_is_no_service() {
+    let mut pipeline = Pipeline::new(&limits(Some(1), &[("gold", 1.0, 10)]));
+    let gold = pipeline.class(&"gold".into()).unwrap();
+    let ticket = pipeline.handle_arrival(at(0), gold, FAR).unwrap();
+    pipeline.handle_client_wait(at(0), ticket, true);
+    assert_eq!(pipeline.poll_dispatch(at(100)).unwrap().ticket, ticket, "waiting in the queue is not the client's doing");
+    for (ms, waits) in [(100, true), (200, true), (60_100, false), (60_150, false), (60_200, true)] {
+        pipeline.handle_client_wait(at(ms), ticket, waits);
+    }
+    assert_eq!(pipeline.observe(at(90_000)).map(|class| class.hanging).sum::<u32>(), 0);
+    assert!(pipeline.handle_completion(at(100_000), ticket, RequestOutcome::Served));
+    pipeline.handle_client_wait(at(100_000), ticket, false);
+    let class = pipeline.observe(at(101_000)).next().unwrap();
+    let near = |seconds: f64, wanted: f64| (seconds - wanted).abs() < 0.01;
+    assert!(near(class.counters.in_service_integral_s, 0.1), "{}", class.counters.in_service_integral_s);
+    assert!(near(class.counters.service_time.mean_s().unwrap(), 0.1), "{:?}", class.counters.service_time);
+    assert!(near(class.counters.response_time.mean_s().unwrap(), 0.2), "{:?}", class.counters.response_time);
+}

@@ -50,13 +50,43 @@ pub(super) enum Phase {
     InService {
         dispatched: Time,
         is_silent: bool,
+        client: ClientTime,
     },
 }
 
+/// The time that a request with a seat has spent waiting for its client, to send more of it or to take more of the answer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ClientTime {
+    spent: Duration,
+    /// Since when it waits; `None` while it does not.
+    since: Option<Time>,
+}
+
+impl ClientTime {
+    /// It waits from now on, or no longer. False when that is nothing new.
+    pub fn note(&mut self, now: Time, waits: bool) -> bool {
+        if waits == self.waits() {
+            return false;
+        }
+        self.spent = self.total(now);
+        self.since = waits.then_some(now);
+        true
+    }
+
+    pub fn waits(&self) -> bool {
+        self.since.is_some()
+    }
+
+    pub fn total(&self, now: Time) -> Duration {
+        self.spent + self.since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+}
+
 impl Request {
-    /// It has a seat, and nothing has come of it for [`HANGS_AFTER`].
+    /// It has a seat, nothing has come of it for [`HANGS_AFTER`], and that is not its client's doing.
     pub fn hangs(&self, now: Time) -> bool {
-        matches!(self.phase, Phase::InService { dispatched, is_silent: true } if now.since(dispatched) >= HANGS_AFTER)
+        let Phase::InService { dispatched, is_silent: true, client } = self.phase else { return false };
+        !client.waits() && now.since(dispatched).saturating_sub(client.total(now)) >= HANGS_AFTER
     }
 }
 

@@ -73,4 +73,12 @@ mod tests {
         assert_eq!(accepted(["gzip", "br;q=0.2"].into_iter()), Some(Gzip), "two fields");
         assert_eq!(accepted([].into_iter()), None, "none at all");
     }
+
+    #[test]
+    fn fuzz_accepted_codings() {
+        weal_fuzz::target("accept-encoding", |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let _ = accepted(text.split('|'));
+        });
+    }
 }

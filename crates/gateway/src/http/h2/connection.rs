@@ -96,7 +96,7 @@ impl<T: Transport> Serving<T> {
                 self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
                 self.closing = Closing::Abrupt(Box::pin(tokio::time::sleep(LINGER)));
             }
-            (Order::Close | Order::TooSlow, Closing::Open) => {
+            (Order::Leave | Order::Close | Order::TooSlow, Closing::Open) => {
                 self.connection.graceful_shutdown();
                 self.closing = Closing::Told;
             }

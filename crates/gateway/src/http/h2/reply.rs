@@ -47,6 +47,8 @@ pub(super) struct Reply {
     client: Arc<Client>,
     conduct: Arc<Mutex<Conduct>>,
     patience: Patience,
+    /// Bytes per second that the client takes at least.
+    min_rate: u32,
     is_head: bool,
 }
 
@@ -72,12 +74,14 @@ impl Reply {
         let patience = Patience::new(session.gateway.limits.stalled_write);
         let request = Request::from_parts(parts, incoming);
         let (exchange, request, routed) = Exchange::begin(session, request, Some(Arc::clone(&interims)));
-        Self { exchange, request, routed, respond, interims, client, conduct: Arc::clone(&replies.conduct), patience, is_head }
+        let min_rate = routed.as_ref().map_or(0, |routed| routed.destination.rules.min_rate);
+        let conduct = Arc::clone(&replies.conduct);
+        Self { exchange, request, routed, respond, interims, client, conduct, patience, min_rate, is_head }
     }
 
     /// Answers it.
     pub async fn run(self) {
-        let Self { exchange, request, routed, mut respond, interims, client, conduct, patience, is_head } = self;
+        let Self { exchange, request, routed, mut respond, interims, client, conduct, patience, min_rate, is_head } = self;
         let answer = exchange.answer(request, routed);
         let Ok(response) = head(answer, &mut respond, &interims).await else { return };
         let (mut parts, body) = response.map(AnswerBody::failing_at_once).into_parts();
@@ -87,7 +91,8 @@ impl Reply {
             Ok(sender) => sender,
             Err(error) => return tracing::debug!(%error, "an answer cannot be sent"),
         };
-        let sent = if ends { Ok(()) } else { Sending { sender, patience, conduct: &conduct, client: &client }.send(body).await };
+        let sending = Sending { sender, patience, min_rate, conduct: &conduct, client: &client };
+        let sent = if ends { Ok(()) } else { sending.send(body).await };
         if sent.is_ok() {
             conduct.lock().unwrap_or_else(PoisonError::into_inner).handle_answered();
         }
@@ -148,6 +153,7 @@ fn complete(headers: &mut HeaderMap, status: StatusCode, body: &AnswerBody, is_h
 struct Sending<'a> {
     sender: SendStream<Bytes>,
     patience: Patience,
+    min_rate: u32,
     conduct: &'a Mutex<Conduct>,
     client: &'a Client,
 }
@@ -192,17 +198,26 @@ impl Sending<'_> {
         if data.is_empty() {
             return if is_last { self.end() } else { Ok(()) };
         }
-        let Self { sender, patience, conduct, .. } = self;
+        let Self { sender, patience, min_rate, conduct, .. } = self;
         std::future::poll_fn(|cx| {
-            let before = data.len();
+            let (before, waited) = (data.len(), patience.waits());
             let sent = poll_send(cx, sender, &mut data, is_last);
             if data.len() < before {
-                patience.note_progress();
+                patience.note_progress(before - data.len(), *min_rate);
             }
-            if sent.is_pending() {
-                body.as_mut().drive(cx);
+            if sent.is_ready() {
+                if waited {
+                    body.note_stalled(false);
+                }
+                return sent.map_err(std::io::Error::other);
             }
-            patience.watch(cx, sent.map_err(std::io::Error::other))
+            body.as_mut().drive(cx);
+            if !waited {
+                body.note_stalled(true);
+            }
+            patience
+                .poll_exhausted(cx)
+                .map(|()| Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "the client takes too little")))
         })
         .await
         .map_err(|error| {

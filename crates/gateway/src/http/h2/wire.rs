@@ -17,6 +17,9 @@ use crate::listen::transport::{Transport, poll_after};
 /// The head of a frame: its length in three bytes, its type, its flags, its stream in four (RFC 9113 section 4.1).
 const FRAME_HEAD: usize = 9;
 
+/// Each stream has a least rate of its own; of the connection any progress is enough.
+const ANY_RATE: u32 = 0;
+
 /// The stream.
 #[derive(Debug)]
 pub(super) struct Wire<T> {
@@ -108,13 +111,13 @@ impl<T: Transport> AsyncWrite for Wire<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
-        this.patience.watch(cx, written)
+        this.patience.watch(cx, written, ANY_RATE)
     }
 
     fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, slices);
-        this.patience.watch(cx, written)
+        this.patience.watch(cx, written, ANY_RATE)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
@@ -19,12 +18,8 @@ use crate::listen::guard::TooMany;
 use crate::listen::named::named;
 use crate::listen::registry::Entry;
 use crate::routing::cluster::Target;
-use crate::routing::table::Destination;
+use crate::routing::table::{Destination, TUNNEL_IDLE};
 use crate::upstream::speech::{Announced, Ends};
-
-/// Without a byte in either direction. As long as HAProxy's manual has its `timeout tunnel`; a client that has gone without a word holds a
-/// connection of the instance so long. A route's `idle-timeout` replaces it.
-const IDLE: Duration = Duration::from_secs(3600);
 
 /// Accepts connections until this is dropped.
 pub(super) async fn accept(socket: TcpListener, listener: Listener, ports: Arc<Ports>) {
@@ -113,7 +108,7 @@ async fn pass(
     let rules = &destination.rules;
     let stats = destination.cluster.ports();
     let open = stats.open();
-    let relay = Relay { stats, clock: ports.clock, idle: rules.idle.unwrap_or(IDLE), total: rules.total };
+    let relay = Relay { stats, clock: ports.clock, idle: rules.idle.unwrap_or(TUNNEL_IDLE), total: rules.total };
     if let Err(error) = relay.run(client, instance).await {
         tracing::debug!(%error, flow = %rules.flow, "a connection broke off");
     }

@@ -12,13 +12,12 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::clock::Clock;
+use crate::listen::stillness::Stillness;
+use crate::routing::port_stats::PortStats;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use weal_model::Time;
-
-use crate::clock::Clock;
-use crate::routing::port_stats::PortStats;
 
 /// Read at once: as much as a socket usually holds.
 const PIECE: usize = 64 << 10;
@@ -54,7 +53,7 @@ impl Relay<'_> {
     /// # Errors
     /// One side broke off; both are reset.
     pub async fn run(&self, mut client: TcpStream, mut instance: TcpStream) -> io::Result<()> {
-        let moved = AtomicU64::new(self.clock.now().0);
+        let moved = Stillness::new(self.clock);
         let result = {
             let ((from_client, mut to_client), (from_instance, mut to_instance)) = (client.split(), instance.split());
             let both = async {
@@ -65,7 +64,7 @@ impl Relay<'_> {
             };
             tokio::select! {
                 result = both => result.map(drop),
-                () = self.until_idle(&moved) => Ok(()),
+                () = moved.lasts(self.idle) => Ok(()),
                 () = self.until_total() => Ok(()),
             }
         };
@@ -77,7 +76,7 @@ impl Relay<'_> {
     }
 
     /// One direction, to its end.
-    async fn copy(&self, from: &ReadHalf<'_>, to: &mut WriteHalf<'_>, bytes: &AtomicU64, moved: &AtomicU64) -> io::Result<()> {
+    async fn copy(&self, from: &ReadHalf<'_>, to: &mut WriteHalf<'_>, bytes: &AtomicU64, moved: &Stillness) -> io::Result<()> {
         let mut in_a_row = 0;
         loop {
             from.readable().await?;
@@ -92,22 +91,11 @@ impl Relay<'_> {
                 }
             };
             bytes.fetch_add(count as u64, Ordering::Relaxed);
-            moved.store(self.clock.now().0, Ordering::Relaxed);
+            moved.note_move();
             in_a_row += 1;
             if in_a_row % IN_A_ROW == 0 {
                 tokio::task::yield_now().await;
             }
-        }
-    }
-
-    /// Until nothing has moved for as long as may be.
-    async fn until_idle(&self, moved: &AtomicU64) {
-        loop {
-            let still = self.clock.now().since(Time(moved.load(Ordering::Relaxed)));
-            if still >= self.idle {
-                return;
-            }
-            tokio::time::sleep(self.idle - still).await;
         }
     }
 

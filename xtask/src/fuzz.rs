@@ -1,0 +1,68 @@
+//! `cargo xtask fuzz`: the targets that `make test` runs for some seconds, for longer.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::programs;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Mutations that each target runs
+    #[arg(long, default_value_t = 200_000)]
+    executions: u64,
+    /// One target only, by the name of its folder in crates/fuzz/corpus
+    #[arg(long)]
+    target: Option<String>,
+    /// Other mutations than those of seed 1
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Which tests are targets, as arguments of `cargo test`. Each is named `fuzz_…`.
+const PLACES: [&[&str]; 6] = [
+    &["-p", "weal-fuzz", "--lib"],
+    &["-p", "weal-gateway", "--lib"],
+    &["-p", "weal-node", "--lib"],
+    &["-p", "weal-scenario", "--lib"],
+    &["-p", "weal-config", "--test", "fuzz"],
+    &["-p", "weal-controller", "--test", "controller"],
+];
+
+/// Runs the targets. False when one fails.
+pub fn run(arguments: &Arguments) -> Result<bool> {
+    let root = programs::root();
+    if let Some(target) = &arguments.target {
+        let folder: PathBuf = root.join("crates/fuzz/corpus").join(target);
+        if !folder.is_dir() {
+            bail!("there is no target `{target}`: {}", targets(&root)?.join(", "));
+        }
+    }
+    let mut is_good = true;
+    for place in PLACES {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.arg("test").arg("--quiet").args(place).arg("fuzz_").current_dir(&root);
+        command.env("WEAL_FUZZ_EXECUTIONS", arguments.executions.to_string()).env("WEAL_FUZZ_SEED", arguments.seed.to_string());
+        if let Some(target) = &arguments.target {
+            command.env("WEAL_FUZZ_TARGET", target);
+        }
+        is_good &= command.status().context("cannot run cargo")?.success();
+    }
+    println!(
+        "{} mutations of each target with seed {}: {}",
+        arguments.executions,
+        arguments.seed,
+        if is_good { "ok" } else { "FAILED" }
+    );
+    Ok(is_good)
+}
+
+fn targets(root: &std::path::Path) -> Result<Vec<String>> {
+    let mut names: Vec<String> = std::fs::read_dir(root.join("crates/fuzz/corpus"))?
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,127 @@
+//! `cargo xtask soak`: a real pool under steady load, and whether anything of it grows.
+//!
+//! What may grow is sampled: the memory and the open files of each process, the store, the logs. After a tenth of the time, in which caches
+//! fill and rings of history begin, a line is fitted to each by least squares. Its slope is told in percent of the mean per hour.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use crate::chaos::load::Load;
+use crate::chaos::pool::{Pool, ROLES};
+use crate::{chaos, table::Table};
+
+/// What it takes.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// How long, in hours
+    #[arg(long, default_value_t = 2.0)]
+    hours: f64,
+    /// Requests that are under way at a time: four leave two cores about half idle
+    #[arg(long, default_value_t = 4)]
+    clients: usize,
+    /// Fail when something grows by more than this many percent an hour
+    #[arg(long, num_args = 0..=1, default_missing_value = "1")]
+    check: Option<f64>,
+}
+
+/// Samples of each thing: seconds since the start, and how much.
+type Series = BTreeMap<String, Vec<(f64, f64)>>;
+
+/// The part of the time in which things may still begin.
+const WARM_UP: f64 = 0.1;
+/// Samples in all.
+const SAMPLES: f64 = 360.0;
+
+/// Runs it. False when something grows that is to be checked, or a request was lost.
+pub fn run(arguments: &Arguments) -> Result<bool> {
+    let seconds = arguments.hours * 3600.0;
+    ensure!(seconds.is_finite() && seconds >= 10.0, "a soak of {seconds} s shows nothing: take --hours 0.01 at least");
+    let folder = tempfile::Builder::new().prefix("weal-soak-").tempdir()?;
+    let mut pool = Pool::start(&chaos::build()?, folder.path())?;
+    let load = Load::start(pool.listen(), arguments.clients);
+    let (began, pause) = (Instant::now(), Duration::from_secs_f64((seconds / SAMPLES).max(0.5)));
+    let mut series = Series::new();
+    while began.elapsed().as_secs_f64() < seconds {
+        sample(&pool, began.elapsed().as_secs_f64(), &mut series)?;
+        std::thread::sleep(pause);
+    }
+    let total = load.finish();
+    let left = pool.end()?;
+    let growing = print(&series, seconds, arguments.check.unwrap_or(f64::INFINITY));
+    println!("{} requests in {:.2} h: {} answered", total.all, arguments.hours, total.answered);
+    for line in left.iter().chain(&total.unexplained).chain(&growing) {
+        println!("does not hold: {line}");
+    }
+    Ok(left.is_empty() && total.unexplained.is_empty() && growing.is_empty())
+}
+
+fn sample(pool: &Pool, at_s: f64, series: &mut Series) -> Result<()> {
+    let mut add = |name: String, value: f64| series.entry(name).or_default().push((at_s, value));
+    let processes = ROLES.into_iter().flat_map(|role| pool.roles(role).into_iter().map(move |pid| (role, pid)));
+    for (name, pid) in processes.chain([("supervisor", pool.supervisor())]) {
+        add(format!("{name}: memory, KiB"), memory_kib(pid));
+        add(
+            format!("{name}: open files"),
+            std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0.0, |entries| entries.count() as f64),
+        );
+    }
+    for (name, folder) in [("store and audit log, KiB", "controller"), ("logs, KiB", "logs"), ("gateway's files, KiB", "gateway")]
+    {
+        add(name.to_owned(), size_kib(&pool.state().join(folder)));
+    }
+    Ok(())
+}
+
+fn memory_kib(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)
+}
+
+fn size_kib(folder: &Path) -> f64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).filter(|meta| meta.is_file()).map(|meta| meta.len() as f64 / 1024.0).sum()
+}
+
+/// Prints each slope. Returns those beyond `most` percent an hour, in words.
+fn print(series: &Series, seconds: f64, most: f64) -> Vec<String> {
+    let mut table = Table::new("soak", &["what", "at first", "at the end", "percent an hour"]);
+    let mut growing = Vec::new();
+    for (name, samples) in series {
+        let later: Vec<(f64, f64)> = samples.iter().copied().filter(|(at_s, _)| *at_s >= WARM_UP * seconds).collect();
+        let [(_, first), .., (_, last)] = later[..] else { continue };
+        let percent = percent_an_hour(&later);
+        table.row([name.clone(), format!("{first:.0}"), format!("{last:.0}"), format!("{percent:+.2}")], None);
+        if percent > most {
+            growing.push(format!("{name} grows by {percent:.2}% an hour"));
+        }
+    }
+    table.print(false);
+    growing
+}
+
+/// The slope of the line through the samples, by least squares, in percent of their mean per hour.
+fn percent_an_hour(samples: &[(f64, f64)]) -> f64 {
+    let count = samples.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| samples.iter().map(of).sum::<f64>() / count;
+    let (mean_s, mean_value) = (mean(|sample| sample.0), mean(|sample| sample.1));
+    let covariance: f64 = samples.iter().map(|(at_s, value)| (at_s - mean_s) * (value - mean_value)).sum();
+    let variance: f64 = samples.iter().map(|(at_s, _)| (at_s - mean_s).powi(2)).sum();
+    if variance > 0.0 && mean_value > 0.0 { covariance / variance * 3600.0 / mean_value * 100.0 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slope_is_told_in_percent_an_hour() {
+        let flat: Vec<(f64, f64)> = (0..100).map(|at| (f64::from(at), 50.0)).collect();
+        assert_eq!(percent_an_hour(&flat), 0.0);
+        let growing: Vec<(f64, f64)> = (0..=7200).map(|at| (f64::from(at), 95.0 + f64::from(at) / 720.0)).collect();
+        assert!((percent_an_hour(&growing) - 5.0).abs() < 0.01);
+    }
+}
