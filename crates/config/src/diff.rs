@@ -172,6 +172,8 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(true, "cpu", cpu(was), cpu(is));
     compare(true, "pass-socket", was.pass_socket.to_string(), is.pass_socket.to_string());
     compare(true, "needs", show_set(&was.needs), show_set(&is.needs));
+    compare(false, "kind", was.kind.as_str().to_owned(), is.kind.as_str().to_owned());
+    compare(false, "needs to be done", show_set(&was.after), show_set(&is.after));
     compare(false, "instances", show_range(was.instances), show_range(is.instances));
     compare(false, "per-node", was.per_node.to_string(), is.per_node.to_string());
     compare(false, "nodes", show_nodes(was), show_nodes(is));

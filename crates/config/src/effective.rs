@@ -130,6 +130,7 @@ fn class(spec: &ServiceClass) -> Section {
 fn app(spec: &AppSpec) -> Section {
     let mut app = Section::default();
     app.add("run", texts(spec.run.iter().map(String::as_str)));
+    app.add_marked("kind", spec.kind.as_str(), spec.kind == AppKind::default());
     add_health(&mut app, spec);
     app.add_marked("memory", show_size(spec.memory), spec.memory == defaults::MEMORY);
     match spec.cpu_limit {
@@ -141,7 +142,7 @@ fn app(spec: &AppSpec) -> Section {
     app.add_marked("instances", range, (min, max) == (defaults::INSTANCES, defaults::INSTANCES));
     app.add_marked("per-node", i64::from(spec.per_node), spec.per_node == max);
     app.add_marked("routes", lines(spec.routes.iter().map(route)), spec.routes.is_empty());
-    app.add_marked("needs", texts(spec.needs.iter().map(|name| name.as_str())), spec.needs.is_empty());
+    add_needs(&mut app, spec);
     match &spec.user {
         Some(user) => app.add("user", user),
         None => app.add_absent("user", "one of its own, or the one that runs weal"),
@@ -187,6 +188,17 @@ fn app(spec: &AppSpec) -> Section {
         None => app.add_absent("sleep-after", "when it pays"),
     }
     app
+}
+
+/// A list where all must be ready.
+fn add_needs(app: &mut Section, spec: &AppSpec) {
+    if spec.after.is_empty() {
+        return app.add_marked("needs", texts(spec.needs.iter().map(|name| name.as_str())), spec.needs.is_empty());
+    }
+    let ready = spec.needs.iter().map(|name| (name.as_str(), "ready"));
+    let done = spec.after.iter().map(|name| (name.as_str(), "done"));
+    let needs: InlineTable = ready.chain(done).collect();
+    app.add("needs", needs);
 }
 
 /// Only the keys that the policy makes use of: a config with others is refused.

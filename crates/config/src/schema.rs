@@ -225,6 +225,22 @@ fn app_keys() -> Vec<(&'static str, Value)> {
                 "",
             ),
         ),
+        (
+            "kind",
+            describe(
+                json!({ "enum": ["service", "task"] }),
+                "A `task` runs to its end once per deploy, such as a migration; it has no `health`, `instances` and `routes`.",
+                "\"service\"",
+            ),
+        ),
+        (
+            "release",
+            describe(
+                argv(),
+                "Run once per deploy before its new instances start, with its environment, folder and user.",
+                "nothing",
+            ),
+        ),
         ("health", describe(health(), "How readiness and health are told: a path, or a table.", "a TCP connection to $PORT")),
         (
             "memory",
@@ -251,8 +267,8 @@ fn app_keys() -> Vec<(&'static str, Value)> {
         (
             "needs",
             describe(
-                names(),
-                "Applications that it calls: it starts when they are healthy, and gets NAME_ADDR, NAME_HOST and NAME_PORT.",
+                json!({ "anyOf": [names(), { "type": "object", "additionalProperties": { "enum": ["ready", "done"] } }] }),
+                "Applications that it calls: it starts when they are healthy, and gets NAME_ADDR, NAME_HOST and NAME_PORT. `{ db = \"ready\", migrate = \"done\" }` also waits for tasks.",
                 "none",
             ),
         ),

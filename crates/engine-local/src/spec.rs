@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::json;
-use weal_model::{AppName, AppSpec, InstanceId, NodeName, ProcessSpec, naming};
+use weal_model::{AppKind, AppName, AppSpec, InstanceId, NodeName, ProcessSpec, naming};
 use weal_protocol::engine::Revision;
 use weal_protocol::node::InstanceSpec;
 
@@ -44,6 +44,8 @@ pub fn revision(app: &AppSpec) -> Revision {
         parts.push(json!("pass-socket"));
     }
     let start = digest(&start);
+    // A task runs anew with each deploy.
+    let start = if app.kind == AppKind::Task { format!("{start}-{}", app.deploy) } else { start };
     Revision { start, settings: settings(&json!(app.health), &json!(app.restart), app.stop_timeout_s, &app.on_resume) }
 }
 

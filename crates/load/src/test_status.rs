@@ -57,6 +57,7 @@ pub fn status(time_s: f64, arrival_per_s: f64) -> Status {
     };
     let app = AppStatus {
         name: "shop".into(),
+        kind: Default::default(),
         state: "ready".into(),
         detail: String::new(),
         min: 1,

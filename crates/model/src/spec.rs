@@ -204,6 +204,12 @@ pub struct AppSpec {
     pub name: AppName,
     /// Program and arguments; `$PORT`, `$DATA` and other variables of the instance's environment are filled in.
     pub run: Vec<String>,
+    /// Whether it serves, or runs once per deploy.
+    #[serde(default)]
+    pub kind: AppKind,
+    /// The application whose step it is (`release`): it has its folder and its user. `None` for one of its own.
+    #[serde(default)]
+    pub step_of: Option<AppName>,
     /// How readiness and health are told.
     pub health: HealthCheck,
     /// Memory per instance: what placement counts, and where the limit is.
@@ -218,6 +224,9 @@ pub struct AppSpec {
     pub routes: Vec<RouteSpec>,
     /// The applications that it calls. It starts after they are healthy and gets `NAME_ADDR`, `NAME_HOST`, `NAME_PORT`.
     pub needs: BTreeSet<AppName>,
+    /// Tasks that must be done before it starts.
+    #[serde(default)]
+    pub after: BTreeSet<AppName>,
     /// The user that instances run as. `None` is one of the application's own where root runs weal, and else the one that runs weal.
     pub user: Option<String>,
     /// How far instances are confined.
@@ -277,6 +286,9 @@ pub struct AppSpec {
     /// Somebody ordered it to stop, and nobody to start again; no config says it.
     #[serde(skip)]
     pub halted: bool,
+    /// Of a task, the deploy that it runs for; no config says it.
+    #[serde(skip)]
+    pub deploy: u64,
 }
 
 impl AppSpec {
@@ -292,6 +304,8 @@ impl AppSpec {
         Self {
             name: name.into(),
             run: vec!["serve".to_owned()],
+            kind: AppKind::Service,
+            step_of: None,
             health: HealthCheck {
                 probe: HealthProbe::Tcp,
                 interval_s: 1.0,
@@ -308,6 +322,7 @@ impl AppSpec {
             per_node: 1,
             routes: Vec::new(),
             needs: BTreeSet::new(),
+            after: BTreeSet::new(),
             user: None,
             sandbox: SandboxSpec::default(),
             env: BTreeMap::new(),
@@ -331,6 +346,31 @@ impl AppSpec {
             sleep: true,
             inner: None,
             halted: false,
+            deploy: 0,
+        }
+    }
+}
+
+/// Whether an application serves, or runs once per deploy.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AppKind {
+    /// It runs on.
+    #[default]
+    Service,
+    /// It runs to its end once per deploy.
+    Task,
+}
+
+impl AppKind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Service, Self::Task];
+
+    /// As it is written in a config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Service => "service",
+            Self::Task => "task",
         }
     }
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Algorithm, AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, JobStatus, NodeName,
+    Algorithm, AppKind, AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, JobStatus, NodeName,
     Time, Utility, WorkFactor,
 };
 
@@ -80,7 +80,10 @@ pub struct NodeStatus {
 pub struct AppStatus {
     /// Its name.
     pub name: AppName,
-    /// One word: `ready`, `starting`, `waiting` (for what it needs), `degraded` (fewer ready than its minimum), `asleep` (woken by the
+    /// Whether it serves, or runs once per deploy.
+    #[serde(default)]
+    pub kind: AppKind,
+    /// One word: `ready`, `starting`, of a task `running` and `done`, `waiting` (for what it needs), `degraded` (fewer ready than its minimum), `asleep` (woken by the
     /// next request), `failed`, `stopped`.
     pub state: String,
     /// What that word is about, in a sentence; empty when ready.

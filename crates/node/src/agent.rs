@@ -518,6 +518,7 @@ fn check(spec: &InstanceSpec) -> Result<(), Refusal> {
     let names = [
         ("an instance", spec.id.as_str()),
         ("an application", spec.app.as_str()),
+        ("an application", spec.owner().as_str()),
         ("a node", spec.node.as_str()),
         ("a job", job),
     ];

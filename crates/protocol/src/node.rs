@@ -100,6 +100,16 @@ pub struct InstanceSpec {
     /// end is told until it is stopped; nothing is filled in in its command; an empty working directory is its own folder.
     #[serde(default)]
     pub job: Option<JobRun>,
+    /// The application whose folder and user it has, where that is not its own.
+    #[serde(default)]
+    pub step_of: Option<AppName>,
+}
+
+impl InstanceSpec {
+    /// The application whose folder and user it has.
+    pub fn owner(&self) -> &AppName {
+        self.step_of.as_ref().unwrap_or(&self.app)
+    }
 }
 
 /// One run of a job.
@@ -135,6 +145,7 @@ impl InstanceSpec {
             needs: BTreeMap::new(),
             revision: String::new(),
             job: None,
+            step_of: app.step_of.clone(),
         }
     }
 }

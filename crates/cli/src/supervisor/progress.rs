@@ -168,7 +168,7 @@ fn describe(app: &AppStatus) -> String {
 /// The colour of an application's state.
 pub fn state_tone(state: &str) -> Tone {
     match state {
-        "ready" => Tone::Good,
+        "ready" | "done" => Tone::Good,
         "failed" => Tone::Bad,
         "degraded" => Tone::Warn,
         _ => Tone::Dim,
@@ -187,7 +187,7 @@ pub fn arrival(status: &Status) -> Option<Arrival> {
 
 /// What is not ready yet, and since when it is waited for.
 pub fn waiting_line(status: &Status, waited: Duration) -> String {
-    let missing = status.apps.iter().filter(|app| !matches!(app.state.as_str(), "ready" | "stopped" | "asleep"));
+    let missing = status.apps.iter().filter(|app| !matches!(app.state.as_str(), "ready" | "stopped" | "asleep" | "done"));
     let missing: Vec<String> = missing.map(|app| format!("{} ({})", app.name, describe(app))).collect();
     format!("waiting for {} - {}", missing.join(", "), span(waited.as_secs()))
 }

@@ -217,3 +217,39 @@ fn a_deploy_opens_the_ports_that_its_config_names() {
     };
     pool.eventually("the port answers", || asked().ok().filter(|line| line.contains("200 OK")));
 }
+
+/// A task that runs `script`, and an application that waits for it.
+fn with_task(script: &str) -> String {
+    format!("[app.migrate]\nkind = \"task\"\nrun = [\"/bin/sh\", \"-c\", \"{script}\"]\nmemory = \"32MiB\"\n\n")
+        + &echo_app("echo", &format!("needs = {{ migrate = \"done\" }}\nenv = {{ FOR = \"{script}\" }}"))
+}
+
+#[test]
+fn a_task_runs_once_per_deploy_before_what_needs_it_and_holds_it_up_when_it_fails() {
+    let mut pool = Pool::unwatched(&with_task("echo ran; sleep 1"));
+    pool.start();
+    pool.eventually("the application serves", || pool.instance_of("echo"));
+    let status = pool.status().unwrap();
+    assert_eq!((app(&status, "migrate")["state"].as_str(), app(&status, "echo")["state"].as_str()), (Some("done"), Some("ready")));
+    assert_eq!(app(&status, "migrate")["instances"][0]["restarts"], 0);
+    pool.write_unwatched(&with_task("echo broken >&2; exit 9"));
+    let failed = deploy(&pool);
+    let said = text(&failed.stderr);
+    assert_eq!(failed.status.code(), Some(1), "{said}");
+    assert!(said.contains("migrate") && said.contains("status 9") && said.contains("broken"), "{said}");
+    assert_eq!(answers(&pool), "echo-1", "the version before serves");
+    pool.write_unwatched(&with_task("echo mended"));
+    deployed(&pool);
+    assert_ne!(answers(&pool), "echo-1");
+    assert!(text(&pool.run(&["logs", "migrate"]).stdout).contains("mended"));
+}
+
+#[test]
+fn a_release_step_has_the_folder_of_its_application() {
+    let step = "release = [\"/bin/sh\", \"-c\", \"echo $MODE > $DATA/release\"]\nenv = { MODE = \"first\" }";
+    let mut pool = Pool::unwatched(&echo_app("echo", step));
+    pool.start();
+    pool.eventually("the application serves", || pool.instance_of("echo"));
+    let output = pool.run(&["exec", "echo", "--", "/bin/sh", "-c", "cat $DATA/release"]);
+    assert_eq!(text(&output.stdout), "first\n", "{}", text(&output.stderr));
+}

@@ -17,7 +17,7 @@ const PERHAPS: [&str; 5] = ["LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
 pub(super) fn check(reading: &mut Reading, spec: &PoolSpec) {
     for (name, app) in &spec.apps {
         check_classes(reading, spec, app);
-        for (key, names) in [("needs", &app.needs), ("together", &app.together), ("apart", &app.apart)] {
+        for (key, names) in [("needs", &app.needs), ("needs", &app.after), ("together", &app.together), ("apart", &app.apart)] {
             check_apps(reading, spec, name, key, names);
         }
         check_variables(reading, app);
@@ -169,7 +169,8 @@ fn visit<'s>(
     }
     done.insert(name, false);
     way.push(name);
-    for need in spec.apps[name].needs.iter().filter(|need| *need != name && spec.apps.contains_key(*need)) {
+    let app = &spec.apps[name];
+    for need in app.needs.iter().chain(&app.after).filter(|need| *need != name && spec.apps.contains_key(*need)) {
         if done.get(need) == Some(&false) {
             let start = way.iter().position(|passed| *passed == need).unwrap_or(0);
             let mut cycle: Vec<&str> = way[start..].iter().map(|passed| passed.as_str()).collect();

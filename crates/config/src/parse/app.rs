@@ -5,19 +5,21 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 use weal_model::{
-    AppName, AppSpec, HealthCheck, HealthProbe, HttpRules, InstanceProtocol, InstanceRange, NodeName, ProxyVersion,
+    AppKind, AppName, AppSpec, HealthCheck, HealthProbe, HttpRules, InstanceProtocol, InstanceRange, NodeName, ProxyVersion,
     RestartPolicy, RouteSpec,
 };
 
 use super::argv::check_argv;
 use super::paths::{below, is_literal};
-use super::{dispatch, health, pool, process, routes, sandbox};
+use super::{dispatch, health, pool, process, routes, sandbox, task};
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 44] = [
+pub(crate) const KEYS: [&str; 46] = [
     "run",
+    "kind",
+    "release",
     "health",
     "memory",
     "cpu",
@@ -67,7 +69,8 @@ const GIVEN: [&str; 5] = ["PORT", "DATA", "INSTANCE", "NODE", "WEAL_KEEP_AWAKE"]
 /// More instances than this of one application are a slip of the finger.
 const MOST_INSTANCES: u32 = 10_000;
 
-pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &Path) -> AppSpec {
+/// The application, and the task of its `release`, if it has one.
+pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &Path) -> (AppSpec, Option<AppSpec>) {
     let section = Section::open(reading, &format!("app.{name}"), table, &KEYS);
     let instances = read_instances(reading, &section);
     let user = pool::read_user(reading, &section);
@@ -76,9 +79,14 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
     let health = HealthCheck { send_proxy: http.send_proxy, ..health::read(reading, &section, first_host(&routes)) };
     check_probe(reading, &section, &health, http.protocol);
     let singleton = read_singleton(reading, &section, instances);
+    let kind = section.word(reading, "kind", AppKind::ALL, AppKind::as_str, "kinds").unwrap_or_default();
+    let needs = task::read_needs(reading, &section);
     let apps = |names: Option<Vec<String>>| names.unwrap_or_default().into_iter().map(AppName::from).collect::<BTreeSet<_>>();
-    AppSpec {
+    let spec = AppSpec {
         name: AppName::from(name),
+        kind,
+        step_of: None,
+        after: needs.done,
         run: read_run(reading, &section, "run = [\"./program\", \"--port\", \"$PORT\"]"),
         health,
         memory: section.size(reading, "memory").unwrap_or(defaults::MEMORY),
@@ -86,7 +94,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         instances,
         per_node: section.count(reading, "per-node", 1..MOST_INSTANCES + 1).unwrap_or(instances.max),
         routes,
-        needs: apps(section.names(reading, "needs")),
+        needs: needs.ready,
         sandbox: sandbox::read(reading, &section, folder, user.as_deref()),
         user,
         env: read_env(reading, &section, &GIVEN),
@@ -110,7 +118,9 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         sleep: read_sleep(reading, &section),
         inner: None,
         halted: false,
-    }
+        deploy: 0,
+    };
+    task::finish(reading, &section, spec)
 }
 
 /// The first exact host: what an application that looks at it expects to be asked for.

@@ -19,6 +19,7 @@ mod process;
 mod route_keys;
 mod routes;
 mod sandbox;
+mod task;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -108,7 +109,10 @@ fn read_apps(reading: &mut Reading, root: &Section, folder: &Path) -> BTreeMap<A
     };
     let mut read = BTreeMap::new();
     for (name, table) in names::named(reading, "app", apps) {
-        read.insert(AppName::from(name), app::read(reading, name, table, folder));
+        let (app, release) = app::read(reading, name, table, folder);
+        for app in std::iter::once(app).chain(release) {
+            read.insert(app.name.clone(), app);
+        }
     }
     read
 }

@@ -33,6 +33,7 @@
 //! | `operations` | draining, and actions under way |
 //! | `rollout` | replacing instances of an old config |
 //! | `app_orders` | what people ordered about applications, beside the config |
+//! | `tasks` | what runs once per deploy, and who waits for it |
 //! | `rest` | who was told to sleep, and who was asked for meanwhile |
 //! | `queue` | the controller's own jobs: their records and their runs |
 //! | `schedules` | the config's schedules: which dates are due |
@@ -86,6 +87,7 @@ mod starts;
 mod state;
 mod status;
 mod submissions;
+mod tasks;
 mod telling;
 mod timers;
 mod verbs;
@@ -407,6 +409,7 @@ impl Cycle {
             loads: &status::fitted(&self.0.seating.loads, self.0.engine.seen.as_deref()),
             plan: self.0.placing.summary.as_ref(),
             failures: self.0.placing.starts.failures(),
+            revisions: &config.revisions,
             rollouts: self.0.rollouts(),
             resting: &self.0.sleep.resting,
             jobs: self.shown_jobs(),

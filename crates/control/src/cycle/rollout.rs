@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weal_model::{Action, AppName, AppSpec, Bytes, InstanceId, InstanceState, NodeName, PoolSpec, RolloutStatus};
 use weal_protocol::engine::{InstanceSeen, Revision};
 
+use super::tasks::still_runs;
 use room::Room;
 
 /// What the replacement looks at.
@@ -153,6 +154,9 @@ fn next(
     target: usize,
     name: &mut impl FnMut(&AppName) -> InstanceId,
 ) -> Vec<(Action, String)> {
+    if seen.iter().any(|seen| seen.stale.is_some() && still_runs(app, seen.instance)) {
+        return Vec::new();
+    }
     let mut actions: Vec<_> = useless(app, seen).map(replaced).collect();
     let new: Vec<&Seen<'_>> = seen.iter().filter(|seen| seen.stale.is_none()).collect();
     let old: Vec<&Seen<'_>> = seen.iter().filter(|seen| is_old(seen)).filter(|seen| seen.may_serve()).collect();

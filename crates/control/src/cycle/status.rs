@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::flow::loads::Loads;
 use weal_model::{
-    AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, GatewayName,
+    AppKind, AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, GatewayName,
     Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobPhase, JobSample, JobStatus, LatencySummary, NodeName,
     NodeSample, NodeStatus, PlanSummary, PoolSpec, Report, RolloutPhase, RolloutStatus, Rung, SeatPlan, Snapshot, Status, Time,
     WorkFactor,
 };
-use weal_protocol::engine::{InstanceSeen, Observation};
+use weal_protocol::engine::{InstanceSeen, Observation, Revision};
 
 use super::gateway::flow_id;
 use super::recent::{Recent, RecentFlow};
+use super::tasks::{TaskState, state as task_state, waits_for};
 
 /// Everything that a status is made from.
 pub(super) struct Inputs<'a> {
@@ -35,6 +36,8 @@ pub(super) struct Inputs<'a> {
     pub plan: Option<&'a PlanSummary>,
     /// Why the last start of an application failed.
     pub failures: &'a BTreeMap<AppName, String>,
+    /// What instances would be started from now.
+    pub revisions: &'a BTreeMap<AppName, Revision>,
     /// How far replacements are.
     pub rollouts: BTreeMap<AppName, RolloutStatus>,
     /// Who was told to sleep.
@@ -109,6 +112,7 @@ fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], i
     let utilities = flows.iter().filter(|flow| flow.app == app.name).filter_map(|flow| flow.utility);
     AppStatus {
         name: app.name.clone(),
+        kind: app.kind,
         state: state.to_owned(),
         detail,
         rollout,
@@ -137,6 +141,10 @@ fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -
     if app.halted {
         let left = if instances.is_empty() { "" } else { "; its instances finish their requests" };
         return ("stopped", format!("a person stopped it: `weal start {}` brings it back{left}", app.name));
+    }
+    let seen = inputs.engine.map_or(&[][..], |agent| &agent.instances);
+    if app.kind == AppKind::Task {
+        return task_words(app, instances, seen, inputs);
     }
     let count = |state: InstanceState| instances.iter().filter(|instance| instance.state == state).count() as u32;
     let ready = count(InstanceState::Ready);
@@ -169,8 +177,8 @@ fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -
     if let Some(failure) = inputs.failures.get(&app.name) {
         return ("failed", failure.clone());
     }
-    if let Some(missing) = unready_need(app, inputs.engine.map_or(&[], |agent| &agent.instances)) {
-        return ("waiting", format!("needs {missing}, which is not ready"));
+    if let Some(waits) = waits(app, seen, inputs) {
+        return ("waiting", waits);
     }
     if let Some(one) = instances.iter().find(|one| one.state == InstanceState::Starting && !one.detail.is_empty()) {
         return ("starting", format!("{}: {}", one.id, one.detail));
@@ -180,6 +188,31 @@ fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -
     }
     let reason = inputs.report.apps.get(&app.name).filter(|app| !app.text.is_empty()).map(|app| app.text.clone());
     ("starting", reason.unwrap_or_else(|| "not started yet".into()))
+}
+
+/// Whom `app` waits for before it starts; `None` when for nobody.
+fn waits(app: &AppSpec, seen: &[InstanceSeen], inputs: &Inputs<'_>) -> Option<String> {
+    let unready = unready_need(app, seen).map(|missing| format!("needs {missing}, which is not ready"));
+    unready.or_else(|| waits_for(app, seen, inputs.revisions))
+}
+
+/// The same for a task.
+fn task_words(
+    app: &AppSpec,
+    instances: &[InstanceStatus],
+    seen: &[InstanceSeen],
+    inputs: &Inputs<'_>,
+) -> (&'static str, String) {
+    match task_state(&app.name, seen, inputs.revisions.get(&app.name)) {
+        TaskState::Done => ("done", String::new()),
+        TaskState::Failed(how) => ("failed", how),
+        TaskState::Open => match (inputs.failures.get(&app.name), waits(app, seen, inputs)) {
+            (Some(failure), _) => ("failed", failure.clone()),
+            _ if instances.iter().any(|one| one.state.is_active()) => ("running", "runs once for this deploy".to_owned()),
+            (None, Some(waits)) => ("waiting", waits),
+            (None, None) => ("starting", "not started yet".to_owned()),
+        },
+    }
 }
 
 /// How an application sleeps of which nothing is awake; `None` when something is or nothing sleeps.

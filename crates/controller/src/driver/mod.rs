@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weal_control::cycle::{Config, Cycle, Done, Effect, Input, Kept, Start};
 use weal_engine::Engine;
-use weal_model::{Status, Time};
+use weal_model::{AppKind, AppSpec, PoolSpec, Status, Time};
 use weal_protocol::controller::PlanView;
 use weal_protocol::node::InstanceEvent;
 
@@ -206,9 +206,21 @@ impl<E: Engine> Hands<E> {
     /// `desired` as the loop takes it: with what the engine would start each application from.
     fn config(&self, desired: &Desired) -> Config {
         let engine = self.engine();
-        let revisions = desired.spec.apps.values().map(|app| (app.name.clone(), engine.revision(app))).collect();
-        Config { generation: desired.generation, pool: Arc::clone(&desired.spec), revisions }
+        let pool = with_deploy(&desired.spec, desired.generation);
+        let revisions = pool.apps.values().map(|app| (app.name.clone(), engine.revision(app))).collect();
+        Config { generation: desired.generation, pool, revisions }
     }
+}
+
+/// The pool with the deploy that its tasks run for.
+fn with_deploy(spec: &Arc<PoolSpec>, generation: u64) -> Arc<PoolSpec> {
+    let is_task = |app: &AppSpec| app.kind == AppKind::Task;
+    let mut pool = Arc::clone(spec);
+    if pool.apps.values().any(is_task) {
+        let tasks = Arc::make_mut(&mut pool).apps.values_mut().filter(|app| is_task(app));
+        tasks.for_each(|task| task.deploy = generation);
+    }
+    pool
 }
 
 /// Asks for instance events for ever, in a task of its own that ends with the receiver.

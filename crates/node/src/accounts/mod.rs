@@ -124,8 +124,8 @@ impl Accounts {
         match &spec.user {
             Some(name) => self.named(spec, name),
             None if self.own == 0 => {
-                let number = self.numbers.of(&spec.app)?;
-                let name = format!("weal-{}", spec.app);
+                let number = self.numbers.of(spec.owner())?;
+                let name = format!("weal-{}", spec.owner());
                 Ok(Account::Other(User { name, uid: number, gid: number, groups: Vec::new(), home: data.to_owned() }))
             }
             // Without an entry it runs all the same.

@@ -382,7 +382,7 @@ fn add_confidential(
     if !spec.process.is_confidential() {
         return Ok(BTreeMap::new());
     }
-    let Hidden { variables, secrets } = site.accounts.confidential()?.of(&spec.app);
+    let Hidden { variables, secrets } = site.accounts.confidential()?.of(spec.owner());
     for (name, value) in variables {
         env.entry(name).or_insert(value);
     }
@@ -425,7 +425,7 @@ fn write_secret(data: &Path, name: &str, value: &str, owner: Option<Owner>) -> i
 pub fn data_of(site: &Site, spec: &InstanceSpec) -> PathBuf {
     match &spec.job {
         Some(run) => site.data.join(naming::job_folder(&run.job)),
-        None => site.data.join(spec.app.as_str()),
+        None => site.data.join(spec.owner().as_str()),
     }
 }
 

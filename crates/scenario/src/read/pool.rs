@@ -88,6 +88,8 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
     Ok(AppSpec {
         name: name.into(),
         run: vec!["simulated".to_owned()],
+        kind: weal_model::AppKind::Service,
+        step_of: None,
         health: HealthCheck {
             probe: HealthProbe::Tcp,
             interval_s: 1.0,
@@ -104,6 +106,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         per_node: app.per_node.unwrap_or(1),
         routes: Vec::new(),
         needs: names(&app.needs),
+        after: BTreeSet::new(),
         user: None,
         sandbox: weal_model::SandboxSpec::default(),
         env: BTreeMap::new(),
@@ -127,6 +130,7 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         sleep: true,
         inner: None,
         halted: false,
+        deploy: 0,
     })
 }
 

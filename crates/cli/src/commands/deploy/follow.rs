@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use weal_model::{AppName, AppStatus, PoolSpec, RolloutPhase, Status};
+use weal_model::{AppKind, AppName, AppStatus, PoolSpec, RolloutPhase, Status};
 use weal_protocol::controller::ConfigTaken;
 
 use crate::client::Client;
@@ -95,14 +95,16 @@ fn outcome(status: &Status, generation: u64, touched: &BTreeSet<AppName>) -> Out
 
 fn has_failed(app: &AppStatus, touched: &BTreeSet<AppName>) -> bool {
     let is_stuck = app.rollout.as_ref().is_some_and(|rollout| rollout.phase == RolloutPhase::Stuck);
-    is_stuck || (touched.contains(&app.name) && app.state == "failed")
+    // A task runs in each deploy, whether or not its config has changed.
+    let has_run = app.kind == AppKind::Task || touched.contains(&app.name);
+    is_stuck || (has_run && app.state == "failed")
 }
 
 /// An application that was not touched may be as it is, but for a rollout that it is drawn into.
 fn is_done(app: &AppStatus, touched: &BTreeSet<AppName>) -> bool {
     let is_out = app.rollout.as_ref().is_none_or(|rollout| rollout.phase == RolloutPhase::Draining);
     let is_settled = matches!(app.state.as_str(), "ready" | "stopped" | "asleep" | "done");
-    is_out && (is_settled || !touched.contains(&app.name))
+    is_out && (is_settled || (app.kind == AppKind::Service && !touched.contains(&app.name)))
 }
 
 fn tell_changes(status: &Status, touched: &BTreeSet<AppName>, told: &mut BTreeMap<AppName, String>) {

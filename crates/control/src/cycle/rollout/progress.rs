@@ -6,6 +6,7 @@ use weal_protocol::engine::InstanceSeen;
 use super::room::{Room, roomiest};
 use super::{Seen, View};
 use crate::cycle::gateway::RESTARTS_IN_VAIN;
+use crate::cycle::tasks::{TaskState, undone, waits_for};
 
 /// `target` is how many new ones there are to be.
 pub(super) fn status(view: &View<'_>, app: &AppSpec, seen: &[Seen<'_>], target: usize) -> Option<RolloutStatus> {
@@ -22,6 +23,9 @@ fn phase(view: &View<'_>, app: &AppSpec, seen: &[Seen<'_>], all_new: bool) -> (R
     let serving = serving(seen);
     if let Some(why) = failure(view, app, seen) {
         return (RolloutPhase::Stuck, format!("the new version does not get ready: {why}. {serving}"));
+    }
+    if let Some(waits) = waits_for(app, view.instances, view.revisions) {
+        return (RolloutPhase::Waiting, format!("{} {waits}. {serving}", app.name));
     }
     if let Some(coming) = seen.iter().find(|seen| seen.stale.is_none() && !seen.is_ready()) {
         return (RolloutPhase::Starting, format!("{} is not ready yet. {serving}", coming.instance.id));
@@ -54,6 +58,9 @@ fn failure(view: &View<'_>, app: &AppSpec, seen: &[Seen<'_>]) -> Option<String> 
     let tell = |seen: &InstanceSeen| format!("{}: {}", seen.id, seen.detail);
     if new().any(|seen| seen.state == InstanceState::Ready) && new().all(|seen| !has_failed(seen)) {
         return None;
+    }
+    if let Some((task, TaskState::Failed(how))) = undone(app, view.instances, view.revisions) {
+        return Some(format!("{task} failed: {how}"));
     }
     let failed = new().find(|seen| has_failed(seen)).map(tell);
     failed.or_else(|| view.failures.get(&app.name).cloned())
