@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use toml_edit::{InlineTable, Value};
 use weal_model::{
-    AcmeChallenge, AcmeSpec, Algorithm, AppSpec, CertificateSource, DispatchRules, Enactment, HealthProbe, HttpRules, Importance,
+    AcmeChallenge, AcmeSpec, Algorithm, AppKind, AppSpec, CertificateSource, DispatchRules, Enactment, HealthProbe, HttpRules, Importance,
     LatePolicy, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
 };
 
@@ -30,8 +30,9 @@ pub fn effective(spec: &PoolSpec) -> String {
     for (name, source) in spec.tls.iter().flat_map(|tls| &tls.certificates) {
         page.add_named("tls", name, certificate(source));
     }
-    for spec in spec.apps.values() {
-        page.add_named("app", spec.name.as_str(), app(spec));
+    for own in spec.apps.values().filter(|app| app.step_of.is_none()) {
+        let release = spec.apps.values().find(|step| step.step_of.as_ref() == Some(&own.name));
+        page.add_named("app", own.name.as_str(), app(own, release));
     }
     for spec in spec.jobs.values() {
         page.add_named("job", spec.name.as_str(), jobs::section(spec));
@@ -127,11 +128,18 @@ fn class(spec: &ServiceClass) -> Section {
     class
 }
 
-fn app(spec: &AppSpec) -> Section {
+/// `release` is its step of that name. A task has no keys of what serves.
+fn app(spec: &AppSpec, release: Option<&AppSpec>) -> Section {
+    let is_service = spec.kind == AppKind::Service;
     let mut app = Section::default();
     app.add("run", texts(spec.run.iter().map(String::as_str)));
     app.add_marked("kind", spec.kind.as_str(), spec.kind == AppKind::default());
-    add_health(&mut app, spec);
+    if let Some(release) = release {
+        app.add("release", texts(release.run.iter().map(String::as_str)));
+    }
+    if is_service {
+        add_health(&mut app, spec);
+    }
     app.add_marked("memory", show_size(spec.memory), spec.memory == defaults::MEMORY);
     match spec.cpu_limit {
         Some(cpu) => app.add("cpu", number(cpu.0)),
@@ -139,10 +147,14 @@ fn app(spec: &AppSpec) -> Section {
     }
     let (min, max) = (spec.instances.min, spec.instances.max);
     let range: InlineTable = [("min", i64::from(min)), ("max", i64::from(max))].into_iter().collect();
-    app.add_marked("instances", range, (min, max) == (defaults::INSTANCES, defaults::INSTANCES));
+    if is_service {
+        app.add_marked("instances", range, (min, max) == (defaults::INSTANCES, defaults::INSTANCES));
+    }
     app.add_marked("per-node", i64::from(spec.per_node), spec.per_node == max);
-    app.add_marked("routes", lines(spec.routes.iter().map(route)), spec.routes.is_empty());
-    add_needs(&mut app, spec);
+    if is_service {
+        app.add_marked("routes", lines(spec.routes.iter().map(route)), spec.routes.is_empty());
+    }
+    add_needs(&mut app, spec, release);
     match &spec.user {
         Some(user) => app.add("user", user),
         None => app.add_absent("user", "one of its own, or the one that runs weal"),
@@ -169,7 +181,7 @@ fn app(spec: &AppSpec) -> Section {
     app.add_marked("pinned", spec.pinned, !spec.pinned);
     app.add_marked("manual", spec.manual, !spec.manual);
     let restart = show_restart(spec.restart);
-    app.add_marked("restart", restart, restart == "always");
+    app.add_marked("restart", restart, restart == if is_service { "always" } else { "never" });
     app.add_marked("queue-limit", i64::from(spec.queue_limit), spec.queue_limit == defaults::QUEUE_LIMIT);
     add_span(&mut app, "request-timeout", spec.request_timeout_s, defaults::REQUEST_TIMEOUT_S);
     let default = HttpRules::default();
@@ -183,6 +195,9 @@ fn app(spec: &AppSpec) -> Section {
     app.add_marked("normalize-paths", spec.http.normalize_paths, spec.http.normalize_paths == default.normalize_paths);
     add_dispatch(&mut app, &spec.http.dispatch);
     app.add_marked("sleep", spec.sleep, spec.sleep);
+    if !is_service {
+        return app;
+    }
     match spec.sleep_after_s {
         Some(seconds) => app.add("sleep-after", show_span(seconds)),
         None => app.add_absent("sleep-after", "when it pays"),
@@ -191,12 +206,13 @@ fn app(spec: &AppSpec) -> Section {
 }
 
 /// A list where all must be ready.
-fn add_needs(app: &mut Section, spec: &AppSpec) {
-    if spec.after.is_empty() {
+fn add_needs(app: &mut Section, spec: &AppSpec, release: Option<&AppSpec>) {
+    let after = || spec.after.iter().filter(|task| release.is_none_or(|release| release.name != **task));
+    if after().next().is_none() {
         return app.add_marked("needs", texts(spec.needs.iter().map(|name| name.as_str())), spec.needs.is_empty());
     }
     let ready = spec.needs.iter().map(|name| (name.as_str(), "ready"));
-    let done = spec.after.iter().map(|name| (name.as_str(), "done"));
+    let done = after().map(|name| (name.as_str(), "done"));
     let needs: InlineTable = ready.chain(done).collect();
     app.add("needs", needs);
 }

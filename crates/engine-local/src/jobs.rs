@@ -75,6 +75,7 @@ fn spec(order: &JobOrder, job: &JobName, node: &NodeName) -> InstanceSpec {
         needs: std::collections::BTreeMap::new(),
         revision: String::new(),
         job: Some(JobRun { job: job.clone(), attempt: order.attempt }),
+        step_of: None,
     }
 }
 

@@ -15,13 +15,13 @@ const INHERITED: [&str; 3] = ["PATH", "HOME", "USER"];
 const PERHAPS: [&str; 5] = ["LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
 
 pub(super) fn check(reading: &mut Reading, spec: &PoolSpec) {
-    for (name, app) in &spec.apps {
+    for (name, app) in spec.apps.iter().filter(|(_, app)| app.step_of.is_none()) {
         check_classes(reading, spec, app);
         for (key, names) in [("needs", &app.needs), ("needs", &app.after), ("together", &app.together), ("apart", &app.apart)] {
             check_apps(reading, spec, name, key, names);
         }
-        check_variables(reading, app);
     }
+    spec.apps.values().for_each(|app| check_variables(reading, app));
     for job in spec.jobs.values() {
         check_job_class(reading, spec, job);
     }
@@ -107,6 +107,11 @@ fn known_variables(app: &AppSpec) -> BTreeSet<String> {
 
 /// Everything of `app` in which variables are filled in, with the path of its place.
 fn texts_with_variables(app: &AppSpec) -> Vec<(String, &str)> {
+    if let Some(owner) = &app.step_of {
+        // All else of it is its owner's.
+        let words = app.run.iter().enumerate();
+        return words.map(|(index, word)| (format!("app.{owner}.release.{index}"), word.as_str())).collect();
+    }
     let mut commands = vec![("run", &app.run), ("on-resume", &app.on_resume)];
     if let HealthProbe::Command { argv } = &app.health.probe {
         commands.push(("health.command", argv));

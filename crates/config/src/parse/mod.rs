@@ -110,6 +110,11 @@ fn read_apps(reading: &mut Reading, root: &Section, folder: &Path) -> BTreeMap<A
     let mut read = BTreeMap::new();
     for (name, table) in names::named(reading, "app", apps) {
         let (app, release) = app::read(reading, name, table, folder);
+        if let Some(step) = release.as_ref().filter(|step| apps.keys().any(|key| key.get_ref() == step.name.as_str())) {
+            let help = "rename it: weal shows the step of `release` under this name";
+            let place = reading.places.key(&format!("app.{}", step.name));
+            reading.findings.error(place, format!("`{}` is the release step of `{name}`", step.name), help);
+        }
         for app in std::iter::once(app).chain(release) {
             read.insert(app.name.clone(), app);
         }

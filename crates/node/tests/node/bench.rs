@@ -253,6 +253,7 @@ impl Bench {
             needs: BTreeMap::new(),
             revision: "f".into(),
             job: None,
+            step_of: None,
         }
     }
 
