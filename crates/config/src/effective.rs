@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use toml_edit::{InlineTable, Value};
 use weal_model::{
-    AcmeChallenge, AcmeSpec, Algorithm, AppKind, AppSpec, CertificateSource, DispatchRules, Enactment, HealthProbe, HttpRules, Importance,
-    LatePolicy, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
+    AcmeChallenge, AcmeSpec, Algorithm, AppKind, AppSpec, CertificateSource, DispatchRules, Enactment, HealthProbe, HttpRules,
+    Importance, LatePolicy, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
 };
 
 use crate::defaults;

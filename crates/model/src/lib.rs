@@ -71,7 +71,8 @@ pub use sandbox::{Permit, SandboxMode, SandboxSpec};
 pub use schedule::{Missed, Overlap, Schedule, ScheduleError, ScheduleStatus, ScheduledJob, ScheduledJobs};
 pub use snapshot::{FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot};
 pub use spec::{
-    Algorithm, AppKind, AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, OverloadLimit, PoolSpec, RestartPolicy, TimingSpec,
+    Algorithm, AppKind, AppSpec, HealthCheck, HealthProbe, InstanceRange, NodeSpec, OverloadLimit, PoolSpec, RestartPolicy,
+    TimingSpec,
 };
 pub use status::{
     AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict, PlanSummary,

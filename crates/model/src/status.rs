@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Algorithm, AppKind, AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, JobStatus, NodeName,
-    Time, Utility, WorkFactor,
+    Algorithm, AppKind, AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, JobStatus,
+    NodeName, Time, Utility, WorkFactor,
 };
 
 /// The whole pool, now.

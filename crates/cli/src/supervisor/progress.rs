@@ -144,7 +144,7 @@ fn app_line(app: &AppStatus, state: &str) -> String {
 
 /// Whether it will stay as it is.
 fn is_settled(app: &AppStatus) -> bool {
-    matches!(app.state.as_str(), "ready" | "failed" | "stopped" | "asleep")
+    matches!(app.state.as_str(), "ready" | "failed" | "stopped" | "asleep" | "done")
 }
 
 /// What an instance wrote last, as a sentence. Its text may hold anything: nothing in it commands the terminal.

@@ -230,7 +230,10 @@ fn a_task_runs_once_per_deploy_before_what_needs_it_and_holds_it_up_when_it_fail
     pool.start();
     pool.eventually("the application serves", || pool.instance_of("echo"));
     let status = pool.status().unwrap();
-    assert_eq!((app(&status, "migrate")["state"].as_str(), app(&status, "echo")["state"].as_str()), (Some("done"), Some("ready")));
+    assert_eq!(
+        (app(&status, "migrate")["state"].as_str(), app(&status, "echo")["state"].as_str()),
+        (Some("done"), Some("ready"))
+    );
     assert_eq!(app(&status, "migrate")["instances"][0]["restarts"], 0);
     pool.write_unwatched(&with_task("echo broken >&2; exit 9"));
     let failed = deploy(&pool);

@@ -80,7 +80,10 @@ impl State {
         match action {
             Action::Start { app, node, .. } => pool.apps.get(app).is_some_and(|spec| {
                 let needs_are_ready = unready_need(spec, self.engine.instances()).is_none()
-                    && self.config.as_ref().is_none_or(|config| undone(spec, self.engine.instances(), &config.revisions).is_none());
+                    && self
+                        .config
+                        .as_ref()
+                        .is_none_or(|config| undone(spec, self.engine.instances(), &config.revisions).is_none());
                 // Before the gateway has said so, nobody knows where calls go.
                 let may_call = spec.needs.is_empty() || self.gateway.inner.is_some();
                 self.placing.starts.may_start(now, app) && needs_are_ready && may_call && self.room(pool, node) >= spec.memory

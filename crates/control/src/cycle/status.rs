@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::flow::loads::Loads;
 use weal_model::{
-    AppKind, AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus, GatewayName,
-    Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobPhase, JobSample, JobStatus, LatencySummary, NodeName,
-    NodeSample, NodeStatus, PlanSummary, PoolSpec, Report, RolloutPhase, RolloutStatus, Rung, SeatPlan, Snapshot, Status, Time,
-    WorkFactor,
+    AppKind, AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus,
+    GatewayName, Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobPhase, JobSample, JobStatus, LatencySummary,
+    NodeName, NodeSample, NodeStatus, PlanSummary, PoolSpec, Report, RolloutPhase, RolloutStatus, Rung, SeatPlan, Snapshot,
+    Status, Time, WorkFactor,
 };
 use weal_protocol::engine::{InstanceSeen, Observation, Revision};
 
@@ -197,12 +197,7 @@ fn waits(app: &AppSpec, seen: &[InstanceSeen], inputs: &Inputs<'_>) -> Option<St
 }
 
 /// The same for a task.
-fn task_words(
-    app: &AppSpec,
-    instances: &[InstanceStatus],
-    seen: &[InstanceSeen],
-    inputs: &Inputs<'_>,
-) -> (&'static str, String) {
+fn task_words(app: &AppSpec, instances: &[InstanceStatus], seen: &[InstanceSeen], inputs: &Inputs<'_>) -> (&'static str, String) {
     match task_state(&app.name, seen, inputs.revisions.get(&app.name)) {
         TaskState::Done => ("done", String::new()),
         TaskState::Failed(how) => ("failed", how),
