@@ -6,11 +6,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use weal_model::{
     AppKind, AppName, AppSpec, HealthCheck, HealthProbe, HttpRules, InstanceProtocol, InstanceRange, NodeName, ProxyVersion,
-<<<<<<< HEAD
     RestartPolicy, RouteSpec,
-=======
-    RestartPolicy,
->>>>>>> d5b0959 (Format)
 };
 
 use super::argv::check_argv;
