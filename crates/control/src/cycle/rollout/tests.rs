@@ -2,8 +2,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
-    Action, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec, RolloutPhase,
-    SleepCosts, Time,
+    Action, AppKind, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec,
+    RolloutPhase, SleepCosts, Time,
 };
 use weal_protocol::engine::{InstanceSeen, Revision};
 
@@ -255,4 +255,33 @@ fn what_was_ordered_to_stop_is_stopped_whatever_its_version() {
     assert_eq!(bed.step(), [stop("shop-1")]);
     bed.busy.insert("shop-1".into());
     assert_eq!(bed.step(), []);
+}
+
+#[test]
+fn a_task_of_an_earlier_deploy_ends_before_the_next_one_begins() {
+    let mut bed = Bed::one();
+    bed.shop().kind = AppKind::Task;
+    assert_eq!(bed.step(), [], "it still runs");
+    bed.set("shop-1", InstanceState::Stopped);
+    assert_eq!(bed.step(), [stop("shop-1")], "placement starts the next one then");
+}
+
+#[test]
+fn what_needs_a_task_says_that_it_waits_and_is_stuck_when_the_task_has_failed() {
+    let mut bed = Bed::one();
+    bed.shop().after.insert("migrate".into());
+    bed.revisions.insert("migrate".into(), Revision { start: NEW.to_owned(), settings: String::new() });
+    let (phase, detail) = bed.status().unwrap();
+    assert!(phase == RolloutPhase::Waiting && detail.contains("needs migrate to be done"), "{detail}");
+    let task = |revision, state| InstanceSeen { app: "migrate".into(), ..seen("migrate-1", revision, state) };
+    bed.instances.push(task(OLD, InstanceState::Stopped));
+    assert_eq!(bed.status().unwrap().0, RolloutPhase::Waiting, "it was done for another deploy");
+    bed.instances[1] = InstanceSeen { detail: "ended by itself with status 9".into(), ..task(NEW, InstanceState::Failed) };
+    let (phase, detail) = bed.status().unwrap();
+    assert!(
+        phase == RolloutPhase::Stuck && detail.contains("migrate failed: migrate-1: ended by itself with status 9"),
+        "{detail}"
+    );
+    bed.instances[1] = task(NEW, InstanceState::Stopped);
+    assert_eq!(bed.status().unwrap().0, RolloutPhase::Starting);
 }
