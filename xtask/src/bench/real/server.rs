@@ -139,6 +139,7 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
         revision: "bench".into(),
         job: None,
         process: Default::default(),
+        step_of: None,
     }
 }
 
