@@ -3,6 +3,7 @@
 //! What was measured and what a plan expects are said apart: they may contradict each other, and then a reader must see which is which.
 
 mod brief;
+mod words;
 
 use weal_model::{
     AppExplanation, AppName, AppStatus, Binding, Event, FlowExplanation, FlowStatus, Goal, InstanceState, NodeName, NodeStatus,
@@ -10,6 +11,7 @@ use weal_model::{
 };
 
 use crate::board::View;
+use words::sentence;
 
 /// Why `app` is as it is; `None` when there is no such application.
 pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why> {
@@ -287,10 +289,4 @@ fn what_would_help(binding: &Binding) -> Option<String> {
         Binding::ChangeCost => "a load that lasts: a change now would cost more than it gains".into(),
         Binding::Manual => "a change by hand, because weal may not move it (`manual`, or `control` is off)".into(),
     })
-}
-
-/// Begins with a capital unless it begins with a name, and ends with a full stop.
-fn sentence(text: &str) -> String {
-    let text = text.trim();
-    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }

@@ -11,48 +11,17 @@ mod progress;
 mod room;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{Action, AppName, AppSpec, Bytes, InstanceId, InstanceState, NodeName, PoolSpec, RolloutStatus};
+use weal_model::{Action, AppName, AppSpec, InstanceId, RolloutStatus};
 use weal_protocol::engine::{InstanceSeen, Revision};
 
 use super::tasks::still_runs;
 use room::Room;
-
-/// What the replacement looks at.
-pub(super) struct View<'a> {
-    pub pool: &'a PoolSpec,
-    pub instances: &'a [InstanceSeen],
-    /// What instances would be started from now.
-    pub revisions: &'a BTreeMap<AppName, Revision>,
-    /// Whether something is being done to an instance.
-    pub busy: &'a dyn Fn(&InstanceId) -> bool,
-    /// Memory of a node that nothing holds.
-    pub free: &'a dyn Fn(&NodeName) -> Bytes,
-    /// Why the last start of an application failed.
-    pub failures: &'a BTreeMap<AppName, String>,
-}
-
-/// An instance as the replacement sees it.
-struct Seen<'a> {
-    instance: &'a InstanceSeen,
-    /// Why it must be replaced.
-    stale: Option<String>,
-    busy: bool,
-}
-
-impl Seen<'_> {
-    fn is_ready(&self) -> bool {
-        !self.busy && self.instance.state == InstanceState::Ready
-    }
-
-    /// It served once and may again: better than nothing while its successor is not ready.
-    fn may_serve(&self) -> bool {
-        let has_ended = matches!(self.instance.state, InstanceState::Failed | InstanceState::Stopped);
-        !has_ended && (self.instance.start_took_s.is_some() || self.instance.state == InstanceState::Ready)
-    }
-}
+use view::Seen;
+pub(super) use view::View;
 
 /// What to do next, and which applications are in the middle of it (placement leaves those alone).
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 
 use weal_model::{AppName, AppStatus, Binding, FlowStatus, Goal, InstanceState, NodeStatus, Report, Status};
 
-use super::sentence;
+use super::words::sentence;
 
 /// From this share of its CPU on, a node is called full: what is left goes in pieces between two looks.
 const FULL: f64 = 0.9;

@@ -4,7 +4,7 @@ use weal_model::{AppSpec, InstanceState, RolloutPhase, RolloutStatus};
 use weal_protocol::engine::InstanceSeen;
 
 use super::room::{Room, roomiest};
-use super::{Seen, View};
+use super::view::{Seen, View};
 use crate::cycle::gateway::RESTARTS_IN_VAIN;
 use crate::cycle::tasks::{TaskState, undone, waits_for};
 

@@ -3,7 +3,7 @@
 use weal_model::{AppName, AppSpec, Bytes, InstanceState, NodeName, PoolSpec};
 use weal_protocol::engine::InstanceSeen;
 
-use super::View;
+use super::view::View;
 
 /// Where there is room for one more instance.
 pub(super) enum Room {
