@@ -33,7 +33,7 @@ fn fuzz_imported_files() {
         }
     });
     // What becomes of damaged quotes in a Compose file may still need a hand: it is read, or refused with a reason.
-    weal_fuzz::target("compose", |bytes| match compose(&String::from_utf8_lossy(bytes)) {
+    weal_fuzz::target("compose", |bytes| match compose(&String::from_utf8_lossy(bytes), &Default::default()) {
         Ok(imported) => assert!(!imported.text.is_empty()),
         Err(error) => assert!(!error.to_string().is_empty()),
     });
