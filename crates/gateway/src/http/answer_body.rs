@@ -9,6 +9,7 @@ use http_body_util::Full;
 
 use super::compression::Encoded;
 use super::relay::{BodyError, Relay};
+use crate::http::request_body::NotesClientWait;
 use crate::listen::client::Busy;
 use crate::routing::cluster::{Seat, SeatHandle};
 

@@ -1,6 +1,7 @@
 //! The body of a request on its way to an instance, and how far it has come.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -17,8 +18,6 @@ use super::incoming::{Incoming, IncomingError};
 use super::origin;
 use crate::clock::Clock;
 use crate::listen::patience::Patience;
-use crate::routing::cluster::SeatHandle;
-use crate::routing::uploads::UploadShare;
 
 /// Bytes that are read to no purpose so that a connection can go on after a response that came before the end of the request. More cost
 /// the client more than a new connection.
@@ -31,7 +30,7 @@ const DISCARD_TIME: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) enum RequestBody {
     Empty,
-    Client(ClientBody),
+    Client(Box<ClientBody>),
 }
 
 /// What a client sends. Dropped before its end, the rest is read, if that is little, so that the client's connection can go on. Over HTTP/2
@@ -74,6 +73,15 @@ pub(crate) enum UploadError {
     TooSlow,
 }
 
+/// The seat of a request.
+pub(crate) trait NotesClientWait: fmt::Debug + Send + Sync {
+    /// The request waits for its client from now on, or does not any more.
+    fn note_client_wait(&self, waits: bool);
+}
+
+/// What a request holds until its body is there, and lets go by being dropped.
+pub(crate) trait Share: fmt::Debug + Send {}
+
 /// How far a body has come. Its exchange looks at this while the connection to the instance has the body.
 #[derive(Debug)]
 pub(crate) struct Upload {
@@ -90,9 +98,9 @@ pub(crate) struct Upload {
     /// The rate that the body has fallen short of, in bytes per second; 0 while it has not.
     missed_rate: AtomicU32,
     /// Its request's seat, which is told when it waits for the client.
-    seat: OnceLock<SeatHandle>,
+    seat: OnceLock<Box<dyn NotesClientWait>>,
     /// Its part of the seats that may wait for bodies, until all of it is there.
-    share: Mutex<Option<UploadShare>>,
+    share: Mutex<Option<Box<dyn Share>>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +142,7 @@ impl RequestBody {
             has_ended: false,
             patience: None,
         };
-        (Self::Client(body), Some(upload))
+        (Self::Client(Box::new(body)), Some(upload))
     }
 
     /// A client that sends less than `rate` bytes a second, once it has had `patience`, has sent a bad body. 0 is any rate.
@@ -191,14 +199,14 @@ impl Upload {
     }
 
     /// Its request goes on although not all of it has come.
-    pub fn hold(&self, share: UploadShare) {
-        *self.share.lock().unwrap_or_else(PoisonError::into_inner) = Some(share);
+    pub fn hold(&self, share: impl Share + 'static) {
+        *self.share.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(share));
     }
 
     /// Its request has taken this place.
-    pub fn attach(&self, seat: SeatHandle) {
+    pub fn attach(&self, seat: impl NotesClientWait + 'static) {
         self.is_starved.store(false, Ordering::Relaxed);
-        let _ = self.seat.set(seat);
+        let _ = self.seat.set(Box::new(seat));
     }
 
     /// The client has sent nothing more, or it has.

@@ -11,6 +11,7 @@ use weal_model::{AppName, Time};
 
 use crate::clock::Clock;
 use crate::http::framing::Framing;
+use crate::http::request_body::NotesClientWait;
 use crate::routing::cluster::SeatHandle;
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::record::Record;

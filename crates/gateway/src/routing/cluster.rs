@@ -20,6 +20,7 @@ use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, F
 use weal_protocol::node::{WakeAnswer, WakeRequest};
 
 use crate::clock::Clock;
+use crate::http::request_body::NotesClientWait;
 use crate::routing::affinity::Tokens;
 use crate::routing::port_stats::PortStats;
 use crate::upstream::pool::Upstream;
@@ -448,9 +449,8 @@ impl Drop for Seat {
     }
 }
 
-impl SeatHandle {
-    /// The request waits for its client, to send or to take more; or no longer.
-    pub fn note_client_wait(&self, waits: bool) {
+impl NotesClientWait for SeatHandle {
+    fn note_client_wait(&self, waits: bool) {
         self.cluster.lock().admission.handle_client_wait(self.cluster.clock.now(), self.ticket, waits);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cluster::Cluster;
+use crate::http::request_body::Share;
 
 /// A request's part of the seats that may wait for bodies, until this is dropped.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ impl Cluster {
         }
     }
 }
+
+impl Share for UploadShare {}
 
 impl Drop for UploadShare {
     fn drop(&mut self) {

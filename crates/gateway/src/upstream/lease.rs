@@ -15,7 +15,7 @@ pub(crate) enum Lease {
     /// All of it, until the response has ended.
     H1(Link),
     /// One stream among others.
-    H2(Lane),
+    H2(Box<Lane>),
 }
 
 impl Lease {

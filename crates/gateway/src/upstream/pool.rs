@@ -55,7 +55,7 @@ impl Upstream {
     /// An open connection that has room for a request; `None` when there is none.
     pub fn take(&self, worker: usize, speech: Speech) -> Option<Lease> {
         if speech.protocol == InstanceProtocol::H2c {
-            return self.multiplexed(worker).take().map(Lease::H2);
+            return self.multiplexed(worker).take().map(|lane| Lease::H2(Box::new(lane)));
         }
         loop {
             let mut link = self.pop(worker, speech.announced)?;
@@ -77,7 +77,11 @@ impl Upstream {
     pub async fn connect(&self, worker: usize, speech: Speech, limits: &Limits) -> io::Result<Lease> {
         if speech.protocol == InstanceProtocol::H2c {
             let keep = !self.is_closed();
-            return self.multiplexed(worker).open(limits, keep, self.connect_stream(None, limits)).await.map(Lease::H2);
+            return self
+                .multiplexed(worker)
+                .open(limits, keep, self.connect_stream(None, limits))
+                .await
+                .map(|lane| Lease::H2(Box::new(lane)));
         }
         let stream = self.connect_stream(speech.announced, limits).await?;
         Link::open(stream, speech.announced).await.map(Lease::H1)
