@@ -117,7 +117,13 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
     rpc.set_nonblocking(true).map_err(failed_to("use the controller's socket"))?;
     let rpc = UnixListener::from_std(rpc).map_err(failed_to("use the controller's socket"))?;
     let workers = Arc::new(Workers::start(&gateway, &registry, clock).map_err(failed_to("start a worker"))?);
-    let l4 = Ports { gateway: Arc::clone(&gateway), registry: Arc::clone(&registry), workers: Arc::clone(&workers), clock };
+    let l4 = Ports {
+        gateway: Arc::clone(&gateway),
+        registry: Arc::clone(&registry),
+        workers: Arc::clone(&workers),
+        clock,
+        first_config: limits.first_config,
+    };
     let callers = controller.into_iter().fold(Callers::own(), Callers::and);
     let router = rpc_router(callers, &gateway, &registry, clock, name);
     let sweep = listen::workers::sweep(Arc::clone(&gateway), Arc::clone(&registry), clock);
@@ -128,13 +134,12 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
             let accepted = async {
                 // Meanwhile clients wait in the backlog, which is bounded: better than to be told that there is no route.
                 let _ = tokio::time::timeout(limits.first_config, gateway.tables.ready()).await;
-                tokio::select! {
-                    () = accept_all(&clients, tls_clients.as_ref(), &workers, &gateway.tls) => Ok(()),
-                    failed = serve_ports(l4, ports) => failed,
-                }
+                accept_all(&clients, tls_clients.as_ref(), &workers, &gateway.tls).await;
             };
             tokio::select! {
-                failed = accepted => return failed,
+                () = accepted => {}
+                // At once: the config says where calls between applications come in, and instances are started with it.
+                failed = serve_ports(l4, ports) => return failed,
                 () = stop => {}
             }
             drop((clients, tls_clients));

@@ -106,7 +106,7 @@ fn write(pool: &Pool, https: u16, table: &str) {
         "{ host = \"shop.example\" }, { host = \"www.example\" }, { host = \"late.example\" }",
     );
     pool.write_text(&format!(
-        "[pool]\nlisten = [\"http://127.0.0.1:{listen}\", \"https://127.0.0.1:{https}\"]\napi = \"127.0.0.1:{api}\"\nflow-cycle = \"1s\"\n\
+        "[pool]\nlisten = [\"http://127.0.0.1:{listen}\", \"https://127.0.0.1:{https}\"]\napi = \"127.0.0.1:{api}\"\nflow-cycle = \"1s\"\nwatch = true\n\
          https-redirect = true\n\n{table}{apps}"
     ));
 }

@@ -49,7 +49,7 @@ fn each_url_keeps_its_instance_and_the_death_of_one_moves_only_its_own() {
     wait_for_instances(&pool, 3);
     let homes = |pool: &Pool| -> BTreeMap<u32, i32> {
         (0..60)
-            .map(|number| (number, pid_of(&ask(pool, "files.localhost", &format!("/file/{number}?x={number}"), "").1)))
+            .map(|number| (number, pid_of(&ask(pool, "files.localhost", &format!("/page/{number}?x={number}"), "").1)))
             .collect()
     };
     let before = pool.eventually("the gateway knows all three", || {

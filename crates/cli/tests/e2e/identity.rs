@@ -269,7 +269,8 @@ fn a_hosted_application_gets_no_right_no_descriptor_and_no_secret_of_the_operato
         names
     };
     assert_eq!(names("Fd:\t"), ["0", "1", "2"]);
-    let expected = ["DATA", "HOME", "INSTANCE", "LOGNAME", "MODE", "NODE", "PATH", "PORT", "USER", "WEAL_INSTANCE_DIR"];
+    let expected =
+        ["DATA", "HOME", "INSTANCE", "LOGNAME", "MODE", "NODE", "PATH", "PORT", "USER", "WEAL_INSTANCE_DIR", "WEAL_KEEP_AWAKE"];
     let inherited = ["LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
     let given: Vec<String> = names("Env:\t").into_iter().filter(|name| !inherited.contains(&name.as_str())).collect();
     assert_eq!(given, expected);

@@ -63,10 +63,16 @@ fn listen(ports: &Arc<Ports>, listener: &Listener, socket: OwnedFd) -> JoinSet<(
     let listener = listener.clone();
     let opened = match port.transport {
         Transport::Tcp => open_tcp(socket).map(|socket| {
-            task.spawn(connection::accept(socket, listener, ports));
+            task.spawn(async move {
+                ports.configured().await;
+                connection::accept(socket, listener, ports).await;
+            });
         }),
         Transport::Udp => open_udp(socket).map(|socket| {
-            task.spawn(datagrams::receive(socket, listener, ports));
+            task.spawn(async move {
+                ports.configured().await;
+                datagrams::receive(socket, listener, ports).await;
+            });
         }),
     };
     match opened {

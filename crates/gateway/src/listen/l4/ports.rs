@@ -1,6 +1,7 @@
 //! What the ports of a gateway have in common.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use weal_protocol::gateway::Listener;
 
@@ -17,9 +18,16 @@ pub(crate) struct Ports {
     pub registry: Arc<Registry>,
     pub workers: Arc<Workers>,
     pub clock: Clock,
+    /// How long clients wait for the first config.
+    pub first_config: Duration,
 }
 
 impl Ports {
+    /// Waits until there is a config to go by, or for as long as clients may wait for it.
+    pub(super) async fn configured(&self) {
+        let _ = tokio::time::timeout(self.first_config, self.gateway.tables.ready()).await;
+    }
+
     /// Where what comes in at a listener goes now. `None`: it speaks HTTP.
     pub(super) fn destination(&self, listener: &Listener) -> Result<Option<Destination>, ErrorResponse> {
         let table = self.gateway.tables.current();
