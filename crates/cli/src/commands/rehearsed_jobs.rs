@@ -107,7 +107,7 @@ mod tests {
         assert_eq!((late.run.as_slice(), &late.class), (&["/bin/late".to_owned()][..], &None));
         let mut document = DocumentMut::new();
         add_classes(&mut document);
-        assert!(document.to_string().contains("[class.high-importance]\nimportance = \"high\"\n"), "{document}");
+        assert_eq!(document["class"]["high-importance"]["importance"].as_str(), Some("high"));
     }
 
     #[test]

@@ -82,6 +82,9 @@ pub(crate) struct Client {
     flushes_before_idle: AtomicU64,
     /// It has been idle for a while: nothing of HTTP's machinery need be kept for it.
     may_rest: AtomicBool,
+    /// It has sent a body. Who answers before its end may still have to read the rest or to close, which only HTTP's machinery knows: taken
+    /// for a request, the rest would be one that nobody has sent.
+    has_sent_body: AtomicBool,
     /// Nothing is kept for it but its socket.
     is_resting: AtomicBool,
     /// Whether it waits for a seat, or has closed its side of the connection while it did: [`Client::has_left`].
@@ -112,6 +115,7 @@ impl Client {
             flushes: AtomicU64::new(0),
             flushes_before_idle: AtomicU64::new(0),
             may_rest: AtomicBool::new(false),
+            has_sent_body: AtomicBool::new(false),
             is_resting: AtomicBool::new(false),
             waiting: AtomicU8::new(Waiting::No as u8),
             interim: Mutex::default(),
@@ -247,6 +251,11 @@ impl Client {
         }
     }
 
+    /// It keeps HTTP's machinery for good.
+    pub fn forbid_rest(&self) {
+        self.has_sent_body.store(true, Ordering::Relaxed);
+    }
+
     /// It rests from now on, or no longer.
     pub fn note_rest(&self, rests: bool) {
         self.is_resting.store(rests, Ordering::Relaxed);
@@ -259,6 +268,7 @@ impl Client {
     /// True when it has been idle for a while, and all that was to be written to it has been.
     pub fn can_rest(&self) -> bool {
         self.may_rest.load(Ordering::Acquire)
+            && !self.has_sent_body.load(Ordering::Relaxed)
             && self.phase() == Phase::Idle
             && self.flushes() > self.flushes_before_idle.load(Ordering::Relaxed)
     }

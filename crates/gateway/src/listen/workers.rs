@@ -12,6 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body::Body as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -265,6 +266,9 @@ async fn serve_h1<T: Transport>(stream: T, first: Bytes, session: Arc<Session>) 
 async fn serve_busy<T: Transport>(stream: ClientStream<T>, session: &Arc<Session>) -> Option<ClientStream<T>> {
     let (gateway, client) = (&session.gateway, &session.client);
     let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
+        if !request.body().is_end_stream() {
+            client.forbid_rest();
+        }
         let (exchange, request, routed) = Exchange::begin(Arc::clone(session), request.map(Incoming::H1), None);
         let answer = exchange.answer(request, routed);
         async move { answer.await.map(|response| response.map(AnswerBody::told_by_connection)) }
