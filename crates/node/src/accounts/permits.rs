@@ -29,6 +29,9 @@ pub struct Permits(Vec<Permit>);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Permit {
     app: AppName,
+    /// The application whose folder and user it has, where that is not its own.
+    #[serde(default)]
+    step_of: Option<AppName>,
     /// `None` is a user of its own.
     user: Option<String>,
     #[serde(default)]
@@ -90,8 +93,7 @@ impl Permits {
     /// # Errors
     /// Root has not allowed it.
     pub fn check(&self, spec: &InstanceSpec, user: &str, is_root: bool) -> Result<(), Refusal> {
-        let mut permits =
-            self.0.iter().filter(|permit| permit.app == spec.app && permit.user.as_deref() == Some(user)).peekable();
+        let mut permits = self.0.iter().filter(|permit| permit.is_for(spec) && permit.user.as_deref() == Some(user)).peekable();
         if permits.peek().is_none() {
             return Err(Refusal::UserNotAllowed { app: spec.app.clone(), user: user.to_owned() });
         }
@@ -106,7 +108,7 @@ impl Permits {
     /// # Errors
     /// Root has not allowed it.
     pub fn check_sandbox(&self, spec: &InstanceSpec) -> Result<(), Refusal> {
-        let is_permitted = |permit: &Permit| permit.app == spec.app && permit.user == spec.user && permit.sandbox == spec.sandbox;
+        let is_permitted = |permit: &Permit| permit.is_for(spec) && permit.user == spec.user && permit.sandbox == spec.sandbox;
         if spec.sandbox == SandboxSpec::default() || self.0.iter().any(is_permitted) {
             return Ok(());
         }
@@ -119,8 +121,7 @@ impl Permits {
     /// # Errors
     /// Root has not allowed it.
     pub fn check_process(&self, spec: &InstanceSpec) -> Result<(), Refusal> {
-        let is_permitted =
-            |permit: &Permit| permit.app == spec.app && permit.user == spec.user && permit.program.is_that_of(spec);
+        let is_permitted = |permit: &Permit| permit.is_for(spec) && permit.user == spec.user && permit.program.is_that_of(spec);
         if !spec.process.is_privileged() || self.0.iter().any(is_permitted) {
             return Ok(());
         }
@@ -132,9 +133,20 @@ impl Permit {
     /// `None` for an application that may do nothing but what any may.
     fn of(app: &AppSpec) -> Option<Self> {
         let is_ordinary = app.user.is_none() && app.sandbox == SandboxSpec::default() && !app.process.is_privileged();
-        let permit =
-            || Self { app: app.name.clone(), user: app.user.clone(), sandbox: app.sandbox.clone(), program: Program::of(app) };
+        let permit = || Self {
+            app: app.name.clone(),
+            step_of: app.step_of.clone(),
+            user: app.user.clone(),
+            sandbox: app.sandbox.clone(),
+            program: Program::of(app),
+        };
         (!is_ordinary).then(permit)
+    }
+
+    /// Whether it is about this application, in the folder that the config gives it: a controller could name another one in `step_of`, and so get
+    /// at the folder, the number and the secrets of that.
+    fn is_for(&self, spec: &InstanceSpec) -> bool {
+        self.app == spec.app && self.step_of == spec.step_of
     }
 }
 
@@ -246,6 +258,21 @@ mod tests {
         assert_eq!(set("DB_ADDR", "127.0.0.1:5432"), Ok(()));
         assert_eq!(set("DB_ADDR", "$(evil)"), refused);
         assert_eq!(with(&|spec| drop(spec.env.remove("MODE"))), refused);
+    }
+
+    #[test]
+    fn what_an_application_may_it_may_not_in_the_folder_of_another() {
+        let mut pool = pool(&[("shop", Some("www-data")), ("shop-release", Some("www-data"))]);
+        pool.apps.get_mut(&AppName::from("shop-release")).unwrap().step_of = Some("shop".into());
+        let permits = Permits::of(&pool);
+        let with = |app: &str, step_of: Option<&str>| {
+            let spec = spec_of(&pool.apps[&AppName::from(app)]);
+            permits.check(&InstanceSpec { step_of: step_of.map(AppName::from), ..spec }, "www-data", false)
+        };
+        let refused = |app: &str| Err(Refusal::UserNotAllowed { app: app.into(), user: "www-data".to_owned() });
+        assert_eq!((with("shop", None), with("shop-release", Some("shop"))), (Ok(()), Ok(())));
+        assert_eq!(with("shop", Some("wiki")), refused("shop"));
+        assert_eq!(with("shop-release", Some("wiki")), refused("shop-release"));
     }
 
     #[test]
