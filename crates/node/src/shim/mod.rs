@@ -270,7 +270,7 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
         sandbox.enter().map_err(complain)?;
         become_user(user.as_ref())?;
         if let Some(mask) = umask {
-            rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+            rustix::process::umask(Mode::from_raw_mode(mask));
         }
         if let Some(path) = &stdin {
             // As that user: root could read more.
@@ -307,7 +307,6 @@ fn become_given(argv: &[String], env: &BTreeMap<String, String>) -> io::Result<(
     Err(Command::new(program).args(arguments).env_clear().envs(env).env(given::FOR_WHOM, own).exec())
 }
 
-/// Says what `execve` meant.
 /// Soft and hard limits at once: a process could raise the first to the second.
 fn limit_resources(limits: &BTreeMap<ResourceLimit, LimitValue>) -> io::Result<()> {
     for (limit, value) in limits {
@@ -339,6 +338,7 @@ fn read_from(path: &Path) -> io::Result<()> {
     Ok(rustix::stdio::dup2_stdin(&file)?)
 }
 
+/// Says what `execve` meant.
 fn explain(error: io::Error, program: &str, launch: &Launch) -> io::Error {
     let cwd = &launch.cwd;
     let text = match error.kind() {
