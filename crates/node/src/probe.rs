@@ -18,7 +18,7 @@ use weal_sandbox::SandboxPlan;
 
 use crate::blocking::aside;
 use crate::privileges::{become_user, keep_descriptors_back};
-use crate::shim::Launch;
+use crate::shim::{Launch, limit_resources};
 use crate::variables::{UnknownVariable, fill_in};
 
 /// The longest head of a response that is waited for; a health check that answers more is broken.
@@ -268,7 +268,7 @@ async fn command(argv: &[String], Beside { launch, main }: Beside<'_>) -> Result
 }
 
 /// What a process does between fork and exec to run where an instance runs: in its control groups and its file system, as its user, and as
-/// confined as it is.
+/// limited and confined as it is.
 pub fn joining(
     Beside { launch, main }: Beside<'_>,
 ) -> Result<impl Fn() -> io::Result<()> + Send + Sync + 'static + use<>, BadAnswer> {
@@ -276,14 +276,19 @@ pub fn joining(
     let as_path = |entrance: &PathBuf| CString::new(entrance.as_os_str().as_bytes()).map_err(|_| BadAnswer::BadGroup);
     let entrances = launch.entrances.iter().map(as_path).collect::<Result<Vec<_>, _>>()?;
     let process = if launch.sandbox.mounts.is_some() { main.map(open_process).transpose()? } else { None };
+    let (umask, limits) = (launch.umask, launch.limits.clone());
     let sandbox = SandboxPlan { mounts: None, ..launch.sandbox.clone() }.prepare().map_err(weal_sandbox::Failure::into_io)?;
     Ok(move || {
         entrances.iter().try_for_each(|entrance| enter(entrance))?;
         if let Some(process) = &process {
             weal_sandbox::join(process.as_fd()).map_err(weal_sandbox::Failure::into_io)?;
         }
+        limit_resources(&limits)?;
         sandbox.enter().map_err(weal_sandbox::Failure::into_io)?;
         become_user(user.as_ref())?;
+        if let Some(mask) = umask {
+            rustix::process::umask(Mode::from_raw_mode(mask));
+        }
         keep_descriptors_back()?;
         sandbox.confine().map_err(weal_sandbox::Failure::into_io)
     })

@@ -308,7 +308,7 @@ fn become_given(argv: &[String], env: &BTreeMap<String, String>) -> io::Result<(
 }
 
 /// Soft and hard limits at once: a process could raise the first to the second.
-fn limit_resources(limits: &BTreeMap<ResourceLimit, LimitValue>) -> io::Result<()> {
+pub(crate) fn limit_resources(limits: &BTreeMap<ResourceLimit, LimitValue>) -> io::Result<()> {
     for (limit, value) in limits {
         let most = match value {
             LimitValue::AtMost(most) => Some(*most),
