@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -69,23 +70,29 @@ impl Folder {
         Ok(Self { path, handle })
     }
 
-    /// Puts a file with `content` in place of what is called `name` in this folder, for `owner` to read only.
+    /// Puts a file with `content` in place of what is called `name` in this folder, for `owner` to read only. A reader sees the old file or the
+    /// new one, never a part.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn replace_file(&self, name: &str, content: &[u8], owner: Option<Owner>) -> io::Result<PathBuf> {
+        /// Instances of one application start at the same time, and write the same files.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        const NEW: &str = ".new";
         let path = self.path.join(name);
-        let write = || {
-            match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
+        let write = || -> io::Result<()> {
+            let _only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+            match rustix::fs::unlinkat(&self.handle, NEW, AtFlags::empty()) {
                 Err(error) if error != Errno::NOENT => return Err(error.into()),
                 _ => {}
             }
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let handle = rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(0o400))?;
+            let handle = rustix::fs::openat(&self.handle, NEW, flags, Mode::from_raw_mode(0o400))?;
             if let Some((uid, gid)) = owner.map(Owner::ids) {
                 rustix::fs::fchown(&handle, uid, gid)?;
             }
-            std::fs::File::from(handle).write_all(content)
+            std::fs::File::from(handle).write_all(content)?;
+            Ok(rustix::fs::renameat(&self.handle, NEW, &self.handle, name)?)
         };
         write().map_err(at(&path))?;
         Ok(path)
@@ -221,6 +228,23 @@ mod tests {
         let error = Folder::open(folder.path()).unwrap().make("data", 0o700).unwrap_err().to_string();
         assert!(error.ends_with("data: it is a link or a file, not a folder"), "{error}");
         assert!(Folder::open(&folder.path().join("data")).is_err());
+    }
+
+    #[test]
+    fn files_are_replaced_at_once_also_by_several_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Folder::open(folder.path()).unwrap();
+        fs::write(folder.path().join("other"), "another's").unwrap();
+        symlink("other", folder.path().join("secret")).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| data.replace_file("secret", b"hunter2", None).unwrap());
+            }
+        });
+        assert_eq!(fs::read_to_string(folder.path().join("secret")).unwrap(), "hunter2");
+        assert_eq!(fs::metadata(folder.path().join("secret")).unwrap().mode() & 0o777, 0o400);
+        assert_eq!(fs::read_to_string(folder.path().join("other")).unwrap(), "another's");
+        assert!(!folder.path().join(".new").exists());
     }
 
     #[test]
