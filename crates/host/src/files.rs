@@ -10,13 +10,27 @@ use std::path::Path;
 /// # Errors
 /// It cannot be written.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    put(path, content, true)
+}
+
+/// The same without waiting for the disk, for what does not outlive a crash of the machine anyway.
+///
+/// # Errors
+/// It cannot be written.
+pub fn replace_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
+    put(path, content, false)
+}
+
+fn put(path: &Path, content: &[u8], is_synced: bool) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     // What lies there already may be a link that leads elsewhere.
     let _ = fs::remove_file(&new);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(content)?;
-    file.sync_all()?;
+    if is_synced {
+        file.sync_all()?;
+    }
     fs::rename(&new, path)
 }
 

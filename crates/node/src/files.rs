@@ -1,13 +1,13 @@
 //! Small files that are written as a whole or not at all.
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read};
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use weal_host::files::replace_unsynced;
 
 /// Writes `value` as JSON to `path`, readable for its owner only: a reader sees the old content or the new, never a part.
 ///
@@ -18,17 +18,7 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     if fs::read(path).is_ok_and(|before| before == text) {
         return Ok(());
     }
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    // What lies there already may be a link that leads elsewhere.
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(&text)?;
-    drop(file);
-    fs::rename(&temporary, path)
+    replace_unsynced(path, &text)
 }
 
 /// Reads what [`write_json`] wrote; `None` when there is no such file.
