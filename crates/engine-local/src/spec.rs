@@ -35,15 +35,24 @@ pub fn instance_spec(
 pub fn revision(app: &AppSpec) -> Revision {
     // Without a user an application has one of its own, which versions before ran as whoever ran weal: their instances are replaced.
     let user = app.user.as_deref().unwrap_or("its own");
-    let mut start = json!([&app.run, &app.env, &app.cwd, user, &app.sandbox, app.memory, app.cpu_limit, &app.needs]);
-    // Versions before knew nothing of it: what says nothing there has the revision that it had.
-    if let (true, Some(parts)) = (app.process != ProcessSpec::default(), start.as_array_mut()) {
+    let mut parts = vec![
+        json!(app.run),
+        json!(app.env),
+        json!(app.cwd),
+        json!(user),
+        json!(app.sandbox),
+        json!(app.memory),
+        json!(app.cpu_limit),
+        json!(app.needs),
+    ];
+    // Versions before did not know these keys: an application without them keeps its revision, and its instances.
+    if app.process != ProcessSpec::default() {
         parts.push(json!(app.process));
     }
-    if let (true, Some(parts)) = (app.pass_socket, start.as_array_mut()) {
+    if app.pass_socket {
         parts.push(json!("pass-socket"));
     }
-    let start = digest(&start);
+    let start = digest(&json!(parts));
     // A task runs anew with each deploy.
     let start = if app.kind == AppKind::Task { format!("{start}-{}", app.deploy) } else { start };
     Revision { start, settings: settings(&json!(app.health), &json!(app.restart), app.stop_timeout_s, &app.on_resume) }
