@@ -10,7 +10,7 @@ mod parts;
 mod process;
 
 use serde_json::{Value, json};
-use weal_model::{AcmeChallenge, Algorithm, Enactment, Importance, OverloadLimit, Permit, ProxyVersion, SandboxSpec};
+use weal_model::{AcmeChallenge, Algorithm, AppKind, Enactment, Importance, OverloadLimit, Permit, ProxyVersion, SandboxSpec};
 
 use crate::defaults;
 use parts::{SPAN, argv, describe, quoted, size, table};
@@ -228,7 +228,7 @@ fn app_keys() -> Vec<(&'static str, Value)> {
         (
             "kind",
             describe(
-                json!({ "enum": ["service", "task"] }),
+                json!({ "enum": AppKind::ALL.map(AppKind::as_str) }),
                 "A `task` runs to its end once per deploy, such as a migration; it has no `health`, `instances` and `routes`.",
                 "\"service\"",
             ),

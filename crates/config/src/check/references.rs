@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, ScheduledJob, naming};
 
+use crate::parse::GIVEN;
 use crate::section::{Reading, within};
 use crate::{defaults, suggest};
 
-/// What the node agent gives to every instance.
-const GIVEN: [&str; 5] = ["PORT", "DATA", "INSTANCE", "NODE", "WEAL_KEEP_AWAKE"];
 /// What every instance has without being asked.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "USER"];
 /// What an instance has where weal itself has it.

@@ -12,6 +12,7 @@ use weal_model::{
 use super::argv::check_argv;
 use super::paths::{below, is_literal};
 use super::{dispatch, health, pool, process, routes, sandbox, task};
+use crate::env_file::is_variable;
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
@@ -65,7 +66,7 @@ pub(crate) const KEYS: [&str; 46] = [
     "sleep",
 ];
 /// What weal gives to each instance.
-const GIVEN: [&str; 5] = ["PORT", "DATA", "INSTANCE", "NODE", "WEAL_KEEP_AWAKE"];
+pub(crate) const GIVEN: [&str; 5] = ["PORT", "DATA", "INSTANCE", "NODE", "WEAL_KEEP_AWAKE"];
 /// More instances than this of one application are a slip of the finger.
 const MOST_INSTANCES: u32 = 10_000;
 
@@ -258,8 +259,7 @@ pub(super) fn read_env(reading: &mut Reading, section: &Section, given: &[&str])
     let env = Section::open(reading, &section.at("env"), table, &names);
     let mut read = BTreeMap::new();
     for name in names {
-        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(fits) {
+        if !is_variable(name) {
             let help = "names have letters, digits and `_`, and do not begin with a digit";
             reading.findings.error(reading.places.key(&env.at(name)), format!("`{name}` cannot be a variable"), help);
         } else if given.contains(&name) {
