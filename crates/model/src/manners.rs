@@ -133,9 +133,4 @@ impl AccessLog {
             Self::Json => "json",
         }
     }
-
-    /// The one that is written so.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.as_str() == word)
-    }
 }

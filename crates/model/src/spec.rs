@@ -116,11 +116,6 @@ impl OverloadLimit {
             Self::Power => "power",
         }
     }
-
-    /// The one that is written so.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|limit| limit.as_str() == word)
-    }
 }
 
 fn sleeps() -> bool {

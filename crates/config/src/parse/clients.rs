@@ -66,11 +66,5 @@ fn read_accept_proxy(reading: &mut Reading, pool: &Section) -> ListenSchemes {
 }
 
 fn read_access_log(reading: &mut Reading, pool: &Section) -> AccessLog {
-    let Some(word) = pool.text(reading, "access-log") else { return AccessLog::default() };
-    AccessLog::from_word(&word).unwrap_or_else(|| {
-        let help = suggest::help(&word, AccessLog::ALL.map(AccessLog::as_str), "formats");
-        let place = reading.places.value(&pool.at("access-log"));
-        reading.findings.error(place, format!("`access-log` cannot be `{word}`"), help);
-        AccessLog::default()
-    })
+    pool.word(reading, "access-log", AccessLog::ALL, AccessLog::as_str, "formats").unwrap_or_default()
 }

@@ -122,13 +122,8 @@ fn read_control(reading: &mut Reading, section: &Section) -> bool {
 }
 
 fn read_placement(reading: &mut Reading, section: &Section) -> Algorithm {
-    let Some(word) = section.text(reading, "placement") else { return Algorithm::default() };
-    let words = Algorithm::WORDS.map(|(word, _)| word);
-    Algorithm::from_word(&word).unwrap_or_else(|| {
-        let help = suggest::help(&word, words.iter().copied(), "algorithms");
-        reading.findings.error(reading.places.value("pool.placement"), format!("`placement` cannot be `{word}`"), help);
-        Algorithm::default()
-    })
+    let all = Algorithm::WORDS.map(|(_, algorithm)| algorithm);
+    section.word(reading, "placement", all, Algorithm::word, "algorithms").unwrap_or_default()
 }
 
 fn read_speed(reading: &mut Reading, section: &Section) -> f64 {
@@ -141,22 +136,11 @@ fn read_speed(reading: &mut Reading, section: &Section) -> f64 {
 }
 
 fn read_enactment(reading: &mut Reading, section: &Section) -> Enactment {
-    let Some(word) = section.text(reading, "enactment") else { return Enactment::default() };
-    Enactment::from_word(&word).unwrap_or_else(|| {
-        let help = suggest::help(&word, Enactment::ALL.map(Enactment::as_str), "ways");
-        reading.findings.error(reading.places.value(&section.at("enactment")), format!("`enactment` cannot be `{word}`"), help);
-        Enactment::default()
-    })
+    section.word(reading, "enactment", Enactment::ALL, Enactment::as_str, "ways").unwrap_or_default()
 }
 
 fn read_overload_limit(reading: &mut Reading, section: &Section) -> OverloadLimit {
-    let Some(word) = section.text(reading, "overload-limit") else { return OverloadLimit::default() };
-    OverloadLimit::from_word(&word).unwrap_or_else(|| {
-        let help = suggest::help(&word, OverloadLimit::ALL.map(OverloadLimit::as_str), "limits");
-        let place = reading.places.value(&section.at("overload-limit"));
-        reading.findings.error(place, format!("`overload-limit` cannot be `{word}`"), help);
-        OverloadLimit::default()
-    })
+    section.word(reading, "overload-limit", OverloadLimit::ALL, OverloadLimit::as_str, "limits").unwrap_or_default()
 }
 
 /// All `[[node]]`s; the machine itself when there is none.
