@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use weal_host::Proc;
 
 use crate::chaos::load::Load;
 use crate::chaos::pool::{Pool, ROLES};
@@ -45,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let (began, pause) = (Instant::now(), Duration::from_secs_f64((seconds / SAMPLES).max(0.5)));
     let mut series = Series::new();
     while began.elapsed().as_secs_f64() < seconds {
-        sample(&pool, began.elapsed().as_secs_f64(), &mut series)?;
+        sample(&pool, began.elapsed().as_secs_f64(), &mut series);
         std::thread::sleep(pause);
     }
     let total = load.finish();
@@ -58,11 +59,12 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     Ok(left.is_empty() && total.unexplained.is_empty() && growing.is_empty())
 }
 
-fn sample(pool: &Pool, at_s: f64, series: &mut Series) -> Result<()> {
+fn sample(pool: &Pool, at_s: f64, series: &mut Series) {
+    let proc = Proc::system();
     let mut add = |name: String, value: f64| series.entry(name).or_default().push((at_s, value));
     let processes = ROLES.into_iter().flat_map(|role| pool.roles(role).into_iter().map(move |pid| (role, pid)));
     for (name, pid) in processes.chain([("supervisor", pool.supervisor())]) {
-        add(format!("{name}: memory, KiB"), memory_kib(pid));
+        add(format!("{name}: memory, KiB"), proc.resident(pid).map_or(0.0, |bytes| bytes as f64 / 1024.0));
         add(
             format!("{name}: open files"),
             std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0.0, |entries| entries.count() as f64),
@@ -72,13 +74,6 @@ fn sample(pool: &Pool, at_s: f64, series: &mut Series) -> Result<()> {
     {
         add(name.to_owned(), size_kib(&pool.state().join(folder)));
     }
-    Ok(())
-}
-
-fn memory_kib(pid: u32) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0.0)
 }
 
 fn size_kib(folder: &Path) -> f64 {

@@ -157,6 +157,11 @@ impl Proc {
         Some(field(&text(&self.path(pid, "smaps_rollup"), SMALL).ok()?, "Pss:")? * 1024)
     }
 
+    /// Bytes of `pid` in memory, with all that it shares.
+    pub fn resident(&self, pid: u32) -> Option<u64> {
+        Some(field(&text(&self.path(pid, "status"), SMALL).ok()?, "VmRSS:")? * 1024)
+    }
+
     /// Bytes of `pid` in swap.
     pub fn swapped(&self, pid: u32) -> Option<u64> {
         Some(field(&text(&self.path(pid, "status"), SMALL).ok()?, "VmSwap:")? * 1024)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use weal_host::Proc;
 
 use super::Arguments;
 use super::real::pool::free_address;
@@ -89,8 +90,5 @@ impl Drop for Clients {
 }
 
 fn resident_bytes(pid: u32) -> Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kib * 1024.0)
+    Ok(Proc::system().resident(pid).context("no VmRSS")? as f64)
 }
