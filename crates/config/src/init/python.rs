@@ -84,21 +84,21 @@ impl Python<'_> {
     }
 
     fn interpreter(&self) -> Vec<String> {
-        match self.environment() {
-            Some(environment) => vec![format!("./{environment}/bin/python")],
-            None if self.folder.has("uv.lock") => words("uv run python"),
-            None if self.folder.has("poetry.lock") => words("poetry run python"),
-            None => words("python3"),
-        }
+        self.within("python").unwrap_or_else(|| words("python3"))
     }
 
     /// A program that a package brings.
     fn tool(&self, name: &str) -> Vec<String> {
+        self.within(name).unwrap_or_else(|| words(name))
+    }
+
+    /// A program of the folder's own environment; `None` where it has none.
+    fn within(&self, name: &str) -> Option<Vec<String>> {
         match self.environment() {
-            Some(environment) => vec![format!("./{environment}/bin/{name}")],
-            None if self.folder.has("uv.lock") => words(&format!("uv run {name}")),
-            None if self.folder.has("poetry.lock") => words(&format!("poetry run {name}")),
-            None => words(name),
+            Some(environment) => Some(vec![format!("./{environment}/bin/{name}")]),
+            None if self.folder.has("uv.lock") => Some(words(&format!("uv run {name}"))),
+            None if self.folder.has("poetry.lock") => Some(words(&format!("poetry run {name}"))),
+            None => None,
         }
     }
 
