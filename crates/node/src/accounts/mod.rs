@@ -120,7 +120,7 @@ impl Accounts {
     }
 
     fn without_group(&self, spec: &InstanceSpec, data: &Path) -> Result<Account, NoAccount> {
-        self.check_sandbox(spec)?;
+        self.check_permits(spec)?;
         match &spec.user {
             Some(name) => self.named(spec, name),
             None if self.own == 0 => {
@@ -135,12 +135,13 @@ impl Accounts {
 
     /// Whether root allows what `spec` asks for.
     pub fn check(&self, spec: &InstanceSpec) -> Result<(), NoAccount> {
-        self.check_sandbox(spec)?;
+        self.check_permits(spec)?;
         spec.user.as_ref().map_or(Ok(()), |name| self.named(spec, name).map(drop))
     }
 
-    /// Whoever orders from an agent that is not root is its own user, and could start the program without it.
-    fn check_sandbox(&self, spec: &InstanceSpec) -> Result<(), NoAccount> {
+    /// Whether root allows the sandbox of `spec` and what else its processes get. Whoever orders from an agent that is not root is its own user, and
+    /// could start the program without it.
+    fn check_permits(&self, spec: &InstanceSpec) -> Result<(), NoAccount> {
         if self.own != 0 {
             return Ok(());
         }
