@@ -1,9 +1,9 @@
 //! `cargo xtask fuzz`: the targets that `make test` runs for some seconds, for longer.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
 use crate::programs;
 
@@ -21,8 +21,7 @@ pub struct Arguments {
 }
 
 /// Which tests are targets, as arguments of `cargo test`. Each is named `fuzz_…`.
-const PLACES: [&[&str]; 6] = [
-    &["-p", "weal-fuzz", "--lib"],
+const PLACES: [&[&str]; 5] = [
     &["-p", "weal-gateway", "--lib"],
     &["-p", "weal-node", "--lib"],
     &["-p", "weal-scenario", "--lib"],
@@ -34,14 +33,12 @@ const PLACES: [&[&str]; 6] = [
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let root = programs::root();
     if let Some(target) = &arguments.target {
-        let folder: PathBuf = root.join("crates/fuzz/corpus").join(target);
-        if !folder.is_dir() {
-            bail!("there is no target `{target}`: {}", targets(&root)?.join(", "));
-        }
+        let targets = targets(&root)?;
+        ensure!(targets.contains(target), "there is no target `{target}`: {}", targets.join(", "));
     }
     let mut is_good = true;
     for place in PLACES {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut command = Command::new(env!("CARGO"));
         command.arg("test").arg("--quiet").args(place).arg("fuzz_").current_dir(&root);
         command.env("WEAL_FUZZ_EXECUTIONS", arguments.executions.to_string()).env("WEAL_FUZZ_SEED", arguments.seed.to_string());
         if let Some(target) = &arguments.target {
@@ -58,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     Ok(is_good)
 }
 
-fn targets(root: &std::path::Path) -> Result<Vec<String>> {
+fn targets(root: &Path) -> Result<Vec<String>> {
     let mut names: Vec<String> = std::fs::read_dir(root.join("crates/fuzz/corpus"))?
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
