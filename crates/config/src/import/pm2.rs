@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use weal_model::Bytes;
 use weal_model::written::show_span;
 
-use super::app::{App, health_command, to_toml};
+use super::app::{App, MAY_LISTEN, health_command, to_toml};
 use super::command::{escape, to_argv};
 use super::imported::{ImportError, Imported};
 use crate::env_file::is_variable;
@@ -54,9 +54,7 @@ fn read(entry: &Map<String, Value>, notes: &mut Vec<String>) -> Option<App> {
     let mut app = App { name: name.clone(), run: command(entry, script), cwd: text("cwd").map(str::to_owned), ..App::default() };
     app.env = environment(entry, &mut app.host, &name, &mut note);
     if app.host.is_none() {
-        note(
-            "whether it listens is not known: it counts as healthy while it runs. A web application gets `routes`, and `health` is left out",
-        );
+        note(MAY_LISTEN);
         app.health = Some(health_command(["true"]));
     }
     app.instances = instances(entry, &mut note);

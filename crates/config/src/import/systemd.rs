@@ -3,7 +3,7 @@
 use weal_model::written::show_span;
 use weal_model::{Bytes, ResourceLimit, StopSignal};
 
-use super::app::{App, health_command, to_toml};
+use super::app::{App, MAY_LISTEN, health_command, to_toml};
 use super::command::escape;
 use super::imported::{ImportError, Imported};
 use crate::env_file::is_variable;
@@ -50,7 +50,7 @@ pub fn systemd(text: &str, unit: &str) -> Result<Imported, ImportError> {
     if listens {
         app.host = Some(format!("{}.localhost", app.name));
     } else {
-        notes.push("whether it listens is not known: it counts as healthy while it runs. A web application gets `routes`, and `health` is left out".to_owned());
+        notes.push(MAY_LISTEN.to_owned());
         app.health = Some(health_command(["true"]));
     }
     Ok(Imported { text: to_toml("systemd unit", &[app]), notes })
