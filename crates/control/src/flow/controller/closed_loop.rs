@@ -218,6 +218,33 @@ fn clients_that_were_taken_for_independent_arrivals_are_not_starved() {
     assert!((0.15..0.4).contains(&(served(1) / served(0))), "{} beside {} of four times as many clients", served(1), served(0));
 }
 
+/// Of a flow of which little is answered it may look as if its requests cost nothing. Who is taken for that has no part in the solution, and
+/// must still be served: else it would be taken for that for ever.
+#[test]
+fn requests_that_seemed_to_cost_nothing_are_not_starved() {
+    let case = &contended()[0];
+    let mut profiles = Profiles::default();
+    for (cycle, (mut snapshot, _)) in system(case, 1).run(12, &mut Profiles::default()).into_iter().enumerate() {
+        let answered = [40, 0].map(|all| all + 5 * (cycle as u64 % 3));
+        for (flow, answered) in snapshot.flows.iter_mut().zip([answered[0], 20 - answered[1]]) {
+            flow.completions = answered;
+        }
+        let used = (0.02 * answered[0] as f64 + 0.01 * answered[1] as f64) / snapshot.window_s / snapshot.instances.len() as f64;
+        snapshot.instances.iter_mut().for_each(|instance| instance.cpu_used = Some(Cpu(used)));
+        profiles.update(&snapshot, &system(case, 1).spec);
+    }
+    let costly = system(case, 1).id(1);
+    assert_eq!(profiles.total_work(&costly), Some(Work(0.0)), "the start of this test is another");
+    let mut system = system(case, 1);
+    system.plan.flows = (0..2).map(|f| started(system.id(f), [(20, 100.0), (1, 1e-6)][f])).collect();
+    let history = system.run(40, &mut profiles);
+    for (cycle, (_, decision)) in history.iter().enumerate() {
+        let [many, few] = [0, 1].map(|f| decision.plan.flows[f].weight);
+        assert!((0.15..0.4).contains(&(few / many)), "cycle {cycle}: {few} beside {many} of four times as many clients");
+        assert!(decision.plan.flows[1].predicted.0 > -10.0, "cycle {cycle}: {:?}", decision.plan);
+    }
+}
+
 #[test]
 fn an_open_flow_is_served_beside_a_greedy_one_and_questions_about_it_are_answered() {
     let open = Traffic { clients: Clients::Open { per_s: 20.0 }, ..closed("shop", "a", 0, 0.02) };

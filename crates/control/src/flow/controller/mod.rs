@@ -42,7 +42,7 @@ use weal_model::{
     Snapshot, Utility,
 };
 
-use super::seats::{SeatSolution, solve, whole};
+use super::seats::{SeatSolution, whole};
 use crate::profile::Profiles;
 use crate::queueing::FlowModel;
 use crate::utility::Curve;
@@ -77,7 +77,7 @@ pub struct Decision {
 pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &mut Profiles, previous: &SeatPlan) -> Decision {
     let ids = flows(snapshot, spec, previous);
     let pool = Pool::of(snapshot, spec, profiles, &ids);
-    let solution = solve(&pool.problem);
+    let solution = pool.solve();
     let before: BTreeMap<&FlowId, u32> = previous.flows.iter().map(|flow| (&flow.id, flow.seats)).collect();
     let seats = settle(&pool, &solution, &ids, &before);
     let plan = SeatPlan {
@@ -101,7 +101,7 @@ pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &mut Profiles,
 pub fn what_if(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) -> BTreeMap<FlowId, Utility> {
     let ids = flows(snapshot, spec, &SeatPlan::default());
     let pool = Pool::of(snapshot, spec, profiles, &ids);
-    let solution = solve(&pool.problem);
+    let solution = pool.solve();
     ids.into_iter().enumerate().filter(|&(f, _)| pool.measured(f)).map(|(f, id)| (id, solution.utilities[f])).collect()
 }
 
@@ -109,7 +109,7 @@ pub fn what_if(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) -> BTr
 pub fn utility_per_core(snapshot: &Snapshot, spec: &PoolSpec, profiles: &Profiles) -> BTreeMap<NodeName, f64> {
     let ids = flows(snapshot, spec, &SeatPlan::default());
     let mut pool = Pool::of(snapshot, spec, profiles, &ids);
-    let lowest = |pool: &Pool| solve(&pool.problem).utilities.iter().map(|utility| utility.0).fold(f64::INFINITY, f64::min);
+    let lowest = |pool: &Pool| pool.solve().utilities.iter().map(|utility| utility.0).fold(f64::INFINITY, f64::min);
     let now = lowest(&pool);
     let mut prices = BTreeMap::new();
     for m in 0..pool.node_names.len() {

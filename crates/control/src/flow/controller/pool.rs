@@ -7,7 +7,7 @@ use weal_model::{
     NodeObservation, PoolSpec, Snapshot, Utility,
 };
 
-use super::super::seats::{Appetite, Host, SeatFlow, SeatProblem, SeatSolution};
+use super::super::seats::{Appetite, Host, SeatFlow, SeatProblem, SeatSolution, solve};
 use crate::profile::{FlowProfile, Profiles, Usable};
 use crate::queueing::FlowModel;
 
@@ -56,6 +56,8 @@ pub(super) struct Pool<'a> {
     pub(super) clusters: BTreeMap<&'a AppName, usize>,
     /// The model of each flow that has one.
     pub(super) models: Vec<Option<FlowModel>>,
+    /// `N` of each flow: requests in the system.
+    there: Vec<f64>,
     /// CPU-seconds a request over all clusters, 0 where unknown.
     pub(super) work: Vec<f64>,
     /// Seats of a flow about which too little is known, else 0.
@@ -98,6 +100,8 @@ const NEAR_GOAL: f64 = 0.3;
 const ALIKE: f64 = 0.05;
 /// Requests that want no more than this part of a node beyond what they get may have it of jobs at once.
 const MAY_BURST: f64 = 0.05;
+/// What has piled up beyond a plan is worked off in so many seconds: as long as profiles remember.
+const SETTLE_S: f64 = 5.0;
 /// An instance's share is never below this part of its node, or it could not even answer its health check.
 const LEAST_SHARE: f64 = 0.02;
 
@@ -130,6 +134,7 @@ impl<'a> Pool<'a> {
             },
             clusters,
             models: Vec::new(),
+            there: Vec::new(),
             work: Vec::new(),
             fallback: Vec::new(),
             node_names: nodes.iter().map(|node| &node.name).collect(),
@@ -160,7 +165,13 @@ impl<'a> Pool<'a> {
             .filter(|(_, work)| work.is_finite() && *work > 0.0)
             .collect();
         let measured = model.is_some() && home.is_some_and(|home| loads.iter().any(|load| load.0 == home));
-        let usable = model.clone().unwrap_or_else(|| unmeasured(id, spec));
+        let there = profiles.flow(id).map_or(0.0, |flow| flow.population.or_zero().max(0.0));
+        let usable = match model.clone() {
+            // Whoever is there counts, as if none of them thought: that is right for one cycle anyway.
+            Some(model) if !measured => FlowModel { clients: there, think_s: 0.0, ..model },
+            Some(model) => model,
+            None => unmeasured(id, spec),
+        };
         let held_s = usable.floor_s * profiles.stretch(&id.app);
         let instances = self.ready.iter().filter(|i| i.app == id.app).count() as u32;
         self.fallback.push(if measured { 0 } else { FIRST_SEATS * instances.max(1) });
@@ -172,6 +183,20 @@ impl<'a> Pool<'a> {
         let rate = profiles.flow(id).map(|flow| flow.throughput.or_zero());
         self.standing.push(model.as_ref().zip(rate).map(|(model, rate)| model.utility_of(rate).0));
         self.models.push(model);
+        self.there.push(there);
+    }
+
+    /// The solution. Requests of a flow may seem to cost nothing beside those of others; such a flow has no part in the solution, and is
+    /// planned to be as well off as the flows beside it. Were it planned by the seats that it has there, which are none, its weight
+    /// would be next to nothing, none of its requests would be answered, and what one costs would never be known.
+    pub(super) fn solve(&self) -> SeatSolution {
+        let mut solution = solve(&self.problem);
+        for f in (0..self.home.len()).filter(|&f| !self.measured(f) && self.models[f].is_some()) {
+            let beside = (0..self.home.len()).filter(|&g| self.measured(g) && self.home[g] == self.home[f]);
+            let level = beside.map(|g| solution.utilities[g].0).fold(Utility::AT_GOAL.0, f64::min);
+            solution.utilities[f] = Utility(level.min(self.problem.flows[f].appetite.best.0));
+        }
+        solution
     }
 
     /// True when enough is known of the flow to plan for it.
@@ -215,11 +240,19 @@ impl<'a> Pool<'a> {
         spare / self.siblings[f] / power
     }
 
-    /// The weight: the planned rate; for a flow without traffic, that of one client at the same utility.
+    /// The weight: the planned rate `r`, or what the flow's clients send at its planned utility; for a flow without traffic, that of one client.
+    ///
+    /// A plan that comes true has `r t` requests in the system. As many as there are beyond that are worked off over [`SETTLE_S`], whatever
+    /// the model takes their clients for: `r + (N - r t) / SETTLE_S`. In the plan's equilibrium that is `r`, and also for clients that do
+    /// not think. Without it, clients who are taken for independent arrivals keep the rate that they were served at, for the model says
+    /// that a little more of it would make their queue vanish.
     pub(super) fn weight(&self, f: usize, rate: f64, utility: Utility) -> f64 {
         let model = &self.problem.flows[f].appetite.model;
-        let one = || 1.0 / (model.mean_target_s(utility).unwrap_or(1.0).max(model.floor_s) + model.think_s);
-        let weight = if rate > 0.0 { rate } else { one() };
+        let rate = if self.measured(f) { rate } else { model.rate_for(utility) };
+        let target_s = model.mean_target_s(utility).map(|target_s| target_s.max(model.floor_s));
+        let one = || 1.0 / (target_s.unwrap_or(1.0).max(model.floor_s) + model.think_s);
+        let piled_up = target_s.map_or(0.0, |target_s| self.there[f] - rate * target_s);
+        let weight = if rate > 0.0 { (rate + piled_up / SETTLE_S).max(0.5 * rate) } else { one() };
         let least = if model.goal.is_none() { 0.02 * model.most() } else { 0.0 };
         if weight.is_finite() { weight.max(least).clamp(1e-6, 1e9) } else { 1.0 }
     }
