@@ -1,7 +1,5 @@
 //! Looks at the engine and at the gateway: who waits for one, and what follows from it.
 
-use std::collections::BTreeMap;
-
 use weal_model::{AppName, Time};
 
 use super::effect::{Effect, Kept};
@@ -61,7 +59,7 @@ impl State {
     pub(super) fn serve_waiting(&mut self, now: Time) {
         if let Some((_, ready)) = self.waiting.ready.take_if(|(ticket, _)| self.engine.look.has_ended(*ticket)) {
             self.on_woken(now, &ready);
-            self.reseat(now, &BTreeMap::new());
+            self.reseat(now);
         }
         if self.waiting.update.take_if(|ticket| self.engine.look.has_ended(*ticket)).is_some() {
             self.update_running();

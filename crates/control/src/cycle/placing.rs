@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weal_model::{
-    Action, AppName, AppSpec, Bytes, Cpu, EventKind, InstanceState, JobName, Plan, PlanSummary, PoolSpec, Report, RolloutStatus,
+    Action, AppName, AppSpec, Bytes, EventKind, InstanceState, Plan, PlanSummary, PoolSpec, Report, RolloutStatus,
     Rung, Snapshot, Time,
 };
 use weal_protocol::Refusal;
@@ -149,11 +149,7 @@ impl State {
             }
             Err(why) => self.raise_problem("plan", format!("weal did not apply a placement plan: {why}")),
         }
-        let speeds = speeds(&actions);
         self.begin_all(now, actions);
-        if !speeds.is_empty() {
-            self.reseat(now, &speeds);
-        }
         self.push_loads();
         self.push_reserves(&pool);
         self.push_gateway_config();
@@ -286,15 +282,6 @@ fn visible(snapshot: &Snapshot, policy: &PoolSpec) -> Snapshot {
             && !matches!(instance.state, InstanceState::Failed | InstanceState::Stopped)
     });
     visible
-}
-
-/// What jobs are given from now on.
-fn speeds(actions: &[(Action, String)]) -> BTreeMap<JobName, Cpu> {
-    let speed = |(action, _): &(Action, String)| match action {
-        Action::SetJobCpu { job, cpu } => Some((job.clone(), *cpu)),
-        _ => None,
-    };
-    actions.iter().filter_map(speed).collect()
 }
 
 fn reason(report: &Report, action: &Action) -> String {

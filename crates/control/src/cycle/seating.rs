@@ -1,8 +1,6 @@
 //! What the flow cycle decides, and how the engine hears of it.
 
-use std::collections::BTreeMap;
-
-use weal_model::{Cpu, EventKind, InstanceState, JobName, LoadEntry, PoolSpec, Snapshot, Time};
+use weal_model::{Cpu, EventKind, InstanceState, LoadEntry, PoolSpec, Snapshot, Time};
 use weal_protocol::Refusal;
 
 use super::effect::{Effect, Note};
@@ -29,18 +27,14 @@ impl State {
         }
     }
 
-    /// Seats and CPU for those that run now, by what was measured last: who has just got ready is not to wait for a flow cycle, and neither is
-    /// what a plan has taken from jobs, to which it gives `speeds`.
-    pub(super) fn reseat(&mut self, now: Time, speeds: &BTreeMap<JobName, Cpu>) {
+    /// Seats and CPU for those that run now, by what was measured last: who has just got ready is not to wait for a flow cycle.
+    pub(super) fn reseat(&mut self, now: Time) {
         let (Some(pool), Some(seen), Some(snapshot)) = (self.pool(), self.engine.seen.clone(), &self.measured.snapshot) else {
             return;
         };
         let closed = self.operations.closed();
         let known = Known { closed: &closed, seats: &self.seating.plan };
-        let mut snapshot = self.measured.observer.refresh(snapshot, &seen, &known);
-        for job in &mut snapshot.jobs {
-            job.cpu = speeds.get(&job.spec.name).copied().or(job.cpu);
-        }
+        let snapshot = self.measured.observer.refresh(snapshot, &seen, &known);
         if !snapshot.flows.is_empty() {
             let decision = self.learned.reseat(&snapshot, &pool, &self.seating.plan);
             self.take_seats(now, &snapshot, decision, &pool);
