@@ -71,61 +71,66 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
         compare(case, &besides, &mut table);
     }
     ensure!(!table.rows.is_empty(), "there is no such case: the cases are {}", CASES.join(", "));
-    table.notes.push(format!(
-        "a job's milliseconds are from when it was handed in until it was done; each real figure is the middle one of {runs} run(s), \"from - to\" are all of them; targets: response time within 10%, throughput \
-         within 3%; the fullest node's use is its CPU time over its capacity"
-    ));
+    table.notes.extend([
+        "a job's time runs from when it was handed in until it was done".to_owned(),
+        format!("each real figure is the middle one of {runs} run(s); \"from - to\" are all of them"),
+        "the target for response times and for times of jobs is 10%".to_owned(),
+        "the target for throughput is 3%".to_owned(),
+        "the fullest node's use is its CPU time over its capacity".to_owned(),
+    ]);
     Ok(table)
 }
 
-/// A row for each flow of `case`, of which `besides` has each real run beside the same simulation.
+/// A row for each flow and each job of `case`, of which `besides` has each real run beside the same simulation.
 fn compare(case: &str, besides: &[BesideSimulation], table: &mut Table) {
-    let percent = |share: f64| format!("{:.0}%", 100.0 * share);
-    let middle = |figure: &dyn Fn(&BesideSimulation) -> f64| median(&besides.iter().map(figure).collect::<Vec<_>>());
     for (at, flow) in besides[0].flows.iter().enumerate() {
-        let mean_ms = (middle(&|beside| beside.flows[at].mean_ms.0), flow.mean_ms.1);
-        let throughput = (middle(&|beside| beside.flows[at].throughput_per_s.0), flow.throughput_per_s.1);
-        let (slower, more) = (difference(mean_ms), difference(throughput));
-        let mut all_ms: Vec<f64> = besides.iter().map(|beside| beside.flows[at].mean_ms.0).collect();
-        all_ms.sort_by(f64::total_cmp);
-        let cells = [
-            case.to_owned(),
-            percent(middle(&|beside| beside.fullest.0)),
-            percent(besides[0].fullest.1),
-            flow.name.clone(),
-            format!("{:.1}", mean_ms.0),
-            format!("{:.1} - {:.1}", all_ms[0], all_ms[all_ms.len() - 1]),
-            format!("{:.1}", mean_ms.1),
-            format!("{:+.1}%", 100.0 * slower),
-            format!("{:.2}", throughput.0),
-            format!("{:.2}", throughput.1),
-            format!("{:+.1}%", 100.0 * more),
-        ];
-        table.row(cells, Some(slower.abs() <= RESPONSE && more.abs() <= THROUGHPUT));
+        let of = |figure: &dyn Fn(&BesideSimulation) -> f64| besides.iter().map(figure).collect::<Vec<_>>();
+        let mean_ms = of(&|beside| beside.flows[at].mean_ms.0);
+        let throughput = (median(&of(&|beside| beside.flows[at].throughput_per_s.0)), flow.throughput_per_s.1);
+        let more = difference(throughput);
+        let rates = [format!("{:.2}", throughput.0), format!("{:.2}", throughput.1), format!("{:+.1}%", 100.0 * more)];
+        let (row, is_near) = row(case, besides, (&flow.name, 1), (mean_ms, flow.mean_ms.1), rates);
+        table.row(row, Some(is_near && more.abs() <= THROUGHPUT));
     }
     for job in &besides[0].jobs {
         let took_ms = |beside: &BesideSimulation| {
             beside.jobs.iter().find(|other| other.name == job.name).map_or(f64::NAN, |job| 1e3 * job.took_s.0)
         };
-        let mut all_ms: Vec<f64> = besides.iter().map(took_ms).collect();
-        let took_ms = (median(&all_ms), 1e3 * job.took_s.1);
-        all_ms.sort_by(f64::total_cmp);
-        let later = difference(took_ms);
-        let cells = [
-            case.to_owned(),
-            percent(middle(&|beside| beside.fullest.0)),
-            percent(besides[0].fullest.1),
-            format!("job {}", job.name),
-            format!("{:.0}", took_ms.0),
-            format!("{:.0} - {:.0}", all_ms[0], all_ms[all_ms.len() - 1]),
-            format!("{:.0}", took_ms.1),
-            format!("{:+.1}%", 100.0 * later),
-            "-".to_owned(),
-            "-".to_owned(),
-            "-".to_owned(),
-        ];
-        table.row(cells, Some(later.abs() <= RESPONSE));
+        let took_ms = (besides.iter().map(took_ms).collect(), 1e3 * job.took_s.1);
+        let rates = ["-"; 3].map(str::to_owned);
+        let (row, is_near) = row(case, besides, (&format!("job {}", job.name), 0), took_ms, rates);
+        table.row(row, Some(is_near));
     }
+}
+
+/// The cells of what took `(all_ms, simulated_ms)`, with so many decimals, and whether the two are as near as they should be.
+fn row(
+    case: &str,
+    besides: &[BesideSimulation],
+    (name, decimals): (&str, usize),
+    (mut all_ms, simulated_ms): (Vec<f64>, f64),
+    rates: [String; 3],
+) -> ([String; 11], bool) {
+    let percent = |share: f64| format!("{:.0}%", 100.0 * share);
+    let fullest: Vec<f64> = besides.iter().map(|beside| beside.fullest.0).collect();
+    let real_ms = median(&all_ms);
+    let slower = difference((real_ms, simulated_ms));
+    all_ms.sort_by(f64::total_cmp);
+    let [throughput, throughput_simulated, more] = rates;
+    let cells = [
+        case.to_owned(),
+        percent(median(&fullest)),
+        percent(besides[0].fullest.1),
+        name.to_owned(),
+        format!("{real_ms:.decimals$}"),
+        format!("{:.decimals$} - {:.decimals$}", all_ms[0], all_ms[all_ms.len() - 1]),
+        format!("{simulated_ms:.decimals$}"),
+        format!("{:+.1}%", 100.0 * slower),
+        throughput,
+        throughput_simulated,
+        more,
+    ];
+    (cells, slower.abs() <= RESPONSE)
 }
 
 fn kept_run(pages: &Path, case: &str, number: usize) -> PathBuf {

@@ -271,6 +271,19 @@ pub async fn named(name: &'static str) -> SocketAddr {
     instance(move |_| async move { Response::new(Full::from(name)) }).await
 }
 
+/// An instance whose answer is endless, so that it fits no buffer on the way.
+pub async fn endless_instance() -> SocketAddr {
+    raw_instance(|mut stream| async move {
+        let mut buffer = [0; 4096];
+        if stream.read(&mut buffer).await.unwrap_or(0) > 0 {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+            let chunk = vec![b'x'; 64 << 10];
+            while stream.write_all(&chunk).await.is_ok() {}
+        }
+    })
+    .await
+}
+
 /// An instance that does with each connection what `behave` says.
 pub async fn raw_instance<F>(behave: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> SocketAddr
 where

@@ -219,16 +219,7 @@ async fn when_no_connection_is_idle_newcomers_beyond_the_limit_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_takes_nothing_is_cut_off_and_its_seat_freed() {
-    // Endless, so that it fits no buffer between the two.
-    let address = raw_instance(|mut stream| async move {
-        let mut buffer = [0; 4096];
-        if stream.read(&mut buffer).await.unwrap_or(0) > 0 {
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
-            let chunk = vec![b'x'; 64 << 10];
-            while stream.write_all(&chunk).await.is_ok() {}
-        }
-    })
-    .await;
+    let address = endless_instance().await;
     let impatient = Limits { stalled_write: Duration::from_millis(300), ..limits() };
     let bed = Bed::start_with(vec![cluster(&[address])], impatient).await;
     let mut client = bed.connect().await;

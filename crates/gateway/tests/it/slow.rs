@@ -131,16 +131,7 @@ async fn time_that_slow_clients_take_is_not_taken_for_work() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_reads_too_slowly_is_cut_off_although_it_reads() {
-    // Endless, so that it fits no buffer between the two.
-    let address = raw_instance(|mut stream| async move {
-        let mut buffer = [0; 4096];
-        if stream.read(&mut buffer).await.unwrap_or(0) > 0 {
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
-            let chunk = vec![b'x'; 64 << 10];
-            while stream.write_all(&chunk).await.is_ok() {}
-        }
-    })
-    .await;
+    let address = endless_instance().await;
     let hasty = Limits { stalled_write: Duration::from_secs(1), ..limits() };
     let bed = Bed::start_in(folder(), hasty).await;
     // Whatever the buffers between hold, the client takes less.

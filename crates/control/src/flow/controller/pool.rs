@@ -102,6 +102,8 @@ const ALIKE: f64 = 0.05;
 const MAY_BURST: f64 = 0.05;
 /// What has piled up beyond a plan is worked off in so many seconds: as long as profiles remember.
 const SETTLE_S: f64 = 5.0;
+/// And by at most so many times the planned rate.
+const HASTE: f64 = 1.5;
 /// An instance's share is never below this part of its node, or it could not even answer its health check.
 const LEAST_SHARE: f64 = 0.02;
 
@@ -245,14 +247,15 @@ impl<'a> Pool<'a> {
     /// A plan that comes true has `r t` requests in the system. As many as there are beyond that are worked off over [`SETTLE_S`], whatever
     /// the model takes their clients for: `r + (N - r t) / SETTLE_S`. In the plan's equilibrium that is `r`, and also for clients that do
     /// not think. Without it, clients who are taken for independent arrivals keep the rate that they were served at, for the model says
-    /// that a little more of it would make their queue vanish.
+    /// that a little more of it would make their queue vanish. It is never more than [`HASTE`] times `r`: after a fault, what has piled up
+    /// would hold up all others.
     pub(super) fn weight(&self, f: usize, rate: f64, utility: Utility) -> f64 {
         let model = &self.problem.flows[f].appetite.model;
         let rate = if self.measured(f) { rate } else { model.rate_for(utility) };
         let target_s = model.mean_target_s(utility).map(|target_s| target_s.max(model.floor_s));
         let one = || 1.0 / (target_s.unwrap_or(1.0).max(model.floor_s) + model.think_s);
         let piled_up = target_s.map_or(0.0, |target_s| self.there[f] - rate * target_s);
-        let weight = if rate > 0.0 { (rate + piled_up / SETTLE_S).max(0.5 * rate) } else { one() };
+        let weight = if rate > 0.0 { (rate + piled_up / SETTLE_S).clamp(rate, HASTE * rate) } else { one() };
         let least = if model.goal.is_none() { 0.02 * model.most() } else { 0.0 };
         if weight.is_finite() { weight.max(least).clamp(1e-6, 1e9) } else { 1.0 }
     }
