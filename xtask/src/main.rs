@@ -4,6 +4,7 @@ mod bench;
 mod chaos;
 mod fuzz;
 mod programs;
+mod report;
 mod soak;
 mod swarm;
 mod table;

@@ -12,7 +12,8 @@ use weal_host::Proc;
 
 use crate::chaos::load::Load;
 use crate::chaos::pool::{Pool, ROLES};
-use crate::{chaos, table::Table};
+use crate::table::Table;
+use crate::{chaos, programs, report};
 
 /// What it takes.
 #[derive(clap::Args)]
@@ -26,6 +27,9 @@ pub struct Arguments {
     /// Fail when something grows by more than this many percent an hour
     #[arg(long, num_args = 0..=1, default_missing_value = "1")]
     check: Option<f64>,
+    /// Write what it prints to docs/reports/soak.md, below the page's mark
+    #[arg(long)]
+    write: bool,
 }
 
 /// Samples of each thing: seconds since the start, and how much.
@@ -51,12 +55,14 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     }
     let total = load.finish();
     let left = pool.end()?;
-    let growing = print(&series, seconds, arguments.check.unwrap_or(f64::INFINITY));
-    println!("{} requests in {:.2} h: {} answered", total.all, arguments.hours, total.answered);
-    for line in left.iter().chain(&total.unexplained).chain(&growing) {
-        println!("does not hold: {line}");
+    let mut table = table(&series, arguments);
+    table.notes.push(format!("{} requests: {} answered, {} lost.", total.all, total.answered, total.unexplained.len()));
+    table.notes.extend(left.iter().chain(&total.unexplained).map(|line| format!("Does not hold: {line}")));
+    print!("{}", table.to_markdown());
+    if arguments.write {
+        report::replace(&programs::root().join("docs/reports/soak.md"), &table.to_markdown())?;
     }
-    Ok(left.is_empty() && total.unexplained.is_empty() && growing.is_empty())
+    Ok(left.is_empty() && total.unexplained.is_empty() && table.all_met())
 }
 
 fn sample(pool: &Pool, at_s: f64, series: &mut Series) {
@@ -81,21 +87,19 @@ fn size_kib(folder: &Path) -> f64 {
     entries.filter_map(|entry| entry.metadata().ok()).filter(|meta| meta.is_file()).map(|meta| meta.len() as f64 / 1024.0).sum()
 }
 
-/// Prints each slope. Returns those beyond `most` percent an hour, in words.
-fn print(series: &Series, seconds: f64, most: f64) -> Vec<String> {
-    let mut table = Table::new("soak", &["what", "at first", "at the end", "percent an hour"]);
-    let mut growing = Vec::new();
+/// Each slope; with `--check`, whether it is met.
+fn table(series: &Series, arguments: &Arguments) -> Table {
+    let title = format!("Soak: {:.2} h, {} clients, {}", arguments.hours, arguments.clients, report::circumstances());
+    let mut table = Table::new(title, &["what", "at first", "at the end", "percent an hour"]);
     for (name, samples) in series {
-        let later: Vec<(f64, f64)> = samples.iter().copied().filter(|(at_s, _)| *at_s >= WARM_UP * seconds).collect();
+        let later: Vec<(f64, f64)> =
+            samples.iter().copied().filter(|(at_s, _)| *at_s >= WARM_UP * arguments.hours * 3600.0).collect();
         let [(_, first), .., (_, last)] = later[..] else { continue };
         let percent = percent_an_hour(&later);
-        table.row([name.clone(), format!("{first:.0}"), format!("{last:.0}"), format!("{percent:+.2}")], None);
-        if percent > most {
-            growing.push(format!("{name} grows by {percent:.2}% an hour"));
-        }
+        let met = arguments.check.map(|most| percent <= most);
+        table.row([name.clone(), format!("{first:.0}"), format!("{last:.0}"), format!("{percent:+.2}")], met);
     }
-    table.print(false);
-    growing
+    table
 }
 
 /// The slope of the line through the samples, by least squares, in percent of their mean per hour.

@@ -3,13 +3,16 @@
 //! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /head` gives back the request's head, `GET /stream` answers without end, `GET
 //! /call/NAME/PATH` passes on what the needed application NAME answers to `GET /PATH`, `GET /file/BYTES` is a file with a strong tag of which
 //! parts can be asked for, `GET /file/BYTES/stuck` the same, but whoever asks for the whole gets half of it and no more, `GET /interim` says
-//! without end that an answer will come, a request for a WebSocket makes a tunnel that echoes, anything else says which instance answers, and whether it was told a class. `WEAL_ECHO`
+//! without end that an answer will come, `GET /eat` takes 256 MiB for a moment, a request for a WebSocket makes a tunnel that echoes, anything else says which instance answers, and whether it was told a class. `WEAL_ECHO`
 //! makes it misbehave: `exit` ends at once and `sick` never becomes healthy. With `--proxy`, each connection has to begin with a header of the
 //! PROXY protocol; `GET /head` says who it names. With `--given`, it listens at the socket that it is given as descriptor 3.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
+
+/// More than the tests allow an instance.
+const MEAL_BYTES: usize = 256 << 20;
 
 fn main() {
     let port = std::env::args().skip_while(|arg| arg != "--port").nth(1).expect("--port PORT");
@@ -58,6 +61,9 @@ fn serve(client: TcpStream, sick: bool, expects_proxy: bool) {
         }
         if let Some(ms) = path.strip_prefix("/slow/").and_then(|ms| ms.parse().ok()) {
             std::thread::sleep(Duration::from_millis(ms));
+        }
+        if path == "/eat" {
+            std::hint::black_box(vec![1_u8; MEAL_BYTES]);
         }
         if path.starts_with("/stream") {
             return stream(&mut writer);

@@ -25,9 +25,10 @@ mod slow_clients;
 mod threads;
 mod tls_overload;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum as _;
 
+use crate::report;
 use crate::table::Table;
 
 pub use arguments::Arguments;
@@ -70,24 +71,19 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     Ok(!arguments.check || tables.iter().all(Table::all_met))
 }
 
-/// Above it stands what people have written, below it what the command printed last.
-const MARK: &str = "<!-- Below stands what the command printed, as it printed it. -->\n";
-
 /// With `some` of a benchmark's tables only, the others stay as they stand.
 fn write(name: Name, tables: &[Table], some: bool) -> Result<()> {
     let name = name.to_possible_value().expect("every benchmark has a name").get_name().to_owned();
     let file = crate::programs::root().join(format!("docs/benchmarks/{name}.md"));
-    let before = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let (head, stands) = before.split_once(MARK).with_context(|| format!("{} has no line `{}`", file.display(), MARK.trim()))?;
-    let mut sections = if some { sections(stands) } else { Vec::new() };
+    let (_, stands) = report::halves(&file)?;
+    let mut sections = if some { sections(&stands) } else { Vec::new() };
     for printed in tables.iter().map(Table::to_markdown) {
         match sections.iter_mut().find(|section| about(section) == about(&printed)) {
             Some(section) => *section = printed,
             None => sections.push(printed),
         }
     }
-    std::fs::write(&file, format!("{head}{MARK}\n{}", sections.join("\n")))?;
-    Ok(())
+    report::replace(&file, &sections.join("\n"))
 }
 
 /// Tables as they were printed, each with its title and notes: a title is the paragraph before a table.

@@ -9,7 +9,12 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use rustix::process::Signal;
 
+use super::clock::OtherTime;
+use super::load::ask_for;
+use super::machine::{Frozen, FullSwap, Slow};
 use super::pool::{Pool, send};
+
+const DAY_S: i32 = 86_400;
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -74,6 +79,18 @@ pub enum Fault {
     ConfigStorm,
     /// The config is read again and again.
     Reloads,
+    /// The clock of all of weal is put ahead by a day, and then back.
+    ClockAhead,
+    /// The clock of all of weal is put back by a day, and then ahead.
+    ClockBehind,
+    /// The disk of the state directory does twenty operations a second, and roles die meanwhile.
+    SlowDisk,
+    /// Nothing can be written to the disk of the state directory for longer than the watchdog waits.
+    HungDisk,
+    /// The machine's swap is full, and an application is told to sleep.
+    FullSwap,
+    /// An application wants more memory than it may have.
+    NoMemory,
 }
 
 /// Which requests a fault may cut.
@@ -134,22 +151,30 @@ impl Fault {
             Self::Rollouts => "rollouts",
             Self::ConfigStorm => "config-storm",
             Self::Reloads => "reloads",
+            Self::ClockAhead => "clock-ahead",
+            Self::ClockBehind => "clock-behind",
+            Self::SlowDisk => "slow-disk",
+            Self::HungDisk => "hung-disk",
+            Self::FullSwap => "full-swap",
+            Self::NoMemory => "no-memory",
         }
     }
 
     /// Which requests may be cut.
     pub fn cuts(self) -> Cuts {
         match self {
-            Self::KillGateway | Self::KillGatewayAndController | Self::KillGatewayAndAgent | Self::KillAll => Cuts::UnderWay,
+            Self::KillGateway | Self::KillGatewayAndController | Self::KillGatewayAndAgent => Cuts::UnderWay,
             // Who comes while all instances are gone may find none; a stopped one holds what it is given until that is noticed; a gateway that
-            // may open no file reaches no instance.
-            Self::StopGateway
+            // may open no file reaches no instance; and once all of weal was killed, nobody listens until the next supervisor does.
+            Self::KillAll
+            | Self::StopGateway
             | Self::EmptyInstanceRecord
             | Self::KillInstance
             | Self::KillInstances
             | Self::StopInstance
             | Self::StolenPort
-            | Self::NoFiles => Cuts::UntilWhole,
+            | Self::NoFiles
+            | Self::NoMemory => Cuts::UntilWhole,
             _ => Cuts::None,
         }
     }
@@ -203,6 +228,12 @@ impl Fault {
             Self::SleepOrders => (0..5).try_for_each(|_| pool.tell_to_sleep("back"))?,
             Self::Rollouts => roll_out(pool)?,
             Self::ConfigStorm => config_storm(pool)?,
+            Self::ClockAhead => return other_time(pool, DAY_S),
+            Self::ClockBehind => return other_time(pool, -DAY_S),
+            Self::SlowDisk => return slow_disk(pool),
+            Self::HungDisk => return Ok(hung_disk(pool)),
+            Self::FullSwap => return full_swap(pool),
+            Self::NoMemory => return Ok(ask_for(pool.listen(), "front", "/eat").is_err()),
             Self::Reloads => (0..20).for_each(|_| pool.signal_supervisor(Signal::HUP)),
         }
         Ok(true)
@@ -222,6 +253,40 @@ fn full_disk(pool: &mut Pool) -> Result<bool> {
     std::thread::sleep(Duration::from_secs(2));
     pool.wait_for_roles()?;
     fs::remove_file(path)?;
+    Ok(true)
+}
+
+fn other_time(pool: &mut Pool, ahead_s: i32) -> Result<bool> {
+    if !OtherTime::is_possible() {
+        return Ok(false);
+    }
+    let time = OtherTime::begin(&pool.own_processes(), ahead_s)?;
+    // Long enough for every cycle of the roles to see it.
+    std::thread::sleep(Duration::from_secs(5));
+    drop(time);
+    Ok(true)
+}
+
+fn slow_disk(pool: &mut Pool) -> Result<bool> {
+    let Some(slow) = Slow::begin(&pool.state(), &pool.own_processes()) else { return Ok(false) };
+    pool.kill(&["controller", "node"]);
+    pool.wait_for_roles()?;
+    std::thread::sleep(Duration::from_secs(5));
+    drop(slow);
+    Ok(true)
+}
+
+fn hung_disk(pool: &Pool) -> bool {
+    let Some(frozen) = Frozen::begin(&pool.state()) else { return false };
+    std::thread::sleep(Duration::from_secs(15));
+    drop(frozen);
+    true
+}
+
+fn full_swap(pool: &Pool) -> Result<bool> {
+    let Some(swap) = FullSwap::begin(pool.folder())? else { return Ok(false) };
+    (0..3).try_for_each(|_| pool.tell_to_sleep("back"))?;
+    drop(swap);
     Ok(true)
 }
 

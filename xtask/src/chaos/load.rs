@@ -11,7 +11,7 @@ use super::fault::Cuts;
 
 /// A request without an answer for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it takes until a fault has happened.
+/// How long it takes until what was killed is gone.
 const STRIKE: Duration = Duration::from_millis(250);
 /// Between two requests of a client: what is shown is correctness, not speed.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -20,6 +20,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     pub began: Instant,
+    /// When it had happened: how long that takes depends on the machine.
+    pub struck: Instant,
     pub ended: Instant,
     /// Which requests within it may be cut.
     pub cuts: Cuts,
@@ -30,7 +32,7 @@ impl Window {
         let latest = match self.cuts {
             Cuts::None => return false,
             // A process is not gone in the moment in which it is killed.
-            Cuts::UnderWay => self.began + STRIKE,
+            Cuts::UnderWay => self.struck + STRIKE,
             Cuts::UntilWhole => self.ended,
         };
         loss.began <= latest && overlap(loss, self)
@@ -130,7 +132,15 @@ fn ask_and_record(host: &str, record: &Mutex<Record>, ask: impl FnOnce() -> Resu
 /// # Errors
 /// Why it was not answered with 200, in words.
 pub fn ask(listen: SocketAddr, host: &str) -> Result<(), String> {
-    let answer = exchange(listen, host).map_err(|error| error.to_string())?;
+    ask_for(listen, host, "/")
+}
+
+/// One request for `path`.
+///
+/// # Errors
+/// The same.
+pub fn ask_for(listen: SocketAddr, host: &str, path: &str) -> Result<(), String> {
+    let answer = exchange(listen, host, path).map_err(|error| error.to_string())?;
     match answer.split_once("\r\n") {
         Some((head, _)) if head.starts_with("HTTP/1.1 200") => Ok(()),
         Some((head, _)) => Err(head.to_owned()),
@@ -144,9 +154,9 @@ fn open(listen: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn exchange(listen: SocketAddr, host: &str) -> std::io::Result<String> {
+fn exchange(listen: SocketAddr, host: &str, path: &str) -> std::io::Result<String> {
     let mut stream = open(listen)?;
-    stream.write_all(format!("GET / HTTP/1.1\r\nhost: {host}.localhost\r\nconnection: close\r\n\r\n").as_bytes())?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {host}.localhost\r\nconnection: close\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)

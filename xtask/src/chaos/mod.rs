@@ -4,8 +4,10 @@
 //! hold is checked: each request was answered or may have been cut by that fault, no process is one too many, and what is shown is what runs.
 
 mod check;
+mod clock;
 mod fault;
 pub mod load;
+mod machine;
 pub mod pool;
 
 use std::collections::BTreeMap;
@@ -14,10 +16,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::programs;
 use crate::table::Table;
+use crate::{programs, report};
 use fault::Fault;
-use load::{Load, Window};
+use load::{Load, Total, Window};
 use pool::Pool;
 
 /// Requests that are under way at a time.
@@ -37,14 +39,20 @@ pub struct Arguments {
     /// Only this fault, again and again
     #[arg(long, value_enum)]
     only: Option<Fault>,
+    /// Write what it prints to docs/reports/chaos.md, below the page's mark
+    #[arg(long)]
+    write: bool,
 }
 
 /// What became of one kind of fault.
 #[derive(Default)]
 struct Tally {
     times: u32,
+    /// How often this machine did not let it happen.
+    impossible: u32,
     longest: Duration,
     cut: usize,
+    is_whole: bool,
 }
 
 /// Runs it; false when something did not hold. Says the seed, and the fault that came last.
@@ -63,16 +71,12 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     if broken.is_empty() {
         broken = pool.end()?;
     }
-    print(&tallies);
-    println!(
-        "{} requests with seed {}: {} answered, {} cut where a fault may cut them",
-        total.all, arguments.seed, total.answered, total.cut
-    );
-    broken.extend(total.unexplained);
-    for line in &broken {
-        println!("does not hold: {line}");
+    let text = report(&tallies, arguments, &total, &broken);
+    print!("{text}");
+    if arguments.write {
+        report::replace(&programs::root().join("docs/reports/chaos.md"), &text)?;
     }
-    Ok(broken.is_empty())
+    Ok(broken.is_empty() && total.unexplained.is_empty())
 }
 
 /// Lets `fault` happen and waits until all is as before. Returns what does not hold.
@@ -80,23 +84,39 @@ fn strike(pool: &mut Pool, load: &Load, fault: Fault, tally: &mut Tally) -> Resu
     std::thread::sleep(QUIET);
     let began = Instant::now();
     let possible = fault.strike(pool)?;
+    let struck = Instant::now();
     let broken = check::until_whole(pool);
-    let window = Window { began, ended: Instant::now(), cuts: fault.cuts() };
+    let window = Window { began, struck, ended: Instant::now(), cuts: fault.cuts() };
     let cut = load.explain(window);
     (tally.times, tally.cut) = (tally.times + 1, tally.cut + cut);
+    (tally.is_whole, tally.impossible) = (broken.is_empty(), tally.impossible + u32::from(!possible));
     tally.longest = tally.longest.max(began.elapsed());
     let note = if possible { "" } else { " (not possible here)" };
     println!("{:<24} whole after {:>6.2} s, {cut} requests cut{note}", fault.name(), began.elapsed().as_secs_f64());
     Ok(broken.into_iter().map(|line| format!("{line} (after {})", fault.name())).collect())
 }
 
-fn print(tallies: &BTreeMap<&str, Tally>) {
-    let mut table = Table::new("chaos", &["fault", "times", "whole after at most", "requests cut"]);
+/// What stands in docs/reports as it is printed.
+fn report(tallies: &BTreeMap<&str, Tally>, arguments: &Arguments, total: &Total, broken: &[String]) -> String {
+    let (hours, seed) = (arguments.hours, arguments.seed);
+    let title = format!("Chaos: {hours:.2} h with seed {seed}, {CLIENTS} clients, {}", report::circumstances());
+    let mut table = Table::new(title, &["fault", "times", "whole after at most", "requests cut"]);
     for (name, tally) in tallies {
         let longest = format!("{:.2} s", tally.longest.as_secs_f64());
-        table.row([(*name).to_owned(), tally.times.to_string(), longest, tally.cut.to_string()], None);
+        let times = if tally.impossible == 0 { tally.times.to_string() } else { "not possible here".to_owned() };
+        table.row([(*name).to_owned(), times, longest, tally.cut.to_string()], Some(tally.is_whole));
     }
-    table.print(false);
+    let faults: u32 = tallies.values().map(|tally| tally.times - tally.impossible).sum();
+    table.notes.push(format!(
+        "{faults} faults of {} kinds. {} requests: {} answered, {} cut where a fault may cut them, {} lost without a reason.",
+        tallies.len(),
+        total.all,
+        total.answered,
+        total.cut,
+        total.unexplained.len()
+    ));
+    table.notes.extend(broken.iter().chain(&total.unexplained).map(|line| format!("Does not hold: {line}")));
+    table.to_markdown()
 }
 
 /// Builds weal as the tests do, so that `make test` compiles nothing twice.

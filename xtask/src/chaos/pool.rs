@@ -12,6 +12,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 
+use super::machine;
+
 /// The roles, as their command lines name them.
 pub const ROLES: [&str; 3] = ["gateway", "controller", "node"];
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,7 +38,7 @@ impl Pool {
         fs::set_permissions(echo, fs::Permissions::from_mode(0o755))?;
         let state = folder.join("state");
         fs::create_dir(&state)?;
-        let has_own_disk = mount("none", &state, "tmpfs", MountFlags::empty(), Some(c"size=32m,mode=0711")).is_ok();
+        let has_own_disk = machine::mount_disk(folder, &state) || mount_memory(&state);
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let (listen, api) = (free()?, free()?);
         let weal = programs.join("weal");
@@ -124,6 +126,16 @@ impl Pool {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter(|pid| is_alive(*pid) && is_meant(&command_line(*pid))).collect()
+    }
+
+    /// All processes of weal's own that the pool runs in.
+    pub fn own_processes(&self) -> Vec<u32> {
+        ROLES.into_iter().flat_map(|role| self.roles(role)).chain([self.supervisor()]).collect()
+    }
+
+    /// The folder that the state directory is in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The process that the record names for a role.
@@ -274,6 +286,11 @@ impl Drop for Pool {
             let _ = unmount(self.state(), UnmountFlags::DETACH);
         }
     }
+}
+
+/// What does as a disk where no image can be mounted.
+fn mount_memory(at: &Path) -> bool {
+    mount("none", at, "tmpfs", MountFlags::empty(), Some(c"size=32m,mode=0711")).is_ok()
 }
 
 fn is_ready(status: &Value) -> bool {
