@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use rustix::process::Signal;
 
 use super::clock::OtherTime;
-use super::load::ask_for;
+use super::load::{Cuts, ask_for};
 use super::machine::{Frozen, FullSwap, Slow};
 use super::pool::{Pool, send};
 
@@ -91,17 +91,6 @@ pub enum Fault {
     FullSwap,
     /// An application wants more memory than it may have.
     NoMemory,
-}
-
-/// Which requests a fault may cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cuts {
-    /// None at all.
-    None,
-    /// Those that were under way when it happened.
-    UnderWay,
-    /// Those that overlap it or what follows from it.
-    UntilWhole,
 }
 
 /// The faults in the order that `seed` gives: all of them, then all of them in another order, and so on.

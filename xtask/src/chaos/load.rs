@@ -7,14 +7,23 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::fault::Cuts;
-
 /// A request without an answer for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it takes until what was killed is gone.
 const STRIKE: Duration = Duration::from_millis(250);
 /// Between two requests of a client: what is shown is correctness, not speed.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Which requests a fault may cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cuts {
+    /// None at all.
+    None,
+    /// Those that were under way when it happened.
+    UnderWay,
+    /// Those that overlap it or what follows from it.
+    UntilWhole,
+}
 
 /// The time in which a fault and what follows from it happened.
 #[derive(Debug, Clone, Copy)]
