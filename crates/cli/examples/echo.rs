@@ -3,7 +3,7 @@
 //! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /head` gives back the request's head, `GET /stream` answers without end, `GET
 //! /call/NAME/PATH` passes on what the needed application NAME answers to `GET /PATH`, `GET /file/BYTES` is a file with a strong tag of which
 //! parts can be asked for, `GET /file/BYTES/stuck` the same, but whoever asks for the whole gets half of it and no more, `GET /interim` says
-//! without end that an answer will come, `GET /eat` takes 256 MiB for a moment, a request for a WebSocket makes a tunnel that echoes, anything else says which instance answers, and whether it was told a class. `WEAL_ECHO`
+//! without end that an answer will come, `GET /eat` takes 256 MiB for a moment, a request for a WebSocket makes a tunnel that echoes, anything else says which instance answers, and whether it was told a class. `ECHO_MODE`
 //! makes it misbehave: `exit` ends at once and `sick` never becomes healthy. With `--proxy`, each connection has to begin with a header of the
 //! PROXY protocol; `GET /head` says who it names. With `--given`, it listens at the socket that it is given as descriptor 3.
 
@@ -16,7 +16,7 @@ const MEAL_BYTES: usize = 256 << 20;
 
 fn main() {
     let port = std::env::args().skip_while(|arg| arg != "--port").nth(1).expect("--port PORT");
-    let mode = std::env::var("WEAL_ECHO").unwrap_or_default();
+    let mode = std::env::var("ECHO_MODE").unwrap_or_default();
     if mode == "exit" {
         eprintln!("echo: told to exit");
         std::process::exit(7);

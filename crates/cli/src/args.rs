@@ -426,6 +426,9 @@ pub enum RoleCommand {
         /// Listening TCP socket of the API.
         #[arg(long)]
         api_fd: i32,
+        /// A file in memory that holds what is needed for TLS there.
+        #[arg(long)]
+        api_tls_fd: Option<i32>,
         /// Listening Unix socket of the API.
         #[arg(long)]
         local_fd: i32,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use weal_config::env_file::{self, EnvFileError};
-use weal_model::{AppSpec, EnvFile, PoolSpec, Secret, SecretSource};
+use weal_model::{AppSpec, EnvFile, PoolSpec, Secret, SecretSource, naming};
 use weal_node::{Confidential, Hidden};
 
 /// A longer value is no secret that a variable could hold.
@@ -46,6 +46,14 @@ pub enum NoSecret {
         /// What is wrong.
         source: EnvFileError,
     },
+    /// It sets what only weal sets.
+    #[error("{} sets {name}: `WEAL_*` and systemd's `LISTEN_*` are what weal tells a process, so take another name", .path.display())]
+    Reserved {
+        /// The file.
+        path: PathBuf,
+        /// The variable.
+        name: String,
+    },
 }
 
 /// What the applications of `spec` are told. A variable or a credential that is not there keeps its value of `before`: `weal apply` runs in
@@ -55,7 +63,8 @@ pub enum NoSecret {
 /// Something cannot be read: says for which application.
 pub fn gather(spec: &PoolSpec, before: &Confidential) -> anyhow::Result<Confidential> {
     let mut told = Confidential::default();
-    for app in spec.apps.values().filter(|app| app.process.is_confidential()) {
+    // The steps of a release are told what their application is told.
+    for app in spec.apps.values().filter(|app| app.step_of.is_none() && app.process.is_confidential()) {
         let hidden = of_app(app, &before.of(&app.name)).with_context(|| format!("[app.{}]", app.name))?;
         told.tell(app.name.clone(), hidden);
     }
@@ -86,7 +95,11 @@ pub fn variables(file: &EnvFile) -> Result<BTreeMap<String, String>, NoSecret> {
         }
         text => text?,
     };
-    Ok(env_file::parse(&text).map_err(|source| NoSecret::Line { path, source })?.into_iter().collect())
+    let read = env_file::parse(&text).map_err(|source| NoSecret::Line { path: path.clone(), source })?;
+    match read.iter().find(|(name, _)| naming::is_reserved_variable(name)) {
+        Some((name, _)) => Err(NoSecret::Reserved { path, name: name.clone() }),
+        None => Ok(read.into_iter().collect()),
+    }
 }
 
 /// The value of `secret`, or `before` where it can be had by the supervisor only.
@@ -138,6 +151,20 @@ mod tests {
         let unset = Secret { from: SecretSource::Variable("WEAL_TEST_NOT_SET".to_owned()), as_file: false };
         assert_eq!(value(&unset, Some(&"kept".to_owned())).unwrap(), "kept");
         assert!(value(&unset, None).unwrap_err().to_string().contains("WEAL_TEST_NOT_SET is not set"));
+    }
+
+    #[test]
+    fn a_file_of_variables_sets_nothing_that_only_weal_sets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".env");
+        let file = EnvFile { path: path.display().to_string(), required: true };
+        std::fs::write(&path, "LISTEN_ADDR=1\nPATH=/opt/bin\n").unwrap();
+        assert_eq!(variables(&file).unwrap().len(), 2);
+        for name in ["LISTEN_FDS", "WEAL_KEEP_AWAKE"] {
+            std::fs::write(&path, format!("{name}=hunter2\n")).unwrap();
+            let error = variables(&file).unwrap_err().to_string();
+            assert!(error.contains(name) && !error.contains("hunter2"), "{error}");
+        }
     }
 
     #[test]

@@ -168,5 +168,8 @@ pub fn needs_restart(old: &PoolSpec, new: &PoolSpec) -> Option<String> {
     if old.api != new.api {
         changes.push(format!("api from {} to {}", old.api, new.api));
     }
+    if old.api_tls != new.api_tls {
+        changes.push("api-tls".to_owned());
+    }
     (!changes.is_empty()).then(|| format!("it changes {}, which takes a restart: weal down, then weal up", changes.join(" and ")))
 }

@@ -52,6 +52,12 @@ impl ProcessId {
         theirs.is_some() && theirs == proc.program(proc.own_pid()).ok()
     }
 
+    /// Whether `word` is on its command line.
+    pub fn was_told(self, word: &str) -> bool {
+        let line = std::fs::read(Proc::system().path(self.pid(), "cmdline")).unwrap_or_default();
+        self.is_alive() && line.split(|byte| *byte == 0).any(|one| one == word.as_bytes())
+    }
+
     /// Sends `signal`; false when it has ended.
     pub fn signal(self, signal: Signal) -> bool {
         self.open().is_some_and(|handle| rustix::process::pidfd_send_signal(handle, signal).is_ok())

@@ -1,5 +1,7 @@
 //! The hidden commands that the supervisor and the node agent start: one role, or one instance's shim.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -10,6 +12,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use weal_protocol::tls::ApiCertificate;
 
 use crate::args::RoleCommand;
 use crate::supervisor::sockets::inherited;
@@ -37,12 +40,13 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
                 let options = weal_gateway::Options { name, state_dir, clients, tls_clients, ports, rpc, controller, wake };
                 weal_gateway::run(options).await?;
             }
-            RoleCommand::Controller { state, api_fd, local_fd, operator_uid, .. } => {
+            RoleCommand::Controller { state, api_fd, api_tls_fd, local_fd, operator_uid, .. } => {
                 let api = TcpListener::from(inherited(*api_fd)?);
                 let local = UnixListener::from(inherited(*local_fd)?);
                 let record = std::env::var_os(RECORD).is_some();
                 let (state_dir, operator) = (state.clone(), *operator_uid);
-                weal_controller::run(weal_controller::Options { state_dir, api, local, operator, record }).await?;
+                let api_tls = api_tls_fd.map(inherited).transpose()?.map(api_certificate).transpose()?;
+                weal_controller::run(weal_controller::Options { state_dir, api, api_tls, local, operator, record }).await?;
             }
             RoleCommand::Node { state, rpc_fd, wake_fd, controller_uid, gateway_uid, .. } => {
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);
@@ -53,6 +57,11 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
         }
         Ok(())
     })
+}
+
+/// What the supervisor wrote down for the controller alone.
+fn api_certificate(memory: OwnedFd) -> anyhow::Result<ApiCertificate> {
+    serde_json::from_reader(BufReader::new(File::from(memory))).context("the certificate of the API was not handed over")
 }
 
 /// Keeps one instance; with `adopt` one whose shim was killed.

@@ -59,6 +59,9 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
             if moves { (Effect::NextStart, ", which takes effect after `weal down` and `weal up`") } else { (Effect::Live, "") };
         add(effect, format!("the settings for https change{when}"));
     }
+    if before.api_tls != after.api_tls {
+        add(Effect::NextStart, "the settings for https at the API change, which takes effect after `weal down` and `weal up`".to_owned());
+    }
     let fixed =
         [("listen", before.listen.to_string(), after.listen.to_string()), ("api", before.api.to_string(), after.api.to_string())];
     for (key, was, is) in fixed.into_iter().filter(|(_, was, is)| was != is) {

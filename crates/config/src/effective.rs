@@ -52,6 +52,11 @@ fn pool(spec: &PoolSpec) -> Section {
         }
     }
     pool.add_marked("api", spec.api.to_string(), spec.api.to_string() == defaults::API);
+    if let Some(tls) = &spec.api_tls {
+        let files = [("certificate", Some(&tls.certificate)), ("key", Some(&tls.key)), ("client-ca", tls.client_ca.as_ref())];
+        let files: InlineTable = files.into_iter().filter_map(|(key, file)| Some((key, file?.as_str()))).collect();
+        pool.add("api-tls", files);
+    }
     pool.add_marked("watch", spec.watch, !spec.watch);
     pool.add_marked("control", if spec.control { "on" } else { "off" }, spec.control);
     pool.add_marked("placement", spec.placement.word(), spec.placement == Algorithm::default());

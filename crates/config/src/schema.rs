@@ -119,6 +119,23 @@ fn pool_keys() -> Vec<(&'static str, Value)> {
         ),
         ("api", text("Where the API and the dashboard are.", defaults::API)),
         (
+            "api-tls",
+            describe(
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "certificate": { "type": "string" },
+                        "key": { "type": "string" },
+                        "client-ca": { "type": "string" },
+                    },
+                    "required": ["certificate", "key"],
+                    "additionalProperties": false,
+                }),
+                "TLS at the API: files in PEM. With `client-ca`, whoever connects has to show a certificate from it, and may then look without a token.",
+                "none: plain HTTP",
+            ),
+        ),
+        (
             "name",
             describe(
                 json!({ "type": "string", "minLength": 1, "maxLength": 80 }),

@@ -41,8 +41,10 @@ use crate::desired::Desired;
 use crate::driver::{Driver, Order, Recorder};
 use crate::store::{Saved, Store};
 use weal_protocol::controller::{ConfigView, PlanView};
+use weal_protocol::tls::ApiCertificate;
 
 pub use api::openapi;
+pub use api::{ApiTlsError, acceptor};
 pub use desired::machine;
 pub use driver::record;
 
@@ -62,6 +64,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Where the API and the dashboard are served over TCP.
     pub api: std::net::TcpListener,
+    /// What is needed to speak TLS there; `None` speaks plain HTTP.
+    pub api_tls: Option<ApiCertificate>,
     /// Where they are served locally, without a token.
     pub local: std::os::unix::net::UnixListener,
     /// The user that is served there, besides root.
@@ -89,6 +93,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// The API cannot speak TLS.
+    #[error("api-tls: {0}")]
+    Tls(#[from] ApiTlsError),
     /// The store cannot be used.
     #[error("the store cannot be used: {0}")]
     Store(#[from] store::Error),
@@ -123,6 +130,8 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let tokens = Arc::new(tokens);
     let audit = Arc::new(Audit::open(&folder).map_err(|source| file_error(&folder, source))?);
     let (api_listener, address) = tcp(options.api).map_err(|source| Error::Socket { which: "API", source })?;
+    let tls = options.api_tls.as_ref().map(acceptor).transpose()?;
+    let certified = options.api_tls.is_some_and(|certificate| certificate.client_ca.is_some());
     let local = unix(options.local).map_err(|source| Error::Socket { which: "local", source })?;
 
     let (store, saved, notes) = Store::open(&folder.join("store.db"))?;
@@ -152,13 +161,13 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let (read_logs, read_output) = (read_logs(Arc::clone(&engine)), read_output(engine));
     let (board_of_api, document) = (Arc::clone(&board), Arc::new(openapi()));
     let api = Api { board: board_of_api, orders, read_logs, read_output, gateway, tokens: Arc::clone(&tokens), audit, document };
-    let by_tcp = router(api.clone(), &Door::tcp(address, tokens));
+    let by_tcp = router(api.clone(), &Door::tcp(address, certified, tokens));
     let operators = Callers::of([options.operator, 0]);
     let strangers = router(api.clone(), &Door::Closed);
     let by_socket = router(api, &Door::Local);
     tokio::select! {
         () = driver.run(queue) => {}
-        () = serve_tcp(api_listener, by_tcp) => {}
+        () = serve_tcp(api_listener, tls, by_tcp) => {}
         () = serve_local(local, &operators, by_socket, strangers) => {}
         () = stop => {}
     }
@@ -203,7 +212,7 @@ fn first_view(desired: Option<&Desired>) -> View {
         control: spec.is_none_or(|spec| spec.control),
         placement: spec.map_or_else(Default::default, |spec| spec.placement),
         listen: url(spec.map(|spec| spec.listen)),
-        api: url(spec.map(|spec| spec.api)),
+        api: spec.map(|spec| spec.api_url()).unwrap_or_default(),
         limits: Vec::new(),
         problems: Vec::new(),
         nodes: Vec::new(),

@@ -31,6 +31,7 @@ fn pool() -> PoolSpec {
         listen: "127.0.0.1:1".parse().unwrap(),
         tls: None,
         api: "127.0.0.1:2".parse().unwrap(),
+        api_tls: None,
         watch: false,
         control: true,
         placement: Default::default(),

@@ -78,5 +78,5 @@ pub use status::{
     AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict, PlanSummary,
     RefusedRequest, RolloutPhase, RolloutStatus, Severity, Status, Why, WhyNode, WhyRequest,
 };
-pub use tls::{AcmeChallenge, AcmeSpec, CertificateSource, TlsSpec, TlsVersion};
+pub use tls::{AcmeChallenge, AcmeSpec, ApiTls, CertificateSource, TlsSpec, TlsVersion};
 pub use units::{Bytes, Cpu, Time, Utility, Work};

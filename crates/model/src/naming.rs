@@ -45,6 +45,12 @@ pub fn variable(needed: &AppName, part: &str) -> String {
     format!("{prefix}_{part}")
 }
 
+/// Whether only weal may set a variable: what it tells its own processes, and how a socket is passed (sd_listen_fds(3)). An application that
+/// could be told another socket, or another file to keep it awake, would act on what somebody else made up.
+pub fn is_reserved_variable(name: &str) -> bool {
+    name.starts_with("WEAL_") || ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"].contains(&name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +73,11 @@ mod tests {
     #[test]
     fn a_variable_has_only_capitals_digits_and_underscores() {
         assert_eq!(variable(&"my-db.2".into(), "ADDR"), "MY_DB_2_ADDR");
+    }
+
+    #[test]
+    fn what_weal_tells_its_processes_is_reserved_and_what_programs_are_told_is_not() {
+        assert!(["WEAL_KEEP_AWAKE", "WEAL_X", "LISTEN_FDS", "LISTEN_PID"].into_iter().all(is_reserved_variable));
+        assert!(!["LISTEN_ADDR", "WEALTH", "PATH"].into_iter().any(is_reserved_variable));
     }
 }

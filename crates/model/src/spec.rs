@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, ProcessSpec, ProxyVersion,
+    ApiTls, AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, ProcessSpec, ProxyVersion,
     RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec,
 };
 
@@ -25,6 +25,9 @@ pub struct PoolSpec {
     pub tls: Option<TlsSpec>,
     /// Where the API and the dashboard are.
     pub api: SocketAddr,
+    /// TLS at the API; `None` speaks plain HTTP there.
+    #[serde(default)]
+    pub api_tls: Option<ApiTls>,
     /// A change of the config file is deployed by itself, without anybody's order.
     #[serde(default)]
     pub watch: bool,
@@ -66,6 +69,7 @@ impl PoolSpec {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             tls: None,
             api: SocketAddr::from(([127, 0, 0, 1], 8081)),
+            api_tls: None,
             watch: false,
             control: true,
             placement: Algorithm::default(),
@@ -85,6 +89,12 @@ impl PoolSpec {
     pub fn needed(&self) -> BTreeSet<&AppName> {
         let needs = self.apps.values().flat_map(|app| &app.needs);
         needs.filter(|needed| self.apps.contains_key(*needed)).collect()
+    }
+
+    /// The API and the dashboard, as a URL.
+    pub fn api_url(&self) -> String {
+        let scheme = if self.api_tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.api)
     }
 
     /// Whether flows have seats, and instances CPU, by their goals. Otherwise requests pass unlimited, and CPU is shared equally.

@@ -19,6 +19,17 @@ pub struct TlsSpec {
     pub certificates: BTreeMap<String, CertificateSource>,
 }
 
+/// TLS at the API and the dashboard: files in PEM, absolute paths.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApiTls {
+    /// The certificate with those that lead from it to a root.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+    /// The certificates of those who may give callers theirs. With it, nobody gets an answer who shows none of them.
+    pub client_ca: Option<String>,
+}
+
 /// A version of TLS.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum TlsVersion {

@@ -17,6 +17,9 @@ use crate::files::at;
 /// Folders within folders that are gone into: who nests more deeply wants to use up descriptors.
 const DEEPEST: usize = 256;
 
+/// Entries of a folder that are looked at.
+const MOST_ENTRIES: usize = 1024;
+
 /// Whose something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
@@ -68,6 +71,34 @@ impl Folder {
         }
         let handle = open_folder(self.handle.as_fd(), Path::new(name)).map_err(at(&path))?;
         Ok(Self { path, handle })
+    }
+
+    /// The folder `name` in this one; `None` where nothing has that name.
+    ///
+    /// # Errors
+    /// Something else is there.
+    pub fn child(&self, name: &str) -> io::Result<Option<Self>> {
+        match open_folder(self.handle.as_fd(), Path::new(name)) {
+            Ok(handle) => Ok(Some(Self { path: self.path.join(name), handle })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(at(&self.path.join(name))(error)),
+        }
+    }
+
+    /// Removes those files and links in this folder whose name is meant. Folders stay, and of more than [`MOST_ENTRIES`] some may: who owns the
+    /// folder could fill it to keep this process busy.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn remove_files(&self, is_meant: impl Fn(&str) -> bool) -> io::Result<()> {
+        for entry in Dir::read_from(&self.handle)?.take(MOST_ENTRIES) {
+            let entry = entry?;
+            if entry.file_name().to_str().is_ok_and(&is_meant) {
+                // A folder, or somebody else removed it.
+                let _ = rustix::fs::unlinkat(&self.handle, entry.file_name(), AtFlags::empty());
+            }
+        }
+        Ok(())
     }
 
     /// Puts a file with `content` in place of what is called `name` in this folder, for `owner` to read only. A reader sees the old file or the
@@ -171,6 +202,22 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, chown, symlink};
 
     use super::*;
+
+    #[test]
+    fn files_are_removed_by_name_and_no_folder_is_gone_into() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path()).unwrap();
+        assert!(folder.child("inner").unwrap().is_none());
+        let inner = folder.make("inner", 0o700).unwrap();
+        inner.replace_file("kept", b"1", None).unwrap();
+        inner.replace_file("former", b"2", None).unwrap();
+        symlink(place.path(), place.path().join("inner/link")).unwrap();
+        fs::create_dir(place.path().join("inner/folder")).unwrap();
+        folder.child("inner").unwrap().unwrap().remove_files(|name| name != "kept").unwrap();
+        let left = fs::read_dir(place.path().join("inner")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(left.collect::<std::collections::BTreeSet<_>>(), ["folder", "kept"].map(str::to_owned).into());
+        assert!(folder.child("inner/kept").is_err(), "a file is no folder");
+    }
 
     const FORMER: Owner = Owner { uid: 61_200, gid: 61_200 };
     const LATER: Owner = Owner { uid: 61_201, gid: 61_201 };

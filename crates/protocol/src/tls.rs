@@ -56,6 +56,23 @@ impl fmt::Debug for Certificate {
     }
 }
 
+/// What a controller needs to speak TLS at the API: all of it PEM.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiCertificate {
+    /// The certificate first.
+    pub chain: String,
+    /// Its private key.
+    pub key: String,
+    /// Whose certificates callers have to show; `None` asks for none.
+    pub client_ca: Option<String>,
+}
+
+impl fmt::Debug for ApiCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiCertificate(..)")
+    }
+}
+
 /// A secret of 256 bits.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TicketKey(pub [u8; 32]);

@@ -56,7 +56,7 @@ pub fn start(loaded: &Loaded, state: &StateDir, limit: Duration) -> anyhow::Resu
             bail!("the pool runs, but not all of it: {}", failed.join("; "));
         }
         super::urls::of_apps(&loaded.spec).iter().for_each(|line| console.say(line));
-        let api = paint(&format!("http://{}", loaded.spec.api), Tone::Strong, Stream::Out);
+        let api = paint(&loaded.spec.api_url(), Tone::Strong, Stream::Out);
         console.tell(Tone::Good, "ready:", &format!("weal runs in the background as pid {}; dashboard {api}", child.id()));
         Ok(())
     })

@@ -5,6 +5,7 @@
 //! and the next `weal up` takes them over.
 
 mod acme;
+mod api_tls;
 mod background;
 mod console;
 mod feed;

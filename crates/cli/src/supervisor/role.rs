@@ -17,6 +17,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
+use super::api_tls::ApiTlsFiles;
 use super::ports::Ports;
 use super::pulse::{Beat, Pulse};
 use super::sockets::{bind_tcp, bind_unix, inheritable, number, taken_over};
@@ -44,6 +45,9 @@ const LAST_REQUESTS: Duration = Duration::from_secs(15);
 const KEPT: [&str; 9] =
     ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "WEAL_LOG", "WEAL_RECORD_DECISIONS", "RUST_BACKTRACE"];
 
+/// Where a controller finds what it needs for TLS at the API.
+const API_TLS: &str = "--api-tls-fd";
+
 /// A role's end, as its watcher reports it.
 #[derive(Debug)]
 pub struct RoleEnd {
@@ -63,6 +67,8 @@ pub struct Role {
     /// Where the gateway speaks TLS.
     tls_address: Option<SocketAddr>,
     tls: Option<TcpListener>,
+    /// What the controller needs to speak TLS at the API; no other role has any.
+    api_tls: Option<ApiTlsFiles>,
     unix: Option<UnixListener>,
     /// The node agent's second one, on which it answers nothing but wakes.
     wake: Option<UnixListener>,
@@ -83,7 +89,7 @@ pub struct Role {
 impl Role {
     /// A role that has neither sockets nor a process yet. `address` is its TCP address with its key in the config.
     pub fn new(name: RoleName, address: Option<(SocketAddr, &'static str)>, users: Option<RoleUsers>) -> Self {
-        let (record, tcp, tls, unix, wake, ports) = (None, None, None, None, None, None);
+        let (record, tcp, tls, api_tls, unix, wake, ports) = (None, None, None, None, None, None, None);
         let tls_address = None;
         Self {
             name,
@@ -91,6 +97,7 @@ impl Role {
             tcp,
             tls_address,
             tls,
+            api_tls,
             unix,
             wake,
             ports,
@@ -114,6 +121,22 @@ impl Role {
     pub fn with_tls(mut self, address: Option<SocketAddr>) -> Self {
         self.tls_address = address;
         self
+    }
+
+    /// The same, which speaks TLS at the API.
+    #[must_use]
+    pub fn with_api_tls(mut self, files: Option<ApiTlsFiles>) -> Self {
+        self.api_tls = files;
+        self
+    }
+
+    /// Replaces its process where the certificate of the API has changed. `None` while it has not; otherwise whether it can be used.
+    pub fn look_at_certificate(&mut self) -> Option<anyhow::Result<()>> {
+        let looked = self.api_tls.as_mut()?.look()?;
+        if looked.is_ok() {
+            self.terminate();
+        }
+        Some(looked)
     }
 
     /// Whom it runs as; `None` is the supervisor's user.
@@ -177,6 +200,11 @@ impl Role {
         let mut command = self.command(state, [tcp.as_ref(), tls.as_ref(), wake.as_ref()], &unix, &held)?;
         ports.iter().for_each(|socket| {
             command.args(["--ports-fd", &number(socket).to_string()]);
+        });
+        let certificate = self.api_tls.as_ref().map(|files| inheritable(&files.for_start()?).map_err(anyhow::Error::from));
+        let certificate = certificate.transpose().context("cannot hand the certificate of the API over")?;
+        certificate.iter().for_each(|memory| {
+            command.args([API_TLS, &number(memory).to_string()]);
         });
         let mut child = command.spawn().with_context(|| format!("cannot start the {}", self.name.name()))?;
         let process = child.id().and_then(ProcessId::of).context("it ended at once")?;
@@ -250,6 +278,8 @@ impl Role {
         let has_ports = self.ports.as_ref().is_none_or(|ports| ports.take_over(old.process, old.ports_fd));
         let has_all = self.unix.is_some() && has_ports && (self.name != RoleName::Node || self.wake.is_some());
         let same_tls = self.tls_address.is_some() == self.tls.is_some() && self.tls.is_some() == old.tls_fd.is_some();
+        // Nobody knows which certificate it has.
+        let same_tls = same_tls && self.api_tls.is_none() && !old.process.was_told(API_TLS);
         let same_address = same_tls && (self.address.is_none() || self.tcp.is_some());
         let user = self.user().map_or_else(|| rustix::process::geteuid().as_raw(), |user| user.uid);
         if !same_address || !has_all || !old.process.runs_this_program() || !old.process.runs_as(user) {

@@ -10,6 +10,7 @@ use weal_model::{AppName, Severity};
 use weal_protocol::node::PREFER;
 
 use super::acme::Acme;
+use super::api_tls::ApiTlsFiles;
 use super::background;
 use super::console::Console;
 use super::feed::{Feed, Wish};
@@ -137,6 +138,7 @@ impl Supervisor {
     fn new(state: StateDir, lock: Lock, console: Console, users: Option<&RoleUsers>, loaded: &Loaded) -> anyhow::Result<Self> {
         let spec = &loaded.spec;
         let ports = Ports::new(&state, spec);
+        let mut api_tls = spec.api_tls.as_ref().map(ApiTlsFiles::new).transpose()?;
         let roles = RoleName::ALL
             .iter()
             .map(|name| match name {
@@ -144,7 +146,7 @@ impl Supervisor {
                 RoleName::Gateway => Role::new(*name, Some((spec.listen, "listen")), users.cloned())
                     .with_tls(spec.tls.as_ref().map(|tls| tls.listen))
                     .with_ports(ports.clone()),
-                RoleName::Controller => Role::new(*name, Some((spec.api, "api")), users.cloned()),
+                RoleName::Controller => Role::new(*name, Some((spec.api, "api")), users.cloned()).with_api_tls(api_tls.take()),
             })
             .collect();
         let (config, needs) = (loaded.path.clone(), needs_of(spec));
@@ -379,6 +381,12 @@ impl Supervisor {
 
     /// Sees to what others may have taken away, or what found no place before.
     fn look(&mut self) {
+        for looked in self.roles.iter_mut().filter_map(Role::look_at_certificate) {
+            match looked {
+                Ok(()) => self.console.tell(Tone::Good, "https:", "took the changed certificate of the API"),
+                Err(error) => self.console.tell(Tone::Bad, "https:", &format!("{error:#}; the certificate before stays in force")),
+            }
+        }
         if !self.state.is_whole()
             && let Err(error) = self.restore()
         {
@@ -449,7 +457,7 @@ impl Supervisor {
         for (port, app) in self.ports.named() {
             self.console.say(&format!("  {:<13} {port}", app.as_str()));
         }
-        self.console.say(&format!("  dashboard     http://{}", spec.api));
+        self.console.say(&format!("  dashboard     {}", spec.api_url()));
         self.console.say(&format!("  state         {}", self.state.root.display()));
     }
 

@@ -67,7 +67,7 @@ fn in_the_background_it_returns_when_everything_is_ready() {
 
 #[test]
 fn in_the_background_an_application_that_fails_is_named_with_its_reason() {
-    let app = echo_app("bad", "env = { WEAL_ECHO = \"exit\" }\nrestart = \"never\"");
+    let app = echo_app("bad", "env = { ECHO_MODE = \"exit\" }\nrestart = \"never\"");
     let pool = Pool::new(&app);
     let up = pool.run(&["up", "-d", "--timeout", "60"]);
     assert_eq!(up.status.code(), Some(1), "{}{}", text(&up.stdout), text(&up.stderr));

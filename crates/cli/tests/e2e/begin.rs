@@ -150,7 +150,7 @@ fn init_says_what_it_looked_for_and_takes_a_command() {
 
 #[test]
 fn load_takes_an_application_and_tells_how_requests_ended() {
-    let sick = "health = { command = [\"true\"] }\nenv = { WEAL_ECHO = \"sick\" }\n";
+    let sick = "health = { command = [\"true\"] }\nenv = { ECHO_MODE = \"sick\" }\n";
     let sick = echo_app("sick", "").replace("health = \"/healthz\"\n", sick);
     let mut pool = Pool::new(&(echo_app("fine", "") + &sick));
     pool.up();

@@ -8,7 +8,7 @@ use crate::load::{Load, get};
 use crate::pool::{Pool, echo_app, text};
 
 fn with_env(value: &str) -> String {
-    echo_app("echo", &format!("env = {{ WEAL_ECHO = \"{value}\" }}"))
+    echo_app("echo", &format!("env = {{ ECHO_MODE = \"{value}\" }}"))
 }
 
 fn deploy(pool: &Pool) -> Output {
@@ -52,7 +52,7 @@ fn a_broken_program_costs_no_request_and_the_mended_one_takes_over() {
     assert_eq!(answers(&pool), "echo-1");
     pool.write_unwatched(&with_env("second"));
     let said = deployed(&pool);
-    assert!(said.contains("WEAL_ECHO"), "the diff: {said}");
+    assert!(said.contains("ECHO_MODE"), "the diff: {said}");
     load.wait_for(100);
     let tally = load.finish();
     assert_eq!(tally.lost, Vec::<String>::new(), "of {} requests", tally.answered);

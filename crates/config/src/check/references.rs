@@ -101,7 +101,8 @@ fn unknown_variable_help(unknown: &str, known: &BTreeSet<String>) -> String {
 fn known_variables(app: &AppSpec) -> BTreeSet<String> {
     let from_needs = app.needs.iter().flat_map(|need| ["ADDR", "HOST", "PORT"].map(|part| naming::variable(need, part)));
     let fixed = GIVEN.iter().chain(&INHERITED).map(|name| (*name).to_owned());
-    from_needs.chain(fixed).chain(app.env.keys().cloned()).collect()
+    let of_zone = app.process.time_zone.iter().map(|_| "TZ".to_owned());
+    from_needs.chain(fixed).chain(of_zone).chain(app.env.keys().cloned()).collect()
 }
 
 /// Everything of `app` in which variables are filled in, with the path of its place.

@@ -6,7 +6,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use weal_model::{
     AppKind, AppName, AppSpec, HealthCheck, HealthProbe, HttpRules, InstanceProtocol, InstanceRange, NodeName, ProxyVersion,
-    RestartPolicy, RouteSpec,
+    RestartPolicy, RouteSpec, naming::is_reserved_variable,
 };
 
 use super::argv::check_argv;
@@ -67,6 +67,8 @@ pub(crate) const KEYS: [&str; 46] = [
 ];
 /// What weal gives to each instance.
 pub(crate) const GIVEN: [&str; 5] = ["PORT", "DATA", "INSTANCE", "NODE", "WEAL_KEEP_AWAKE"];
+/// What to do about a variable that is weal's own.
+pub(super) const RESERVED: &str = "take another name: `WEAL_*` and systemd's `LISTEN_*` are what weal tells a process";
 /// More instances than this of one application are a slip of the finger.
 const MOST_INSTANCES: u32 = 10_000;
 
@@ -262,8 +264,8 @@ pub(super) fn read_env(reading: &mut Reading, section: &Section, given: &[&str])
         if !is_variable(name) {
             let help = "names have letters, digits and `_`, and do not begin with a digit";
             reading.findings.error(reading.places.key(&env.at(name)), format!("`{name}` cannot be a variable"), help);
-        } else if given.contains(&name) {
-            let help = "leave it out: each process gets it";
+        } else if given.contains(&name) || is_reserved_variable(name) {
+            let help = if given.contains(&name) { "leave it out: each process gets it" } else { RESERVED };
             reading.findings.error(reading.places.key(&env.at(name)), format!("`{name}` is set by weal"), help);
         }
         if let Some(value) = env.text(reading, name) {

@@ -2,6 +2,7 @@
 
 mod acme;
 mod address;
+mod api_tls;
 mod app;
 mod argv;
 mod class;

@@ -12,7 +12,7 @@ use super::address::read_address;
 use super::clients;
 use super::listen::{self, ListenAddresses};
 use super::names::check_name;
-use super::tls;
+use super::{api_tls, tls};
 use crate::machine::MachineSize;
 use crate::section::{Reading, Section, within};
 use crate::{defaults, suggest};
@@ -26,6 +26,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         "https-redirect",
         "tls-min-version",
         "api",
+        "api-tls",
         "name",
         "user",
         "watch",
@@ -55,6 +56,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         listen: http,
         tls: None,
         api: read_address(reading, &section, "api", defaults::API),
+        api_tls: api_tls::read(reading, &section, folder),
         watch: section.flag(reading, "watch").unwrap_or(false),
         control: read_control(reading, &section),
         placement: read_placement(reading, &section),

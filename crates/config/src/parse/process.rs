@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::de::DeValue;
+use weal_model::naming::is_reserved_variable;
 use weal_model::written::parse_size;
 use weal_model::{EnvFile, LimitValue, ProcessSpec, ResourceLimit, Schedule, Secret, SecretSource, StopSignal};
 
+use super::app::RESERVED;
 use super::paths::{below, is_literal, read_file};
 use crate::env_file::is_variable;
 use crate::section::{Item, Reading, Section};
@@ -45,6 +47,9 @@ fn read_env_files(reading: &mut Reading, section: &Section, folder: &Path) -> Ve
     files.collect()
 }
 
+/// Variables that say where a process finds itself, its programs and its language.
+const NO_SECRETS: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
+
 fn read_secrets(reading: &mut Reading, section: &Section, folder: &Path, given: &[&str]) -> BTreeMap<String, Secret> {
     let Some(table) = section.table(reading, "secrets") else { return BTreeMap::new() };
     let names: Vec<&str> = table.keys().map(|key| key.get_ref().as_ref()).collect();
@@ -58,6 +63,10 @@ fn read_secrets(reading: &mut Reading, section: &Section, folder: &Path, given: 
         } else if given.contains(&name) || reading.places.has(&format!("{}.{name}", section.at("env"))) {
             let help = "leave one of them out: each variable has one value";
             reading.findings.error(reading.places.key(&path), format!("`{name}` is set elsewhere too"), help);
+        }
+        if is_reserved_variable(name) || NO_SECRETS.contains(&name) {
+            let help = if is_reserved_variable(name) { RESERVED } else { "set it in `env`: it is no secret, and each process has one" };
+            reading.findings.error(reading.places.key(&path), format!("`{name}` cannot be a secret"), help);
         }
         let secret = secrets.item(name).and_then(|item| read_secret(reading, &item, folder));
         read.extend(secret.map(|secret| (name.to_owned(), secret)));

@@ -74,7 +74,7 @@ pub(super) fn status(inputs: &Inputs<'_>) -> Status {
         control: pool.control,
         placement: pool.placement,
         listen: format!("http://{}", pool.listen),
-        api: format!("http://{}", pool.api),
+        api: pool.api_url(),
         limits: inputs.engine.map(|engine| engine.capabilities.losses.clone()).unwrap_or_default(),
         problems: inputs.problems.clone(),
         nodes: pool.nodes.iter().map(|node| node_status(&node.name, inputs)).collect(),

@@ -5,6 +5,7 @@
 //! | the local socket (mode 0600), to root and the user who started weal | open | open | open |
 //! | the local socket, to others | closed | closed | closed |
 //! | TCP on loopback | open, if `Host` names this machine | token with the right to order | the operator's token |
+//! | TCP beyond loopback, with a certificate of `client-ca` | open | token with the right to order | the operator's token |
 //! | TCP beyond loopback | any token | token with the right to order | the operator's token |
 //!
 //! `/healthz` is open everywhere: it says nothing. The `Host` check stops DNS rebinding, by which a page from elsewhere could
@@ -51,8 +52,8 @@ pub(crate) enum Door {
     Local,
     /// Through the Unix socket, as anybody else.
     Closed,
-    /// Over TCP.
-    Tcp { loopback: bool, tokens: Arc<Tokens> },
+    /// Over TCP. `certified` says that whoever is there has shown a certificate.
+    Tcp { loopback: bool, certified: bool, tokens: Arc<Tokens> },
 }
 
 /// Who is at the other end of a connection.
@@ -80,19 +81,19 @@ impl Refused {
 }
 
 impl Door {
-    /// The door that a listener at `address` is.
-    pub fn tcp(address: SocketAddr, tokens: Arc<Tokens>) -> Self {
-        Self::Tcp { loopback: address.ip().is_loopback(), tokens }
+    /// The door that a listener at `address` is, to whom callers show certificates or not.
+    pub fn tcp(address: SocketAddr, certified: bool, tokens: Arc<Tokens>) -> Self {
+        Self::Tcp { loopback: address.ip().is_loopback(), certified, tokens }
     }
 
     /// Whether a request with these headers may come in for `access`, and by whose token; otherwise what to answer.
     pub fn admit(&self, access: Access, headers: &HeaderMap, now: Time) -> Result<Option<String>, Refused> {
-        let (loopback, tokens) = match self {
+        let (loopback, certified, tokens) = match self {
             Self::Local => return Ok(None),
             Self::Closed => {
                 return Err(Refused::new(StatusCode::FORBIDDEN, "only root and the user who started weal may call this socket"));
             }
-            Self::Tcp { loopback, tokens } => (*loopback, tokens),
+            Self::Tcp { loopback, certified, tokens } => (*loopback, *certified, tokens),
         };
         if access == Access::Open {
             return Ok(None);
@@ -101,7 +102,7 @@ impl Door {
             let text = "the Host header must name this machine: localhost or 127.0.0.1";
             return Err(Refused::new(StatusCode::MISDIRECTED_REQUEST, text));
         }
-        if loopback && access == Access::Read {
+        if (loopback || certified) && access == Access::Read {
             return Ok(None);
         }
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -228,8 +229,9 @@ mod tests {
         let made =
             |name: &str, rights| tokens.create(&TokenOrder { name: name.to_owned(), rights, lasts_s: None }, NOW).unwrap().secret;
         let (reader, deployer) = (made("reader", TokenRights::Read), made("deployer", TokenRights::Order));
-        let near = Door::Tcp { loopback: true, tokens: Arc::clone(&tokens) };
-        let far = Door::Tcp { loopback: false, tokens };
+        let near = Door::Tcp { loopback: true, certified: false, tokens: Arc::clone(&tokens) };
+        let known = Door::Tcp { loopback: false, certified: true, tokens: Arc::clone(&tokens) };
+        let far = Door::Tcp { loopback: false, certified: false, tokens };
         let status = |door: &Door, access, secret: &str| {
             let host = if matches!(door, Door::Tcp { loopback: true, .. }) { "localhost:8081" } else { "pool.example" };
             door.admit(access, &headers(host, secret), NOW).map_or_else(|refused| refused.status.as_u16(), |_| 200)
@@ -244,6 +246,7 @@ mod tests {
         ] {
             let of = |door: &Door| [Access::Read, Access::Order, Access::Keys].map(|access| status(door, access, secret));
             assert_eq!((of(&near), of(&far)), (near_by, far_away), "{secret}");
+            assert_eq!(of(&known), near_by, "a certificate is as good as this machine: {secret}");
         }
         for given in ["", "00"] {
             let text = |door: &Door, host: &str| door.admit(Access::Order, &headers(host, given), NOW).unwrap_err().text;
@@ -263,7 +266,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tokens = Tokens::load_or_create(folder.path(), NOW).unwrap();
         let secret = fs::read_to_string(folder.path().join("token")).unwrap();
-        let door = Door::Tcp { loopback: true, tokens: Arc::new(tokens) };
+        let door = Door::Tcp { loopback: true, certified: false, tokens: Arc::new(tokens) };
         for host in ["localhost:8081", "127.0.0.1", "[::1]:8081", "weal.localhost", "127.8.9.1:80"] {
             assert_eq!(door.admit(Access::Read, &headers(host, ""), NOW), Ok(None), "{host}");
         }

@@ -14,6 +14,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
 use weal_rpc::{Callers, peer_uid};
 
 use super::access::Peer;
@@ -25,8 +26,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that a request's head may have.
 const HEAD_LIMIT: usize = 32 << 10;
 
-/// Serves `router` on TCP until the future is dropped.
-pub(crate) async fn serve_tcp(listener: TcpListener, router: Router) {
+/// Serves `router` on TCP, over TLS where `tls` is given, until the future is dropped.
+pub(crate) async fn serve_tcp(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let permit = permit(&connections).await;
@@ -34,7 +35,18 @@ pub(crate) async fn serve_tcp(listener: TcpListener, router: Router) {
             Ok((stream, address)) => {
                 // Only costs latency when it fails.
                 let _ = stream.set_nodelay(true);
-                serve(stream, Peer::Address(address), router.clone(), permit);
+                let (peer, router) = (Peer::Address(address), router.clone());
+                match tls.clone() {
+                    None => serve(stream, peer, router, permit),
+                    Some(tls) => drop(tokio::spawn(async move {
+                        // Who shakes no hands in time, or shows no certificate that is good, is told so by TLS itself.
+                        match tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+                            Ok(Ok(stream)) => serve(stream, peer, router, permit),
+                            Ok(Err(error)) => tracing::debug!(%error, "no TLS with a caller of the API"),
+                            Err(_) => {}
+                        }
+                    })),
+                }
             }
             Err(error) => pause(&error).await,
         }

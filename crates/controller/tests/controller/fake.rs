@@ -410,6 +410,7 @@ impl Pool {
             state_dir: self.folder.path().to_owned(),
             api,
             local,
+            api_tls: None,
             operator: rustix::process::geteuid().as_raw(),
             record: true,
         };

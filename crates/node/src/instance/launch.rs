@@ -373,7 +373,8 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     Ok(Launch { argv, env, cwd, user, entrances, side_entrances, sandbox, umask, limits, stdin, socket })
 }
 
-/// Adds the variables of the application's files, which win over nothing that is there; returns its secrets.
+/// Adds the variables of the application's files, which win over what weal itself has and over nothing that the config says; returns its
+/// secrets.
 fn add_confidential(
     site: &Site,
     spec: &InstanceSpec,
@@ -384,7 +385,10 @@ fn add_confidential(
     }
     let Hidden { variables, secrets } = site.accounts.confidential()?.of(spec.owner());
     for (name, value) in variables {
-        env.entry(name).or_insert(value);
+        let is_said = spec.env.contains_key(&name) || (name == "TZ" && spec.process.time_zone.is_some());
+        if !env.contains_key(&name) || (INHERITED.contains(&name.as_str()) && !is_said) {
+            env.insert(name, value);
+        }
     }
     match spec.process.secrets.keys().find(|name| !secrets.contains_key(*name)) {
         Some(missing) => Err(StartError::NoSecret { name: missing.clone() }),
@@ -400,6 +404,7 @@ fn give_secrets(
     owner: Option<Owner>,
 ) -> io::Result<Vec<(String, String)>> {
     let mut given = Vec::new();
+    remove_former_secrets(spec, data)?;
     for (name, value) in values {
         match spec.process.secrets.get(&name) {
             None => {}
@@ -411,6 +416,16 @@ fn give_secrets(
         }
     }
     Ok(given)
+}
+
+/// Removes the files of secrets that the config does not give as files any more.
+fn remove_former_secrets(spec: &InstanceSpec, data: &Path) -> io::Result<()> {
+    let secrets = &spec.process.secrets;
+    let is_given = |name: &str| secrets.get(name).is_some_and(|secret| secret.as_file);
+    match Folder::open(data)?.child(SECRETS_FOLDER)? {
+        None => Ok(()),
+        Some(folder) => folder.remove_files(|name| !is_given(name)),
+    }
 }
 
 fn write_secret(data: &Path, name: &str, value: &str, owner: Option<Owner>) -> io::Result<PathBuf> {

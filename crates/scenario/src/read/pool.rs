@@ -60,6 +60,7 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
         listen: ([127, 0, 0, 1], 0).into(),
         tls: None,
         api: ([127, 0, 0, 1], 0).into(),
+        api_tls: None,
         watch: false,
         control: file.pool.control,
         placement: file.pool.placement,

@@ -135,6 +135,7 @@ impl Run {
             state_dir: folder.path().to_owned(),
             api: std::net::TcpListener::bind("127.0.0.1:0").unwrap(),
             local: weal_rpc::bind(&folder.path().join("run/controller.sock")).unwrap(),
+            api_tls: None,
             operator: rustix::process::geteuid().as_raw(),
             record: true,
         };
