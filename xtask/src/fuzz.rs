@@ -21,9 +21,13 @@ pub struct Arguments {
 }
 
 /// Which tests are targets, as arguments of `cargo test`. Each is named `fuzz_…`.
-const PLACES: [&[&str]; 5] = [
+const PLACES: [&[&str]; 9] = [
     &["-p", "weal-gateway", "--lib"],
+    &["-p", "weal-gateway", "--test", "it"],
     &["-p", "weal-node", "--lib"],
+    &["-p", "weal-load", "--lib"],
+    &["-p", "weal-protocol", "--test", "fuzz"],
+    &["-p", "weal", "--bin", "weal"],
     &["-p", "weal-scenario", "--lib"],
     &["-p", "weal-config", "--test", "fuzz"],
     &["-p", "weal-controller", "--test", "controller"],

@@ -60,7 +60,10 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
         add(effect, format!("the settings for https change{when}"));
     }
     if before.api_tls != after.api_tls {
-        add(Effect::NextStart, "the settings for https at the API change, which takes effect after `weal down` and `weal up`".to_owned());
+        add(
+            Effect::NextStart,
+            "the settings for https at the API change, which takes effect after `weal down` and `weal up`".to_owned(),
+        );
     }
     let fixed =
         [("listen", before.listen.to_string(), after.listen.to_string()), ("api", before.api.to_string(), after.api.to_string())];

@@ -38,6 +38,9 @@ pub fn parse(text: &str) -> Result<Vec<(String, String)>, EnvFileError> {
     Ok(variables)
 }
 
+/// What to do about a variable that is weal's own.
+pub(crate) const RESERVED: &str = "take another name: `WEAL_*` and systemd's `LISTEN_*` are what weal tells a process";
+
 /// Whether a variable can be called so.
 pub fn is_variable(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';

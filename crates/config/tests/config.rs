@@ -132,3 +132,20 @@ fn places_count_characters_and_lines_from_one() {
     assert_eq!((found[0].line, found[0].column, found[0].length), (4, 11, 7));
     assert_eq!(found[0].to_string().split(": ").next(), Some("x.toml:4:11"));
 }
+
+#[test]
+fn every_example_is_confined_and_none_of_it_runs_as_root() {
+    let folders = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")).unwrap();
+    let files = folders.map(|entry| entry.unwrap().path().join("weal.toml")).filter(|file| file.exists());
+    let mut seen = 0;
+    for file in files {
+        let (text, shown) = (fs::read_to_string(&file).unwrap(), file.display().to_string());
+        let spec = parse(&text, &shown, &MACHINE).unwrap_or_else(|found| panic!("{shown}: {found:?}")).spec;
+        for app in spec.apps.values() {
+            assert_eq!(app.sandbox.mode, weal_model::SandboxMode::Strict, "{shown}: {}", app.name);
+            assert!(!matches!(app.user.as_deref(), Some("root" | "0")), "{shown}: {} runs as root", app.name);
+            seen += 1;
+        }
+    }
+    assert!(seen >= 8, "{seen}");
+}

@@ -14,6 +14,8 @@ use weal_scenario::workload::Workload;
 const VERSION: u32 = 1;
 /// Longer lines are refused: they are not a recording's.
 const LONGEST_LINE: usize = 4 << 20;
+/// Counts of all flows together: a hundred flows for a day, or one for some months.
+const MOST_PERIODS: usize = 10_000_000;
 
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -225,6 +227,16 @@ pub enum RecordingError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// It is longer than memory should hold.
+    #[error("line {line}: {flows} flows for {t_s:.0} s are more than {MOST_PERIODS} counts")]
+    TooLong {
+        /// The line's number, from 1.
+        line: usize,
+        /// How many flows there are by then.
+        flows: usize,
+        /// When it was, in seconds since the start.
+        t_s: f64,
+    },
     /// A moment does not come after the one before.
     #[error("line {line}: {t_s} s does not come after {after_s} s")]
     Order {
@@ -268,6 +280,10 @@ impl Recording {
             if moment.t_s <= recording.duration_s || !moment.t_s.is_finite() || moment.t_s > 1e7 {
                 return Err(RecordingError::Order { line, t_s: moment.t_s, after_s: recording.duration_s });
             }
+            let flows = counts.len() + moment.arrivals.keys().filter(|flow| !counts.contains_key(*flow)).count();
+            if flows as f64 * moment.t_s > MOST_PERIODS as f64 {
+                return Err(RecordingError::TooLong { line, flows, t_s: moment.t_s });
+            }
             for (flow, count) in moment.arrivals {
                 spread(counts.entry(flow).or_default(), recording.duration_s, moment.t_s, count);
             }
@@ -304,6 +320,18 @@ fn spread(counts: &mut Vec<f64>, from_s: f64, to_s: f64, count: f64) {
 mod tests {
     use super::*;
     use crate::test_status::status;
+
+    #[test]
+    fn fuzz_recordings() {
+        weal_fuzz::target("recording", |bytes| {
+            let Ok(recording) = Recording::read(bytes) else { return };
+            for workload in recording.workloads.values() {
+                let Workload::Counts { counts, .. } = workload else { panic!("a recording has counts") };
+                assert!(counts.len() as f64 <= recording.duration_s.ceil());
+                assert!(counts.iter().all(|count| *count >= 0.0));
+            }
+        });
+    }
 
     #[test]
     fn a_recording_is_read_back_as_the_load_that_it_was() {

@@ -214,7 +214,8 @@ mod tests {
         symlink(place.path(), place.path().join("inner/link")).unwrap();
         fs::create_dir(place.path().join("inner/folder")).unwrap();
         folder.child("inner").unwrap().unwrap().remove_files(|name| name != "kept").unwrap();
-        let left = fs::read_dir(place.path().join("inner")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let left =
+            fs::read_dir(place.path().join("inner")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         assert_eq!(left.collect::<std::collections::BTreeSet<_>>(), ["folder", "kept"].map(str::to_owned).into());
         assert!(folder.child("inner/kept").is_err(), "a file is no folder");
     }

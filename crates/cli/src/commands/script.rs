@@ -99,6 +99,18 @@ fn options(path: &str, head: &str) -> Result<JobOptions, ScriptError> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn fuzz_job_scripts() {
+        weal_fuzz::target("job-script", |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            if let Err(error) = options("x.sh", &text) {
+                let (ScriptError::Quote { line, .. } | ScriptError::Options { line, .. }) = &error;
+                assert!((1..=text.lines().count()).contains(line), "{error}");
+                assert_eq!(error.to_string().lines().count(), 1, "{error}");
+            }
+        });
+    }
+
     fn said(text: &str) -> Result<JobOptions, ScriptError> {
         options("x.sh", text)
     }

@@ -71,7 +71,10 @@ fn read(spec: &ApiTls) -> anyhow::Result<ApiCertificate> {
     let key = PathBuf::from(&spec.key);
     let mode = fs::metadata(&key).with_context(|| format!("api-tls in [pool]: cannot read {}", key.display()))?.mode() & 0o777;
     let shown = key.display();
-    ensure!(mode & 0o007 == 0, "api-tls in [pool]: everybody may read the private key {shown} (mode {mode:o}): chmod o-rwx {shown}");
+    ensure!(
+        mode & 0o007 == 0,
+        "api-tls in [pool]: everybody may read the private key {shown} (mode {mode:o}): chmod o-rwx {shown}"
+    );
     let client_ca = spec.client_ca.as_ref().map(text).transpose()?;
     let certificate = ApiCertificate { chain: text(&spec.certificate)?, key: text(&spec.key)?, client_ca };
     weal_controller::acceptor(&certificate).context("api-tls in [pool]")?;

@@ -384,7 +384,9 @@ impl Supervisor {
         for looked in self.roles.iter_mut().filter_map(Role::look_at_certificate) {
             match looked {
                 Ok(()) => self.console.tell(Tone::Good, "https:", "took the changed certificate of the API"),
-                Err(error) => self.console.tell(Tone::Bad, "https:", &format!("{error:#}; the certificate before stays in force")),
+                Err(error) => {
+                    self.console.tell(Tone::Bad, "https:", &format!("{error:#}; the certificate before stays in force"))
+                }
             }
         }
         if !self.state.is_whole()

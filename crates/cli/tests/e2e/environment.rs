@@ -21,7 +21,7 @@ fn secrets_reach_their_application_and_nobody_else() {
         std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o600)).unwrap();
     };
     write("db.txt", &format!("{PASSWORD}\n"));
-    write("shop.env", "# of the shop\nexport MODE=\"fast\"\nTOKEN=token-of-the-shop\nPORT=1\n");
+    write("shop.env", "# of the shop\nexport MODE=\"fast\"\nTOKEN=token-of-the-shop\nPORT=1\nPATH=/of/the/shop:/usr/bin\nTZ=UTC\n");
     pool.write(&echo_app(
         "shop",
         "env-file = [\"shop.env\", \"-none.env\"]\nenv = { MODE = \"slow\" }\ntime-zone = \"Asia/Tokyo\"\numask = \"027\"\n\
@@ -37,6 +37,7 @@ fn secrets_reach_their_application_and_nobody_else() {
     let has = |line: &str| environment.lines().any(|one| one == line);
     assert!(has(&format!("DB_PASSWORD={PASSWORD}")) && has("GIVEN=given-by-the-operator"));
     assert!(has("TOKEN=token-of-the-shop") && has("MODE=slow") && has("TZ=Asia/Tokyo") && !has("PORT=1"));
+    assert!(has("PATH=/of/the/shop:/usr/bin"), "what the shop says wins over what weal has: {environment}");
     let key = environment.lines().find_map(|line| line.strip_prefix("KEY_FILE=")).unwrap();
     assert_eq!(std::fs::read_to_string(key).unwrap(), format!("{PASSWORD}\n"));
     assert_eq!(std::fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o400);
@@ -73,6 +74,24 @@ fn secrets_reach_their_application_and_nobody_else() {
     let kept = std::fs::metadata(pool.state().join("secrets.json")).unwrap();
     assert_eq!(kept.permissions().mode() & 0o777, 0o600);
     assert!(!is_told(&std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap()));
+    pool.write(&echo_app("shop", ""));
+    pool.eventually("a secret that left the config left the disk", || (!std::path::Path::new(key).exists()).then_some(()));
+}
+
+#[test]
+fn nothing_sets_what_weal_itself_tells_a_process() {
+    let pool = Pool::new("");
+    let refused = |apps: &str, code: i32, what: &str| {
+        pool.write(apps);
+        let output = pool.run(&["up"]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && said.contains(what), "{apps}: {said}");
+    };
+    refused(&echo_app("shop", "env = { LISTEN_FDS = \"1\" }"), 3, "`LISTEN_FDS` is set by weal");
+    refused(&echo_app("shop", "secrets = { WEAL_X = \"variable:HOME\" }"), 3, "`WEAL_X` cannot be a secret");
+    refused(&echo_app("shop", "secrets = { PATH = \"variable:HOME\" }"), 3, "`PATH` cannot be a secret");
+    std::fs::write(pool.config().with_file_name("shop.env"), "LISTEN_PID=1\n").unwrap();
+    refused(&echo_app("shop", "env-file = \"shop.env\""), 1, "shop.env sets LISTEN_PID");
 }
 
 #[test]

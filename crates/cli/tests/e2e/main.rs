@@ -2,6 +2,7 @@
 
 mod acme;
 mod adopt;
+mod api_tls;
 mod attackers;
 mod basics;
 mod begin;

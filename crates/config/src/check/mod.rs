@@ -38,7 +38,8 @@ fn check_addresses(reading: &mut Reading, spec: &PoolSpec) {
         reading.findings.warning(reading.places.value("pool.listen"), "`listen` is open to the network", help);
     }
     if !api.ip().is_loopback() && spec.api_tls.is_none() {
-        let help = "whoever reaches it needs a token, which then crosses the network unencrypted: add `api-tls`; `127.0.0.1` is safe";
+        let help =
+            "whoever reaches it needs a token, which then crosses the network unencrypted: add `api-tls`; `127.0.0.1` is safe";
         reading.findings.warning(reading.places.value("pool.api"), "`api` is open to the network", help);
     }
 }

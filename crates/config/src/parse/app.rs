@@ -12,7 +12,7 @@ use weal_model::{
 use super::argv::check_argv;
 use super::paths::{below, is_literal};
 use super::{dispatch, health, pool, process, routes, sandbox, task};
-use crate::env_file::is_variable;
+use crate::env_file::{RESERVED, is_variable};
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
@@ -67,8 +67,6 @@ pub(crate) const KEYS: [&str; 46] = [
 ];
 /// What weal gives to each instance.
 pub(crate) const GIVEN: [&str; 5] = ["PORT", "DATA", "INSTANCE", "NODE", "WEAL_KEEP_AWAKE"];
-/// What to do about a variable that is weal's own.
-pub(super) const RESERVED: &str = "take another name: `WEAL_*` and systemd's `LISTEN_*` are what weal tells a process";
 /// More instances than this of one application are a slip of the finger.
 const MOST_INSTANCES: u32 = 10_000;
 

@@ -8,9 +8,8 @@ use weal_model::naming::is_reserved_variable;
 use weal_model::written::parse_size;
 use weal_model::{EnvFile, LimitValue, ProcessSpec, ResourceLimit, Schedule, Secret, SecretSource, StopSignal};
 
-use super::app::RESERVED;
 use super::paths::{below, is_literal, read_file};
-use crate::env_file::is_variable;
+use crate::env_file::{RESERVED, is_variable};
 use crate::section::{Item, Reading, Section};
 
 /// Limits that the sandbox sets, with its keys.
@@ -65,7 +64,8 @@ fn read_secrets(reading: &mut Reading, section: &Section, folder: &Path, given: 
             reading.findings.error(reading.places.key(&path), format!("`{name}` is set elsewhere too"), help);
         }
         if is_reserved_variable(name) || NO_SECRETS.contains(&name) {
-            let help = if is_reserved_variable(name) { RESERVED } else { "set it in `env`: it is no secret, and each process has one" };
+            let help =
+                if is_reserved_variable(name) { RESERVED } else { "set it in `env`: it is no secret, and each process has one" };
             reading.findings.error(reading.places.key(&path), format!("`{name}` cannot be a secret"), help);
         }
         let secret = secrets.item(name).and_then(|item| read_secret(reading, &item, folder));

@@ -77,6 +77,14 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn fuzz_client_hellos() {
+        weal_fuzz::target("client-hello", |bytes| {
+            let Some(ticket) = ticket(bytes) else { return };
+            assert!(ticket.len() < bytes.len(), "a ticket is a part of what was sent");
+        });
+    }
+
     fn block(length_bytes: usize, content: &[u8]) -> Vec<u8> {
         let length = (content.len() as u32).to_be_bytes();
         [&length[4 - length_bytes..], content].concat()
