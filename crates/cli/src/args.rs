@@ -64,6 +64,8 @@ pub enum Command {
     },
     /// Stop the pool: finish requests, stop applications, then weal itself.
     Down(Down),
+    /// Let the running pool go on with the weal that is installed now, without losing a request.
+    Upgrade(Upgrade),
     /// Show nodes, applications and flows.
     Status(Watch),
     /// Show the pool live in the terminal.
@@ -218,6 +220,17 @@ pub struct Down {
     #[command(flatten)]
     pub target: Target,
     /// Seconds to wait for the end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+}
+
+/// `weal upgrade`.
+#[derive(Debug, Clone, Args)]
+pub struct Upgrade {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// Seconds to wait until everything runs the new program.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
 }
