@@ -9,8 +9,7 @@ use crate::page::{Page, Section, number, texts};
 use weal_model::written::show_size;
 
 /// What is noted of an application that may listen or not: its file does not say.
-pub(super) const MAY_LISTEN: &str =
-    "whether it listens is not known: it counts as healthy while it runs. A web application gets `routes`, and `health` is left out";
+pub(super) const MAY_LISTEN: &str = "whether it listens is not known: it counts as healthy while it runs. A web application gets `routes`, and `health` is left out";
 
 /// One application on its way to TOML.
 #[derive(Default)]
