@@ -249,7 +249,7 @@ pub struct Watch {
 /// `weal logs`.
 #[derive(Debug, Clone, Args)]
 pub struct Logs {
-    /// The application, or one of weal's roles: gateway, controller, node, supervisor.
+    /// The application, a job, or one of weal's roles: gateway, controller, node, supervisor.
     pub app: String,
     /// Go on showing what comes.
     #[arg(short, long)]
@@ -263,9 +263,15 @@ pub struct Logs {
     /// Only this instance.
     #[arg(long, value_name = "ID")]
     pub instance: Option<String>,
-    /// How many of the last lines of each instance to begin with.
-    #[arg(short = 'n', long, value_name = "LINES", default_value_t = 100)]
-    pub tail: u32,
+    /// How many of the last lines of all instances together to begin with [default: 100; with --since all].
+    #[arg(short = 'n', long, value_name = "LINES")]
+    pub tail: Option<u32>,
+    /// Only lines since then: `30m`, `18:00`, `2026-11-26 18:00`.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only what was written, without time and instance.
+    #[arg(long)]
+    pub raw: bool,
 }
 
 /// `weal why`.

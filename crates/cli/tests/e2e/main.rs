@@ -16,6 +16,7 @@ mod grpc;
 mod identity;
 mod jobs;
 mod load;
+mod logs;
 mod monitoring;
 mod packages;
 mod pool;
