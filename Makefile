@@ -1,5 +1,5 @@
-# The two commands of the README. Both install what is missing first, or say what to install.
-.PHONY: demo test
+# The commands of the README. Each installs what is missing first, or says what to install.
+.PHONY: demo docs test
 
 # Without incremental compilation the first build is a sixth shorter.
 export CARGO_INCREMENTAL = 0
@@ -13,3 +13,8 @@ demo:
 test:
 	@scripts/bootstrap test
 	@scripts/test
+
+# The site of all documents, in target/site/html.
+docs:
+	@scripts/bootstrap docs
+	@cargo xtask site

@@ -1,6 +1,7 @@
 // The page's one source of truth: follows the stream, comes back by itself, keeps a bounded past.
 
-import { get, stream, Unauthorized, type HistorySample, type PoolEvent, type Status, type Why } from "./api";
+import { get, lines, send, stream, Unauthorized } from "./api";
+import type { AppOrder, ConfigTaken, ConfigVersion, ConfigView, HistorySample, LogLine, PoolEvent, Status, Why } from "./api";
 import { Past, WINDOW_S } from "./series";
 
 const MOST_EVENTS = 200;
@@ -9,6 +10,8 @@ const LONGEST_RETRY_MS = 5000;
 /** The API sends something at least every 15 s; a connection that is silent for longer is dead. */
 const SILENCE_MS = 40_000;
 const TOKEN_KEY = "weal-token";
+const PATIENCE_MS = 15_000;
+const LOG_LINES = 200;
 
 export type Link = "connecting" | "live" | "lost" | "locked";
 
@@ -20,6 +23,10 @@ export class Pool {
   /** Grows with every change of `past`, which itself is too big to be watched. */
   tick = $state(0);
   past = new Past();
+  /** Why a token is asked for; empty while none is. */
+  refusal = $state("");
+  /** The first host of each application's routes. Only who may read the config knows them. */
+  hosts = $state.raw(new Map<string, string>());
 
   private stopped = new AbortController();
   private token = sessionStorage.getItem(TOKEN_KEY) ?? "";
@@ -27,14 +34,63 @@ export class Pool {
 
   start(): () => void {
     void this.follow();
+    void this.findHosts();
     return () => this.stopped.abort();
   }
 
   unlock(token: string): void {
     this.token = token.trim();
     sessionStorage.setItem(TOKEN_KEY, this.token);
-    this.link = "connecting";
+    this.refusal = "";
+    if (this.link === "locked") this.link = "connecting";
     this.wake();
+    void this.findHosts();
+  }
+
+  get hasToken(): boolean {
+    return this.token !== "";
+  }
+
+  /** Asks as who may give orders. Without such a token, the page asks for one. */
+  private async asked<T>(ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    try {
+      return await ask(AbortSignal.timeout(PATIENCE_MS));
+    } catch (error) {
+      if (error instanceof Unauthorized) this.refusal = this.token === "" ? "Orders, logs and deploys need a token." : `This token does not count any more: ${error.message}.`;
+      throw error;
+    }
+  }
+
+  async order(app: string, verb: AppOrder): Promise<void> {
+    const body = verb === "sleep" ? {} : undefined;
+    await this.asked((signal) => send("POST", `/v1/apps/${encodeURIComponent(app)}/${verb}`, body, this.token, signal));
+  }
+
+  logs(app: string): Promise<LogLine[]> {
+    return this.asked((signal) => lines(`/v1/apps/${encodeURIComponent(app)}/logs?json=true&tail=${LOG_LINES}`, this.token, signal));
+  }
+
+  versions(): Promise<ConfigVersion[]> {
+    return this.asked((signal) => get(`/v1/configs`, this.token, signal));
+  }
+
+  /** Deploys a former version again; the answer says what that changes. */
+  rollback(generation: number): Promise<string> {
+    return this.asked(async (signal) => {
+      const { text, path } = await get<ConfigVersion>(`/v1/configs/${generation}`, this.token, signal);
+      const update = { text: text ?? "", path, origin: `rollback to ${generation} (dashboard)` };
+      const taken = await send<ConfigTaken>("PUT", "/v1/config", update, this.token, signal);
+      return taken.changes.length === 0 ? "Nothing that runs changes." : `Version ${taken.generation}: ${taken.changes.join("; ")}.`;
+    });
+  }
+
+  /** Links are a help: without the right to read the config there are none. */
+  private async findHosts(): Promise<void> {
+    if (this.token === "") return;
+    const view = await get<ConfigView>("/v1/config", this.token, AbortSignal.timeout(PATIENCE_MS)).catch(() => null);
+    const exact = (app: { routes?: { host?: string | null }[] }) => app.routes?.map((route) => route.host ?? "").find((host) => /^[a-z0-9.-]+$/.test(host));
+    const found = Object.entries(view?.spec?.apps ?? {}).map(([name, app]) => [name, exact(app)] as const);
+    this.hosts = new Map(found.filter((pair): pair is [string, string] => pair[1] !== undefined));
   }
 
   why(app: string, signal: AbortSignal): Promise<Why> {
@@ -49,6 +105,7 @@ export class Pool {
       } catch (error) {
         if (error instanceof Unauthorized) {
           this.link = "locked";
+          this.refusal = this.token === "" ? "The pool is shown to who has a token." : `This token does not count any more: ${error.message}.`;
           await new Promise<void>((resolve) => (this.wake = resolve));
           continue;
         }

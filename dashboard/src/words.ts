@@ -70,6 +70,45 @@ export function list(words: string[]): string {
   return words.length < 2 ? (words[0] ?? "") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
+/** How an application is: sleeping, crashing and idle are three things. */
+export interface Condition {
+  tone: "good" | "warn" | "bad" | "muted";
+  sign: string;
+  word: string;
+  detail: string;
+}
+
+/** Starts after which an instance that does not get ready is in a crash loop, as `[[notify]]` has it. */
+const CRASHES = 3;
+
+export function condition(app: AppStatus, status: Status): Condition {
+  const crashing = app.instances.find((instance) => instance.restarts >= CRASHES && ["backoff", "starting"].includes(instance.state));
+  if (app.rollout?.phase === "stuck") return { tone: "bad", sign: "✕", word: "rollout stuck", detail: app.rollout.detail };
+  if (crashing !== undefined) {
+    return { tone: "bad", sign: "↻", word: "crashing", detail: `${crashing.id} was started again ${crashing.restarts} times: ${crashing.detail}` };
+  }
+  const detail = app.detail;
+  switch (app.state) {
+    case "failed":
+      return { tone: "bad", sign: "✕", word: "failed", detail };
+    case "degraded":
+      return { tone: "warn", sign: "▲", word: "degraded", detail };
+    case "asleep":
+      return { tone: "muted", sign: "☾", word: "asleep", detail: app.told_to_sleep ? "It was told to sleep." : detail };
+    case "stopped":
+    case "done":
+      return { tone: "muted", sign: "■", word: app.state, detail };
+    case "ready": {
+      const flows = status.flows.filter((flow) => flow.app === app.name);
+      const busy = flows.some((flow) => flow.arrival_per_s > 0 || flow.queue_mean > 0);
+      if (flows.some((flow) => (flow.utility ?? 0) < 0)) return { tone: "bad", sign: "✕", word: "misses its goal", detail };
+      return flows.length > 0 && !busy ? { tone: "muted", sign: "○", word: "idle", detail } : { tone: "good", sign: "●", word: "serving", detail };
+    }
+    default:
+      return { tone: "warn", sign: "…", word: app.state, detail };
+  }
+}
+
 /** Who is worst off, and why: the page's first sentence. */
 export interface Headline {
   tone: "good" | "bad" | "unknown";
@@ -134,6 +173,12 @@ export function until(time: number, now: number): string {
   const seconds = Math.abs(time - now) / 1e9;
   const span = seconds < 100 ? `${seconds.toFixed(0)} s` : seconds < 6000 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
   return time >= now ? `in ${span}` : `${span} ago`;
+}
+
+/** Date and time of day. */
+export function moment(time: number): string {
+  const date = new Date(time / 1e6);
+  return `${date.toLocaleDateString()} ${date.toTimeString().slice(0, 5)}`;
 }
 
 export function clock(time: number): string {

@@ -9,7 +9,9 @@ const POLICY =
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 export class Mock {
-  constructor({ apps = ["shop", "search", "feed"], nodes = 4, token = "", jobs = 0 } = {}) {
+  constructor({ apps = ["shop", "search", "feed"], nodes = 4, token = "", jobs = 0, orderToken = "" } = {}) {
+    this.orderToken = orderToken;
+    this.ordered = [];
     this.apps = apps;
     this.jobs = jobs;
     this.nodes = Array.from({ length: nodes }, (_, index) => `n${index + 1}`);
@@ -72,6 +74,7 @@ export class Mock {
     };
     if (this.unready) return json(503, { error: "starting" });
     if (this.token !== "" && request.headers.authorization !== `Bearer ${this.token}`) return json(401, { error: "needs a token" });
+    if (this.orders(request, url, json, response)) return;
     if (url.pathname === "/v1/history") return json(200, this.history);
     if (url.pathname === "/v1/events") return json(200, this.events);
     const why = /^\/v1\/apps\/([^/]+)\/why$/.exec(url.pathname);
@@ -81,6 +84,31 @@ export class Mock {
     response.write(`: weal\nretry: 1000\n\nevent: status\ndata: ${JSON.stringify(this.status)}\n\n`);
     this.open.add(response);
     request.on("close", () => this.open.delete(response));
+  }
+
+  /** Answers what needs the right to order; true when it did. */
+  orders(request, url, json, response) {
+    const order = /^\/v1\/(apps\/[^/]+\/(logs|restart|stop|start|sleep|wake)|configs?(\/\d+)?)$/.exec(url.pathname);
+    if (!order) return false;
+    if (this.orderToken === "" || request.headers.authorization !== `Bearer ${this.orderToken}`) {
+      json(401, { error: "wrong token: it was never made, was revoked or has ended" });
+      return true;
+    }
+    this.ordered.push(`${request.method} ${url.pathname}`);
+    const version = (generation) => ({ generation, time: this.now * 1e9, who: null, origin: "weal deploy", path: "/srv/weal.toml", text: null, failed: generation === 2 ? "why" : null });
+    if (url.pathname.endsWith("/logs")) {
+      response.writeHead(200, { "content-type": "application/x-ndjson" });
+      response.end(`${JSON.stringify({ time: this.now * 1e9, instance: "shop-1", line: "<b>listening</b>" })}\n`);
+    } else if (url.pathname === "/v1/configs") {
+      json(200, [3, 2, 1].map(version));
+    } else if (url.pathname.startsWith("/v1/configs/")) {
+      json(200, { ...version(1), text: "[app.shop]" });
+    } else if (url.pathname === "/v1/config") {
+      json(200, request.method === "PUT" ? { generation: 4, changes: ["shop goes back"], warnings: [] } : { generation: 3, spec: { apps: { shop: { routes: [{ host: "shop.localhost" }] } } } });
+    } else {
+      json(200, {});
+    }
+    return true;
   }
 
   /** Brings the only instance of the last application to a state, in the next status and all that follow. */

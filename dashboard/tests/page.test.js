@@ -221,3 +221,66 @@ check("an API that wants a token is opened with it", { mock: { token: "s3cret" }
   await live(page);
   assert.equal(await page.getByLabel("Token").count(), 0);
 });
+
+check("orders, logs and deploys ask for a token, and say when it does not count any more", { mock: { orderToken: "s3cret" } }, async (page, mock) => {
+  await live(page);
+  const apps = page.locator("section[aria-labelledby=apps]");
+  await apps.getByRole("button", { name: "More about shop" }).click();
+  await apps.getByRole("button", { name: "Restart shop" }).click();
+  await page.getByText("Orders, logs and deploys need a token.").waitFor();
+  await page.getByLabel("Token").fill("expired");
+  await page.getByRole("button", { name: "Use this token" }).click();
+  await apps.getByRole("button", { name: "Logs of shop" }).click();
+  await page.getByText("This token does not count any more: wrong token").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.getByLabel("Token").fill("s3cret");
+  await page.getByRole("button", { name: "Use this token" }).click();
+  assert.equal(await page.getByLabel("Token").count(), 0);
+
+  await apps.getByRole("button", { name: "Logs of shop" }).click();
+  await apps.getByRole("region", { name: "Logs of shop" }).getByText("<b>listening</b>").waitFor();
+  for (const [button, verb] of [["Restart shop", "restart"], ["Put to sleep shop", "sleep"], ["Stop shop", "stop"]]) {
+    await apps.getByRole("button", { name: button }).click();
+    await apps.getByText(`${button.replace(" shop", "")}: weal has the order.`).waitFor();
+    assert.ok(mock.ordered.includes(`POST /v1/apps/shop/${verb}`), mock.ordered.join(", "));
+  }
+  assert.equal(await apps.getByRole("link", { name: "shop" }).getAttribute("href"), "http://shop.localhost:8080/");
+
+  await page.getByRole("button", { name: "Show versions" }).click();
+  const versions = page.locator("section[aria-labelledby=versions]");
+  assert.ok(await versions.getByRole("button", { name: "Deploy version 2 again" }).isDisabled(), "it did not come up");
+  await versions.getByRole("button", { name: "Deploy version 1 again" }).click();
+  await versions.getByRole("button", { name: "Yes, deploy version 1" }).click();
+  await versions.getByText("Version 4: shop goes back.").waitFor();
+  assert.ok(mock.ordered.includes("PUT /v1/config"));
+  assert.deepEqual(await violations(page), []);
+  assert.equal(await sideways(page), 0);
+});
+
+check("sleeping, crashing, idle and failed are told apart, the worst first", { mock: { apps: ["busy", "idle", "crashing", "asleep"] } }, async (page, mock) => {
+  await live(page);
+  mock.push((status) => {
+    status.flows.forEach((flow) => Object.assign(flow, { utility: 0.5 }));
+    Object.assign(status.flows[1], { arrival_per_s: 0, queue_mean: 0, utility: null });
+    Object.assign(status.apps[2].instances[0], { state: "backoff", restarts: 7, detail: "ended by itself with status 1" });
+    status.apps[2].state = "starting";
+    Object.assign(status.apps[3], { state: "asleep", utility: null });
+  });
+  const cards = page.locator("section[aria-labelledby=apps] .grid > li");
+  await cards.first().getByText("crashing-1 was started again 7 times: ended by itself with status 1").waitFor();
+  const texts = await cards.allInnerTexts();
+  const words = texts.map((text) => /(crashing|serving|idle|asleep)\s*\n/.exec(text.split("\n").slice(1).join("\n"))?.[1]);
+  assert.deepEqual(words.slice(0, 2), ["crashing", "serving"], texts.join(" | "));
+  assert.deepEqual(words.slice(2).sort(), ["asleep", "idle"]);
+  assert.deepEqual(await violations(page), []);
+});
+
+check("events are found by words", {}, async (page, mock) => {
+  await live(page);
+  mock.event("started shop-2");
+  mock.event("config 4 is in force", "info", "config");
+  await page.getByText("started shop-2").waitFor();
+  await page.getByLabel("With").fill("in force");
+  await page.getByText("started shop-2").waitFor({ state: "detached" });
+  assert.equal(await page.locator("section[aria-labelledby=events] li").count(), 1);
+});

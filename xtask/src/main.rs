@@ -2,9 +2,11 @@
 
 mod bench;
 mod chaos;
+mod dist;
 mod fuzz;
 mod programs;
 mod report;
+mod site;
 mod soak;
 mod swarm;
 mod table;
@@ -35,6 +37,10 @@ enum Chore {
     Soak(soak::Arguments),
     /// Feed every parser of outside bytes with mutations of a small corpus
     Fuzz(fuzz::Arguments),
+    /// Make packages of weal for Debian and RPM, and an OCI image
+    Dist(dist::Arguments),
+    /// Build the site of all documents
+    Site,
     /// A process that takes a core from a measurement, for that share of the time
     #[command(hide = true)]
     Spin { share: f64 },
@@ -46,7 +52,9 @@ fn main() -> ExitCode {
         Chore::Bench(arguments) => bench::run(&arguments),
         Chore::Swarm(arguments) => swarm::run(&arguments),
         Chore::Chaos(arguments) => chaos::run(&arguments),
+        Chore::Dist(arguments) => dist::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
+        Chore::Site => site::run(),
         Chore::Soak(arguments) => soak::run(&arguments),
         Chore::Spin { share } => {
             bench::spin(share);

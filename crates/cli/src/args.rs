@@ -64,6 +64,8 @@ pub enum Command {
     },
     /// Stop the pool: finish requests, stop applications, then weal itself.
     Down(Down),
+    /// Let the running pool go on with the weal that is installed now, without losing a request.
+    Upgrade(Upgrade),
     /// Show nodes, applications and flows.
     Status(Watch),
     /// Show the pool live in the terminal.
@@ -222,6 +224,17 @@ pub struct Down {
     pub timeout: u64,
 }
 
+/// `weal upgrade`.
+#[derive(Debug, Clone, Args)]
+pub struct Upgrade {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: Target,
+    /// Seconds to wait until everything runs the new program.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+}
+
 /// Commands that can go on showing.
 #[derive(Debug, Clone, Args)]
 pub struct Watch {
@@ -236,7 +249,7 @@ pub struct Watch {
 /// `weal logs`.
 #[derive(Debug, Clone, Args)]
 pub struct Logs {
-    /// The application, or one of weal's roles: gateway, controller, node, supervisor.
+    /// The application, a job, or one of weal's roles: gateway, controller, node, supervisor.
     pub app: String,
     /// Go on showing what comes.
     #[arg(short, long)]
@@ -250,9 +263,15 @@ pub struct Logs {
     /// Only this instance.
     #[arg(long, value_name = "ID")]
     pub instance: Option<String>,
-    /// How many of the last lines of each instance to begin with.
-    #[arg(short = 'n', long, value_name = "LINES", default_value_t = 100)]
-    pub tail: u32,
+    /// How many of the last lines of all instances together to begin with [default: 100; with --since all].
+    #[arg(short = 'n', long, value_name = "LINES")]
+    pub tail: Option<u32>,
+    /// Only lines since then: `30m`, `18:00`, `2026-11-26 18:00`.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only what was written, without time and instance.
+    #[arg(long)]
+    pub raw: bool,
 }
 
 /// `weal why`.

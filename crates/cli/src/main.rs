@@ -57,6 +57,7 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Up(order) => supervisor::up(order),
         Command::Service { command } => commands::service::run(command, json),
         Command::Down(order) => commands::down::run(order, json),
+        Command::Upgrade(order) => commands::upgrade::run(order, json),
         Command::Status(order) => commands::status::run(order, json),
         Command::Top(target) => commands::top::run(target, json),
         Command::Logs(order) => commands::logs::run(order, json),

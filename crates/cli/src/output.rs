@@ -255,6 +255,11 @@ pub fn moment(time: Time) -> String {
     local(time).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
+/// Local date and time of day to the millisecond, `2026-11-27 03:00:15.042`.
+pub fn moment_ms(time: Time) -> String {
+    local(time).strftime("%Y-%m-%d %H:%M:%S.%3f").to_string()
+}
+
 /// Local date and time of day, `2026-11-27 03:00`.
 pub fn date(time: Time) -> String {
     local(time).strftime("%Y-%m-%d %H:%M").to_string()

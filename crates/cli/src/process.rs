@@ -70,6 +70,13 @@ impl ProcessId {
         self.ended_within(limit).await || self.kill().await
     }
 
+    /// Lets go of what the system keeps of it after its end, if it is a child of this process; true when it was. A supervisor that became another
+    /// program has children that it did not start.
+    pub fn reap(self) -> bool {
+        let pid = rustix::process::Pid::from_raw(self.pid().cast_signed());
+        pid.is_some_and(|pid| matches!(rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG), Ok(Some(_))))
+    }
+
     /// Kills it. False when it does not go within five seconds: it hangs in the kernel.
     pub async fn kill(self) -> bool {
         self.signal(Signal::KILL);

@@ -218,6 +218,9 @@ pub struct Record {
     pub config: PathBuf,
     /// weal's version.
     pub version: String,
+    /// The file that the supervisor was started from, and becomes anew by `weal upgrade`; `None` where it cannot.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
     /// The roles.
     pub roles: Vec<RoleRecord>,
 }
@@ -344,7 +347,8 @@ mod tests {
             wake_fd: None,
             ports_fd: None,
         };
-        let record = Record { supervisor: me, config: "/a/weal.toml".into(), version: "1".into(), roles: vec![role] };
+        let record =
+            Record { supervisor: me, config: "/a/weal.toml".into(), version: "1".into(), program: None, roles: vec![role] };
         state.write_record(&record).unwrap();
         assert_eq!(state.record(), Some(record));
         state.forget_record();

@@ -14,6 +14,11 @@ pub fn colored(text: &str) -> Cow<'_, str> {
     escaped(text, color)
 }
 
+/// `text` as it is: for a file or another program, which a terminal's commands do no harm.
+pub fn unchanged(text: &str) -> Cow<'_, str> {
+    Cow::Borrowed(text)
+}
+
 /// JSON with the control characters escaped that JSON itself lets through: DEL, C1, and what reorders text.
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_raw = |c: char| is_dangerous(c) && !c.is_ascii_control() || c == '\x7f';

@@ -96,7 +96,26 @@ fn nothing_of_the_corpus_is_lost_without_a_note() {
     }
     insta::assert_snapshot!("corpus-procfile", show(&procfile(include_str!("imports/Procfile")).unwrap()));
     insta::assert_snapshot!("corpus-systemd", show(&systemd(include_str!("imports/shop.service"), "shop.service").unwrap()));
+    insta::assert_snapshot!("corpus-limits", show(&systemd(include_str!("imports/limits.service"), "limits.service").unwrap()));
+    insta::assert_snapshot!("corpus-types", show(&pm2(include_str!("imports/types.json")).unwrap()));
     insta::assert_snapshot!("corpus-pm2", show(&pm2(include_str!("imports/ecosystem.json")).unwrap()));
+}
+
+#[test]
+fn each_limit_is_in_the_config_or_in_a_note() {
+    let values = ["512M", "1.5G", "64K", "65536", "2T", "infinity", "25%", "300MB", "10X", "0", "90", "1min 30s", "150%", "0.1%"];
+    for value in values {
+        for (key, ours) in [("MemoryMax", "memory ="), ("CPUQuota", "cpu ="), ("TimeoutStopSec", "stop-timeout =")] {
+            let unit = format!("[Service]\nExecStart=/bin/app $PORT\n{key}={value}\n");
+            let imported = systemd(&unit, "app.service").unwrap();
+            assert_ne!(imported.text.contains(ours), !imported.notes.is_empty(), "{key}={value}: {imported:?}");
+        }
+        for (key, ours) in [("max_memory_restart", "memory ="), ("kill_timeout", "stop-timeout =")] {
+            let imported = pm2(&format!(r#"[{{ "script": "a.js", "env": {{ "PORT": 1 }}, "{key}": "{value}" }}]"#)).unwrap();
+            let noted = imported.notes.iter().any(|note| note.contains(key));
+            assert_ne!(imported.text.contains(ours), noted, "{key}={value}: {imported:?}");
+        }
+    }
 }
 
 #[test]

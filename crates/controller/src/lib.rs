@@ -17,6 +17,7 @@ mod board;
 mod clock;
 mod desired;
 mod driver;
+pub mod logs;
 mod metrics;
 pub mod store;
 mod why;
@@ -158,9 +159,20 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let start =
         Start { gateway: GATEWAY.into(), config: None, profiles, resting, orders: app_orders, noted_until, job_costs, jobs };
     let driver = Driver::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, start, recorder);
-    let (read_logs, read_output) = (read_logs(Arc::clone(&engine)), read_output(engine));
+    let (list_logs, read_logs) = (list_logs(Arc::clone(&engine)), read_logs(Arc::clone(&engine)));
+    let read_output = read_output(engine);
     let (board_of_api, document) = (Arc::clone(&board), Arc::new(openapi()));
-    let api = Api { board: board_of_api, orders, read_logs, read_output, gateway, tokens: Arc::clone(&tokens), audit, document };
+    let api = Api {
+        board: board_of_api,
+        orders,
+        list_logs,
+        read_logs,
+        read_output,
+        gateway,
+        tokens: Arc::clone(&tokens),
+        audit,
+        document,
+    };
     let by_tcp = router(api.clone(), &Door::tcp(address, certified, tokens));
     let operators = Callers::of([options.operator, 0]);
     let strangers = router(api.clone(), &Door::Closed);
@@ -233,6 +245,13 @@ fn first_view(desired: Option<&Desired>) -> View {
         actions_total: 0,
         transitions: std::collections::BTreeMap::new(),
     }
+}
+
+fn list_logs<E: Engine>(engine: Arc<E>) -> api::ListLogs {
+    Arc::new(move |name| {
+        let engine = Arc::clone(&engine);
+        Box::pin(async move { engine.log_sources(&name).await })
+    })
 }
 
 fn read_logs<E: Engine>(engine: Arc<E>) -> api::ReadLogs {

@@ -13,7 +13,9 @@ use weal_engine::{Engine, Error};
 use weal_model::{Action, AppName, AppSpec, InstanceState, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
 use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, OutputPiece, OutputRequest, Revision};
-use weal_protocol::node::{self, AgentObservation, Command, CommandOutcome, EventsAfter, InstanceEvent, LogsChunk, LogsRequest};
+use weal_protocol::node::{
+    self, AgentObservation, Command, CommandOutcome, EventsAfter, InstanceEvent, LogSource, LogsChunk, LogsRequest,
+};
 use weal_rpc::Client;
 
 pub use spec::{instance_spec, revision};
@@ -107,6 +109,10 @@ impl Engine for Local {
     async fn events(&self, after: u64, wait: Duration) -> Result<Vec<InstanceEvent>, Error> {
         let request = EventsAfter { after, wait_s: wait.as_secs_f64() };
         self.client.with_timeout(wait + CALL_TIMEOUT).call(node::EVENTS, &request).await.map_err(failed)
+    }
+
+    async fn log_sources(&self, name: &str) -> Result<Vec<LogSource>, Error> {
+        self.client.call(node::LOG_SOURCES, &name.to_owned()).await.map_err(failed)
     }
 
     async fn logs(&self, request: &LogsRequest) -> Result<LogsChunk, Error> {

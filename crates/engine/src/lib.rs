@@ -16,7 +16,7 @@ use std::time::Duration;
 use weal_model::{Action, AppSpec, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
 use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, OutputPiece, OutputRequest, Revision};
-use weal_protocol::node::{InstanceEvent, LogsChunk, LogsRequest};
+use weal_protocol::node::{InstanceEvent, LogSource, LogsChunk, LogsRequest};
 
 /// Why an engine could not be asked at all. What fails for a single action stands in its [`ActionOutcome`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -87,6 +87,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Waits at most `wait` for events after the one with id `after`; empty when there were none.
     fn events(&self, after: u64, wait: Duration) -> impl Future<Output = Result<Vec<InstanceEvent>, Error>> + Send;
+
+    /// Whose logs are kept: of the application of that name, or else of the job.
+    fn log_sources(&self, name: &str) -> impl Future<Output = Result<Vec<LogSource>, Error>> + Send;
 
     /// A piece of what an instance has written.
     fn logs(&self, request: &LogsRequest) -> impl Future<Output = Result<LogsChunk, Error>> + Send;

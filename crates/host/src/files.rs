@@ -1,8 +1,8 @@
-//! Small files that are replaced as a whole or not at all.
+//! Small files that are replaced as a whole or not at all, and which of two names are the same file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Puts `content` in place of `path` at once, for its owner's eyes only. A crash leaves the old content or the new one.
@@ -19,6 +19,14 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 /// It cannot be written.
 pub fn replace_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
     put(path, content, false)
+}
+
+/// Device and inode: two paths with the same numbers are one file.
+///
+/// # Errors
+/// There is none, or it cannot be looked at.
+pub fn file_id(path: &Path) -> io::Result<(u64, u64)> {
+    fs::metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
 fn put(path: &Path, content: &[u8], is_synced: bool) -> io::Result<()> {

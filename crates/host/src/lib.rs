@@ -11,7 +11,7 @@
 //! | [`listening`] | none: netlink | which sockets listen at a port |
 //! | [`cgroup`] | `/proc/*/mountinfo`, `/proc/*/cgroup` | mounted hierarchies, and the files of a group |
 //! | [`users`] | `/etc/passwd`, `/etc/group` | users by name and by number |
-//! | [`files`] | none | replaces a file of weal's own |
+//! | [`files`] | none | replaces a file of weal's own, and tells files apart |
 //!
 //! Every reader takes the directory that it reads in, so that it is tested in a temporary one. None of them writes. Each reads a bounded
 //! number of bytes: a file that is longer than the kernel would make it is an error.

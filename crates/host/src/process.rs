@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, PidfdFlags};
@@ -143,7 +142,7 @@ impl Proc {
     /// # Errors
     /// There is no such process, or it belongs to another user.
     pub fn program(&self, pid: u32) -> io::Result<(u64, u64)> {
-        fs::metadata(self.path(pid, "exe")).map(|file| (file.dev(), file.ino()))
+        crate::files::file_id(&self.path(pid, "exe"))
     }
 
     /// Bytes that `pid` has read from and written to disk.

@@ -20,6 +20,7 @@ use crate::events::Events;
 use crate::files::{at, read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Order, RunRecord};
 use crate::isolation::{Kind, Member, Usage, roles};
+use crate::logbook::LogError;
 use crate::lost;
 use crate::ports::address;
 use crate::progress;
@@ -88,7 +89,7 @@ impl Agent {
     pub fn router(self: &Arc<Self>, callers: Callers) -> Router {
         let call = || Arc::clone(self);
         let (configure, reserve, apply, observe) = (call(), call(), call(), call());
-        let (events, logs, output, prefer) = (call(), call(), call(), call());
+        let (events, logs, sources, output, prefer) = (call(), call(), call(), call(), call());
         Router::new(callers)
             .on(node::CONFIGURE, move |nodes| {
                 let agent = Arc::clone(&configure);
@@ -117,6 +118,10 @@ impl Agent {
             .on(node::LOGS, move |request| {
                 let agent = Arc::clone(&logs);
                 async move { agent.logs(request).await }
+            })
+            .on(node::LOG_SOURCES, move |name: String| {
+                let agent = Arc::clone(&sources);
+                async move { Ok(agent.site.logbook.sources(&name)) }
             })
             .on(node::OUTPUT, move |request| {
                 let agent = Arc::clone(&output);
@@ -437,22 +442,15 @@ impl Agent {
         if !is_safe_name(request.instance.as_str()) {
             return Err(RpcRefusal::refused(400, bad_name("an instance", request.instance.as_str())));
         }
-        let folder = self.site.dir(request.instance.as_str()).join(LOGS_FOLDER);
-        if !folder.is_dir() {
-            return Err(RpcRefusal::refused(404, no_instance(&request.instance)));
-        }
-        let failed = |error: std::io::Error| RpcRefusal::internal(error.to_string());
-        let cursor = match &request.cursor {
-            Some(cursor) => cursor.parse().map_err(|error: logs::BadCursor| RpcRefusal::bad_request(error.to_string()))?,
-            None => logs::tail(&folder, request.tail_lines).map_err(failed)?,
-        };
         let wait = Duration::try_from_secs_f64(request.wait_s.clamp(0.0, 60.0)).unwrap_or_default();
         let deadline = tokio::time::Instant::now() + wait;
+        let mut request = request;
         loop {
-            let (text, next) = logs::read(&folder, cursor).map_err(failed)?;
-            if !text.is_empty() || tokio::time::Instant::now() >= deadline || !folder.is_dir() {
-                return Ok(LogsChunk { text, next: next.to_string() });
+            let chunk = self.site.logbook.read(&request).map_err(unreadable)?;
+            if !chunk.text.is_empty() || chunk.is_over || tokio::time::Instant::now() >= deadline {
+                return Ok(chunk);
             }
+            request.cursor = Some(chunk.next);
             tokio::time::sleep(LOG_POLL).await;
         }
     }
@@ -537,6 +535,14 @@ fn refusal_of(error: NoAccount) -> Refusal {
     match error {
         NoAccount::NotAllowed(refusal) => refusal,
         error => Refusal::StartFailed { detail: error.to_string() },
+    }
+}
+
+fn unreadable(error: LogError) -> RpcRefusal {
+    match error {
+        LogError::Unknown(instance) => RpcRefusal::refused(404, no_instance(&instance)),
+        LogError::Cursor(error) => RpcRefusal::bad_request(error.to_string()),
+        LogError::Io(error) => RpcRefusal::internal(error.to_string()),
     }
 }
 

@@ -26,6 +26,7 @@ mod instance;
 pub mod isolation;
 pub mod ladder;
 mod listener;
+pub mod logbook;
 mod lost;
 mod paging;
 mod parking;
@@ -148,6 +149,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let site = site::Site {
         instances,
         archive: dir.join("runs"),
+        logbook: logbook::Logbook::of_pool(&options.state_dir),
         data: options.state_dir.join("data"),
         accounts: accounts::Accounts::new(&options.root, &options.state_dir, roles.iter().copied().collect()),
         ports: std::sync::Mutex::new(ports::Ports::new(options.port_range, hash::hash(&options.state_dir))),
@@ -199,10 +201,11 @@ pub fn stop_all(state_dir: &Path) -> io::Result<Vec<String>> {
         entries => entries?,
     };
     let isolation = isolation::detect::recorded(&dir, &site::group_name(state_dir));
+    let logbook = logbook::Logbook::of_pool(state_dir);
     let mut failed = Vec::new();
     for instance in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
         let stopped = match files::read_json::<shim::Record>(&instance.join(shim::SPEC_FILE)) {
-            Ok(Some(record)) => instance::finish_off(isolation.as_ref(), &record, &instance),
+            Ok(Some(record)) => instance::finish_off(isolation.as_ref(), &logbook, &record, &instance),
             // Nobody can tell what it was: a full disk cut it short, or the agent died before it was written.
             Ok(None) | Err(_) => instance::discard(isolation.as_ref(), &agent::node_names(&dir), &instance),
         };

@@ -13,6 +13,7 @@ use crate::events::Events;
 use crate::hash::hash;
 use crate::idle::Idle;
 use crate::isolation::Isolation;
+use crate::logbook::Logbook;
 use crate::ports::Ports;
 
 /// What is read ahead when an instance wakes that was paged out.
@@ -32,6 +33,8 @@ pub struct Site {
     pub instances: PathBuf,
     /// `node/runs` in the state directory: runs of jobs that have ended and were taken away.
     pub archive: PathBuf,
+    /// What instances wrote.
+    pub logbook: Logbook,
     /// `data` in the state directory.
     pub data: PathBuf,
     /// Whom instances run as.

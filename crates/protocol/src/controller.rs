@@ -50,6 +50,17 @@ pub struct ConfigVersion {
     pub text: Option<String>,
 }
 
+/// A line in `GET /v1/apps/{app}/logs?json=true`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogLine {
+    /// When it was read from the instance, to the millisecond; `None` where that was not written down.
+    pub time: Option<Time>,
+    /// Who wrote it: an instance, or the run of a job.
+    pub instance: InstanceId,
+    /// The line, without its end.
+    pub line: String,
+}
+
 /// `POST /v1/events`: what the supervisor saw. It becomes an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

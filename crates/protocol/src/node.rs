@@ -8,6 +8,7 @@
 //! | `observe` | what runs, with counters since each instance started; the caller takes differences |
 //! | `events` | waits for what happened after a given event |
 //! | `logs` | a piece of what an instance has written |
+//! | `log-sources` | whose logs are kept |
 //! | `output` | a piece of what a run of a job has written, byte for byte |
 //! | `prefer` | these processes of weal's own come before all instances |
 //! | `wake` | an application is asked for: wake an instance of it; alone on a socket of its own, for the gateway |
@@ -40,6 +41,8 @@ pub const OBSERVE: Method<(), AgentObservation> = Method::new("node.v2/observe")
 pub const EVENTS: Method<EventsAfter, Vec<InstanceEvent>> = Method::new("node.v1/events");
 /// What did it write?
 pub const LOGS: Method<LogsRequest, LogsChunk> = Method::new("node.v1/logs");
+/// Which logs of this application, or else of this job, are kept?
+pub const LOG_SOURCES: Method<String, Vec<LogSource>> = Method::new("node.v1/log-sources");
 /// What did a run of a job write?
 pub const OUTPUT: Method<OutputRequest, OutputPiece> = Method::new("node.v1/output");
 /// These processes, by their ids, run this very program as other roles: they come before all instances when cores are short.
@@ -323,6 +326,30 @@ pub struct LogsRequest {
     pub tail_lines: u32,
     /// Seconds to wait for more when there is none; at most 60.
     pub wait_s: f64,
+    /// Begin with no line that is older.
+    #[serde(default)]
+    pub since: Option<Time>,
+    /// The log of the instance that ended then; `None` is the one that runs, or the last that did.
+    #[serde(default)]
+    pub ended: Option<Time>,
+}
+
+/// A log that is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogSource {
+    /// The instance, or the run of a job.
+    pub instance: InstanceId,
+    /// When it was taken away; `None` while it is there.
+    pub ended: Option<Time>,
+}
+
+/// When lines of a piece came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LineTime {
+    /// From this line of the piece on, counted from 0.
+    pub line: u32,
+    /// When it was read from the instance.
+    pub time: Time,
 }
 
 /// A piece of an instance's log.
@@ -332,6 +359,12 @@ pub struct LogsChunk {
     pub text: String,
     /// Where to continue; stays valid across rotation, and says so in `text` when lines were lost by it.
     pub next: String,
+    /// When its lines came: each entry holds up to the next. Lines before the first have no known time.
+    #[serde(default)]
+    pub times: Vec<LineTime>,
+    /// Nothing more will come: the instance is gone, and this is the end.
+    #[serde(default)]
+    pub is_over: bool,
 }
 
 /// An application is asked for.

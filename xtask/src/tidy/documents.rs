@@ -5,11 +5,12 @@ use super::finding::Finding;
 use super::markdown;
 
 /// Folders of the repository: a name in backticks that begins with one is a path.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
     "crates/",
     "xtask/",
     "docs/",
     "deploy/",
+    "packaging/",
     "examples/",
     "scenarios/",
     "experiments/",
@@ -51,7 +52,7 @@ fn is_path(name: &str) -> bool {
 }
 
 /// The path from the root of a link in `file`; `None` if it leads out of the repository.
-fn local(file: &str, link: &str) -> Option<String> {
+pub fn local(file: &str, link: &str) -> Option<String> {
     let path = link.split('#').next().unwrap_or(link);
     if path.contains("://") || path.starts_with("mailto:") {
         return None;

@@ -3,16 +3,17 @@
 
 mod baseline;
 mod circles;
-mod documents;
+pub mod documents;
 mod files;
 mod finding;
 mod floors;
-mod markdown;
+pub mod markdown;
 mod modules;
 mod names;
 mod prose;
 mod sentences;
 mod sources;
+mod summary;
 mod tokens;
 
 use std::path::Path;
@@ -30,6 +31,7 @@ pub fn run(root: &Path) -> Result<bool> {
     findings.extend(circles::check(&crates));
     findings.extend(prose::check(&crates));
     findings.extend(documents::check(&files));
+    findings.extend(summary::check(&files));
     findings.extend(names::check(&files, &crates));
     findings.extend(sentences::check(&files));
     let findings = baseline::apply(findings, files.text(baseline::FILE).unwrap_or_default());

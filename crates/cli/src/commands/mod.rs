@@ -27,6 +27,7 @@ pub mod status;
 pub mod submit;
 pub mod token;
 pub mod top;
+pub mod upgrade;
 pub mod verbs;
 pub mod wake;
 pub mod what_if;

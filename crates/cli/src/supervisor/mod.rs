@@ -23,6 +23,7 @@ pub mod sockets;
 mod stamp;
 mod tickets;
 mod up;
+mod upgrade;
 mod urls;
 
 pub use console::Console;

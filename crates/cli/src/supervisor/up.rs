@@ -24,6 +24,7 @@ use super::role::{Role, RoleEnd};
 use super::secure::SecureFeed;
 use super::shutdown::{Needs, Shutdown, needs_of};
 use super::signals::{Asked, Signals};
+use super::upgrade::OwnProgram;
 use super::urls;
 use crate::allowed;
 use crate::args;
@@ -106,6 +107,7 @@ struct Supervisor {
     client: Client,
     console: Console,
     config: PathBuf,
+    program: OwnProgram,
     roles: Vec<Role>,
     ports: Ports,
     ends: (mpsc::UnboundedSender<RoleEnd>, mpsc::UnboundedReceiver<RoleEnd>),
@@ -151,6 +153,7 @@ impl Supervisor {
             .collect();
         let (config, needs) = (loaded.path.clone(), needs_of(spec));
         let client = Client::new(&state);
+        let program = OwnProgram::at_start().context("cannot tell where weal lies")?;
         Ok(Self {
             state,
             lock,
@@ -158,6 +161,7 @@ impl Supervisor {
             client,
             console,
             config,
+            program,
             roles,
             ports,
             ends: mpsc::unbounded_channel(),
@@ -175,11 +179,12 @@ impl Supervisor {
         let mut signals = Signals::new()?;
         self.warn(&loaded);
         let secure = SecureFeed::new(&self.state, &self.console, &loaded.spec)?;
+        if let Manner::Guest(app) = &manner {
+            self.guest = Some(app.clone());
+        }
         self.start_roles().await?;
-        match manner {
-            Manner::Background => background::say_started(),
-            Manner::Guest(app) => self.guest = Some(app),
-            Manner::Foreground => {}
+        if manner == Manner::Background {
+            background::say_started();
         }
         self.greet(&loaded);
         let client = self.client.clone();
@@ -232,6 +237,7 @@ impl Supervisor {
                 Turn::Beat(beat) => self.handle_beat(&beat),
                 Turn::Arrived(arrival) => self.handle_arrival(arrival),
                 Turn::Asked(Asked::Reload) => {
+                    self.upgrade().await;
                     self.console.say("reloading the config");
                     // The feed lives as long as this end of the channel.
                     let _ = wishes.send(Wish::Reload);
@@ -244,6 +250,25 @@ impl Supervisor {
         }
         follower.abort();
         Ok("the program did not come up")
+    }
+
+    /// Becomes the program that took the place of this one, if there is one. Returns where that fails: this one goes on then.
+    async fn upgrade(&self) {
+        if self.guest.is_some() || !self.program.is_replaced() {
+            return;
+        }
+        let path = self.program.path().display();
+        let error = match self.program.check_new(&self.config).await {
+            Ok(()) => {
+                self.console.say(&format!("{path} is another program now: going on as that"));
+                anyhow::Error::from(self.program.become_new())
+            }
+            Err(error) => error,
+        };
+        let text = format!("{path} is another program now, but this one goes on: {error:#}");
+        self.console.tell(Tone::Bad, "upgrade:", &text);
+        let client = self.client.clone();
+        tokio::spawn(async move { client.note_until_taken(Severity::Error, text).await });
     }
 
     async fn start_roles(&mut self) -> anyhow::Result<()> {
@@ -290,7 +315,7 @@ impl Supervisor {
             for older in of_name {
                 let process = older.process;
                 self.console.tell(Tone::Warn, name.name(), &format!("pid {} is one too many and is ended", process.pid()));
-                tokio::spawn(async move { process.end(HANDOVER).await });
+                tokio::spawn(async move { process.end(HANDOVER).await && process.reap() });
             }
         }
         replaced
@@ -320,7 +345,8 @@ impl Supervisor {
         let roles = self.roles.iter().filter_map(|role| role.record.clone()).collect();
         let supervisor = ProcessId::me().context("cannot read /proc/self/stat")?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        self.state.write_record(&Record { supervisor, config: self.config.clone(), version, roles })
+        let program = self.guest.is_none().then(|| self.program.path().to_owned());
+        self.state.write_record(&Record { supervisor, config: self.config.clone(), version, program, roles })
     }
 
     fn handle_end(&mut self, end: &RoleEnd) -> anyhow::Result<()> {

@@ -19,6 +19,7 @@ pub struct Pool {
     pub listen: u16,
     pub api: u16,
     supervisor: Option<Child>,
+    program: PathBuf,
 }
 
 impl Pool {
@@ -28,7 +29,8 @@ impl Pool {
         // The unprivileged user of gateway and controller passes through it.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
         let [listen, api] = free_ports();
-        let pool = Self { folder, listen, api, supervisor: None };
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_weal"));
+        let pool = Self { folder, listen, api, supervisor: None, program };
         pool.write(apps);
         pool
     }
@@ -43,6 +45,13 @@ impl Pool {
         let pool = Self::new(apps);
         pool.write_unwatched(apps);
         pool
+    }
+
+    /// The same pool, run by the weal at `program`.
+    #[must_use]
+    pub fn run_by(mut self, program: PathBuf) -> Self {
+        self.program = program;
+        self
     }
 
     /// Replaces the config by one without `watch`.
@@ -89,7 +98,7 @@ impl Pool {
 
     /// `weal ARGS` for this pool.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weal"));
+        let mut command = Command::new(&self.program);
         command.args(args).env("WEAL_STATE", self.state()).env("WEAL_FILE", self.config()).env("NO_COLOR", "1");
         command.stdin(Stdio::null());
         command

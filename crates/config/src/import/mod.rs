@@ -6,6 +6,7 @@ mod compose;
 mod imported;
 mod pm2;
 mod procfile;
+mod sizes;
 mod systemd;
 mod yaml;
 

@@ -9,6 +9,7 @@ use weal_model::written::show_span;
 use super::app::{App, MAY_LISTEN, health_command, to_toml};
 use super::command::{escape, to_argv};
 use super::imported::{ImportError, Imported};
+use super::sizes::size;
 use crate::env_file::is_variable;
 use crate::parse::app_name;
 
@@ -39,7 +40,15 @@ pub fn pm2(text: &str) -> Result<Imported, ImportError> {
     let list = file.get("apps").unwrap_or(&file);
     let entries = list.as_array().cloned().unwrap_or_else(|| vec![list.clone()]);
     let mut notes = Vec::new();
-    let apps: Vec<App> = entries.iter().filter_map(|entry| read(entry.as_object()?, &mut notes)).collect();
+    let others = file.as_object().filter(|file| file.contains_key("apps")).into_iter().flat_map(Map::keys);
+    notes.extend(others.filter(|key| *key != "apps").map(|key| format!("left out `{key}`: only `apps` is read")));
+    let mut apps = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        match entry.as_object().and_then(|entry| read(entry, &mut notes)) {
+            Some(app) => apps.push(app),
+            None => notes.push(format!("left out application {}: it has no `script`", index + 1)),
+        }
+    }
     if apps.is_empty() {
         return Err(ImportError::Nothing("application with a `script`"));
     }
@@ -58,11 +67,14 @@ fn read(entry: &Map<String, Value>, notes: &mut Vec<String>) -> Option<App> {
         app.health = Some(health_command(["true"]));
     }
     app.instances = instances(entry, &mut note);
-    app.memory = text("max_memory_restart").and_then(size);
-    app.stop_timeout = entry.get("kill_timeout").and_then(Value::as_f64).map(|milliseconds| show_span(milliseconds / 1e3));
+    app.memory = memory(entry, &mut note);
+    app.stop_timeout = stop_timeout(entry, &mut note);
     app.restart = (entry.get("autorestart") == Some(&Value::Bool(false))).then_some("never");
     if entry.get("watch").is_some_and(|watch| *watch != Value::Bool(false)) {
         note("was restarted when its files changed: weal does not watch them");
+    }
+    for (key, value) in entry.iter().filter(|(key, value)| !is_of_its_type(key, value)) {
+        note(&format!("left out `{key}`: `{value}` is not what PM2 takes there"));
     }
     let is_left_out = |key: &&String| !UNDERSTOOD.contains(&key.as_str()) && !key.starts_with("env_");
     entry.keys().filter(is_left_out).for_each(|key| note(&format!("left out `{key}`")));
@@ -70,6 +82,40 @@ fn read(entry: &Map<String, Value>, notes: &mut Vec<String>) -> Option<App> {
         note(&format!("left out `{key}`: its variables were for another `--env`"));
     }
     Some(app)
+}
+
+/// Whether `key`, if it is read at all, holds what is read of it. Sizes, times and numbers of instances have notes of their own.
+fn is_of_its_type(key: &str, value: &Value) -> bool {
+    match key {
+        "name" | "script" | "interpreter" | "cwd" | "exec_mode" => value.is_string(),
+        "args" | "interpreter_args" | "node_args" => {
+            value.is_string() || value.as_array().is_some_and(|words| words.iter().all(Value::is_string))
+        }
+        "env" => value.is_object(),
+        "autorestart" => value.is_boolean(),
+        _ => true,
+    }
+}
+
+/// PM2 restarts what takes more, and counts a plain number in bytes.
+fn memory(entry: &Map<String, Value>, note: &mut impl FnMut(&str)) -> Option<Bytes> {
+    let value = entry.get("max_memory_restart")?;
+    let memory = value.as_str().map_or_else(|| size(&value.to_string()), size);
+    if memory.is_none() {
+        note(&format!("left out `max_memory_restart`: `{value}` is no size, such as 300M; write one in `memory`"));
+    }
+    memory
+}
+
+/// PM2 counts in milliseconds.
+fn stop_timeout(entry: &Map<String, Value>, note: &mut impl FnMut(&str)) -> Option<String> {
+    let value = entry.get("kill_timeout")?;
+    let milliseconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    let span = milliseconds.filter(|span| span.is_finite() && *span > 0.0).map(|span| show_span(span / 1e3));
+    if span.is_none() {
+        note(&format!("left out `kill_timeout`: `{value}` is no time in milliseconds"));
+    }
+    span
 }
 
 /// Scripts run under Node.js unless an interpreter is named; `none` runs them as they are.
@@ -128,17 +174,4 @@ fn instances(entry: &Map<String, Value>, note: &mut impl FnMut(&str)) -> Option<
             None
         }
     }
-}
-
-/// `300M`, `1G`.
-fn size(text: &str) -> Option<Bytes> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let shift = match text[digits..].to_ascii_uppercase().as_str() {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        _ => return None,
-    };
-    text[..digits].parse::<u64>().ok()?.checked_shl(shift).filter(|size| *size > 0).map(Bytes)
 }

@@ -1,11 +1,12 @@
 //! `import::systemd`: a service unit.
 
 use weal_model::written::show_span;
-use weal_model::{Bytes, ResourceLimit, StopSignal};
+use weal_model::{ResourceLimit, StopSignal};
 
 use super::app::{App, MAY_LISTEN, health_command, to_toml};
 use super::command::escape;
 use super::imported::{ImportError, Imported};
+use super::sizes::size;
 use crate::env_file::is_variable;
 use crate::parse::app_name;
 
@@ -119,6 +120,11 @@ impl Reader {
 
     /// systemd fills `$NAME` in as weal does, and `%` stands for things of the unit's own.
     fn command(&mut self, value: &str) {
+        if value.is_empty() {
+            // An empty one takes back those before it.
+            self.app.run.clear();
+            return;
+        }
         let line = value.trim_start_matches(['-', '@', ':', '+', '!']);
         let words = shlex::split(line).unwrap_or_else(|| line.split_whitespace().map(str::to_owned).collect());
         if let Some(word) = words.iter().find(|word| word.contains('%')) {
@@ -148,7 +154,7 @@ impl Reader {
     fn stop_timeout(&mut self, value: &str) {
         match seconds(value) {
             Some(seconds) => self.app.stop_timeout = Some(show_span(seconds)),
-            None => self.notes.push(format!("left out `TimeoutStopSec={value}`")),
+            None => self.notes.push(format!("left out `TimeoutStopSec={value}`: `stop-timeout` takes a time")),
         }
     }
 
@@ -160,15 +166,24 @@ impl Reader {
     }
 
     fn memory(&mut self, value: &str) {
-        self.app.memory = bytes(value).map(Bytes);
-        if self.app.memory.is_none() {
-            self.notes.push(format!("left out its memory limit `{value}`: write a size in `memory`"));
-        }
+        self.app.memory = size(value);
+        let note = match (self.app.memory, value) {
+            (Some(_), _) => return,
+            (None, "infinity") => {
+                "had no memory limit: here it has one, by default 256MiB, so write what it needs at most in `memory`".to_owned()
+            }
+            (None, _) => format!("left out its memory limit `{value}`: write a size in `memory`"),
+        };
+        self.notes.push(note);
     }
 
     fn cpu(&mut self, value: &str) {
         let percent = value.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
         self.app.cpu = percent.map(|percent| percent / 100.0).filter(|cores| (0.01..=4096.0).contains(cores));
+        // Without a quota it may use what there is, as here.
+        if self.app.cpu.is_none() && !value.is_empty() {
+            self.notes.push(format!("left out `CPUQuota={value}`: `cpu` takes cores, from 0.01"));
+        }
     }
 
     fn limit(&mut self, name: &str, value: &str) {
@@ -199,9 +214,6 @@ fn restart(value: &str) -> &'static str {
 
 /// `90`, `1min 30s`, `500ms`; in seconds.
 fn seconds(text: &str) -> Option<f64> {
-    if let Ok(seconds) = text.parse() {
-        return Some(seconds);
-    }
     let unit = |part: &str| {
         let digits = part.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(part.len());
         let factor = match &part[digits..] {
@@ -213,19 +225,6 @@ fn seconds(text: &str) -> Option<f64> {
         };
         Some(part[..digits].parse::<f64>().ok()? * factor)
     };
-    text.split_whitespace().map(unit).sum()
-}
-
-/// `512M`, `1G`; systemd counts in powers of 1024.
-fn bytes(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let shift = match &text[digits..] {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return None,
-    };
-    text[..digits].parse::<u64>().ok()?.checked_shl(shift).filter(|size| *size > 0)
+    let sum: Option<f64> = text.split_whitespace().map(unit).sum();
+    sum.filter(|seconds| *seconds > 0.0)
 }

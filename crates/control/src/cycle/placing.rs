@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weal_model::{
-    Action, AppName, AppSpec, Bytes, EventKind, InstanceState, Plan, PlanSummary, PoolSpec, Report, RolloutStatus,
-    Rung, Snapshot, Time,
+    Action, AppName, AppSpec, Bytes, EventKind, InstanceState, Plan, PlanSummary, PoolSpec, Report, RolloutStatus, Rung,
+    Snapshot, Time,
 };
 use weal_protocol::Refusal;
 use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation};

@@ -33,7 +33,7 @@
 //!
 //! - *Late* requests may be dropped: those that have waited until an answer within the goal is unlikely. `S` is a request's time in its
 //!   seat, with mean and mean deviation as smoothed measurements, so a request that arrived at `a` is late from
-//!   `a + goal - (mean S + 2 dev S)` on. Where that is not after `a`, no request can meet the goal, and none is dropped for it.
+//!   `a + goal - (mean S + 4 dev S)` on. Where that is not after `a`, no request can meet the goal, and none is dropped for it.
 //! - A *rate limit* releases so many requests per second. What comes faster waits, and does not hold up other classes.
 //! - Requests of *sessions under way* wait before those that begin one (Carrera 4.3: what was begun is finished). In a full queue the
 //!   newest that begins a session makes room for one that goes on.

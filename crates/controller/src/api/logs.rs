@@ -1,4 +1,4 @@
-//! `GET /v1/apps/{app}/logs`: lines of one or of all instances of an application, until now or for ever.
+//! `GET /v1/apps/{app}/logs`: lines of all instances of an application, or of the runs of a job, by time: until now or for ever.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -10,124 +10,161 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Deserialize;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-use weal_model::{AppName, InstanceId};
-use weal_protocol::node::LogsRequest;
+use weal_model::{AppName, InstanceId, Time};
+use weal_protocol::controller::LogLine;
+use weal_protocol::node::{LogSource, LogsRequest};
 
 use super::answer::{Parameters, refusal};
 use super::handlers::unknown_app;
-use super::state::{Api, ApiState, ReadLogs};
+use super::state::{Api, ApiState};
+use crate::logs::{Begin, MOST_LINES, lines_of, merged};
 
 /// What one wait for more lines takes at most; a reader that left is noticed after it.
 const WAIT_S: f64 = 10.0;
 /// How soon an instance that is new is followed, too.
 const NEW_INSTANCES: Duration = Duration::from_secs(1);
-const MOST_LINES: u32 = 100_000;
+/// Lines to begin with when nobody says how many.
+const USUAL_LINES: u32 = 100;
 
 #[derive(Deserialize)]
 pub(super) struct LogsQuery {
     instance: Option<InstanceId>,
     tail: Option<u32>,
+    since_ms: Option<u64>,
     #[serde(default)]
     follow: bool,
+    #[serde(default)]
+    json: bool,
 }
 
 pub(super) async fn logs(api: ApiState, Path(app): Path<AppName>, Parameters(query): Parameters<LogsQuery>) -> Response {
-    let instances = instances(&api, &app);
-    let Some(instances) = instances else { return unknown_app(&app, &api.board.view().status) };
-    let wanted = match &query.instance {
-        Some(wanted) if !instances.contains(wanted) => {
-            let names: Vec<&str> = instances.iter().map(InstanceId::as_str).collect();
-            return refusal(StatusCode::NOT_FOUND, format!("{app} has no instance `{wanted}`, but {}", names.join(", ")));
-        }
-        Some(wanted) => BTreeSet::from([wanted.clone()]),
-        None => instances,
+    let known = api.board.view().status.apps.iter().any(|status| status.name == app);
+    let sources = match (api.list_logs)(app.to_string()).await {
+        Ok(sources) if sources.is_empty() && !known => return unknown_app(&app, &api.board.view().status),
+        Ok(sources) => sources,
+        Err(error) => return refusal(StatusCode::BAD_GATEWAY, error.to_string()),
+    };
+    let wanted = match chosen(&app, sources, query.instance.as_ref()) {
+        Ok(wanted) => wanted,
+        Err(error) => return refusal(StatusCode::NOT_FOUND, error),
     };
     let named = query.instance.is_none() && (wanted.len() > 1 || query.follow);
+    let since = query.since_ms.map(|ms| Time(ms.saturating_mul(1_000_000)));
+    let tail = query.tail.unwrap_or(if since.is_some() { MOST_LINES } else { USUAL_LINES });
     let (lines, receiver) = mpsc::channel(16);
-    let tail_lines = query.tail.unwrap_or(100).min(MOST_LINES);
-    let api = api.0.clone();
-    tokio::spawn(async move {
-        if query.follow {
-            follow(api, &app, query.instance.is_none(), wanted, named, tail_lines, lines).await;
-        } else {
-            for instance in wanted {
-                copy(&api.read_logs, instance, named, tail_lines, false, &lines).await;
-            }
-        }
-    });
+    let reader = Reader { api: api.0.clone(), app, shape: Shape { json: query.json, named }, lines };
+    let all = query.instance.is_none() && known;
+    tokio::spawn(async move { reader.copy_all(wanted, Begin { tail, since }, query.follow, all).await });
     let body = Body::from_stream(ReceiverStream::new(receiver).map(Ok::<_, Infallible>));
-    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")], body).into_response()
+    let kind = if query.json { "application/x-ndjson" } else { "text/plain; charset=utf-8" };
+    ([(header::CONTENT_TYPE, kind), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")], body).into_response()
 }
 
-fn instances(api: &Api, app: &AppName) -> Option<BTreeSet<InstanceId>> {
-    let view = api.board.view();
-    let app = view.status.apps.iter().find(|status| status.name == *app)?;
-    Some(app.instances.iter().map(|instance| instance.id.clone()).collect())
+fn chosen(app: &AppName, sources: Vec<LogSource>, instance: Option<&InstanceId>) -> Result<Vec<LogSource>, String> {
+    let Some(wanted) = instance else { return Ok(sources) };
+    let names: BTreeSet<&str> = sources.iter().map(|source| source.instance.as_str()).collect();
+    if !names.contains(wanted.as_str()) {
+        let names: Vec<&str> = names.into_iter().collect();
+        let known = if names.is_empty() { "none has written anything".to_owned() } else { format!("but {}", names.join(", ")) };
+        return Err(format!("{app} has no instance `{wanted}`, {known}"));
+    }
+    Ok(sources.into_iter().filter(|source| source.instance == *wanted).collect())
 }
 
-/// Follows `wanted`, and with `all` every instance that joins later, until the reader leaves.
-async fn follow(
+/// How lines are written.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Each as a [`LogLine`].
+    json: bool,
+    /// With the instance in front.
+    named: bool,
+}
+
+impl Shape {
+    fn write(self, line: &LogLine) -> String {
+        match (self.json, self.named) {
+            (true, _) => serde_json::to_string(line).expect("strings and numbers are JSON") + "\n",
+            (false, true) => format!("{} | {}\n", line.instance, line.line),
+            (false, false) => format!("{}\n", line.line),
+        }
+    }
+}
+
+/// Who reads.
+#[derive(Clone)]
+struct Reader {
     api: Api,
-    app: &AppName,
-    all: bool,
-    mut wanted: BTreeSet<InstanceId>,
-    named: bool,
-    tail_lines: u32,
+    app: AppName,
+    shape: Shape,
     lines: mpsc::Sender<Bytes>,
-) {
-    let start = |instance: InstanceId, tail_lines: u32| {
-        let (read_logs, lines) = (api.read_logs.clone(), lines.clone());
-        tokio::spawn(async move { copy(&read_logs, instance, named, tail_lines, true, &lines).await });
-    };
-    for instance in &wanted {
-        start(instance.clone(), tail_lines);
-    }
-    while all && !lines.is_closed() {
-        tokio::time::sleep(NEW_INSTANCES).await;
-        for instance in instances(&api, app).unwrap_or_default() {
-            if wanted.insert(instance.clone()) {
-                start(instance, MOST_LINES);
-            }
-        }
-    }
 }
 
-/// Copies an instance's lines to the reader: up to now, or until the instance or the reader is gone.
-async fn copy(
-    read_logs: &ReadLogs,
-    instance: InstanceId,
-    named: bool,
-    tail_lines: u32,
-    follow: bool,
-    lines: &mpsc::Sender<Bytes>,
-) {
-    let mut cursor = None;
-    while !lines.is_closed() {
-        let wait_s = if follow && cursor.is_some() { WAIT_S } else { 0.0 };
-        let request = LogsRequest { instance: instance.clone(), cursor: cursor.clone(), tail_lines, wait_s };
-        let chunk = match read_logs(request).await {
-            Ok(chunk) => chunk,
-            Err(error) => {
-                let _ = lines.send(Bytes::from(format!("[{instance}: no more lines: {error}]\n"))).await;
-                return;
-            }
-        };
-        let over = chunk.text.is_empty() && !follow;
-        if !chunk.text.is_empty() {
-            let text = if named { prefixed(&instance, &chunk.text) } else { chunk.text };
-            if lines.send(Bytes::from(text)).await.is_err() {
+impl Reader {
+    /// Copies what `sources` have up to now; with `follow` what comes too, and with `all` what instances write that join later.
+    async fn copy_all(self, sources: Vec<LogSource>, begin: Begin, follow: bool, all: bool) {
+        let merged = merged(&*self.api.read_logs, sources, begin).await;
+        for line in &merged.lines {
+            if !self.send(line).await {
                 return;
             }
         }
-        if over || (!follow && cursor.as_ref() == Some(&chunk.next)) {
-            return;
+        if follow {
+            self.follow(merged.places, all).await;
         }
-        cursor = Some(chunk.next);
     }
-}
 
-fn prefixed(instance: &InstanceId, text: &str) -> String {
-    text.lines().map(|line| format!("{instance} | {line}\n")).collect()
+    async fn follow(self, places: Vec<(LogSource, Option<String>)>, all: bool) {
+        let mut known: BTreeSet<InstanceId> = places.iter().map(|(source, _)| source.instance.clone()).collect();
+        let mut copies = JoinSet::new();
+        for (source, cursor) in places.into_iter().filter(|(source, _)| source.ended.is_none()) {
+            copies.spawn(self.clone().copy(source.instance, cursor));
+        }
+        while !self.lines.is_closed() && (all || !copies.is_empty()) {
+            tokio::select! {
+                Some(_) = copies.join_next() => {}
+                () = tokio::time::sleep(NEW_INSTANCES) => {}
+            }
+            let sources = if all { (self.api.list_logs)(self.app.to_string()).await.unwrap_or_default() } else { Vec::new() };
+            for source in sources.into_iter().filter(|source| source.ended.is_none()) {
+                if known.insert(source.instance.clone()) {
+                    copies.spawn(self.clone().copy(source.instance, None));
+                }
+            }
+        }
+    }
+
+    /// Copies an instance's lines until the instance or the reader is gone. A log that cannot be read for a while, because the agent is started
+    /// anew, is read on from the same place.
+    async fn copy(self, instance: InstanceId, mut cursor: Option<String>) {
+        while !self.lines.is_closed() {
+            let (wait_s, tail_lines) = (if cursor.is_some() { WAIT_S } else { 0.0 }, MOST_LINES);
+            let request =
+                LogsRequest { instance: instance.clone(), cursor: cursor.clone(), tail_lines, wait_s, since: None, ended: None };
+            let chunk = match (self.api.read_logs)(request).await {
+                Ok(chunk) => chunk,
+                Err(weal_engine::Error::Away { .. }) => {
+                    tokio::time::sleep(NEW_INSTANCES).await;
+                    continue;
+                }
+                Err(_) => return,
+            };
+            for line in lines_of(&instance, &chunk) {
+                if !self.send(&line).await {
+                    return;
+                }
+            }
+            if chunk.is_over {
+                return;
+            }
+            cursor = Some(chunk.next);
+        }
+    }
+
+    /// False when nobody reads any more.
+    async fn send(&self, line: &LogLine) -> bool {
+        self.lines.send(Bytes::from(self.shape.write(line))).await.is_ok()
+    }
 }

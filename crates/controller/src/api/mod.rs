@@ -24,5 +24,5 @@ pub(crate) use audit::Audit;
 pub(crate) use routes::router;
 pub use secure::{ApiTlsError, acceptor};
 pub(crate) use serve::{serve_local, serve_tcp};
-pub(crate) use state::{Api, ReadLogs, ReadOutput};
+pub(crate) use state::{Api, ListLogs, ReadLogs, ReadOutput};
 pub(crate) use tokens::{FileError, Tokens};

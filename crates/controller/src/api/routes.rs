@@ -133,13 +133,15 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get(
             "/v1/apps/{app}/logs",
             Order,
-            "What its instances have written, as lines.",
+            "What its instances have written, as lines by time; with the name of a job, what its runs have.",
             Content::Text("text/plain"),
             get(logs::logs),
         )
         .path_parameter("app", "The application.")
         .query("instance", "string", "Only this instance.")
-        .query("tail", "integer", "How many lines before the end to begin; 100 when left out.")
+        .query("tail", "integer", "How many lines before the end to begin; 100 when left out, with `since_ms` 100,000, the most.")
+        .query("since_ms", "integer", "No line that came before, in milliseconds since 1970.")
+        .query("json", "boolean", "Each line as an object with `time` (nanoseconds since 1970), `instance` and `line`.")
         .query("follow", "boolean", "Go on with what is written from now on."),
         Route::get("/v1/events", Read, "What happened, oldest first.", json::<Vec<Event>>(), get(handlers::events))
             .query("after", "integer", "Only events with a higher id; without it the newest ones.")

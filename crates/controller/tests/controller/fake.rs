@@ -26,7 +26,7 @@ use weal_model::{
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
 use weal_protocol::engine::{ActionOutcome, InstanceSeen, JobOrder, NodeSeen, Observation, OutputPiece, OutputRequest, Revision};
 use weal_protocol::gateway::{ConfigAck, FlowCounters, GatewayConfig, GatewayCounters};
-use weal_protocol::node::{InstanceEvent, InstanceSpec, LogsChunk, LogsRequest};
+use weal_protocol::node::{InstanceEvent, InstanceSpec, LogSource, LogsChunk, LogsRequest};
 use weal_protocol::{Capabilities, Refusal};
 
 /// Nothing in these tests takes this long; a test that fails waits for it.
@@ -250,12 +250,18 @@ impl Engine for FakeEngine {
         }
     }
 
+    async fn log_sources(&self, name: &str) -> Result<Vec<LogSource>, weal_engine::Error> {
+        let machine = self.up().await?;
+        let of = machine.agent.instances.iter().filter(|instance| instance.app.as_str() == name);
+        Ok(of.map(|instance| LogSource { instance: instance.id.clone(), ended: None }).collect())
+    }
+
     async fn logs(&self, request: &LogsRequest) -> Result<LogsChunk, weal_engine::Error> {
         let machine = self.up().await?;
         assert!(machine.agent.instances.iter().any(|i| i.id == request.instance));
         let text =
             if request.cursor.is_none() { format!("hello from {}\nsecond line\n", request.instance) } else { String::new() };
-        Ok(LogsChunk { text, next: "2".into() })
+        Ok(LogsChunk { text, next: "2".into(), times: Vec::new(), is_over: false })
     }
 
     async fn apply_to_job(&self, order: &JobOrder) -> Result<ActionOutcome, weal_engine::Error> {

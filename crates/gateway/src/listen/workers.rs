@@ -198,13 +198,17 @@ impl Host {
         let entry = self.registry.enter(&client, hold);
         let gateway = Arc::clone(&self.gateway);
         let (index, line) = (self.index, Arc::clone(&self.line));
-        tokio::spawn(async move {
-            match scheme {
-                ListenScheme::Http => serve(stream, client, entry, gateway, index).await,
-                ListenScheme::Https => serve_over_tls(stream, client, entry, gateway, (index, &line)).await,
-            }
-            drop(count);
-        });
+        // Two kinds of tasks: what TLS needs is several times what the others do, and each task is as large as the most that it may need.
+        match scheme {
+            ListenScheme::Http => tokio::spawn(async move {
+                serve(stream, client, entry, gateway, index).await;
+                drop(count);
+            }),
+            ListenScheme::Https => tokio::spawn(async move {
+                serve_over_tls(stream, client, entry, gateway, (index, &line)).await;
+                drop(count);
+            }),
+        };
     }
 }
 

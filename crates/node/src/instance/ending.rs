@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use weal_host::Proc;
-use weal_model::{InstanceState, RestartPolicy, RunEnd, SandboxMode, StopSignal};
+use weal_model::{InstanceId, InstanceState, RestartPolicy, RunEnd, SandboxMode, StopSignal};
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
 
@@ -16,8 +16,10 @@ use super::{Order, Phase, Reply, Task, until};
 use crate::archive;
 use crate::files::{at, read_json};
 use crate::isolation::{Isolation, Member};
+use crate::logbook::Logbook;
 use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, Record, STOP_FILE, Started, logs};
 use crate::signals::{send, send_to_all};
+use crate::site::now;
 
 /// The pause before the first restart.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -127,8 +129,8 @@ impl Task {
             return "";
         }
         let folder = self.dir.join(LOGS_FOLDER);
-        let last = logs::tail(&folder, LAST_LINES).and_then(|cursor| logs::read(&folder, cursor));
-        let last = last.map_or_else(|_| String::new(), |(text, _)| text);
+        let last = logs::tail(&folder, LAST_LINES).and_then(|cursor| logs::read(&folder, cursor, true));
+        let last = last.map_or_else(|_| String::new(), |piece| piece.text);
         if was_filtered || tells_of_refusal(&last) {
             "; its sandbox may have refused what it needs: docs/sandbox.md says how `write`, `devices` and `permit` open it"
         } else {
@@ -277,6 +279,8 @@ impl Task {
         self.tell(InstanceState::Stopped, "stopped".to_owned());
         if self.is_run() {
             archive::keep(&self.site, &self.record(), &self.dir)?;
+        } else {
+            keep_log(&self.site.logbook, &self.spec().id, &self.dir);
         }
         Ok(fs::remove_dir_all(&self.dir).map_err(at(&self.dir))?)
     }
@@ -325,7 +329,7 @@ fn signal_name(number: i32) -> String {
 }
 
 /// Stops the instance in `dir` without an agent: for [`crate::stop_all`]. Blocks up to its stop timeout.
-pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std::io::Result<()> {
+pub fn finish_off(isolation: &dyn Isolation, logbook: &Logbook, record: &Record, dir: &Path) -> std::io::Result<()> {
     let (node, instance) = (record.spec.node.as_str(), record.spec.id.as_str());
     let member = Member { node, instance, dir };
     let proc = Proc::system();
@@ -355,7 +359,18 @@ pub fn finish_off(isolation: &dyn Isolation, record: &Record, dir: &Path) -> std
     }
     wait(KILL_PATIENCE, &|| isolation.remove(member).is_ok());
     // What a run of a job came to is for the next agent to tell.
-    if record.spec.job.is_some() { Ok(()) } else { fs::remove_dir_all(dir) }
+    if record.spec.job.is_some() {
+        return Ok(());
+    }
+    keep_log(logbook, &record.spec.id, dir);
+    fs::remove_dir_all(dir)
+}
+
+/// A log that cannot be kept (the disk is full) must not keep an instance from going.
+fn keep_log(logbook: &Logbook, instance: &InstanceId, dir: &Path) {
+    if let Err(error) = logbook.keep(instance, dir, now()) {
+        tracing::warn!(%instance, %error, "its log is lost");
+    }
 }
 
 /// Ends whatever runs in the instance whose folder is `dir` and whose record cannot be read, on whichever of `nodes` it is, and takes it away.

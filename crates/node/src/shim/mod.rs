@@ -13,7 +13,7 @@
 //! | `exit` | [`Exit`] | shim |
 //! | `output` | a named pipe: its stdout and stderr | the instance |
 //! | `private/` | its own `/tmp` and `/var/tmp` | the instance |
-//! | `logs/` | what came through the pipe, see [`logs`] | shim |
+//! | `logs/` | what came through the pipe and when, see [`logs`] | shim |
 //!
 //! The pipe has a name so that the instance survives the death of its shim: it holds the pipe open for reading too, hence
 //! never gets SIGPIPE, and the agent starts another shim (`--adopt`) that goes on reading. While there is none, an
@@ -47,6 +47,7 @@ use self::pace::Pace;
 use crate::files::{at, read_json, write_json};
 use crate::given;
 use crate::privileges::{become_user, close_descriptors, keep_descriptors_back};
+use crate::site::now;
 
 /// All that is needed to start an instance.
 pub const SPEC_FILE: &str = "spec.json";
@@ -446,6 +447,9 @@ impl Watch {
     }
 
     fn run(mut self) -> io::Result<()> {
+        if self.is_parent {
+            self.end_line();
+        }
         loop {
             // Seen before: one that ends in between is reaped with its status.
             let is_gone = !Proc::system().is_alive(self.main);
@@ -457,6 +461,7 @@ impl Watch {
             if self.is_over && !has_children {
                 // Nobody writes any more: this is all.
                 self.copy_output();
+                self.end_line();
                 return Ok(());
             }
             let pause = self.copy_paced();
@@ -497,6 +502,13 @@ impl Watch {
                 Ok(None) => return true,
                 Err(_) => return false,
             }
+        }
+    }
+
+    /// What is written next is a line of its own. What a job wrote stays as it is.
+    fn end_line(&mut self) {
+        if self.tells {
+            self.logs.end_line(now());
         }
     }
 
@@ -543,7 +555,7 @@ impl Watch {
                 None
             }
             Ok(length) => {
-                self.logs.append(&buffer[..length]);
+                self.logs.append(&buffer[..length], now());
                 Some(length)
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Some(0),

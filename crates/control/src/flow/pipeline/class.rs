@@ -18,8 +18,9 @@ const BURST_S: f64 = 0.02;
 /// The weights of a new measurement in the smoothed mean and the smoothed mean deviation (Jacobson 1988).
 const SMOOTHING: (f64, f64) = (1.0 / 8.0, 1.0 / 4.0);
 
-/// Mean deviations above the mean that a request is taken to need: about 19 of 20 need less.
-const DEVIATIONS: f64 = 2.0;
+/// Mean deviations above the mean that a request is taken to need (Jacobson 1988, RFC 6298): about 98 of 100 need less. Under overload all
+/// that are answered have waited nearly as long as may be, so that those which need more come too late.
+const DEVIATIONS: f64 = 4.0;
 
 /// What happened in one class since the pipeline was made. Counters only grow.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -14,7 +14,7 @@ use weal_model::{Action, AppName, AppSpec, LoadEntry, NodeReserve, NodeSpec, Poo
 use weal_protocol::Refusal;
 use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, OutputPiece, OutputRequest, Revision};
 use weal_protocol::gateway::{ConfigAck, GatewayConfig, GatewayCounters};
-use weal_protocol::node::{InstanceEvent, LogsChunk, LogsRequest};
+use weal_protocol::node::{InstanceEvent, LogSource, LogsChunk, LogsRequest};
 use weal_rpc::RpcRefusal;
 
 /// What is asked, and where the answer goes.
@@ -115,6 +115,10 @@ impl Engine for AskedEngine {
 
     async fn events(&self, _after: u64, _wait: Duration) -> Result<Vec<InstanceEvent>, weal_engine::Error> {
         Ok(self.desk.ask("wait for events".to_owned(), Asked::Events).await)
+    }
+
+    async fn log_sources(&self, name: &str) -> Result<Vec<LogSource>, weal_engine::Error> {
+        panic!("nobody reads logs here: {name}")
     }
 
     async fn logs(&self, request: &LogsRequest) -> Result<LogsChunk, weal_engine::Error> {

@@ -1,24 +1,28 @@
 //! What an instance wrote: raw lines in numbered files, bounded in number and size.
 //!
 //! The files are `NUMBER.log`; output goes to the one with the highest number until it is full, then to the next. Nothing
-//! is ever renamed, so a place in the log is a number and an offset, and stays what it is.
+//! is ever renamed, so a place in the log is a number and an offset, and stays what it is. Beside each stands `NUMBER.times`:
+//! when its lines came ([`stamps`]). So the log itself holds what was written and nothing else.
+
+mod read;
+mod stamps;
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
+use weal_model::Time;
+
+use self::stamps::{MOST_STAMPS, RESOLUTION, STAMP_BYTES, Stamp};
 use crate::files::at;
+
+pub use read::{BadCursor, Cursor, Piece, begin_since, is_open, read, read_bytes, tail};
 
 /// A file is full at this size. Smaller ones lose little at once when the oldest is dropped, but are many.
 pub const FILE_LIMIT: u64 = 10 << 20;
 /// So many files are kept: 50 MiB per instance at most.
 pub const FILES_KEPT: usize = 5;
-/// The most that is read in one piece.
-pub const CHUNK_LIMIT: u64 = 1 << 20;
-/// How far back the last lines are searched for: lines longer than this on average are cut.
-const TAIL_LIMIT: u64 = 4 << 20;
 
 /// Appends to the logs in a folder.
 #[derive(Debug)]
@@ -33,6 +37,13 @@ pub struct Writer {
     dropped: u64,
     /// Stands after the line that is being written.
     note: Option<&'static str>,
+    /// The times of `file`'s lines; `None` while the disk does not let us write them.
+    times: Option<File>,
+    /// How many of them there are, and the last.
+    stamps: u64,
+    stamped: Time,
+    /// True when the next byte begins a line.
+    at_line_begin: bool,
 }
 
 impl Writer {
@@ -44,15 +55,31 @@ impl Writer {
     fn with_limit(folder: &Path, file_limit: u64) -> io::Result<Self> {
         fs::create_dir_all(folder).map_err(at(folder))?;
         let number = numbers(folder).last().copied().unwrap_or(1);
-        let mut writer = Self { folder: folder.to_owned(), number, length: 0, file: None, file_limit, dropped: 0, note: None };
+        let mut writer = Self {
+            folder: folder.to_owned(),
+            number,
+            length: 0,
+            file: None,
+            file_limit,
+            dropped: 0,
+            note: None,
+            times: None,
+            stamps: 0,
+            stamped: Time::ZERO,
+            at_line_begin: true,
+        };
         writer.reopen();
         Ok(writer)
     }
 
     fn reopen(&mut self) {
-        let path = path(&self.folder, self.number);
-        self.file = fs::OpenOptions::new().append(true).create(true).mode(0o640).open(path).ok();
-        self.length = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
+        let (log, times) = (path(&self.folder, self.number), stamps::path(&self.folder, self.number));
+        let open = |path| fs::OpenOptions::new().read(true).append(true).create(true).mode(0o640).open(path).ok();
+        let length =
+            |file: &Option<File>| file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
+        (self.file, self.times) = (open(log), open(times));
+        (self.length, self.stamps, self.stamped) = (length(&self.file), length(&self.times) / STAMP_BYTES, Time::ZERO);
+        self.at_line_begin = self.length == 0 || self.file.as_ref().is_some_and(|file| ends_line(file, self.length));
     }
 
     /// Puts a line of ours after the line that is being written.
@@ -60,36 +87,48 @@ impl Writer {
         self.note = Some(note);
     }
 
-    /// Appends `bytes`, and the line of ours that waits, once one has ended.
-    pub fn append(&mut self, bytes: &[u8]) {
+    /// Appends `bytes`, which came at `now`, and the line of ours that waits, once one has ended.
+    pub fn append(&mut self, bytes: &[u8], now: Time) {
         let end = bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
-        let Some((end, note)) = end.and_then(|end| Some((end, self.note.take()?))) else { return self.fill(bytes) };
-        self.fill(&bytes[..end]);
-        self.fill(note.as_bytes());
-        self.fill(&bytes[end..]);
+        let Some((end, note)) = end.and_then(|end| Some((end, self.note.take()?))) else { return self.fill(bytes, now) };
+        self.fill(&bytes[..end], now);
+        self.fill(note.as_bytes(), now);
+        self.fill(&bytes[end..], now);
+    }
+
+    /// Ends the last line if that was left open, so that what comes next is a line of its own.
+    pub fn end_line(&mut self, now: Time) {
+        if !self.at_line_begin {
+            self.fill(b"\n", now);
+        }
     }
 
     /// Appends `bytes`. What finds no place (the disk is full) is dropped and counted: an instance never waits for its log.
-    fn fill(&mut self, mut bytes: &[u8]) {
+    fn fill(&mut self, mut bytes: &[u8], now: Time) {
+        if self.stamps >= MOST_STAMPS && self.at_line_begin {
+            self.next_file();
+        }
         while self.length + bytes.len() as u64 > self.file_limit {
             // Up to the last line that fits; a line that would have to be cut goes to the next file, if that helps.
             let room = usize::try_from(self.file_limit.saturating_sub(self.length)).unwrap_or(usize::MAX).min(bytes.len());
             let lines = bytes[..room].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             let cut = if lines == 0 && self.length == 0 { room } else { lines };
-            self.write(&bytes[..cut]);
+            self.write(&bytes[..cut], now);
             bytes = &bytes[cut..];
             self.next_file();
         }
-        self.write(bytes);
+        self.write(bytes, now);
     }
 
-    fn write(&mut self, bytes: &[u8]) {
+    fn write(&mut self, bytes: &[u8], now: Time) {
         if bytes.is_empty() {
             return;
         }
         if self.file.is_none() {
             self.reopen();
         }
+        self.stamp(bytes, now);
+        self.at_line_begin = bytes.ends_with(b"\n");
         let Some(file) = &mut self.file else {
             self.dropped += bytes.len() as u64;
             return;
@@ -102,11 +141,27 @@ impl Writer {
             }
         }
         match file.write_all(bytes) {
-            Ok(()) => self.length += bytes.len() as u64,
+            // The agent may have added a line of its own, so that the end is asked for.
+            Ok(()) => self.length = file.stream_position().unwrap_or(self.length + bytes.len() as u64),
             Err(_) => {
                 self.dropped += bytes.len() as u64;
                 self.length = file.metadata().map_or(self.length, |metadata| metadata.len());
             }
+        }
+    }
+
+    /// Notes the time of the first line that begins in `bytes`. Before they are written: nobody shall read a line that has no time yet.
+    fn stamp(&mut self, bytes: &[u8], now: Time) {
+        let inner = || bytes[..bytes.len() - 1].iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+        let begin = if self.at_line_begin { Some(0) } else { inner() };
+        let Some(begin) = begin else { return };
+        if self.stamps > 0 && now.since(self.stamped) < RESOLUTION && now >= self.stamped {
+            return;
+        }
+        let stamp = Stamp { offset: self.length + begin as u64, time: now };
+        if self.times.as_mut().is_some_and(|times| times.write_all(&stamp.to_bytes()).is_ok()) {
+            self.stamps += 1;
+            self.stamped = now;
         }
     }
 
@@ -116,8 +171,14 @@ impl Writer {
         let numbers = numbers(&self.folder);
         for old in &numbers[..numbers.len().saturating_sub(FILES_KEPT)] {
             let _ = fs::remove_file(path(&self.folder, *old));
+            let _ = fs::remove_file(stamps::path(&self.folder, *old));
         }
     }
+}
+
+fn ends_line(file: &File, length: u64) -> bool {
+    let mut last = [0];
+    file.read_exact_at(&mut last, length - 1).is_ok() && last == [b'\n']
 }
 
 /// The longest line that the agent adds, in characters.
@@ -140,132 +201,6 @@ pub fn note(folder: &Path, text: &str) {
     let _ = file.write_all(format!("[weal: {plain}]\n").as_bytes());
 }
 
-/// A place in a log.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Cursor {
-    number: u64,
-    offset: u64,
-}
-
-impl std::fmt::Display for Cursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.number, self.offset)
-    }
-}
-
-/// A text that is no place in a log.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a place in a log: pass the `next` of an earlier chunk")]
-pub struct BadCursor {
-    /// The text.
-    text: String,
-}
-
-impl FromStr for Cursor {
-    type Err = BadCursor;
-
-    fn from_str(text: &str) -> Result<Self, BadCursor> {
-        let parsed = text
-            .split_once(':')
-            .and_then(|(number, offset)| Some(Self { number: number.parse().ok()?, offset: offset.parse().ok()? }));
-        parsed.ok_or_else(|| BadCursor { text: text.to_owned() })
-    }
-}
-
-/// Where the last `lines` whole lines begin.
-pub fn tail(folder: &Path, lines: u32) -> io::Result<Cursor> {
-    let mut wanted = lines as usize;
-    let mut budget = TAIL_LIMIT;
-    let mut cursor = Cursor { number: numbers(folder).last().copied().unwrap_or(1), offset: 0 };
-    for number in numbers(folder).into_iter().rev() {
-        let mut file = File::open(path(folder, number))?;
-        let length = file.metadata()?.len();
-        let start = length.saturating_sub(budget);
-        file.seek(SeekFrom::Start(start))?;
-        let mut text = Vec::new();
-        file.take(length - start).read_to_end(&mut text)?;
-        // A line begins after each newline but the last, and at the beginning of the file.
-        let mut begins: Vec<usize> = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
-        let end = if begins.last() == Some(&text.len()) { begins.pop().unwrap_or(0) } else { text.len() };
-        if start == 0 && !text.is_empty() {
-            begins.insert(0, 0);
-        }
-        if wanted <= begins.len() {
-            let begin = if wanted == 0 { end } else { begins[begins.len() - wanted] };
-            return Ok(Cursor { number, offset: start + begin as u64 });
-        }
-        wanted -= begins.len();
-        cursor = Cursor { number, offset: start + begins.first().copied().unwrap_or(0) as u64 };
-        budget -= length - start;
-        if budget == 0 {
-            break;
-        }
-    }
-    Ok(cursor)
-}
-
-/// Whole lines from `cursor` on, at most [`CHUNK_LIMIT`] bytes, and where they end. The text is empty at the end of the log.
-pub fn read(folder: &Path, cursor: Cursor) -> io::Result<(String, Cursor)> {
-    let numbers = numbers(folder);
-    let Some(&newest) = numbers.last() else { return Ok((String::new(), cursor)) };
-    let mut cursor = cursor;
-    let mut text = String::new();
-    if cursor.number < numbers[0] {
-        text.push_str("[weal: older lines were dropped to bound the log]\n");
-        cursor = Cursor { number: numbers[0], offset: 0 };
-    }
-    loop {
-        let bytes = read_from(&path(folder, cursor.number), cursor.offset)?;
-        let is_newest = cursor.number >= newest;
-        // The last line of a file that still grows may be a part of one; that of a full file is all there will be.
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let is_cut = bytes.len() as u64 == CHUNK_LIMIT;
-        let end = if is_newest && !(is_cut && whole == 0) || is_cut && whole > 0 { whole } else { bytes.len() };
-        text.push_str(&String::from_utf8_lossy(&bytes[..end]));
-        cursor.offset += end as u64;
-        if end > 0 || is_newest {
-            return Ok((text, cursor));
-        }
-        cursor = Cursor { number: cursor.number + 1, offset: 0 };
-    }
-}
-
-/// The most of a log that is read as bytes in one piece.
-const BYTES_LIMIT: usize = 256 << 10;
-
-/// The bytes from `cursor` on as they are, at most 256 KiB, and where they end. None at the end of the log.
-pub fn read_bytes(folder: &Path, cursor: Cursor) -> io::Result<(Vec<u8>, Cursor)> {
-    let numbers = numbers(folder);
-    let (Some(&oldest), Some(&newest)) = (numbers.first(), numbers.last()) else { return Ok((Vec::new(), cursor)) };
-    // A log begins with its first file: only one behind it has lost something.
-    let has_lost = cursor.number.max(1) < oldest;
-    let mut cursor = if cursor.number < oldest { Cursor { number: oldest, offset: 0 } } else { cursor };
-    if has_lost {
-        return Ok((b"[weal: what came before was dropped to bound the log]\n".to_vec(), cursor));
-    }
-    loop {
-        let mut bytes = read_from(&path(folder, cursor.number), cursor.offset)?;
-        bytes.truncate(BYTES_LIMIT);
-        cursor.offset += bytes.len() as u64;
-        if !bytes.is_empty() || cursor.number >= newest {
-            return Ok((bytes, cursor));
-        }
-        cursor = Cursor { number: cursor.number + 1, offset: 0 };
-    }
-}
-
-fn read_from(path: &Path, offset: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut file = match File::open(path) {
-        // Dropped a moment ago; the next call starts at the oldest there is.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(bytes),
-        other => other?,
-    };
-    file.seek(SeekFrom::Start(offset))?;
-    file.take(CHUNK_LIMIT).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// The numbers of the files in `folder`, ascending.
 fn numbers(folder: &Path) -> Vec<u64> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
@@ -283,15 +218,17 @@ fn path(folder: &Path, number: u64) -> PathBuf {
 mod tests {
     use super::*;
 
+    const NOW: Time = Time(5_000_000_000);
+
     fn all(folder: &Path, mut cursor: Cursor) -> String {
         let mut text = String::new();
         loop {
-            let (piece, next) = read(folder, cursor).unwrap();
-            if piece.is_empty() && next == cursor {
+            let piece = read(folder, cursor, false).unwrap();
+            if piece.text.is_empty() && piece.next == cursor {
                 return text;
             }
-            text.push_str(&piece);
-            cursor = next;
+            text.push_str(&piece.text);
+            cursor = piece.next;
         }
     }
 
@@ -303,10 +240,10 @@ mod tests {
         note(folder.path(), "nobody began a log");
         assert!(numbers(folder.path()).is_empty());
         let mut writer = Writer::open(folder.path()).unwrap();
-        writer.append(b"a line\n");
+        writer.append(b"a line\n", NOW);
         note(folder.path(), &format!("it wrote: \u{1b}[2Jno\ntable{}", "x".repeat(9000)));
-        writer.append(b"another\n");
-        let (text, _) = read(folder.path(), Cursor { number: 1, offset: 0 }).unwrap();
+        writer.append(b"another\n", NOW);
+        let text = read(folder.path(), Cursor { number: 1, offset: 0 }, false).unwrap().text;
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!((lines.len(), lines[0], lines[2]), (3, "a line", "another"), "{text}");
         assert!(lines[1].starts_with(r"[weal: it wrote: \u{1b}[2Jno\ntablexx") && lines[1].len() < 600, "{text}");
@@ -317,11 +254,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::with_limit(folder.path(), 20).unwrap();
         for piece in ["first li", "ne\nsecond line\nth", "ird line\n", "unfinished"] {
-            writer.append(piece.as_bytes());
+            writer.append(piece.as_bytes(), NOW);
         }
         assert!(numbers(folder.path()).len() > 1);
         assert_eq!(all(folder.path(), START), "first line\nsecond line\nthird line\n");
-        writer.append(b" no more\n");
+        writer.append(b" no more\n", NOW);
         assert!(all(folder.path(), START).ends_with("unfinished no more\n"));
     }
 
@@ -330,10 +267,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::with_limit(folder.path(), 100).unwrap();
         for n in 0..1000 {
-            writer.append(format!("line {n}\n").as_bytes());
+            writer.append(format!("line {n}\n").as_bytes(), NOW);
         }
         // A line that fits no file is cut rather than kept in memory or lost.
-        writer.append(&[b'x'; 1000]);
+        writer.append(&[b'x'; 1000], NOW);
         let files = numbers(folder.path());
         assert_eq!(files.len(), FILES_KEPT);
         let size: u64 = files.iter().map(|n| fs::metadata(path(folder.path(), *n)).unwrap().len()).sum();
@@ -346,7 +283,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::with_limit(folder.path(), 30).unwrap();
         for n in 0..12 {
-            writer.append(format!("line {n:02}\n").as_bytes());
+            writer.append(format!("line {n:02}\n").as_bytes(), NOW);
         }
         for wanted in [0, 1, 3, 4, 11] {
             let text = all(folder.path(), tail(folder.path(), wanted).unwrap());
@@ -367,10 +304,10 @@ mod tests {
     #[test]
     fn fuzz_places_in_logs() {
         let folder = tempfile::tempdir().unwrap();
-        Writer::open(folder.path()).unwrap().append(b"one\ntwo\nthree\n");
+        Writer::open(folder.path()).unwrap().append(b"one\ntwo\nthree\n", NOW);
         weal_fuzz::target("log-cursor", |bytes| {
             if let Ok(cursor) = String::from_utf8_lossy(bytes).parse::<Cursor>() {
-                let (text, next) = read(folder.path(), cursor).unwrap();
+                let Piece { text, next, .. } = read(folder.path(), cursor, false).unwrap();
                 assert!(text.len() < 1000, "no more than there is");
                 assert_eq!(next.to_string().parse(), Ok(next));
                 read_bytes(folder.path(), cursor).unwrap();

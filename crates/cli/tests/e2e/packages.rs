@@ -1,0 +1,235 @@
+//! The package for Debian: installed, upgraded under load and removed on a copy of this machine, with this machine's dpkg.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::load::Load;
+use crate::pool::{echo_app, echo_program, free_ports, text};
+
+/// This machine's files with all changes in memory, in namespaces of its own for mounts and processes. What was started in it ends with it.
+struct Copy {
+    holder: Child,
+    /// The number of its first process, as seen from here.
+    first: String,
+    _folder: TempDir,
+}
+
+/// `$1` is where its files are mounted meanwhile. Pools of this machine are none of its own, and neither is its systemd. The changes can be seen
+/// at `/media`.
+const MOUNT: &str = r#"
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+cd "$1/root"
+rm -rf var/lib/weal
+mount -t proc proc proc
+for folder in sys dev; do mount --rbind "/$folder" "$folder"; done
+for folder in run tmp; do mount -t tmpfs tmpfs "$folder"; done
+mount --bind "$1/upper" media
+pivot_root . mnt
+umount -l mnt
+echo ready
+exec sleep 3600
+"#;
+
+impl Copy {
+    /// `None` where this user or this machine has no such thing, which is said.
+    fn make() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", MOUNT, "sh"]).arg(folder.path());
+        let holder = unshare.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let Ok(mut holder) = holder else {
+            eprintln!("skipped: there is no unshare (Debian package util-linux)");
+            return None;
+        };
+        let mut said = std::io::BufReader::new(holder.stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        if line.trim() != "ready" {
+            let output = holder.wait_with_output().unwrap();
+            eprintln!("skipped: this user cannot make a copy of this machine: {}", text(&output.stderr).trim());
+            return None;
+        }
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", holder.id())).unwrap();
+        Some(Self { holder, first: children.trim().to_owned(), _folder: folder })
+    }
+
+    /// Where its file `path` is for this process.
+    fn path(&self, path: &str) -> PathBuf {
+        Path::new("/proc").join(&self.first).join("root").join(path.trim_start_matches('/'))
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--pid", "--root", "--wdns=/", "--target", &self.first, "--"]).args(words);
+        command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// What it prints; it has to succeed.
+    fn sure(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Files that are there now and were not, or are not what they were; not dpkg's own books.
+    fn changed(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        self.collect("", &mut found);
+        found
+    }
+
+    fn collect(&self, folder: &str, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(self.path(&format!("media/{folder}"))).unwrap() {
+            let entry = entry.unwrap();
+            let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+            if BOOKS.iter().any(|book| path.starts_with(book)) {
+                continue;
+            }
+            let was_there = Path::new(&path).exists();
+            if entry.file_type().unwrap().is_dir() {
+                self.collect(&path, found);
+                found.extend((!was_there).then(|| path.clone()));
+            } else if std::fs::read(&path).ok() != std::fs::read(entry.path()).ok() {
+                found.insert(path);
+            }
+        }
+    }
+}
+
+/// What dpkg, or programs that it calls, write about themselves; backups of `/etc/passwd`; and the folder that was emptied for the pools.
+const BOOKS: [&str; 10] = [
+    "/var/lib/dpkg",
+    "/var/log",
+    "/var/cache",
+    "/var/backups",
+    "/var/lib/weal",
+    "/etc/passwd-",
+    "/etc/group-",
+    "/etc/shadow-",
+    "/etc/gshadow-",
+    "/etc/.pwd.lock",
+];
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// The package of `program` as `version`, in `folder`; `None`, and said, where there is no Go to build the packager with.
+fn package(program: &Path, version: &str, folder: &Path) -> Option<PathBuf> {
+    if Command::new("go").arg("version").output().is_err() {
+        eprintln!("skipped: packages are made by nfpm, and there is no `go` to build it with");
+        return None;
+    }
+    let made = Command::new(xtask())
+        .args(["dist", "--format", "deb", "--package-version", version, "--program"])
+        .arg(program)
+        .arg("--to")
+        .arg(folder)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    Some(PathBuf::from(text(&made.stdout).trim()))
+}
+
+/// Cargo builds it with everything, beside this test's own folder.
+fn xtask() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.ancestors().nth(2).unwrap().join("xtask");
+    if !program.exists() {
+        let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "xtask"]).status();
+        assert!(built.unwrap().success(), "cannot build xtask");
+    }
+    program
+}
+
+/// The same code as another file, as another version would be.
+fn next_program(folder: &Path) -> PathBuf {
+    let next = folder.join("weal");
+    std::fs::copy(env!("CARGO_BIN_EXE_weal"), &next).unwrap();
+    std::io::Write::write_all(&mut std::fs::OpenOptions::new().append(true).open(&next).unwrap(), b"next").unwrap();
+    next
+}
+
+/// Puts the application in place and the config where the package has it. Returns the port at which the pool listens.
+fn write_config(copy: &Copy) -> u16 {
+    let [listen, api] = free_ports();
+    std::fs::copy(echo_program(), copy.path("/srv/echo")).unwrap();
+    let app = echo_app("echo", "").replace(&echo_program().display().to_string(), "/srv/echo");
+    let text = format!("[pool]\nlisten = \"127.0.0.1:{listen}\"\napi = \"127.0.0.1:{api}\"\nflow-cycle = \"1s\"\n\n{app}");
+    std::fs::write(copy.path("/etc/weal/weal.toml"), text).unwrap();
+    listen
+}
+
+fn pids(copy: &Copy, state: &str) -> Vec<Value> {
+    let record: Value = serde_json::from_slice(&std::fs::read(copy.path(&format!("{state}/supervisor.json"))).unwrap()).unwrap();
+    let roles = record["roles"].as_array().unwrap().iter().map(|role| role["pid"].clone());
+    std::iter::once(record["pid"].clone()).chain(roles).collect()
+}
+
+#[test]
+fn the_package_is_installed_upgraded_under_load_without_a_loss_and_removed_without_a_trace() {
+    let Some(copy) = Copy::make() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (first, next) = (Path::new(env!("CARGO_BIN_EXE_weal")), next_program(folder.path()));
+    let Some(first) = package(first, "1.0.0", folder.path()) else { return };
+    let next = package(&next, "1.1.0", folder.path()).unwrap();
+    std::fs::copy(first, copy.path("/tmp/first.deb")).unwrap();
+    std::fs::copy(next, copy.path("/tmp/next.deb")).unwrap();
+    let untouched = copy.changed();
+
+    copy.sure(&["dpkg", "--no-triggers", "--install", "/tmp/first.deb"]);
+    copy.sure(&["getent", "passwd", "weal-gateway", "weal-controller"]);
+    verify_unit(&copy);
+    let listen = write_config(&copy);
+    copy.sure(&["weal", "up", "--detach", "--file", "/etc/weal/weal.toml"]);
+    let state = copy.sure(&["sh", "-c", "echo /var/lib/weal/*"]).trim().to_owned();
+    let groups = copy.sure(&["sh", "-c", "cat /proc/[0-9]*/cgroup | grep -o 'weal-[0-9a-f]*' | sort -u"]);
+    let before = pids(&copy, &state);
+    let load = Load::start(listen, "echo.localhost", "/", 8);
+    load.wait_for(200);
+
+    copy.sure(&["dpkg", "--no-triggers", "--install", "/tmp/next.deb"]);
+    let after = pids(&copy, &state);
+    assert!(before[0] == after[0] && (1..4).all(|role| before[role] != after[role]), "{before:?} {after:?}");
+    load.wait_for(200);
+    let tally = load.finish();
+    assert!(tally.lost.is_empty(), "lost {} of {}: {:?}", tally.lost.len(), tally.answered, tally.lost);
+
+    copy.sure(&["dpkg", "--no-triggers", "--remove", "weal"]);
+    let left = copy.sure(&["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"]);
+    assert!(!left.contains("weal ") && !left.contains("/srv/echo"), "{left}");
+    for group in groups.split_whitespace() {
+        let found = copy.sure(&["find", "/sys/fs/cgroup", "-maxdepth", "4", "-type", "d", "-name", group]);
+        assert!(found.is_empty(), "{found}");
+    }
+    assert!(copy.path("/etc/weal/weal.toml").exists() && copy.path(&state).exists(), "config and state are the administrator's");
+    assert!(!copy.path("/usr/bin/weal").exists());
+    copy.sure(&["dpkg", "--no-triggers", "--purge", "weal"]);
+    assert!(!copy.path("/var/lib/weal").exists());
+    std::fs::remove_file(copy.path("/srv/echo")).unwrap();
+    let more: Vec<String> = copy.changed().difference(&untouched).cloned().collect();
+    assert!(more.is_empty(), "{more:?}");
+}
+
+fn verify_unit(copy: &Copy) {
+    let unit = std::fs::read_to_string(copy.path("/usr/lib/systemd/system/weal.service")).unwrap();
+    assert!(
+        unit.contains("\nDelegate=yes\n") && unit.contains("ExecStart=/usr/bin/weal up --file /etc/weal/weal.toml\n"),
+        "{unit}"
+    );
+    let verified = copy.run(&["systemd-analyze", "verify", "/usr/lib/systemd/system/weal.service"]);
+    if copy.run(&["systemd-analyze", "--version"]).status.success() {
+        assert!(verified.status.success(), "{}", text(&verified.stderr));
+    } else {
+        eprintln!("skipped: there is no systemd-analyze to verify the unit with");
+    }
+}

@@ -1,0 +1,85 @@
+//! The program that is handed out: built static, or as it was built.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::programs::{root, target};
+
+/// A weal.
+pub struct Program {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its machine as Debian, Go and OCI call it: `amd64`, `arm64`.
+    pub architecture: &'static str,
+    /// Whether it needs no library at run time.
+    pub is_static: bool,
+}
+
+impl Program {
+    /// Builds one. Only the last step, linking, differs from other builds: what is compiled already is used.
+    ///
+    /// # Errors
+    /// cargo fails; its own words are on standard error.
+    pub fn build(triple: Option<&str>, debug: bool) -> Result<Self> {
+        let profile = if debug { "dev" } else { "dist" };
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(root()).args(["rustc", "--package", "weal", "--bin", "weal", "--profile", profile]);
+        cargo.args(triple.map(|triple| format!("--target={triple}")));
+        cargo.args(["--", "-C", "target-feature=+crt-static"]);
+        ensure!(cargo.status().context("cannot run cargo")?.success(), "cannot build weal");
+        let folder = target().join(triple.unwrap_or_default());
+        Self::read(&folder.join(if debug { "debug" } else { profile }).join("weal"))
+    }
+
+    /// One that is there.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no program of Linux's for a machine that weal knows.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let (architecture, is_static) = read_elf(&bytes).with_context(|| path.display().to_string())?;
+        Ok(Self { path: fs::canonicalize(path)?, architecture, is_static })
+    }
+}
+
+/// Architecture, and whether no interpreter loads libraries, of a 64-bit ELF file (System V ABI, chapters 4 and 5).
+fn read_elf(bytes: &[u8]) -> Result<(&'static str, bool)> {
+    const INTERPRETER: u64 = 3;
+    ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "not a program for 64-bit Linux");
+    let architecture = match number(bytes, 18, 2)? {
+        62 => "amd64",
+        183 => "arm64",
+        other => bail!("a program for machine {other} of ELF, which weal is not built for"),
+    };
+    let (table, size, count) = (number(bytes, 32, 8)?, number(bytes, 54, 2)?, number(bytes, 56, 2)?);
+    let kinds: Result<Vec<u64>> = (0..count).map(|index| number(bytes, table + index * size, 4)).collect();
+    Ok((architecture, !kinds?.contains(&INTERPRETER)))
+}
+
+/// The little-endian number of `length` bytes at `offset`.
+fn number(bytes: &[u8], offset: u64, length: usize) -> Result<u64> {
+    let from = usize::try_from(offset)?;
+    let field = bytes.get(from..from.saturating_add(length)).context("the file is cut short")?;
+    Ok(field.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_machine_and_its_need_of_libraries_are_read_from_it() {
+        let own = Program::read(Path::new("/proc/self/exe")).unwrap();
+        let expected = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+        assert_eq!((own.architecture, own.is_static), (expected, cfg!(target_feature = "crt-static")));
+    }
+
+    #[test]
+    fn what_is_no_program_is_refused() {
+        assert!(read_elf(b"#!/bin/sh\n").is_err());
+        assert!(read_elf(b"\x7fELF\x02\x01").unwrap_err().to_string().contains("cut short"));
+    }
+}
