@@ -11,11 +11,13 @@
 //! | [`listening`] | none: netlink | which sockets listen at a port |
 //! | [`cgroup`] | `/proc/*/mountinfo`, `/proc/*/cgroup` | mounted hierarchies, and the files of a group |
 //! | [`users`] | `/etc/passwd`, `/etc/group` | users by name and by number |
+//! | [`allocator`] | none | hands memory that this process has freed back to the machine |
 //! | [`files`] | none | replaces a file of weal's own, and tells files apart |
 //!
 //! Every reader takes the directory that it reads in, so that it is tested in a temporary one. None of them writes. Each reads a bounded
 //! number of bytes: a file that is longer than the kernel would make it is an error.
 
+pub mod allocator;
 pub mod cgroup;
 pub mod files;
 pub mod listening;

@@ -48,11 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
     let program = release(&["--package", "weal-gateway", "--example", "flows-bench"])?.join("examples/flows-bench");
     let seconds = if arguments.quick { 2 } else { 10 };
     let (shares, most_per_s) = shares(&program, seconds)?;
-    Ok(vec![
-        shares,
-        overload(&program, seconds, most_per_s)?,
-        refusal(&program, if arguments.quick { 500 } else { 5000 })?,
-    ])
+    Ok(vec![shares, overload(&program, seconds, most_per_s)?, refusal(&program, if arguments.quick { 500 } else { 5000 })?])
 }
 
 /// The table, and how many requests of 20 ms the seats answer per second while there are always some.

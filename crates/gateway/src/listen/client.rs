@@ -244,11 +244,13 @@ impl Client {
         self.flushes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has been idle for a while. Says so once for each time that it is.
-    pub fn let_rest(&self) {
-        if !self.may_rest.swap(true, Ordering::AcqRel) {
+    /// It has been idle for a while. True once for each time that it is.
+    pub fn let_rest(&self) -> bool {
+        let is_new = !self.may_rest.swap(true, Ordering::AcqRel);
+        if is_new {
             self.waker.wake();
         }
+        is_new
     }
 
     /// It keeps HTTP's machinery for good.

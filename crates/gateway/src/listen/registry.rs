@@ -74,18 +74,19 @@ impl Registry {
         true
     }
 
-    /// Closes connections that have been idle, or at the head of a request, for too long. Of half heads there are so many at most: the oldest
-    /// make room.
-    pub fn sweep(&self, clock: Clock, limits: &Limits) {
+    /// Closes connections that have been idle, or at the head of a request, for too long, and lets others rest: says how many. Of half heads
+    /// there are so many at most: the oldest make room.
+    pub fn sweep(&self, clock: Clock, limits: &Limits) -> usize {
         let (now, clients) = (clock.now(), self.lock());
         let is_roomy = clients.len() * 2 < limits.connections;
         let mut heads: Vec<(Duration, &Arc<Client>)> = Vec::new();
+        let mut begin_to_rest = 0;
         for client in clients.values() {
             let age = client.phase_age(now);
             let idle = if is_roomy && client.is_resting() { limits.resting } else { limits.idle };
             match client.phase() {
                 Phase::Idle if age > idle => client.give(Order::Close),
-                Phase::Idle if age > limits.rests_after => client.let_rest(),
+                Phase::Idle if age > limits.rests_after => begin_to_rest += usize::from(client.let_rest()),
                 Phase::Head if age > limits.head => client.give(Order::TooSlow),
                 Phase::Head => heads.push((age, client)),
                 _ => {}
@@ -96,6 +97,7 @@ impl Registry {
             heads.select_nth_unstable_by_key(many - 1, |&(age, _)| std::cmp::Reverse(age));
             heads[..many].iter().for_each(|(_, client)| client.give(Order::TooSlow));
         }
+        begin_to_rest
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {

@@ -347,13 +347,24 @@ fn refuse(stream: TcpStream, scheme: ListenScheme) {
     }
 }
 
+/// When so many connections have begun to rest, what they held is handed back to the machine: some MiB.
+const MANY: usize = 256;
+/// Not more often: allocations wait meanwhile.
+const GIVES_BACK_EACH: Duration = Duration::from_secs(10);
+
 /// Looks after connections, and closes idle ones to instances, until it is dropped.
 pub(crate) async fn sweep(gateway: Arc<Gateway>, registry: Arc<Registry>, clock: Clock) {
     let mut interval = tokio::time::interval(SWEEP);
     let sweeps = gateway.limits.idle_upstream.div_duration_f64(SWEEP).ceil() as u32;
+    // How many rest now whose memory was not handed back, and when memory was last.
+    let (mut resting, mut gave_back) = (0, clock.now());
     loop {
         interval.tick().await;
-        registry.sweep(clock, &gateway.limits);
+        if resting >= MANY && clock.now().since(gave_back) >= GIVES_BACK_EACH {
+            tokio::task::spawn_blocking(weal_host::allocator::give_back);
+            (resting, gave_back) = (0, clock.now());
+        }
+        resting += registry.sweep(clock, &gateway.limits);
         for cluster in gateway.tables.clusters() {
             cluster.sweep(sweeps);
         }

@@ -118,9 +118,9 @@ pub(super) fn lower_place(
         let why = format!("a person told `{}` to sleep", translation.apps[m as usize].name);
         return (rung > now).then_some((Place::Asleep(rung), why));
     }
-    let idle_s = idle_of(translation, policy, ladder, m, instance);
+    let (idle_s, why) = idle_of(translation, policy, ladder, m, instance);
     let place = ladder.asleep_at(idle_s).filter(|place| *place > Place::Asleep(now))?;
-    Some((place, format!("{}; its memory is worth more than the time to wake it", idle(idle_s))))
+    Some((place, format!("{why}; its memory is worth more than the time to wake it")))
 }
 
 /// How long nobody has asked; infinite when nobody ever did.
@@ -161,12 +161,22 @@ fn told(policy: &Policy, m: u32, translation: &Translation) -> Option<Rung> {
     policy.rungs(name).filter(|rung| *rung <= wanted).max()
 }
 
-/// Seconds for which nobody has needed an instance that stands by: those without a request when nothing of its application runs,
-/// and otherwise those that it stands by.
-fn idle_of(translation: &Translation, policy: &Policy, ladder: &Ladder, m: u32, instance: &InstanceObservation) -> f64 {
+/// Seconds for which nobody has needed an instance that stands by, and why it is not needed: those without a request when nothing of its
+/// application runs, and otherwise those that it stands by, as if it had come down the ladder to its rung.
+fn idle_of(
+    translation: &Translation,
+    policy: &Policy,
+    ladder: &Ladder,
+    m: u32,
+    instance: &InstanceObservation,
+) -> (f64, String) {
     let runs = translation.active.range((m, 0)..=(m, u32::MAX)).next().is_some();
     let asked = policy.idle_s.get(&translation.apps[m as usize].name).copied().unwrap_or(0.0);
     let here_s = translation.now.since(instance.since).as_secs_f64();
     let stood_s = instance.state.rung().map_or(0.0, |rung| ladder.begins(Place::Asleep(rung))) + here_s;
-    if runs { stood_s } else { asked.max(here_s) }
+    if runs {
+        return (stood_s, "others of its application answer the requests".to_owned());
+    }
+    let idle_s = asked.max(here_s);
+    (idle_s, idle(idle_s))
 }
