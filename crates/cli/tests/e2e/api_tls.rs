@@ -28,8 +28,12 @@ impl Authority {
     fn sign(&self, name: &str) {
         let Self { folder, name: of } = self;
         std::fs::write(folder.join("ext"), "subjectAltName=DNS:localhost,IP:127.0.0.1").unwrap();
-        self.openssl(&format!("req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} -keyout {name}.key -out {name}.csr"));
-        self.openssl(&format!("x509 -req -in {name}.csr -CA {of}.pem -CAkey {of}.key -CAcreateserial -days 2 -extfile ext -out {name}.pem"));
+        self.openssl(&format!(
+            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} -keyout {name}.key -out {name}.csr"
+        ));
+        self.openssl(&format!(
+            "x509 -req -in {name}.csr -CA {of}.pem -CAkey {of}.key -CAcreateserial -days 2 -extfile ext -out {name}.pem"
+        ));
         std::fs::set_permissions(folder.join(format!("{name}.key")), std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 }
@@ -68,7 +72,11 @@ fn the_api_over_tls_lets_in_who_shows_a_certificate_and_orders_take_a_token() {
 
     let caller = ["--cert", "caller.pem", "--key", "caller.key"];
     assert_eq!(curl(&pool, "/v1/status", &[]), None, "without a certificate");
-    assert_eq!(curl(&pool, "/healthz", &["--cert", "stranger.pem", "--key", "stranger.key"]), None, "with one of another authority");
+    assert_eq!(
+        curl(&pool, "/healthz", &["--cert", "stranger.pem", "--key", "stranger.key"]),
+        None,
+        "with one of another authority"
+    );
     let plain = crate::load::get(pool.api, "127.0.0.1", "/v1/status");
     assert!(plain.is_err() || plain.is_ok_and(|(status, _)| status != 200), "nothing is said without TLS");
     let (status, body) = curl(&pool, "/v1/status", &caller).expect("with one of ours");

@@ -21,7 +21,10 @@ fn secrets_reach_their_application_and_nobody_else() {
         std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o600)).unwrap();
     };
     write("db.txt", &format!("{PASSWORD}\n"));
-    write("shop.env", "# of the shop\nexport MODE=\"fast\"\nTOKEN=token-of-the-shop\nPORT=1\nPATH=/of/the/shop:/usr/bin\nTZ=UTC\n");
+    write(
+        "shop.env",
+        "# of the shop\nexport MODE=\"fast\"\nTOKEN=token-of-the-shop\nPORT=1\nPATH=/of/the/shop:/usr/bin\nTZ=UTC\n",
+    );
     pool.write(&echo_app(
         "shop",
         "env-file = [\"shop.env\", \"-none.env\"]\nenv = { MODE = \"slow\" }\ntime-zone = \"Asia/Tokyo\"\numask = \"027\"\n\
