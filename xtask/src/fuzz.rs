@@ -21,12 +21,9 @@ pub struct Arguments {
 }
 
 /// Which tests are targets, as arguments of `cargo test`. Each is named `fuzz_…`.
-const PLACES: [&[&str]; 9] = [
+const PLACES: [&[&str]; 6] = [
     &["-p", "weal-gateway", "--lib"],
-    &["-p", "weal-gateway", "--test", "it"],
     &["-p", "weal-node", "--lib"],
-    &["-p", "weal-load", "--lib"],
-    &["-p", "weal-protocol", "--test", "fuzz"],
     &["-p", "weal", "--bin", "weal"],
     &["-p", "weal-scenario", "--lib"],
     &["-p", "weal-config", "--test", "fuzz"],

@@ -322,18 +322,6 @@ mod tests {
     use crate::test_status::status;
 
     #[test]
-    fn fuzz_recordings() {
-        weal_fuzz::target("recording", |bytes| {
-            let Ok(recording) = Recording::read(bytes) else { return };
-            for workload in recording.workloads.values() {
-                let Workload::Counts { counts, .. } = workload else { panic!("a recording has counts") };
-                assert!(counts.len() as f64 <= recording.duration_s.ceil());
-                assert!(counts.iter().all(|count| *count >= 0.0));
-            }
-        });
-    }
-
-    #[test]
     fn a_recording_is_read_back_as_the_load_that_it_was() {
         let mut recorder = Recorder::new(Vec::new());
         for second in 0..=10 {

@@ -8,7 +8,6 @@ mod exchange;
 mod faults;
 mod flows;
 mod framing;
-mod fuzz;
 mod grpc;
 mod h2;
 mod inner;
