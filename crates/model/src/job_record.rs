@@ -271,11 +271,17 @@ pub struct JobStatus {
     pub work_source: String,
     /// The share of its work that is done, 0 to 1.
     pub progress: f64,
+    /// The phase that it is in, from 1.
+    #[serde(default)]
+    pub stage: u32,
+    /// How many phases it has.
+    #[serde(default)]
+    pub stages: u32,
     /// CPU that the last plan gives it.
     pub cpu_allocated: Cpu,
-    /// The most CPU that helps it.
+    /// The most CPU that helps it in this phase.
     pub cpus: Cpu,
-    /// Memory that it may use.
+    /// Memory that it may use in this phase.
     pub memory_limit: Bytes,
     /// Memory that it uses now.
     pub memory_used: Option<Bytes>,

@@ -327,6 +327,9 @@ pub struct JobSubmission {
     /// CPU-seconds that it takes; learnt when left out.
     #[serde(default)]
     pub work_s: Option<f64>,
+    /// Its phases in their order, each with its own needs, in place of `memory`, `cpus` and `work_s`; one phase when left out.
+    #[serde(default)]
+    pub stages: Vec<StageWish>,
     /// Variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -345,6 +348,20 @@ pub struct JobSubmission {
     /// One job for each of these numbers, which it finds as `$ARRAY_INDEX`.
     #[serde(default)]
     pub array: Option<ArrayRange>,
+}
+
+/// One phase of a job (Carrera 5.4.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StageWish {
+    /// CPU-seconds that it takes.
+    pub work_s: f64,
+    /// The most CPU that helps it, in cores; 1 when left out.
+    #[serde(default)]
+    pub cpus: Option<f64>,
+    /// The most memory that it may use; 256 MiB when left out.
+    #[serde(default)]
+    pub memory: Option<Bytes>,
 }
 
 /// The numbers of an array: `first`, `first + step`, and so on, `last` at most.

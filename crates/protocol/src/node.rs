@@ -187,6 +187,9 @@ pub enum Command {
         share: Cpu,
         /// The most it may use; `None` is the node's capacity.
         limit: Option<Cpu>,
+        /// The most memory from now on; `None` leaves it as it is.
+        #[serde(default)]
+        memory: Option<Bytes>,
     },
 }
 

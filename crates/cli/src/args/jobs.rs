@@ -48,6 +48,9 @@ pub struct JobOptions {
     /// CPU time that it takes [default: learnt from earlier jobs of its name].
     #[arg(long, value_name = "TIME")]
     pub work: Option<String>,
+    /// A file with its phases, each with its work, CPU and memory; in place of --work, --cpus and --memory.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["work", "cpus", "memory"])]
+    pub stages: Option<PathBuf>,
     /// A variable; may be given several times.
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
@@ -79,6 +82,7 @@ impl JobOptions {
             memory: self.memory.or(others.memory),
             cpus: self.cpus.or(others.cpus),
             work: self.work.or(others.work),
+            stages: self.stages.or(others.stages),
             // The last of two values of one variable counts.
             env: [others.env, self.env].concat(),
             cwd: self.cwd.or(others.cwd),

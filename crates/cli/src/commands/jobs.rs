@@ -141,6 +141,7 @@ fn described(job: &JobStatus) -> String {
         ("CPU given", format!("{} of {}", job.cpu_allocated, job.cpus)),
         ("memory", format!("{} of {}", job.memory_used.unwrap_or(Bytes(0)), job.memory_limit)),
     ];
+    lines.extend((job.stages > 1).then(|| ("stage", format!("{} of {}", job.stage, job.stages))));
     lines.extend(job.class.as_ref().map(|class| ("class", class.to_string())));
     lines.extend(
         job.scheduled.as_ref().map(|scheduled| ("schedule", format!("{} of {}", scheduled.schedule, date(scheduled.date)))),

@@ -9,7 +9,7 @@ use weal_model::{JobPhase, JobStatus};
 use weal_protocol::controller::{ForecastChange, JobForecast, JobSubmission, JobTaken};
 
 use super::jobs::{one_line, when};
-use super::{json_text, script};
+use super::{json_text, script, stages};
 use crate::args::jobs::{JobOptions, Submit};
 use crate::client::{Client, block_on};
 use crate::failure::{Exit, Failure};
@@ -109,6 +109,7 @@ fn submission(options: JobOptions, command: Vec<String>) -> anyhow::Result<JobSu
         memory: options.memory.as_deref().map(parse_size).transpose()?,
         cpus: options.cpus,
         work_s: options.work.as_deref().map(values::long_span).transpose()?,
+        stages: options.stages.as_deref().map(stages::read).transpose()?.unwrap_or_default(),
         env: env?,
         cwd,
         key: options.idempotency_key,

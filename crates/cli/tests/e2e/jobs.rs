@@ -255,3 +255,30 @@ fn job_of(pool: &Pool) -> Option<Value> {
     let jobs: Value = serde_json::from_slice(&output.stdout).ok()?;
     jobs.as_array()?.last().cloned()
 }
+
+/// Its second stage takes more memory than its first may have: it lives because the limit has grown by then.
+#[test]
+fn a_job_with_stages_has_the_memory_of_each_when_it_comes_to_it() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stages.toml");
+    std::fs::write(&file, "[[stage]]\nwork = \"8s\"\nmemory = \"50MiB\"\n[[stage]]\nwork = \"4s\"\nmemory = \"180MiB\"\n")
+        .unwrap();
+    let program = env!("CARGO_BIN_EXE_weal");
+    let phases =
+        ["stand-in", "--work", "8", "--cpus", "1", "--memory", "40MiB", "--work", "4", "--cpus", "1", "--memory", "150MiB"];
+    let stages = file.display().to_string();
+    let options = ["submit", "--done-by", "10m", "-o", "json", "--stages", &stages, "--", program];
+    let output = pool.run(&[options.as_slice(), &phases].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let staged = serde_json::from_slice::<Value>(&output.stdout).unwrap()["job"]["id"].as_str().unwrap().to_owned();
+    let mib = |job: &Value| job["memory_limit"].as_u64().unwrap() >> 20;
+    let waiting = job(&pool, &staged).unwrap();
+    assert_eq!((waiting["stage"].as_u64(), waiting["stages"].as_u64(), mib(&waiting)), (Some(1), Some(2), 50));
+    let later = pool.eventually("its second stage", || job(&pool, &staged).filter(|job| job["stage"] == 2));
+    assert_eq!(mib(&later), 180);
+    assert_eq!(until(&pool, &staged, "done")["stage"], 2);
+    let refused = pool.run(&["submit", "--stages", &stages, "--memory", "1GiB", "--", "true"]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("cannot be used with"), "{}", text(&refused.stderr));
+}

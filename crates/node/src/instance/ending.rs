@@ -92,7 +92,7 @@ impl Task {
             0 => String::new(),
             count => format!(", leaving {count} of its processes, which were killed: it must stay in the foreground"),
         };
-        let limit = self.spec().memory;
+        let limit = self.memory_limit();
         let text = match &exit {
             _ if is_out_of_memory => format!("ran out of memory: its limit is {limit}"),
             Some(Exit::Code { code: 0 }) => format!("ended by itself with status 0{left}"),
@@ -221,8 +221,8 @@ impl Task {
                         self.remember(|memory| memory.restarts = memory.restarts.saturating_add(1));
                         return Phase::Launch(Some(reply));
                     }
-                    Some((Order::SetCpu { share, limit }, reply)) => {
-                        self.remember(|memory| (memory.share, memory.cpu_limit) = (Some(share), limit));
+                    Some((Order::SetCpu { share, limit, memory }, reply)) => {
+                        self.remember_limits(share, limit, memory);
                         let _ = reply.send(Ok(()));
                     }
                     Some((_, reply)) => {
