@@ -72,6 +72,9 @@ pub struct JobRecord {
     /// The date of a schedule for which it was handed in; `None` when somebody handed it in.
     #[serde(default)]
     pub scheduled: Option<ScheduledFor>,
+    /// The token by which it was handed in; `None` for a user of this machine, or the config.
+    #[serde(default)]
+    pub submitter: Option<String>,
     /// How often it is still run again after it fails by its own fault.
     pub retries: u32,
     /// The number of its present run, from 1. A run that has begun is never begun again: what follows has the next number.
@@ -110,6 +113,7 @@ impl JobRecord {
             after: Vec::new(),
             array: None,
             scheduled: None,
+            submitter: None,
             retries: 0,
             attempt: 1,
             begun: false,
@@ -249,6 +253,9 @@ pub struct JobStatus {
     /// The date of a schedule for which it was handed in.
     #[serde(default)]
     pub scheduled: Option<ScheduledFor>,
+    /// The token by which it was handed in; `None` for a user of this machine, or the config.
+    #[serde(default)]
+    pub submitter: Option<String>,
     /// When it was handed in.
     pub submitted: Time,
     /// When it is to be done.

@@ -38,6 +38,7 @@ mod network;
 mod plan;
 mod process;
 pub mod proxy;
+mod quota;
 mod route;
 mod rung;
 mod sandbox;
@@ -65,6 +66,7 @@ pub use plan::{
 };
 pub use process::{EnvFile, LimitValue, ProcessSpec, ResourceLimit, Secret, SecretSource, StopSignal};
 pub use proxy::{ListenScheme, ListenSchemes, ProxyVersion};
+pub use quota::{JobQuota, Submitter};
 pub use route::{HeaderMatch, HttpRules, InstanceProtocol, RouteSpec, Transport, TransportPort};
 pub use rung::{Rung, RungCost, SleepCosts};
 pub use sandbox::{Permit, SandboxMode, SandboxSpec};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    AppName, Bytes, ClassName, InstanceId, InstanceRange, JobCommand, JobName, JobStatus, NodeName, Plan, PoolSpec, Report, Rung,
-    SeatPlan, Severity, Time, Utility,
+    AppName, Bytes, ClassName, InstanceId, InstanceRange, JobCommand, JobName, JobQuota, JobStatus, NodeName, Plan, PoolSpec,
+    Report, Rung, SeatPlan, Severity, Time, Utility,
 };
 
 /// `PUT /v1/config`: take this config.
@@ -97,6 +97,9 @@ pub struct TokenOrder {
     /// After so many seconds it is worth nothing; for ever when left out.
     #[serde(default)]
     pub lasts_s: Option<u64>,
+    /// What the jobs that are handed in by it may be together.
+    #[serde(default)]
+    pub quota: JobQuota,
 }
 
 /// A token was made. Its secret is told this once; only its hash is kept.
@@ -119,6 +122,9 @@ pub struct TokenView {
     pub made: Time,
     /// When it ends; never when `null`.
     pub ends: Option<Time>,
+    /// What the jobs that are handed in by it may be together.
+    #[serde(default)]
+    pub quota: JobQuota,
 }
 
 /// The token is worth nothing any more.

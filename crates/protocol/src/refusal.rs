@@ -154,6 +154,22 @@ pub enum Refusal {
         /// Why, for people.
         detail: String,
     },
+    /// The jobs of a token would be more than they may be together.
+    #[error(
+        "the jobs of the token `{token}` are at their quota, {limit} is {most}: those that are not over take {used}, and this asks for {asked}"
+    )]
+    OverQuota {
+        /// The token's name.
+        token: String,
+        /// Which limit, as it is set.
+        limit: String,
+        /// What it is, with its unit.
+        most: String,
+        /// What is taken of it.
+        used: String,
+        /// What was asked for.
+        asked: String,
+    },
     /// The store could not be read, so nobody knows which jobs there are.
     #[error("the jobs could not be read from the store when the controller started; it starts anew as soon as they can")]
     JobsUnread,

@@ -134,7 +134,7 @@ fn described(job: &JobStatus) -> String {
     let command: Vec<String> = job.command.iter().map(|word| terminal::visible(word).into_owned()).collect();
     let mut lines = vec![
         ("command", command.join(" ")),
-        ("handed in", clock(job.submitted)),
+        ("handed in", job.submitter.iter().fold(clock(job.submitted), |when, token| format!("{when}, by the token {token}"))),
         ("goal", format!("{} ({})", clock(job.deadline), when(job.deadline))),
         ("run", job.attempt.to_string()),
         ("CPU used", format!("{:.1} s of about {:.1} s ({})", job.cpu_used.0, job.work.0, job.work_source)),

@@ -282,3 +282,42 @@ fn a_job_with_stages_has_the_memory_of_each_when_it_comes_to_it() {
     let refused = pool.run(&["submit", "--stages", &stages, "--memory", "1GiB", "--", "true"]);
     assert!(!refused.status.success() && text(&refused.stderr).contains("cannot be used with"), "{}", text(&refused.stderr));
 }
+
+#[test]
+fn a_token_has_no_more_jobs_than_its_quota() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let made = pool.run(&["token", "create", "ci", "--max-jobs", "2", "--max-work", "1h", "--max-memory", "300MiB"]);
+    let secret = text(&made.stdout).trim().to_owned();
+    assert!(text(&pool.run(&["token", "list"]).stdout).contains("2 jobs, 1h of CPU, 300MiB"));
+    let hand_in = |more: &str| {
+        let body = format!("{{\"run\":[\"sleep\",\"1000\"],\"done_within_s\":9000{more}}}");
+        crate::load::post_json(pool.api, "/v1/jobs", &secret, &body).unwrap()
+    };
+    let mib = |mib: u64| format!(",\"memory\":{}", mib << 20);
+    for (more, said) in [
+        (mib(301), "max-memory is 300MiB: those that are not over take 0B, and this asks for 301MiB"),
+        (mib(9) + ",\"work_s\":3601", "max-work is 1h: "),
+        (mib(9) + ",\"array\":{\"first\":1,\"last\":3}", "max-jobs is 2: those that are not over take 0, and this asks for 3"),
+    ] {
+        let (status, answer) = hand_in(&more);
+        assert!(status == 429 && answer.contains("the token `ci` are at their quota") && answer.contains(said), "{answer}");
+    }
+    for _ in 0..2 {
+        let (status, answer) = hand_in(&mib(50));
+        assert_eq!(status, 200, "{answer}");
+    }
+    let (status, answer) = hand_in(&mib(50));
+    assert!(status == 429 && answer.contains("max-jobs is 2: those that are not over take 2, and this asks for 1"), "{answer}");
+    // The quota is the token's alone, and a new controller counts on.
+    taken(&pool, &[], &["sleep", "1000"]);
+    pool.kill_role("controller");
+    pool.eventually("the controller", || pool.status());
+    assert_eq!(pool.eventually("the refusal", || Some(hand_in(&mib(50)).0).filter(|status| *status != 409)), 429);
+    let id = pool.json(&["jobs"]).as_array().unwrap().iter().find(|job| job["submitter"] == "ci").unwrap()["id"].clone();
+    let id = id.as_str().unwrap();
+    assert!(text(&pool.run(&["job", "show", id]).stdout).contains(", by the token ci"));
+    assert!(pool.run(&["job", "cancel", id]).status.success());
+    until(&pool, id, "cancelled");
+    assert_eq!(hand_in(&mib(50)).0, 200, "there is a place again");
+}

@@ -96,6 +96,7 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         class: record.class.clone(),
         array: record.array.clone(),
         scheduled: record.scheduled.clone(),
+        submitter: record.submitter.clone(),
         submitted: record.spec.submitted,
         deadline: record.spec.deadline,
         expected_end: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weal_model::naming::{LONGEST_NAME, is_name};
 use weal_model::{
-    ArrayPart, Bytes, ClassName, Cpu, Importance, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Time, Work,
+    ArrayPart, Bytes, ClassName, Cpu, Importance, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Submitter, Time, Work,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{ArrayRange, JobSubmission};
@@ -36,18 +36,25 @@ const CLASS_FACTORS: [(&str, f64); 4] = [("platinum", 1.5), ("gold", 3.0), ("sil
 
 impl State {
     /// Takes a job in. It is on disk when [`JobOrdered::write`] has succeeded, and nothing is done about it before.
-    pub(super) fn take_submission(&mut self, now: Time, submission: &JobSubmission) -> Result<JobOrdered, Refusal> {
+    pub(super) fn take_submission(
+        &mut self,
+        now: Time,
+        submission: &JobSubmission,
+        submitter: Option<&Submitter>,
+    ) -> Result<JobOrdered, Refusal> {
         if self.queue.is_unread() {
             return Err(Refusal::JobsUnread);
         }
         if let Some(known) = self.known_by_key(submission)? {
             return Ok(known);
         }
-        let (record, warnings) = self.record_of(now, submission)?;
+        let (mut record, warnings) = self.record_of(now, submission)?;
+        record.submitter = submitter.map(|submitter| submitter.token.clone());
         let records = match submission.array {
             Some(range) => parts(&record, range)?,
             None => vec![record],
         };
+        self.check_quota(submitter, &records)?;
         let jobs: Vec<JobName> = records.iter().map(|record| record.spec.name.clone()).collect();
         records.into_iter().for_each(|record| self.queue.enter(record, Written::Submission));
         let write = self.write_jobs(&jobs);
