@@ -289,7 +289,7 @@ fn a_token_has_no_more_jobs_than_its_quota() {
     pool.up();
     let made = pool.run(&["token", "create", "ci", "--max-jobs", "2", "--max-work", "1h", "--max-memory", "300MiB"]);
     let secret = text(&made.stdout).trim().to_owned();
-    assert!(text(&pool.run(&["token", "list"]).stdout).contains("2 jobs, 1h of CPU, 300MiB"));
+    assert!(text(&pool.run(&["token", "list"]).stdout).contains("2 jobs, 3600s of CPU, 300MiB"));
     let hand_in = |more: &str| {
         let body = format!("{{\"run\":[\"sleep\",\"1000\"],\"done_within_s\":9000{more}}}");
         crate::load::post_json(pool.api, "/v1/jobs", &secret, &body).unwrap()
@@ -297,7 +297,7 @@ fn a_token_has_no_more_jobs_than_its_quota() {
     let mib = |mib: u64| format!(",\"memory\":{}", mib << 20);
     for (more, said) in [
         (mib(301), "max-memory is 300MiB: those that are not over take 0B, and this asks for 301MiB"),
-        (mib(9) + ",\"work_s\":3601", "max-work is 1h: "),
+        (mib(9) + ",\"work_s\":3601", "max-work is 3600s: "),
         (mib(9) + ",\"array\":{\"first\":1,\"last\":3}", "max-jobs is 2: those that are not over take 0, and this asks for 3"),
     ] {
         let (status, answer) = hand_in(&more);

@@ -97,7 +97,7 @@ mod tests {
             ),
             (
                 JobQuota { work: Some(Work(3599.0)), ..JobQuota::default() },
-                "max-work is 3599s: those that are not over take 50m, and this asks for 10m",
+                "max-work is 3599s: those that are not over take 3000s, and this asks for 600s",
             ),
             (
                 JobQuota { memory: Some(Bytes::mib(2047)), ..JobQuota::default() },
