@@ -55,7 +55,7 @@ fn spec(order: &JobOrder, job: &JobName, node: &NodeName) -> InstanceSpec {
         process: weal_model::ProcessSpec::default(),
         cwd: order.command.cwd.clone().unwrap_or_default(),
         user: None,
-        sandbox: SandboxSpec::default(),
+        sandbox: SandboxSpec { write: order.command.files.to.iter().cloned().collect(), ..SandboxSpec::default() },
         memory: order.memory,
         cpu_limit: None,
         health: HealthCheck {
@@ -74,7 +74,7 @@ fn spec(order: &JobOrder, job: &JobName, node: &NodeName) -> InstanceSpec {
         pass_socket: false,
         needs: std::collections::BTreeMap::new(),
         revision: String::new(),
-        job: Some(JobRun { job: job.clone(), attempt: order.attempt }),
+        job: Some(JobRun { job: job.clone(), attempt: order.attempt, files: order.command.files.clone() }),
         step_of: None,
     }
 }

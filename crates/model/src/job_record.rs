@@ -17,6 +17,21 @@ pub struct JobCommand {
     pub env: BTreeMap<String, String>,
     /// The working directory, absolute; `None` is the job's own folder.
     pub cwd: Option<String>,
+    /// What is copied into that folder and out of it.
+    #[serde(default)]
+    pub files: JobFiles,
+}
+
+/// Files that are copied into a job's own folder before it begins, and out of it before it counts as done.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct JobFiles {
+    /// Files and folders, absolute; each comes under its own name.
+    pub inputs: Vec<String>,
+    /// Patterns of paths in the job's folder, each with something that it names.
+    pub outputs: Vec<String>,
+    /// The folder, absolute, into which `outputs` go with their paths. Invariant: there is one if there are `outputs`.
+    pub to: Option<String>,
 }
 
 /// A job's place in an array: jobs that were handed in together and differ in a number.
@@ -145,6 +160,8 @@ pub enum RunEnd {
     OutOfMemory,
     /// Its program could not be run.
     NotStarted,
+    /// With 0, and its results could not be copied to where they were to go.
+    NoResults,
     /// By weal's doing, or nobody can say how.
     Lost,
 }

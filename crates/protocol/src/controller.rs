@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    AppName, Bytes, ClassName, InstanceId, InstanceRange, JobCommand, JobName, JobQuota, JobStatus, NodeName, Plan, PoolSpec,
-    Report, Rung, SeatPlan, Severity, Time, Utility,
+    AppName, Bytes, ClassName, InstanceId, InstanceRange, JobCommand, JobFiles, JobName, JobQuota, JobStatus, NodeName, Plan,
+    PoolSpec, Report, Rung, SeatPlan, Severity, Time, Utility,
 };
 
 /// `PUT /v1/config`: take this config.
@@ -342,6 +342,15 @@ pub struct JobSubmission {
     /// The working directory, absolute; the job's own folder when left out.
     #[serde(default)]
     pub cwd: Option<String>,
+    /// Files and folders, absolute, that are copied into the job's own folder before it begins.
+    #[serde(default)]
+    pub inputs: Vec<String>,
+    /// Patterns of paths in the job's own folder; what they name is copied to `output_to` before the job counts as done.
+    #[serde(default)]
+    pub outputs: Vec<String>,
+    /// The folder, absolute, for the results.
+    #[serde(default)]
+    pub output_to: Option<String>,
     /// A second submission with the same key is the same job.
     #[serde(default)]
     pub key: Option<String>,
@@ -397,7 +406,9 @@ impl ArrayRange {
 impl JobSubmission {
     /// What is run.
     pub fn command(&self) -> JobCommand {
-        JobCommand { run: self.run.clone(), env: self.env.clone(), cwd: self.cwd.clone() }
+        let (inputs, outputs, to) = (self.inputs.clone(), self.outputs.clone(), self.output_to.clone());
+        let files = JobFiles { inputs, outputs, to };
+        JobCommand { run: self.run.clone(), env: self.env.clone(), cwd: self.cwd.clone(), files }
     }
 }
 

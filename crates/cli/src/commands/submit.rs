@@ -1,7 +1,7 @@
 //! `weal submit`: a batch job handed in, or what would become of it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weal_model::written::parse_size;
@@ -99,7 +99,9 @@ fn submission(options: JobOptions, command: Vec<String>) -> anyhow::Result<JobSu
     };
     let env: Result<BTreeMap<String, String>, _> =
         options.env.iter().map(|pair| values::halves(pair).map(|(name, value)| (name.to_owned(), value.to_owned()))).collect();
-    let cwd = options.cwd.map(std::path::absolute).transpose()?.map(|path| path.display().to_string());
+    let absolute = |path: PathBuf| std::path::absolute(path).map(|path| path.display().to_string());
+    let cwd = options.cwd.map(absolute).transpose()?;
+    let inputs: Result<Vec<String>, _> = options.input.into_iter().map(absolute).collect();
     Ok(JobSubmission {
         run: command,
         name: options.name,
@@ -112,6 +114,9 @@ fn submission(options: JobOptions, command: Vec<String>) -> anyhow::Result<JobSu
         stages: options.stages.as_deref().map(stages::read).transpose()?.unwrap_or_default(),
         env: env?,
         cwd,
+        inputs: inputs?,
+        outputs: options.output,
+        output_to: options.to.map(absolute).transpose()?,
         key: options.idempotency_key,
         retries: options.retries.unwrap_or(0),
         after: options.after.iter().map(|job| job.as_str().into()).collect(),

@@ -321,3 +321,70 @@ fn a_token_has_no_more_jobs_than_its_quota() {
     until(&pool, id, "cancelled");
     assert_eq!(hand_in(&mib(50)).0, 200, "there is a place again");
 }
+
+/// A folder that the jobs' users can reach, with one into which they can write.
+fn open_folder(name: &str) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    for (path, mode) in [(folder.join("tree/deep"), 0o755), (folder.join("results"), 0o777)] {
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_job_finds_its_inputs_and_is_done_when_its_results_are_in_place() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let folder = open_folder("inputs-and-results");
+    std::fs::write(folder.join("data.txt"), "3\n").unwrap();
+    std::fs::write(folder.join("tree/deep/more.txt"), "4\n").unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (data, tree, to) = (path("data.txt"), path("tree"), path("results"));
+    let inputs = ["--input", &data, "--input", &tree, "--to", &to];
+    let run = |name: &str, output: &str, script: &str| {
+        taken(&pool, &[inputs.as_slice(), &["--name", name, "--output", output]].concat(), &["sh", "-c", script])
+    };
+    let sum = run("sum", "out/*.txt", "mkdir out; cat data.txt tree/deep/more.txt > out/all.txt; echo x > out/rest");
+    until(&pool, &sum, "done");
+    assert_eq!(std::fs::read_to_string(folder.join("results/out/all.txt")).unwrap(), "3\n4\n");
+    assert!(!folder.join("results/out/rest").exists(), "only what is named");
+    let own = |id: &str| pool.state().join(format!("data/job.{id}"));
+    pool.eventually("its folder is scrubbed", || (!own(&sum).exists()).then_some(()));
+    for (script, part) in [
+        ("true", "its results are not in place: it has left nothing that `out/*.txt` names"),
+        ("mkdir out; ln -s /etc/passwd out/all.txt", "out/all.txt is a symbolic link, which is not followed"),
+    ] {
+        let id = run("bad", "out/*.txt", script);
+        let failed = until(&pool, &id, "failed");
+        assert!(failed["detail"].as_str().unwrap().contains(part) && failed["end"]["how"] == "no-results", "{failed}");
+        assert!(own(&id).exists(), "somebody may want to see what it did");
+    }
+    let missing = taken(&pool, &["--input", &path("none")], &["true"]);
+    let why = until(&pool, &missing, "failed")["detail"].as_str().unwrap().to_owned();
+    assert!(why.contains("its inputs cannot be copied: ") && why.contains("none: No such file"), "{why}");
+    let outside = submit(&pool, &["--output", "../x", "--to", &to], &["true"]);
+    assert!(!outside.status.success() && text(&outside.stderr).contains("does not lie in the job's own folder"));
+}
+
+#[test]
+fn results_are_in_place_though_nothing_of_weal_lives_when_the_job_ends() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let folder = open_folder("results-alone");
+    let to = folder.join("results").display().to_string();
+    let script = "until [ -e go ]; do sleep 0.1; done; echo all > answer";
+    let id = taken(&pool, &["--name", "late", "--output", "answer", "--to", &to], &["sh", "-c", script]);
+    until(&pool, &id, "running");
+    pool.kill_supervisor();
+    for role in ["gateway", "controller", "node"] {
+        pool.recorded(role).into_iter().for_each(kill);
+    }
+    std::fs::write(pool.state().join(format!("data/job.{id}/go")), "").unwrap();
+    let answer = folder.join("results/answer");
+    pool.eventually("its result", || std::fs::read_to_string(&answer).ok().filter(|text| text == "all\n"));
+    pool.up();
+    assert_eq!(until(&pool, &id, "done")["attempt"], 1);
+}

@@ -65,6 +65,30 @@ fn needs() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "inputs",
+            describe(
+                texts(),
+                "Files and folders that are copied into each job's own folder before it begins, relative to the config's folder.",
+                "nothing",
+            ),
+        ),
+        (
+            "outputs",
+            describe(
+                texts(),
+                "Patterns of paths in the job's own folder. What they name is copied to `output-to` before a job counts as done.",
+                "nothing",
+            ),
+        ),
+        (
+            "output-to",
+            describe(
+                json!({ "type": "string" }),
+                "The folder for the results, relative to the config's folder. The jobs' user must be able to write in it.",
+                "none",
+            ),
+        ),
+        (
             "class",
             describe(
                 json!({ "type": "string" }),
@@ -91,6 +115,10 @@ fn needs() -> Vec<(&'static str, Value)> {
             ),
         ),
     ]
+}
+
+fn texts() -> Value {
+    json!({ "type": "array", "items": { "type": "string" } })
 }
 
 fn span(description: &str, default: &str) -> Value {

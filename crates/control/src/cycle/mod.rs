@@ -62,6 +62,7 @@ mod app_orders;
 mod effect;
 mod forecast;
 mod gateway;
+mod job_files;
 mod job_status;
 mod jobs;
 mod learned;

@@ -392,7 +392,7 @@ impl Entry {
             RunEnd::Code { code: 0 } => Some(JobOutcome::Done),
             RunEnd::NotStarted => Some(JobOutcome::Failed),
             RunEnd::Lost => (record.lost >= MOST_LOST).then_some(JobOutcome::Failed),
-            RunEnd::Code { .. } | RunEnd::Signal { .. } | RunEnd::OutOfMemory => {
+            RunEnd::Code { .. } | RunEnd::Signal { .. } | RunEnd::OutOfMemory | RunEnd::NoResults => {
                 (record.retries == 0).then_some(JobOutcome::Failed)
             }
         };

@@ -10,10 +10,10 @@ use weal_model::{
 use weal_protocol::Refusal;
 use weal_protocol::controller::{ArrayRange, JobSubmission};
 
-use super::job_status;
 use super::jobs::JobOrdered;
 use super::queue::Written;
 use super::state::State;
+use super::{job_files, job_status};
 use crate::jobs::{Job, Source};
 
 /// Memory of a job that does not say it.
@@ -229,6 +229,7 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
     if let Some(cwd) = submission.cwd.as_ref().filter(|cwd| !Path::new(cwd).is_absolute()) {
         return Err(Refusal::RelativeFolder { folder: cwd.clone() });
     }
+    job_files::check(submission)?;
     if submission.retries > MOST_RETRIES {
         return Err(bad(format!("it is to be run again {} times, and {MOST_RETRIES} is the most", submission.retries)));
     }

@@ -74,7 +74,7 @@ fn job(number: u64) -> JobRecord {
         stages: vec![stage],
         tasks: 1,
     };
-    let command = JobCommand { run: vec!["true".to_owned()], env: BTreeMap::new(), cwd: None };
+    let command = JobCommand { run: vec!["true".to_owned()], ..JobCommand::default() };
     JobRecord::new(number, spec, command)
 }
 

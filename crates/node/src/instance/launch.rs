@@ -33,7 +33,9 @@ use crate::isolation::{Kind, Member};
 use crate::ports;
 use crate::privileges::{Barrier, barrier, may_write_in};
 use crate::progress;
-use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, mark};
+use crate::shim::{
+    self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, carry, mark,
+};
 use crate::site::Site;
 use crate::variables::{UnknownVariable, fill_in};
 
@@ -79,6 +81,9 @@ pub(super) enum StartError {
     /// Its program cannot be run.
     #[error(transparent)]
     NoProgram(#[from] NoProgram),
+    /// Its results are named by what is no pattern.
+    #[error("its results: {0}")]
+    Results(#[from] carry::CarryError),
     /// Its folder, its files or its control group cannot be made.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -118,6 +123,7 @@ impl StartError {
                 | Self::EmptyRun
                 | Self::Unreachable { .. }
                 | Self::NoProgram(_)
+                | Self::Results(_)
                 | Self::Refused { .. }
         )
     }
@@ -212,7 +218,8 @@ impl Task {
             memory.cpu_before_s += cpu_before_s;
             memory.oom_kills = oom_kills;
         });
-        start_shim(&self.site, &self.dir, self.socket.as_ref(), false).await?;
+        let patience = carry::patience_to_start(&record.spec, SHIM_PATIENCE);
+        start_shim(&self.site, &self.dir, self.socket.as_ref(), Some(patience)).await?;
         read_json(&self.dir.join(PID_FILE))?.ok_or(StartError::NoProcessId)
     }
 
@@ -260,7 +267,7 @@ impl Task {
         if memory.state == InstanceState::Starting {
             // Its shim may be about to start it: the former agent died just then.
             until(ADOPTION_PATIENCE, || self.dir.join(PID_FILE).exists()).await;
-            until(SHIM_PATIENCE, || !shim::is_starting(&self.dir)).await;
+            until(carry::patience_to_start(&self.spec(), SHIM_PATIENCE), || !shim::is_starting(&self.dir)).await;
         }
         let Some(started) = self.started().filter(|started| self.site.proc.is_alive(started.main)) else {
             return match memory.state {
@@ -300,8 +307,15 @@ impl Task {
     }
 }
 
-/// Starts the shim of the instance in `dir`, which gets `socket` as its standard input; with `adopt` for a process that runs already. An error is why it does not.
-pub(super) async fn start_shim(site: &Site, dir: &Path, socket: Option<&TcpListener>, adopt: bool) -> Result<(), StartError> {
+/// Starts the shim of the instance in `dir`, which gets `socket` as its standard input and starts it within `patience`; without one for a
+/// process that runs already. An error is why it does not run.
+pub(super) async fn start_shim(
+    site: &Site,
+    dir: &Path,
+    socket: Option<&TcpListener>,
+    patience: Option<Duration>,
+) -> Result<(), StartError> {
+    let (adopt, patience) = (patience.is_none(), patience.unwrap_or(SHIM_PATIENCE));
     let stderr = fs::OpenOptions::new().append(true).create(true).open(dir.join("shim.err"))?;
     let mut command = tokio::process::Command::new(&site.shim_program);
     // The name that `ps` shows, whatever our own program is called by now.
@@ -322,7 +336,7 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, socket: Option<&TcpListe
             None => Ok(0),
         }
     };
-    let listening = tokio::time::timeout(SHIM_PATIENCE, listen).await;
+    let listening = tokio::time::timeout(patience, listen).await;
     if listening.is_err() {
         // It would start the instance when nobody expects it any more.
         let _ = child.start_kill();
@@ -337,7 +351,7 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, socket: Option<&TcpListe
             Err(StartError::ShimEnded { complaint })
         }
         (Ok(_), why) => Err(StartError::Refused { why: why.to_owned() }),
-        (Err(_), _) => Err(StartError::ShimSilent { within: SHIM_PATIENCE }),
+        (Err(_), _) => Err(StartError::ShimSilent { within: patience }),
     }
 }
 
@@ -346,6 +360,7 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     let data = data_of(site, spec);
     let spec =
         &InstanceSpec { cwd: if spec.cwd.is_empty() { data.display().to_string() } else { spec.cwd.clone() }, ..spec.clone() };
+    carry::check_patterns(spec)?;
     let account = site.accounts.of(spec, &data)?;
     make_data(&data, account.owner())?;
     let mut env = environment(spec, port, &data, dir, account.person())?;

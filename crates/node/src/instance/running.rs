@@ -261,7 +261,7 @@ impl Task {
         if !self.site.proc.is_alive(running.main) {
             return;
         }
-        match start_shim(&self.site, &self.dir, self.socket.as_ref(), true).await {
+        match start_shim(&self.site, &self.dir, self.socket.as_ref(), None).await {
             Ok(()) => {
                 running.shim_fd = self.started().and_then(|started| watch(started.shim));
                 tracing::warn!(instance = %self.spec().id, "its shim had been killed and was replaced");

@@ -20,6 +20,7 @@
 //! instance that writes more than the pipe holds (64 KiB) waits. How such an instance ended cannot be told afterwards: only
 //! a parent is told.
 
+pub(crate) mod carry;
 pub mod logs;
 mod pace;
 
@@ -132,6 +133,11 @@ pub enum Exit {
         /// Which.
         signal: i32,
     },
+    /// By itself with 0, and its results could not be copied.
+    NoResults {
+        /// Why.
+        why: String,
+    },
     /// Nobody who was told is left.
     Unknown,
 }
@@ -182,11 +188,11 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     }
     // The kernel shall rather kill the instance than the witness of its end. Needs root; without, both are equal.
     let _ = fs::write("/proc/self/oom_score_adj", "-900");
-    let result = if adopt { adopt_instance(dir) } else { start_instance(dir, &record.launch) };
+    let result = if adopt { adopt_instance(dir) } else { start_instance(dir, &record) };
     match result {
         Ok(watch) => {
             tell_agent("started");
-            Watch { tells: record.spec.job.is_none(), ..watch }.run()
+            Watch { tells: record.spec.job.is_none(), record: Some(record), ..watch }.run()
         }
         Err(error) => {
             tell_agent(&error.to_string());
@@ -202,7 +208,8 @@ fn open_lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn start_instance(dir: &Path, launch: &Launch) -> io::Result<Watch> {
+fn start_instance(dir: &Path, Record { spec, launch, .. }: &Record) -> io::Result<Watch> {
+    carry::bring_inputs(spec, launch)?;
     let output = open_output(dir)?;
     let child_output = fs::OpenOptions::new().read(true).write(true).open(dir.join(OUTPUT_FILE))?;
     let child = spawn(launch, &child_output)?;
@@ -425,6 +432,8 @@ struct Watch {
     /// True when lines of ours may stand in its log. What a job wrote is kept byte for byte.
     tells: bool,
     is_over: bool,
+    /// What was started.
+    record: Option<Record>,
 }
 
 impl Watch {
@@ -443,6 +452,7 @@ impl Watch {
             pace: Pace::new(Instant::now()),
             tells: false,
             is_over: false,
+            record: None,
         })
     }
 
@@ -493,6 +503,7 @@ impl Watch {
                     self.copy_output();
                     let status = ExitStatus::from_raw(status.as_raw());
                     self.finish(match (status.code(), status.signal()) {
+                        (Some(0), _) => self.take_results(),
                         (Some(code), _) => Exit::Code { code },
                         (None, Some(signal)) => Exit::Signal { signal },
                         (None, None) => Exit::Unknown,
@@ -510,6 +521,12 @@ impl Watch {
         if self.tells {
             self.logs.end_line(now());
         }
+    }
+
+    /// It has ended with 0: a job is done when its results are on the disk.
+    fn take_results(&self) -> Exit {
+        let taken = self.record.as_ref().map_or(Ok(()), |record| carry::take_results(&record.spec, &record.launch));
+        taken.map_or_else(|error| Exit::NoResults { why: error.to_string() }, |()| Exit::Code { code: 0 })
     }
 
     fn finish(&mut self, exit: Exit) {
