@@ -9,10 +9,11 @@
 mod ending;
 mod launch;
 mod pages;
+mod program;
 mod running;
 mod sleep;
 
-pub use launch::{NoProgram, find_program};
+pub use program::{NoProgram, find_program};
 
 use std::collections::VecDeque;
 use std::net::TcpListener;
