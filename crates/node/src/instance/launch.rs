@@ -186,7 +186,7 @@ impl Task {
             memory.cpu_before_s += cpu_before_s;
             memory.oom_kills = oom_kills;
         });
-        let patience = carry::patience_to_start(&record.spec, SHIM_PATIENCE);
+        let patience = carry::patience_to_start(&self.spec(), SHIM_PATIENCE);
         start_shim(&self.site, &self.dir, self.socket.as_ref(), Some(patience)).await?;
         read_json(&self.dir.join(PID_FILE))?.ok_or(StartError::NoProcessId)
     }
