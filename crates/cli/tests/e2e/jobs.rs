@@ -256,6 +256,21 @@ fn job_of(pool: &Pool) -> Option<Value> {
     jobs.as_array()?.last().cloned()
 }
 
+#[test]
+fn a_job_that_is_killed_while_it_stands_still_fails_and_is_not_lost() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let script = "echo $$; while :; do sleep 0.1; done";
+    let id = taken(&pool, &["--name", "still"], &["sh", "-c", script]);
+    until(&pool, &id, "running");
+    let pid = pool.eventually("its process number", || text(&logs(&pool, &id)).trim().parse().ok());
+    assert!(pool.run(&["job", "pause", &id]).status.success());
+    until(&pool, &id, "paused");
+    kill(pid);
+    let failed = until(&pool, &id, "failed");
+    assert_eq!((failed["end"]["how"].as_str(), failed["end"]["signal"].as_i64()), (Some("signal"), Some(9)), "{failed}");
+}
+
 /// Its second stage takes more memory than its first may have: it lives because the limit has grown by then.
 #[test]
 fn a_job_with_stages_has_the_memory_of_each_when_it_comes_to_it() {

@@ -297,7 +297,7 @@ impl Queue {
 
     /// When the next job may be run again after a pause.
     pub fn next_retry(&self, now: Time) -> Option<Time> {
-        self.open.values().map(|entry| entry.record.not_before).filter(|time| *time > now).min()
+        self.open.values().filter(|entry| !entry.pause(now).is_zero()).map(|entry| entry.record.not_before).min()
     }
 }
 
@@ -347,7 +347,13 @@ impl Entry {
     fn is_planned(&self, now: Time) -> bool {
         let record = &self.record;
         let is_free = record.end.is_none() && !record.cancelled && record.hold == Hold::None && record.after.is_empty();
-        is_free && self.written == Written::Yes && (record.begun || record.not_before <= now)
+        is_free && self.written == Written::Yes && (record.begun || self.pause(now).is_zero())
+    }
+
+    /// How long it is still not to be run again. No pause is longer than [`LONGEST_PAUSE`]: one that seems so was written before the clock was set
+    /// back, and is over.
+    fn pause(&self, now: Time) -> Duration {
+        Some(self.record.not_before.since(now)).filter(|pause| *pause <= LONGEST_PAUSE).unwrap_or_default()
     }
 
     fn holds_memory_on(&self, node: &NodeName) -> bool {
