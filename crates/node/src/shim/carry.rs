@@ -17,9 +17,6 @@ use rustix::fs::OFlags;
 use weal_model::JobFiles;
 use weal_protocol::node::InstanceSpec;
 
-use super::Launch;
-use crate::probe::{Beside, joining};
-
 /// Files and folders of one job that are carried one way. More come from a wrong path or pattern.
 const MOST_FILES: u64 = 100_000;
 /// Bytes of one job that are carried one way: some minutes of a disk.
@@ -55,20 +52,24 @@ pub(crate) enum CarryError {
     System { path: PathBuf, source: io::Error },
 }
 
-/// Copies a job's inputs into its folder, as the job's user.
-pub(super) fn bring_inputs(spec: &InstanceSpec, launch: &Launch) -> io::Result<()> {
+/// Copies a job's inputs into its folder `data`, in a child that `becomes` the job before.
+pub(super) fn bring_inputs(spec: &InstanceSpec, data: &Path, becomes: impl Becomes) -> io::Result<()> {
     let Some(files) = files(spec).filter(|files| !files.inputs.is_empty()) else { return Ok(()) };
-    let (inputs, folder) = (files.inputs.clone(), folder_of(launch)?);
-    let copied = as_instance(launch, move || copy_in(&inputs, &folder));
+    let (inputs, folder) = (files.inputs.clone(), data.to_owned());
+    let copied = in_child(becomes, move || copy_in(&inputs, &folder));
     copied.map_err(|error| io::Error::other(format!("its inputs cannot be copied: {error}")))
 }
 
-/// Copies a job's results to where they are to go, as the job's user.
-pub(super) fn take_results(spec: &InstanceSpec, launch: &Launch) -> io::Result<()> {
+/// Copies a job's results from its folder `data` to where they are to go, in a child that `becomes` the job before.
+pub(super) fn take_results(spec: &InstanceSpec, data: &Path, becomes: impl Becomes) -> io::Result<()> {
     let Some((files, to)) = files(spec).and_then(|files| Some((files, PathBuf::from(files.to.clone()?)))) else { return Ok(()) };
-    let (patterns, folder) = (files.outputs.clone(), folder_of(launch)?);
-    as_instance(launch, move || copy_out(&folder, &patterns, &to))
+    let (patterns, folder) = (files.outputs.clone(), data.to_owned());
+    in_child(becomes, move || copy_out(&folder, &patterns, &to))
 }
+
+/// What a child does to have the rights of a job and no more.
+pub(super) trait Becomes: Fn() -> io::Result<()> + Send + Sync + 'static {}
+impl<F: Fn() -> io::Result<()> + Send + Sync + 'static> Becomes for F {}
 
 /// Whether results are copied before the end of an instance is told.
 pub(crate) fn has_results(spec: &InstanceSpec) -> bool {
@@ -89,18 +90,13 @@ fn files(spec: &InstanceSpec) -> Option<&JobFiles> {
     spec.job.as_ref().map(|run| &run.files)
 }
 
-fn folder_of(launch: &Launch) -> io::Result<PathBuf> {
-    launch.env.get("DATA").map(PathBuf::from).ok_or_else(|| io::ErrorKind::NotFound.into())
-}
-
-/// Does `work` in a child that has become what the instance is. Returns when the child has ended; its complaint is the error.
-fn as_instance(launch: &Launch, work: impl Fn() -> Result<(), CarryError> + Send + Sync + 'static) -> io::Result<()> {
-    let join = joining(Beside { launch, main: None }).map_err(io::Error::other)?;
+/// Does `work` in a child that has become the job. Returns when the child has ended; its complaint is the error.
+fn in_child(becomes: impl Becomes, work: impl Fn() -> Result<(), CarryError> + Send + Sync + 'static) -> io::Result<()> {
     let (complaint, say) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let mut command = Command::new("/");
     command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let live = move || -> io::Result<()> {
-        let result = super::unblock_signals().and_then(|()| join()).map_err(|error| error.to_string());
+        let result = becomes().map_err(|error| error.to_string());
         let result = result.and_then(|()| work().map_err(|error| error.to_string()));
         let status = match &result {
             Ok(()) => 0,

@@ -209,7 +209,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 }
 
 fn start_instance(dir: &Path, Record { spec, launch, .. }: &Record) -> io::Result<Watch> {
-    carry::bring_inputs(spec, launch)?;
+    carry::bring_inputs(spec, data_of(launch), becoming(launch)?)?;
     let output = open_output(dir)?;
     let child_output = fs::OpenOptions::new().read(true).write(true).open(dir.join(OUTPUT_FILE))?;
     let child = spawn(launch, &child_output)?;
@@ -303,6 +303,27 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
             Err(if told.is_empty() { explain(error, program, launch) } else { io::Error::new(error.kind(), told) })
         }
     }
+}
+
+/// A job's own folder.
+fn data_of(launch: &Launch) -> &Path {
+    Path::new(launch.env.get("DATA").map_or("/", String::as_str))
+}
+
+/// What a child does to copy files where the instance runs: in its control groups, as its user and confined as it is, but for mounts of its own.
+fn becoming(launch: &Launch) -> io::Result<impl Fn() -> io::Result<()> + Send + Sync + 'static + use<>> {
+    let (entrances, user, umask) = (launch.entrances.clone(), launch.user.clone(), launch.umask);
+    let sandbox = SandboxPlan { mounts: None, ..launch.sandbox.clone() }.prepare().map_err(io::Error::other)?;
+    Ok(move || {
+        entrances.iter().try_for_each(|entrance| fs::write(entrance, "0"))?;
+        unblock_signals()?;
+        sandbox.enter().map_err(weal_sandbox::Failure::into_io)?;
+        become_user(user.as_ref())?;
+        if let Some(mask) = umask {
+            rustix::process::umask(Mode::from_raw_mode(mask));
+        }
+        sandbox.confine().map_err(weal_sandbox::Failure::into_io)
+    })
 }
 
 /// Becomes the program, with the socket. Here, because only now its own process number is known, which it is to be told.
@@ -525,7 +546,8 @@ impl Watch {
 
     /// It has ended with 0: a job is done when its results are on the disk.
     fn take_results(&self) -> Exit {
-        let taken = self.record.as_ref().map_or(Ok(()), |record| carry::take_results(&record.spec, &record.launch));
+        let take = |Record { spec, launch, .. }: &Record| carry::take_results(spec, data_of(launch), becoming(launch)?);
+        let taken = self.record.as_ref().map_or(Ok(()), take);
         taken.map_or_else(|error| Exit::NoResults { why: error.to_string() }, |()| Exit::Code { code: 0 })
     }
 
