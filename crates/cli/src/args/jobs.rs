@@ -62,7 +62,7 @@ pub struct JobOptions {
     pub input: Vec<PathBuf>,
     /// A pattern of paths in the job's own folder, copied to the folder of --to before the job counts as done; may be given several times.
     #[arg(long, value_name = "GLOB")]
-    pub output: Vec<String>,
+    pub result: Vec<String>,
     /// The folder for the results. The job's user must be able to write in it.
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
@@ -96,7 +96,7 @@ impl JobOptions {
             env: [others.env, self.env].concat(),
             cwd: self.cwd.or(others.cwd),
             input: [others.input, self.input].concat(),
-            output: [others.output, self.output].concat(),
+            result: [others.result, self.result].concat(),
             to: self.to.or(others.to),
             idempotency_key: self.idempotency_key.or(others.idempotency_key),
             retries: self.retries.or(others.retries),

@@ -115,7 +115,7 @@ fn submission(options: JobOptions, command: Vec<String>) -> anyhow::Result<JobSu
         env: env?,
         cwd,
         inputs: inputs?,
-        outputs: options.output,
+        outputs: options.result,
         output_to: options.to.map(absolute).transpose()?,
         key: options.idempotency_key,
         retries: options.retries.unwrap_or(0),

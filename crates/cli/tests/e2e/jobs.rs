@@ -360,7 +360,7 @@ fn a_job_finds_its_inputs_and_is_done_when_its_results_are_in_place() {
     let (data, tree, to) = (path("data.txt"), path("tree"), path("results"));
     let inputs = ["--input", &data, "--input", &tree, "--to", &to];
     let run = |name: &str, output: &str, script: &str| {
-        taken(&pool, &[inputs.as_slice(), &["--name", name, "--output", output]].concat(), &["sh", "-c", script])
+        taken(&pool, &[inputs.as_slice(), &["--name", name, "--result", output]].concat(), &["sh", "-c", script])
     };
     let sum = run("sum", "out/*.txt", "mkdir out; cat data.txt tree/deep/more.txt > out/all.txt; echo x > out/rest");
     until(&pool, &sum, "done");
@@ -380,7 +380,7 @@ fn a_job_finds_its_inputs_and_is_done_when_its_results_are_in_place() {
     let missing = taken(&pool, &["--input", &path("none")], &["true"]);
     let why = until(&pool, &missing, "failed")["detail"].as_str().unwrap().to_owned();
     assert!(why.contains("its inputs cannot be copied: ") && why.contains("none: No such file"), "{why}");
-    let outside = submit(&pool, &["--output", "../x", "--to", &to], &["true"]);
+    let outside = submit(&pool, &["--result", "../x", "--to", &to], &["true"]);
     assert!(!outside.status.success() && text(&outside.stderr).contains("does not lie in the job's own folder"));
 }
 
@@ -391,7 +391,7 @@ fn results_are_in_place_though_nothing_of_weal_lives_when_the_job_ends() {
     let folder = open_folder("results-alone");
     let to = folder.join("results").display().to_string();
     let script = "until [ -e go ]; do sleep 0.1; done; echo all > answer";
-    let id = taken(&pool, &["--name", "late", "--output", "answer", "--to", &to], &["sh", "-c", script]);
+    let id = taken(&pool, &["--name", "late", "--result", "answer", "--to", &to], &["sh", "-c", script]);
     until(&pool, &id, "running");
     pool.kill_supervisor();
     for role in ["gateway", "controller", "node"] {
