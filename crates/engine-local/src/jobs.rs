@@ -55,7 +55,7 @@ fn spec(order: &JobOrder, job: &JobName, node: &NodeName) -> InstanceSpec {
         process: weal_model::ProcessSpec::default(),
         cwd: order.command.cwd.clone().unwrap_or_default(),
         user: None,
-        sandbox: SandboxSpec { write: order.command.files.to.iter().cloned().collect(), ..SandboxSpec::default() },
+        sandbox: SandboxSpec::default(),
         memory: order.memory,
         cpu_limit: None,
         health: HealthCheck {

@@ -76,6 +76,11 @@ pub(crate) fn has_results(spec: &InstanceSpec) -> bool {
     files(spec).is_some_and(|files| files.to.is_some())
 }
 
+/// The folder for the results.
+pub(super) fn destination(spec: &InstanceSpec) -> Option<PathBuf> {
+    files(spec)?.to.as_ref().map(PathBuf::from)
+}
+
 /// How long a shim may take to say that an instance runs.
 pub(crate) fn patience_to_start(spec: &InstanceSpec, without: Duration) -> Duration {
     if files(spec).is_some_and(|files| !files.inputs.is_empty()) { PATIENCE } else { without }

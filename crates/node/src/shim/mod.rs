@@ -209,7 +209,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 }
 
 fn start_instance(dir: &Path, Record { spec, launch, .. }: &Record) -> io::Result<Watch> {
-    carry::bring_inputs(spec, data_of(launch), becoming(launch)?)?;
+    carry::bring_inputs(spec, data_of(launch), becoming(launch, None)?)?;
     let output = open_output(dir)?;
     let child_output = fs::OpenOptions::new().read(true).write(true).open(dir.join(OUTPUT_FILE))?;
     let child = spawn(launch, &child_output)?;
@@ -310,10 +310,13 @@ fn data_of(launch: &Launch) -> &Path {
     Path::new(launch.env.get("DATA").map_or("/", String::as_str))
 }
 
-/// What a child does to copy files where the instance runs: in its control groups, as its user and confined as it is, but for mounts of its own.
-fn becoming(launch: &Launch) -> io::Result<impl Fn() -> io::Result<()> + Send + Sync + 'static + use<>> {
+/// What a child does to copy files where the instance runs: in its control groups, as its user and confined as it is, but that it has no mounts
+/// of its own and may write in `to`.
+fn becoming(launch: &Launch, to: Option<PathBuf>) -> io::Result<impl Fn() -> io::Result<()> + Send + Sync + 'static + use<>> {
     let (entrances, user, umask) = (launch.entrances.clone(), launch.user.clone(), launch.umask);
-    let sandbox = SandboxPlan { mounts: None, ..launch.sandbox.clone() }.prepare().map_err(io::Error::other)?;
+    let mut sandbox = SandboxPlan { mounts: None, ..launch.sandbox.clone() };
+    sandbox.landlock.iter_mut().for_each(|rules| rules.write.extend(to.clone()));
+    let sandbox = sandbox.prepare().map_err(io::Error::other)?;
     Ok(move || {
         entrances.iter().try_for_each(|entrance| fs::write(entrance, "0"))?;
         unblock_signals()?;
@@ -546,7 +549,9 @@ impl Watch {
 
     /// It has ended with 0: a job is done when its results are on the disk.
     fn take_results(&self) -> Exit {
-        let take = |Record { spec, launch, .. }: &Record| carry::take_results(spec, data_of(launch), becoming(launch)?);
+        let take = |Record { spec, launch, .. }: &Record| {
+            carry::take_results(spec, data_of(launch), becoming(launch, carry::destination(spec))?)
+        };
         let taken = self.record.as_ref().map_or(Ok(()), take);
         taken.map_or_else(|error| Exit::NoResults { why: error.to_string() }, |()| Exit::Code { code: 0 })
     }
