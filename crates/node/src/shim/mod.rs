@@ -23,11 +23,12 @@
 pub(crate) mod carry;
 pub mod logs;
 mod pace;
+mod signals;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,7 @@ use weal_protocol::node::InstanceSpec;
 use weal_sandbox::SandboxPlan;
 
 use self::pace::Pace;
+use self::signals::{block_signals, child_signals, unblock_signals};
 use crate::files::{at, read_json, write_json};
 use crate::given;
 use crate::privileges::{become_user, close_descriptors, keep_descriptors_back};
@@ -397,42 +399,6 @@ fn tell_agent(line: &str) {
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     if let Ok(null) = fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
-    }
-}
-
-/// Nothing but SIGKILL ends the shim. What it spawns inherits the mask and takes it back with [`unblock_signals`].
-fn block_signals() -> io::Result<()> {
-    // SAFETY: a set of signals is plain data, and both calls only read or write it.
-    let result = unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigfillset(&mut set);
-        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut())
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The standard library leaves the mask as it is: without this, an instance would never see its SIGTERM.
-fn unblock_signals() -> io::Result<()> {
-    // SAFETY: a set of signals is plain data, and both calls only read or write it.
-    let result = unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut())
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Becomes readable when a child has ended.
-fn child_signals() -> io::Result<OwnedFd> {
-    // SAFETY: the set is plain data; the descriptor is new and owned by nobody else.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGCHLD);
-        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd)),
-        }
     }
 }
 
