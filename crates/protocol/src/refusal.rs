@@ -160,15 +160,15 @@ pub enum Refusal {
     )]
     OverQuota {
         /// The token's name.
-        token: String,
+        token: Box<str>,
         /// Which limit, as it is set.
-        limit: String,
+        limit: Box<str>,
         /// What it is, with its unit.
-        most: String,
+        most: Box<str>,
         /// What is taken of it.
-        used: String,
+        used: Box<str>,
         /// What was asked for.
-        asked: String,
+        asked: Box<str>,
     },
     /// The store could not be read, so nobody knows which jobs there are.
     #[error("the jobs could not be read from the store when the controller started; it starts anew as soon as they can")]

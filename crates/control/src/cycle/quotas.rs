@@ -54,11 +54,11 @@ fn check(submitter: &Submitter, used: Claim, asked: Claim) -> Result<(), Refusal
     let over = |limit: &str, show: &dyn Fn(f64) -> String, most: f64, used: f64, asked: f64| {
         let is_over = used + asked > most;
         let refusal = || Refusal::OverQuota {
-            token: submitter.token.clone(),
-            limit: limit.to_owned(),
-            most: show(most),
-            used: show(used),
-            asked: show(asked),
+            token: submitter.token.as_str().into(),
+            limit: limit.into(),
+            most: show(most).into(),
+            used: show(used).into(),
+            asked: show(asked).into(),
         };
         if is_over { Err(refusal()) } else { Ok(()) }
     };
