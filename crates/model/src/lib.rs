@@ -68,7 +68,7 @@ pub use plan::{
 };
 pub use process::{EnvFile, LimitValue, ProcessSpec, ResourceLimit, Secret, SecretSource, StopSignal};
 pub use proxy::{ListenScheme, ListenSchemes, ProxyVersion};
-pub use quota::{JobQuota, Submitter};
+pub use quota::{JobQuota, QuotaLimit, Submitter};
 pub use route::{HeaderMatch, HttpRules, InstanceProtocol, RouteSpec, Transport, TransportPort};
 pub use rung::{Rung, RungCost, SleepCosts};
 pub use sandbox::{Permit, SandboxMode, SandboxSpec};

@@ -1,5 +1,7 @@
 //! How much one submitter's jobs may be.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +23,28 @@ impl JobQuota {
     /// Whether it bounds nothing.
     pub fn is_open(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// One of the limits of a [`JobQuota`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum QuotaLimit {
+    /// [`JobQuota::jobs`].
+    MaxJobs,
+    /// [`JobQuota::work`].
+    MaxWork,
+    /// [`JobQuota::memory`].
+    MaxMemory,
+}
+
+impl fmt::Display for QuotaLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MaxJobs => "max-jobs",
+            Self::MaxWork => "max-work",
+            Self::MaxMemory => "max-memory",
+        })
     }
 }
 

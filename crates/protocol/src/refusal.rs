@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, Bytes, InstanceId, InstanceState, JobName, NodeName, Rung};
+use weal_model::{AppName, Bytes, InstanceId, InstanceState, JobName, NodeName, QuotaLimit, Rung};
 
 /// Why a command or an action was refused, or failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
@@ -161,8 +161,8 @@ pub enum Refusal {
     OverQuota {
         /// The token's name.
         token: Box<str>,
-        /// Which limit, as it is set.
-        limit: Box<str>,
+        /// Which limit.
+        limit: QuotaLimit,
         /// What it is, with its unit.
         most: Box<str>,
         /// What is taken of it.

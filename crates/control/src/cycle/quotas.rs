@@ -5,7 +5,7 @@
 //! tell, and is not counted down while the job runs: what a job has done already was granted once and is free when it is over.
 
 use weal_model::written::{show_size, show_span};
-use weal_model::{Bytes, JobRecord, JobSpec, Submitter};
+use weal_model::{Bytes, JobRecord, JobSpec, QuotaLimit, Submitter};
 use weal_protocol::Refusal;
 
 use super::job_status;
@@ -51,11 +51,11 @@ impl State {
 
 fn check(submitter: &Submitter, used: Claim, asked: Claim) -> Result<(), Refusal> {
     let quota = &submitter.quota;
-    let over = |limit: &str, show: &dyn Fn(f64) -> String, most: f64, used: f64, asked: f64| {
+    let over = |limit: QuotaLimit, show: &dyn Fn(f64) -> String, most: f64, used: f64, asked: f64| {
         let is_over = used + asked > most;
         let refusal = || Refusal::OverQuota {
             token: submitter.token.as_str().into(),
-            limit: limit.into(),
+            limit,
             most: show(most).into(),
             used: show(used).into(),
             asked: show(asked).into(),
@@ -63,14 +63,14 @@ fn check(submitter: &Submitter, used: Claim, asked: Claim) -> Result<(), Refusal
         if is_over { Err(refusal()) } else { Ok(()) }
     };
     if let Some(most) = quota.jobs {
-        over("max-jobs", &|jobs| jobs.to_string(), f64::from(most), f64::from(used.jobs), f64::from(asked.jobs))?;
+        over(QuotaLimit::MaxJobs, &|jobs| jobs.to_string(), f64::from(most), f64::from(used.jobs), f64::from(asked.jobs))?;
     }
     if let Some(most) = quota.work {
-        over("max-work", &|work_s| show_span(work_s), most.0, used.work_s, asked.work_s)?;
+        over(QuotaLimit::MaxWork, &|work_s| show_span(work_s), most.0, used.work_s, asked.work_s)?;
     }
     if let Some(most) = quota.memory {
         let size = |bytes: f64| show_size(Bytes(bytes as u64));
-        over("max-memory", &size, most.0 as f64, used.memory as f64, asked.memory as f64)?;
+        over(QuotaLimit::MaxMemory, &size, most.0 as f64, used.memory as f64, asked.memory as f64)?;
     }
     Ok(())
 }

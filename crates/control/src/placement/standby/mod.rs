@@ -163,13 +163,7 @@ fn told(policy: &Policy, m: u32, translation: &Translation) -> Option<Rung> {
 
 /// Seconds for which nobody has needed an instance that stands by, and why it is not needed: those without a request when nothing of its
 /// application runs, and otherwise those that it stands by, as if it had come down the ladder to its rung.
-fn idle_of(
-    translation: &Translation,
-    policy: &Policy,
-    ladder: &Ladder,
-    m: u32,
-    instance: &InstanceObservation,
-) -> (f64, String) {
+fn idle_of(translation: &Translation, policy: &Policy, ladder: &Ladder, m: u32, instance: &InstanceObservation) -> (f64, String) {
     let runs = translation.active.range((m, 0)..=(m, u32::MAX)).next().is_some();
     let asked = policy.idle_s.get(&translation.apps[m as usize].name).copied().unwrap_or(0.0);
     let here_s = translation.now.since(instance.since).as_secs_f64();
