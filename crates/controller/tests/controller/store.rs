@@ -1,6 +1,5 @@
 //! The store: what was acknowledged survives, whatever happens to the file or the disk.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
