@@ -185,15 +185,15 @@ pub enum Command {
 /// `weal stand-in`.
 #[derive(Debug, Clone, Args)]
 pub struct StandIn {
-    /// CPU-seconds.
-    #[arg(long)]
-    pub work: f64,
-    /// The most cores that it can use.
-    #[arg(long)]
-    pub cpus: f64,
-    /// Memory that it holds.
-    #[arg(long)]
-    pub memory: String,
+    /// CPU-seconds of each phase.
+    #[arg(long, required = true)]
+    pub work: Vec<f64>,
+    /// The most cores that each phase can use.
+    #[arg(long, required = true)]
+    pub cpus: Vec<f64>,
+    /// Memory that each phase holds.
+    #[arg(long, required = true)]
+    pub memory: Vec<String>,
 }
 
 /// `weal up`.

@@ -252,7 +252,7 @@ impl World {
         for wish in
             self.wishes.iter_mut().filter(|wish| wish.from_s <= seconds && wish.taken.is_none() && wish.waits_for.is_none())
         {
-            match self.cycle.handle_submission(now, &wish.submission) {
+            match self.cycle.handle_submission(now, &wish.submission, None) {
                 Ok(ordered) => match ordered.write {
                     Some(write) => wish.waits_for = Some((write, ordered.job)),
                     None => wish.taken = Some(ordered.job),

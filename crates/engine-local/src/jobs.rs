@@ -30,7 +30,7 @@ pub(super) fn command(order: &JobOrder) -> Result<Command, Refusal> {
         Action::EndJob { job, .. } => Ok(Command::Stop { instance: run(job) }),
         Action::SetJobCpu { job, cpu } => {
             let share = if *cpu < LEAST_SHARE { LEAST_SHARE } else { *cpu };
-            Ok(Command::SetCpu { instance: run(job), share, limit: None })
+            Ok(Command::SetCpu { instance: run(job), share, limit: None, memory: Some(order.memory) })
         }
         Action::MigrateJob { job, .. } => Err(Refusal::NoJobs { job: job.clone() }),
         Action::Start { .. } | Action::Stop { .. } | Action::Sleep { .. } | Action::Resume { .. } => {
@@ -74,7 +74,7 @@ fn spec(order: &JobOrder, job: &JobName, node: &NodeName) -> InstanceSpec {
         pass_socket: false,
         needs: std::collections::BTreeMap::new(),
         revision: String::new(),
-        job: Some(JobRun { job: job.clone(), attempt: order.attempt }),
+        job: Some(JobRun { job: job.clone(), attempt: order.attempt, files: order.command.files.clone() }),
         step_of: None,
     }
 }

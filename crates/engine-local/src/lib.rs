@@ -90,7 +90,10 @@ impl Engine for Local {
     }
 
     async fn set_loads(&self, loads: &[LoadEntry]) -> Result<(), Error> {
-        let set = |load: &LoadEntry| Command::SetCpu { instance: load.instance.clone(), share: load.cpu, limit: load.limit };
+        let set = |load: &LoadEntry| {
+            let instance = load.instance.clone();
+            Command::SetCpu { instance, share: load.cpu, limit: load.limit, memory: None }
+        };
         let commands: Vec<Command> = loads.iter().map(set).collect();
         if !commands.is_empty() {
             self.client.call(node::APPLY, &commands).await.map_err(failed)?;

@@ -151,7 +151,8 @@ async fn loads_become_shares_and_limits() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, told) = agent(folder.path(), Vec::new());
     engine.set_loads(&[LoadEntry { instance: InstanceId::from("my-db-3"), cpu: Cpu(0.7), limit: Some(Cpu(0.5)) }]).await.unwrap();
-    let expected = Command::SetCpu { instance: InstanceId::from("my-db-3"), share: Cpu(0.7), limit: Some(Cpu(0.5)) };
+    let expected =
+        Command::SetCpu { instance: InstanceId::from("my-db-3"), share: Cpu(0.7), limit: Some(Cpu(0.5)), memory: None };
     assert_eq!(*told.lock().unwrap(), [expected]);
 }
 

@@ -17,6 +17,21 @@ pub struct JobCommand {
     pub env: BTreeMap<String, String>,
     /// The working directory, absolute; `None` is the job's own folder.
     pub cwd: Option<String>,
+    /// What is copied into that folder and out of it.
+    #[serde(default)]
+    pub files: JobFiles,
+}
+
+/// Files that are copied into a job's own folder before it begins, and out of it before it counts as done.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct JobFiles {
+    /// Files and folders, absolute; each comes under its own name.
+    pub inputs: Vec<String>,
+    /// Patterns of paths in the job's folder, each with something that it names.
+    pub outputs: Vec<String>,
+    /// The folder, absolute, into which `outputs` go with their paths. Invariant: there is one if there are `outputs`.
+    pub to: Option<String>,
 }
 
 /// A job's place in an array: jobs that were handed in together and differ in a number.
@@ -72,6 +87,9 @@ pub struct JobRecord {
     /// The date of a schedule for which it was handed in; `None` when somebody handed it in.
     #[serde(default)]
     pub scheduled: Option<ScheduledFor>,
+    /// The token by which it was handed in; `None` for a user of this machine, or the config.
+    #[serde(default)]
+    pub submitter: Option<String>,
     /// How often it is still run again after it fails by its own fault.
     pub retries: u32,
     /// The number of its present run, from 1. A run that has begun is never begun again: what follows has the next number.
@@ -110,6 +128,7 @@ impl JobRecord {
             after: Vec::new(),
             array: None,
             scheduled: None,
+            submitter: None,
             retries: 0,
             attempt: 1,
             begun: false,
@@ -141,6 +160,8 @@ pub enum RunEnd {
     OutOfMemory,
     /// Its program could not be run.
     NotStarted,
+    /// With 0, and its results could not be copied to where they were to go.
+    NoResults,
     /// By weal's doing, or nobody can say how.
     Lost,
 }
@@ -249,6 +270,9 @@ pub struct JobStatus {
     /// The date of a schedule for which it was handed in.
     #[serde(default)]
     pub scheduled: Option<ScheduledFor>,
+    /// The token by which it was handed in; `None` for a user of this machine, or the config.
+    #[serde(default)]
+    pub submitter: Option<String>,
     /// When it was handed in.
     pub submitted: Time,
     /// When it is to be done.
@@ -271,11 +295,17 @@ pub struct JobStatus {
     pub work_source: String,
     /// The share of its work that is done, 0 to 1.
     pub progress: f64,
+    /// The phase that it is in, from 1.
+    #[serde(default)]
+    pub stage: u32,
+    /// How many phases it has.
+    #[serde(default)]
+    pub stages: u32,
     /// CPU that the last plan gives it.
     pub cpu_allocated: Cpu,
-    /// The most CPU that helps it.
+    /// The most CPU that helps it in this phase.
     pub cpus: Cpu,
-    /// Memory that it may use.
+    /// Memory that it may use in this phase.
     pub memory_limit: Bytes,
     /// Memory that it uses now.
     pub memory_used: Option<Bytes>,

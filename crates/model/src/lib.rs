@@ -38,6 +38,7 @@ mod network;
 mod plan;
 mod process;
 pub mod proxy;
+mod quota;
 mod route;
 mod rung;
 mod sandbox;
@@ -56,7 +57,9 @@ pub use histogram::LatencyHistogram;
 pub use history::{AppSample, FlowSample, HistorySample, JobSample, NodeSample};
 pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};
 pub use job::{JobObservation, JobSpec, JobState, Stage};
-pub use job_record::{ArrayPart, Hold, JobCommand, JobEnd, JobOutcome, JobPhase, JobRecord, JobStatus, RunEnd, ScheduledFor};
+pub use job_record::{
+    ArrayPart, Hold, JobCommand, JobEnd, JobFiles, JobOutcome, JobPhase, JobRecord, JobStatus, RunEnd, ScheduledFor,
+};
 pub use manners::{AccessLog, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras};
 pub use network::{Network, NetworkError};
 pub use plan::{
@@ -65,6 +68,7 @@ pub use plan::{
 };
 pub use process::{EnvFile, LimitValue, ProcessSpec, ResourceLimit, Secret, SecretSource, StopSignal};
 pub use proxy::{ListenScheme, ListenSchemes, ProxyVersion};
+pub use quota::{JobQuota, QuotaLimit, Submitter};
 pub use route::{HeaderMatch, HttpRules, InstanceProtocol, RouteSpec, Transport, TransportPort};
 pub use rung::{Rung, RungCost, SleepCosts};
 pub use sandbox::{Permit, SandboxMode, SandboxSpec};

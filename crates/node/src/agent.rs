@@ -213,7 +213,9 @@ impl Agent {
             Command::Stop { instance } => self.stop(&instance).await,
             Command::Sleep { instance, rung } => self.put_to_sleep(&instance, rung).await,
             Command::Resume { instance } => self.order(&instance, Order::Resume).await,
-            Command::SetCpu { instance, share, limit } => self.order(&instance, Order::SetCpu { share, limit }).await,
+            Command::SetCpu { instance, share, limit, memory } => {
+                self.order(&instance, Order::SetCpu { share, limit, memory }).await
+            }
         };
         CommandOutcome { instance, took_s: began.elapsed().as_secs_f64(), refusal: result.err() }
     }

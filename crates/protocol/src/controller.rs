@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    AppName, Bytes, ClassName, InstanceId, InstanceRange, JobCommand, JobName, JobStatus, NodeName, Plan, PoolSpec, Report, Rung,
-    SeatPlan, Severity, Time, Utility,
+    AppName, Bytes, ClassName, InstanceId, InstanceRange, JobCommand, JobFiles, JobName, JobQuota, JobStatus, NodeName, Plan,
+    PoolSpec, Report, Rung, SeatPlan, Severity, Time, Utility,
 };
 
 /// `PUT /v1/config`: take this config.
@@ -97,6 +97,9 @@ pub struct TokenOrder {
     /// After so many seconds it is worth nothing; for ever when left out.
     #[serde(default)]
     pub lasts_s: Option<u64>,
+    /// What the jobs that are handed in by it may be together.
+    #[serde(default)]
+    pub quota: JobQuota,
 }
 
 /// A token was made. Its secret is told this once; only its hash is kept.
@@ -119,6 +122,9 @@ pub struct TokenView {
     pub made: Time,
     /// When it ends; never when `null`.
     pub ends: Option<Time>,
+    /// What the jobs that are handed in by it may be together.
+    #[serde(default)]
+    pub quota: JobQuota,
 }
 
 /// The token is worth nothing any more.
@@ -327,12 +333,24 @@ pub struct JobSubmission {
     /// CPU-seconds that it takes; learnt when left out.
     #[serde(default)]
     pub work_s: Option<f64>,
+    /// Its phases in their order, each with its own needs, in place of `memory`, `cpus` and `work_s`; one phase when left out.
+    #[serde(default)]
+    pub stages: Vec<StageWish>,
     /// Variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// The working directory, absolute; the job's own folder when left out.
     #[serde(default)]
     pub cwd: Option<String>,
+    /// Files and folders, absolute, that are copied into the job's own folder before it begins.
+    #[serde(default)]
+    pub inputs: Vec<String>,
+    /// Patterns of paths in the job's own folder; what they name is copied to `output_to` before the job counts as done.
+    #[serde(default)]
+    pub outputs: Vec<String>,
+    /// The folder, absolute, for the results.
+    #[serde(default)]
+    pub output_to: Option<String>,
     /// A second submission with the same key is the same job.
     #[serde(default)]
     pub key: Option<String>,
@@ -345,6 +363,20 @@ pub struct JobSubmission {
     /// One job for each of these numbers, which it finds as `$ARRAY_INDEX`.
     #[serde(default)]
     pub array: Option<ArrayRange>,
+}
+
+/// One phase of a job (Carrera 5.4.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StageWish {
+    /// CPU-seconds that it takes.
+    pub work_s: f64,
+    /// The most CPU that helps it, in cores; 1 when left out.
+    #[serde(default)]
+    pub cpus: Option<f64>,
+    /// The most memory that it may use; 256 MiB when left out.
+    #[serde(default)]
+    pub memory: Option<Bytes>,
 }
 
 /// The numbers of an array: `first`, `first + step`, and so on, `last` at most.
@@ -374,7 +406,9 @@ impl ArrayRange {
 impl JobSubmission {
     /// What is run.
     pub fn command(&self) -> JobCommand {
-        JobCommand { run: self.run.clone(), env: self.env.clone(), cwd: self.cwd.clone() }
+        let (inputs, outputs, to) = (self.inputs.clone(), self.outputs.clone(), self.output_to.clone());
+        let files = JobFiles { inputs, outputs, to };
+        JobCommand { run: self.run.clone(), env: self.env.clone(), cwd: self.cwd.clone(), files }
     }
 }
 

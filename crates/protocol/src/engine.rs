@@ -107,7 +107,7 @@ pub struct JobOrder {
     pub attempt: u32,
     /// What is run.
     pub command: JobCommand,
-    /// The most memory.
+    /// The most memory from now on.
     pub memory: Bytes,
 }
 

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use weal_model::NodeReserve;
 use weal_model::{
-    AppName, AppSpec, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, JobName, NodeName, NodeSpec, ProcessSpec,
+    AppName, AppSpec, Bytes, Cpu, HealthCheck, InstanceId, InstanceState, JobFiles, JobName, NodeName, NodeSpec, ProcessSpec,
     RestartPolicy, RunEnd, Rung, SandboxSpec, SleepCosts, Time,
 };
 
@@ -122,6 +122,9 @@ pub struct JobRun {
     pub job: JobName,
     /// Which of its runs, from 1.
     pub attempt: u32,
+    /// What is copied into its folder and out of it.
+    #[serde(default)]
+    pub files: JobFiles,
 }
 
 impl InstanceSpec {
@@ -187,6 +190,9 @@ pub enum Command {
         share: Cpu,
         /// The most it may use; `None` is the node's capacity.
         limit: Option<Cpu>,
+        /// The most memory from now on; `None` leaves it as it is.
+        #[serde(default)]
+        memory: Option<Bytes>,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, Bytes, InstanceId, InstanceState, JobName, NodeName, Rung};
+use weal_model::{AppName, Bytes, InstanceId, InstanceState, JobName, NodeName, QuotaLimit, Rung};
 
 /// Why a command or an action was refused, or failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
@@ -153,6 +153,22 @@ pub enum Refusal {
     BadJob {
         /// Why, for people.
         detail: String,
+    },
+    /// The jobs of a token would be more than they may be together.
+    #[error(
+        "the jobs of the token `{token}` are at their quota, {limit} is {most}: those that are not over take {used}, and this asks for {asked}"
+    )]
+    OverQuota {
+        /// The token's name.
+        token: Box<str>,
+        /// Which limit.
+        limit: QuotaLimit,
+        /// What it is, with its unit.
+        most: Box<str>,
+        /// What is taken of it.
+        used: Box<str>,
+        /// What was asked for.
+        asked: Box<str>,
     },
     /// The store could not be read, so nobody knows which jobs there are.
     #[error("the jobs could not be read from the store when the controller started; it starts anew as soon as they can")]

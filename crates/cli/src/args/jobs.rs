@@ -48,12 +48,24 @@ pub struct JobOptions {
     /// CPU time that it takes [default: learnt from earlier jobs of its name].
     #[arg(long, value_name = "TIME")]
     pub work: Option<String>,
+    /// A file with its phases, each with its work, CPU and memory; in place of --work, --cpus and --memory.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["work", "cpus", "memory"])]
+    pub stages: Option<PathBuf>,
     /// A variable; may be given several times.
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
     /// The working directory [default: a folder of its own].
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
+    /// A file or folder that is copied into the job's own folder before it begins; may be given several times.
+    #[arg(long, value_name = "PATH")]
+    pub input: Vec<PathBuf>,
+    /// A pattern of paths in the job's own folder, copied to the folder of --to before the job counts as done; may be given several times.
+    #[arg(long, value_name = "GLOB")]
+    pub result: Vec<String>,
+    /// The folder for the results. The job's user must be able to write in it.
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
     /// A second submission with the same key is the same job.
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
@@ -69,7 +81,7 @@ pub struct JobOptions {
 }
 
 impl JobOptions {
-    /// What is said here, and where nothing is said what `others` say. Variables and jobs to wait for are added up.
+    /// What is said here, and where nothing is said what `others` say. Variables, files and jobs to wait for are added up.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
@@ -79,9 +91,13 @@ impl JobOptions {
             memory: self.memory.or(others.memory),
             cpus: self.cpus.or(others.cpus),
             work: self.work.or(others.work),
+            stages: self.stages.or(others.stages),
             // The last of two values of one variable counts.
             env: [others.env, self.env].concat(),
             cwd: self.cwd.or(others.cwd),
+            input: [others.input, self.input].concat(),
+            result: [others.result, self.result].concat(),
+            to: self.to.or(others.to),
             idempotency_key: self.idempotency_key.or(others.idempotency_key),
             retries: self.retries.or(others.retries),
             after: [others.after, self.after].concat(),

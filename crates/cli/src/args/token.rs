@@ -23,6 +23,9 @@ pub enum TokenAction {
         /// How long it is worth something, as in `30d` [default: for ever].
         #[arg(long, value_name = "DURATION", value_parser = lasts)]
         lasts: Option<Duration>,
+        /// What the jobs handed in by it may be together.
+        #[command(flatten)]
+        quota: Quota,
     },
     /// List the tokens.
     List {
@@ -47,6 +50,20 @@ pub enum TokenAction {
         /// Which.
         name: String,
     },
+}
+
+/// What the jobs of a token that are not over may be together.
+#[derive(Debug, Clone, Args)]
+pub struct Quota {
+    /// How many of its jobs may wait and run [default: no limit].
+    #[arg(long, value_name = "N")]
+    pub max_jobs: Option<u32>,
+    /// CPU time of its jobs that wait and run, as in `10h` [default: no limit].
+    #[arg(long, value_name = "TIME")]
+    pub max_work: Option<String>,
+    /// Memory of its jobs that wait and run, as in `4GiB` [default: no limit].
+    #[arg(long, value_name = "SIZE")]
+    pub max_memory: Option<String>,
 }
 
 /// `weal audit`.

@@ -134,13 +134,14 @@ fn described(job: &JobStatus) -> String {
     let command: Vec<String> = job.command.iter().map(|word| terminal::visible(word).into_owned()).collect();
     let mut lines = vec![
         ("command", command.join(" ")),
-        ("handed in", clock(job.submitted)),
+        ("handed in", job.submitter.iter().fold(clock(job.submitted), |when, token| format!("{when}, by the token {token}"))),
         ("goal", format!("{} ({})", clock(job.deadline), when(job.deadline))),
         ("run", job.attempt.to_string()),
         ("CPU used", format!("{:.1} s of about {:.1} s ({})", job.cpu_used.0, job.work.0, job.work_source)),
         ("CPU given", format!("{} of {}", job.cpu_allocated, job.cpus)),
         ("memory", format!("{} of {}", job.memory_used.unwrap_or(Bytes(0)), job.memory_limit)),
     ];
+    lines.extend((job.stages > 1).then(|| ("stage", format!("{} of {}", job.stage, job.stages))));
     lines.extend(job.class.as_ref().map(|class| ("class", class.to_string())));
     lines.extend(
         job.scheduled.as_ref().map(|scheduled| ("schedule", format!("{} of {}", scheduled.schedule, date(scheduled.date)))),
@@ -161,6 +162,7 @@ fn ending(end: RunEnd) -> String {
         RunEnd::Signal { signal } => format!("signal {signal}"),
         RunEnd::OutOfMemory => "too little memory".to_owned(),
         RunEnd::NotStarted => "a program that cannot be run".to_owned(),
+        RunEnd::NoResults => "results that could not be copied".to_owned(),
         RunEnd::Lost => "nobody can say".to_owned(),
     }
 }

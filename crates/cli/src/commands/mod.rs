@@ -22,6 +22,7 @@ mod script;
 pub mod service;
 pub mod simulate;
 pub mod sleep;
+mod stages;
 pub mod stand_in;
 pub mod status;
 pub mod submit;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use anyhow::{Context, bail};
 use toml_edit::{DocumentMut, table, value};
 use weal_model::{Importance, JobSpec, Stage};
-use weal_protocol::controller::JobSubmission;
+use weal_protocol::controller::{JobSubmission, StageWish};
 use weal_scenario::{JobSource, Scenario};
 
 use crate::failure::{Exit, Failure};
@@ -29,24 +29,26 @@ pub fn coming(scenario: &Scenario) -> anyhow::Result<VecDeque<Coming>> {
 }
 
 fn submission(source: &JobSource, spec: &JobSpec, program: &str) -> JobSubmission {
-    let stage = &spec.stages[0];
     JobSubmission {
-        run: if source.run.is_empty() { stand_in(program, stage) } else { source.run.clone() },
+        run: if source.run.is_empty() { stand_in(program, &spec.stages) } else { source.run.clone() },
         name: Some(source.name.clone()),
         class: (spec.importance != Importance::NORMAL).then(|| class(&spec.importance.to_string()).into()),
         done_within_s: Some(spec.deadline.since(spec.submitted).as_secs_f64()),
-        memory: Some(stage.memory),
-        cpus: Some(stage.max_speed.0),
-        work_s: Some(stage.work.0),
+        stages: spec.stages.iter().map(wish).collect(),
         ..JobSubmission::default()
     }
 }
 
+fn wish(stage: &Stage) -> StageWish {
+    StageWish { work_s: stage.work.0, cpus: Some(stage.max_speed.0), memory: Some(stage.memory) }
+}
+
 /// A program that takes what the scenario says.
-fn stand_in(program: &str, stage: &Stage) -> Vec<String> {
-    let options =
-        [("--work", stage.work.0.to_string()), ("--cpus", stage.max_speed.0.to_string()), ("--memory", stage.memory.to_string())];
-    let words = options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+fn stand_in(program: &str, stages: &[Stage]) -> Vec<String> {
+    let options = stages.iter().flat_map(|stage| {
+        [("--work", stage.work.0.to_string()), ("--cpus", stage.max_speed.0.to_string()), ("--memory", stage.memory.to_string())]
+    });
+    let words = options.flat_map(|(name, value)| [name.to_owned(), value]);
     [program.to_owned(), "stand-in".to_owned()].into_iter().chain(words).collect()
 }
 
@@ -62,15 +64,13 @@ fn class(importance: &str) -> String {
     format!("{importance}-importance")
 }
 
-/// A job that a pool runs is one process with one phase.
+/// A job that a pool runs is one process.
 pub fn refuse_what_is_simulated(scenario: &Scenario) -> anyhow::Result<()> {
     for source in &scenario.jobs {
         for job in source.jobs(scenario.seed, scenario.duration_s) {
             let why = if job.tasks > 1 {
                 "`tasks`"
-            } else if job.stages.len() > 1 {
-                "`stages`"
-            } else if job.stages[0].min_speed.0 > 0.0 {
+            } else if job.stages.iter().any(|stage| stage.min_speed.0 > 0.0) {
                 "`min-cpu`"
             } else {
                 continue;
@@ -102,7 +102,7 @@ mod tests {
         let [early, late] = [&jobs[0], &jobs[1]].map(|job| &job.submission);
         assert_eq!((early.name.as_deref(), late.name.as_deref()), (Some("early"), Some("late")));
         assert_eq!(early.run[1..], ["stand-in", "--work", "20", "--cpus", "0.5", "--memory", "300MiB"]);
-        assert_eq!((early.done_within_s, early.work_s, early.cpus), (Some(80.0), Some(20.0), Some(0.5)));
+        assert_eq!((early.done_within_s, early.stages[0].work_s, early.stages[0].cpus), (Some(80.0), 20.0, Some(0.5)));
         assert_eq!(early.class.as_ref().map(|class| class.as_str()), Some("high-importance"));
         assert_eq!((late.run.as_slice(), &late.class), (&["/bin/late".to_owned()][..], &None));
         let mut document = DocumentMut::new();
@@ -114,7 +114,6 @@ mod tests {
     fn what_no_pool_runs_is_refused_by_name() {
         for (keys, part) in [
             ("work = \"1s\"\nmemory = \"1MiB\"\ntasks = 2", "no `tasks`"),
-            ("stages = [{ work = \"1s\", memory = \"1MiB\" }, { work = \"1s\", memory = \"1MiB\" }]", "no `stages`"),
             ("work = \"1s\"\nmemory = \"1MiB\"\nmin-cpu = 0.5", "no `min-cpu`"),
         ] {
             let error = refuse_what_is_simulated(&scenario(&format!("[[job]]\nname = \"model\"\ngoal = \"9s\"\n{keys}\n")));

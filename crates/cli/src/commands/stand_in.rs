@@ -1,4 +1,4 @@
-//! `weal stand-in`: a job that takes the CPU time and the memory that it is told, for rehearsals.
+//! `weal stand-in`: a job whose phases take the CPU time and the memory that they are told, for rehearsals.
 
 use std::hint::black_box;
 use std::thread;
@@ -15,21 +15,27 @@ const PAGE: usize = 4096;
 /// CPU time between two rests of a job that cannot use a whole core.
 const SLICE: Duration = Duration::from_millis(5);
 
-/// Works until the work is done.
+/// Works through its phases.
 pub fn run(order: &StandIn) -> anyhow::Result<()> {
-    let memory = weal_model::written::parse_size(&order.memory)?.0.saturating_sub(OWN);
-    let mut held = vec![0_u8; usize::try_from(memory)?];
+    for ((work_s, cpus), memory) in order.work.iter().zip(&order.cpus).zip(&order.memory) {
+        let memory = weal_model::written::parse_size(memory)?.0.saturating_sub(OWN);
+        phase(*work_s, *cpus, usize::try_from(memory)?);
+    }
+    Ok(())
+}
+
+fn phase(work_s: f64, cpus: f64, memory: usize) {
+    let mut held = vec![0_u8; memory];
     held.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
-    let threads = order.cpus.ceil().max(1.0);
+    let threads = cpus.ceil().max(1.0);
     // Of each thread: CPU time, and rest for each second of it.
-    let (work_s, rest) = (order.work / threads, threads / order.cpus - 1.0);
+    let (work_s, rest) = (work_s / threads, threads / cpus - 1.0);
     thread::scope(|scope| {
         for _ in 0..threads as usize {
             scope.spawn(move || work(Duration::from_secs_f64(work_s), rest));
         }
     });
     black_box(&held);
-    Ok(())
 }
 
 fn work(cpu: Duration, rest: f64) {

@@ -1,7 +1,7 @@
 //! `weal submit`: a batch job handed in, or what would become of it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weal_model::written::parse_size;
@@ -9,7 +9,7 @@ use weal_model::{JobPhase, JobStatus};
 use weal_protocol::controller::{ForecastChange, JobForecast, JobSubmission, JobTaken};
 
 use super::jobs::{one_line, when};
-use super::{json_text, script};
+use super::{json_text, script, stages};
 use crate::args::jobs::{JobOptions, Submit};
 use crate::client::{Client, block_on};
 use crate::failure::{Exit, Failure};
@@ -99,7 +99,9 @@ fn submission(options: JobOptions, command: Vec<String>) -> anyhow::Result<JobSu
     };
     let env: Result<BTreeMap<String, String>, _> =
         options.env.iter().map(|pair| values::halves(pair).map(|(name, value)| (name.to_owned(), value.to_owned()))).collect();
-    let cwd = options.cwd.map(std::path::absolute).transpose()?.map(|path| path.display().to_string());
+    let absolute = |path: PathBuf| std::path::absolute(path).map(|path| path.display().to_string());
+    let cwd = options.cwd.map(absolute).transpose()?;
+    let inputs: Result<Vec<String>, _> = options.input.into_iter().map(absolute).collect();
     Ok(JobSubmission {
         run: command,
         name: options.name,
@@ -109,8 +111,12 @@ fn submission(options: JobOptions, command: Vec<String>) -> anyhow::Result<JobSu
         memory: options.memory.as_deref().map(parse_size).transpose()?,
         cpus: options.cpus,
         work_s: options.work.as_deref().map(values::long_span).transpose()?,
+        stages: options.stages.as_deref().map(stages::read).transpose()?.unwrap_or_default(),
         env: env?,
         cwd,
+        inputs: inputs?,
+        outputs: options.result,
+        output_to: options.to.map(absolute).transpose()?,
         key: options.idempotency_key,
         retries: options.retries.unwrap_or(0),
         after: options.after.iter().map(|job| job.as_str().into()).collect(),

@@ -1,10 +1,11 @@
 //! `weal token` and `weal audit`: who may call the API over TCP, and who ordered what.
 
-use weal_model::Time;
+use weal_model::written::{parse_size, show_size, show_span};
+use weal_model::{JobQuota, Time, Work};
 use weal_protocol::controller::{AuditEntry, Caller, TokenMade, TokenOrder, TokenRights, TokenView};
 
 use crate::args::Target;
-use crate::args::token::{Audit, TokenAction};
+use crate::args::token::{Audit, Quota, TokenAction};
 use crate::client::{self, Client, block_on};
 use crate::output::{self, Table, cell, moment, now, span};
 use crate::state::StateDir;
@@ -14,9 +15,10 @@ use crate::values;
 /// Runs `weal token`.
 pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
     match action {
-        TokenAction::Create { target, name, read_only, lasts } => {
+        TokenAction::Create { target, name, read_only, lasts, quota } => {
             let rights = if *read_only { TokenRights::Read } else { TokenRights::Order };
-            let order = TokenOrder { name: name.clone(), rights, lasts_s: lasts.map(|lasts| lasts.as_secs()) };
+            let (lasts_s, quota) = (lasts.map(|lasts| lasts.as_secs()), job_quota(quota)?);
+            let order = TokenOrder { name: name.clone(), rights, lasts_s, quota };
             show_made(&asked(target, async |client| client.create_token(&order).await)?, json)
         }
         TokenAction::Rotate { target, name } => show_made(&asked(target, async |client| client.rotate_token(name).await)?, json),
@@ -39,6 +41,14 @@ pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
     }
 }
 
+fn job_quota(quota: &Quota) -> anyhow::Result<JobQuota> {
+    Ok(JobQuota {
+        jobs: quota.max_jobs,
+        work: quota.max_work.as_deref().map(values::long_span).transpose()?.map(Work),
+        memory: quota.max_memory.as_deref().map(parse_size).transpose()?,
+    })
+}
+
 /// The answer of the pool's controller.
 fn asked<T>(target: &Target, ask: impl AsyncFnOnce(Client) -> Result<T, client::Error>) -> anyhow::Result<T> {
     let client = Client::new(&StateDir::find(target)?);
@@ -56,7 +66,7 @@ fn show_made(made: &TokenMade, json: bool) -> anyhow::Result<()> {
 }
 
 fn list(tokens: &[TokenView], now: Time) -> String {
-    let mut table = Table::new(&["TOKEN", "RIGHTS", "AGE", "ENDS IN"]);
+    let mut table = Table::new(&["TOKEN", "RIGHTS", "AGE", "ENDS IN", "JOBS AT MOST"]);
     for token in tokens {
         let rights = match token.rights {
             TokenRights::Read => "read",
@@ -67,9 +77,25 @@ fn list(tokens: &[TokenView], now: Time) -> String {
             Some(ends) if ends <= now => "ended".to_owned(),
             Some(ends) => span(ends.since(now).as_secs()),
         };
-        table.row(vec![cell(&*token.name), cell(rights), cell(span(now.since(token.made).as_secs())), cell(ends)]);
+        table.row(vec![
+            cell(&*token.name),
+            cell(rights),
+            cell(span(now.since(token.made).as_secs())),
+            cell(ends),
+            cell(most(&token.quota)),
+        ]);
     }
     table.render()
+}
+
+/// What the jobs of a token may be together, in words; empty for no limit.
+fn most(quota: &JobQuota) -> String {
+    let limits = [
+        quota.jobs.map(|jobs| format!("{jobs} jobs")),
+        quota.work.map(|work| format!("{} of CPU", show_span(work.0))),
+        quota.memory.map(show_size),
+    ];
+    limits.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Runs `weal audit`.

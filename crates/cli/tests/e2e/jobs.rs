@@ -255,3 +255,151 @@ fn job_of(pool: &Pool) -> Option<Value> {
     let jobs: Value = serde_json::from_slice(&output.stdout).ok()?;
     jobs.as_array()?.last().cloned()
 }
+
+#[test]
+fn a_job_that_is_killed_while_it_stands_still_fails_and_is_not_lost() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let script = "echo $$; while :; do sleep 0.1; done";
+    let id = taken(&pool, &["--name", "still"], &["sh", "-c", script]);
+    until(&pool, &id, "running");
+    let pid = pool.eventually("its process number", || text(&logs(&pool, &id)).trim().parse().ok());
+    assert!(pool.run(&["job", "pause", &id]).status.success());
+    until(&pool, &id, "paused");
+    kill(pid);
+    let failed = until(&pool, &id, "failed");
+    assert_eq!((failed["end"]["how"].as_str(), failed["end"]["signal"].as_i64()), (Some("signal"), Some(9)), "{failed}");
+}
+
+/// Its second stage takes more memory than its first may have: it lives because the limit has grown by then.
+#[test]
+fn a_job_with_stages_has_the_memory_of_each_when_it_comes_to_it() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stages.toml");
+    std::fs::write(&file, "[[stage]]\nwork = \"8s\"\nmemory = \"50MiB\"\n[[stage]]\nwork = \"4s\"\nmemory = \"180MiB\"\n")
+        .unwrap();
+    let program = env!("CARGO_BIN_EXE_weal");
+    let phases =
+        ["stand-in", "--work", "8", "--cpus", "1", "--memory", "40MiB", "--work", "4", "--cpus", "1", "--memory", "150MiB"];
+    let stages = file.display().to_string();
+    let options = ["submit", "--done-by", "10m", "-o", "json", "--stages", &stages, "--", program];
+    let output = pool.run(&[options.as_slice(), &phases].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let staged = serde_json::from_slice::<Value>(&output.stdout).unwrap()["job"]["id"].as_str().unwrap().to_owned();
+    let mib = |job: &Value| job["memory_limit"].as_u64().unwrap() >> 20;
+    let waiting = job(&pool, &staged).unwrap();
+    assert_eq!((waiting["stage"].as_u64(), waiting["stages"].as_u64(), mib(&waiting)), (Some(1), Some(2), 50));
+    let later = pool.eventually("its second stage", || job(&pool, &staged).filter(|job| job["stage"] == 2));
+    assert_eq!(mib(&later), 180);
+    assert_eq!(until(&pool, &staged, "done")["stage"], 2);
+    let refused = pool.run(&["submit", "--stages", &stages, "--memory", "1GiB", "--", "true"]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("cannot be used with"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_token_has_no_more_jobs_than_its_quota() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let made = pool.run(&["token", "create", "ci", "--max-jobs", "2", "--max-work", "1h", "--max-memory", "300MiB"]);
+    let secret = text(&made.stdout).trim().to_owned();
+    assert!(text(&pool.run(&["token", "list"]).stdout).contains("2 jobs, 3600s of CPU, 300MiB"));
+    let hand_in = |more: &str| {
+        let body = format!("{{\"run\":[\"sleep\",\"1000\"],\"done_within_s\":9000{more}}}");
+        crate::load::post_json(pool.api, "/v1/jobs", &secret, &body).unwrap()
+    };
+    let mib = |mib: u64| format!(",\"memory\":{}", mib << 20);
+    for (more, said) in [
+        (mib(301), "max-memory is 300MiB: those that are not over take 0B, and this asks for 301MiB"),
+        (mib(9) + ",\"work_s\":3601", "max-work is 3600s: "),
+        (mib(9) + ",\"array\":{\"first\":1,\"last\":3}", "max-jobs is 2: those that are not over take 0, and this asks for 3"),
+    ] {
+        let (status, answer) = hand_in(&more);
+        assert!(status == 429 && answer.contains("the token `ci` are at their quota") && answer.contains(said), "{answer}");
+    }
+    for _ in 0..2 {
+        let (status, answer) = hand_in(&mib(50));
+        assert_eq!(status, 200, "{answer}");
+    }
+    let (status, answer) = hand_in(&mib(50));
+    assert!(status == 429 && answer.contains("max-jobs is 2: those that are not over take 2, and this asks for 1"), "{answer}");
+    // The quota is the token's alone, and a new controller counts on.
+    taken(&pool, &[], &["sleep", "1000"]);
+    pool.kill_role("controller");
+    pool.eventually("the controller", || pool.status());
+    assert_eq!(pool.eventually("the refusal", || Some(hand_in(&mib(50)).0).filter(|status| *status != 409)), 429);
+    let id = pool.json(&["jobs"]).as_array().unwrap().iter().find(|job| job["submitter"] == "ci").unwrap()["id"].clone();
+    let id = id.as_str().unwrap();
+    assert!(text(&pool.run(&["job", "show", id]).stdout).contains(", by the token ci"));
+    assert!(pool.run(&["job", "cancel", id]).status.success());
+    until(&pool, id, "cancelled");
+    assert_eq!(hand_in(&mib(50)).0, 200, "there is a place again");
+}
+
+/// A folder that the jobs' users can reach, with one into which they can write.
+fn open_folder(name: &str) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    for (path, mode) in [(folder.join("tree/deep"), 0o755), (folder.join("results"), 0o777)] {
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_job_finds_its_inputs_and_is_done_when_its_results_are_in_place() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let folder = open_folder("inputs-and-results");
+    std::fs::write(folder.join("data.txt"), "3\n").unwrap();
+    std::fs::write(folder.join("tree/deep/more.txt"), "4\n").unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (data, tree, to) = (path("data.txt"), path("tree"), path("results"));
+    let inputs = ["--input", &data, "--input", &tree, "--to", &to];
+    let run = |name: &str, output: &str, script: &str| {
+        taken(&pool, &[inputs.as_slice(), &["--name", name, "--result", output]].concat(), &["sh", "-c", script])
+    };
+    let sum = run("sum", "out/*.txt", "mkdir out; cat data.txt tree/deep/more.txt > out/all.txt; echo x > out/rest");
+    until(&pool, &sum, "done");
+    assert_eq!(std::fs::read_to_string(folder.join("results/out/all.txt")).unwrap(), "3\n4\n");
+    assert!(!folder.join("results/out/rest").exists(), "only what is named");
+    let own = |id: &str| pool.state().join(format!("data/job.{id}"));
+    pool.eventually("its folder is scrubbed", || (!own(&sum).exists()).then_some(()));
+    for (script, part) in [
+        ("true", "its results are not in place: it has left nothing that `out/*.txt` names"),
+        ("mkdir out; ln -s /etc/passwd out/all.txt", "out/all.txt is a symbolic link, which is not followed"),
+    ] {
+        let id = run("bad", "out/*.txt", script);
+        let failed = until(&pool, &id, "failed");
+        assert!(failed["detail"].as_str().unwrap().contains(part) && failed["end"]["how"] == "no-results", "{failed}");
+        assert!(own(&id).exists(), "somebody may want to see what it did");
+    }
+    let missing = taken(&pool, &["--input", &path("none")], &["true"]);
+    let why = until(&pool, &missing, "failed")["detail"].as_str().unwrap().to_owned();
+    assert!(why.contains("its inputs cannot be copied: ") && why.contains("none: No such file"), "{why}");
+    let outside = submit(&pool, &["--result", "../x", "--to", &to], &["true"]);
+    assert!(!outside.status.success() && text(&outside.stderr).contains("does not lie in the job's own folder"));
+}
+
+#[test]
+fn results_are_in_place_though_nothing_of_weal_lives_when_the_job_ends() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let folder = open_folder("results-alone");
+    let to = folder.join("results").display().to_string();
+    let script = "until [ -e go ]; do sleep 0.1; done; echo all > answer";
+    let id = taken(&pool, &["--name", "late", "--result", "answer", "--to", &to], &["sh", "-c", script]);
+    until(&pool, &id, "running");
+    pool.kill_supervisor();
+    for role in ["gateway", "controller", "node"] {
+        pool.recorded(role).into_iter().for_each(kill);
+    }
+    std::fs::write(pool.state().join(format!("data/job.{id}/go")), "").unwrap();
+    let answer = folder.join("results/answer");
+    pool.eventually("its result", || std::fs::read_to_string(&answer).ok().filter(|text| text == "all\n"));
+    pool.up();
+    assert_eq!(until(&pool, &id, "done")["attempt"], 1);
+}

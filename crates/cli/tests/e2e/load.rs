@@ -169,11 +169,22 @@ pub fn get(port: u16, host: &str, path: &str) -> io::Result<(u16, String)> {
 
 /// The same with more headers.
 pub fn get_with(port: u16, host: &str, path: &str, headers: &[(&str, &str)]) -> io::Result<(u16, String)> {
-    use std::io::{Read, Write};
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    ask(port, &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{headers}connection: close\r\n\r\n"))
+}
+
+/// Hands JSON to the API by a token.
+pub fn post_json(port: u16, path: &str, secret: &str, json: &str) -> io::Result<(u16, String)> {
+    let length = json.len();
+    let headers = format!("authorization: Bearer {secret}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n");
+    ask(port, &format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{headers}connection: close\r\n\r\n{json}"))
+}
+
+fn ask(port: u16, request: &str) -> io::Result<(u16, String)> {
+    use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(LIMIT))?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{headers}connection: close\r\n\r\n").as_bytes())?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;

@@ -34,13 +34,16 @@ type Show = fn(&ScheduledJob) -> Option<String>;
 
 fn fields(was: &ScheduledJob, is: &ScheduledJob) -> Vec<String> {
     let or = |text: Option<String>, otherwise: &str| text.unwrap_or_else(|| otherwise.to_owned());
-    let pairs: [(&str, Show); 11] = [
+    let pairs: [(&str, Show); 14] = [
         ("schedule", |job| Some(dates(job))),
         ("overlap", |job| Some(job.overlap.as_str().to_owned())),
         ("missed", |job| Some(job.missed.as_str().to_owned())),
         ("done-by", |job| job.done_within_s.map(show_span)),
         ("run", |job| Some(show_argv(&job.command.run))),
         ("cwd", |job| job.command.cwd.clone()),
+        ("inputs", |job| Some(show_argv(&job.command.files.inputs))),
+        ("outputs", |job| Some(show_argv(&job.command.files.outputs))),
+        ("output-to", |job| job.command.files.to.clone()),
         ("class", |job| job.class.as_ref().map(ToString::to_string)),
         ("memory", |job| Some(show_size(job.memory))),
         ("cpus", |job| Some(job.cpus.0.to_string())),

@@ -2,7 +2,7 @@
 
 use toml_edit::InlineTable;
 use weal_model::written::{show_size, show_span};
-use weal_model::{Missed, Overlap, ScheduledJob};
+use weal_model::{JobFiles, Missed, Overlap, ScheduledJob};
 
 use crate::defaults;
 use crate::page::{Section, number, texts};
@@ -17,6 +17,7 @@ pub(super) fn section(spec: &ScheduledJob) -> Section {
         Some(cwd) => job.add("cwd", cwd),
         None => job.add_absent("cwd", "a folder of each job's own"),
     }
+    add_files(&mut job, &spec.command.files);
     match &spec.class {
         Some(class) => job.add("class", class.as_str()),
         None => job.add_absent("class", "none, normal importance"),
@@ -29,6 +30,15 @@ pub(super) fn section(spec: &ScheduledJob) -> Section {
     }
     job.add_marked("retries", i64::from(spec.retries), spec.retries == 0);
     job
+}
+
+fn add_files(job: &mut Section, files: &JobFiles) {
+    job.add_marked("inputs", texts(files.inputs.iter().map(String::as_str)), files.inputs.is_empty());
+    job.add_marked("outputs", texts(files.outputs.iter().map(String::as_str)), files.outputs.is_empty());
+    match &files.to {
+        Some(to) => job.add("output-to", to),
+        None => job.add_absent("output-to", "none"),
+    }
 }
 
 fn add_dates(job: &mut Section, spec: &ScheduledJob) {

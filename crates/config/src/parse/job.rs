@@ -1,18 +1,35 @@
 //! `[job.NAME]`.
 
-use std::path::Path;
+use std::path::{Component, Path};
 
 use toml::de::DeTable;
-use weal_model::{ClassName, JobCommand, JobName, Missed, Overlap, Schedule, ScheduleError, ScheduledJob, Work};
+use weal_model::{ClassName, JobCommand, JobFiles, JobName, Missed, Overlap, Schedule, ScheduleError, ScheduledJob, Work};
 
 use super::app::{read_cwd, read_env, read_run};
+use super::paths::below;
 use super::pool::read_cpu;
 use crate::defaults;
 use crate::section::{Reading, Section};
 
 /// Every key of `[job.NAME]`.
-const KEYS: [&str; 13] =
-    ["schedule", "time-zone", "run", "done-by", "class", "memory", "cpus", "work", "env", "cwd", "retries", "overlap", "missed"];
+const KEYS: [&str; 16] = [
+    "schedule",
+    "time-zone",
+    "run",
+    "done-by",
+    "class",
+    "memory",
+    "cpus",
+    "work",
+    "env",
+    "cwd",
+    "inputs",
+    "outputs",
+    "output-to",
+    "retries",
+    "overlap",
+    "missed",
+];
 /// What weal gives to each job.
 const GIVEN: [&str; 6] = ["JOB", "ATTEMPT", "NODE", "DATA", "WEAL_PROGRESS", "ARRAY_INDEX"];
 /// A goal further off than a month orders nothing.
@@ -42,7 +59,29 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
 fn read_command(reading: &mut Reading, section: &Section, folder: &Path) -> JobCommand {
     let cwd = section.item("cwd").is_some().then(|| read_cwd(reading, section, folder));
     let run = read_run(reading, section, "run = [\"./program\", \"--all\"]");
-    JobCommand { run, env: read_env(reading, section, &GIVEN), cwd }
+    JobCommand { run, env: read_env(reading, section, &GIVEN), cwd, files: read_files(reading, section, folder) }
+}
+
+fn read_files(reading: &mut Reading, section: &Section, folder: &Path) -> JobFiles {
+    let inputs = section.texts(reading, "inputs").unwrap_or_default();
+    let outputs = section.texts(reading, "outputs").unwrap_or_default();
+    let to = section.text(reading, "output-to").map(|to| below(folder, &to));
+    let is_inside = |pattern: &String| Path::new(pattern).components().all(|part| matches!(part, Component::Normal(_)));
+    if let Some(outside) = outputs.iter().find(|pattern| pattern.is_empty() || !is_inside(pattern)) {
+        let text = format!("`{outside}` does not lie in the job's own folder");
+        let help = "write a path in that folder, such as `out/*.png`, without `..`";
+        reading.findings.error(reading.places.value(&section.at("outputs")), text, help);
+    }
+    if outputs.is_empty() != to.is_none() {
+        let key = if outputs.is_empty() { "output-to" } else { "outputs" };
+        let help = "`outputs = [\"out/*.png\"]` and `output-to = \"results\"` belong together";
+        reading.findings.error(
+            reading.places.value(&section.at(key)),
+            "`outputs` need a folder, and a folder needs `outputs`",
+            help,
+        );
+    }
+    JobFiles { inputs: inputs.iter().map(|input| below(folder, input)).collect(), outputs, to }
 }
 
 fn read_schedule(reading: &mut Reading, section: &Section) -> Option<Schedule> {

@@ -10,7 +10,37 @@ use crate::defaults;
 pub(super) fn keys() -> Vec<(&'static str, Value)> {
     let mut keys = dates();
     keys.extend(needs());
+    keys.extend(files());
     keys
+}
+
+fn files() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "inputs",
+            describe(
+                texts(),
+                "Files and folders that are copied into each job's own folder before it begins, relative to the config's folder.",
+                "nothing",
+            ),
+        ),
+        (
+            "outputs",
+            describe(
+                texts(),
+                "Patterns of paths in the job's own folder. What they name is copied to `output-to` before a job counts as done.",
+                "nothing",
+            ),
+        ),
+        (
+            "output-to",
+            describe(
+                json!({ "type": "string" }),
+                "The folder for the results, relative to the config's folder. The jobs' user must be able to write in it.",
+                "none",
+            ),
+        ),
+    ]
 }
 
 fn dates() -> Vec<(&'static str, Value)> {
@@ -91,6 +121,10 @@ fn needs() -> Vec<(&'static str, Value)> {
             ),
         ),
     ]
+}
+
+fn texts() -> Value {
+    json!({ "type": "array", "items": { "type": "string" } })
 }
 
 fn span(description: &str, default: &str) -> Value {

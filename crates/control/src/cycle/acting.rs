@@ -133,11 +133,17 @@ impl State {
 
     /// Memory of `node` that nothing holds, counted as placement counts it: by what each instance and each task may use.
     pub(super) fn room(&self, pool: &PoolSpec, node: &NodeName) -> Bytes {
+        self.room_beside(pool, node, None)
+    }
+
+    /// The same without what one job holds.
+    pub(super) fn room_beside(&self, pool: &PoolSpec, node: &NodeName, without: Option<&weal_model::JobName>) -> Bytes {
         let capacity = node_of(pool, node).map_or(Bytes(0), |spec| spec.memory);
         let instances = self.engine.instances();
         let here = instances.iter().filter(|seen| seen.node == *node && seen.state.holds_memory());
         let held: Bytes = here.map(|seen| seen.memory_limit).sum();
-        let jobs: Bytes = self.engine.seen.iter().flat_map(|seen| &seen.jobs).map(|job| memory_on(job, node)).sum();
+        let jobs = self.engine.seen.iter().flat_map(|seen| &seen.jobs).filter(|job| Some(&job.spec.name) != without);
+        let jobs: Bytes = jobs.map(|job| memory_on(job, node)).sum();
         let coming: Bytes =
             self.operations.iter().map(|(target, operation)| self.coming(pool, node, target, &operation.action)).sum();
         let withheld = self.queue.withheld(self.engine.seen.as_ref().map_or(Time::ZERO, |seen| seen.time), node);

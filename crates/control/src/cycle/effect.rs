@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use weal_model::{
     Action, AppName, EventKind, GatewayName, InstanceId, JobName, JobRecord, LoadEntry, NodeName, NodeReserve, NodeSpec, Plan,
-    PoolSpec, Report, Rung, Severity, Snapshot, Target, Time, WhyNode,
+    PoolSpec, Report, Rung, Severity, Snapshot, Submitter, Target, Time, WhyNode,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{AppVerb, JobSubmission, JobVerb};
@@ -105,7 +105,13 @@ pub enum Order {
         verb: AppVerb,
     },
     /// Run a job.
-    Submit(Box<JobSubmission>),
+    Submit {
+        /// What is to be run.
+        submission: Box<JobSubmission>,
+        /// The token by which it is handed in.
+        #[serde(default)]
+        submitter: Option<Submitter>,
+    },
     /// Do this to a job.
     Job {
         /// Which.

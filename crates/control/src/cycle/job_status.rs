@@ -7,7 +7,7 @@ use weal_model::{
 };
 use weal_protocol::engine::RunState;
 
-use super::queue::{Entry, Queue, Written};
+use super::queue::{Entry, Queue, Standing, Written};
 use crate::jobs::{Estimate, Job, Runs, Source};
 
 /// Below this a job is not expected to end at all.
@@ -42,6 +42,9 @@ pub(super) fn of_open(entry: &Entry, runs: &Runs, planned: Option<&JobExplanatio
         } else {
             source(estimate.source)
         },
+        stage: stage_of(&observation.spec, entry.used),
+        cpus: observation.spec.stages.get(entry.stage.index).map_or(Cpu(0.0), |stage| stage.max_speed),
+        memory_limit: entry.memory(),
         cpu_allocated: entry.speed.unwrap_or(Cpu(0.0)),
         memory_used: run.and_then(|run| run.memory_used),
         ..bare(record, &estimate)
@@ -71,10 +74,16 @@ pub fn of_record(record: &JobRecord, runs: &Runs) -> JobStatus {
         cpu_used: end.cpu_used,
         work: end.cpu_used,
         work_source: "measured".to_owned(),
+        stage: if end.outcome == weal_model::JobOutcome::Done { bare.stages } else { stage_of(&record.spec, used) },
         progress: if end.outcome == weal_model::JobOutcome::Done { 1.0 } else { (used / estimate.work.0).clamp(0.0, 1.0) },
         end: end.run,
         ..bare
     }
+}
+
+/// The phase of a job that has used so many CPU-seconds, from 1.
+fn stage_of(spec: &JobSpec, used: f64) -> u32 {
+    Standing::of(spec, used).index as u32 + 1
 }
 
 fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
@@ -87,6 +96,7 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         class: record.class.clone(),
         array: record.array.clone(),
         scheduled: record.scheduled.clone(),
+        submitter: record.submitter.clone(),
         submitted: record.spec.submitted,
         deadline: record.spec.deadline,
         expected_end: None,
@@ -98,6 +108,8 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         work: estimate.work,
         work_source: source(estimate.source),
         progress: 0.0,
+        stage: 1,
+        stages: record.spec.stages.len() as u32,
         cpu_allocated: Cpu(0.0),
         cpus: stage.map_or(Cpu(0.0), |stage| stage.max_speed),
         memory_limit: stage.map_or(weal_model::Bytes(0), |stage| stage.memory),

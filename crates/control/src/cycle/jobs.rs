@@ -1,6 +1,6 @@
 //! What the loop does with the controller's own jobs: takes orders, brings runs to what their records say, and writes down what came of them.
 
-use weal_model::{Action, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time};
+use weal_model::{Action, Bytes, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time};
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobVerb;
 use weal_protocol::engine::{Observation, RunSeen, RunState};
@@ -282,13 +282,24 @@ impl State {
         }
     }
 
-    /// Tells the engine the CPU that the plan gives a job, if it does not know.
+    /// Tells the engine the CPU that the plan gives a job, and the memory of its phase, if it does not know.
     fn tell_speed(&mut self, now: Time, name: &JobName) {
+        let memory = self.memory_for(name);
         let Some(entry) = self.queue.get_mut(name) else { return };
-        let Some(cpu) = entry.speed.filter(|speed| entry.told != Some(*speed)) else { return };
-        entry.told = Some(cpu);
+        let Some(cpu) = entry.speed.filter(|speed| entry.told != Some((*speed, memory))) else { return };
+        entry.told = Some((cpu, memory));
         let action = Action::SetJobCpu { job: name.clone(), cpu };
         self.begin(now, action, "");
+    }
+
+    /// The memory limit of a job's run: what its phase needs, if that is free on its node, else what it has.
+    fn memory_for(&self, name: &JobName) -> Bytes {
+        let (Some(entry), Some(pool)) = (self.queue.get(name), self.pool()) else { return Bytes(0) };
+        let wanted = entry.memory();
+        match (entry.told, &entry.run) {
+            (Some((_, has)), Some(run)) if wanted > has && self.room_beside(&pool, &run.node, Some(name)) < wanted => has,
+            _ => wanted,
+        }
     }
 
     /// Begins an action that no plan has asked for. A target that has an operation keeps it; the next observation asks again.

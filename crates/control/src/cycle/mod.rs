@@ -62,6 +62,7 @@ mod app_orders;
 mod effect;
 mod forecast;
 mod gateway;
+mod job_files;
 mod job_status;
 mod jobs;
 mod learned;
@@ -75,6 +76,7 @@ mod placing;
 mod plans;
 mod problems;
 mod queue;
+mod quotas;
 mod recent;
 mod rest;
 mod rollout;
@@ -97,7 +99,7 @@ use std::sync::Arc;
 
 use weal_model::{
     AppName, Cpu, HistorySample, InstanceId, InstanceState, JobName, JobRecord, JobStatus, Plan, Report, Rung, ScheduleStatus,
-    SeatPlan, Status, Time,
+    SeatPlan, Status, Submitter, Time,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{AppOrdered, AppVerb, JobSubmission, JobVerb, SleepTaken, WakeTaken};
@@ -152,7 +154,9 @@ impl Cycle {
             Input::Order(Order::Sleep { app, rung }) => drop(self.handle_sleep(now, &app, rung)),
             Input::Order(Order::Wake { app }) => drop(self.handle_wake(now, &app)),
             Input::Order(Order::App { app, verb }) => drop(self.handle_verb(now, &app, verb)),
-            Input::Order(Order::Submit(submission)) => drop(self.handle_submission(now, &submission)),
+            Input::Order(Order::Submit { submission, submitter }) => {
+                drop(self.handle_submission(now, &submission, submitter.as_ref()));
+            }
             Input::Order(Order::Job { job, verb }) => drop(self.handle_job_order(now, &job, verb)),
             Input::Done(done) => self.handle_done(now, done),
         }
@@ -313,12 +317,17 @@ impl Cycle {
         taken
     }
 
-    /// Takes a job in. Whoever handed it in is told so once [`JobOrdered::write`] has succeeded.
+    /// Takes a job in, as far as the submitter's quota allows. Whoever handed it in is told so once [`JobOrdered::write`] has succeeded.
     ///
     /// # Errors
     /// When it cannot be run here.
-    pub fn handle_submission(&mut self, now: Time, submission: &JobSubmission) -> Result<JobOrdered, Refusal> {
-        let taken = self.0.take_submission(now, submission);
+    pub fn handle_submission(
+        &mut self,
+        now: Time,
+        submission: &JobSubmission,
+        submitter: Option<&Submitter>,
+    ) -> Result<JobOrdered, Refusal> {
+        let taken = self.0.take_submission(now, submission, submitter);
         self.0.look(now);
         taken
     }

@@ -22,14 +22,13 @@ use super::operations::Operations;
 use super::peers::Ticket;
 use super::schedules::Marks;
 use crate::jobs::Runs;
+pub(super) use stages::Standing;
 use weal_model::{Action, Target};
 
 /// The variable in which a part of an array finds its number.
 pub(super) const ARRAY_INDEX: &str = "ARRAY_INDEX";
 /// Below this, progress tells more about how a job begins than about how long it takes.
 const LEAST_PROGRESS: f64 = 0.05;
-/// A job that is done to the last thousandth still runs, so something is left.
-const MOST_PROGRESS: f64 = 0.999;
 /// Plans are made anew for a job whose work turns out so many times as large as they know, or as small.
 const SURPRISE: f64 = 1.25;
 /// Jobs that are over and still shown without asking the store.
@@ -71,8 +70,10 @@ pub(super) struct Entry {
     pub known_work: f64,
     /// CPU that the last plan gives it.
     pub speed: Option<Cpu>,
-    /// CPU that the engine was told.
-    pub told: Option<Cpu>,
+    /// CPU and memory that the engine was told.
+    pub told: Option<(Cpu, Bytes)>,
+    /// Where it is in its phases.
+    pub stage: Standing,
     /// A look that ends after this one shows its run.
     pub shown_after: Option<Ticket>,
     /// Why its start was refused the last time; empty otherwise.
@@ -261,7 +262,7 @@ impl Queue {
             let progress =
                 entry.run.as_ref().and_then(|run| run.progress).filter(|progress| (LEAST_PROGRESS..=1.0).contains(progress));
             entry.progress = progress.filter(|_| entry.used > 0.0);
-            is_surprised |= entry.run.is_some() && entry.learn_work(&self.runs);
+            is_surprised |= entry.run.is_some() && (entry.learn_work(&self.runs) | entry.find_stage());
         }
         let planned = self.open.values().filter(|entry| entry.is_planned(now));
         seen.jobs.extend(planned.filter_map(|entry| entry.observation(operations)));
@@ -288,7 +289,7 @@ impl Queue {
             return Some(JobOrder { action: action.clone(), attempt: *attempt, command, memory });
         }
         let entry = self.open.get(&job)?;
-        let (attempt, mut command, memory) = (entry.record.attempt, entry.record.command.clone(), entry.memory());
+        let (attempt, mut command, memory) = (entry.record.attempt, entry.record.command.clone(), entry.memory_told());
         let index = entry.record.array.as_ref().map(|part| part.index.to_string());
         command.env.extend(index.map(|index| (ARRAY_INDEX.to_owned(), index)));
         Some(JobOrder { action: action.clone(), attempt, command, memory })
@@ -296,7 +297,7 @@ impl Queue {
 
     /// When the next job may be run again after a pause.
     pub fn next_retry(&self, now: Time) -> Option<Time> {
-        self.open.values().map(|entry| entry.record.not_before).filter(|time| *time > now).min()
+        self.open.values().filter(|entry| !entry.pause(now).is_zero()).map(|entry| entry.record.not_before).min()
     }
 }
 
@@ -314,20 +315,45 @@ impl Entry {
             known_work: 0.0,
             speed: None,
             told: None,
+            stage: Standing::default(),
             shown_after: None,
             refused: String::new(),
         }
+    }
+
+    /// What it needs, as far as its run shows that.
+    pub fn spec(&self) -> JobSpec {
+        let memory_used = self.run.as_ref().and_then(|run| run.memory_used);
+        stages::corrected(&self.record.spec, self.used, self.progress, memory_used)
+    }
+
+    /// The memory that it may need until the next look.
+    pub fn memory(&self) -> Bytes {
+        Standing::of(&self.spec(), self.used).memory
+    }
+
+    /// The memory that its engine is told: more only where there is room for it.
+    fn memory_told(&self) -> Bytes {
+        self.told.map_or_else(|| self.memory(), |(_, memory)| memory)
+    }
+
+    /// True when it has come to another phase, or near one.
+    fn find_stage(&mut self) -> bool {
+        let is_at = Standing::of(&self.spec(), self.used);
+        std::mem::replace(&mut self.stage, is_at) != is_at
     }
 
     /// Whether a plan may decide about it.
     fn is_planned(&self, now: Time) -> bool {
         let record = &self.record;
         let is_free = record.end.is_none() && !record.cancelled && record.hold == Hold::None && record.after.is_empty();
-        is_free && self.written == Written::Yes && (record.begun || record.not_before <= now)
+        is_free && self.written == Written::Yes && (record.begun || self.pause(now).is_zero())
     }
 
-    fn memory(&self) -> Bytes {
-        self.record.spec.stages.first().map_or(Bytes(0), |stage| stage.memory)
+    /// How long it is still not to be run again. No pause is longer than [`LONGEST_PAUSE`]: one that seems so was written before the clock was set
+    /// back, and is over.
+    fn pause(&self, now: Time) -> Duration {
+        Some(self.record.not_before.since(now)).filter(|pause| *pause <= LONGEST_PAUSE).unwrap_or_default()
     }
 
     fn holds_memory_on(&self, node: &NodeName) -> bool {
@@ -352,15 +378,6 @@ impl Entry {
         Some(JobObservation { spec: self.spec(), state, done: Work(self.used), nodes, cpu })
     }
 
-    /// What it needs. The progress that it writes down tells its work better than anybody: what it has used, over how far it is.
-    pub fn spec(&self) -> JobSpec {
-        let mut spec = self.record.spec.clone();
-        if let (Some(progress), [stage]) = (self.progress, spec.stages.as_mut_slice()) {
-            stage.work = Work(self.used / progress.min(MOST_PROGRESS));
-        }
-        spec
-    }
-
     /// True when its work is another than plans know.
     fn learn_work(&mut self, runs: &Runs) -> bool {
         let fresh =
@@ -381,7 +398,7 @@ impl Entry {
             RunEnd::Code { code: 0 } => Some(JobOutcome::Done),
             RunEnd::NotStarted => Some(JobOutcome::Failed),
             RunEnd::Lost => (record.lost >= MOST_LOST).then_some(JobOutcome::Failed),
-            RunEnd::Code { .. } | RunEnd::Signal { .. } | RunEnd::OutOfMemory => {
+            RunEnd::Code { .. } | RunEnd::Signal { .. } | RunEnd::OutOfMemory | RunEnd::NoResults => {
                 (record.retries == 0).then_some(JobOutcome::Failed)
             }
         };
@@ -413,8 +430,10 @@ impl Entry {
         self.record.begun = false;
         (self.run, self.used, self.progress, self.known_work) = (None, 0.0, None, 0.0);
         (self.speed, self.told, self.shown_after) = (None, None, None);
+        self.stage = Standing::default();
     }
 }
 
+mod stages;
 #[cfg(test)]
 mod tests;

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use weal_model::naming::{LONGEST_NAME, is_name};
 use weal_model::{
-    ArrayPart, Bytes, ClassName, Cpu, Importance, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Time, Work,
+    ArrayPart, Bytes, ClassName, Cpu, Importance, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Submitter, Time, Work,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{ArrayRange, JobSubmission};
 
-use super::job_status;
 use super::jobs::JobOrdered;
 use super::queue::Written;
 use super::state::State;
-use crate::jobs::Source;
+use super::{job_files, job_status};
+use crate::jobs::{Job, Source};
 
 /// Memory of a job that does not say it.
 const DEFAULT_MEMORY: Bytes = Bytes::mib(256);
@@ -26,6 +26,8 @@ const MOST_OPEN: usize = 100_000;
 const MOST_RETRIES: u32 = 1000;
 /// Jobs of one array: they are written in one go.
 const MOST_PARTS: usize = 1000;
+/// Phases of one job.
+const MOST_STAGES: usize = 100;
 /// The longest key of a submission.
 const LONGEST_KEY: usize = 200;
 /// So many times its work at full speed a job of these classes may take, where no other goal is stated. Bronze is ours; the others are
@@ -34,18 +36,25 @@ const CLASS_FACTORS: [(&str, f64); 4] = [("platinum", 1.5), ("gold", 3.0), ("sil
 
 impl State {
     /// Takes a job in. It is on disk when [`JobOrdered::write`] has succeeded, and nothing is done about it before.
-    pub(super) fn take_submission(&mut self, now: Time, submission: &JobSubmission) -> Result<JobOrdered, Refusal> {
+    pub(super) fn take_submission(
+        &mut self,
+        now: Time,
+        submission: &JobSubmission,
+        submitter: Option<&Submitter>,
+    ) -> Result<JobOrdered, Refusal> {
         if self.queue.is_unread() {
             return Err(Refusal::JobsUnread);
         }
         if let Some(known) = self.known_by_key(submission)? {
             return Ok(known);
         }
-        let (record, warnings) = self.record_of(now, submission)?;
+        let (mut record, warnings) = self.record_of(now, submission)?;
+        record.submitter = submitter.map(|submitter| submitter.token.clone());
         let records = match submission.array {
             Some(range) => parts(&record, range)?,
             None => vec![record],
         };
+        self.check_quota(submitter, &records)?;
         let jobs: Vec<JobName> = records.iter().map(|record| record.spec.name.clone()).collect();
         records.into_iter().for_each(|record| self.queue.enter(record, Written::Submission));
         let write = self.write_jobs(&jobs);
@@ -73,12 +82,6 @@ impl State {
         let after = self.after(&submission.after)?;
         let (time, number) = (self.engine.its_time(now), self.queue.next_number());
         let name = JobName::from(format!("{}-{number}", name_of(submission)?));
-        let stage = Stage {
-            work: Work(submission.work_s.unwrap_or(0.0)),
-            max_speed: Cpu(submission.cpus.unwrap_or(DEFAULT_CPUS)),
-            min_speed: Cpu(0.0),
-            memory: submission.memory.unwrap_or(DEFAULT_MEMORY),
-        };
         let importance = submission.class.as_ref().and_then(|class| pool.classes.get(class)).map(|class| class.importance);
         let mut spec = JobSpec {
             name,
@@ -86,7 +89,7 @@ impl State {
             desired_start: time,
             deadline: time,
             importance: importance.unwrap_or(Importance::NORMAL),
-            stages: vec![stage],
+            stages: stages(submission),
             tasks: 1,
         };
         spec.deadline = self.deadline(time, submission, &spec)?;
@@ -146,8 +149,7 @@ impl State {
             (None, Some(within)) => span(within).map(|span| now + span),
             (None, None) => {
                 let factor = self.factor(submission.class.as_ref())?;
-                let work = self.known_work(spec).ok_or_else(|| no_goal("nobody knows its work yet: say --work or --done-by"))?;
-                let best_s = work / spec.stages.first().map_or(1.0, |stage| stage.max_speed.0);
+                let best_s = self.best_s(spec).ok_or_else(|| no_goal("nobody knows its work yet: say --work or --done-by"))?;
                 span(factor * best_s).map(|span| now + span)
             }
         }
@@ -159,22 +161,22 @@ impl State {
         factor.ok_or_else(|| no_goal("only platinum, gold, silver and bronze stand for one: say --done-by"))
     }
 
-    /// CPU-seconds that a job takes, if it says so or others of its name have told.
-    fn known_work(&self, spec: &JobSpec) -> Option<f64> {
-        let estimate = self.queue.runs().estimate(&job_status::observation(spec.clone(), 0.0));
-        (estimate.source != Source::Nothing).then_some(estimate.work.0)
+    /// Seconds that a job takes at full speed, if it says its work or others of its name have told.
+    fn best_s(&self, spec: &JobSpec) -> Option<f64> {
+        let (runs, job) = (self.queue.runs(), job_status::observation(spec.clone(), 0.0));
+        let is_known = runs.estimate(&job).source != Source::Nothing;
+        is_known.then(|| Job::observed(&runs.profiled(&job), |_| None).best_s())
     }
 
     fn warnings(&self, spec: &JobSpec, pool: &PoolSpec) -> Vec<String> {
         let mut warnings = Vec::new();
-        let Some(stage) = spec.stages.first() else { return warnings };
+        let fastest = spec.stages.iter().map(|stage| stage.max_speed.0).fold(0.0, f64::max);
         let most = pool.nodes.iter().map(|node| node.cpu.0).fold(0.0, f64::max);
-        if stage.max_speed.0 > most {
-            warnings.push(format!("it can use {}, and the largest node has {}", stage.max_speed, Cpu(most)));
+        if fastest > most {
+            warnings.push(format!("it can use {}, and the largest node has {}", Cpu(fastest), Cpu(most)));
         }
         let goal_s = spec.deadline.since(spec.desired_start).as_secs_f64();
-        if let Some(work) = self.known_work(spec).filter(|work| work / stage.max_speed.0 > goal_s) {
-            let best_s = work / stage.max_speed.0;
+        if let Some(best_s) = self.best_s(spec).filter(|best_s| *best_s > goal_s) {
             warnings.push(format!("its goal cannot be met: alone it takes {best_s:.0} s, and it has {goal_s:.0} s"));
         }
         warnings
@@ -198,6 +200,20 @@ fn parts(record: &JobRecord, range: ArrayRange) -> Result<Vec<JobRecord>, Refusa
     Ok((record.number..).zip(range.indices()).map(part).collect())
 }
 
+/// Its phases: those that it says, or one.
+fn stages(submission: &JobSubmission) -> Vec<Stage> {
+    let stage = |work_s: f64, cpus: Option<f64>, memory: Option<Bytes>| Stage {
+        work: Work(work_s),
+        max_speed: Cpu(cpus.unwrap_or(DEFAULT_CPUS)),
+        min_speed: Cpu(0.0),
+        memory: memory.unwrap_or(DEFAULT_MEMORY),
+    };
+    if submission.stages.is_empty() {
+        return vec![stage(submission.work_s.unwrap_or(0.0), submission.cpus, submission.memory)];
+    }
+    submission.stages.iter().map(|wish| stage(wish.work_s, wish.cpus, wish.memory)).collect()
+}
+
 /// What is wrong with a submission whatever else there is.
 fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
     let texts = submission.run.iter().chain(submission.env.values()).chain(&submission.cwd);
@@ -213,6 +229,7 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
     if let Some(cwd) = submission.cwd.as_ref().filter(|cwd| !Path::new(cwd).is_absolute()) {
         return Err(Refusal::RelativeFolder { folder: cwd.clone() });
     }
+    job_files::check(submission)?;
     if submission.retries > MOST_RETRIES {
         return Err(bad(format!("it is to be run again {} times, and {MOST_RETRIES} is the most", submission.retries)));
     }
@@ -223,19 +240,36 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
 }
 
 fn check_needs(submission: &JobSubmission, nodes: &[NodeSpec]) -> Result<(), Refusal> {
+    let says_one = submission.work_s.is_some() || submission.cpus.is_some() || submission.memory.is_some();
+    match submission.stages.len() {
+        0 => {}
+        _ if says_one => {
+            return Err(bad(
+                "it has stages: each of them says its work, CPU and memory, and the job as a whole does not".to_owned()
+            ));
+        }
+        count if count > MOST_STAGES => return Err(bad(format!("it has {count} stages, and {MOST_STAGES} is the most"))),
+        _ => {}
+    }
+    let states_work = submission.work_s.is_some() || !submission.stages.is_empty();
+    stages(submission).iter().try_for_each(|stage| check_stage(stage, states_work, nodes))
+}
+
+fn check_stage(stage: &Stage, states_work: bool, nodes: &[NodeSpec]) -> Result<(), Refusal> {
     let is_amount = |value: f64| value.is_finite() && value > 0.0;
-    if submission.work_s.is_some_and(|work| !is_amount(work)) {
+    if states_work && !is_amount(stage.work.0) {
         return Err(bad("its work must be more than nothing".to_owned()));
     }
-    if submission.cpus.is_some_and(|cpus| !is_amount(cpus) || cpus > 4096.0) {
+    if !is_amount(stage.max_speed.0) || stage.max_speed.0 > 4096.0 {
         return Err(bad("the CPU that helps it must be more than nothing, and 4096 cores at most".to_owned()));
     }
-    let (memory, most) = (submission.memory.unwrap_or(DEFAULT_MEMORY), nodes.iter().map(|node| node.memory).max());
-    if memory == Bytes(0) {
+    if stage.memory == Bytes(0) {
         return Err(bad("its memory must be more than nothing".to_owned()));
     }
-    match most {
-        Some(most) if memory > most => Err(bad(format!("it needs {memory} of memory, and the largest node has {most}"))),
+    match nodes.iter().map(|node| node.memory).max() {
+        Some(most) if stage.memory > most => {
+            Err(bad(format!("it needs {} of memory, and the largest node has {most}", stage.memory)))
+        }
         _ => Ok(()),
     }
 }

@@ -226,8 +226,10 @@ mod tests {
         let path = folder.path().join("token");
         let tokens = Arc::new(Tokens::load_or_create(folder.path(), NOW).unwrap());
         let secret = fs::read_to_string(&path).unwrap().trim().to_owned();
-        let made =
-            |name: &str, rights| tokens.create(&TokenOrder { name: name.to_owned(), rights, lasts_s: None }, NOW).unwrap().secret;
+        let made = |name: &str, rights| {
+            let order = TokenOrder { name: name.to_owned(), rights, lasts_s: None, quota: weal_model::JobQuota::default() };
+            tokens.create(&order, NOW).unwrap().secret
+        };
         let (reader, deployer) = (made("reader", TokenRights::Read), made("deployer", TokenRights::Order));
         let near = Door::Tcp { loopback: true, certified: false, tokens: Arc::clone(&tokens) };
         let known = Door::Tcp { loopback: false, certified: true, tokens: Arc::clone(&tokens) };

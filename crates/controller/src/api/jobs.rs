@@ -2,19 +2,19 @@
 
 use std::convert::Infallible;
 
-use axum::Json;
 use axum::body::{Body as AnswerBody, Bytes};
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use base64::Engine;
 use http::{StatusCode, header};
 use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-use weal_model::{JobName, JobRecord, JobStatus};
+use weal_model::{JobName, JobRecord, JobStatus, Submitter};
 use weal_protocol::Refusal;
-use weal_protocol::controller::{JobSubmission, JobTaken, JobVerb};
+use weal_protocol::controller::{Caller, JobSubmission, JobTaken, JobVerb};
 use weal_protocol::engine::OutputRequest;
 
 use super::answer::{Body, Parameters, refusal};
@@ -29,13 +29,19 @@ const MOST_JOBS: u32 = 10_000;
 /// Jobs in an answer to who says nothing.
 const JOBS: u32 = 200;
 
-pub(super) async fn submit(api: ApiState, Body(submission): Body<JobSubmission>) -> Response {
+pub(super) async fn submit(api: ApiState, Extension(who): Extension<Caller>, Body(submission): Body<JobSubmission>) -> Response {
     if let Some(known) = known_by_key(&api, &submission).await {
         return known;
     }
     let (reply, answer) = oneshot::channel();
-    let order = Order::Submit { submission: Box::new(submission), reply };
+    let order = Order::Submit { submission: Box::new(submission), submitter: submitter(&api, who), reply };
     taken(&api, order, answer).await
+}
+
+/// Whose quota counts: a token's. Users of this machine's socket may do everything anyway.
+fn submitter(api: &Api, who: Caller) -> Option<Submitter> {
+    let Caller::Token { name: token, .. } = who else { return None };
+    Some(Submitter { quota: api.tokens.quota(&token), token })
 }
 
 /// The answer when an earlier submission with this key is over by now and only the store knows its job.
@@ -103,6 +109,7 @@ async fn taken(api: &Api, order: Order, answer: oneshot::Receiver<Result<JobTake
 fn status_of(refusal: &Refusal) -> StatusCode {
     match refusal {
         Refusal::NoJob { .. } => StatusCode::NOT_FOUND,
+        Refusal::OverQuota { .. } => StatusCode::TOO_MANY_REQUESTS,
         Refusal::BadJob { .. } | Refusal::BadName { .. } | Refusal::RelativeFolder { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::CONFLICT,
     }

@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use weal_host::files;
-use weal_model::Time;
+use weal_model::{JobQuota, Time};
 use weal_protocol::controller::{TokenMade, TokenOrder, TokenRights, TokenView};
 
 /// Tokens besides the operator's.
@@ -78,11 +78,13 @@ struct Kept {
     hash: String,
     made: Time,
     ends: Option<Time>,
+    #[serde(default)]
+    quota: JobQuota,
 }
 
 impl Kept {
     fn view(&self) -> TokenView {
-        TokenView { name: self.name.clone(), rights: self.rights, made: self.made, ends: self.ends }
+        TokenView { name: self.name.clone(), rights: self.rights, made: self.made, ends: self.ends, quota: self.quota }
     }
 }
 
@@ -100,7 +102,8 @@ impl Tokens {
                 (secret, now)
             }
         };
-        let operator = Kept { name: OPERATOR.to_owned(), rights: TokenRights::Order, hash: hash(&secret), made, ends: None };
+        let (rights, quota) = (TokenRights::Order, JobQuota::default());
+        let operator = Kept { name: OPERATOR.to_owned(), rights, hash: hash(&secret), made, ends: None, quota };
         let path = folder.join("tokens.json");
         let others = match fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text).map_err(|error| FileError { path, source: error.into() })?,
@@ -124,6 +127,12 @@ impl Tokens {
         Some(Holder { name: found.name.clone(), rights: found.rights })
     }
 
+    /// What the jobs of a token may be together.
+    pub fn quota(&self, name: &str) -> JobQuota {
+        let state = self.state();
+        state.others.iter().find(|kept| kept.name == name).map_or_else(JobQuota::default, |kept| kept.quota)
+    }
+
     /// Every token, the operator's first.
     pub fn list(&self) -> Vec<TokenView> {
         let state = self.state();
@@ -132,7 +141,7 @@ impl Tokens {
 
     /// Makes a token. It counts once it is on disk.
     pub fn create(&self, order: &TokenOrder, now: Time) -> Result<TokenMade, TokenError> {
-        let TokenOrder { name, rights, lasts_s } = order;
+        let TokenOrder { name, rights, lasts_s, quota } = order;
         if !is_name(name) {
             return Err(TokenError::Name(name.chars().take(2 * LONGEST_NAME).collect()));
         }
@@ -147,7 +156,7 @@ impl Tokens {
             return Err(TokenError::Many);
         }
         let secret = new_secret();
-        others.push(Kept { name: name.clone(), rights: *rights, hash: hash(&secret), made: now, ends });
+        others.push(Kept { name: name.clone(), rights: *rights, hash: hash(&secret), made: now, ends, quota: *quota });
         self.replace(&mut state, others)?;
         Ok(TokenMade { name: name.clone(), secret })
     }
@@ -233,7 +242,7 @@ mod tests {
     const NOW: Time = Time(1_000_000_000_000);
 
     fn order(name: &str, rights: TokenRights, lasts_s: Option<u64>) -> TokenOrder {
-        TokenOrder { name: name.to_owned(), rights, lasts_s }
+        TokenOrder { name: name.to_owned(), rights, lasts_s, quota: JobQuota::default() }
     }
 
     #[test]

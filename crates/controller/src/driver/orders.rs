@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use weal_control::cycle::{self, JobOrdered, Note, StoreProblem};
 use weal_engine::Engine;
-use weal_model::{AppName, EventKind, JobName, JobRecord, JobStatus, NodeName, Rung, ScheduleStatus, WhyNode};
+use weal_model::{AppName, EventKind, JobName, JobRecord, JobStatus, NodeName, Rung, ScheduleStatus, Submitter, WhyNode};
 use weal_protocol::Refusal;
 use weal_protocol::controller::{
     AppOrdered, AppVerb, Caller, ConfigRefused, ConfigTaken, ConfigUpdate, JobForecast, JobSubmission, JobTaken, JobVerb,
@@ -26,7 +26,7 @@ pub(crate) enum Order {
     /// Let this application sleep until somebody asks for it.
     Sleep { app: AppName, rung: Option<Rung>, reply: oneshot::Sender<Result<SleepTaken, Refusal>> },
     /// Run this job.
-    Submit { submission: Box<JobSubmission>, reply: Answer<JobTaken> },
+    Submit { submission: Box<JobSubmission>, submitter: Option<Submitter>, reply: Answer<JobTaken> },
     /// Say what would become of this job.
     Forecast { submission: Box<JobSubmission>, reply: oneshot::Sender<Result<JobForecast, Refusal>> },
     /// Do this to a job.
@@ -60,9 +60,9 @@ impl<E: Engine> Driver<E> {
                 self.record_order(cycle::Order::App { app: app.clone(), verb });
                 let _ = reply.send(self.cycle.handle_verb(now, &app, verb));
             }
-            Order::Submit { submission, reply } => {
-                self.record_order(cycle::Order::Submit(submission.clone()));
-                let ordered = self.cycle.handle_submission(now, &submission);
+            Order::Submit { submission, submitter, reply } => {
+                self.record_order(cycle::Order::Submit { submission: submission.clone(), submitter: submitter.clone() });
+                let ordered = self.cycle.handle_submission(now, &submission, submitter.as_ref());
                 self.answer_when_kept(ordered, reply);
             }
             Order::Forecast { submission, reply } => self.forecast(&submission, reply),

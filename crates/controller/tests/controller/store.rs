@@ -1,6 +1,5 @@
 //! The store: what was acknowledged survives, whatever happens to the file or the disk.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -74,7 +73,7 @@ fn job(number: u64) -> JobRecord {
         stages: vec![stage],
         tasks: 1,
     };
-    let command = JobCommand { run: vec!["true".to_owned()], env: BTreeMap::new(), cwd: None };
+    let command = JobCommand { run: vec!["true".to_owned()], ..JobCommand::default() };
     JobRecord::new(number, spec, command)
 }
 

@@ -12,12 +12,12 @@ use weal_protocol::node::InstanceSpec;
 
 use super::launch::SHIM_PATIENCE;
 use super::running::Running;
-use super::{Order, Phase, Reply, Task, until};
+use super::{Order, Phase, Reply, Task, data_of, until};
 use crate::archive;
 use crate::files::{at, read_json};
 use crate::isolation::{Isolation, Member};
 use crate::logbook::Logbook;
-use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, Record, STOP_FILE, Started, logs};
+use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, Record, STOP_FILE, Started, carry, logs};
 use crate::signals::{send, send_to_all};
 use crate::site::now;
 
@@ -68,7 +68,9 @@ impl Task {
         let exit_file = self.dir.join(EXIT_FILE);
         let shim = self.started().map(|started| started.shim);
         let is_told = || exit_file.exists() || !shim.is_some_and(|shim| self.site.proc.is_alive(shim));
-        let is_told_soon = until(SOON, is_told).await;
+        // What a job leaves is copied before its end is told.
+        let patience = if carry::has_results(&self.spec()) { carry::PATIENCE } else { SOON };
+        let is_told_soon = until(patience, is_told).await;
         let left = self.isolated(|isolation, member| isolation.processes(member)).len();
         if !is_told_soon {
             self.set_pid(None);
@@ -92,7 +94,7 @@ impl Task {
             0 => String::new(),
             count => format!(", leaving {count} of its processes, which were killed: it must stay in the foreground"),
         };
-        let limit = self.spec().memory;
+        let limit = self.memory_limit();
         let text = match &exit {
             _ if is_out_of_memory => format!("ran out of memory: its limit is {limit}"),
             Some(Exit::Code { code: 0 }) => format!("ended by itself with status 0{left}"),
@@ -104,6 +106,7 @@ impl Task {
                 let waited = WITNESS_PATIENCE.as_secs();
                 format!("ended; how is not known, because its shim did not say so within {waited} s{left}")
             }
+            Some(Exit::NoResults { why }) => format!("ended by itself with status 0, but its results are not in place: {why}"),
             Some(Exit::Unknown) | None => {
                 format!("ended; how is not known, because its shim was killed too or could not write{left}")
             }
@@ -113,6 +116,7 @@ impl Task {
         let run = match exit {
             _ if is_out_of_memory => RunEnd::OutOfMemory,
             Some(Exit::Code { code: 0 }) => RunEnd::Code { code: 0 },
+            Some(Exit::NoResults { .. }) => RunEnd::NoResults,
             // Ended by weal, whatever it made of that.
             _ if was_stopped => RunEnd::Lost,
             Some(Exit::Code { code }) => RunEnd::Code { code },
@@ -221,8 +225,8 @@ impl Task {
                         self.remember(|memory| memory.restarts = memory.restarts.saturating_add(1));
                         return Phase::Launch(Some(reply));
                     }
-                    Some((Order::SetCpu { share, limit }, reply)) => {
-                        self.remember(|memory| (memory.share, memory.cpu_limit) = (Some(share), limit));
+                    Some((Order::SetCpu { share, limit, memory }, reply)) => {
+                        self.remember_limits(share, limit, memory);
                         let _ = reply.send(Ok(()));
                     }
                     Some((_, reply)) => {
@@ -279,10 +283,25 @@ impl Task {
         self.tell(InstanceState::Stopped, "stopped".to_owned());
         if self.is_run() {
             archive::keep(&self.site, &self.record(), &self.dir)?;
+            self.scrub();
         } else {
             keep_log(&self.site.logbook, &self.spec().id, &self.dir);
         }
         Ok(fs::remove_dir_all(&self.dir).map_err(at(&self.dir))?)
+    }
+}
+
+impl Task {
+    /// The folder of a job whose results are where they were to go holds nothing that anybody wants.
+    fn scrub(&self) {
+        let spec = self.spec();
+        if !carry::has_results(&spec) || self.memory().end != Some(RunEnd::Code { code: 0 }) {
+            return;
+        }
+        let data = data_of(&self.site, &spec);
+        if let Err(error) = fs::remove_dir_all(&data) {
+            tracing::warn!(folder = %data.display(), %error, "the folder of a job that is done cannot be taken away");
+        }
     }
 }
 

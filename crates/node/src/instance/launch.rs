@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use weal_sandbox::SandboxPlan;
 
 use super::ending::End;
 use super::pages::WORKING_SET_FILE;
+use super::program::{NoProgram, find_program};
 use super::running::Running;
 use super::sleep::WAKING_FILE;
 use super::{Phase, Reply, Task, until};
@@ -33,7 +34,9 @@ use crate::isolation::{Kind, Member};
 use crate::ports;
 use crate::privileges::{Barrier, barrier, may_write_in};
 use crate::progress;
-use crate::shim::{self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, mark};
+use crate::shim::{
+    self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, carry, mark,
+};
 use crate::site::Site;
 use crate::variables::{UnknownVariable, fill_in};
 
@@ -79,6 +82,9 @@ pub(super) enum StartError {
     /// Its program cannot be run.
     #[error(transparent)]
     NoProgram(#[from] NoProgram),
+    /// Its results are named by what is no pattern.
+    #[error("its results: {0}")]
+    Results(#[from] carry::CarryError),
     /// Its folder, its files or its control group cannot be made.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -118,42 +124,10 @@ impl StartError {
                 | Self::EmptyRun
                 | Self::Unreachable { .. }
                 | Self::NoProgram(_)
+                | Self::Results(_)
                 | Self::Refused { .. }
         )
     }
-}
-
-/// Why a program cannot be run.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoProgram {
-    /// It is a folder.
-    #[error("cannot run {}: it is a folder", .path.display())]
-    Folder {
-        /// Where it is.
-        path: PathBuf,
-    },
-    /// Nobody may execute it.
-    #[error("cannot run {}: it is not executable (chmod +x?)", .path.display())]
-    NotExecutable {
-        /// Where it is.
-        path: PathBuf,
-    },
-    /// There is none.
-    #[error("cannot run {}: there is no such file", .path.display())]
-    NoFile {
-        /// Where it should be.
-        path: PathBuf,
-    },
-    /// No folder of the search path holds it.
-    #[error("cannot run `{program}`: there is no such program in PATH ({path}); write ./{program} for one in {}", .cwd.display())]
-    NotInPath {
-        /// Its name.
-        program: String,
-        /// The search path.
-        path: String,
-        /// The working directory.
-        cwd: PathBuf,
-    },
 }
 
 impl Task {
@@ -212,7 +186,8 @@ impl Task {
             memory.cpu_before_s += cpu_before_s;
             memory.oom_kills = oom_kills;
         });
-        start_shim(&self.site, &self.dir, self.socket.as_ref(), false).await?;
+        let patience = carry::patience_to_start(&self.spec(), SHIM_PATIENCE);
+        start_shim(&self.site, &self.dir, self.socket.as_ref(), Some(patience)).await?;
         read_json(&self.dir.join(PID_FILE))?.ok_or(StartError::NoProcessId)
     }
 
@@ -260,7 +235,7 @@ impl Task {
         if memory.state == InstanceState::Starting {
             // Its shim may be about to start it: the former agent died just then.
             until(ADOPTION_PATIENCE, || self.dir.join(PID_FILE).exists()).await;
-            until(SHIM_PATIENCE, || !shim::is_starting(&self.dir)).await;
+            until(carry::patience_to_start(&self.spec(), SHIM_PATIENCE), || !shim::is_starting(&self.dir)).await;
         }
         let Some(started) = self.started().filter(|started| self.site.proc.is_alive(started.main)) else {
             return match memory.state {
@@ -300,8 +275,15 @@ impl Task {
     }
 }
 
-/// Starts the shim of the instance in `dir`, which gets `socket` as its standard input; with `adopt` for a process that runs already. An error is why it does not.
-pub(super) async fn start_shim(site: &Site, dir: &Path, socket: Option<&TcpListener>, adopt: bool) -> Result<(), StartError> {
+/// Starts the shim of the instance in `dir`, which gets `socket` as its standard input and starts it within `patience`; without one for a
+/// process that runs already. An error is why it does not run.
+pub(super) async fn start_shim(
+    site: &Site,
+    dir: &Path,
+    socket: Option<&TcpListener>,
+    patience: Option<Duration>,
+) -> Result<(), StartError> {
+    let (adopt, patience) = (patience.is_none(), patience.unwrap_or(SHIM_PATIENCE));
     let stderr = fs::OpenOptions::new().append(true).create(true).open(dir.join("shim.err"))?;
     let mut command = tokio::process::Command::new(&site.shim_program);
     // The name that `ps` shows, whatever our own program is called by now.
@@ -322,7 +304,7 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, socket: Option<&TcpListe
             None => Ok(0),
         }
     };
-    let listening = tokio::time::timeout(SHIM_PATIENCE, listen).await;
+    let listening = tokio::time::timeout(patience, listen).await;
     if listening.is_err() {
         // It would start the instance when nobody expects it any more.
         let _ = child.start_kill();
@@ -337,7 +319,7 @@ pub(super) async fn start_shim(site: &Site, dir: &Path, socket: Option<&TcpListe
             Err(StartError::ShimEnded { complaint })
         }
         (Ok(_), why) => Err(StartError::Refused { why: why.to_owned() }),
-        (Err(_), _) => Err(StartError::ShimSilent { within: SHIM_PATIENCE }),
+        (Err(_), _) => Err(StartError::ShimSilent { within: patience }),
     }
 }
 
@@ -346,6 +328,7 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     let data = data_of(site, spec);
     let spec =
         &InstanceSpec { cwd: if spec.cwd.is_empty() { data.display().to_string() } else { spec.cwd.clone() }, ..spec.clone() };
+    carry::check_patterns(spec)?;
     let account = site.accounts.of(spec, &data)?;
     make_data(&data, account.owner())?;
     let mut env = environment(spec, port, &data, dir, account.person())?;
@@ -517,31 +500,6 @@ fn environment(
     Ok(env)
 }
 
-/// The path of a program, as a shell would find it in `path`; relative to `cwd` where it has a slash.
-///
-/// # Errors
-/// There is none that can be run: says what is there instead.
-pub fn find_program(program: &str, cwd: &Path, path: &str) -> Result<String, NoProgram> {
-    let is_executable =
-        |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0);
-    if program.contains('/') {
-        let full = cwd.join(program);
-        return match () {
-            () if is_executable(&full) => Ok(full.display().to_string()),
-            () if full.is_dir() => Err(NoProgram::Folder { path: full }),
-            () if full.exists() => Err(NoProgram::NotExecutable { path: full }),
-            () => Err(NoProgram::NoFile { path: full }),
-        };
-    }
-    let folders = path.split(':').map(|folder| cwd.join(folder).join(program));
-    let found = folders.into_iter().find(|candidate| is_executable(candidate));
-    found.map(|found| found.display().to_string()).ok_or_else(|| NoProgram::NotInPath {
-        program: program.to_owned(),
-        path: path.to_owned(),
-        cwd: cwd.to_owned(),
-    })
-}
-
 /// The folder of an application's data belongs to whom it runs as, also when that was another before. `owner` is `None` where the agent
 /// cannot give anything away.
 fn make_data(data: &Path, owner: Option<Owner>) -> io::Result<()> {
@@ -583,24 +541,4 @@ pub fn first_record(spec: InstanceSpec, port: u16) -> Record {
         socket: false,
     };
     Record { spec, port, launch }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_is_found_or_it_is_said_why_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let cwd = folder.path();
-        fs::write(cwd.join("tool"), "#!/bin/sh\n").unwrap();
-        assert_eq!(find_program("./tool", cwd, "").unwrap_err(), NoProgram::NotExecutable { path: cwd.join("./tool") });
-        fs::set_permissions(cwd.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(find_program("./tool", cwd, "").unwrap().ends_with("/tool"));
-        assert!(find_program("tool", cwd, &format!("/nowhere:{}", cwd.display())).is_ok());
-        let error = find_program("tool", cwd, "/nowhere").unwrap_err().to_string();
-        assert!(error.contains("no such program in PATH (/nowhere)"), "{error}");
-        assert_eq!(find_program("./none", cwd, "").unwrap_err(), NoProgram::NoFile { path: cwd.join("./none") });
-        assert_eq!(find_program("/", cwd, "").unwrap_err(), NoProgram::Folder { path: "/".into() });
-    }
 }

@@ -9,10 +9,11 @@
 mod ending;
 mod launch;
 mod pages;
+mod program;
 mod running;
 mod sleep;
 
-pub use launch::{NoProgram, find_program};
+pub use program::{NoProgram, find_program};
 
 use std::collections::VecDeque;
 use std::net::TcpListener;
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
-use weal_model::{Cpu, InstanceId, InstanceState, RunEnd, Rung, SandboxMode, SleepCosts, Time};
+use weal_model::{Bytes, Cpu, InstanceId, InstanceState, RunEnd, Rung, SandboxMode, SleepCosts, Time};
 use weal_protocol::Refusal;
 use weal_protocol::node::{InstanceEvent, InstanceSpec};
 
@@ -59,6 +60,9 @@ pub struct RunRecord {
     pub share: Option<Cpu>,
     /// Its CPU limit; that of the spec until another is set.
     pub cpu_limit: Option<Cpu>,
+    /// Its memory limit; that of the spec until another is set.
+    #[serde(default)]
+    pub memory_limit: Option<Bytes>,
     /// How it ended last, while it waits to be started again.
     #[serde(default)]
     pub ended: Option<String>,
@@ -133,6 +137,8 @@ pub enum Order {
         share: Cpu,
         /// The most.
         limit: Option<Cpu>,
+        /// The most memory, where that changes.
+        memory: Option<Bytes>,
     },
 }
 
@@ -219,6 +225,7 @@ pub fn begin(site: Arc<Site>, record: Record) -> (Handle, oneshot::Receiver<Resu
         start_took_s: None,
         share: None,
         cpu_limit: record.spec.cpu_limit,
+        memory_limit: None,
         ended: None,
         cpu_before_s: 0.0,
         oom_kills: 0,
@@ -368,7 +375,7 @@ impl Task {
     fn limits(&self) -> GroupLimits {
         let (memory, spec) = (self.memory(), self.spec());
         let processes = (spec.sandbox.mode == SandboxMode::Strict).then_some(spec.sandbox.processes);
-        GroupLimits { memory: spec.memory, cpu: memory.cpu_limit, share: memory.share, processes }
+        GroupLimits { memory: self.memory_limit(), cpu: memory.cpu_limit, share: memory.share, processes }
     }
 
     /// Does something with this instance's place in the isolation.
@@ -382,10 +389,22 @@ impl Task {
         self.site.isolation.kind() == Kind::None
     }
 
-    fn set_cpu(&self, share: Cpu, limit: Option<Cpu>) -> Result<(), Refusal> {
-        self.remember(|memory| (memory.share, memory.cpu_limit) = (Some(share), limit));
+    /// The most memory that it may use now.
+    fn memory_limit(&self) -> Bytes {
+        self.memory().memory_limit.unwrap_or_else(|| self.spec().memory)
+    }
+
+    fn set_cpu(&self, share: Cpu, limit: Option<Cpu>, most: Option<Bytes>) -> Result<(), Refusal> {
+        self.remember_limits(share, limit, most);
         let limits = self.limits();
         Ok(self.isolated(|isolation, member| isolation.limit(member, &limits))?)
+    }
+
+    fn remember_limits(&self, share: Cpu, limit: Option<Cpu>, most: Option<Bytes>) {
+        self.remember(|memory| {
+            (memory.share, memory.cpu_limit) = (Some(share), limit);
+            memory.memory_limit = most.or(memory.memory_limit);
+        });
     }
 
     /// Takes over the parts of a spec that need no new process.

@@ -118,7 +118,7 @@ impl Task {
     async fn obey(&mut self, order: Order, reply: Reply, running: &mut Running) {
         let result = match order {
             Order::Start(spec) => self.update(&spec),
-            Order::SetCpu { share, limit } => self.set_cpu(share, limit),
+            Order::SetCpu { share, limit, memory } => self.set_cpu(share, limit, memory),
             Order::Sleep(rung) => self.sleep(rung, "", running).await,
             Order::Park(_) if !self.is_asleep() => Err(Refusal::Woken),
             Order::Park(why) => self.sleep(weal_model::Rung::Parked, &why, running).await,
@@ -232,7 +232,7 @@ impl Task {
 
     /// Looks for processes killed for want of memory, and does the killing where the kernel does not.
     fn check_memory(&self, running: &mut Running) -> Option<End> {
-        let (usage, limit) = (self.isolated(|isolation, member| isolation.usage(member)), self.spec().memory);
+        let (usage, limit) = (self.isolated(|isolation, member| isolation.usage(member)), self.memory_limit());
         if self.is_plain() {
             let used = weal_model::Bytes(usage.memory.unwrap_or(0));
             let text = || format!("killed for using {used} of memory, more than its limit of {limit}");
@@ -261,7 +261,7 @@ impl Task {
         if !self.site.proc.is_alive(running.main) {
             return;
         }
-        match start_shim(&self.site, &self.dir, self.socket.as_ref(), true).await {
+        match start_shim(&self.site, &self.dir, self.socket.as_ref(), None).await {
             Ok(()) => {
                 running.shim_fd = self.started().and_then(|started| watch(started.shim));
                 tracing::warn!(instance = %self.spec().id, "its shim had been killed and was replaced");

@@ -20,13 +20,15 @@
 //! instance that writes more than the pipe holds (64 KiB) waits. How such an instance ended cannot be told afterwards: only
 //! a parent is told.
 
+pub(crate) mod carry;
 pub mod logs;
 mod pace;
+mod signals;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -44,6 +46,7 @@ use weal_protocol::node::InstanceSpec;
 use weal_sandbox::SandboxPlan;
 
 use self::pace::Pace;
+use self::signals::{block_signals, child_signals, unblock_signals};
 use crate::files::{at, read_json, write_json};
 use crate::given;
 use crate::privileges::{become_user, close_descriptors, keep_descriptors_back};
@@ -132,6 +135,11 @@ pub enum Exit {
         /// Which.
         signal: i32,
     },
+    /// By itself with 0, and its results could not be copied.
+    NoResults {
+        /// Why.
+        why: String,
+    },
     /// Nobody who was told is left.
     Unknown,
 }
@@ -182,11 +190,11 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     }
     // The kernel shall rather kill the instance than the witness of its end. Needs root; without, both are equal.
     let _ = fs::write("/proc/self/oom_score_adj", "-900");
-    let result = if adopt { adopt_instance(dir) } else { start_instance(dir, &record.launch) };
+    let result = if adopt { adopt_instance(dir) } else { start_instance(dir, &record) };
     match result {
         Ok(watch) => {
             tell_agent("started");
-            Watch { tells: record.spec.job.is_none(), ..watch }.run()
+            Watch { tells: record.spec.job.is_none(), record: Some(record), ..watch }.run()
         }
         Err(error) => {
             tell_agent(&error.to_string());
@@ -202,7 +210,8 @@ fn open_lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn start_instance(dir: &Path, launch: &Launch) -> io::Result<Watch> {
+fn start_instance(dir: &Path, Record { spec, launch, .. }: &Record) -> io::Result<Watch> {
+    carry::bring_inputs(spec, data_of(launch), becoming(launch, None)?)?;
     let output = open_output(dir)?;
     let child_output = fs::OpenOptions::new().read(true).write(true).open(dir.join(OUTPUT_FILE))?;
     let child = spawn(launch, &child_output)?;
@@ -298,6 +307,30 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
     }
 }
 
+/// A job's own folder.
+fn data_of(launch: &Launch) -> &Path {
+    Path::new(launch.env.get("DATA").map_or("/", String::as_str))
+}
+
+/// What a child does to copy files where the instance runs: in its control groups, as its user and confined as it is, but that it has no mounts
+/// of its own and may write in `to`.
+fn becoming(launch: &Launch, to: Option<PathBuf>) -> io::Result<impl Fn() -> io::Result<()> + Send + Sync + 'static + use<>> {
+    let (entrances, user, umask) = (launch.entrances.clone(), launch.user.clone(), launch.umask);
+    let mut sandbox = SandboxPlan { mounts: None, ..launch.sandbox.clone() };
+    sandbox.landlock.iter_mut().for_each(|rules| rules.write.extend(to.clone()));
+    let sandbox = sandbox.prepare().map_err(io::Error::other)?;
+    Ok(move || {
+        entrances.iter().try_for_each(|entrance| fs::write(entrance, "0"))?;
+        unblock_signals()?;
+        sandbox.enter().map_err(weal_sandbox::Failure::into_io)?;
+        become_user(user.as_ref())?;
+        if let Some(mask) = umask {
+            rustix::process::umask(Mode::from_raw_mode(mask));
+        }
+        sandbox.confine().map_err(weal_sandbox::Failure::into_io)
+    })
+}
+
 /// Becomes the program, with the socket. Here, because only now its own process number is known, which it is to be told.
 fn become_given(argv: &[String], env: &BTreeMap<String, String>) -> io::Result<()> {
     // SAFETY: nothing in this process closes the shim's descriptor before the program has it.
@@ -369,42 +402,6 @@ fn tell_agent(line: &str) {
     }
 }
 
-/// Nothing but SIGKILL ends the shim. What it spawns inherits the mask and takes it back with [`unblock_signals`].
-fn block_signals() -> io::Result<()> {
-    // SAFETY: a set of signals is plain data, and both calls only read or write it.
-    let result = unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigfillset(&mut set);
-        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut())
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The standard library leaves the mask as it is: without this, an instance would never see its SIGTERM.
-fn unblock_signals() -> io::Result<()> {
-    // SAFETY: a set of signals is plain data, and both calls only read or write it.
-    let result = unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut())
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Becomes readable when a child has ended.
-fn child_signals() -> io::Result<OwnedFd> {
-    // SAFETY: the set is plain data; the descriptor is new and owned by nobody else.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGCHLD);
-        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd)),
-        }
-    }
-}
-
 /// Reads of the pipe between two looks at everything else.
 const PIECES: usize = 64;
 /// Written to the log of who writes too much of it.
@@ -425,6 +422,8 @@ struct Watch {
     /// True when lines of ours may stand in its log. What a job wrote is kept byte for byte.
     tells: bool,
     is_over: bool,
+    /// What was started.
+    record: Option<Record>,
 }
 
 impl Watch {
@@ -443,6 +442,7 @@ impl Watch {
             pace: Pace::new(Instant::now()),
             tells: false,
             is_over: false,
+            record: None,
         })
     }
 
@@ -493,6 +493,7 @@ impl Watch {
                     self.copy_output();
                     let status = ExitStatus::from_raw(status.as_raw());
                     self.finish(match (status.code(), status.signal()) {
+                        (Some(0), _) => self.take_results(),
                         (Some(code), _) => Exit::Code { code },
                         (None, Some(signal)) => Exit::Signal { signal },
                         (None, None) => Exit::Unknown,
@@ -510,6 +511,15 @@ impl Watch {
         if self.tells {
             self.logs.end_line(now());
         }
+    }
+
+    /// It has ended with 0: a job is done when its results are on the disk.
+    fn take_results(&self) -> Exit {
+        let take = |Record { spec, launch, .. }: &Record| {
+            carry::take_results(spec, data_of(launch), becoming(launch, carry::destination(spec))?)
+        };
+        let taken = self.record.as_ref().map_or(Ok(()), take);
+        taken.map_or_else(|error| Exit::NoResults { why: error.to_string() }, |()| Exit::Code { code: 0 })
     }
 
     fn finish(&mut self, exit: Exit) {

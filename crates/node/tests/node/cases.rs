@@ -597,7 +597,7 @@ pub fn cpu_limits_hold_where_they_can(bench: &Bench) {
     };
     let limited = burn(web.address);
     assert!(limited < 0.3, "{limited} CPU with a limit of 0.2");
-    let set = node::Command::SetCpu { instance: spec.id.clone(), share: Cpu(1.0), limit: None };
+    let set = node::Command::SetCpu { instance: spec.id.clone(), share: Cpu(1.0), limit: None, memory: None };
     assert_eq!(bench.apply(set).refusal, None);
     let free = burn(web.address);
     // How much more depends on what else runs on this machine.

@@ -125,6 +125,23 @@ fn a_job_that_failed_waits_before_it_is_run_again() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_does_not_put_off_the_next_run() {
+    let mut queue = queue(vec![record("a-1", 1, 3)]);
+    let entry = queue.get_mut(&"a-1".into()).unwrap();
+    let noon = Time::from_secs_f64(43_200.0);
+    entry.conclude(noon, RunEnd::Code { code: 1 }, "");
+    entry.written = Written::Yes;
+    let mut planned = |now: Time| {
+        let mut seen = Observation::default();
+        queue.handle_seen(now, &mut seen, &Operations::default());
+        (seen.jobs.len(), queue.next_retry(now).is_some())
+    };
+    assert_eq!(planned(noon), (0, true), "it waits two seconds");
+    assert_eq!(planned(Time::from_secs_f64(43_203.0)), (1, false));
+    assert_eq!(planned(Time::from_secs_f64(39_600.0)), (1, false), "an hour earlier it does not wait for an hour");
+}
+
+#[test]
 fn progress_that_a_job_writes_tells_its_work_and_a_surprise_is_told_once() {
     let mut queue = queue(vec![record("a-1", 1, 0)]);
     queue.get_mut(&"a-1".into()).unwrap().record.spec.stages[0].work = Work(10.0);

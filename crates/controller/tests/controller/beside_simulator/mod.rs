@@ -265,7 +265,7 @@ impl Run {
             Order::Sleep { app, rung } => {
                 (format!("/v1/apps/{app}/sleep"), serde_json::to_string(&weal_protocol::controller::SleepOrder { rung: *rung }))
             }
-            Order::App { .. } | Order::Submit(_) | Order::Job { .. } => panic!("the scenario has none: {order:?}"),
+            Order::App { .. } | Order::Submit { .. } | Order::Job { .. } => panic!("the scenario has none: {order:?}"),
             Order::Wake { app } => (format!("/v1/apps/{app}/wake"), Ok(String::new())),
         };
         tokio::spawn(async move { local(&socket, "POST", &path, body.unwrap()).await })
