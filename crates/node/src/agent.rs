@@ -16,6 +16,7 @@ use crate::accounts::NoAccount;
 use crate::archive;
 use crate::awake;
 use crate::capabilities;
+use crate::clock::now;
 use crate::events::Events;
 use crate::files::{at, read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Order, RunRecord};
@@ -26,7 +27,7 @@ use crate::ports::address;
 use crate::progress;
 use crate::reserve::Reserves;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
-use crate::site::{Site, now};
+use crate::site::Site;
 use crate::sleepers::Sleepers;
 use weal_protocol::node::{
     self, AgentObservation, Command, CommandOutcome, InstanceCounters, InstanceSpec, LogsChunk, LogsRequest, NodeCounters,

@@ -13,6 +13,7 @@ mod archive;
 mod awake;
 mod blocking;
 pub mod capabilities;
+mod clock;
 mod confidential;
 mod costs;
 mod events;

@@ -3,10 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
 
 use weal_host::Proc;
-use weal_model::Time;
 
 use crate::accounts::Accounts;
 use crate::events::Events;
@@ -64,12 +62,6 @@ impl Site {
     pub fn dir(&self, instance: &str) -> PathBuf {
         self.instances.join(instance)
     }
-}
-
-/// The present.
-pub fn now() -> Time {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The name of our control groups: pools on one machine differ by their state directories.

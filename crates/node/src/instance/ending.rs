@@ -14,12 +14,12 @@ use super::launch::SHIM_PATIENCE;
 use super::running::Running;
 use super::{Order, Phase, Reply, Task, data_of, until};
 use crate::archive;
+use crate::clock::now;
 use crate::files::{at, read_json};
 use crate::isolation::{Isolation, Member};
 use crate::logbook::Logbook;
 use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, Record, STOP_FILE, Started, carry, logs};
 use crate::signals::{send, send_to_all};
-use crate::site::now;
 
 /// The pause before the first restart.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);

@@ -29,11 +29,12 @@ use weal_protocol::Refusal;
 use weal_protocol::node::{InstanceEvent, InstanceSpec};
 
 use crate::blocking::aside;
+use crate::clock::now;
 use crate::files::{read_json, write_json};
 use crate::isolation::{GroupLimits, Kind, Member};
 use crate::paging::working_set::WorkingSet;
 use crate::shim::{PID_FILE, Record, Started};
-use crate::site::{Site, now};
+use crate::site::Site;
 
 pub use ending::{discard, finish_off};
 pub use launch::{data_of, first_record};

@@ -11,11 +11,11 @@ use weal_protocol::Refusal;
 
 use super::running::{Running, asking};
 use super::{Reply, Task, Wish, until};
+use crate::clock::now;
 use crate::costs::learn;
 use crate::ports::address;
 use crate::probe::{self, Beside, Unwell};
 use crate::shim::Record;
-use crate::site::now;
 
 /// There while the instance is being woken: the next agent finishes it. A file without content, because it is made while a request
 /// waits, and replacing one with content makes the file system write it out at once.

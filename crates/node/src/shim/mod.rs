@@ -47,10 +47,10 @@ use weal_sandbox::SandboxPlan;
 
 use self::pace::Pace;
 use self::signals::{block_signals, child_signals, unblock_signals};
+use crate::clock::now;
 use crate::files::{at, read_json, write_json};
 use crate::given;
 use crate::privileges::{become_user, close_descriptors, keep_descriptors_back};
-use crate::site::now;
 
 /// All that is needed to start an instance.
 pub const SPEC_FILE: &str = "spec.json";
