@@ -9,10 +9,6 @@ use weal_gateway::{Limits, Options, run_until};
 use weal_model::{ClientPolicy, HttpRules, RouteSpec};
 use weal_protocol::gateway::{CONFIGURE, ClusterConfig, Endpoint, FlowConfig, GatewayConfig};
 
-/// As `weal` itself has it.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -46,10 +46,6 @@ const ANSWER: usize = 2048;
 /// How long a thread waits for the next request on its connection, in steps of a second: after each it gives up if no thread is free.
 const KEEP_ALIVE_S: u32 = 10;
 
-/// As `weal` itself has it.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
