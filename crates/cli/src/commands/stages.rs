@@ -91,7 +91,7 @@ pub fn read(path: &Path) -> Result<Vec<StageWish>, StagesError> {
 fn parse(path: &str, text: &str) -> Result<Vec<StageWish>, StagesError> {
     let path = || path.to_owned();
     let page: Page = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         StagesError::Shape { path: path(), why: format!("line {line}: {}", error.message()) }
     })?;
     if page.stage.is_empty() {
