@@ -101,15 +101,16 @@ pub fn a_swap_that_fills_up_in_the_middle_of_a_purge_leaves_it_suspended_and_who
 pub fn it_sleeps_and_wakes_whole_while_the_machine_is_short_of_memory(bench: &Bench) {
     let servers: Vec<_> = ["a-1", "b-1"].iter().map(|id| server(bench, id, 30)).collect();
     let _pressure = Pressure::start();
+    let reclaimed = || kernel_count("pgsteal_kswapd") + kernel_count("pgsteal_direct");
     for rung in [Rung::Suspended, Rung::Warm, Rung::Parked] {
-        let reclaimed = kernel_count("pgsteal_kswapd") + kernel_count("pgsteal_direct");
+        let before = reclaimed();
         for (server, sum) in &servers {
             assert_eq!(bench.sleep(server.spec.id.as_str(), rung), None, "there is swap for it");
             sleeps_on(bench, server, rung);
             wakes_whole(bench, server, sum);
         }
-        let now = kernel_count("pgsteal_kswapd") + kernel_count("pgsteal_direct");
-        assert!(now > reclaimed, "the kernel had to look for memory meanwhile");
+        // Whoever uses up the memory is a thread beside this one, which a busy machine may have kept waiting meanwhile.
+        wait_for("the kernel to look for memory", || (reclaimed() > before).then_some(()));
     }
     assert_eq!(kernel_count("oom_kill"), 0);
 }
