@@ -71,10 +71,17 @@ impl ProcessId {
     }
 
     /// Lets go of what the system keeps of it after its end, if it is a child of this process; true when it was. A supervisor that became another
-    /// program has children that it did not start.
-    pub fn reap(self) -> bool {
-        let pid = rustix::process::Pid::from_raw(self.pid().cast_signed());
-        pid.is_some_and(|pid| matches!(rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG), Ok(Some(_))))
+    /// program has children that it did not start. The first thread of a program may have ended before the others; only then there is
+    /// something to let go of, so that it is waited for.
+    pub async fn reap(self) -> bool {
+        let Some(pid) = rustix::process::Pid::from_raw(self.pid().cast_signed()) else { return false };
+        loop {
+            match rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG) {
+                Ok(Some(_)) => return true,
+                Ok(None) if !self.is_alive() => tokio::time::sleep(Duration::from_millis(20)).await,
+                Ok(None) | Err(_) => return false,
+            }
+        }
     }
 
     /// Kills it. False when it does not go within five seconds: it hangs in the kernel.

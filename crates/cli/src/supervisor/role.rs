@@ -284,7 +284,7 @@ impl Role {
         let user = self.user().map_or_else(|| rustix::process::geteuid().as_raw(), |user| user.uid);
         if !same_address || !has_all || !old.process.runs_this_program() || !old.process.runs_as(user) {
             let process = old.process;
-            tokio::spawn(async move { process.end(LAST_REQUESTS).await && process.reap() });
+            tokio::spawn(async move { process.end(LAST_REQUESTS).await && process.reap().await });
             if self.name == RoleName::Gateway {
                 // It answers calls while it ends. The next one gets a socket of its own, so that none of its calls goes astray.
                 self.unix = None;
@@ -297,7 +297,7 @@ impl Role {
         let (role, process, ends) = (self.name, old.process, ends.clone());
         tokio::spawn(async move {
             wait_for_other(handle).await;
-            process.reap();
+            process.reap().await;
             let _ = ends.send(RoleEnd { role, process, how: "ended".to_owned() });
         });
         Some(format!("took over the {name} (pid {})", old.process.pid()))

@@ -315,7 +315,7 @@ impl Supervisor {
             for older in of_name {
                 let process = older.process;
                 self.console.tell(Tone::Warn, name.name(), &format!("pid {} is one too many and is ended", process.pid()));
-                tokio::spawn(async move { process.end(HANDOVER).await && process.reap() });
+                tokio::spawn(async move { process.end(HANDOVER).await && process.reap().await });
             }
         }
         replaced
