@@ -20,6 +20,11 @@ const DEEPEST: usize = 256;
 /// Entries of a folder that are looked at.
 const MOST_ENTRIES: usize = 1024;
 
+/// A file before it has its name. Instances of one application start at the same time, and write and remove the same files: one at a time,
+/// or one would take away what another is about to name.
+const NEW: &str = ".new";
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Whose something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
@@ -91,6 +96,7 @@ impl Folder {
     /// # Errors
     /// The folder cannot be read.
     pub fn remove_files(&self, is_meant: impl Fn(&str) -> bool) -> io::Result<()> {
+        let _only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in Dir::read_from(&self.handle)?.take(MOST_ENTRIES) {
             let entry = entry?;
             if entry.file_name().to_str().is_ok_and(&is_meant) {
@@ -107,9 +113,6 @@ impl Folder {
     /// # Errors
     /// It cannot be written.
     pub fn replace_file(&self, name: &str, content: &[u8], owner: Option<Owner>) -> io::Result<PathBuf> {
-        /// Instances of one application start at the same time, and write the same files.
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        const NEW: &str = ".new";
         let path = self.path.join(name);
         let write = || -> io::Result<()> {
             let _only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,6 +296,19 @@ mod tests {
         assert_eq!(fs::metadata(folder.path().join("secret")).unwrap().mode() & 0o777, 0o400);
         assert_eq!(fs::read_to_string(folder.path().join("other")).unwrap(), "another's");
         assert!(!folder.path().join(".new").exists());
+    }
+
+    #[test]
+    fn files_are_replaced_while_others_remove_what_is_left_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Folder::open(folder.path()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..200).for_each(|_| drop(data.replace_file("secret", b"hunter2", None).unwrap())));
+                scope.spawn(|| (0..200).for_each(|_| data.remove_files(|name| name != "secret").unwrap()));
+            }
+        });
+        assert_eq!(fs::read_to_string(folder.path().join("secret")).unwrap(), "hunter2");
     }
 
     #[test]
