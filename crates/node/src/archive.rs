@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use weal_model::naming;
 
-use crate::files::at;
+use crate::files::{at, move_into, size};
 use crate::instance::data_of;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE};
 use crate::site::Site;
@@ -44,14 +44,6 @@ fn folder(site: &Site, run: &str) -> PathBuf {
     site.archive.join(run)
 }
 
-/// What is not there any more was moved before.
-fn move_into(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::rename(from, to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(from)(error)),
-        _ => Ok(()),
-    }
-}
-
 /// Drops the oldest runs beyond the bounds, each with its job's folder when no other run of the job is left.
 fn prune(site: &Site) {
     let Ok(entries) = fs::read_dir(&site.archive) else { return };
@@ -79,9 +71,4 @@ fn drop_run(site: &Site, run: &Path) {
     if !others.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&job)) {
         let _ = fs::remove_dir_all(data_of(site, &spec));
     }
-}
-
-fn size(folder: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }

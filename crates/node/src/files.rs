@@ -21,6 +21,23 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     replace_unsynced(path, &text)
 }
 
+/// Moves a file or a folder. What is not there any more was moved before.
+///
+/// # Errors
+/// It cannot be moved.
+pub fn move_into(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(from)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of the files in a folder, without those in folders within.
+pub fn size(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
 /// Reads what [`write_json`] wrote; `None` when there is no such file.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match fs::read(path) {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use weal_model::{InstanceId, JobName, Time, naming};
 use weal_protocol::node::{LogSource, LogsChunk, LogsRequest};
 
-use crate::files::at;
+use crate::files::{at, move_into, size};
 use crate::shim::logs::{self, BadCursor, Cursor};
 use crate::shim::{EXIT_FILE, LOGS_FOLDER};
 
@@ -88,12 +88,9 @@ impl Logbook {
     /// # Errors
     /// The log cannot be moved.
     pub fn keep(&self, instance: &InstanceId, dir: &Path, now: Time) -> io::Result<()> {
-        let (from, past) = (dir.join(LOGS_FOLDER), self.node.join("past"));
+        let past = self.node.join("past");
         DirBuilder::new().recursive(true).mode(0o700).create(&past).map_err(at(&past))?;
-        match fs::rename(&from, past.join(format!("{instance}@{}", now.0))) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&from)(error)),
-            _ => {}
-        }
+        move_into(&dir.join(LOGS_FOLDER), &self.folder_of(instance, now))?;
         self.prune();
         Ok(())
     }
@@ -169,11 +166,6 @@ fn folders(folder: &Path) -> Vec<InstanceId> {
     let mut names: Vec<InstanceId> = entries.flatten().filter_map(name).collect();
     names.sort();
     names
-}
-
-fn size(folder: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
 #[cfg(test)]
