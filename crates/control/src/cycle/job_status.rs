@@ -7,7 +7,7 @@ use weal_model::{
 };
 use weal_protocol::engine::RunState;
 
-use super::queue::{Entry, Queue, Standing, Written};
+use super::queue::{Entry, Queue, Written, stage_index};
 use crate::jobs::{Estimate, Job, Runs, Source};
 
 /// Below this a job is not expected to end at all.
@@ -83,7 +83,7 @@ pub fn of_record(record: &JobRecord, runs: &Runs) -> JobStatus {
 
 /// The phase of a job that has used so many CPU-seconds, from 1.
 fn stage_of(spec: &JobSpec, used: f64) -> u32 {
-    Standing::of(spec, used).index as u32 + 1
+    stage_index(spec, used) as u32 + 1
 }
 
 fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {

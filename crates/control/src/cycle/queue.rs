@@ -22,7 +22,8 @@ use super::operations::Operations;
 use super::peers::Ticket;
 use super::schedules::Marks;
 use crate::jobs::Runs;
-pub(super) use stages::Standing;
+use stages::Standing;
+pub(super) use stages::index as stage_index;
 use weal_model::{Action, Target};
 
 /// The variable in which a part of an array finds its number.

@@ -61,7 +61,8 @@ fn hold(spec: &mut JobSpec, used: f64, memory_used: Bytes) {
     }
 }
 
-fn index(spec: &JobSpec, used: f64) -> usize {
+/// The phase of a job that has used so many CPU-seconds, from 0.
+pub(in super::super) fn index(spec: &JobSpec, used: f64) -> usize {
     let ends = spec.stages.iter().scan(0.0, |end, stage| {
         *end += stage.work.0;
         Some(*end)
