@@ -2,6 +2,7 @@
 //! [`JobStatus`].
 
 use std::collections::BTreeMap;
+use std::path::{Component, Path};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,13 @@ pub struct JobFiles {
     pub outputs: Vec<String>,
     /// The folder, absolute, into which `outputs` go with their paths. Invariant: there is one if there are `outputs`.
     pub to: Option<String>,
+}
+
+impl JobFiles {
+    /// Whether a pattern of outputs stays in the job's own folder: it is relative, and goes up nowhere.
+    pub fn is_inside(pattern: &str) -> bool {
+        !pattern.is_empty() && Path::new(pattern).components().all(|part| matches!(part, Component::Normal(_)))
+    }
 }
 
 /// A job's place in an array: jobs that were handed in together and differ in a number.

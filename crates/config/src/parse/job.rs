@@ -1,6 +1,6 @@
 //! `[job.NAME]`.
 
-use std::path::{Component, Path};
+use std::path::Path;
 
 use toml::de::DeTable;
 use weal_model::{ClassName, JobCommand, JobFiles, JobName, Missed, Overlap, Schedule, ScheduleError, ScheduledJob, Work};
@@ -66,8 +66,7 @@ fn read_files(reading: &mut Reading, section: &Section, folder: &Path) -> JobFil
     let inputs = section.texts(reading, "inputs").unwrap_or_default();
     let outputs = section.texts(reading, "outputs").unwrap_or_default();
     let to = section.text(reading, "output-to").map(|to| below(folder, &to));
-    let is_inside = |pattern: &String| Path::new(pattern).components().all(|part| matches!(part, Component::Normal(_)));
-    if let Some(outside) = outputs.iter().find(|pattern| pattern.is_empty() || !is_inside(pattern)) {
+    if let Some(outside) = outputs.iter().find(|pattern| !JobFiles::is_inside(pattern)) {
         let text = format!("`{outside}` does not lie in the job's own folder");
         let help = "write a path in that folder, such as `out/*.png`, without `..`";
         reading.findings.error(reading.places.value(&section.at("outputs")), text, help);

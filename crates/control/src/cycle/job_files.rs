@@ -1,7 +1,8 @@
 //! Which inputs and outputs of a job are refused when it is handed in.
 
-use std::path::{Component, Path};
+use std::path::Path;
 
+use weal_model::JobFiles;
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobSubmission;
 
@@ -23,17 +24,13 @@ pub(super) fn check(submission: &JobSubmission) -> Result<(), Refusal> {
         let begin: String = long.escape_debug().take(80).collect();
         return Err(bad(format!("a path has {LONGEST_PATH} bytes at most and no NUL, unlike {begin}")));
     }
-    if let Some(outside) = submission.outputs.iter().find(|pattern| !is_inside(pattern)) {
+    if let Some(outside) = submission.outputs.iter().find(|pattern| !JobFiles::is_inside(pattern)) {
         return Err(bad(format!("`{outside}` does not lie in the job's own folder: outputs are relative to it, without `..`")));
     }
     if submission.outputs.is_empty() != submission.output_to.is_none() {
         return Err(bad("outputs need a folder to go to, and such a folder needs outputs".to_owned()));
     }
     Ok(())
-}
-
-fn is_inside(pattern: &str) -> bool {
-    !pattern.is_empty() && Path::new(pattern).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
 fn bad(detail: String) -> Refusal {
