@@ -138,6 +138,15 @@ pub fn read_all(spec: &PoolSpec, folder: &Path) -> Result<Vec<ReadCertificate>, 
     all.filter(is_there).map(|(name, source)| read(name, files(name, source, folder))).collect()
 }
 
+/// The mode of a private key that everybody may read or change; `None` where it is closed to others.
+///
+/// # Errors
+/// There is none, or it cannot be looked at.
+pub fn open_mode(key: &Path) -> std::io::Result<Option<u32>> {
+    let mode = fs::metadata(key)?.mode() & 0o777;
+    Ok((mode & 0o007 != 0).then_some(mode))
+}
+
 /// Reads one certificate and its key.
 ///
 /// # Errors
@@ -148,8 +157,7 @@ pub fn read(name: &str, [chain_file, key_file]: [PathBuf; 2]) -> Result<ReadCert
         move |source| CertificateError::Unreadable { name, path, source }
     };
     let chain = fs::read_to_string(&chain_file).map_err(unreadable(&chain_file))?;
-    let mode = fs::metadata(&key_file).map_err(unreadable(&key_file))?.mode() & 0o777;
-    if mode & 0o007 != 0 {
+    if let Some(mode) = open_mode(&key_file).map_err(unreadable(&key_file))? {
         return Err(CertificateError::Open { name: name.to_owned(), path: key_file, mode });
     }
     let key = fs::read_to_string(&key_file).map_err(unreadable(&key_file))?;

@@ -5,15 +5,15 @@
 use std::fs::{self, File};
 use std::io::{Seek, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail};
 use rustix::fs::{MemfdFlags, memfd_create};
 use weal_model::ApiTls;
 use weal_protocol::tls::ApiCertificate;
 
 use super::stamp::{Stamp, stamp};
+use crate::certificate::open_mode;
 
 /// The files of one pool's API.
 pub struct ApiTlsFiles {
@@ -68,13 +68,11 @@ fn stamps(spec: &ApiTls) -> Vec<Option<Stamp>> {
 
 fn read(spec: &ApiTls) -> anyhow::Result<ApiCertificate> {
     let text = |path: &String| fs::read_to_string(path).with_context(|| format!("api-tls in [pool]: cannot read {path}"));
-    let key = PathBuf::from(&spec.key);
-    let mode = fs::metadata(&key).with_context(|| format!("api-tls in [pool]: cannot read {}", key.display()))?.mode() & 0o777;
-    let shown = key.display();
-    ensure!(
-        mode & 0o007 == 0,
-        "api-tls in [pool]: everybody may read the private key {shown} (mode {mode:o}): chmod o-rwx {shown}"
-    );
+    let key = &spec.key;
+    let open = open_mode(Path::new(key)).with_context(|| format!("api-tls in [pool]: cannot read {key}"))?;
+    if let Some(mode) = open {
+        bail!("api-tls in [pool]: everybody may read the private key {key} (mode {mode:o}): chmod o-rwx {key}");
+    }
     let client_ca = spec.client_ca.as_ref().map(text).transpose()?;
     let certificate = ApiCertificate { chain: text(&spec.certificate)?, key: text(&spec.key)?, client_ca };
     weal_controller::acceptor(&certificate).context("api-tls in [pool]")?;
