@@ -3,6 +3,7 @@
 mod bench;
 mod chaos;
 mod dist;
+mod elf;
 mod fuzz;
 mod programs;
 mod report;

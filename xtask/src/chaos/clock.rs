@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 
 use super::pool::send;
+use crate::elf::number;
 
 /// How long threads may take to stand still outside of the function.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -131,11 +132,7 @@ fn function() -> Result<Range<u64>> {
 /// A function's place in an ELF image (elf(5)): the section of dynamic symbols, and the strings that it names.
 fn symbol(image: &[u8], name: &[u8]) -> Result<Range<u64>> {
     const DYNAMIC_SYMBOLS: u64 = 11;
-    let field = |at: u64, bytes: u64| -> Result<u64> {
-        let at = usize::try_from(at)?;
-        let part = image.get(at..at + usize::try_from(bytes)?).context("the image is too short")?;
-        Ok(part.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
-    };
+    let field = |at: u64, bytes: usize| number(image, at, bytes);
     let (sections, size, count) = (field(40, 8)?, field(58, 2)?, field(60, 2)?);
     for section in (0..count).map(|number| sections + number * size) {
         if field(section + 4, 4)? != DYNAMIC_SYMBOLS {

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::elf::number;
 use crate::programs::{root, target};
 
 /// A weal.
@@ -57,13 +58,6 @@ fn read_elf(bytes: &[u8]) -> Result<(&'static str, bool)> {
     let (table, size, count) = (number(bytes, 32, 8)?, number(bytes, 54, 2)?, number(bytes, 56, 2)?);
     let kinds: Result<Vec<u64>> = (0..count).map(|index| number(bytes, table + index * size, 4)).collect();
     Ok((architecture, !kinds?.contains(&INTERPRETER)))
-}
-
-/// The little-endian number of `length` bytes at `offset`.
-fn number(bytes: &[u8], offset: u64, length: usize) -> Result<u64> {
-    let from = usize::try_from(offset)?;
-    let field = bytes.get(from..from.saturating_add(length)).context("the file is cut short")?;
-    Ok(field.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
 }
 
 #[cfg(test)]
