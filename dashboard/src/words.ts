@@ -78,7 +78,7 @@ export interface Condition {
   detail: string;
 }
 
-/** Starts after which an instance that does not get ready is in a crash loop, as `[[notify]]` has it. */
+/** Starts after which an instance that does not get ready is in a crash loop. */
 const CRASHES = 3;
 
 export function condition(app: AppStatus, status: Status): Condition {

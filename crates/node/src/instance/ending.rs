@@ -305,7 +305,6 @@ impl Task {
     }
 }
 
-/// Half a second, then twice as long each time, up to a minute.
 /// Whether a program says that the system refused it something (EACCES, EPERM, EROFS, in its own words or the system's).
 fn tells_of_refusal(text: &str) -> bool {
     const WORDS: [&str; 6] =
@@ -314,6 +313,7 @@ fn tells_of_refusal(text: &str) -> bool {
     WORDS.iter().any(|word| text.contains(word))
 }
 
+/// Half a second, then twice as long each time, up to a minute.
 fn backoff(failed_in_a_row: u32) -> Duration {
     FIRST_BACKOFF.saturating_mul(1 << failed_in_a_row.min(10)).min(LONGEST_BACKOFF)
 }
