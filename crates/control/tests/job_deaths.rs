@@ -198,7 +198,8 @@ impl World {
             Action::StartJob { job, nodes } => {
                 let is_known = self.runs.iter().any(|run| run.job == *job && run.attempt == order.attempt);
                 if !is_known {
-                    self.runs.push(run(job, order.attempt, &nodes[0], self.now));
+                    let tasks = order.tasks.iter().zip(nodes);
+                    self.runs.extend(tasks.map(|(task, node)| RunSeen { task: *task, ..run(job, order.attempt, node, self.now) }));
                 }
                 return;
             }
@@ -208,16 +209,22 @@ impl World {
         self.runs.retain(|run| (&run.job, run.attempt) != (&job, attempt));
     }
 
-    /// Runs whose time is over end: `weak` fails the first time.
+    /// Runs whose time is over end: `weak` fails the first time, and of a gang its last task.
     fn end_runs(&mut self) {
+        let mut last: BTreeMap<(JobName, u32), u32> = BTreeMap::new();
+        for run in &self.runs {
+            let last = last.entry((run.job.clone(), run.attempt)).or_default();
+            *last = run.task.max(*last);
+        }
         for run in self.runs.iter_mut().filter(|run| run.state == RunState::Running) {
             if self.now.since(run.since) < Duration::from_secs_f64(RUN_S) {
                 continue;
             }
-            let code = i32::from(run.job.as_str().starts_with("weak") && run.attempt == 1);
+            let is_last = last.get(&(run.job.clone(), run.attempt)) == Some(&run.task);
+            let code = i32::from(is_last && run.job.as_str().starts_with("weak") && run.attempt == 1);
             (run.state, run.end, run.since) = (RunState::Ended, Some(RunEnd::Code { code }), self.now);
             run.cpu_seconds = Some(RUN_S);
-            if code == 0 {
+            if code == 0 && is_last {
                 self.ended_well.push((run.job.clone(), run.attempt));
             }
         }
@@ -307,6 +314,7 @@ fn run(job: &JobName, attempt: u32, node: &weal_model::NodeName, since: Time) ->
     RunSeen {
         job: job.clone(),
         attempt,
+        task: 0,
         node: node.clone(),
         state: RunState::Running,
         detail: String::new(),
@@ -333,7 +341,9 @@ fn wishes() -> Vec<Wish> {
         waits_for: None,
     };
     let mut all = vec![wish("plain", 1.0), wish("weak", 1.0), wish("unwanted", 2.0), wish("then", 2.0), wish("in-vain", 2.0)];
-    all[1].submission.retries = 1;
+    all.extend([wish("gang", 2.0), wish("weak-gang", 2.0)]);
+    (all[5].submission.tasks, all[6].submission.tasks) = (Some(3), Some(2));
+    (all[1].submission.retries, all[6].submission.retries) = (1, 1);
     // The first that is taken has the number 1.
     all[3].submission.after = vec!["plain-1".into()];
     all[4].submission.after = vec!["unwanted-3".into()];
@@ -344,8 +354,8 @@ fn wishes() -> Vec<Wish> {
 fn no_job_is_lost_or_done_twice_wherever_its_controller_dies() {
     let whole = World::new(None).live();
     whole.check();
-    assert_eq!(whole.disk.len(), 5);
-    assert_eq!(whole.done.len(), 3, "two were cancelled: {:?}", whole.done);
+    assert_eq!(whole.disk.len(), 7);
+    assert_eq!(whole.done.len(), 5, "two were cancelled: {:?}", whole.done);
     let mut deaths = 0;
     for at in 0..whole.effects {
         for (is_carried_out, takes_runs) in [(false, false), (true, false), (false, true), (true, true)] {

@@ -1,8 +1,8 @@
 //! Runs of jobs as the node agent knows them: instances that end.
 
-use weal_model::naming::run_id;
+use weal_model::naming::task_id;
 use weal_model::{
-    Action, AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceState, JobName, NodeName, RestartPolicy, Rung, SandboxSpec,
+    Action, AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, JobName, NodeName, RestartPolicy, Rung, SandboxSpec,
 };
 use weal_protocol::Refusal;
 use weal_protocol::engine::{JobOrder, RunSeen, RunState};
@@ -15,22 +15,24 @@ const LEAST_SHARE: Cpu = Cpu(0.02);
 /// A run is not asked for its health; this only has to be a number.
 const NEVER_S: f64 = 86_400.0;
 
-/// What the agent is told to do.
-pub(super) fn command(order: &JobOrder) -> Result<Command, Refusal> {
-    let run = |job: &JobName| run_id(job, order.attempt);
+/// What the agent is told to do, a command for each task.
+pub(super) fn commands(order: &JobOrder) -> Result<Vec<Command>, Refusal> {
+    let each = |job: &JobName, of: &dyn Fn(InstanceId) -> Command| -> Result<Vec<Command>, Refusal> {
+        Ok(order.tasks.iter().map(|task| of(task_id(job, order.attempt, *task))).collect())
+    };
     match &order.action {
-        Action::StartJob { job, nodes } => match nodes.as_slice() {
-            [node] => Ok(Command::Start { spec: Box::new(spec(order, job, node)) }),
-            // Parallel jobs are for a later version.
-            _ => Err(Refusal::NoJobs { job: job.clone() }),
-        },
-        Action::PauseJob { job } => Ok(Command::Sleep { instance: run(job), rung: Rung::Suspended }),
-        Action::SuspendJob { job } => Ok(Command::Sleep { instance: run(job), rung: Rung::Parked }),
-        Action::ResumeJob { job, .. } => Ok(Command::Resume { instance: run(job) }),
-        Action::EndJob { job, .. } => Ok(Command::Stop { instance: run(job) }),
+        Action::StartJob { job, nodes } if !nodes.is_empty() && nodes.len() == order.tasks.len() => {
+            let start = |task: &u32| Command::Start { spec: Box::new(spec(order, job, *task, nodes)) };
+            Ok(order.tasks.iter().map(start).collect())
+        }
+        Action::StartJob { job, .. } => Err(Refusal::NoJobs { job: job.clone() }),
+        Action::PauseJob { job } => each(job, &|instance| Command::Sleep { instance, rung: Rung::Suspended }),
+        Action::SuspendJob { job } => each(job, &|instance| Command::Sleep { instance, rung: Rung::Parked }),
+        Action::ResumeJob { job, .. } => each(job, &|instance| Command::Resume { instance }),
+        Action::EndJob { job, .. } => each(job, &|instance| Command::Stop { instance }),
         Action::SetJobCpu { job, cpu } => {
             let share = if *cpu < LEAST_SHARE { LEAST_SHARE } else { *cpu };
-            Ok(Command::SetCpu { instance: run(job), share, limit: None, memory: Some(order.memory) })
+            each(job, &|instance| Command::SetCpu { instance, share, limit: None, memory: Some(order.memory) })
         }
         Action::MigrateJob { job, .. } => Err(Refusal::NoJobs { job: job.clone() }),
         Action::Start { .. } | Action::Stop { .. } | Action::Sleep { .. } | Action::Resume { .. } => {
@@ -39,19 +41,34 @@ pub(super) fn command(order: &JobOrder) -> Result<Command, Refusal> {
     }
 }
 
+/// What a task of a gang finds in its environment: which it is, how many there are, and where each of them is. All slices are of one machine.
+fn gang(task: u32, nodes: &[NodeName]) -> [(&'static str, String); 4] {
+    let each = |of: &dyn Fn(&NodeName) -> String| nodes.iter().map(of).collect::<Vec<_>>().join(",");
+    [
+        ("WEAL_TASK", task.to_string()),
+        ("WEAL_TASKS", nodes.len().to_string()),
+        ("WEAL_TASK_NODES", each(&NodeName::to_string)),
+        ("WEAL_TASK_ADDRESSES", each(&|_| "127.0.0.1".to_owned())),
+    ]
+}
+
 /// Jobs of one name run as one user, which is nobody else's.
 fn account(job: &JobName) -> AppName {
     let name = job.as_str().rsplit_once('-').map_or(job.as_str(), |(name, _)| name);
     format!("job.{name}").into()
 }
 
-fn spec(order: &JobOrder, job: &JobName, node: &NodeName) -> InstanceSpec {
+fn spec(order: &JobOrder, job: &JobName, task: u32, nodes: &[NodeName]) -> InstanceSpec {
+    let mut env = order.command.env.clone();
+    if nodes.len() > 1 {
+        env.extend(gang(task, nodes).map(|(name, value)| (name.to_owned(), value)));
+    }
     InstanceSpec {
-        id: run_id(job, order.attempt),
+        id: task_id(job, order.attempt, task),
         app: account(job),
-        node: node.clone(),
+        node: nodes[task as usize].clone(),
         run: order.command.run.clone(),
-        env: order.command.env.clone(),
+        env,
         process: weal_model::ProcessSpec::default(),
         cwd: order.command.cwd.clone().unwrap_or_default(),
         user: None,
@@ -74,7 +91,7 @@ fn spec(order: &JobOrder, job: &JobName, node: &NodeName) -> InstanceSpec {
         pass_socket: false,
         needs: std::collections::BTreeMap::new(),
         revision: String::new(),
-        job: Some(JobRun { job: job.clone(), attempt: order.attempt, files: order.command.files.clone() }),
+        job: Some(JobRun { job: job.clone(), attempt: order.attempt, task, files: order.command.files.clone() }),
         step_of: None,
     }
 }
@@ -86,6 +103,7 @@ pub(super) fn seen(counters: &InstanceCounters) -> Option<RunSeen> {
     Some(RunSeen {
         job: run.job,
         attempt: run.attempt,
+        task: run.task,
         node: counters.spec.node.clone(),
         state: if is_over { RunState::Ended } else { state(counters.state) },
         detail: counters.detail.clone(),

@@ -125,13 +125,17 @@ impl Engine for Local {
 
     async fn apply_to_job(&self, order: &JobOrder) -> Result<ActionOutcome, Error> {
         let outcome = |took_s, refusal| ActionOutcome { action: order.action.clone(), took_s, refusal };
-        let command = match jobs::command(order) {
-            Ok(command) => command,
+        let commands = match jobs::commands(order) {
+            Ok(commands) => commands,
             Err(refusal) => return Ok(outcome(0.0, Some(refusal))),
         };
-        let answers = self.client.with_timeout(APPLY_MARGIN).call(node::APPLY, &vec![command]).await.map_err(failed)?;
-        let no_answer = || outcome(0.0, Some(Refusal::failed("the node agent gave no answer")));
-        Ok(answers.into_iter().next().map_or_else(no_answer, |answer| outcome(answer.took_s, answer.refusal)))
+        let answers = self.client.with_timeout(APPLY_MARGIN).call(node::APPLY, &commands).await.map_err(failed)?;
+        if answers.len() < commands.len() {
+            return Ok(outcome(0.0, Some(Refusal::failed("the node agent gave no answer"))));
+        }
+        // What one task is refused, the job is.
+        let took_s = answers.iter().map(|answer| answer.took_s).fold(0.0, f64::max);
+        Ok(outcome(took_s, answers.into_iter().find_map(|answer| answer.refusal)))
     }
 
     async fn output(&self, request: &OutputRequest) -> Result<OutputPiece, Error> {

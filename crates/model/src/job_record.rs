@@ -291,8 +291,14 @@ pub struct JobStatus {
     pub utility: Option<Utility>,
     /// When its first run began.
     pub began: Option<Time>,
-    /// Where it runs or ran.
+    /// Where it runs or ran; of a gang, the node of its first task.
     pub node: Option<NodeName>,
+    /// How many processes it runs at once, all or none.
+    #[serde(default)]
+    pub tasks: u32,
+    /// The node of each of these while it has a run.
+    #[serde(default)]
+    pub nodes: Vec<NodeName>,
     /// Which run of it this is, from 1.
     pub attempt: u32,
     /// CPU-seconds that its present run has used.
@@ -313,9 +319,9 @@ pub struct JobStatus {
     pub cpu_allocated: Cpu,
     /// The most CPU that helps it in this phase.
     pub cpus: Cpu,
-    /// Memory that it may use in this phase.
+    /// Memory that it may use in this phase; of a gang, each of its tasks.
     pub memory_limit: Bytes,
-    /// Memory that it uses now.
+    /// Memory that it uses now; of a gang, the task that uses most.
     pub memory_used: Option<Bytes>,
     /// How its last run ended, once it is over.
     pub end: Option<RunEnd>,

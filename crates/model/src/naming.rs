@@ -33,6 +33,19 @@ pub fn run_id(job: &JobName, attempt: u32) -> InstanceId {
     InstanceId::from(format!("{}.{attempt}", job_folder(job)))
 }
 
+/// The id of one task of a job's run: `job.JOB.ATTEMPT`, and `job.JOB.ATTEMPT.TASK` of those behind the first.
+pub fn task_id(job: &JobName, attempt: u32, task: u32) -> InstanceId {
+    let run = run_id(job, attempt);
+    if task == 0 { run } else { InstanceId::from(format!("{run}.{task}")) }
+}
+
+/// The run and the task in the id of a task of `job`: the inverse of [`task_id`].
+pub fn task_of(job: &JobName, id: &InstanceId) -> Option<(u32, u32)> {
+    let numbers = id.as_str().strip_prefix(&job_folder(job))?.strip_prefix('.')?;
+    let (attempt, task) = numbers.split_once('.').unwrap_or((numbers, "0"));
+    Some((attempt.parse().ok()?, task.parse().ok()?))
+}
+
 /// The folder that all runs of a job share: `job.JOB`.
 pub fn job_folder(job: &JobName) -> String {
     format!("job.{job}")
@@ -68,6 +81,9 @@ mod tests {
         let job = JobName::from("render-3");
         assert_eq!((run_id(&job, 2).as_str(), job_folder(&job).as_str()), ("job.render-3.2", "job.render-3"));
         assert!(is_name("render-3") && !is_name(job_folder(&job).as_str()));
+        assert_eq!([0, 3].map(|task| task_id(&job, 2, task).to_string()), ["job.render-3.2", "job.render-3.2.3"]);
+        assert_eq!([0, 3].map(|task| task_of(&job, &task_id(&job, 2, task))), [Some((2, 0)), Some((2, 3))]);
+        assert_eq!(task_of(&"render".into(), &run_id(&job, 2)), None, "that of another job");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use jiff::{Span, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, ClassName, Cpu, JobCommand, JobName, Time, Work};
+use crate::{Bytes, ClassName, Cpu, JobCommand, JobName, Stage, Time, Work};
 
 /// The longest expression, in bytes: a list of every minute has 170.
 const LONGEST: usize = 500;
@@ -245,18 +245,28 @@ pub struct ScheduledJob {
     pub done_within_s: Option<f64>,
     /// Its service class.
     pub class: Option<ClassName>,
-    /// The most memory of each job.
+    /// The most memory of each job, of each of its tasks.
     pub memory: Bytes,
-    /// The most CPU that helps it.
-    pub cpus: Cpu,
-    /// CPU-seconds that it takes; `None` is learnt.
+    /// The most CPU that helps it, all tasks together; `None` is a core for each.
+    pub cpus: Option<Cpu>,
+    /// CPU-seconds that it takes, all tasks together; `None` is learnt.
     pub work: Option<Work>,
+    /// Its phases, in place of memory, CPU and work, each as these say; empty: one phase.
+    #[serde(default)]
+    pub stages: Vec<Stage>,
+    /// Processes that run at once, all or none.
+    #[serde(default = "one")]
+    pub tasks: u32,
     /// How often a job is run again after it fails by its own fault.
     pub retries: u32,
     /// What becomes of a date while a job of an earlier one is not over.
     pub overlap: Overlap,
     /// What becomes of a date that has passed while weal was down.
     pub missed: Missed,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// All of a config.

@@ -410,7 +410,7 @@ impl Agent {
     }
 
     async fn output(&self, request: OutputRequest) -> Result<OutputPiece, RpcRefusal> {
-        let (run, name) = (naming::run_id(&request.job, request.attempt), request.job.as_str());
+        let (run, name) = (naming::task_id(&request.job, request.attempt, request.task), request.job.as_str());
         if !is_safe_name(name) {
             return Err(RpcRefusal::refused(400, bad_name("a job", name)));
         }

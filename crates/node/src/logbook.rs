@@ -126,12 +126,10 @@ impl Logbook {
         past
     }
 
-    /// The runs of a job, by their numbers.
+    /// The runs of a job with each of their tasks, by their numbers.
     fn runs(&self, job: &JobName) -> Vec<InstanceId> {
-        let prefix = naming::job_folder(job) + ".";
         let all = [self.node.join("runs"), self.node.join("instances")];
-        let attempt = |id: &InstanceId| id.as_str().strip_prefix(&prefix)?.parse::<u32>().ok();
-        let runs = all.iter().flat_map(|folder| folders(folder)).filter_map(|id| Some((attempt(&id)?, id)));
+        let runs = all.iter().flat_map(|folder| folders(folder)).filter_map(|id| Some((naming::task_of(job, &id)?, id)));
         runs.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 

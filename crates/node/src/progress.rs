@@ -14,9 +14,9 @@ pub(crate) const VARIABLE: &str = "WEAL_PROGRESS";
 /// The last bytes that are read: many times the longest number that anybody writes.
 const END: u64 = 64;
 
-/// The name of the file of a job's run, in the job's folder.
-pub(crate) fn file_name(attempt: u32) -> String {
-    format!(".progress-{attempt}")
+/// The name of the file of a task of a job's run, in the job's folder.
+pub(crate) fn file_name(attempt: u32, task: u32) -> String {
+    if task == 0 { format!(".progress-{attempt}") } else { format!(".progress-{attempt}-{task}") }
 }
 
 /// From 0 to 1; `None` when there is no file or its last line says no such thing.

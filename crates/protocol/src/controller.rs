@@ -324,13 +324,16 @@ pub struct JobSubmission {
     /// When it is to be done, in nanoseconds since 1970; in place of the former.
     #[serde(default)]
     pub done_by: Option<Time>,
-    /// The most memory that it may use; 256 MiB when left out.
+    /// The processes that run at once, all or none: a gang; 1 when left out.
+    #[serde(default)]
+    pub tasks: Option<u32>,
+    /// The most memory that it may use, of a gang each task; 256 MiB when left out.
     #[serde(default)]
     pub memory: Option<Bytes>,
-    /// The most CPU that helps it, in cores; 1 when left out.
+    /// The most CPU that helps it, in cores, of a gang all tasks together; 1 for each task when left out.
     #[serde(default)]
     pub cpus: Option<f64>,
-    /// CPU-seconds that it takes; learnt when left out.
+    /// CPU-seconds that it takes, of a gang all tasks together; learnt when left out.
     #[serde(default)]
     pub work_s: Option<f64>,
     /// Its phases in their order, each with its own needs, in place of `memory`, `cpus` and `work_s`; one phase when left out.

@@ -72,13 +72,16 @@ pub enum RunState {
     Ended,
 }
 
-/// One run of a job.
+/// One run of a job, or one task of a run that is a gang.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSeen {
     /// The job.
     pub job: JobName,
     /// Which of its runs, from 1.
     pub attempt: u32,
+    /// Which task of a gang, from 0; the only one of any other job.
+    #[serde(default)]
+    pub task: u32,
     /// Where.
     pub node: NodeName,
     /// What it does now.
@@ -105,10 +108,17 @@ pub struct JobOrder {
     pub action: Action,
     /// Which run it is about. A start of one that is there already is done.
     pub attempt: u32,
+    /// Which tasks of that run it is about; the nodes of a start or a resume are theirs, in this order.
+    #[serde(default = "only_task")]
+    pub tasks: Vec<u32>,
     /// What is run.
     pub command: JobCommand,
-    /// The most memory from now on.
+    /// The most memory from now on, of each task.
     pub memory: Bytes,
+}
+
+fn only_task() -> Vec<u32> {
+    vec![0]
 }
 
 /// Which part of a run's output is wanted.
@@ -118,6 +128,9 @@ pub struct OutputRequest {
     pub job: JobName,
     /// Which of its runs.
     pub attempt: u32,
+    /// Which task of it, from 0.
+    #[serde(default)]
+    pub task: u32,
     /// Continue here: the `next` of an earlier piece. `None` begins `tail_lines` before the end, or at the beginning without them.
     pub cursor: Option<String>,
     /// How many lines before the end to begin; `None` is all that is kept.

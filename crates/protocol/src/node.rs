@@ -122,6 +122,9 @@ pub struct JobRun {
     pub job: JobName,
     /// Which of its runs, from 1.
     pub attempt: u32,
+    /// Which task of that run, from 0.
+    #[serde(default)]
+    pub task: u32,
     /// What is copied into its folder and out of it.
     #[serde(default)]
     pub files: JobFiles,

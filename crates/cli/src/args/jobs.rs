@@ -39,6 +39,10 @@ pub struct JobOptions {
     /// 1.5, 3, 10, 30 times its work.
     #[arg(long, value_name = "CLASS")]
     pub class: Option<String>,
+    /// So many processes that run at once, all or none: started, paused, suspended and ended together. --cpus and --work are what all of
+    /// them have, --memory is what each has [default: 1].
+    #[arg(long, value_name = "N")]
+    pub tasks: Option<u32>,
     /// The most memory that it may use [default: 256MiB].
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
@@ -88,6 +92,7 @@ impl JobOptions {
             done_by: self.done_by.or(others.done_by),
             name: self.name.or(others.name),
             class: self.class.or(others.class),
+            tasks: self.tasks.or(others.tasks),
             memory: self.memory.or(others.memory),
             cpus: self.cpus.or(others.cpus),
             work: self.work.or(others.work),
@@ -177,4 +182,7 @@ pub struct JobLogs {
     /// Which run of it, from 1 [default: the last].
     #[arg(long, value_name = "N")]
     pub attempt: Option<u32>,
+    /// Which task of a job of several, from 0 [default: the first].
+    #[arg(long, value_name = "N")]
+    pub task: Option<u32>,
 }

@@ -146,7 +146,10 @@ fn described(job: &JobStatus) -> String {
     lines.extend(
         job.scheduled.as_ref().map(|scheduled| ("schedule", format!("{} of {}", scheduled.schedule, date(scheduled.date)))),
     );
-    lines.extend(job.node.as_ref().map(|node| ("node", node.to_string())));
+    lines.extend((job.tasks > 1).then(|| ("tasks", job.tasks.to_string())));
+    let nodes: Vec<&str> = job.nodes.iter().map(weal_model::NodeName::as_str).collect();
+    lines.extend((nodes.len() > 1).then(|| ("nodes", nodes.join(", "))));
+    lines.extend(job.node.as_ref().filter(|_| nodes.len() < 2).map(|node| ("node", node.to_string())));
     lines.extend(job.began.map(|began| ("began", clock(began))));
     let expected = if job.state.is_over() { "ended" } else { "expected" };
     lines.extend(job.expected_end.map(|end| (expected, format!("{} ({})", clock(end), when(end)))));
@@ -171,7 +174,7 @@ fn copy_output(order: &JobLogs) -> anyhow::Result<()> {
     let target = Target { file: order.file.clone(), state: order.state.clone() };
     let client = Client::new(&StateDir::find(&target)?);
     let mut path = format!("/v1/jobs/{}/output?follow={}", escape(&order.job), order.follow);
-    for (name, value) in [("tail", order.tail), ("attempt", order.attempt)] {
+    for (name, value) in [("tail", order.tail), ("attempt", order.attempt), ("task", order.task)] {
         path.extend(value.map(|value| format!("&{name}={value}")));
     }
     let shows = output::is_terminal(output::Stream::Out);

@@ -34,13 +34,16 @@ fn submission(source: &JobSource, spec: &JobSpec, program: &str) -> JobSubmissio
         name: Some(source.name.clone()),
         class: (spec.importance != Importance::NORMAL).then(|| class(&spec.importance.to_string()).into()),
         done_within_s: Some(spec.deadline.since(spec.submitted).as_secs_f64()),
-        stages: spec.stages.iter().map(wish).collect(),
+        tasks: Some(spec.tasks),
+        stages: spec.stages.iter().map(|stage| wish(stage, spec.tasks)).collect(),
         ..JobSubmission::default()
     }
 }
 
-fn wish(stage: &Stage) -> StageWish {
-    StageWish { work_s: stage.work.0, cpus: Some(stage.max_speed.0), memory: Some(stage.memory) }
+/// A scenario says what a task takes, and somebody who hands a job in what all of them take together.
+fn wish(stage: &Stage, tasks: u32) -> StageWish {
+    let all = f64::from(tasks);
+    StageWish { work_s: stage.work.0 * all, cpus: Some(stage.max_speed.0 * all), memory: Some(stage.memory) }
 }
 
 /// A program that takes what the scenario says.
@@ -64,18 +67,12 @@ fn class(importance: &str) -> String {
     format!("{importance}-importance")
 }
 
-/// A job that a pool runs is one process.
+/// Refuses what a pool of real processes does not know.
 pub fn refuse_what_is_simulated(scenario: &Scenario) -> anyhow::Result<()> {
     for source in &scenario.jobs {
-        for job in source.jobs(scenario.seed, scenario.duration_s) {
-            let why = if job.tasks > 1 {
-                "`tasks`"
-            } else if job.stages.iter().any(|stage| stage.min_speed.0 > 0.0) {
-                "`min-cpu`"
-            } else {
-                continue;
-            };
-            let text = format!("the job `{}` can only be simulated: a pool of real processes knows no {why}", source.name);
+        let jobs = source.jobs(scenario.seed, scenario.duration_s);
+        if jobs.iter().flat_map(|job| &job.stages).any(|stage| stage.min_speed.0 > 0.0) {
+            let text = format!("the job `{}` can only be simulated: a pool of real processes knows no `min-cpu`", source.name);
             bail!(Failure::new(Exit::ConfigInvalid, text));
         }
     }
@@ -111,14 +108,19 @@ mod tests {
     }
 
     #[test]
+    fn a_gang_is_handed_in_with_what_all_of_its_tasks_take() {
+        let read = scenario("[[job]]\nname = \"g\"\nwork = \"5s\"\ncpu = 0.5\nmemory = \"10MiB\"\ngoal = \"60s\"\ntasks = 3\n");
+        refuse_what_is_simulated(&read).unwrap();
+        let job = &coming(&read).unwrap()[0].submission;
+        assert_eq!((job.tasks, job.stages[0].work_s, job.stages[0].cpus), (Some(3), 15.0, Some(1.5)));
+        assert_eq!(job.run[2..4], ["--work", "5"], "each process does its part");
+    }
+
+    #[test]
     fn what_no_pool_runs_is_refused_by_name() {
-        for (keys, part) in [
-            ("work = \"1s\"\nmemory = \"1MiB\"\ntasks = 2", "no `tasks`"),
-            ("work = \"1s\"\nmemory = \"1MiB\"\nmin-cpu = 0.5", "no `min-cpu`"),
-        ] {
-            let error = refuse_what_is_simulated(&scenario(&format!("[[job]]\nname = \"model\"\ngoal = \"9s\"\n{keys}\n")));
-            let error = error.unwrap_err().to_string();
-            assert!(error.contains("`model`") && error.contains(part), "{error}");
-        }
+        let keys = "work = \"1s\"\nmemory = \"1MiB\"\nmin-cpu = 0.5";
+        let error = refuse_what_is_simulated(&scenario(&format!("[[job]]\nname = \"model\"\ngoal = \"9s\"\n{keys}\n")));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("`model`") && error.contains("no `min-cpu`"), "{error}");
     }
 }

@@ -108,6 +108,7 @@ fn submission(options: JobOptions, command: Vec<String>) -> anyhow::Result<JobSu
         class: options.class.map(Into::into),
         done_within_s,
         done_by,
+        tasks: options.tasks,
         memory: options.memory.as_deref().map(parse_size).transpose()?,
         cpus: options.cpus,
         work_s: options.work.as_deref().map(values::long_span).transpose()?,

@@ -403,3 +403,90 @@ fn results_are_in_place_though_nothing_of_weal_lives_when_the_job_ends() {
     pool.up();
     assert_eq!(until(&pool, &id, "done")["attempt"], 1);
 }
+
+/// Two nodes for gangs, beside the application that every pool here has.
+fn two_nodes() -> Pool {
+    let node = |name: &str| format!("[[node]]\nname = \"{name}\"\ncpu = 0.7\nmemory = \"300MiB\"\n\n");
+    Pool::new(&(node("n1") + &node("n2") + &echo_app("echo", "")))
+}
+
+/// Each of its processes says which it is, waits for all others, and says so.
+const GANG: &str = "echo task $WEAL_TASK of $WEAL_TASKS on $NODE of $WEAL_TASK_NODES at $WEAL_TASK_ADDRESSES; touch here-$WEAL_TASK; \
+     while [ $(ls here-* | wc -l) -lt $WEAL_TASKS ]; do sleep 0.1; done; echo all are here";
+
+#[test]
+fn the_tasks_of_a_gang_run_at_once_on_several_nodes_and_know_each_other() {
+    let mut pool = two_nodes();
+    pool.up();
+    let options = ["--name", "gang", "--tasks", "2", "--memory", "160MiB", "--cpus", "1"];
+    let id = taken(&pool, &options, &["sh", "-c", GANG]);
+    let done = until(&pool, &id, "done");
+    assert_eq!((done["tasks"].as_u64(), done["cpus"].as_f64(), done["attempt"].as_u64()), (Some(2), Some(1.0), Some(1)), "{done}");
+    for task in ["0", "1"] {
+        let output = text(&pool.run(&["job", "logs", &id, "--task", task]).stdout);
+        // Both do not fit on one node.
+        let node = if output.contains("on n1 of") { "n1" } else { "n2" };
+        let nodes = if (task == "0") == (node == "n1") { "n1,n2" } else { "n2,n1" };
+        let said = format!("task {task} of 2 on {node} of {nodes} at 127.0.0.1,127.0.0.1\nall are here\n");
+        assert_eq!(output, said);
+    }
+    let wide = submit(&pool, &["--tasks", "30", "--memory", "150MiB"], &["true"]);
+    assert!(!wide.status.success() && text(&wide.stderr).contains("all nodes together have room for"), "{}", text(&wide.stderr));
+}
+
+#[test]
+fn a_gang_stands_still_and_goes_on_as_a_whole_and_ends_with_its_first_task_that_fails() {
+    let mut pool = two_nodes();
+    pool.up();
+    let script = "trap 'exit 0' TERM; if [ $ATTEMPT = 1 ] && [ $WEAL_TASK = 1 ]; then until [ -e fail ]; do sleep 0.1; done; exit 5; fi; \
+         if [ $ATTEMPT = 2 ]; then exit 0; fi; while :; do date +%s%N; sleep 0.05; done";
+    let options = ["--name", "pair", "--tasks", "2", "--memory", "160MiB", "--retries", "1"];
+    let id = taken(&pool, &options, &["sh", "-c", script]);
+    let running = until(&pool, &id, "running");
+    let mut nodes: Vec<&str> = running["nodes"].as_array().unwrap().iter().map(|node| node.as_str().unwrap()).collect();
+    nodes.sort_unstable();
+    assert_eq!(nodes, ["n1", "n2"]);
+    assert!(pool.run(&["job", "pause", &id]).status.success());
+    until(&pool, &id, "paused");
+    let still = logs(&pool, &id);
+    pool.kill_role("controller");
+    until(&pool, &id, "paused");
+    assert_eq!(logs(&pool, &id), still, "it stands still");
+    assert!(pool.run(&["job", "resume", &id]).status.success());
+    pool.eventually("it writes again", || (logs(&pool, &id).len() > still.len()).then_some(()));
+    std::fs::write(pool.state().join("data").join(format!("job.{id}")).join("fail"), "").unwrap();
+    let done = until(&pool, &id, "done");
+    assert_eq!(done["attempt"], 2, "{done}");
+    let events = pool.json(&["events"]).to_string();
+    assert!(events.contains("task 2 of 2"), "{events}");
+}
+
+#[test]
+fn a_gang_whose_node_leaves_the_pool_is_run_again_where_there_is_room() {
+    let mut pool = two_nodes();
+    pool.up();
+    let script = "if [ $ATTEMPT = 1 ]; then sleep 1000; fi; echo second run";
+    let id = taken(&pool, &["--name", "left", "--tasks", "2", "--memory", "100MiB"], &["sh", "-c", script]);
+    until(&pool, &id, "running");
+    // Both tasks fit on one node, so this one may hold none, one or both.
+    let one = format!("[[node]]\nname = \"n3\"\ncpu = 0.7\nmemory = \"300MiB\"\n\n{}", echo_app("echo", ""));
+    pool.write(&one);
+    let done = until(&pool, &id, "done");
+    assert_eq!((done["attempt"].as_u64(), text(&logs(&pool, &id))), (Some(2), "second run\n".to_owned()), "{done}");
+}
+
+/// What weal promises of MPI: `mpirun` inside one task.
+#[test]
+fn a_program_of_mpi_runs_inside_one_task() {
+    if std::process::Command::new("mpirun").arg("--version").output().is_err() {
+        eprintln!("skipped: this machine has no mpirun (openmpi-bin)");
+        return;
+    }
+    let mut pool = Pool::echo();
+    pool.up();
+    let run = "mpirun --oversubscribe --mca btl self,vader -n 2 sh -c 'echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE'";
+    let id = taken(&pool, &["--name", "mpi", "--env", "HOME=/tmp"], &["sh", "-c", run]);
+    until(&pool, &id, "done");
+    let output = text(&logs(&pool, &id));
+    assert!(output.contains("rank 0 of 2") && output.contains("rank 1 of 2"), "{output}");
+}

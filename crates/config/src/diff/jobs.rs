@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use weal_model::written::{show_size, show_span};
-use weal_model::{PoolSpec, ScheduledJob};
+use weal_model::{PoolSpec, ScheduledJob, Stage};
 
 use super::change::{ConfigChange, Effect, env_changes, show_argv};
 
@@ -29,12 +29,17 @@ fn dates(job: &ScheduledJob) -> String {
     format!("`{}` in {}", job.schedule.expression(), job.schedule.time_zone())
 }
 
+fn stages(job: &ScheduledJob) -> String {
+    let one = |stage: &Stage| format!("{} at {} in {}", show_span(stage.work.0), stage.max_speed, show_size(stage.memory));
+    job.stages.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// How a key of a schedule is shown; `None` when it is left out.
 type Show = fn(&ScheduledJob) -> Option<String>;
 
 fn fields(was: &ScheduledJob, is: &ScheduledJob) -> Vec<String> {
     let or = |text: Option<String>, otherwise: &str| text.unwrap_or_else(|| otherwise.to_owned());
-    let pairs: [(&str, Show); 14] = [
+    let pairs: [(&str, Show); 16] = [
         ("schedule", |job| Some(dates(job))),
         ("overlap", |job| Some(job.overlap.as_str().to_owned())),
         ("missed", |job| Some(job.missed.as_str().to_owned())),
@@ -46,8 +51,10 @@ fn fields(was: &ScheduledJob, is: &ScheduledJob) -> Vec<String> {
         ("output-to", |job| job.command.files.to.clone()),
         ("class", |job| job.class.as_ref().map(ToString::to_string)),
         ("memory", |job| Some(show_size(job.memory))),
-        ("cpus", |job| Some(job.cpus.0.to_string())),
+        ("tasks", |job| Some(job.tasks.to_string())),
+        ("cpus", |job| job.cpus.map(|cpus| cpus.0.to_string())),
         ("work", |job| job.work.map(|work| show_span(work.0))),
+        ("stages", |job| Some(stages(job)).filter(|stages| !stages.is_empty())),
         ("retries", |job| Some(job.retries.to_string())),
     ];
     let differs = pairs.into_iter().map(|(key, show)| (key, show(was), show(is))).filter(|(_, was, is)| was != is);

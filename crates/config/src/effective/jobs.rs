@@ -2,10 +2,10 @@
 
 use toml_edit::InlineTable;
 use weal_model::written::{show_size, show_span};
-use weal_model::{JobFiles, Missed, Overlap, ScheduledJob};
+use weal_model::{JobFiles, Missed, Overlap, ScheduledJob, Stage};
 
 use crate::defaults;
-use crate::page::{Section, number, texts};
+use crate::page::{Section, lines, number, texts};
 
 pub(super) fn section(spec: &ScheduledJob) -> Section {
     let mut job = Section::default();
@@ -22,14 +22,31 @@ pub(super) fn section(spec: &ScheduledJob) -> Section {
         Some(class) => job.add("class", class.as_str()),
         None => job.add_absent("class", "none, normal importance"),
     }
+    job.add_marked("tasks", i64::from(spec.tasks), spec.tasks == 1);
+    if spec.stages.is_empty() { add_needs(&mut job, spec) } else { job.add("stages", lines(spec.stages.iter().map(stage))) }
+    job.add_marked("retries", i64::from(spec.retries), spec.retries == 0);
+    job
+}
+
+fn add_needs(job: &mut Section, spec: &ScheduledJob) {
     job.add_marked("memory", show_size(spec.memory), spec.memory == defaults::MEMORY);
-    job.add_marked("cpus", number(spec.cpus.0), spec.cpus == defaults::JOB_CPUS);
+    match spec.cpus {
+        Some(cpus) => job.add("cpus", number(cpus.0)),
+        None => job.add_absent("cpus", "1 for each task"),
+    }
     match spec.work {
         Some(work) => job.add("work", show_span(work.0)),
         None => job.add_absent("work", "learnt"),
     }
-    job.add_marked("retries", i64::from(spec.retries), spec.retries == 0);
-    job
+}
+
+fn stage(stage: &Stage) -> InlineTable {
+    let needs = [
+        ("work", show_span(stage.work.0).into()),
+        ("cpus", number(stage.max_speed.0)),
+        ("memory", show_size(stage.memory).into()),
+    ];
+    needs.into_iter().collect()
 }
 
 fn add_files(job: &mut Section, files: &JobFiles) {

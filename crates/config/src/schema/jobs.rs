@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use weal_model::written::show_size;
 use weal_model::{Missed, Overlap};
 
-use super::parts::{SPAN, argv, describe, quoted, size};
+use super::parts::{SPAN, argv, describe, quoted, size, table};
 use crate::defaults;
 
 pub(super) fn keys() -> Vec<(&'static str, Value)> {
@@ -102,16 +102,25 @@ fn needs() -> Vec<(&'static str, Value)> {
                 "normal importance",
             ),
         ),
-        ("memory", describe(size(), "The most memory; a job that takes more is ended.", &quoted(&show_size(defaults::MEMORY)))),
         (
-            "cpus",
+            "tasks",
             describe(
-                json!({ "type": "number", "minimum": 0.01, "maximum": 4096 }),
-                "The most CPU that helps a job, in cores.",
-                &defaults::JOB_CPUS.0.to_string(),
+                json!({ "type": "integer", "minimum": 1, "maximum": 64 }),
+                "Processes of a job that run at once, all or none. `cpus` and `work` are what all of them have, `memory` is what each has.",
+                "1",
             ),
         ),
+        ("memory", describe(size(), "The most memory; a job that takes more is ended.", &quoted(&show_size(defaults::MEMORY)))),
+        ("cpus", describe(cpus(), "The most CPU that helps a job, in cores.", "1 for each task")),
         ("work", span("CPU time that a job takes.", "learnt from earlier jobs of its name")),
+        (
+            "stages",
+            describe(
+                stages(),
+                "Its phases in their order, in place of `work`, `cpus` and `memory`: a list of tables with these three keys.",
+                "one phase",
+            ),
+        ),
         (
             "retries",
             describe(
@@ -121,6 +130,19 @@ fn needs() -> Vec<(&'static str, Value)> {
             ),
         ),
     ]
+}
+
+fn stages() -> Value {
+    let keys = vec![
+        ("work", span("CPU time that the stage takes.", "")),
+        ("cpus", describe(cpus(), "The most CPU that helps it, in cores.", "1 for each task")),
+        ("memory", describe(size(), "The most memory.", &quoted(&show_size(defaults::MEMORY)))),
+    ];
+    json!({ "type": "array", "minItems": 1, "maxItems": 100, "items": table("One stage.", &["work"], keys) })
+}
+
+fn cpus() -> Value {
+    json!({ "type": "number", "minimum": 0.01, "maximum": 4096 })
 }
 
 fn texts() -> Value {

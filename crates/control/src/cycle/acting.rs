@@ -58,7 +58,7 @@ impl State {
         if self.set_job_speed(&action) || !self.may_begin(now, &pool, &action) {
             return;
         }
-        let job = self.queue.order(&action).map(Box::new);
+        let job = self.job_order(&action).map(Box::new);
         if let Action::SetJobCpu { .. } = action {
             // It changes a number and lasts no time, so it is no operation: a job that is being started has its speed set too.
             return self.push(Effect::Act { pool, action, job });

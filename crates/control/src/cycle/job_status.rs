@@ -7,7 +7,7 @@ use weal_model::{
 };
 use weal_protocol::engine::RunState;
 
-use super::queue::{Entry, Queue, Written, stage_index};
+use super::queue::{Entry, Queue, Written, gang, stage_index};
 use crate::jobs::{Estimate, Job, Runs, Source};
 
 /// Below this a job is not expected to end at all.
@@ -28,14 +28,16 @@ pub(super) fn of_open(entry: &Entry, runs: &Runs, planned: Option<&JobExplanatio
     let estimate = runs.estimate(&observation);
     let utility = planned.map(|planned| planned.utility).filter(|utility| *utility > NEVER);
     let job = Job::observed(&runs.profiled(&observation), |_| Some(0));
-    let run = entry.run.as_ref();
+    let (run, tasks) = (entry.run.as_ref(), gang::tasks(&record.spec));
+    let of_all = |cpu: Cpu| Cpu(cpu.0 * tasks);
     JobStatus {
         state: phase(entry),
         detail: why(entry, planned),
         expected_end: utility.and_then(|utility| expected_end(&job, utility)),
         utility,
         node: run.map(|run| run.node.clone()),
-        cpu_used: Work(entry.used),
+        nodes: entry.nodes.clone(),
+        cpu_used: Work(entry.used * tasks),
         progress: entry.progress.unwrap_or((entry.used / estimate.work.0).clamp(0.0, 1.0)),
         work_source: if entry.progress.is_some() {
             "from the progress that it writes".to_owned()
@@ -43,9 +45,9 @@ pub(super) fn of_open(entry: &Entry, runs: &Runs, planned: Option<&JobExplanatio
             source(estimate.source)
         },
         stage: stage_of(&observation.spec, entry.used),
-        cpus: observation.spec.stages.get(entry.stage.index).map_or(Cpu(0.0), |stage| stage.max_speed),
+        cpus: observation.spec.stages.get(entry.stage.index).map_or(Cpu(0.0), |stage| of_all(stage.max_speed)),
         memory_limit: entry.memory(),
-        cpu_allocated: entry.speed.unwrap_or(Cpu(0.0)),
+        cpu_allocated: of_all(entry.speed.unwrap_or(Cpu(0.0))),
         memory_used: run.and_then(|run| run.memory_used),
         ..bare(record, &estimate)
     }
@@ -59,7 +61,7 @@ pub(super) fn expected_end(job: &Job, utility: Utility) -> Option<Time> {
 /// One of which only the record is known.
 pub fn of_record(record: &JobRecord, runs: &Runs) -> JobStatus {
     let end = record.end.as_ref();
-    let used = end.map_or(0.0, |end| end.cpu_used.0);
+    let used = end.map_or(0.0, |end| end.cpu_used.0) / gang::tasks(&record.spec);
     let observation = observation(record.spec.clone(), used);
     let estimate = runs.estimate(&observation);
     let job = Job::observed(&observation, |_| Some(0));
@@ -87,7 +89,7 @@ fn stage_of(spec: &JobSpec, used: f64) -> u32 {
 }
 
 fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
-    let stage = record.spec.stages.first();
+    let (stage, tasks) = (record.spec.stages.first(), gang::tasks(&record.spec));
     JobStatus {
         id: record.spec.name.clone(),
         state: JobPhase::Waiting,
@@ -103,15 +105,17 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         utility: None,
         began: record.began,
         node: None,
+        tasks: record.spec.tasks.max(1),
+        nodes: Vec::new(),
         attempt: record.attempt,
         cpu_used: Work(0.0),
-        work: estimate.work,
+        work: Work(estimate.work.0 * tasks),
         work_source: source(estimate.source),
         progress: 0.0,
         stage: 1,
         stages: record.spec.stages.len() as u32,
         cpu_allocated: Cpu(0.0),
-        cpus: stage.map_or(Cpu(0.0), |stage| stage.max_speed),
+        cpus: stage.map_or(Cpu(0.0), |stage| Cpu(stage.max_speed.0 * tasks)),
         memory_limit: stage.map_or(weal_model::Bytes(0), |stage| stage.memory),
         memory_used: None,
         end: None,

@@ -3,7 +3,7 @@
 use weal_model::{Action, Bytes, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time};
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobVerb;
-use weal_protocol::engine::{Observation, RunSeen, RunState};
+use weal_protocol::engine::{JobOrder, Observation, RunSeen, RunState};
 
 use super::effect::{Effect, Kept, Note, StoreProblem};
 use super::notes;
@@ -236,23 +236,25 @@ impl State {
         if entry.written != Written::Yes || is_acted_on {
             return;
         }
-        let has_node = |run: &RunSeen| pool.as_ref().is_none_or(|pool| node_of(pool, &run.node).is_some());
+        let has_left = |node: &&NodeName| pool.as_ref().is_some_and(|pool| node_of(pool, node).is_none());
+        let left = entry.nodes.iter().find(has_left).cloned();
+        let is_shown = entry.shown_after.is_none_or(|ticket| self.engine.look.has_ended(ticket));
         match entry.run.clone() {
             Some(run) if run.state == RunState::Ended => {
                 let end = run.end.unwrap_or(RunEnd::Lost);
-                self.conclude(time, name, end, &run.detail);
+                // A look that began before the start was over may not show all tasks yet.
+                if end != RunEnd::Lost || is_shown {
+                    self.conclude(time, name, end, &run.detail);
+                }
             }
-            Some(run) if !has_node(&run) => {
-                let detail = format!("its node {} has left the pool", run.node);
+            Some(_) if left.is_some() => {
+                let detail = left.map_or_else(String::new, |node| format!("its node {node} has left the pool"));
                 self.conclude(time, name, RunEnd::Lost, &detail);
             }
             Some(run) => self.settle_run(now, name, &run),
             None if entry.record.cancelled => self.conclude(time, name, RunEnd::Lost, "cancelled before it ended"),
-            None if entry.record.begun => {
-                let is_shown = entry.shown_after.is_none_or(|ticket| self.engine.look.has_ended(ticket));
-                if is_shown {
-                    self.conclude(time, name, RunEnd::Lost, "its run is gone, and nobody can say how it ended");
-                }
+            None if entry.record.begun && is_shown => {
+                self.conclude(time, name, RunEnd::Lost, "its run is gone, and nobody can say how it ended");
             }
             None => {}
         }
@@ -272,7 +274,7 @@ impl State {
             (Hold::Paused, RunState::Running) => Some(Action::PauseJob { job: job() }),
             (Hold::Suspended, RunState::Running | RunState::Paused) => Some(Action::SuspendJob { job: job() }),
             // Its memory is in place, so that there is nothing to decide.
-            (Hold::None, RunState::Paused) => Some(Action::ResumeJob { job: job(), nodes: vec![run.node.clone()] }),
+            (Hold::None, RunState::Paused) => Some(Action::ResumeJob { job: job(), nodes: entry.nodes.clone() }),
             _ => None,
         };
         match action {
@@ -296,8 +298,12 @@ impl State {
     fn memory_for(&self, name: &JobName) -> Bytes {
         let (Some(entry), Some(pool)) = (self.queue.get(name), self.pool()) else { return Bytes(0) };
         let wanted = entry.memory();
-        match (entry.told, &entry.run) {
-            (Some((_, has)), Some(run)) if wanted > has && self.room_beside(&pool, &run.node, Some(name)) < wanted => has,
+        let fits = |node: &NodeName| {
+            let all = Bytes(wanted.0.saturating_mul(entry.tasks_on(node)));
+            self.room_beside(&pool, node, Some(name)) >= all
+        };
+        match entry.told {
+            Some((_, has)) if wanted > has && !entry.nodes.iter().all(fits) => has,
             _ => wanted,
         }
     }
@@ -305,7 +311,7 @@ impl State {
     /// Begins an action that no plan has asked for. A target that has an operation keeps it; the next observation asks again.
     fn act_on_job(&mut self, action: Action, reason: &str) {
         let Some(pool) = self.pool() else { return };
-        let Some(order) = self.queue.order(&action) else { return };
+        let Some(order) = self.job_order(&action) else { return };
         if self.operations.begin(action.clone(), None).is_none() {
             return;
         }
@@ -313,6 +319,12 @@ impl State {
             self.note(notes::action(&action, reason).begins(&action));
         }
         self.push(Effect::Act { pool, action, job: Some(Box::new(order)) });
+    }
+
+    /// What an engine needs for an action on a job of the queue.
+    pub(super) fn job_order(&self, action: &Action) -> Option<JobOrder> {
+        let seen = self.engine.seen.as_ref();
+        self.queue.order(action, seen.map_or(&[], |seen| seen.runs.as_slice()))
     }
 
     fn conclude(&mut self, time: Time, name: &JobName, end: RunEnd, detail: &str) {
@@ -361,10 +373,10 @@ impl State {
     /// `action` as this engine can do it: where jobs do not move, one is resumed where it is.
     pub(super) fn in_place(&self, action: Action) -> Option<Action> {
         let moves = self.engine.capabilities().is_some_and(|can| can.moves_jobs);
-        let run = |job: &JobName| self.queue.get(job).and_then(|entry| entry.run.clone());
+        let run = |job: &JobName| self.queue.get(job).filter(|entry| entry.run.is_some());
         match action {
             Action::ResumeJob { job, nodes } if !moves => {
-                let nodes: Vec<NodeName> = run(&job).map_or(nodes, |run| vec![run.node]);
+                let nodes: Vec<NodeName> = run(&job).map_or(nodes, |entry| entry.nodes.clone());
                 Some(Action::ResumeJob { job, nodes })
             }
             Action::MigrateJob { .. } if !moves => None,

@@ -61,15 +61,17 @@ pub(super) struct Entry {
     pub write: u64,
     /// The last write failed.
     pub unwritten: bool,
-    /// What the engine says of its present run.
+    /// What the engine says of its present run, all tasks taken together.
     pub run: Option<RunSeen>,
-    /// CPU-seconds that its present run was seen to have used.
+    /// The node of each task of that run.
+    pub nodes: Vec<NodeName>,
+    /// CPU-seconds that each task of its present run was seen to have used, in the mean.
     pub used: f64,
     /// How far its present run says it is, from [`LEAST_PROGRESS`] to 1.
     pub progress: Option<f64>,
-    /// Its work as plans know it, in CPU-seconds.
+    /// Its work per task as plans know it, in CPU-seconds.
     pub known_work: f64,
-    /// CPU that the last plan gives it.
+    /// CPU that the last plan gives each task.
     pub speed: Option<Cpu>,
     /// CPU and memory that the engine was told.
     pub told: Option<(Cpu, Bytes)>,
@@ -230,7 +232,7 @@ impl Queue {
         let record = self.open.remove(job)?.record;
         let end = record.end.as_ref()?;
         if end.outcome == JobOutcome::Done {
-            self.runs.learn(&record.spec.name, end.cpu_used);
+            self.runs.learn(&record.spec.name, Work(end.cpu_used.0 / gang::tasks(&record.spec)));
         }
         self.keep_over(record);
         self.over.back()
@@ -255,11 +257,13 @@ impl Queue {
     /// much more work than plans know, or much less.
     pub fn handle_seen(&mut self, now: Time, seen: &mut Observation, operations: &Operations) -> bool {
         let mut is_surprised = false;
-        let runs: BTreeMap<_, _> = seen.runs.iter().rev().map(|run| ((&run.job, run.attempt), run)).collect();
+        let mut runs: BTreeMap<_, Vec<&RunSeen>> = BTreeMap::new();
+        seen.runs.iter().for_each(|run| runs.entry((&run.job, run.attempt)).or_default().push(run));
         for (name, entry) in &mut self.open {
-            entry.run = runs.get(&(name, entry.record.attempt)).map(|run| (*run).clone());
+            let tasks = runs.remove(&(name, entry.record.attempt)).unwrap_or_default();
+            (entry.run, entry.nodes) = gang::whole(&entry.record, tasks);
             let used = entry.run.as_ref().and_then(|run| run.cpu_seconds).filter(|used| used.is_finite());
-            entry.used = entry.used.max(used.unwrap_or(0.0));
+            entry.used = entry.used.max(used.unwrap_or(0.0) / gang::tasks(&entry.record.spec));
             let progress =
                 entry.run.as_ref().and_then(|run| run.progress).filter(|progress| (LEAST_PROGRESS..=1.0).contains(progress));
             entry.progress = progress.filter(|_| entry.used > 0.0);
@@ -278,22 +282,28 @@ impl Queue {
 
     /// Memory of `node` held by runs that no plan decides about: those that somebody has paused, or that are being ended.
     pub fn withheld(&self, now: Time, node: &NodeName) -> Bytes {
-        let held = self.open.values().filter(|entry| !entry.is_planned(now) && entry.holds_memory_on(node));
-        held.map(|entry| entry.memory()).sum()
+        let held = self.open.values().filter(|entry| !entry.is_planned(now));
+        held.map(|entry| entry.memory_held_on(node)).sum()
     }
 
-    /// What an engine needs for an action on one of these jobs; `None` for another's.
-    pub fn order(&self, action: &Action) -> Option<JobOrder> {
+    /// What an engine needs for an action on one of these jobs, of which it was seen to have `runs`; `None` for another's.
+    pub fn order(&self, action: &Action, runs: &[RunSeen]) -> Option<JobOrder> {
         let Target::Job { job } = action.target() else { return None };
         if let Action::EndJob { attempt, .. } = action {
+            let tasks = gang::seen(&job, *attempt, runs, |_| true);
             let (command, memory) = Default::default();
-            return Some(JobOrder { action: action.clone(), attempt: *attempt, command, memory });
+            return Some(JobOrder { action: action.clone(), attempt: *attempt, tasks, command, memory });
         }
         let entry = self.open.get(&job)?;
+        let tasks = match action {
+            Action::StartJob { .. } => (0..entry.record.spec.tasks.max(1)).collect(),
+            // What has ended by itself takes no orders.
+            _ => gang::seen(&job, entry.record.attempt, runs, |run| run.state != RunState::Ended),
+        };
         let (attempt, mut command, memory) = (entry.record.attempt, entry.record.command.clone(), entry.memory_told());
         let index = entry.record.array.as_ref().map(|part| part.index.to_string());
         command.env.extend(index.map(|index| (ARRAY_INDEX.to_owned(), index)));
-        Some(JobOrder { action: action.clone(), attempt, command, memory })
+        Some(JobOrder { action: action.clone(), attempt, tasks, command, memory })
     }
 
     /// When the next job may be run again after a pause.
@@ -311,6 +321,7 @@ impl Entry {
             write: 0,
             unwritten: false,
             run: None,
+            nodes: Vec::new(),
             used: 0.0,
             progress: None,
             known_work: 0.0,
@@ -357,9 +368,16 @@ impl Entry {
         Some(self.record.not_before.since(now)).filter(|pause| *pause <= LONGEST_PAUSE).unwrap_or_default()
     }
 
-    fn holds_memory_on(&self, node: &NodeName) -> bool {
-        let holds = |state| !matches!(state, RunState::Suspended | RunState::Ended);
-        self.run.as_ref().is_some_and(|run| run.node == *node && holds(run.state))
+    /// Memory that the tasks of its run hold on a node.
+    fn memory_held_on(&self, node: &NodeName) -> Bytes {
+        let holds = |run: &RunSeen| !matches!(run.state, RunState::Suspended | RunState::Ended);
+        let tasks = if self.run.as_ref().is_some_and(holds) { self.tasks_on(node) } else { 0 };
+        if tasks == 0 { Bytes(0) } else { Bytes(self.memory().0.saturating_mul(tasks)) }
+    }
+
+    /// How many tasks of its run are on a node.
+    pub fn tasks_on(&self, node: &NodeName) -> u64 {
+        self.nodes.iter().filter(|at| *at == node).count() as u64
     }
 
     /// It as a plan sees it; `None` while its run has ended or is missing, which is not for a plan to decide.
@@ -370,8 +388,8 @@ impl Entry {
             (_, None) if self.record.begun => return None,
             (_, None) => (JobState::Pending, Vec::new()),
             (_, Some(run)) => match run.state {
-                RunState::Starting | RunState::Running | RunState::Stopping => (JobState::Running, vec![run.node.clone()]),
-                RunState::Paused | RunState::Suspended => (JobState::Suspended, vec![run.node.clone()]),
+                RunState::Starting | RunState::Running | RunState::Stopping => (JobState::Running, self.nodes.clone()),
+                RunState::Paused | RunState::Suspended => (JobState::Suspended, self.nodes.clone()),
                 RunState::Ended => return None,
             },
         };
@@ -406,7 +424,7 @@ impl Entry {
         match outcome {
             Some(outcome) => {
                 let node = self.run.as_ref().map(|run| run.node.clone());
-                let (detail, cpu_used) = (detail.to_owned(), Work(self.used));
+                let (detail, cpu_used) = (detail.to_owned(), Work(self.used * gang::tasks(&record.spec)));
                 let time = self.run.as_ref().filter(|run| run.state == RunState::Ended).map_or(now, |run| run.since);
                 let run = record.begun.then_some(end);
                 record.end = Some(JobEnd { outcome, time, run, detail, cpu_used, node });
@@ -430,11 +448,13 @@ impl Entry {
         self.record.attempt += 1;
         self.record.begun = false;
         (self.run, self.used, self.progress, self.known_work) = (None, 0.0, None, 0.0);
+        self.nodes.clear();
         (self.speed, self.told, self.shown_after) = (None, None, None);
         self.stage = Standing::default();
     }
 }
 
+pub(super) mod gang;
 mod stages;
 #[cfg(test)]
 mod tests;

@@ -158,7 +158,7 @@ impl Due {
 
 #[cfg(test)]
 mod tests {
-    use weal_model::{Bytes, Cpu, JobCommand, Overlap};
+    use weal_model::{Bytes, JobCommand, Overlap};
 
     use super::*;
 
@@ -176,8 +176,10 @@ mod tests {
             done_within_s: None,
             class: None,
             memory: Bytes::mib(1),
-            cpus: Cpu(1.0),
+            cpus: None,
             work: None,
+            stages: Vec::new(),
+            tasks: 1,
             retries: 0,
             overlap: Overlap::Skip,
             missed,

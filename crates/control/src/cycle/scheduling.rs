@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use weal_model::{EventKind, JobName, Overlap, ScheduledFor, Time};
+use weal_model::{EventKind, JobName, Overlap, ScheduledFor, Stage, Time};
 use weal_protocol::Refusal;
-use weal_protocol::controller::JobSubmission;
+use weal_protocol::controller::{JobSubmission, StageWish};
 
 use super::effect::Note;
 use super::queue::Written;
@@ -111,10 +111,16 @@ fn submission(due: &Due, time: Time) -> JobSubmission {
         name: Some(job.name.to_string()),
         class: job.class.clone(),
         done_by,
-        memory: Some(job.memory),
-        cpus: Some(job.cpus.0),
+        tasks: Some(job.tasks),
+        memory: Some(job.memory).filter(|_| job.stages.is_empty()),
+        cpus: job.cpus.map(|cpus| cpus.0),
         work_s: job.work.map(|work| work.0),
+        stages: job.stages.iter().map(wish).collect(),
         retries: job.retries,
         ..JobSubmission::default()
     }
+}
+
+fn wish(stage: &Stage) -> StageWish {
+    StageWish { work_s: stage.work.0, cpus: Some(stage.max_speed.0), memory: Some(stage.memory) }
 }

@@ -26,6 +26,8 @@ const MOST_OPEN: usize = 100_000;
 const MOST_RETRIES: u32 = 1000;
 /// Jobs of one array: they are written in one go.
 const MOST_PARTS: usize = 1000;
+/// Processes of one job that run at once.
+const MOST_TASKS: u32 = 64;
 /// Phases of one job.
 const MOST_STAGES: usize = 100;
 /// The longest key of a submission.
@@ -90,7 +92,7 @@ impl State {
             deadline: time,
             importance: importance.unwrap_or(Importance::NORMAL),
             stages: stages(submission),
-            tasks: 1,
+            tasks: tasks_of(submission),
         };
         spec.deadline = self.deadline(time, submission, &spec)?;
         let warnings = self.warnings(&spec, &pool);
@@ -173,7 +175,8 @@ impl State {
         let fastest = spec.stages.iter().map(|stage| stage.max_speed.0).fold(0.0, f64::max);
         let most = pool.nodes.iter().map(|node| node.cpu.0).fold(0.0, f64::max);
         if fastest > most {
-            warnings.push(format!("it can use {}, and the largest node has {}", Cpu(fastest), Cpu(most)));
+            let what = if spec.tasks > 1 { "each of its tasks" } else { "it" };
+            warnings.push(format!("{what} can use {}, and the largest node has {}", Cpu(fastest), Cpu(most)));
         }
         let goal_s = spec.deadline.since(spec.desired_start).as_secs_f64();
         if let Some(best_s) = self.best_s(spec).filter(|best_s| *best_s > goal_s) {
@@ -200,11 +203,17 @@ fn parts(record: &JobRecord, range: ArrayRange) -> Result<Vec<JobRecord>, Refusa
     Ok((record.number..).zip(range.indices()).map(part).collect())
 }
 
-/// Its phases: those that it says, or one.
+/// Processes that run at once.
+fn tasks_of(submission: &JobSubmission) -> u32 {
+    submission.tasks.unwrap_or(1)
+}
+
+/// Its phases: those that it says, or one. What it says of CPU is said of all tasks together, and each gets its part.
 fn stages(submission: &JobSubmission) -> Vec<Stage> {
+    let tasks = f64::from(tasks_of(submission).max(1));
     let stage = |work_s: f64, cpus: Option<f64>, memory: Option<Bytes>| Stage {
-        work: Work(work_s),
-        max_speed: Cpu(cpus.unwrap_or(DEFAULT_CPUS)),
+        work: Work(work_s / tasks),
+        max_speed: Cpu(cpus.map_or(DEFAULT_CPUS, |cpus| cpus / tasks)),
         min_speed: Cpu(0.0),
         memory: memory.unwrap_or(DEFAULT_MEMORY),
     };
@@ -236,7 +245,26 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
     if submission.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > LONGEST_KEY) {
         return Err(bad(format!("a key has 1 to {LONGEST_KEY} bytes")));
     }
-    check_needs(submission, &pool.nodes)
+    check_needs(submission, &pool.nodes)?;
+    check_tasks(submission, &pool.nodes)
+}
+
+/// A gang has to find room for all of its tasks at once.
+fn check_tasks(submission: &JobSubmission, nodes: &[NodeSpec]) -> Result<(), Refusal> {
+    let tasks = tasks_of(submission);
+    if !(1..=MOST_TASKS).contains(&tasks) {
+        return Err(bad(format!("it has {tasks} tasks, and a job has 1 to {MOST_TASKS}")));
+    }
+    let has_files = !submission.inputs.is_empty() || !submission.outputs.is_empty();
+    if tasks > 1 && has_files {
+        return Err(bad("a job of several tasks takes no inputs and has no results: let its first task read and write them".to_owned()));
+    }
+    let memory = stages(submission).iter().map(|stage| stage.memory).max().unwrap_or(Bytes(1));
+    let room: u64 = nodes.iter().map(|node| node.memory.0 / memory.0.max(1)).sum();
+    if tasks > 1 && room < u64::from(tasks) {
+        return Err(bad(format!("it has {tasks} tasks of {memory} each, and all nodes together have room for {room}")));
+    }
+    Ok(())
 }
 
 fn check_needs(submission: &JobSubmission, nodes: &[NodeSpec]) -> Result<(), Refusal> {

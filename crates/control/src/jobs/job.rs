@@ -59,6 +59,16 @@ impl Job {
         }
     }
 
+    /// The same where no node gives a task more than `cpu`: what it could use beyond that, it never gets.
+    #[must_use]
+    pub fn within(mut self, cpu: f64) -> Self {
+        if cpu > 0.0 {
+            // One that needs more to run at all fits nowhere, and must not seem to.
+            self.stages.iter_mut().for_each(|stage| stage.max_speed.0 = stage.max_speed.0.min(cpu.max(stage.min_speed.0)));
+        }
+        self
+    }
+
     /// The goal's length: `tau - tau_start`.
     pub fn relative_goal_s(&self) -> f64 {
         self.deadline_s - self.start_s

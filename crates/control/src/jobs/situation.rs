@@ -58,6 +58,11 @@ impl Costs {
         }
     }
 
+    /// Whether a job's image can leave memory at all.
+    pub fn leaves_memory(&self) -> bool {
+        self.suspend_s_per_mib < NEVER_S_PER_MIB
+    }
+
     /// Seconds that this change holds up a job with `memory` bytes per task.
     pub fn of(&self, kind: ChangeKind, memory: u64) -> f64 {
         let mib = memory as f64 / Bytes::MIB as f64;

@@ -11,6 +11,9 @@
 //! lowest first (Carrera 5.4.2.3). One that fits without slowing anyone down is placed. For another, alternatives are
 //! compared: run beside others, move one away, suspend one. What wins must beat leaving things as they are by
 //! [`TOLERANCE`], after the hold-ups that the changes cause have been counted: hysteresis comes from the costs.
+//!
+//! Where no image can leave memory, nobody gives back what it has before it is done. There, a job is not placed freely in memory that a
+//! more urgent one would have sooner without it (the reservation of EASY backfilling: Lifka, "The ANL/IBM SP scheduling system", 1995).
 
 mod foresee;
 
@@ -215,6 +218,9 @@ impl<'a> Search<'a> {
                 return true;
             }
             let Some(nodes) = self.find(&free, m, self.needs[m].max_speed) else { return true };
+            if self.bars_the_way(&mut layout, m, &nodes) {
+                return true;
+            }
             layout[m].clone_from(&nodes);
             if let Some(before) = &scored {
                 let with_it = self.score_beside(before, &vec![(m, nodes.clone())], before.forecast.level);

@@ -183,6 +183,8 @@ pub(super) struct OutputQuery {
     tail: Option<u32>,
     attempt: Option<u32>,
     #[serde(default)]
+    task: u32,
+    #[serde(default)]
     follow: bool,
 }
 
@@ -192,6 +194,7 @@ pub(super) async fn output(api: ApiState, Path(job): Path<JobName>, Parameters(q
     let request = OutputRequest {
         job,
         attempt: query.attempt.unwrap_or(status.attempt),
+        task: query.task,
         cursor: None,
         tail_lines: query.tail,
         wait_s: 0.0,

@@ -256,6 +256,7 @@ fn job_routes() -> Vec<Route> {
     )
     .path_parameter("job", "The job.")
     .query("attempt", "integer", "Which run; the last one when left out.")
+    .query("task", "integer", "Which task of it, from 0; the first when left out.")
     .query("tail", "integer", "How many lines before the end to begin; all that is kept when left out.")
     .query("follow", "boolean", "Go on with what is written until the run has ended.");
     let schedules = Route::get(

@@ -481,7 +481,7 @@ fn environment(
     env.extend(added.map(|(name, value)| (name.to_owned(), value)));
     if let Some(run) = &spec.job {
         env.extend(spec.env.clone());
-        let file = data.join(progress::file_name(run.attempt));
+        let file = data.join(progress::file_name(run.attempt, run.task));
         env.insert(progress::VARIABLE.to_owned(), file.display().to_string());
     }
     env.extend(spec.process.time_zone.iter().map(|zone| ("TZ".to_owned(), zone.clone())));

@@ -16,13 +16,13 @@ fn run(bench: &Bench, job: &str, script: &str) -> InstanceSpec {
         run: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
         cwd: String::new(),
         restart: RestartPolicy::Never,
-        job: Some(JobRun { job: job.into(), attempt: 1, files: weal_model::JobFiles::default() }),
+        job: Some(JobRun { job: job.into(), attempt: 1, task: 0, files: weal_model::JobFiles::default() }),
         ..bench.spec("job-1", &[])
     }
 }
 
 fn output(bench: &Bench, job: &str) -> OutputPiece {
-    let request = OutputRequest { job: job.into(), attempt: 1, cursor: None, tail_lines: None, wait_s: 0.0 };
+    let request = OutputRequest { job: job.into(), attempt: 1, task: 0, cursor: None, tail_lines: None, wait_s: 0.0 };
     bench.call(node::OUTPUT, &request)
 }
 

@@ -114,9 +114,16 @@ pub struct Surroundings {
     pub slices_of: u32,
     /// What changes of jobs take. Default: `processes`.
     pub job_costs: CostPreset,
+    /// False: nothing can be paged out, so that no instance goes deeper than suspended, and no job leaves memory. Default: true.
+    pub swap: Option<bool>,
 }
 
 impl Surroundings {
+    /// Whether memory of what sleeps can be paged out.
+    pub fn has_swap(&self) -> bool {
+        self.swap.unwrap_or(true)
+    }
+
     /// What changes of jobs take.
     pub fn job_costs(&self) -> Costs {
         match self.job_costs {

@@ -70,7 +70,9 @@ impl World<'_> {
             ChangeKind::Resume | ChangeKind::MoveAndResume => JobState::Suspended,
             ChangeKind::Migrate | ChangeKind::Suspend => JobState::Running,
         };
+        let can = change != ChangeKind::Suspend || self.scenario.surroundings.has_swap();
         let open = self.open_job(name).filter(|&index| self.jobs[index].state == wanted && self.jobs[index].operation.is_none());
+        let open = open.filter(|_| can);
         let to = to.map(|names| names.iter().filter_map(|name| self.node_called(name)).collect::<Vec<usize>>());
         let fits = |index: usize| {
             let enough = |to: &Vec<usize>| to.len() == self.jobs[index].spec.tasks as usize && self.has_room_for(index, to);

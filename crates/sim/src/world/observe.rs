@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rand::RngExt;
 use weal_control::cycle::flow_between;
-use weal_model::{Bytes, Cpu, FlowObservation, InstanceObservation, InstanceState, NodeObservation, Snapshot, Time};
+use weal_model::{Bytes, Cpu, FlowObservation, InstanceObservation, InstanceState, NodeObservation, Rung, Snapshot, Time};
 use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 use weal_protocol::gateway::{FlowCounters, GatewayCounters};
 use weal_protocol::{Capabilities, Refusal};
@@ -149,12 +149,22 @@ impl World<'_> {
         }
         let present = (0..self.instances.len()).filter(|&index| self.instances[index].state != InstanceState::Stopped);
         let instances = present.collect::<Vec<_>>().into_iter().map(|index| self.instance_seen(index, now_s)).collect();
-        let capabilities = Capabilities::all("simulated");
+        let capabilities = self.capabilities();
         let mut seen = Observation { began: Time::ZERO, time, capabilities, nodes, instances, jobs, runs: Vec::new() };
         if let Some((_, former)) = self.held_back() {
             hold_back(&mut seen, former);
         }
         seen
+    }
+
+    /// What can be done here: all that an engine may, unless the scenario's machines have no swap.
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::all("simulated");
+        if !self.scenario.surroundings.has_swap() {
+            capabilities.rungs.retain(|rung| *rung == Rung::Suspended);
+            capabilities.reserves = false;
+        }
+        capabilities
     }
 
     fn instance_seen(&mut self, index: usize, now_s: f64) -> InstanceSeen {

@@ -21,6 +21,7 @@ fn run(job: &str, attempt: u32, state: RunState) -> RunSeen {
     RunSeen {
         job: job.into(),
         attempt,
+        task: 0,
         node: "n1".into(),
         state,
         detail: String::new(),
@@ -157,4 +158,76 @@ fn progress_that_a_job_writes_tells_its_work_and_a_surprise_is_told_once() {
     assert!(!look(11.0, Some(0.11)).0);
     assert!(look(20.0, Some(0.9)).0, "and then the rest is fast");
     assert_eq!(look(21.0, Some(7.0)).1, 10.0, "nonsense is not believed");
+}
+
+/// A run of a gang whose tasks are in these states, each on a node of its own.
+fn gang(attempt: u32, states: &[(RunState, Option<RunEnd>)]) -> Vec<RunSeen> {
+    let task = |(task, (state, end)): (usize, &(RunState, Option<RunEnd>))| RunSeen {
+        task: task as u32,
+        node: format!("n{task}").into(),
+        end: *end,
+        since: Time(5 + task as u64),
+        ..run("g-1", attempt, *state)
+    };
+    states.iter().enumerate().map(task).collect()
+}
+
+fn gang_record(tasks: u32) -> JobRecord {
+    let mut record = record("g-1", 1, 1);
+    record.spec.tasks = tasks;
+    record
+}
+
+#[test]
+fn a_gang_is_what_its_tasks_are_together() {
+    const WELL: (RunState, Option<RunEnd>) = (RunState::Ended, Some(RunEnd::Code { code: 0 }));
+    const BADLY: (RunState, Option<RunEnd>) = (RunState::Ended, Some(RunEnd::Code { code: 3 }));
+    let [runs, stands, starts] = [RunState::Running, RunState::Paused, RunState::Starting].map(|state| (state, None));
+    let whole = |hold: Hold, states: &[(RunState, Option<RunEnd>)]| {
+        let record = JobRecord { hold, ..gang_record(3) };
+        let seen = gang(1, states);
+        let (run, _) = super::gang::whole(&record, seen.iter().collect());
+        run.map(|run| (run.state, run.end))
+    };
+    assert_eq!(whole(Hold::None, &[]), None);
+    assert_eq!(whole(Hold::None, &[runs, starts, runs]), Some(starts));
+    assert_eq!(whole(Hold::None, &[WELL, runs, WELL]), Some(runs));
+    assert_eq!(whole(Hold::None, &[WELL, WELL, WELL]), Some(WELL));
+    assert_eq!(whole(Hold::None, &[WELL, BADLY, runs]), Some(BADLY));
+    assert_eq!(whole(Hold::None, &[runs, runs]), Some((RunState::Ended, Some(RunEnd::Lost))), "one is missing");
+    assert_eq!(whole(Hold::None, &[runs, stands, runs]), Some(stands), "it is to run: it is resumed again");
+    assert_eq!(whole(Hold::Paused, &[runs, stands, runs]), Some(runs), "it is to stand still: it is paused again");
+}
+
+#[test]
+fn a_task_that_fails_ends_its_gang_which_is_run_again_as_a_whole() {
+    let mut queue = queue(vec![gang_record(2)]);
+    let runs = gang(1, &[(RunState::Running, None), (RunState::Ended, Some(RunEnd::Code { code: 3 }))]);
+    assert_eq!(shown(&mut queue, runs.clone()), [], "no plan decides about what has ended");
+    let entry = queue.get_mut(&"g-1".into()).unwrap();
+    let run = entry.run.clone().unwrap();
+    assert_eq!((run.end, run.detail.as_str()), (Some(RunEnd::Code { code: 3 }), "task 2 of 2: "));
+    assert_eq!((entry.used, entry.nodes.len()), (3.0, 2), "each has used 3 s");
+    entry.conclude(Time(20), run.end.unwrap(), &run.detail);
+    assert_eq!((entry.record.attempt, entry.record.end.is_none()), (2, true));
+    let seen = Observation { runs: runs.clone(), ..Observation::default() };
+    assert_eq!(queue.stale(&seen).count(), 2, "what is left of the first run is taken away");
+    let order = queue.order(&Action::EndJob { job: "g-1".into(), attempt: 1 }, &runs).unwrap();
+    assert_eq!(order.tasks, [0, 1]);
+}
+
+#[test]
+fn orders_to_a_gang_are_orders_to_each_of_its_tasks() {
+    let mut queue = queue(vec![gang_record(3)]);
+    let nodes: Vec<NodeName> = ["n0", "n1", "n2"].map(NodeName::from).to_vec();
+    let start = Action::StartJob { job: "g-1".into(), nodes: nodes.clone() };
+    assert_eq!(queue.order(&start, &[]).unwrap().tasks, [0, 1, 2]);
+    let states = [(RunState::Running, None), (RunState::Ended, Some(RunEnd::Code { code: 0 })), (RunState::Running, None)];
+    let runs = gang(1, &states);
+    let mut seen = Observation { runs: runs.clone(), ..Observation::default() };
+    queue.handle_seen(Time(10), &mut seen, &Operations::default());
+    assert_eq!((seen.jobs[0].nodes.as_slice(), seen.jobs[0].done), (nodes.as_slice(), Work(3.0)));
+    for action in [Action::PauseJob { job: "g-1".into() }, Action::SetJobCpu { job: "g-1".into(), cpu: Cpu(0.5) }] {
+        assert_eq!(queue.order(&action, &runs).unwrap().tasks, [0, 2], "one has ended and takes no orders");
+    }
 }

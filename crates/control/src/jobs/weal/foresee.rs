@@ -1,7 +1,7 @@
 //! What is foreseen for those that do not run, or run slowed down.
 
 use super::{Changes, Layout, Search};
-use crate::jobs::places::{End, Foresight};
+use crate::jobs::places::{End, Foresight, Free};
 
 /// For how many waiting jobs a place is foreseen, the most urgent first. Those further back count as if they found one at once.
 const FORESEEN: usize = 64;
@@ -36,6 +36,40 @@ impl Search<'_> {
         let foresight = Foresight { jobs, needs, free: self.free(layout, |needs| needs.max_speed), ends: ends.collect() };
         let fastest = self.situation.nodes.iter().map(|node| node.cpu).fold(0.0, f64::max);
         foresight.waits(&queue, |free, m| self.find(free, m, needs[m].max_speed.min(fastest)))
+    }
+
+    /// True when `m` on `nodes` keeps memory that a more urgent job, for which there is none now, would have sooner without it, and nobody
+    /// can be suspended for that one.
+    pub(super) fn bars_the_way(&self, layout: &mut Layout, m: usize, nodes: &[usize]) -> bool {
+        if self.situation.costs.leaves_memory() {
+            return false;
+        }
+        let free = self.memory(layout);
+        let lacks_memory = |&first: &usize| self.find(&free, first, 0.0).is_none();
+        let mut queue: Vec<usize> = self.waiting(layout).into_iter().take_while(|&first| first != m).filter(lacks_memory).collect();
+        queue.truncate(FORESEEN);
+        if queue.is_empty() {
+            return false;
+        }
+        let without = self.waits_for_memory(layout, &queue);
+        layout[m] = nodes.to_vec();
+        let with = self.waits_for_memory(layout, &queue);
+        layout[m].clear();
+        without.iter().any(|(first, in_s)| with.iter().any(|(other, later_s)| other == first && later_s > in_s))
+    }
+
+    /// What is left of each node's memory; CPU is shared, so that there is always some.
+    fn memory(&self, layout: &Layout) -> Vec<Free> {
+        self.free(layout, |_| 0.0).into_iter().map(|(_, memory)| (f64::INFINITY, memory)).collect()
+    }
+
+    /// Each of `queue` with the seconds until there is memory for it, when everyone of a layout runs at full speed.
+    fn waits_for_memory(&self, layout: &Layout, queue: &[usize]) -> Vec<(usize, f64)> {
+        let (jobs, needs) = (self.situation.jobs, self.needs.as_slice());
+        let running = layout.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty());
+        let ends = running.map(|(m, nodes)| End { in_s: jobs[m].best_s(), job: m, nodes: nodes.clone() }).collect();
+        let foresight = Foresight { jobs, needs, free: self.memory(layout), ends };
+        foresight.waits(queue, |free, m| self.find(free, m, 0.0))
     }
 
     /// Books what running beside others costs those that run slower than they could: the time lost until somebody leaves one of

@@ -17,11 +17,12 @@ pub(in crate::placement) struct Jobs {
 }
 
 impl Jobs {
-    /// `index` finds a node that answers.
-    pub fn of(snapshot: &Snapshot, policy: &Policy, index: impl Fn(&NodeName) -> Option<u32>) -> Self {
+    /// `index` finds a node that answers. No node has more CPU than `most_cpu`, so that no task is expected to be faster.
+    pub fn of(snapshot: &Snapshot, policy: &Policy, most_cpu: f64, index: impl Fn(&NodeName) -> Option<u32>) -> Self {
         let open = snapshot.jobs.iter().filter(|job| job.state != JobState::Completed && !job.spec.stages.is_empty());
         let observed: Vec<JobObservation> = open.map(|job| policy.runs.profiled(job)).collect();
-        let jobs = observed.iter().map(|job| Job::observed(job, |name| index(name).map(|n| n as usize))).collect();
+        let node = |name: &NodeName| index(name).map(|n| n as usize);
+        let jobs = observed.iter().map(|job| Job::observed(job, node).within(most_cpu)).collect();
         Self { observed, jobs }
     }
 

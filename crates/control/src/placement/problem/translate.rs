@@ -101,7 +101,8 @@ impl<'a> Translation<'a> {
         translation.ended = translation.sort_instances(snapshot, &policy.ahead);
         translation.problem.apps = (0u32..).zip(&translation.apps).map(|(m, spec)| translation.app(policy, m, spec)).collect();
         translation.note_unmeasured(policy);
-        translation.jobs = Jobs::of(snapshot, policy, |name| translation.node_index(name));
+        let most_cpu = translation.problem.nodes.iter().map(|node| node.cpu).fold(0.0, f64::max);
+        translation.jobs = Jobs::of(snapshot, policy, most_cpu, |name| translation.node_index(name));
         let residents = translation.jobs.residents(snapshot.time.as_secs_f64(), policy.pool.timing.placement_cycle_s.max(1.0));
         translation.problem.apps.extend(residents);
         translation

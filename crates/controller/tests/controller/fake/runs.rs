@@ -19,6 +19,7 @@ impl FakeMachine {
             Action::StartJob { nodes, .. } if !self.agent.runs.iter().any(is_it) => self.agent.runs.push(RunSeen {
                 job: job.clone(),
                 attempt: order.attempt,
+                task: 0,
                 node: nodes[0].clone(),
                 state: RunState::Running,
                 detail: String::new(),

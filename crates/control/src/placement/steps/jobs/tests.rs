@@ -108,6 +108,36 @@ fn an_urgent_job_suspends_one_that_has_time() {
     assert_eq!(words(&judged(&later, &free_policy(&pool)).0), ["resume patient on n0", "patient gets 2.0"]);
 }
 
+/// The same where no image can leave memory.
+fn policy_without_swap(pool: &PoolSpec) -> Policy {
+    Policy { job_costs: Costs::FREE.where_possible(false, false), ..Policy::new(pool.clone()) }
+}
+
+#[test]
+fn an_urgent_job_runs_beside_one_that_cannot_leave_memory() {
+    let pool = pool(1, vec![]);
+    // Both could use twice the node. Alone, the urgent one takes 15 s of its 40; after the patient one, 45.
+    let patient = running(job("patient", 60.0, 4.0, 300, 400.0), &[0], 2.0);
+    let snapshot = with_jobs(&pool, &[], vec![patient, job("urgent", 30.0, 4.0, 300, 40.0)]);
+    let (plan, report) = judged(&snapshot, &policy_without_swap(&pool));
+    assert!(words(&plan).contains(&"start urgent on n0".to_owned()), "{:?}", words(&plan));
+    assert!(report.lowest_utility.unwrap().0 > 0.3, "{report:?}");
+}
+
+#[test]
+fn no_job_begins_in_memory_that_a_more_urgent_one_would_have_sooner() {
+    let pool = pool(1, vec![]);
+    let jobs = |behind: JobObservation| {
+        let big = running(job("big", 30.0, 0.5, 600, 1000.0), &[0], 0.5);
+        with_jobs(&pool, &[], vec![big, job("urgent", 20.0, 0.5, 800, 200.0), behind])
+    };
+    let long = jobs(job("long", 1000.0, 0.5, 300, 100_000.0));
+    assert_eq!(words(&judged(&long, &policy_without_swap(&pool)).0), [""; 0]);
+    let short = jobs(job("short", 5.0, 0.5, 300, 100_000.0));
+    assert_eq!(words(&judged(&short, &policy_without_swap(&pool)).0), ["start short on n0", "short gets 0.5"], "it is gone by then");
+    assert_eq!(words(&judged(&long, &free_policy(&pool)).0), ["start long on n0", "long gets 0.5"], "it can be suspended");
+}
+
 #[test]
 fn applications_and_jobs_share_cpu_by_one_objective() {
     let pool = pool(1, vec![app("a", 300, 1, 1)]);
