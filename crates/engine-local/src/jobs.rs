@@ -91,7 +91,13 @@ fn spec(order: &JobOrder, job: &JobName, task: u32, nodes: &[NodeName]) -> Insta
         pass_socket: false,
         needs: std::collections::BTreeMap::new(),
         revision: String::new(),
-        job: Some(JobRun { job: job.clone(), attempt: order.attempt, task, files: order.command.files.clone() }),
+        job: Some(JobRun {
+            job: job.clone(),
+            attempt: order.attempt,
+            task,
+            files: order.command.files.clone(),
+            checkpoint: order.command.checkpoint.clone(),
+        }),
         step_of: None,
     }
 }

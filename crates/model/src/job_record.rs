@@ -21,6 +21,12 @@ pub struct JobCommand {
     /// What is copied into that folder and out of it.
     #[serde(default)]
     pub files: JobFiles,
+    /// Program and arguments that save its state while it runs, so that it can be ended and go on from there; empty: it cannot.
+    #[serde(default)]
+    pub checkpoint: Vec<String>,
+    /// What is run in place of `run` to go on from what was saved; empty: `run`.
+    #[serde(default)]
+    pub restore: Vec<String>,
 }
 
 /// Files that are copied into a job's own folder before it begins, and out of it before it counts as done.
@@ -106,6 +112,12 @@ pub struct JobRecord {
     pub begun: bool,
     /// Runs that weal lost: its processes were gone and nobody could say how they ended.
     pub lost: u32,
+    /// Its state was saved, and its next run goes on from there.
+    #[serde(default)]
+    pub saved: bool,
+    /// CPU-seconds of each task up to then.
+    #[serde(default)]
+    pub saved_work: Work,
     /// What a person holds it back for.
     pub hold: Hold,
     /// Somebody wants it ended.
@@ -141,6 +153,8 @@ impl JobRecord {
             attempt: 1,
             begun: false,
             lost: 0,
+            saved: false,
+            saved_work: Work(0.0),
             hold: Hold::None,
             cancelled: false,
             not_before: Time::ZERO,
@@ -170,6 +184,8 @@ pub enum RunEnd {
     NotStarted,
     /// With 0, and its results could not be copied to where they were to go.
     NoResults,
+    /// By weal's doing, after its state was saved.
+    Saved,
     /// By weal's doing, or nobody can say how.
     Lost,
 }

@@ -354,6 +354,12 @@ pub struct JobSubmission {
     /// The folder, absolute, for the results.
     #[serde(default)]
     pub output_to: Option<String>,
+    /// Program and arguments that save the job's state in its folder while it runs. With them weal may end it and let it go on elsewhere.
+    #[serde(default)]
+    pub checkpoint: Vec<String>,
+    /// What is run in place of `run` to go on from what was saved; `run` when left out.
+    #[serde(default)]
+    pub restore: Vec<String>,
     /// A second submission with the same key is the same job.
     #[serde(default)]
     pub key: Option<String>,
@@ -411,7 +417,8 @@ impl JobSubmission {
     pub fn command(&self) -> JobCommand {
         let (inputs, outputs, to) = (self.inputs.clone(), self.outputs.clone(), self.output_to.clone());
         let files = JobFiles { inputs, outputs, to };
-        JobCommand { run: self.run.clone(), env: self.env.clone(), cwd: self.cwd.clone(), files }
+        let (checkpoint, restore) = (self.checkpoint.clone(), self.restore.clone());
+        JobCommand { run: self.run.clone(), env: self.env.clone(), cwd: self.cwd.clone(), files, checkpoint, restore }
     }
 }
 

@@ -128,6 +128,10 @@ pub struct JobRun {
     /// What is copied into its folder and out of it.
     #[serde(default)]
     pub files: JobFiles,
+    /// What saves its state, run beside it when it is to be parked: then it is ended, and [`RunEnd::Saved`](weal_model::RunEnd) says so. Empty: it
+    /// is frozen and paged out as an instance is.
+    #[serde(default)]
+    pub checkpoint: Vec<String>,
 }
 
 impl InstanceSpec {

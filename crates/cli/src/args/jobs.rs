@@ -70,6 +70,12 @@ pub struct JobOptions {
     /// The folder for the results. The job's user must be able to write in it.
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
+    /// A command that saves the job's state in its folder while it runs: weal may then end it, and let it go on later or on another node.
+    #[arg(long, value_name = "COMMAND")]
+    pub checkpoint: Option<String>,
+    /// The command that goes on from the saved state [default: the job's own command].
+    #[arg(long, value_name = "COMMAND", requires = "checkpoint")]
+    pub restore: Option<String>,
     /// A second submission with the same key is the same job.
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
@@ -103,6 +109,8 @@ impl JobOptions {
             input: [others.input, self.input].concat(),
             result: [others.result, self.result].concat(),
             to: self.to.or(others.to),
+            checkpoint: self.checkpoint.or(others.checkpoint),
+            restore: self.restore.or(others.restore),
             idempotency_key: self.idempotency_key.or(others.idempotency_key),
             retries: self.retries.or(others.retries),
             after: [others.after, self.after].concat(),

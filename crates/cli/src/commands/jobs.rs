@@ -166,6 +166,7 @@ fn ending(end: RunEnd) -> String {
         RunEnd::OutOfMemory => "too little memory".to_owned(),
         RunEnd::NotStarted => "a program that cannot be run".to_owned(),
         RunEnd::NoResults => "results that could not be copied".to_owned(),
+        RunEnd::Saved => "its state saved".to_owned(),
         RunEnd::Lost => "nobody can say".to_owned(),
     }
 }

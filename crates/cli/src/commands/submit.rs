@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
 use weal_model::written::parse_size;
 use weal_model::{JobPhase, JobStatus};
 use weal_protocol::controller::{ForecastChange, JobForecast, JobSubmission, JobTaken};
@@ -118,11 +119,19 @@ fn submission(options: JobOptions, command: Vec<String>) -> anyhow::Result<JobSu
         inputs: inputs?,
         outputs: options.result,
         output_to: options.to.map(absolute).transpose()?,
+        checkpoint: options.checkpoint.as_deref().map(words).transpose()?.unwrap_or_default(),
+        restore: options.restore.as_deref().map(words).transpose()?.unwrap_or_default(),
         key: options.idempotency_key,
         retries: options.retries.unwrap_or(0),
         after: options.after.iter().map(|job| job.as_str().into()).collect(),
         array: options.array.as_deref().map(values::array).transpose()?,
     })
+}
+
+/// A command as its words, quoted as in a shell; nothing in it is filled in.
+fn words(command: &str) -> anyhow::Result<Vec<String>> {
+    let words = shlex::split(command).filter(|words| !words.is_empty());
+    words.with_context(|| format!("`{command}` is no command: it is empty, or a quote in it has no end"))
 }
 
 fn told(taken: &JobTaken) -> String {

@@ -490,3 +490,34 @@ fn a_program_of_mpi_runs_inside_one_task() {
     let output = text(&logs(&pool, &id));
     assert!(output.contains("rank 0 of 2") && output.contains("rank 1 of 2"), "{output}");
 }
+
+/// No swap is needed for it, and nothing of the first node.
+#[test]
+fn a_job_that_saves_its_state_leaves_memory_and_goes_on_on_another_node() {
+    let mut pool = two_nodes();
+    pool.up();
+    let script = "n=$(cat state || echo 0); echo begins at $n on $NODE; while :; do n=$((n + 1)); echo $n > new; mv new now; sleep 0.05; done";
+    let options = ["--name", "saver", "--memory", "100MiB", "--checkpoint", "cp now state"];
+    let id = taken(&pool, &options, &["sh", "-c", script]);
+    let first = until(&pool, &id, "running")["node"].as_str().unwrap().to_owned();
+    assert!(text(&logs(&pool, &id)).contains(&format!("begins at 0 on {first}")));
+    let folder = pool.state().join("data").join(format!("job.{id}"));
+    pool.eventually("some work", || folder.join("now").exists().then_some(()));
+    assert!(pool.run(&["job", "suspend", &id]).status.success());
+    let suspended = until(&pool, &id, "suspended");
+    assert!(suspended["node"].is_null() && suspended["attempt"] == 2, "{suspended}");
+    let saved = std::fs::read_to_string(folder.join("state")).unwrap().trim().to_owned();
+    let other = if first == "n1" { "n2" } else { "n1" };
+    let node = format!("[[node]]\nname = \"{other}\"\ncpu = 0.7\nmemory = \"300MiB\"\n\n");
+    pool.write(&(node + &echo_app("echo", "")));
+    assert!(pool.run(&["job", "resume", &id]).status.success());
+    let running = until(&pool, &id, "running");
+    assert_eq!(running["node"], other, "{running}");
+    let begins = format!("begins at {saved} on {other}");
+    pool.eventually(&begins, || text(&logs(&pool, &id)).contains(&begins).then_some(()));
+    let fails = taken(&pool, &["--name", "fails", "--memory", "50MiB", "--checkpoint", "false"], &["sleep", "1000"]);
+    until(&pool, &fails, "running");
+    assert!(pool.run(&["job", "suspend", &fails]).status.success());
+    pool.eventually("the reason", || pool.json(&["events"]).to_string().contains("its state could not be saved").then_some(()));
+    assert_eq!(job(&pool, &fails).unwrap()["state"], "running", "it runs on");
+}

@@ -39,7 +39,7 @@ type Show = fn(&ScheduledJob) -> Option<String>;
 
 fn fields(was: &ScheduledJob, is: &ScheduledJob) -> Vec<String> {
     let or = |text: Option<String>, otherwise: &str| text.unwrap_or_else(|| otherwise.to_owned());
-    let pairs: [(&str, Show); 16] = [
+    let pairs: [(&str, Show); 18] = [
         ("schedule", |job| Some(dates(job))),
         ("overlap", |job| Some(job.overlap.as_str().to_owned())),
         ("missed", |job| Some(job.missed.as_str().to_owned())),
@@ -49,6 +49,8 @@ fn fields(was: &ScheduledJob, is: &ScheduledJob) -> Vec<String> {
         ("inputs", |job| Some(show_argv(&job.command.files.inputs))),
         ("outputs", |job| Some(show_argv(&job.command.files.outputs))),
         ("output-to", |job| job.command.files.to.clone()),
+        ("checkpoint", |job| Some(show_argv(&job.command.checkpoint))),
+        ("restore", |job| Some(show_argv(&job.command.restore))),
         ("class", |job| job.class.as_ref().map(ToString::to_string)),
         ("memory", |job| Some(show_size(job.memory))),
         ("tasks", |job| Some(job.tasks.to_string())),

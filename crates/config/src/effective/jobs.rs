@@ -24,6 +24,9 @@ pub(super) fn section(spec: &ScheduledJob) -> Section {
     }
     job.add_marked("tasks", i64::from(spec.tasks), spec.tasks == 1);
     if spec.stages.is_empty() { add_needs(&mut job, spec) } else { job.add("stages", lines(spec.stages.iter().map(stage))) }
+    for (key, command) in [("checkpoint", &spec.command.checkpoint), ("restore", &spec.command.restore)] {
+        job.add_marked(key, texts(command.iter().map(String::as_str)), command.is_empty());
+    }
     job.add_marked("retries", i64::from(spec.retries), spec.retries == 0);
     job
 }

@@ -14,7 +14,7 @@ use crate::defaults;
 use crate::section::{Item, Reading, Section};
 
 /// Every key of `[job.NAME]`.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 20] = [
     "schedule",
     "time-zone",
     "run",
@@ -30,6 +30,8 @@ const KEYS: [&str; 18] = [
     "inputs",
     "outputs",
     "output-to",
+    "checkpoint",
+    "restore",
     "retries",
     "overlap",
     "missed",
@@ -113,7 +115,14 @@ fn read_stage(reading: &mut Reading, entry: &Item, tasks: u32) -> Option<Stage> 
 fn read_command(reading: &mut Reading, section: &Section, folder: &Path) -> JobCommand {
     let cwd = section.item("cwd").is_some().then(|| read_cwd(reading, section, folder));
     let run = read_run(reading, section, "run = [\"./program\", \"--all\"]");
-    JobCommand { run, env: read_env(reading, section, &GIVEN), cwd, files: read_files(reading, section, folder) }
+    let (env, files) = (read_env(reading, section, &GIVEN), read_files(reading, section, folder));
+    let checkpoint = section.texts(reading, "checkpoint").unwrap_or_default();
+    let restore = section.texts(reading, "restore").unwrap_or_default();
+    if checkpoint.is_empty() && !restore.is_empty() {
+        let help = "add `checkpoint = [\"./save\"]`, which saves the state of a job while it runs";
+        reading.findings.error(reading.places.key(&section.at("restore")), "`restore` needs a `checkpoint`", help);
+    }
+    JobCommand { run, env, cwd, files, checkpoint, restore }
 }
 
 fn read_files(reading: &mut Reading, section: &Section, folder: &Path) -> JobFiles {

@@ -122,6 +122,15 @@ fn needs() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "checkpoint",
+            describe(
+                texts(),
+                "Program and arguments that save a job's state in its folder while it runs. weal may then end it, and let it go on later or on another node.",
+                "none",
+            ),
+        ),
+        ("restore", describe(texts(), "Program and arguments that go on from the saved state.", "`run`")),
+        (
             "retries",
             describe(
                 json!({ "type": "integer", "minimum": 0, "maximum": 1000 }),

@@ -145,6 +145,7 @@ fn phase(entry: &Entry) -> JobPhase {
         Some(RunState::Paused) => JobPhase::Paused,
         Some(RunState::Suspended) => JobPhase::Suspended,
         Some(RunState::Stopping | RunState::Ended) => JobPhase::Stopping,
+        None if entry.record.saved => JobPhase::Suspended,
         None => JobPhase::Waiting,
     }
 }

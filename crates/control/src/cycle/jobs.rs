@@ -1,6 +1,6 @@
 //! What the loop does with the controller's own jobs: takes orders, brings runs to what their records say, and writes down what came of them.
 
-use weal_model::{Action, Bytes, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time};
+use weal_model::{Action, Bytes, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time, Work};
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobVerb;
 use weal_protocol::engine::{JobOrder, Observation, RunSeen, RunState};
@@ -73,7 +73,7 @@ impl State {
         match verb {
             JobVerb::Cancel => record.cancelled = true,
             JobVerb::Pause => record.hold = Hold::Paused,
-            JobVerb::Suspend if !parks => return Err(Refusal::NoParking { job: job.clone() }),
+            JobVerb::Suspend if !parks && record.command.checkpoint.is_empty() => return Err(Refusal::NoParking { job: job.clone() }),
             JobVerb::Suspend => record.hold = Hold::Suspended,
             JobVerb::Resume => record.hold = Hold::None,
             JobVerb::Requeue => {}
@@ -89,6 +89,7 @@ impl State {
         };
         let record = &mut entry.record;
         (record.end, record.cancelled, record.hold, record.lost) = (None, false, Hold::None, 0);
+        (record.saved, record.saved_work) = (false, Work(0.0));
         record.not_before = Time::ZERO;
         if reopened || record.begun {
             entry.begin_anew();
@@ -267,11 +268,17 @@ impl State {
             (entry.record.begun, entry.record.began) = (true, entry.record.began.or(Some(run.since)));
             self.write_job(name);
         }
+        self.give_up_saving(name, run);
         let Some(entry) = self.queue.get(name) else { return };
         let job = || name.clone();
         let action = match (entry.record.hold, run.state) {
             _ if entry.record.cancelled => Some(Action::EndJob { job: job(), attempt: run.attempt }),
             (Hold::Paused, RunState::Running) => Some(Action::PauseJob { job: job() }),
+            (Hold::Suspended, RunState::Running) if entry.save_failed.is_some() => None,
+            // What stands still cannot save its state.
+            (Hold::Suspended, RunState::Paused) if !entry.record.command.checkpoint.is_empty() => {
+                Some(Action::ResumeJob { job: job(), nodes: entry.nodes.clone() })
+            }
             (Hold::Suspended, RunState::Running | RunState::Paused) => Some(Action::SuspendJob { job: job() }),
             // Its memory is in place, so that there is nothing to decide.
             (Hold::None, RunState::Paused) => Some(Action::ResumeJob { job: job(), nodes: entry.nodes.clone() }),
@@ -281,6 +288,16 @@ impl State {
             Some(action) => self.act_on_job(action, "somebody has ordered it"),
             None if run.state == RunState::Running => self.tell_speed(now, name),
             None => {}
+        }
+    }
+
+    /// A job that could not save its state runs on, also for whoever has ordered it: the command would fail again and again.
+    fn give_up_saving(&mut self, name: &JobName, run: &RunSeen) {
+        let Some(entry) = self.queue.get_mut(name) else { return };
+        let has_failed = entry.save_failed.is_some_and(|ticket| self.engine.look.has_ended(ticket));
+        if has_failed && entry.record.hold == Hold::Suspended && run.state == RunState::Running {
+            entry.record.hold = Hold::None;
+            self.write_job(name);
         }
     }
 
@@ -332,7 +349,10 @@ impl State {
         let (attempt, was_begun) = (entry.record.attempt, entry.record.begun);
         entry.conclude(time, end, detail);
         let goes_on = entry.record.end.is_none();
-        if goes_on && was_begun {
+        if goes_on && end == RunEnd::Saved {
+            let text = format!("job {name} is suspended: what its run {attempt} has done is saved, and the next one goes on from there");
+            self.note(Note::info(EventKind::Job, text));
+        } else if goes_on && was_begun {
             let text = format!("run {attempt} of job {name} has come to nothing, and it is run again: {detail}");
             self.note(Note::warning(EventKind::Job, text));
         }
@@ -358,6 +378,9 @@ impl State {
             }
             (Action::StartJob { .. }, Some(refusal)) => entry.refused = refusal.to_string(),
             (Action::SetJobCpu { .. }, Some(_)) => entry.told = None,
+            (Action::SuspendJob { .. }, Some(_)) if !entry.record.command.checkpoint.is_empty() => {
+                entry.save_failed = Some(ticket);
+            }
             _ => {}
         }
     }

@@ -116,6 +116,7 @@ impl State {
         let mut request = self.learned.plan_request(visible(snapshot, &pool), pool);
         let policy = &mut request.policy;
         policy.runs = self.queue.runs().clone();
+        policy.saving = self.queue.saving();
         if let Some(can) = self.engine.capabilities() {
             policy.job_costs = policy.job_costs.where_possible(can.rungs.contains(&Rung::Parked), can.moves_jobs);
         }

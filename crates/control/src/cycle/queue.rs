@@ -10,7 +10,7 @@
 //! A run has a number. One that no open record names is taken away: so a run whose end was written down is cleared by whichever controller
 //! comes next, and never counted twice.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use weal_model::{
@@ -81,6 +81,8 @@ pub(super) struct Entry {
     pub shown_after: Option<Ticket>,
     /// Why its start was refused the last time; empty otherwise.
     pub refused: String,
+    /// Its present run could not save its state, so plans do not ask it again; a look that ends after this one shows whether it still runs.
+    pub save_failed: Option<Ticket>,
 }
 
 /// All of them.
@@ -217,6 +219,12 @@ impl Queue {
         self.open.keys().cloned().collect()
     }
 
+    /// Those that save their state themselves.
+    pub fn saving(&self) -> BTreeSet<JobName> {
+        let saves = |entry: &&Entry| !entry.record.command.checkpoint.is_empty() && entry.save_failed.is_none();
+        self.open.values().filter(saves).map(|entry| entry.record.spec.name.clone()).collect()
+    }
+
     /// What was learnt from jobs that are done.
     pub fn runs(&self) -> &Runs {
         &self.runs
@@ -263,7 +271,8 @@ impl Queue {
             let tasks = runs.remove(&(name, entry.record.attempt)).unwrap_or_default();
             (entry.run, entry.nodes) = gang::whole(&entry.record, tasks);
             let used = entry.run.as_ref().and_then(|run| run.cpu_seconds).filter(|used| used.is_finite());
-            entry.used = entry.used.max(used.unwrap_or(0.0) / gang::tasks(&entry.record.spec));
+            let before = entry.record.saved_work.0;
+            entry.used = entry.used.max(before + used.unwrap_or(0.0) / gang::tasks(&entry.record.spec));
             let progress =
                 entry.run.as_ref().and_then(|run| run.progress).filter(|progress| (LEAST_PROGRESS..=1.0).contains(progress));
             entry.progress = progress.filter(|_| entry.used > 0.0);
@@ -301,6 +310,9 @@ impl Queue {
             _ => gang::seen(&job, entry.record.attempt, runs, |run| run.state != RunState::Ended),
         };
         let (attempt, mut command, memory) = (entry.record.attempt, entry.record.command.clone(), entry.memory_told());
+        if entry.record.saved && !command.restore.is_empty() {
+            command.run.clone_from(&command.restore);
+        }
         let index = entry.record.array.as_ref().map(|part| part.index.to_string());
         command.env.extend(index.map(|index| (ARRAY_INDEX.to_owned(), index)));
         Some(JobOrder { action: action.clone(), attempt, tasks, command, memory })
@@ -315,6 +327,7 @@ impl Queue {
 impl Entry {
     /// A job that is written down and has no run.
     pub fn new(record: JobRecord) -> Self {
+        let used = record.saved_work.0;
         Self {
             record,
             written: Written::Yes,
@@ -322,7 +335,7 @@ impl Entry {
             unwritten: false,
             run: None,
             nodes: Vec::new(),
-            used: 0.0,
+            used,
             progress: None,
             known_work: 0.0,
             speed: None,
@@ -330,6 +343,7 @@ impl Entry {
             stage: Standing::default(),
             shown_after: None,
             refused: String::new(),
+            save_failed: None,
         }
     }
 
@@ -416,6 +430,7 @@ impl Entry {
             _ if record.cancelled => Some(JobOutcome::Cancelled),
             RunEnd::Code { code: 0 } => Some(JobOutcome::Done),
             RunEnd::NotStarted => Some(JobOutcome::Failed),
+            RunEnd::Saved => None,
             RunEnd::Lost => (record.lost >= MOST_LOST).then_some(JobOutcome::Failed),
             RunEnd::Code { .. } | RunEnd::Signal { .. } | RunEnd::OutOfMemory | RunEnd::NoResults => {
                 (record.retries == 0).then_some(JobOutcome::Failed)
@@ -428,6 +443,10 @@ impl Entry {
                 let time = self.run.as_ref().filter(|run| run.state == RunState::Ended).map_or(now, |run| run.since);
                 let run = record.begun.then_some(end);
                 record.end = Some(JobEnd { outcome, time, run, detail, cpu_used, node });
+            }
+            None if end == RunEnd::Saved => {
+                (record.saved, record.saved_work) = (true, Work(self.used));
+                self.begin_anew();
             }
             None if end == RunEnd::Lost => {
                 record.lost += 1;
@@ -447,8 +466,9 @@ impl Entry {
     pub fn begin_anew(&mut self) {
         self.record.attempt += 1;
         self.record.begun = false;
-        (self.run, self.used, self.progress, self.known_work) = (None, 0.0, None, 0.0);
+        (self.run, self.used, self.progress, self.known_work) = (None, self.record.saved_work.0, None, 0.0);
         self.nodes.clear();
+        self.save_failed = None;
         (self.speed, self.told, self.shown_after) = (None, None, None);
         self.stage = Standing::default();
     }

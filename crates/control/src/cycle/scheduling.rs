@@ -108,6 +108,8 @@ fn submission(due: &Due, time: Time) -> JobSubmission {
         inputs: job.command.files.inputs.clone(),
         outputs: job.command.files.outputs.clone(),
         output_to: job.command.files.to.clone(),
+        checkpoint: job.command.checkpoint.clone(),
+        restore: job.command.restore.clone(),
         name: Some(job.name.to_string()),
         class: job.class.clone(),
         done_by,

@@ -225,7 +225,8 @@ fn stages(submission: &JobSubmission) -> Vec<Stage> {
 
 /// What is wrong with a submission whatever else there is.
 fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
-    let texts = submission.run.iter().chain(submission.env.values()).chain(&submission.cwd);
+    let commands = submission.run.iter().chain(&submission.checkpoint).chain(&submission.restore);
+    let texts = commands.chain(submission.env.values()).chain(&submission.cwd);
     if submission.run.first().is_none_or(String::is_empty) {
         return Err(bad("it has no command".to_owned()));
     }
@@ -239,6 +240,7 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
         return Err(Refusal::RelativeFolder { folder: cwd.clone() });
     }
     job_files::check(submission)?;
+    check_saving(submission)?;
     if submission.retries > MOST_RETRIES {
         return Err(bad(format!("it is to be run again {} times, and {MOST_RETRIES} is the most", submission.retries)));
     }
@@ -247,6 +249,17 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
     }
     check_needs(submission, &pool.nodes)?;
     check_tasks(submission, &pool.nodes)
+}
+
+/// What saves a job's state belongs to the process that runs, and its files to the folder that all runs share.
+fn check_saving(submission: &JobSubmission) -> Result<(), Refusal> {
+    if submission.checkpoint.is_empty() && !submission.restore.is_empty() {
+        return Err(bad("what restores its state needs a command that saves it".to_owned()));
+    }
+    if !submission.checkpoint.is_empty() && tasks_of(submission) > 1 {
+        return Err(bad("a job of several tasks cannot save its state: no command saves that of all at one moment".to_owned()));
+    }
+    Ok(())
 }
 
 /// A gang has to find room for all of its tasks at once.

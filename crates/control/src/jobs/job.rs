@@ -2,6 +2,7 @@
 
 use weal_model::{Cpu, JobObservation, JobState, NodeName, Stage, Utility};
 
+use super::situation::{ChangeKind, Costs};
 use crate::utility::Curve;
 
 /// The lowest utility that is told apart; a job without any CPU has this instead of minus infinity.
@@ -26,6 +27,8 @@ pub struct Job {
     pub state: JobState,
     /// The nodes of its tasks, by index; empty when pending, or when a node of it is gone.
     pub nodes: Vec<usize>,
+    /// It saves its state itself, so that it can leave memory and go on anywhere.
+    pub saves: bool,
 }
 
 /// What a job needs in the coming cycle, per task (5.10-5.12).
@@ -56,6 +59,22 @@ impl Job {
             done: if observation.done.0.is_finite() { observation.done.0.max(0.0) } else { 0.0 },
             state,
             nodes: nodes.unwrap_or_default(),
+            saves: false,
+        }
+    }
+
+    /// Seconds that a change holds it up, with `memory` bytes per task, where changes of other jobs cost `costs`.
+    pub fn held_up_by(&self, kind: ChangeKind, costs: &Costs, memory: u64) -> f64 {
+        if !self.saves {
+            return costs.of(kind, memory);
+        }
+        let (own, restores) = (costs.by_saving(), kind == ChangeKind::Resume || self.done > 0.0);
+        match kind {
+            // It begins anew, and reads what it has saved.
+            ChangeKind::Start | ChangeKind::Resume | ChangeKind::MoveAndResume => {
+                own.start_s + if restores { own.of(ChangeKind::Resume, memory) } else { 0.0 }
+            }
+            ChangeKind::Suspend | ChangeKind::Migrate => own.of(kind, memory),
         }
     }
 
@@ -210,6 +229,7 @@ pub(super) mod tests {
             done: 0.0,
             state: JobState::Pending,
             nodes: Vec::new(),
+            saves: false,
         }
     }
 

@@ -348,7 +348,7 @@ impl<'a> Search<'a> {
         let victims: Vec<usize> = patient
             .take_while(|(after, _)| *after > base.forecast.utilities[m] + TOLERANCE)
             .map(|(_, r)| *r)
-            .filter(|&r| r != m && !base.layout[r].is_empty())
+            .filter(|&r| r != m && !base.layout[r].is_empty() && self.can_leave_memory(r))
             .take(VICTIMS - 1 + tasks)
             .collect();
         let suspended = |first: usize| {
@@ -370,7 +370,7 @@ impl<'a> Search<'a> {
     fn by_patience(&self) -> Vec<(f64, usize)> {
         let situation = self.situation;
         let after = |(r, job): (usize, &Job)| {
-            let resume_s = situation.costs.of(ChangeKind::Resume, self.needs[r].memory);
+            let resume_s = self.cost_s(r, ChangeKind::Resume);
             (job.utility(situation.now_s + resume_s + job.best_s()), r)
         };
         let mut patient: Vec<(f64, usize)> = situation.jobs.iter().enumerate().map(after).collect();
@@ -515,15 +515,25 @@ impl<'a> Search<'a> {
         let kind = change_of(&self.situation.jobs[m], (!nodes.is_empty()).then_some(nodes));
         // Who is suspended has to be resumed some day.
         let kind = if kind == Some(ChangeKind::Suspend) { Some(ChangeKind::Resume) } else { kind };
-        kind.map_or(0.0, |kind| self.situation.costs.of(kind, self.needs[m].memory))
+        kind.map_or(0.0, |kind| self.cost_s(m, kind))
+    }
+
+    /// Seconds that a change holds up `m`.
+    fn cost_s(&self, m: usize, kind: ChangeKind) -> f64 {
+        self.situation.jobs[m].held_up_by(kind, &self.situation.costs, self.needs[m].memory)
+    }
+
+    /// Whether `m` can be suspended at all.
+    fn can_leave_memory(&self, m: usize) -> bool {
+        self.situation.jobs[m].saves || self.situation.costs.leaves_memory()
     }
 
     /// Seconds that the changes hold up each job. Who follows a suspended one on a node waits until its memory is free.
     fn held_s(&self, layout: &Layout) -> Vec<f64> {
-        let (jobs, costs) = (self.situation.jobs, &self.situation.costs);
+        let jobs = self.situation.jobs;
         let mut clearing_s = vec![0.0f64; self.situation.nodes.len()];
         for (m, job) in jobs.iter().enumerate().filter(|(m, job)| job.state == JobState::Running && layout[*m].is_empty()) {
-            let seconds = costs.of(ChangeKind::Suspend, self.needs[m].memory);
+            let seconds = self.cost_s(m, ChangeKind::Suspend);
             job.nodes.iter().for_each(|&node| clearing_s[node] = clearing_s[node].max(seconds));
         }
         let held = |(m, nodes): (usize, &Vec<usize>)| {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weal_model::{Algorithm, AppName, Enactment, InstanceId, PoolSpec, Rung, RungCost, SleepCosts, Work};
+use weal_model::{Algorithm, AppName, Enactment, InstanceId, JobName, PoolSpec, Rung, RungCost, SleepCosts, Work};
 
 use crate::jobs::{Costs, Runs};
 use crate::utility::Curve;
@@ -88,6 +88,8 @@ pub struct Policy {
     pub horizon_s: f64,
     /// What changes to jobs cost.
     pub job_costs: Costs,
+    /// Jobs that save their state themselves.
+    pub saving: BTreeSet<JobName>,
     /// What earlier runs tell of jobs that do not say how much work they are.
     pub runs: Runs,
 }
@@ -113,6 +115,7 @@ impl Policy {
             tolerance: 0.01,
             horizon_s: 600.0,
             job_costs: Costs::THESIS,
+            saving: BTreeSet::new(),
             runs: Runs::default(),
         }
     }

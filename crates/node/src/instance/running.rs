@@ -94,6 +94,16 @@ impl Task {
                     if matches!(order, Order::Stop) {
                         return self.stop(running, Some(reply)).await;
                     }
+                    if self.is_saved_by(&order) {
+                        let saved = self.save().await;
+                        let is_saved = saved.is_ok();
+                        let _ = reply.send(saved);
+                        if is_saved {
+                            return self.kill_and_end(End::of_run(RunEnd::Saved, "its state is saved".to_owned())).await;
+                        }
+                        question = self.next_question(&running);
+                        continue;
+                    }
                     self.obey(order, reply, &mut running).await;
                     question = question.or_else(|| self.next_question(&running));
                 }

@@ -10,7 +10,7 @@ use weal_model::{Bytes, HealthProbe, InstanceState, Rung, RungCost};
 use weal_protocol::Refusal;
 
 use super::running::{Running, asking};
-use super::{Reply, Task, Wish, until};
+use super::{Order, Reply, Task, Wish, until};
 use crate::clock::now;
 use crate::costs::learn;
 use crate::ports::address;
@@ -32,6 +32,8 @@ const STILL_AT_IT: u64 = 1 << 20;
 const RECORD_WITHIN: Duration = Duration::from_secs(2);
 /// How long one that is to be parked may take to answer when it is learnt what it needs.
 const REHEARSAL_PATIENCE: Duration = Duration::from_secs(2);
+/// How long saving a job's state may take. The order to save it waits for two minutes.
+const SAVE_PATIENCE: Duration = Duration::from_secs(100);
 /// The pause before the second question to an instance that wakes; the next ones grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause between two questions to an instance that wakes.
@@ -274,6 +276,28 @@ impl Task {
         let hook = HealthProbe::Command { argv: record.spec.on_resume.clone() };
         let patience = super::running::seconds(record.spec.health.timeout_s, Duration::from_millis(10));
         probe::ask(&hook, address(record.port), patience, self.beside(&record)).await
+    }
+
+    /// Whether an order is carried out by saving the state of a job that can do so.
+    pub(super) fn is_saved_by(&self, order: &Order) -> bool {
+        let can = self.spec().job.is_some_and(|run| !run.checkpoint.is_empty());
+        can && matches!(order, Order::Sleep(Rung::Parked))
+    }
+
+    /// Runs the command that saves a job's state, as the job and beside it.
+    pub(super) async fn save(&self) -> Result<(), Refusal> {
+        if self.is_asleep() {
+            // What is frozen cannot save anything, nor could a command that joins it.
+            return Err(self.wrong_state());
+        }
+        let record = self.record();
+        let argv = record.spec.job.as_ref().map(|run| run.checkpoint.clone()).unwrap_or_default();
+        let hook = HealthProbe::Command { argv };
+        let saved = probe::ask(&hook, address(record.port), SAVE_PATIENCE, self.beside(&record)).await;
+        saved.map_err(|why| {
+            self.log_complaint(&why);
+            Refusal::failed(format!("its state could not be saved: {why}"))
+        })
     }
 
     fn beside<'r>(&self, record: &'r Record) -> Beside<'r> {

@@ -231,3 +231,29 @@ fn orders_to_a_gang_are_orders_to_each_of_its_tasks() {
         assert_eq!(queue.order(&action, &runs).unwrap().tasks, [0, 2], "one has ended and takes no orders");
     }
 }
+
+#[test]
+fn a_job_whose_state_is_saved_goes_on_from_there_on_any_node() {
+    let mut record = record("s-1", 1, 0);
+    record.command.checkpoint = vec!["save".into()];
+    record.command.restore = vec!["restore".into()];
+    let mut queue = queue(vec![record]);
+    let start = Action::StartJob { job: "s-1".into(), nodes: vec!["n2".into()] };
+    assert_eq!(queue.order(&start, &[]).unwrap().command.run, ["true"], "nothing is saved yet");
+    let ended = RunSeen { end: Some(RunEnd::Saved), ..run("s-1", 1, RunState::Ended) };
+    shown(&mut queue, vec![ended.clone()]);
+    let entry = queue.get_mut(&"s-1".into()).unwrap();
+    entry.conclude(Time(20), RunEnd::Saved, &ended.detail);
+    entry.written = Written::Yes;
+    assert_eq!((entry.record.attempt, entry.record.retries, entry.record.lost), (2, 0, 0), "that was nobody's fault");
+    let kept = entry.record.clone();
+    let mut seen = Observation::default();
+    queue.handle_seen(Time(30), &mut seen, &Operations::default());
+    assert_eq!((seen.jobs[0].state, seen.jobs[0].done), (JobState::Pending, Work(3.0)), "what it has done counts");
+    assert_eq!(queue.order(&start, &[]).unwrap().command.run, ["restore"]);
+    let again = RunSeen { cpu_seconds: Some(2.0), ..run("s-1", 2, RunState::Running) };
+    let mut next = Queue::new(StoredJobs { records: vec![kept], ..StoredJobs::default() });
+    let mut seen = Observation { runs: vec![again], ..Observation::default() };
+    next.handle_seen(Time(40), &mut seen, &Operations::default());
+    assert_eq!(seen.jobs[0].done, Work(5.0), "a controller that comes next knows it too");
+}

@@ -41,7 +41,7 @@ impl Search<'_> {
     /// True when `m` on `nodes` keeps memory that a more urgent job, for which there is none now, would have sooner without it, and nobody
     /// can be suspended for that one.
     pub(super) fn bars_the_way(&self, layout: &mut Layout, m: usize, nodes: &[usize]) -> bool {
-        if self.situation.costs.leaves_memory() {
+        if self.can_leave_memory(m) {
             return false;
         }
         let free = self.memory(layout);

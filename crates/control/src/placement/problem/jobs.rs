@@ -22,7 +22,8 @@ impl Jobs {
         let open = snapshot.jobs.iter().filter(|job| job.state != JobState::Completed && !job.spec.stages.is_empty());
         let observed: Vec<JobObservation> = open.map(|job| policy.runs.profiled(job)).collect();
         let node = |name: &NodeName| index(name).map(|n| n as usize);
-        let jobs = observed.iter().map(|job| Job::observed(job, node).within(most_cpu)).collect();
+        let saves = |job: &JobObservation| policy.saving.contains(&job.spec.name);
+        let jobs = observed.iter().map(|job| Job { saves: saves(job), ..Job::observed(job, node).within(most_cpu) }).collect();
         Self { observed, jobs }
     }
 

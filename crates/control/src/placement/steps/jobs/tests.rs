@@ -125,6 +125,18 @@ fn an_urgent_job_runs_beside_one_that_cannot_leave_memory() {
 }
 
 #[test]
+fn a_job_that_saves_its_state_makes_room_where_no_other_can() {
+    let pool = pool(1, vec![]);
+    let patient = running(job("patient", 500.0, 2.0, 700, 10_000.0), &[0], 2.0);
+    let snapshot = with_jobs(&pool, &[], vec![patient, job("urgent", 100.0, 2.0, 700, 200.0)]);
+    let mut policy = policy_without_swap(&pool);
+    let starts = |policy: &Policy| words(&judged(&snapshot, policy).0);
+    assert_eq!(starts(&policy), [""; 0], "it can only wait");
+    policy.saving.insert("patient".into());
+    assert_eq!(starts(&policy), ["suspend patient", "start urgent on n0", "urgent gets 2.0"]);
+}
+
+#[test]
 fn no_job_begins_in_memory_that_a_more_urgent_one_would_have_sooner() {
     let pool = pool(1, vec![]);
     let jobs = |behind: JobObservation| {
