@@ -164,8 +164,12 @@ impl World {
             Effect::ObserveEngine => Input::Engine(Ok(self.observe())),
             Effect::ConfigureNodes(_) => Input::Done(Done::Nodes(Ok(()))),
             Effect::Act { action, job, .. } => {
-                self.act(&job.expect("all actions are on jobs here"));
-                Input::Done(Done::Acted(ActionOutcome { action, took_s: 0.0, refusal: None }))
+                let is_new = self.act(&job.expect("all actions are on jobs here"));
+                // Its inputs take longer to copy than anybody waits for an answer.
+                let is_slow = |action: &Action| matches!(action, Action::StartJob { job, .. } if job.as_str().starts_with("slow"));
+                let away = || Refusal::Away { peer: "the node agent".to_owned(), detail: "no answer within 120 s".to_owned() };
+                let refusal = (is_new && is_slow(&action)).then(away);
+                Input::Done(Done::Acted(ActionOutcome { action, took_s: 0.0, refusal }))
             }
             Effect::Update { .. } => Input::Done(Done::Updated(Ok(Vec::new()))),
             Effect::SetLoads(_) => Input::Done(Done::Loads(Ok(()))),
@@ -193,7 +197,8 @@ impl World {
         self.disk.insert(record.spec.name.clone(), record);
     }
 
-    fn act(&mut self, order: &JobOrder) {
+    /// True when a run begins by it.
+    fn act(&mut self, order: &JobOrder) -> bool {
         let (job, attempt) = match &order.action {
             Action::StartJob { job, nodes } => {
                 let is_known = self.runs.iter().any(|run| run.job == *job && run.attempt == order.attempt);
@@ -201,12 +206,13 @@ impl World {
                     let tasks = order.tasks.iter().zip(nodes);
                     self.runs.extend(tasks.map(|(task, node)| RunSeen { task: *task, ..run(job, order.attempt, node, self.now) }));
                 }
-                return;
+                return !is_known;
             }
             Action::EndJob { job, attempt } => (job.clone(), *attempt),
-            _ => return,
+            _ => return false,
         };
         self.runs.retain(|run| (&run.job, run.attempt) != (&job, attempt));
+        false
     }
 
     /// Runs whose time is over end: `weak` fails the first time, and of a gang its last task.
@@ -215,6 +221,11 @@ impl World {
         for run in &self.runs {
             let last = last.entry((run.job.clone(), run.attempt)).or_default();
             *last = run.task.max(*last);
+        }
+        for run in self.runs.iter_mut().filter(|run| run.state == RunState::Starting) {
+            if self.now.since(run.since) >= Duration::from_secs_f64(RUN_S) {
+                (run.state, run.since) = (RunState::Running, self.now);
+            }
         }
         for run in self.runs.iter_mut().filter(|run| run.state == RunState::Running) {
             if self.now.since(run.since) < Duration::from_secs_f64(RUN_S) {
@@ -316,7 +327,7 @@ fn run(job: &JobName, attempt: u32, node: &weal_model::NodeName, since: Time) ->
         attempt,
         task: 0,
         node: node.clone(),
-        state: RunState::Running,
+        state: if job.as_str().starts_with("slow") { RunState::Starting } else { RunState::Running },
         detail: String::new(),
         since,
         cpu_seconds: Some(0.0),
@@ -341,7 +352,7 @@ fn wishes() -> Vec<Wish> {
         waits_for: None,
     };
     let mut all = vec![wish("plain", 1.0), wish("weak", 1.0), wish("unwanted", 2.0), wish("then", 2.0), wish("in-vain", 2.0)];
-    all.extend([wish("gang", 2.0), wish("weak-gang", 2.0)]);
+    all.extend([wish("gang", 2.0), wish("weak-gang", 2.0), wish("slow", 2.0)]);
     (all[5].submission.tasks, all[6].submission.tasks) = (Some(3), Some(2));
     (all[1].submission.retries, all[6].submission.retries) = (1, 1);
     // The first that is taken has the number 1.
@@ -354,8 +365,8 @@ fn wishes() -> Vec<Wish> {
 fn no_job_is_lost_or_done_twice_wherever_its_controller_dies() {
     let whole = World::new(None).live();
     whole.check();
-    assert_eq!(whole.disk.len(), 7);
-    assert_eq!(whole.done.len(), 5, "two were cancelled: {:?}", whole.done);
+    assert_eq!(whole.disk.len(), 8);
+    assert_eq!(whole.done.len(), 6, "two were cancelled: {:?}", whole.done);
     let mut deaths = 0;
     for at in 0..whole.effects {
         for (is_carried_out, takes_runs) in [(false, false), (true, false), (false, true), (true, true)] {

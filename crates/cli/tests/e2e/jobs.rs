@@ -521,3 +521,16 @@ fn a_job_that_saves_its_state_leaves_memory_and_goes_on_on_another_node() {
     pool.eventually("the reason", || pool.json(&["events"]).to_string().contains("its state could not be saved").then_some(()));
     assert_eq!(job(&pool, &fails).unwrap()["state"], "running", "it runs on");
 }
+
+#[test]
+fn a_job_that_would_fill_the_disk_with_output_keeps_the_end_of_it() {
+    let mut pool = Pool::echo();
+    pool.up();
+    // 80 MiB of lines, and one more.
+    let script = "yes 'a line of a job that writes much more than anybody reads' | head -c 83886080; echo; echo the last line";
+    let id = taken(&pool, &["--name", "chatter"], &["sh", "-c", script]);
+    until(&pool, &id, "done");
+    let kept = logs(&pool, &id);
+    assert!((30 << 20..=50 << 20).contains(&kept.len()), "{} bytes", kept.len());
+    assert!(kept.ends_with(b"\nthe last line\n"), "{:?}", text(&kept[kept.len() - 100..]));
+}

@@ -74,7 +74,7 @@ impl State {
             JobVerb::Cancel => record.cancelled = true,
             JobVerb::Pause => record.hold = Hold::Paused,
             JobVerb::Suspend if !parks && record.command.checkpoint.is_empty() => return Err(Refusal::NoParking { job: job.clone() }),
-            JobVerb::Suspend => record.hold = Hold::Suspended,
+            JobVerb::Suspend => (record.hold, entry.save_failed) = (Hold::Suspended, None),
             JobVerb::Resume => record.hold = Hold::None,
             JobVerb::Requeue => {}
         }
