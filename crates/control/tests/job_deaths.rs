@@ -166,7 +166,8 @@ impl World {
             Effect::Act { action, job, .. } => {
                 let is_new = self.act(&job.expect("all actions are on jobs here"));
                 // Its inputs take longer to copy than anybody waits for an answer.
-                let is_slow = |action: &Action| matches!(action, Action::StartJob { job, .. } if job.as_str().starts_with("slow"));
+                let is_slow =
+                    |action: &Action| matches!(action, Action::StartJob { job, .. } if job.as_str().starts_with("slow"));
                 let away = || Refusal::Away { peer: "the node agent".to_owned(), detail: "no answer within 120 s".to_owned() };
                 let refusal = (is_new && is_slow(&action)).then(away);
                 Input::Done(Done::Acted(ActionOutcome { action, took_s: 0.0, refusal }))
@@ -204,7 +205,8 @@ impl World {
                 let is_known = self.runs.iter().any(|run| run.job == *job && run.attempt == order.attempt);
                 if !is_known {
                     let tasks = order.tasks.iter().zip(nodes);
-                    self.runs.extend(tasks.map(|(task, node)| RunSeen { task: *task, ..run(job, order.attempt, node, self.now) }));
+                    self.runs
+                        .extend(tasks.map(|(task, node)| RunSeen { task: *task, ..run(job, order.attempt, node, self.now) }));
                 }
                 return !is_known;
             }

@@ -2,7 +2,8 @@
 
 use weal_model::naming::task_id;
 use weal_model::{
-    Action, AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, JobName, NodeName, RestartPolicy, Rung, SandboxSpec,
+    Action, AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, JobName, NodeName, RestartPolicy, Rung,
+    SandboxSpec,
 };
 use weal_protocol::Refusal;
 use weal_protocol::engine::{JobOrder, RunSeen, RunState};

@@ -36,7 +36,9 @@ impl Jobs {
 
     /// Cores that the jobs on a node were given last.
     pub fn cpu_on(&self, node: &NodeName) -> f64 {
-        self.running().filter(|job| job.node.as_ref() == Some(node)).map(|job| job.cpu_allocated.0).sum()
+        // Each task of a gang has an equal part.
+        let share = |job: &JobStatus| job.nodes.iter().filter(|at| *at == node).count() as f64 / job.nodes.len().max(1) as f64;
+        self.running().map(|job| job.cpu_allocated.0 * share(job)).sum()
     }
 
     fn running(&self) -> impl Iterator<Item = &JobStatus> {

@@ -421,7 +421,11 @@ fn the_tasks_of_a_gang_run_at_once_on_several_nodes_and_know_each_other() {
     let options = ["--name", "gang", "--tasks", "2", "--memory", "160MiB", "--cpus", "1"];
     let id = taken(&pool, &options, &["sh", "-c", GANG]);
     let done = until(&pool, &id, "done");
-    assert_eq!((done["tasks"].as_u64(), done["cpus"].as_f64(), done["attempt"].as_u64()), (Some(2), Some(1.0), Some(1)), "{done}");
+    assert_eq!(
+        (done["tasks"].as_u64(), done["cpus"].as_f64(), done["attempt"].as_u64()),
+        (Some(2), Some(1.0), Some(1)),
+        "{done}"
+    );
     for task in ["0", "1"] {
         let output = text(&pool.run(&["job", "logs", &id, "--task", task]).stdout);
         // Both do not fit on one node.

@@ -23,7 +23,11 @@ pub(super) fn section(spec: &ScheduledJob) -> Section {
         None => job.add_absent("class", "none, normal importance"),
     }
     job.add_marked("tasks", i64::from(spec.tasks), spec.tasks == 1);
-    if spec.stages.is_empty() { add_needs(&mut job, spec) } else { job.add("stages", lines(spec.stages.iter().map(stage))) }
+    if spec.stages.is_empty() {
+        add_needs(&mut job, spec)
+    } else {
+        job.add("stages", lines(spec.stages.iter().map(stage)))
+    }
     for (key, command) in [("checkpoint", &spec.command.checkpoint), ("restore", &spec.command.restore)] {
         job.add_marked(key, texts(command.iter().map(String::as_str)), command.is_empty());
     }

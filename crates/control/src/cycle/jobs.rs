@@ -1,6 +1,8 @@
 //! What the loop does with the controller's own jobs: takes orders, brings runs to what their records say, and writes down what came of them.
 
-use weal_model::{Action, Bytes, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time, Work};
+use weal_model::{
+    Action, Bytes, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time, Work,
+};
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobVerb;
 use weal_protocol::engine::{JobOrder, Observation, RunSeen, RunState};
@@ -73,7 +75,9 @@ impl State {
         match verb {
             JobVerb::Cancel => record.cancelled = true,
             JobVerb::Pause => record.hold = Hold::Paused,
-            JobVerb::Suspend if !parks && record.command.checkpoint.is_empty() => return Err(Refusal::NoParking { job: job.clone() }),
+            JobVerb::Suspend if !parks && record.command.checkpoint.is_empty() => {
+                return Err(Refusal::NoParking { job: job.clone() });
+            }
             JobVerb::Suspend => (record.hold, entry.save_failed) = (Hold::Suspended, None),
             JobVerb::Resume => record.hold = Hold::None,
             JobVerb::Requeue => {}
@@ -350,7 +354,8 @@ impl State {
         entry.conclude(time, end, detail);
         let goes_on = entry.record.end.is_none();
         if goes_on && end == RunEnd::Saved {
-            let text = format!("job {name} is suspended: what its run {attempt} has done is saved, and the next one goes on from there");
+            let text =
+                format!("job {name} is suspended: what its run {attempt} has done is saved, and the next one goes on from there");
             self.note(Note::info(EventKind::Job, text));
         } else if goes_on && was_begun {
             let text = format!("run {attempt} of job {name} has come to nothing, and it is run again: {detail}");

@@ -270,7 +270,9 @@ fn check_tasks(submission: &JobSubmission, nodes: &[NodeSpec]) -> Result<(), Ref
     }
     let has_files = !submission.inputs.is_empty() || !submission.outputs.is_empty();
     if tasks > 1 && has_files {
-        return Err(bad("a job of several tasks takes no inputs and has no results: let its first task read and write them".to_owned()));
+        return Err(bad(
+            "a job of several tasks takes no inputs and has no results: let its first task read and write them".to_owned()
+        ));
     }
     let memory = stages(submission).iter().map(|stage| stage.memory).max().unwrap_or(Bytes(1));
     let room: u64 = nodes.iter().map(|node| node.memory.0 / memory.0.max(1)).sum();

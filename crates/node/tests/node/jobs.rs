@@ -16,7 +16,13 @@ fn run(bench: &Bench, job: &str, script: &str) -> InstanceSpec {
         run: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
         cwd: String::new(),
         restart: RestartPolicy::Never,
-        job: Some(JobRun { job: job.into(), attempt: 1, task: 0, files: weal_model::JobFiles::default(), checkpoint: Vec::new() }),
+        job: Some(JobRun {
+            job: job.into(),
+            attempt: 1,
+            task: 0,
+            files: weal_model::JobFiles::default(),
+            checkpoint: Vec::new(),
+        }),
         ..bench.spec("job-1", &[])
     }
 }

@@ -46,7 +46,8 @@ impl Search<'_> {
         }
         let free = self.memory(layout);
         let lacks_memory = |&first: &usize| self.find(&free, first, 0.0).is_none();
-        let mut queue: Vec<usize> = self.waiting(layout).into_iter().take_while(|&first| first != m).filter(lacks_memory).collect();
+        let mut queue: Vec<usize> =
+            self.waiting(layout).into_iter().take_while(|&first| first != m).filter(lacks_memory).collect();
         queue.truncate(FORESEEN);
         if queue.is_empty() {
             return false;

@@ -146,7 +146,11 @@ fn no_job_begins_in_memory_that_a_more_urgent_one_would_have_sooner() {
     let long = jobs(job("long", 1000.0, 0.5, 300, 100_000.0));
     assert_eq!(words(&judged(&long, &policy_without_swap(&pool)).0), [""; 0]);
     let short = jobs(job("short", 5.0, 0.5, 300, 100_000.0));
-    assert_eq!(words(&judged(&short, &policy_without_swap(&pool)).0), ["start short on n0", "short gets 0.5"], "it is gone by then");
+    assert_eq!(
+        words(&judged(&short, &policy_without_swap(&pool)).0),
+        ["start short on n0", "short gets 0.5"],
+        "it is gone by then"
+    );
     assert_eq!(words(&judged(&long, &free_policy(&pool)).0), ["start long on n0", "long gets 0.5"], "it can be suspended");
 }
 
