@@ -16,12 +16,13 @@ use std::time::Duration;
 use weal_model::{
     Bytes, Cpu, Hold, JobEnd, JobName, JobObservation, JobOutcome, JobRecord, JobSpec, JobState, NodeName, RunEnd, Time, Work,
 };
-use weal_protocol::engine::{JobOrder, Observation, RunSeen, RunState};
+use weal_protocol::engine::{JobOrder, NodeSeen, Observation, RunSeen, RunState};
 
 use super::operations::Operations;
 use super::peers::Ticket;
 use super::schedules::Marks;
 use crate::jobs::Runs;
+use speed::Usable;
 use stages::Standing;
 pub(super) use stages::index as stage_index;
 use weal_model::{Action, Target};
@@ -77,6 +78,8 @@ pub(super) struct Entry {
     pub told: Option<(Cpu, Bytes)>,
     /// Where it is in its phases.
     pub stage: Standing,
+    /// How much CPU helps it.
+    pub usable: Usable,
     /// A look that ends after this one shows its run.
     pub shown_after: Option<Ticket>,
     /// Why its start was refused the last time; empty otherwise.
@@ -276,6 +279,7 @@ impl Queue {
             let progress =
                 entry.run.as_ref().and_then(|run| run.progress).filter(|progress| (LEAST_PROGRESS..=1.0).contains(progress));
             entry.progress = progress.filter(|_| entry.used > 0.0);
+            entry.watch_speed(seen.time, &seen.nodes);
             is_surprised |= entry.run.is_some() && (entry.learn_work(&self.runs) | entry.find_stage());
         }
         let planned = self.open.values().filter(|entry| entry.is_planned(now));
@@ -341,6 +345,7 @@ impl Entry {
             speed: None,
             told: None,
             stage: Standing::default(),
+            usable: Usable::default(),
             shown_after: None,
             refused: String::new(),
             save_failed: None,
@@ -350,7 +355,19 @@ impl Entry {
     /// What it needs, as far as its run shows that.
     pub fn spec(&self) -> JobSpec {
         let memory_used = self.run.as_ref().and_then(|run| run.memory_used);
-        stages::corrected(&self.record.spec, self.used, self.progress, memory_used)
+        let mut spec = stages::corrected(&self.record.spec, self.used, self.progress, memory_used);
+        let now = stages::index(&spec, self.used);
+        spec.stages.iter_mut().skip(now).take(1).for_each(|stage| stage.max_speed.0 = self.usable.of(stage.max_speed.0));
+        spec
+    }
+
+    /// Learns how much CPU helps it.
+    fn watch_speed(&mut self, time: Time, nodes: &[NodeSeen]) {
+        if self.run.as_ref().is_some_and(|run| run.state == RunState::Running) {
+            self.usable.handle_seen(time, self.stage.index, self.used, &self.nodes, nodes);
+        } else {
+            self.usable.handle_still();
+        }
     }
 
     /// The memory that it may need until the next look.
@@ -470,11 +487,12 @@ impl Entry {
         self.nodes.clear();
         self.save_failed = None;
         (self.speed, self.told, self.shown_after) = (None, None, None);
-        self.stage = Standing::default();
+        (self.stage, self.usable) = Default::default();
     }
 }
 
 pub(super) mod gang;
+mod speed;
 mod stages;
 #[cfg(test)]
 mod tests;
