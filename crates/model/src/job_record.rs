@@ -118,6 +118,9 @@ pub struct JobRecord {
     /// CPU-seconds of each task up to then.
     #[serde(default)]
     pub saved_work: Work,
+    /// Where that was.
+    #[serde(default)]
+    pub saved_on: Option<NodeName>,
     /// What a person holds it back for.
     pub hold: Hold,
     /// Somebody wants it ended.
@@ -155,6 +158,7 @@ impl JobRecord {
             lost: 0,
             saved: false,
             saved_work: Work(0.0),
+            saved_on: None,
             hold: Hold::None,
             cancelled: false,
             not_before: Time::ZERO,

@@ -519,6 +519,8 @@ fn a_job_that_saves_its_state_leaves_memory_and_goes_on_on_another_node() {
     assert_eq!(running["node"], other, "{running}");
     let begins = format!("begins at {saved} on {other}");
     pool.eventually(&begins, || text(&logs(&pool, &id)).contains(&begins).then_some(()));
+    let moved = format!("job {id} has moved from {first} to {other}");
+    pool.eventually(&moved, || pool.json(&["events"]).to_string().contains(&moved).then_some(()));
     let fails = taken(&pool, &["--name", "fails", "--memory", "50MiB", "--checkpoint", "false"], &["sleep", "1000"]);
     until(&pool, &fails, "running");
     assert!(pool.run(&["job", "suspend", &fails]).status.success());

@@ -371,11 +371,15 @@ impl State {
         let time = self.engine.its_time(now);
         let Some(entry) = self.queue.get_mut(&job) else { return };
         match (action, refusal) {
-            (Action::StartJob { .. }, None) => {
+            (Action::StartJob { nodes, .. }, None) => {
+                let moved = entry.record.saved_on.take().zip(nodes.first()).filter(|(from, to)| from != *to);
                 entry.refused.clear();
                 entry.shown_after = Some(ticket);
                 (entry.record.begun, entry.record.began) = (true, entry.record.began.or(Some(time)));
                 self.write_job(&job);
+                if let Some((from, to)) = moved {
+                    self.note(Note::info(EventKind::Job, format!("job {job} has moved from {from} to {to}")));
+                }
             }
             (Action::StartJob { .. }, Some(refusal)) if refusal.is_final() => {
                 let detail = refusal.to_string();

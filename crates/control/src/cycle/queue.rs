@@ -463,6 +463,7 @@ impl Entry {
             }
             None if end == RunEnd::Saved => {
                 (record.saved, record.saved_work) = (true, Work(self.used));
+                record.saved_on = self.run.as_ref().map(|run| run.node.clone());
                 self.begin_anew();
             }
             None if end == RunEnd::Lost => {

@@ -52,7 +52,7 @@ struct Begun {
 impl Usable {
     /// The most cores that help a task, of one that says `stated`.
     pub fn of(&self, stated: f64) -> f64 {
-        self.speed.map_or(stated, |speed| speed.clamp(LEAST.min(stated), stated))
+        self.speed.map_or(stated, |speed| speed.max(LEAST).min(stated))
     }
 
     /// A run in phase `stage` on the nodes `at` runs, and each of its tasks has used `used` CPU-seconds.
