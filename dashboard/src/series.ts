@@ -20,6 +20,8 @@ export const flowKey = (app: string, className: string) => `${app}/${className}`
 export class Past {
   times: number[] = [];
   private columns = new Map<string, Column>();
+  /** The nodes that jobs were on; a column has the place in this list. */
+  readonly jobNodes: string[] = [];
   /** CPU-seconds that each job had used at the last moment. */
   private jobsUsed = new Map<string, number>();
 
@@ -49,6 +51,7 @@ export class Past {
     const last = this.times.at(-1);
     if (last !== undefined && time <= last) return;
     this.addJobsCpu(values, jobs, last === undefined ? 0 : time - last);
+    for (const job of jobs) values.set(`job ${job.id} node`, job.node == null ? null : this.placeOf(job.node));
     if (last !== undefined && time - last > GAP * this.usualStep()) this.push(last + (time - last) / 2, new Map());
     this.push(time, values);
     this.cut(time);
@@ -60,6 +63,11 @@ export class Past {
     const cpu = seconds > 0 ? jobs.reduce((total, job) => total + grown(job), 0) / seconds : 0;
     this.jobsUsed = new Map(jobs.map((job) => [job.id, job.cpu_used]));
     values.set("cpu of both", (values.get("cpu of applications") ?? 0) + cpu);
+  }
+
+  private placeOf(node: string): number {
+    const place = this.jobNodes.indexOf(node);
+    return place >= 0 ? place : this.jobNodes.push(node) - 1;
   }
 
   private push(time: number, values: Map<string, number | null>): void {

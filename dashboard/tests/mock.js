@@ -229,7 +229,10 @@ export class Mock {
       expected_end: (begun + 400) * 1e9,
       utility: 0.3 - 0.2 * index,
       began: begun * 1e9,
-      node: this.nodes[0],
+      // The first moves from node to node, the third has a task on each of two.
+      node: state === "waiting" ? null : this.nodes[index === 0 ? Math.floor(this.step / 20) % 2 : 0],
+      tasks: index === 2 ? 2 : 1,
+      nodes: state === "waiting" ? [] : index === 2 ? this.nodes.slice(0, 2) : [],
       attempt: 1,
       cpu_used: used,
       work: 200,

@@ -173,6 +173,10 @@ check("jobs stand on a time line, beside what they take from applications", { mo
   assert.match(await first.innerText(), /render-1/);
   assert.ok((await first.locator(".segment.running").count()) >= 2 && (await first.locator(".segment.paused").count()) >= 2);
   assert.equal(await first.locator(".expected").count(), 1);
+  assert.ok((await first.locator(".moved").count()) >= 1, "it was on another node before");
+  assert.match(await first.locator(".moved").first().getAttribute("title"), /moved from n[12] to n[12]/);
+  assert.match(await first.locator(".segment.running").last().getAttribute("title"), /running on n[12] from/);
+  assert.match(await jobs.locator(".rows > li").nth(2).innerText(), /2 tasks on n1 and n2/);
   const goal = await first.locator(".goal").boundingBox();
   const end = await first.locator(".expected").boundingBox();
   assert.ok(goal.x >= end.x + end.width - 4, "it is expected to be done before its goal");

@@ -83,6 +83,9 @@ pub struct JobSample {
     pub id: JobName,
     /// What it did at the end of the span.
     pub state: JobPhase,
+    /// Where; of a gang, the node of its first task.
+    #[serde(default)]
+    pub node: Option<NodeName>,
     /// CPU-seconds that it had used by then.
     pub cpu_used: Work,
     /// CPU given by the last plan.

@@ -361,6 +361,7 @@ fn job_samples(status: &Status) -> Vec<JobSample> {
     let sample = |job: &JobStatus| JobSample {
         id: job.id.clone(),
         state: job.state,
+        node: job.node.clone(),
         cpu_used: job.cpu_used,
         cpu_allocated: job.cpu_allocated,
         utility: job.utility,
