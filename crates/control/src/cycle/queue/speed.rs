@@ -129,7 +129,7 @@ mod tests {
         for (span, (task, node)) in (1u64..).zip(spans) {
             (used, of_node) = (used + 10.0 * task, of_node + 10.0 * node);
             look(&mut usable, 10 * span, used, of_node);
-            known.push(usable.of(4.0));
+            known.push((usable.of(4.0) * 1e6).round() / 1e6);
         }
         known
     }
