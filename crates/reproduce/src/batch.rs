@@ -252,6 +252,7 @@ impl State<'_> {
             done: 0.0,
             state: JobState::Pending,
             nodes: Vec::new(),
+            saves: false,
         });
         self.active.push(Active { number: self.submitted, arrival, speed: 0.0, held_until_s: arrival.at_s });
         self.submitted += 1;

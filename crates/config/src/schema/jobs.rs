@@ -147,7 +147,7 @@ fn stages() -> Value {
         ("cpus", describe(cpus(), "The most CPU that helps it, in cores.", "1 for each task")),
         ("memory", describe(size(), "The most memory.", &quoted(&show_size(defaults::MEMORY)))),
     ];
-    json!({ "type": "array", "minItems": 1, "maxItems": 100, "items": table("One stage.", &["work"], keys) })
+    json!({ "type": "array", "minItems": 1, "items": table("One stage.", &["work"], keys) })
 }
 
 fn cpus() -> Value {

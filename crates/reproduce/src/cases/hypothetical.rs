@@ -18,6 +18,7 @@ fn job(start_s: f64, relative_goal_s: f64, work: f64, max_speed: f64, memory_mib
         done: 0.0,
         state: JobState::Pending,
         nodes: Vec::new(),
+        saves: false,
     }
 }
 

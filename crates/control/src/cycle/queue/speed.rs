@@ -110,7 +110,7 @@ mod tests {
     /// What is known after each of some spans, in which a task used so many cores and its node of two cores so many.
     fn after(spans: &[(f64, f64)]) -> Vec<f64> {
         let (mut usable, mut used, mut of_node) = (Usable::default(), 0.0, 100.0);
-        let mut look = |usable: &mut Usable, second: u64, used: f64, of_node: f64| {
+        let look = |usable: &mut Usable, second: u64, used: f64, of_node: f64| {
             let node = NodeSeen {
                 name: "n1".into(),
                 up: true,
