@@ -97,12 +97,13 @@ export class Past {
   }
 }
 
-type JobValues = NonNullable<HistorySample["jobs"]>[number];
+/** What a sample and a status both say of jobs. */
+type JobValues = Omit<NonNullable<HistorySample["jobs"]>[number], "node"> & { node?: string | null };
 
 /** What a sample and a status both say of applications. */
 type AppValues = Pick<HistorySample["apps"][number], "name" | "cpu_allocated" | "cpu_used">;
 
-function values(sample: Pick<HistorySample, "flows" | "jobs"> & { apps: AppValues[] }): Map<string, number | null> {
+function values(sample: Pick<HistorySample, "flows"> & { apps: AppValues[]; jobs?: JobValues[] }): Map<string, number | null> {
   const values = new Map<string, number | null>();
   for (const flow of sample.flows) setFlow(values, flow);
   for (const app of sample.apps) {

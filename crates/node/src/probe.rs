@@ -277,6 +277,7 @@ pub fn joining(
     let entrances = launch.entrances.iter().map(as_path).collect::<Result<Vec<_>, _>>()?;
     let process = if launch.sandbox.mounts.is_some() { main.map(open_process).transpose()? } else { None };
     let (umask, limits) = (launch.umask, launch.limits.clone());
+    let folder = CString::new(launch.cwd.as_os_str().as_bytes()).map_err(io::Error::from)?;
     let sandbox = SandboxPlan { mounts: None, ..launch.sandbox.clone() }.prepare().map_err(weal_sandbox::Failure::into_io)?;
     Ok(move || {
         entrances.iter().try_for_each(|entrance| enter(entrance))?;
@@ -286,6 +287,10 @@ pub fn joining(
         limit_resources(&limits)?;
         sandbox.enter().map_err(weal_sandbox::Failure::into_io)?;
         become_user(user.as_ref())?;
+        if process.is_some() {
+            // Whoever joins another file system stands at its root.
+            rustix::process::chdir(folder.as_c_str())?;
+        }
         if let Some(mask) = umask {
             rustix::process::umask(Mode::from_raw_mode(mask));
         }

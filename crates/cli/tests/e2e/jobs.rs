@@ -10,8 +10,9 @@ use crate::pool::{Pool, echo_app, kill, text};
 const MARKED: &str = "echo begun >> marks; sleep 3; echo ended >> marks; cat marks";
 
 fn submit(pool: &Pool, options: &[&str], command: &[&str]) -> Output {
-    let head = ["submit", "--done-by", "10m", "--memory", "50MiB", "-o", "json"];
-    pool.run(&[&head, options, &["--"], command].concat())
+    let head = ["submit", "--done-by", "10m", "-o", "json"];
+    let memory: &[&str] = if options.contains(&"--memory") { &[] } else { &["--memory", "50MiB"] };
+    pool.run(&[&head, memory, options, &["--"], command].concat())
 }
 
 /// The id of a job that was taken.
