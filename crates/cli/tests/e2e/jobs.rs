@@ -471,9 +471,8 @@ fn a_gang_whose_node_leaves_the_pool_is_run_again_where_there_is_room() {
     let mut pool = two_nodes();
     pool.up();
     let script = "if [ $ATTEMPT = 1 ]; then sleep 1000; fi; echo second run";
-    let id = taken(&pool, &["--name", "left", "--tasks", "2", "--memory", "100MiB"], &["sh", "-c", script]);
+    let id = taken(&pool, &["--name", "left", "--tasks", "2", "--memory", "50MiB"], &["sh", "-c", script]);
     until(&pool, &id, "running");
-    // Both tasks fit on one node, so this one may hold none, one or both.
     let one = format!("[[node]]\nname = \"n3\"\ncpu = 0.7\nmemory = \"300MiB\"\n\n{}", echo_app("echo", ""));
     pool.write(&one);
     let done = until(&pool, &id, "done");
@@ -515,6 +514,8 @@ fn a_job_that_saves_its_state_leaves_memory_and_goes_on_on_another_node() {
     let other = if first == "n1" { "n2" } else { "n1" };
     let node = format!("[[node]]\nname = \"{other}\"\ncpu = 0.7\nmemory = \"300MiB\"\n\n");
     pool.write(&(node + &echo_app("echo", "")));
+    let nodes = || pool.json(&["status"])["nodes"].as_array().map(Vec::len);
+    pool.eventually("one node is left", || nodes().filter(|nodes| *nodes == 1));
     assert!(pool.run(&["job", "resume", &id]).status.success());
     let running = until(&pool, &id, "running");
     assert_eq!(running["node"], other, "{running}");
