@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use toml_edit::{InlineTable, Value};
 use weal_model::{
     AcmeChallenge, AcmeSpec, Algorithm, AppKind, AppSpec, CertificateSource, DispatchRules, Enactment, HealthProbe, HttpRules,
-    Importance, LatePolicy, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
+    Importance, LatePolicy, NodeSpec, NotifyBy, NotifySpec, Occasion, OverloadLimit, PoolSpec, RouteSpec, SandboxMode,
+    SandboxSpec, ServiceClass, TlsVersion,
 };
 
 use crate::defaults;
@@ -36,6 +37,9 @@ pub fn effective(spec: &PoolSpec) -> String {
     }
     for spec in spec.jobs.values() {
         page.add_named("job", spec.name.as_str(), jobs::section(spec));
+    }
+    for spec in &spec.notify {
+        page.add_one_more("notify", notify(spec));
     }
     page.finish()
 }
@@ -107,6 +111,17 @@ fn node(spec: &NodeSpec) -> Section {
     let limit = spec.utilization_limit;
     node.add_marked("utilization-limit", number(limit), limit == defaults::UTILIZATION_LIMIT);
     node
+}
+
+fn notify(spec: &NotifySpec) -> Section {
+    let mut notify = Section::default();
+    notify.add_marked("on", texts(spec.on.iter().map(|occasion| occasion.as_str())), spec.on == Occasion::ALL);
+    notify.add_marked("after", show_span(spec.after_s), spec.after_s == defaults::NOTIFY_AFTER_S);
+    match &spec.by {
+        NotifyBy::Url(url) => notify.add("url", url),
+        NotifyBy::Run(argv) => notify.add("run", texts(argv.iter().map(String::as_str))),
+    }
+    notify
 }
 
 fn class(spec: &ServiceClass) -> Section {

@@ -44,6 +44,7 @@ fn pool() -> PoolSpec {
         classes: BTreeMap::new(),
         apps: BTreeMap::from(apps),
         jobs: BTreeMap::new(),
+        notify: Vec::new(),
     }
 }
 

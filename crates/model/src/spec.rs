@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ApiTls, AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, ProcessSpec,
+    ApiTls, AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, NotifySpec, ProcessSpec,
     ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec,
 };
 
@@ -59,6 +59,9 @@ pub struct PoolSpec {
     /// The jobs that are handed in at their dates.
     #[serde(default)]
     pub jobs: ScheduledJobs,
+    /// Who is told when something happens.
+    #[serde(default)]
+    pub notify: Vec<NotifySpec>,
 }
 
 impl PoolSpec {
@@ -82,6 +85,7 @@ impl PoolSpec {
             classes: BTreeMap::new(),
             apps: BTreeMap::new(),
             jobs: ScheduledJobs::new(),
+            notify: Vec::new(),
         }
     }
 

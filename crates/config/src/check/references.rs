@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, ScheduledJob, naming};
+use weal_model::{AppKind, AppName, AppSpec, HealthProbe, PoolSpec, ScheduledJob, naming};
 
 use crate::parse::GIVEN;
 use crate::section::{Reading, within};
@@ -19,6 +19,7 @@ pub(super) fn check(reading: &mut Reading, spec: &PoolSpec) {
         for (key, names) in [("needs", &app.needs), ("needs", &app.after), ("together", &app.together), ("apart", &app.apart)] {
             check_apps(reading, spec, name, key, names);
         }
+        check_tasks(reading, spec, app);
     }
     spec.apps.values().for_each(|app| check_variables(reading, app));
     for job in spec.jobs.values() {
@@ -67,6 +68,16 @@ fn check_apps(reading: &mut Reading, spec: &PoolSpec, name: &AppName, key: &str,
             let help = suggest::help(other.as_str(), known, "other applications");
             reading.findings.error(place, format!("unknown application `{other}`"), help);
         }
+    }
+}
+
+/// Only a task is ever done.
+fn check_tasks(reading: &mut Reading, spec: &PoolSpec, app: &AppSpec) {
+    let is_service = |other: &&AppName| spec.apps.get(*other).is_some_and(|other| other.kind != AppKind::Task);
+    for other in app.after.iter().filter(is_service).filter(|other| **other != app.name) {
+        let place = reading.places.value(&format!("app.{}.needs.{other}", app.name));
+        let help = format!("write `{other} = \"ready\"`, or `kind = \"task\"` in [app.{other}] if it ends by itself");
+        reading.findings.error(place, format!("`{other}` is never done: it is no task"), help);
     }
 }
 

@@ -72,6 +72,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         classes: Default::default(),
         apps: Default::default(),
         jobs: Default::default(),
+        notify: Vec::new(),
     };
     (spec, (https, keys))
 }

@@ -73,6 +73,7 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
         classes,
         apps: apps.collect::<Result<BTreeMap<_, _>, _>>()?,
         jobs: BTreeMap::new(),
+        notify: Vec::new(),
     })
 }
 
