@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Gid, Uid};
 use tokio::io::AsyncWriteExt;
 
-use super::{DeliveryError, Message};
+use super::message::{DeliveryError, Message};
 
 /// What one attempt may take.
 const PATIENCE: Duration = Duration::from_secs(60);

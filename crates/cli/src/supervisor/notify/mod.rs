@@ -4,16 +4,18 @@
 //! but its host: the rest may be a secret.
 
 mod command;
+mod message;
 mod post;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 use weal_control::notify::{Notice, Watcher};
-use weal_model::{NotifyBy, NotifySpec, Occasion, PoolSpec};
+use weal_model::{NotifyBy, NotifySpec, PoolSpec};
+
+use message::{DeliveryError, Message};
 
 use super::console::Console;
 use crate::client::Client;
@@ -33,19 +35,6 @@ pub struct Notify {
     console: Console,
     state: PathBuf,
     queues: HashMap<usize, mpsc::Sender<Message>>,
-}
-
-/// What a receiver gets, as JSON.
-#[derive(Debug, Clone, Serialize)]
-struct Message {
-    event: Occasion,
-    pool: String,
-    subject: String,
-    /// A sentence. Slack and Mattermost show what stands under this name.
-    text: String,
-    /// Local date and time since when.
-    since: String,
-    resolved: bool,
 }
 
 impl Notify {
@@ -131,35 +120,6 @@ fn shown(by: &NotifyBy) -> String {
         NotifyBy::Url(url) => post::host_of(url),
         NotifyBy::Run(argv) => argv.first().cloned().unwrap_or_default(),
     }
-}
-
-/// Why a receiver was not told. No variant holds an address, an argument or an answer.
-#[derive(Debug, thiserror::Error)]
-enum DeliveryError {
-    /// The address is none.
-    #[error("its address cannot be read")]
-    Address,
-    /// There is no connection.
-    #[error("it cannot be reached: {0}")]
-    Unreachable(std::io::Error),
-    /// It broke off.
-    #[error("it broke off: {0}")]
-    BrokeOff(hyper::Error),
-    /// It said no.
-    #[error("it answered {0}")]
-    Refused(hyper::StatusCode),
-    /// It took too long.
-    #[error("it took longer than {0:?}")]
-    TooSlow(Duration),
-    /// Nobody is trusted, or TLS cannot be set up.
-    #[error("TLS cannot be used: {0}")]
-    Tls(String),
-    /// The command does not start.
-    #[error("it does not start: {0}")]
-    NotStarted(std::io::Error),
-    /// The command failed.
-    #[error("it ended with {0}")]
-    Failed(std::process::ExitStatus),
 }
 
 /// The used share of the disk that holds `path`, of what others than root may use.

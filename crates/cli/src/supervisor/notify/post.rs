@@ -15,7 +15,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::DeliveryError;
+use super::message::DeliveryError;
 
 /// What one attempt may take. A receiver that works answers within a second.
 const PATIENCE: Duration = Duration::from_secs(10);
