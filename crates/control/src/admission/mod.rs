@@ -11,6 +11,7 @@
 //! | a failed attempt that another instance may make good | [`Admission::handle_retry`] |
 //! | a request whose body has not all come, and the end of that | [`Admission::handle_upload`], [`Admission::handle_upload_end`] |
 //! | a request with a seat waits for its client, or no longer | [`Admission::handle_client_wait`] |
+//! | how many seats are this gateway's, where others share them | [`Admission::handle_share`] |
 //! | the end of a request | [`Admission::handle_end`], [`Admission::handle_cancel`], [`Admission::handle_upgrade`] |
 //! | the end of a tunnel | [`Admission::handle_tunnel_end`] |
 //! | the moment that [`Admission::poll_timeout`] names, and a config by which [`Admission::unavailable`] | [`Admission::handle_timeout`] |
@@ -47,6 +48,7 @@ use crate::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex, RequestKey}
 use crate::flow::pipeline::{
     self, Arrival, ClassIndex, ClassLimits, Dropped, Pipeline, PipelineLimits, Rejection, RequestOutcome, Ticket,
 };
+use crate::flow::sharing::Need;
 
 use wakes::Wakes;
 pub use wakes::{CALL_WAIT, WakeReason};
@@ -182,6 +184,23 @@ impl Admission {
     /// A body that had not all come is there, or will not come.
     pub fn handle_upload_end(&mut self) {
         self.uploads = self.uploads.saturating_sub(1);
+    }
+
+    /// Of the planned seats, `held` are this gateway's now; `None` when it shares them with none.
+    pub fn handle_share(&mut self, held: Option<u32>) {
+        self.pipeline.handle_share(held);
+    }
+
+    /// What the requests that can go need of the seats, with one more of the class `expecting`; to be asked before
+    /// [`Admission::poll_dispatch`] and after it, where gateways share seats ([`crate::flow::sharing`]).
+    pub fn need(&self, expecting: Option<ClassIndex>) -> Need {
+        let need = self.pipeline.need(expecting);
+        if self.dispatcher.has_candidate() { need } else { Need { wanted: need.occupied, ..need } }
+    }
+
+    /// Seats over all flows, as planned; `None` does not limit.
+    pub fn seats(&self) -> Option<u32> {
+        self.limits.seats
     }
 
     /// A request with a seat waits for its client from now on, to send or to take more; or no longer.

@@ -55,6 +55,7 @@
 mod class;
 mod limits;
 mod queue;
+mod share;
 mod tickets;
 
 #[cfg(test)]
@@ -147,6 +148,8 @@ pub struct Dropped {
 #[derive(Debug, Default)]
 pub struct Pipeline {
     seats: Option<u32>,
+    /// Those of the seats that are this gateway's now; `None` when all are.
+    held: Option<u32>,
     /// Invariant: an entry is never removed, so that a [`ClassIndex`] stays valid.
     classes: Vec<Class>,
     tickets: Tickets,
@@ -470,10 +473,7 @@ impl Pipeline {
     /// True when one more request of `class` may be outstanding beside those that are. One that is larger than all the seats
     /// goes alone.
     fn has_seat(&self, class: ClassIndex) -> bool {
-        let Some(seats) = self.seats else { return true };
-        let occupied: f64 = self.classes.iter().map(|class| class.size * f64::from(class.in_service)).sum();
-        let size = self.classes[class.at()].size;
-        occupied + size <= f64::from(seats) * (1.0 + 1e-9) || self.in_service == 0 && seats > 0
+        self.has_room(self.classes[class.at()].size)
     }
 
     /// True when something waits and the seats allow it.

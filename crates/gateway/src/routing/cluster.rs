@@ -2,7 +2,7 @@
 //! requests that wait, and the connections to instances.
 //!
 //! One lock per cluster keeps `N` exact over all threads. It is held for the few hundred nanoseconds of a decision and never
-//! while waiting.
+//! while waiting. Over all gateways that live at once, [`super::share`] does.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,6 +23,8 @@ use crate::clock::Clock;
 use crate::http::request_body::NotesClientWait;
 use crate::routing::affinity::Tokens;
 use crate::routing::port_stats::PortStats;
+use crate::routing::share::Share;
+use crate::sharing::SeatRoom;
 use crate::upstream::pool::Upstream;
 
 /// One cluster. Lives as long as any request of it does.
@@ -55,6 +57,8 @@ struct Core {
     wakers: Vec<Option<Waker>>,
     /// The next moment at which an errand looks at those who wait.
     looked_at: Option<Time>,
+    /// Where other gateways may use its seats too.
+    share: Option<Share>,
 }
 
 /// What a cluster needs done that takes time. [`crate::wake`] does it.
@@ -114,7 +118,14 @@ pub(crate) struct SeatHandle {
 }
 
 impl Cluster {
-    pub fn new(config: &ClusterConfig, clock: Clock, workers: usize, errands: Errands, affinity: Option<Tokens>) -> Arc<Self> {
+    pub fn new(
+        config: &ClusterConfig,
+        clock: Clock,
+        workers: usize,
+        errands: Errands,
+        affinity: Option<Tokens>,
+        room: Option<&SeatRoom>,
+    ) -> Arc<Self> {
         let core = Core {
             admission: Admission::new(config.app.clone(), clock.now().0),
             upstreams: Vec::new(),
@@ -124,6 +135,7 @@ impl Cluster {
             dropped: BTreeMap::new(),
             wakers: Vec::new(),
             looked_at: None,
+            share: Share::of(&config.app, room),
         };
         let cluster = Arc::new(Self {
             app: config.app.clone(),
@@ -206,7 +218,9 @@ impl Cluster {
         let mut core = self.lock();
         let now = self.clock.now();
         let timeout = core.admission.request_timeout();
-        let ticket = core.admission.handle_arrival(now, request)?;
+        let request = request.into();
+        core.balance(now, Some(request.class));
+        let ticket = core.admission.handle_arrival(now, request).inspect_err(|_| core.settle())?;
         // First of all: one that was dropped to make room may have had the slot that is the new one's now.
         let mut wake = core.take_dropped(now);
         if core.wakers.len() <= ticket.slot() {
@@ -252,6 +266,7 @@ impl Cluster {
         let mut core = self.lock();
         let expired = core.admission.handle_timeout(self.clock.now());
         let wake: Vec<Waker> = expired.iter().filter_map(|ticket| core.wakers[ticket.slot()].take()).collect();
+        core.settle();
         drop(core);
         wake.into_iter().for_each(Waker::wake);
     }
@@ -309,11 +324,25 @@ impl Cluster {
 impl Core {
     fn dispatch(&mut self, now: Time) -> Vec<Waker> {
         let mut wake = Vec::new();
+        self.balance(now, None);
         while let Some(dispatched) = self.admission.poll_dispatch(now) {
             wake.extend(self.wakers[dispatched.ticket.slot()].take());
         }
         wake.extend(self.take_dropped(now));
+        self.settle();
         wake
+    }
+
+    fn balance(&mut self, now: Time, expecting: Option<ClassIndex>) {
+        if let Some(share) = &mut self.share {
+            share.balance(now, &mut self.admission, expecting);
+        }
+    }
+
+    fn settle(&mut self) {
+        if let Some(share) = &mut self.share {
+            share.settle(&self.admission);
+        }
     }
 
     fn take_dropped(&mut self, now: Time) -> Vec<Waker> {
@@ -329,7 +358,8 @@ impl Core {
         if let Some(request) = self.admission.poll_wake(now) {
             return Some(Errand::Wake(Arc::clone(cluster), request));
         }
-        let at = self.admission.poll_wake_timeout(now)?;
+        let of_others = self.share.as_ref().and_then(|share| share.poll_timeout(now));
+        let at = self.admission.poll_wake_timeout(now).into_iter().chain(of_others).min()?;
         if self.looked_at.is_some_and(|next| next <= at) {
             return None;
         }
@@ -499,7 +529,7 @@ mod tests {
     #[test]
     fn a_cluster_with_a_queue_asks_to_be_looked_at_once_and_again_when_a_config_brings_that_forward() {
         let (errands, mut received) = mpsc::unbounded_channel();
-        let cluster = Cluster::new(&config(60.0), Clock::new(), 1, errands, None);
+        let cluster = Cluster::new(&config(60.0), Clock::new(), 1, errands, None, None);
         let class = cluster.class(&"gold".into()).unwrap();
         let mut looks = || match received.try_recv() {
             Ok(Errand::Look { at, after, .. }) => Some((at, after)),
@@ -524,7 +554,7 @@ mod tests {
     fn a_cluster_has_its_call_made_once_and_the_next_one_after_a_refusal() {
         let (errands, mut received) = mpsc::unbounded_channel();
         let asleep = ClusterConfig { endpoints: Vec::new(), ..config(60.0) };
-        let cluster = Cluster::new(&asleep, Clock::new(), 1, errands, None);
+        let cluster = Cluster::new(&asleep, Clock::new(), 1, errands, None, None);
         let class = cluster.class(&"gold".into()).unwrap();
         let seats = [(); 2].map(|()| cluster.arrive(class).unwrap().0);
         assert!(matches!(received.try_recv(), Ok(Errand::Wake(_, request)) if request.app.as_str() == "shop"));

@@ -14,12 +14,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use weal_gateway::Limits;
 
+use crate::apart::Apart;
 use crate::bed::{Bed, PATIENCE, cluster, gate, instance, limits, named, nobody, raw_instance};
 
 /// What a client says first.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// SETTINGS without any.
-const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+pub const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 /// A connection of a client, which a task drives.
 pub async fn connect(bed: &Bed) -> SendRequest<Bytes> {
@@ -325,13 +326,13 @@ fn goaway(mut bytes: &[u8]) -> Option<u32> {
     None
 }
 
-fn frame(of: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(of: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[of, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// `GET http://a/` in HPACK: three entries of the static table and one literal.
-const HEADERS: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 0x01, b'a'];
+pub const HEADERS: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 0x01, b'a'];
 
 #[tokio::test]
 async fn floods_end_the_connection_and_are_counted() {
@@ -391,65 +392,6 @@ async fn a_header_bomb_is_refused() {
         (0..20).fold(request("GET", "http://shop.test/"), |head, number| head.header(format!("x-{number}"), "y".repeat(4000)));
     assert_eq!(answer(send(&mut client, bomb)).await.0.status, 431);
     assert_eq!(answer(send(&mut client, request("GET", "http://shop.test/"))).await.1, "one", "the connection goes on");
-}
-
-/// A gateway in a process of its own, so that its memory can be told from the test's.
-struct Apart {
-    process: std::process::Child,
-    address: SocketAddr,
-}
-
-impl Apart {
-    /// Without limits, before the instance at `instance`.
-    async fn start(instance: SocketAddr) -> Self {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let program = std::env::current_exe().unwrap().parent().unwrap().with_file_name("examples/gateway-bench");
-        let arguments = [free.to_string(), instance.to_string(), "0".to_owned(), "2".to_owned()];
-        let process = std::process::Command::new(program).args(arguments).spawn().unwrap();
-        let gateway = Self { process, address: free };
-        let served = async {
-            while gateway.first_status().await.is_none_or(|status| status != 200) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        within("it serves", served).await;
-        gateway
-    }
-
-    async fn first_status(&self) -> Option<u16> {
-        let stream = TcpStream::connect(self.address).await.ok()?;
-        let (mut client, connection) = h2::client::handshake(stream).await.ok()?;
-        tokio::spawn(connection);
-        let (response, _) = client.send_request(request("GET", "http://a/").body(()).unwrap(), true).ok()?;
-        Some(response.await.ok()?.status().as_u16())
-    }
-
-    /// The most memory that it has had, in KiB.
-    fn peak_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
-    }
-
-    /// The same once it grows no more.
-    async fn settled_peak_kib(&self) -> u64 {
-        let mut last = 0;
-        loop {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            let now = self.peak_kib();
-            if now == last {
-                return now;
-            }
-            last = now;
-        }
-    }
-}
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! The gateway over real sockets.
 
+mod abuse;
+mod apart;
 mod bed;
 mod compression;
 mod corpus;
@@ -19,6 +21,7 @@ mod raw;
 mod resume;
 mod routing;
 mod seats;
+mod sharing;
 mod slow;
 mod threads;
 mod tls;

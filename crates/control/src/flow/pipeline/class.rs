@@ -154,6 +154,11 @@ impl Class {
         !self.is_rate_limited() || self.tokens >= 1.0
     }
 
+    /// Of so many requests, those that its rate lets go now.
+    pub fn may_go(&self, requests: u32) -> u32 {
+        if self.is_rate_limited() { requests.min(self.tokens.max(0.0) as u32) } else { requests }
+    }
+
     pub fn take_token(&mut self) {
         if self.is_rate_limited() {
             self.tokens -= 1.0;
