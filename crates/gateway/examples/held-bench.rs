@@ -108,7 +108,7 @@ fn configs() -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), Failure> {
 async fn h2() -> Result<usize, Failure> {
     let before = LIVE.load(Ordering::Relaxed);
     let (near, far) = tokio::io::duplex(64 << 10);
-    let (client, server) = tokio::join!(h2::client::handshake::<_, Bytes>(near), h2::server::handshake(far));
+    let (client, server) = tokio::join!(h2::client::handshake(near), h2::server::handshake(far));
     let ((mut sender, client), mut server) = (client?, server?);
     let (response, _) = sender.send_request(Request::get(format!("http://{HOST}/")).body(())?, true)?;
     let serve = async {

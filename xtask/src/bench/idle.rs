@@ -46,7 +46,8 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
         let bytes = measure(&programs, case, count)?;
         let of_library = library.and_then(|library| held.get(library)).copied().unwrap_or_default();
         let rest = bytes - of_library;
-        let cells = [what.to_owned(), format!("{bytes:.0}"), format!("{of_library:.0}"), format!("{rest:.0}"), format!("{TARGET:.0}")];
+        let cells =
+            [what.to_owned(), format!("{bytes:.0}"), format!("{of_library:.0}"), format!("{rest:.0}"), format!("{TARGET:.0}")];
         table.row(cells, Some(rest <= TARGET));
     }
     table.notes.push(format!(

@@ -54,7 +54,9 @@ impl Mode {
         let head = format!("{line} / HTTP/1.1\r\nHost: shop\r\nUser-Agent: slow\r\n");
         match self {
             Self::Heads => head.into_bytes(),
-            Self::Bodies => format!("{head}Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 8192\r\n\r\n").into_bytes(),
+            Self::Bodies => {
+                format!("{head}Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 8192\r\n\r\n").into_bytes()
+            }
             Self::Ranges => format!("{head}{}\r\n\r\n", ranges()).into_bytes(),
             Self::Reads => format!("{head}\r\n").repeat(3).into_bytes(),
         }

@@ -193,8 +193,8 @@ impl Admission {
 
     /// What the requests that can go need of the seats, with one more of the class `expecting`; to be asked before
     /// [`Admission::poll_dispatch`] and after it, where gateways share seats ([`crate::flow::sharing`]).
-    pub fn need(&self, expecting: Option<ClassIndex>) -> Need {
-        let need = self.pipeline.need(expecting);
+    pub fn need(&mut self, now: Time, expecting: Option<ClassIndex>) -> Need {
+        let need = self.pipeline.need(now, expecting);
         if self.dispatcher.has_candidate() { need } else { Need { wanted: need.occupied, ..need } }
     }
 

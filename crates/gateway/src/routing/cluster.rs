@@ -220,7 +220,7 @@ impl Cluster {
         let timeout = core.admission.request_timeout();
         let request = request.into();
         core.balance(now, Some(request.class));
-        let ticket = core.admission.handle_arrival(now, request).inspect_err(|_| core.settle())?;
+        let ticket = core.admission.handle_arrival(now, request).inspect_err(|_| core.settle(now))?;
         // First of all: one that was dropped to make room may have had the slot that is the new one's now.
         let mut wake = core.take_dropped(now);
         if core.wakers.len() <= ticket.slot() {
@@ -264,9 +264,10 @@ impl Cluster {
     /// Ends what has waited for too long or waits in vain. Whoever waits with a timer calls this when it fires.
     pub fn expire(&self) {
         let mut core = self.lock();
-        let expired = core.admission.handle_timeout(self.clock.now());
+        let now = self.clock.now();
+        let expired = core.admission.handle_timeout(now);
         let wake: Vec<Waker> = expired.iter().filter_map(|ticket| core.wakers[ticket.slot()].take()).collect();
-        core.settle();
+        core.settle(now);
         drop(core);
         wake.into_iter().for_each(Waker::wake);
     }
@@ -329,7 +330,7 @@ impl Core {
             wake.extend(self.wakers[dispatched.ticket.slot()].take());
         }
         wake.extend(self.take_dropped(now));
-        self.settle();
+        self.settle(now);
         wake
     }
 
@@ -339,9 +340,9 @@ impl Core {
         }
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self, now: Time) {
         if let Some(share) = &mut self.share {
-            share.settle(&self.admission);
+            share.settle(now, &mut self.admission);
         }
     }
 

@@ -29,7 +29,7 @@ impl Share {
     pub fn balance(&mut self, now: Time, admission: &mut Admission, expecting: Option<ClassIndex>) {
         let Self { sharer, seats } = self;
         let held = match admission.seats() {
-            Some(planned) => Some(sharer.balance(now, seats, admission.need(expecting), planned)),
+            Some(planned) => Some(sharer.balance(now, seats, admission.need(now, expecting), planned)),
             None => {
                 sharer.leave(seats);
                 None
@@ -39,9 +39,9 @@ impl Share {
     }
 
     /// Gives back what was not used after all.
-    pub fn settle(&mut self, admission: &Admission) {
+    pub fn settle(&mut self, now: Time, admission: &mut Admission) {
         if admission.seats().is_some() {
-            self.sharer.settle(&self.seats, admission.need(None));
+            self.sharer.settle(&self.seats, admission.need(now, None));
         }
     }
 

@@ -130,8 +130,9 @@ impl Page {
 /// Equal names have equal numbers in every process (FNV-1a). Two names of a pool have the same one with a probability of 2^-64 or so; they
 /// would share their seats.
 fn number_of(app: &AppName) -> u64 {
-    let hash = app.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = app
+        .as_str()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     hash.max(1)
 }

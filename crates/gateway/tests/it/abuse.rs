@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -36,19 +35,19 @@ fn field(name: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 /// Streams of clients are odd.
-fn stream(number: u32) -> u32 {
+fn stream_id(number: u32) -> u32 {
     number * 2 - 1
 }
 
 fn rapid_reset(number: u32) -> Vec<u8> {
-    let open = frame(1, END_STREAM | END_HEADERS, stream(number), &HEADERS);
-    [open, frame(3, 0, stream(number), &[0, 0, 0, 8])].concat()
+    let open = frame(1, END_STREAM | END_HEADERS, stream_id(number), &HEADERS);
+    [open, frame(3, 0, stream_id(number), &[0, 0, 0, 8])].concat()
 }
 
 /// Streams that the abuser's own fault closes: a window of zero is an error (RFC 9113 section 6.9), and the gateway resets them.
 fn made_to_reset(number: u32) -> Vec<u8> {
-    let open = frame(1, END_HEADERS, stream(number), &HEADERS);
-    [open, frame(8, 0, stream(number), &[0; 4])].concat()
+    let open = frame(1, END_HEADERS, stream_id(number), &HEADERS);
+    [open, frame(8, 0, stream_id(number), &[0; 4])].concat()
 }
 
 fn empty_continuations(number: u32) -> Vec<u8> {
@@ -73,7 +72,7 @@ const FLOODS: [(&str, Flood); 10] = [
     ("pings", |_| frame(6, 0, 0, &[0; 8])),
     ("settings", |_| SETTINGS.to_vec()),
     ("sizes of the header table", table_sizes),
-    ("priorities", |number| frame(2, 0, stream(number), &[0, 0, 0, 0, 1])),
+    ("priorities", |number| frame(2, 0, stream_id(number), &[0, 0, 0, 0, 1])),
     ("frames of no known kind", |_| frame(200, 0, 0, b"?")),
     ("windows", |_| frame(8, 0, 0, &[0, 0, 0, 1])),
     ("rapid reset", rapid_reset),
@@ -109,7 +108,7 @@ async fn flood(gateway: &Apart, flood: Flood) {
 /// Asks over both versions until `stop`, on connections that stay, and says how often.
 async fn good_client(gateway: Arc<Apart>, stop: Arc<AtomicBool>) -> u32 {
     let stream = TcpStream::connect(gateway.address).await.unwrap();
-    let (mut sender, connection) = h2::client::handshake::<_, Bytes>(stream).await.unwrap();
+    let (mut sender, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(connection);
     let mut plain = crate::bed::Client { stream: TcpStream::connect(gateway.address).await.unwrap() };
     let mut answers = 0;
@@ -185,7 +184,7 @@ async fn a_head_of_64_mb_in_16_kb_takes_no_memory_and_no_instance_sees_it() {
     let served_before = reached.load(Ordering::Relaxed);
     for number in 2..=100 {
         // It may be cut off at any time.
-        if writer.write_all(&frame(1, END_STREAM | END_HEADERS, stream(number), &bomb)).await.is_err() {
+        if writer.write_all(&frame(1, END_STREAM | END_HEADERS, stream_id(number), &bomb)).await.is_err() {
             break;
         }
     }
@@ -194,7 +193,6 @@ async fn a_head_of_64_mb_in_16_kb_takes_no_memory_and_no_instance_sees_it() {
     assert!(grown < GROWTH_KIB, "{grown} KiB more than before");
     assert!(reached.load(Ordering::Relaxed) <= served_before + 2, "the first head and the good request");
 }
-
 
 /// It is within the limits of a body, and costs nothing but its reader's time: the connection goes on, and others are served.
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! A pipeline's part in seats that several gateways share ([`crate::flow::sharing`]).
 
+use weal_model::Time;
+
 use super::{ClassIndex, Pipeline};
 use crate::flow::sharing::Need;
 
@@ -13,7 +15,8 @@ impl Pipeline {
     }
 
     /// What its requests need, with one more of the class `expecting`. Requests that their rate keeps back need nothing yet.
-    pub fn need(&self, expecting: Option<ClassIndex>) -> Need {
+    pub fn need(&mut self, now: Time, expecting: Option<ClassIndex>) -> Need {
+        self.advance(now);
         let occupied = self.occupied();
         let (mut wanted, mut weight) = (occupied, 0.0);
         for (index, class) in self.classes.iter().enumerate() {
@@ -44,7 +47,9 @@ impl Pipeline {
 
 #[cfg(test)]
 mod tests {
-    use weal_model::{FlowPolicy, Time};
+    use std::time::Duration;
+
+    use weal_model::FlowPolicy;
 
     use super::super::{ClassLimits, PipelineLimits, RequestOutcome};
     use super::*;
@@ -65,16 +70,16 @@ mod tests {
     #[test]
     fn no_more_requests_go_than_seats_are_held() {
         let (mut pipeline, gold) = pipeline(8, ClassLimits { queue_limit: 10, ..ClassLimits::default() });
-        assert_eq!(pipeline.need(Some(gold)), need(0, 1));
+        assert_eq!(pipeline.need(Time::ZERO, Some(gold)), need(0, 1));
         for _ in 0..5 {
             pipeline.handle_arrival(Time::ZERO, gold, FAR).unwrap();
         }
-        assert_eq!(pipeline.need(None), need(0, 5));
+        assert_eq!(pipeline.need(Time::ZERO, None), need(0, 5));
         pipeline.handle_share(Some(2));
         let gone: Vec<_> = std::iter::from_fn(|| pipeline.poll_dispatch(Time::ZERO)).collect();
-        assert_eq!((gone.len(), pipeline.need(None)), (2, need(2, 5)));
+        assert_eq!((gone.len(), pipeline.need(Time::ZERO, None)), (2, need(2, 5)));
         pipeline.handle_completion(Time::ZERO, gone[0].ticket, RequestOutcome::Served);
-        assert_eq!(pipeline.need(None), need(1, 4));
+        assert_eq!(pipeline.need(Time::ZERO, None), need(1, 4));
         pipeline.handle_share(None);
         assert_eq!(std::iter::from_fn(|| pipeline.poll_dispatch(Time::ZERO)).count(), 3);
     }
@@ -83,7 +88,7 @@ mod tests {
     fn a_request_that_is_larger_than_all_seats_waits_until_this_gateway_has_them_all() {
         let (mut pipeline, gold) = pipeline(2, ClassLimits { size: 2.5, queue_limit: 10, ..ClassLimits::default() });
         pipeline.handle_arrival(Time::ZERO, gold, FAR).unwrap();
-        assert_eq!(pipeline.need(None), need(0, 3));
+        assert_eq!(pipeline.need(Time::ZERO, None), need(0, 3));
         pipeline.handle_share(Some(1));
         assert!(pipeline.poll_dispatch(Time::ZERO).is_none());
         pipeline.handle_share(Some(2));
@@ -97,8 +102,9 @@ mod tests {
         for _ in 0..5 {
             pipeline.handle_arrival(Time::ZERO, gold, FAR).unwrap();
         }
-        assert_eq!(pipeline.need(None), need(0, 1));
+        assert_eq!(pipeline.need(Time::ZERO, None), need(0, 1));
         pipeline.poll_dispatch(Time::ZERO).unwrap();
-        assert_eq!(pipeline.need(None), need(1, 1));
+        assert_eq!(pipeline.need(Time::ZERO, None), need(1, 1));
+        assert_eq!(pipeline.need(Time::ZERO + Duration::from_secs(1), None), need(1, 2));
     }
 }
