@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{AppKind, AppName, AppSpec, HealthProbe, PoolSpec, ScheduledJob, naming};
 
-use crate::parse::GIVEN;
+use crate::given::GIVEN_TO_INSTANCES;
 use crate::section::{Reading, within};
 use crate::{defaults, suggest};
 
@@ -111,7 +111,7 @@ fn unknown_variable_help(unknown: &str, known: &BTreeSet<String>) -> String {
 
 fn known_variables(app: &AppSpec) -> BTreeSet<String> {
     let from_needs = app.needs.iter().flat_map(|need| ["ADDR", "HOST", "PORT"].map(|part| naming::variable(need, part)));
-    let fixed = GIVEN.iter().chain(&INHERITED).map(|name| (*name).to_owned());
+    let fixed = GIVEN_TO_INSTANCES.iter().chain(&INHERITED).map(|name| (*name).to_owned());
     let of_zone = app.process.time_zone.iter().map(|_| "TZ".to_owned());
     from_needs.chain(fixed).chain(of_zone).chain(app.env.keys().cloned()).collect()
 }

@@ -9,6 +9,7 @@ use super::app::{read_cwd, read_env, read_run};
 use super::paths::below;
 use super::pool::read_cpu;
 use crate::defaults;
+use crate::given::GIVEN_TO_JOBS;
 use crate::section::{Reading, Section};
 
 /// Every key of `[job.NAME]`.
@@ -30,8 +31,6 @@ const KEYS: [&str; 16] = [
     "overlap",
     "missed",
 ];
-/// What weal gives to each job.
-const GIVEN: [&str; 6] = ["JOB", "ATTEMPT", "NODE", "DATA", "WEAL_PROGRESS", "ARRAY_INDEX"];
 /// A goal further off than a month orders nothing.
 const LONGEST_GOAL_S: f64 = 31.0 * 86_400.0;
 const MOST_RETRIES: u32 = 1000;
@@ -59,7 +58,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
 fn read_command(reading: &mut Reading, section: &Section, folder: &Path) -> JobCommand {
     let cwd = section.item("cwd").is_some().then(|| read_cwd(reading, section, folder));
     let run = read_run(reading, section, "run = [\"./program\", \"--all\"]");
-    JobCommand { run, env: read_env(reading, section, &GIVEN), cwd, files: read_files(reading, section, folder) }
+    JobCommand { run, env: read_env(reading, section, &GIVEN_TO_JOBS), cwd, files: read_files(reading, section, folder) }
 }
 
 fn read_files(reading: &mut Reading, section: &Section, folder: &Path) -> JobFiles {

@@ -27,7 +27,6 @@ mod tls;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-pub(crate) use app::GIVEN;
 pub use names::app_name;
 pub(crate) use names::as_name;
 use toml::de::DeTable;
