@@ -40,6 +40,7 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
     let on_off = |on: bool| if on { "on" } else { "off" };
     let live = [
         ("name", before.name.clone(), after.name.clone()),
+        ("api-insecure", before.api_insecure.to_string(), after.api_insecure.to_string()),
         ("watch", before.watch.to_string(), after.watch.to_string()),
         ("control", on_off(before.control).to_owned(), on_off(after.control).to_owned()),
         ("placement", before.placement.word().to_owned(), after.placement.word().to_owned()),

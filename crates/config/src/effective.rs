@@ -61,6 +61,7 @@ fn pool(spec: &PoolSpec) -> Section {
         let files: InlineTable = files.into_iter().filter_map(|(key, file)| Some((key, file?.as_str()))).collect();
         pool.add("api-tls", files);
     }
+    pool.add_marked("api-insecure", spec.api_insecure, !spec.api_insecure);
     pool.add_marked("watch", spec.watch, !spec.watch);
     pool.add_marked("control", if spec.control { "on" } else { "off" }, spec.control);
     pool.add_marked("placement", spec.placement.word(), spec.placement == Algorithm::default());

@@ -142,6 +142,14 @@ fn pool_keys() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "api-insecure",
+            describe(
+                json!({ "type": "boolean" }),
+                "Whether the API may speak plain HTTP to other machines. Tokens cross the network as they are then.",
+                "false",
+            ),
+        ),
+        (
             "name",
             describe(
                 json!({ "type": "string", "minLength": 1, "maxLength": 80 }),

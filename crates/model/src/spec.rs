@@ -28,6 +28,9 @@ pub struct PoolSpec {
     /// TLS at the API; `None` speaks plain HTTP there.
     #[serde(default)]
     pub api_tls: Option<ApiTls>,
+    /// The API may speak plain HTTP to other machines.
+    #[serde(default)]
+    pub api_insecure: bool,
     /// A change of the config file is deployed by itself, without anybody's order.
     #[serde(default)]
     pub watch: bool,
@@ -73,6 +76,7 @@ impl PoolSpec {
             tls: None,
             api: SocketAddr::from(([127, 0, 0, 1], 8081)),
             api_tls: None,
+            api_insecure: false,
             watch: false,
             control: true,
             placement: Algorithm::default(),
