@@ -10,6 +10,7 @@ mod exchange;
 mod faults;
 mod flows;
 mod framing;
+mod fuzz;
 mod grpc;
 mod h2;
 mod inner;
