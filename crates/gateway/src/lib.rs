@@ -254,6 +254,7 @@ fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayN
         unrouted: gateway.unrouted.load(Ordering::Relaxed),
         malformed: gateway.malformed.load(Ordering::Relaxed),
         abusive: gateway.abusive.load(Ordering::Relaxed),
+        errors: gateway.refused.counters(),
         inner: inner.collect(),
         inner_addresses: gateway.inner.lock().unwrap_or_else(PoisonError::into_inner).clone(),
     }

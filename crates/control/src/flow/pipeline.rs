@@ -49,7 +49,7 @@
 //! `handle_arrival` gives a [`Ticket`] or rejects. A ticket ends in exactly one of: completed or cancelled
 //! ([`Pipeline::handle_completion`], [`Pipeline::handle_cancel`]), expired in its queue ([`Pipeline::handle_timeout`]), or dropped from it
 //! ([`Pipeline::poll_dropped`]).
-//! A ticket that has ended is never valid again. In numbers, for each class and at any moment:
+//! In between it may lose its seat and wait once more ([`Pipeline::handle_return`]). A ticket that has ended is never valid again. In numbers, for each class and at any moment:
 //! `arrivals = completions + rejections + errors + queued + in_service`.
 
 mod class;
@@ -277,6 +277,24 @@ impl Pipeline {
         let waiting = self.classes.iter().filter(|class| class.queued > 0);
         let tokens = waiting.filter_map(|class| class.next_token(self.now));
         tokens.chain(late).min()
+    }
+
+    /// A request that was dispatched goes back to the front of its queue, as no instance has begun with it. It waits until `timeout` after its
+    /// arrival, and is not late before. False when that is over, or the ticket had ended or waits.
+    pub fn handle_return(&mut self, now: Time, ticket: Ticket, timeout: Duration) -> bool {
+        self.advance(now);
+        let Some(&Request { class, arrived, phase: Phase::InService { client, .. } }) = self.tickets.get(ticket) else {
+            return false;
+        };
+        let deadline = arrived + timeout;
+        if deadline <= self.now {
+            return false;
+        }
+        self.tickets.get_mut(ticket).expect("it was just there").phase = Phase::Queued { deadline, late: None };
+        self.deadlines.insert((deadline, ticket));
+        (self.in_service, self.queued) = (self.in_service - 1, self.queued + 1);
+        self.classes[class.at()].take_back(self.now, ticket, client.waits());
+        true
     }
 
     /// A request in service has shown a sign of life: it does not hang.

@@ -5,7 +5,6 @@
 //! while waiting. Over all gateways that live at once, [`super::share`] does.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use weal_control::admission::{Admission, IncomingRequest, WakeReason};
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::{ClassIndex, DropReason, Dropped, Rejection, RequestOutcome, Ticket};
 use weal_model::{AppName, ClassName, Crowd, GatewayName, InstanceId, Time};
-use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters, Unavailable};
+use weal_protocol::gateway::{ClusterConfig, ClusterCounters, Endpoint, EndpointCounters, FlowCounters, Unavailable};
 use weal_protocol::node::{WakeAnswer, WakeRequest};
 
 use crate::clock::Clock;
@@ -158,7 +157,7 @@ impl Cluster {
         core.has_affinity = config.http.dispatch.affinity.is_some();
         for endpoint in &config.endpoints {
             if let Some(index) = core.admission.find(&endpoint.instance) {
-                core.set_upstream(index, endpoint.address, endpoint.draining, self.workers);
+                core.set_upstream(index, endpoint, self.workers);
                 core.set_token(&self.app, index, &endpoint.instance);
             }
         }
@@ -178,7 +177,8 @@ impl Cluster {
         let woken = core.admission.handle_woken(now, &answer.instance);
         if let Some(woken) = woken {
             core.set_token(&self.app, woken.instance, &answer.instance);
-            *core.upstream_mut(woken.instance) = Some(Arc::new(Upstream::new(answer.address, self.workers)));
+            *core.upstream_mut(woken.instance) =
+                Some(Arc::new(Upstream::new(answer.instance.clone(), answer.address, self.workers)));
         }
         self.pump(core, now);
         woken.map(|woken| woken.reason)
@@ -390,13 +390,16 @@ impl Core {
     }
 
     /// An instance that drains may be frozen next: its idle connections are closed now, while it can still take note.
-    fn set_upstream(&mut self, index: InstanceIndex, address: SocketAddr, draining: bool, workers: usize) {
+    fn set_upstream(&mut self, index: InstanceIndex, endpoint: &Endpoint, workers: usize) {
+        let Endpoint { instance, address, draining, .. } = endpoint;
         let slot = self.upstream_mut(index);
-        let usable = |upstream: &Arc<Upstream>| upstream.address() == address && (draining || !upstream.is_closed());
-        if !slot.as_ref().is_some_and(usable) {
-            *slot = Some(Arc::new(Upstream::new(address, workers)));
+        let is_same = |upstream: &Upstream| upstream.instance() == instance && upstream.address() == *address;
+        let usable = |upstream: &Arc<Upstream>| is_same(upstream) && (*draining || !upstream.is_closed());
+        match slot {
+            Some(upstream) if usable(&*upstream) => upstream.note_listed(),
+            _ => *slot = Some(Arc::new(Upstream::new(instance.clone(), *address, workers))),
         }
-        if let Some(upstream) = slot.as_ref().filter(|_| draining) {
+        if let Some(upstream) = slot.as_ref().filter(|_| *draining) {
             upstream.close_idle();
         }
     }
@@ -446,6 +449,23 @@ impl Seat {
         let mut core = self.cluster.lock();
         core.admission.handle_retry(self.cluster.clock.now(), self.ticket, attempt, failed)?;
         core.target(self.ticket)
+    }
+
+    /// After [`Seat::retry`] has found no other instance: no instance has begun with the request, as each refused the connection. True: it waits
+    /// for one again, without its seat: poll [`Seat::poll_target`].
+    pub fn wait_again(&self) -> bool {
+        let mut core = self.cluster.lock();
+        let now = self.cluster.clock.now();
+        let waits = core.admission.handle_refused(now, self.ticket);
+        if waits {
+            self.cluster.pump(core, now);
+        }
+        waits
+    }
+
+    /// The request has a new connection to its instance.
+    pub fn note_connection(&self) {
+        self.cluster.lock().admission.handle_connection(self.ticket);
     }
 
     /// The request has ended; its seat is free.
@@ -504,7 +524,7 @@ impl Drop for TunnelSeat {
 #[cfg(test)]
 mod tests {
     use weal_model::HttpRules;
-    use weal_protocol::gateway::{Endpoint, FlowConfig, Standby};
+    use weal_protocol::gateway::{FlowConfig, Standby};
 
     use super::*;
 

@@ -138,7 +138,7 @@ async fn what_goes_wrong_is_answered_as_over_http1() {
     let reason = |parts: &http::response::Parts| parts.headers["x-weal-reason"].to_str().unwrap().to_owned();
     for (head, expected) in [
         (request("GET", "http://other.test/"), (404, "no-route")),
-        (request("GET", "http://shop.test/"), (502, "instance-failed")),
+        (request("GET", "http://shop.test/"), (502, "instance-refused")),
         (request("GET", "http://user@shop.test/"), (400, "malformed")),
         (request("GET", "http://shop.test/").header("host", "other.test"), (400, "malformed")),
         (request("CONNECT", "shop.test:443"), (405, "malformed")),

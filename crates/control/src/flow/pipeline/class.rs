@@ -6,7 +6,7 @@ use weal_model::{ClassName, FlowPolicy, LatencyHistogram, Time};
 
 use super::limits::{ClassLimits, WEIGHTS};
 use super::queue::Queue;
-use super::tickets::{Request, Tickets};
+use super::tickets::{Request, Ticket, Tickets};
 
 /// Sizes are kept within this range, so that a wrong one neither lets everything pass nor blocks everything.
 const SIZES: (f64, f64) = (0.01, 100.0);
@@ -117,6 +117,15 @@ impl Class {
 
     pub fn is_full(&self) -> bool {
         self.queued >= self.queue_limit
+    }
+
+    /// A request that had a seat waits again, before all others. Its turn is lost, its part of the rate is not.
+    pub fn take_back(&mut self, now: Time, ticket: Ticket, was_at_client: bool) {
+        self.integrate(now);
+        (self.in_service, self.queued) = (self.in_service - 1, self.queued + 1);
+        self.at_clients -= u32::from(was_at_client);
+        self.tokens = (self.tokens + 1.0).min(self.most_tokens());
+        self.queue.push_front(ticket);
     }
 
     /// The request that has waited longest.
