@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: a real pool under steady load, and whether anything of it grows.
 //!
-//! What may grow is sampled: the memory and the open files of each process, the store, the logs. After a tenth of the time, in which caches
-//! fill and rings of history begin, a line is fitted to each by least squares. Its slope is told in percent of the mean per hour.
+//! What may grow is sampled: the memory and the open files of each process, the store, the logs. Once the bounds of history are reached, which
+//! takes [`FILLED_S`], a line is fitted to each by least squares. Its slope is told in percent of the mean per hour.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,8 +35,9 @@ pub struct Arguments {
 /// Samples of each thing: seconds since the start, and how much.
 type Series = BTreeMap<String, Vec<(f64, f64)>>;
 
-/// The part of the time in which things may still begin.
-const WARM_UP: f64 = 0.1;
+/// Until the store holds each cycle of an hour, as it always does from then on; a little more, for it is tidied now and then. A run that is
+/// shorter than twice that is judged by its second half, and shows such things as grow in general.
+const FILLED_S: f64 = 3600.0 + 240.0;
 /// Samples in all.
 const SAMPLES: f64 = 360.0;
 
@@ -92,8 +93,8 @@ fn table(series: &Series, arguments: &Arguments) -> Table {
     let title = format!("Soak: {:.2} h, {} clients, {}", arguments.hours, arguments.clients, report::circumstances());
     let mut table = Table::new(title, &["what", "at first", "at the end", "percent an hour"]);
     for (name, samples) in series {
-        let later: Vec<(f64, f64)> =
-            samples.iter().copied().filter(|(at_s, _)| *at_s >= WARM_UP * arguments.hours * 3600.0).collect();
+        let from_s = FILLED_S.min(arguments.hours * 3600.0 / 2.0);
+        let later: Vec<(f64, f64)> = samples.iter().copied().filter(|(at_s, _)| *at_s >= from_s).collect();
         let [(_, first), .., (_, last)] = later[..] else { continue };
         let percent = percent_an_hour(&later);
         let met = arguments.check.map(|most| percent <= most);

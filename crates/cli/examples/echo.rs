@@ -1,6 +1,6 @@
 //! The smallest application that the tests host: one thread a connection, keep-alive, no dependencies.
 //!
-//! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /head` gives back the request's head, `GET /stream` answers without end, `GET
+//! `echo --port PORT`; `GET /healthz`, `GET /slow/MS`, `GET /most` says how many of those were under way at once, `GET /head` gives back the request's head, `GET /stream` answers without end, `GET
 //! /call/NAME/PATH` passes on what the needed application NAME answers to `GET /PATH`, `GET /file/BYTES` is a file with a strong tag of which
 //! parts can be asked for, `GET /file/BYTES/stuck` the same, but whoever asks for the whole gets half of it and no more, `GET /interim` says
 //! without end that an answer will come, `GET /eat` takes 256 MiB for a moment, a request for a WebSocket makes a tunnel that echoes, anything else says which instance answers, and whether it was told a class. `ECHO_MODE`
@@ -9,10 +9,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// More than the tests allow an instance.
 const MEAL_BYTES: usize = 256 << 20;
+
+/// Slow requests that are under way, and the most that ever were.
+static SLOW: AtomicU32 = AtomicU32::new(0);
+static MOST_SLOW: AtomicU32 = AtomicU32::new(0);
 
 fn main() {
     let port = std::env::args().skip_while(|arg| arg != "--port").nth(1).expect("--port PORT");
@@ -60,7 +65,9 @@ fn serve(client: TcpStream, sick: bool, expects_proxy: bool) {
             return;
         }
         if let Some(ms) = path.strip_prefix("/slow/").and_then(|ms| ms.parse().ok()) {
+            MOST_SLOW.fetch_max(SLOW.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(ms));
+            SLOW.fetch_sub(1, Ordering::SeqCst);
         }
         if path == "/eat" {
             std::hint::black_box(vec![1_u8; MEAL_BYTES]);
@@ -82,6 +89,7 @@ fn serve(client: TcpStream, sick: bool, expects_proxy: bool) {
         let body = match path.strip_prefix("/call/").and_then(|rest| rest.split_once('/')) {
             Some((needed, rest)) => own + &call(needed, rest, &class).unwrap_or_else(|error| format!("no answer: {error}\n")),
             None if path.starts_with("/head") => proxy.clone() + &head,
+            None if path == "/most" => MOST_SLOW.load(Ordering::SeqCst).to_string(),
             None => own,
         };
         let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\ncontent-type: text/plain\r\n\r\n{body}", body.len());

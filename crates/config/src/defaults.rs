@@ -48,3 +48,6 @@ pub const STOP_TIMEOUT_S: f64 = 10.0;
 pub const QUEUE_LIMIT: u32 = 1000;
 /// Browsers and proxies give up after 60 s or later: nobody waits for what takes longer.
 pub const REQUEST_TIMEOUT_S: f64 = 60.0;
+
+/// What `[[notify]]` tells of must have lasted so long: a burst that goes by itself is no news.
+pub const NOTIFY_AFTER_S: f64 = 300.0;

@@ -26,6 +26,7 @@ pub fn diff(before: &PoolSpec, after: &PoolSpec) -> Vec<ConfigChange> {
     diff_classes(before, after, &mut changes);
     diff_apps(before, after, &mut changes);
     jobs::diff(before, after, &mut changes);
+    diff_notify(before, after, &mut changes);
     changes
 }
 
@@ -39,6 +40,7 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
     let on_off = |on: bool| if on { "on" } else { "off" };
     let live = [
         ("name", before.name.clone(), after.name.clone()),
+        ("api-insecure", before.api_insecure.to_string(), after.api_insecure.to_string()),
         ("watch", before.watch.to_string(), after.watch.to_string()),
         ("control", on_off(before.control).to_owned(), on_off(after.control).to_owned()),
         ("placement", before.placement.word().to_owned(), after.placement.word().to_owned()),
@@ -69,6 +71,19 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
         [("listen", before.listen.to_string(), after.listen.to_string()), ("api", before.api.to_string(), after.api.to_string())];
     for (key, was, is) in fixed.into_iter().filter(|(_, was, is)| was != is) {
         add(Effect::NextStart, format!("{key} changes from {was} to {is}, which takes effect after `weal down` and `weal up`"));
+    }
+}
+
+/// Addresses may hold secrets, so that none is shown.
+fn diff_notify(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
+    let (was, is) = (before.notify.len(), after.notify.len());
+    if before.notify != after.notify {
+        let text = if was == is {
+            "who is notified of what changes".to_owned()
+        } else {
+            format!("{is} instead of {was} receivers are notified")
+        };
+        changes.push(ConfigChange { subject: "notify".to_owned(), effect: Effect::Live, text });
     }
 }
 

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use toml_edit::{InlineTable, Value};
 use weal_model::{
     AcmeChallenge, AcmeSpec, Algorithm, AppKind, AppSpec, CertificateSource, DispatchRules, Enactment, HealthProbe, HttpRules,
-    Importance, LatePolicy, NodeSpec, OverloadLimit, PoolSpec, RouteSpec, SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
+    Importance, LatePolicy, NodeSpec, NotifyBy, NotifySpec, Occasion, OverloadLimit, PoolSpec, RouteSpec, SandboxMode,
+    SandboxSpec, ServiceClass, TlsVersion,
 };
 
 use crate::defaults;
@@ -37,6 +38,9 @@ pub fn effective(spec: &PoolSpec) -> String {
     for spec in spec.jobs.values() {
         page.add_named("job", spec.name.as_str(), jobs::section(spec));
     }
+    for spec in &spec.notify {
+        page.add_one_more("notify", notify(spec));
+    }
     page.finish()
 }
 
@@ -57,6 +61,7 @@ fn pool(spec: &PoolSpec) -> Section {
         let files: InlineTable = files.into_iter().filter_map(|(key, file)| Some((key, file?.as_str()))).collect();
         pool.add("api-tls", files);
     }
+    pool.add_marked("api-insecure", spec.api_insecure, !spec.api_insecure);
     pool.add_marked("watch", spec.watch, !spec.watch);
     pool.add_marked("control", if spec.control { "on" } else { "off" }, spec.control);
     pool.add_marked("placement", spec.placement.word(), spec.placement == Algorithm::default());
@@ -107,6 +112,17 @@ fn node(spec: &NodeSpec) -> Section {
     let limit = spec.utilization_limit;
     node.add_marked("utilization-limit", number(limit), limit == defaults::UTILIZATION_LIMIT);
     node
+}
+
+fn notify(spec: &NotifySpec) -> Section {
+    let mut notify = Section::default();
+    notify.add_marked("on", texts(spec.on.iter().map(|occasion| occasion.as_str())), spec.on == Occasion::ALL);
+    notify.add_marked("after", show_span(spec.after_s), spec.after_s == defaults::NOTIFY_AFTER_S);
+    match &spec.by {
+        NotifyBy::Url(url) => notify.add("url", url),
+        NotifyBy::Run(argv) => notify.add("run", texts(argv.iter().map(String::as_str))),
+    }
+    notify
 }
 
 fn class(spec: &ServiceClass) -> Section {

@@ -10,6 +10,7 @@ mod diagnostic;
 mod diff;
 mod effective;
 pub mod env_file;
+mod given;
 pub mod import;
 pub mod init;
 mod machine;

@@ -6,6 +6,7 @@
 mod flows;
 mod jobs;
 mod manners;
+mod notify;
 mod parts;
 mod process;
 
@@ -37,6 +38,11 @@ pub fn schema() -> Value {
             },
             "class": named("Service classes: what is asked for a kind of request, and how much it matters.", table("One class.", &[], class_keys())),
             "tls": named("Certificates for https. A client gets the one that names the host it asks for.", table("One certificate: two files, or one that weal makes.", &[], tls_keys())),
+            "notify": {
+                "description": "Who is told when something happens.",
+                "type": "array",
+                "items": table("One receiver: `url` or `run`.", &[], notify::keys()),
+            },
             "job": named("Jobs that are handed in at their dates.", table("One schedule, and what it runs.", &["schedule", "run"], jobs::keys())),
             "app": named("The applications.", table("One application: a cluster of equal instances.", &["run"], app_keys())),
         },
@@ -133,6 +139,14 @@ fn pool_keys() -> Vec<(&'static str, Value)> {
                 }),
                 "TLS at the API: files in PEM. With `client-ca`, whoever connects has to show a certificate from it, and may then look without a token.",
                 "none: plain HTTP",
+            ),
+        ),
+        (
+            "api-insecure",
+            describe(
+                json!({ "type": "boolean" }),
+                "Whether the API may speak plain HTTP to other machines. Tokens cross the network as they are then.",
+                "false",
             ),
         ),
         (
@@ -596,6 +610,7 @@ pub fn documentation() -> Vec<(&'static str, String)> {
         ("tls", markdown(&schema["properties"]["tls"]["additionalProperties"]["properties"])),
         ("node", markdown(&schema["properties"]["node"]["items"]["properties"])),
         ("class", markdown(&schema["properties"]["class"]["additionalProperties"]["properties"])),
+        ("notify", markdown(&schema["properties"]["notify"]["items"]["properties"])),
         ("job", markdown(&schema["properties"]["job"]["additionalProperties"]["properties"])),
         ("app", markdown(app)),
         ("health", markdown(&app["health"]["anyOf"][1]["properties"])),

@@ -14,6 +14,7 @@
 //! | [`dispatch`] | seats, weights and queues | which request goes next, to which instance (every request) | Pacifici 3.1, Tsai 3 |
 //! | [`jobs`] | stages and goals of batch jobs | hypothetical utility, demand | Carrera 5.4.2 |
 //! | [`shares`] | what the tasks of a parallel job use and lack | CPU that moves between them | Tsai 5.3 |
+//! | [`notify`] | what a pool shows | who is told that something is wrong | - |
 //! | [`placement`] | curves, memory and constraints | which instances run where (every placement cycle) | Carrera 5.3, Al-Qudah 3 |
 //! | [`components`] | component models and servers | the placement of a multi-component service that carries most (offline) | Stewart & Shen 3, 5 |
 //! | [`check`] | a plan | what is wrong with it; shares no code with the planners | - |
@@ -28,6 +29,7 @@ pub mod cycle;
 pub mod dispatch;
 pub mod flow;
 pub mod jobs;
+pub mod notify;
 pub mod placement;
 pub mod profile;
 pub mod queueing;

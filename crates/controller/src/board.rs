@@ -9,11 +9,13 @@ use weal_model::{AppName, Event, InstanceId, InstanceState, NodeName, Severity, 
 use weal_protocol::gateway::GatewayCounters;
 
 use crate::clock;
-use crate::store::Store;
+use crate::store::{CONFIGS_KEPT, Store};
 use weal_protocol::controller::{ConfigView, PlanView};
 
 /// Events kept in memory, so that readers need no disk; older ones come from the store.
 const EVENTS_IN_MEMORY: usize = 1000;
+/// What the store keeps the versions under that did not come up.
+pub(crate) const FAILED_VERSIONS: &str = "failed-versions";
 /// Messages that a slow reader of the stream may lag behind before it misses some.
 const STREAM_BACKLOG: usize = 256;
 
@@ -44,6 +46,8 @@ pub(crate) struct Board {
     view: watch::Sender<View>,
     events: Mutex<Events>,
     stream: broadcast::Sender<Message>,
+    /// Versions of the config that did not come up, by generation, with the reason.
+    failed: Mutex<BTreeMap<u64, String>>,
     pub store: Store,
 }
 
@@ -59,7 +63,30 @@ impl Board {
     pub fn new(store: Store, recent: Vec<Event>, view: View) -> Self {
         let newest_id = recent.last().map_or(0, |event| event.id);
         let events = Mutex::new(Events { newest_id, recent: recent.into() });
-        Self { view: watch::Sender::new(view), events, stream: broadcast::Sender::new(STREAM_BACKLOG), store }
+        let stream = broadcast::Sender::new(STREAM_BACKLOG);
+        Self { view: watch::Sender::new(view), events, stream, failed: Mutex::default(), store }
+    }
+
+    /// Goes on with the versions that had failed before.
+    pub fn recall_failed(&self, failed: BTreeMap<u64, String>) {
+        *self.failed() = failed;
+    }
+
+    /// The version `generation` did not come up.
+    pub fn fail_version(&self, generation: u64, why: String) {
+        let mut failed = self.failed();
+        failed.insert(generation, why);
+        failed.retain(|one, _| one + CONFIGS_KEPT > generation);
+        self.store.save_value(FAILED_VERSIONS, &*failed);
+    }
+
+    /// Why that version did not come up.
+    pub fn failed_version(&self, generation: u64) -> Option<String> {
+        self.failed().get(&generation).cloned()
+    }
+
+    fn failed(&self) -> MutexGuard<'_, BTreeMap<u64, String>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is shown now.

@@ -143,6 +143,8 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let app_orders = saved.values.get(driver::APP_ORDERS).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
     let noted_until = saved.events.last().map_or(Time::ZERO, |event| event.time);
     let board = Arc::new(Board::new(store, saved.events, first_view(desired.as_ref())));
+    let failed = saved.values.get(board::FAILED_VERSIONS).and_then(|body| serde_json::from_str(body).ok());
+    board.recall_failed(failed.unwrap_or_default());
     for note in notes.into_iter().chain(refused) {
         board.note(Note::warning(EventKind::Role, note));
     }

@@ -167,6 +167,12 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     for (kind, seconds) in spent {
         ConstCounter::new(seconds).encode(family.encode_family(&vec![("kind", kind)])?)?;
     }
+    let errors = counters_now.errors.iter().map(|error| {
+        let app = error.app.as_ref().map_or("", |app| app.as_str());
+        (vec![("weal_app", app), ("weal_reason", error.reason.as_str())], error.count)
+    });
+    let help = "Requests that the gateway answered itself with an error, by its `x-weal-reason`.";
+    counters(encoder, "weal_gateway_errors", help, errors)?;
     let abusive = "Connections over HTTP/2 that were cut off because their clients flooded them.";
     counters(encoder, "weal_connections_abusive", abusive, one(counters_now.abusive))?;
     counters(encoder, "weal_requests_malformed", "Requests refused as malformed.", one(counters_now.malformed))

@@ -81,8 +81,11 @@ pub(crate) fn why_request(request: RefusedRequest, view: &View) -> WhyRequest {
             let app = view.status.apps.iter().find(|app| Some(&app.name) == request.app.as_ref());
             sentences.extend(app.map(|app| sentence(&format!("{} is {} now. {}", app.name, app.state, app.detail))));
         }
-        "instance-timeout" | "instance-failed" => {
+        "instance-timeout" | "instance-broke-off" | "instance-malformed" => {
             sentences.push("The gateway sent it to an instance, and that instance failed it: see `weal logs`.".into());
+        }
+        "instance-refused" => {
+            sentences.push("Its instance took no connection for some seconds, so no instance has seen it: see `weal logs` and `weal events`.".into());
         }
         "client-timeout" | "malformed-body" => {
             sentences.push("Its client stopped in the middle of the request's body, or sent one that cannot be read.".into());

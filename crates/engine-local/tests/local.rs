@@ -32,6 +32,7 @@ fn pool() -> PoolSpec {
         tls: None,
         api: "127.0.0.1:2".parse().unwrap(),
         api_tls: None,
+        api_insecure: false,
         watch: false,
         control: true,
         placement: Default::default(),
@@ -44,6 +45,7 @@ fn pool() -> PoolSpec {
         classes: BTreeMap::new(),
         apps: BTreeMap::from(apps),
         jobs: BTreeMap::new(),
+        notify: Vec::new(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A request's way: `listen` accepts its connection. `http` checks it, finds its flow in `routing`, takes a seat there, writes its head
 //! anew, sends it over a connection of `upstream` and relays the answer, which holds the seat to its end. Whatever goes wrong becomes an
 //! answer of the gateway's own, which `telemetry` remembers. Where no instance is open, `wake` has the node agent wake one, when the
-//! cluster says so.
+//! cluster says so. `sharing` keeps seats exact while one gateway ends and the next begins.
 //!
 //! Deliberately absent: state that matters. All a gateway knows comes with a config, and it can be killed at any time.
 
@@ -12,6 +12,7 @@ mod http;
 mod limits;
 mod listen;
 mod routing;
+mod sharing;
 mod telemetry;
 mod tls;
 mod upstream;
@@ -253,6 +254,7 @@ fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayN
         unrouted: gateway.unrouted.load(Ordering::Relaxed),
         malformed: gateway.malformed.load(Ordering::Relaxed),
         abusive: gateway.abusive.load(Ordering::Relaxed),
+        errors: gateway.refused.counters(),
         inner: inner.collect(),
         inner_addresses: gateway.inner.lock().unwrap_or_else(PoisonError::into_inner).clone(),
     }

@@ -29,11 +29,14 @@ impl Listening {
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const DUMP: u16 = 0x301;
+const ONE: u16 = 1;
 const LISTEN: u32 = 1 << 10;
 const DONE: u16 = 3;
 const ERROR: u16 = 2;
 /// struct nlmsghdr.
 const HEAD: usize = 16;
+/// struct inet_diag_sockid.
+const ID: usize = 48;
 /// struct inet_diag_msg.
 const MESSAGE: usize = 72;
 /// More listening sockets than a machine has ports are no answer.
@@ -47,30 +50,64 @@ pub fn listening() -> io::Result<Vec<Listening>> {
     asked().or_else(|_| Proc::system().listening())
 }
 
+/// The socket that takes what is sent to `address` of this machine; `None` when none does. The kernel looks it up as it would for a connection:
+/// that takes some microseconds, however many listen.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn listener_at(address: SocketAddr) -> io::Result<Option<Listening>> {
+    one_asked(address).or_else(|_| Ok(listening()?.into_iter().find(|socket| socket.takes(address))))
+}
+
+fn one_asked(address: SocketAddr) -> io::Result<Option<Listening>> {
+    let (family, ip) = match address.ip() {
+        IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
+    };
+    let mut id = [0; ID];
+    id[..2].copy_from_slice(&address.port().to_be_bytes());
+    id[4..4 + ip.len()].copy_from_slice(&ip);
+    // Whatever its cookie is.
+    id[ID - 8..].fill(0xff);
+    let socket = ask(&request(family, ONE, id))?;
+    let mut buffer = [0u8; 1 << 10];
+    let (length, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
+    match message(&buffer[..length]) {
+        Some((SOCK_DIAG_BY_FAMILY, body, _)) => Ok(read(body)),
+        Some((ERROR, body, _)) if code(body) == Some(libc::ENOENT) => Ok(None),
+        Some((ERROR, body, _)) => Err(io::Error::from_raw_os_error(code(body).unwrap_or(libc::EPROTO))),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
 fn asked() -> io::Result<Vec<Listening>> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
-        let request = request(u8::try_from(family).unwrap_or_default());
-        sendto(&socket, &request, SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0))?;
-        take_answers(&socket, &mut found)?;
+        // No socket in particular.
+        take_answers(&ask(&request(family, DUMP, [0; ID]))?, &mut found)?;
     }
     Ok(found)
 }
 
+/// Where the answer comes.
+fn ask(request: &[u8]) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
+    sendto(&socket, request, SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0))?;
+    Ok(socket)
+}
+
 /// struct nlmsghdr and struct inet_diag_req_v2.
-fn request(family: u8) -> Vec<u8> {
+fn request(family: i32, flags: u16, id: [u8; ID]) -> Vec<u8> {
     const LENGTH: u32 = 72;
     let mut message = Vec::with_capacity(LENGTH as usize);
     message.extend(LENGTH.to_ne_bytes());
     message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    message.extend(DUMP.to_ne_bytes());
+    message.extend(flags.to_ne_bytes());
     // Sequence and sender.
     message.extend([0; 8]);
-    message.extend([family, u8::try_from(libc::IPPROTO_TCP).unwrap_or_default(), 0, 0]);
+    message.extend([u8::try_from(family).unwrap_or_default(), u8::try_from(libc::IPPROTO_TCP).unwrap_or_default(), 0, 0]);
     message.extend(LISTEN.to_ne_bytes());
-    // No socket in particular.
-    message.resize(LENGTH as usize, 0);
+    message.extend(id);
     message
 }
 
@@ -147,14 +184,17 @@ mod tests {
             let expected = Listening { address, uid: own, inode };
             assert_eq!(at_the_port(listening()), [expected]);
             assert_eq!(at_the_port(Proc::system().listening()), [expected], "by /proc/net");
+            let loopback = if address.is_ipv4() { [127, 0, 0, 1].into() } else { IpAddr::from(Ipv6Addr::LOCALHOST) };
+            let reached = SocketAddr::new(loopback, address.port());
+            assert_eq!(one_asked(reached).unwrap(), Some(expected), "{address}");
             drop(listener);
-            assert_eq!(at_the_port(listening()), []);
+            assert_eq!((at_the_port(listening()), one_asked(reached).unwrap()), (vec![], None));
         }
     }
 
     #[test]
     fn what_is_cut_short_is_no_message() {
-        let whole = request(2);
+        let whole = request(2, DUMP, [0; ID]);
         assert!(message(&whole).is_some());
         for length in 0..whole.len() {
             assert!(message(&whole[..length]).is_none(), "{length}");

@@ -341,6 +341,18 @@ mod tests {
     }
 
     #[test]
+    fn fuzz_recordings() {
+        weal_fuzz::target("recording", |bytes| {
+            let Ok(recording) = Recording::read(bytes) else { return };
+            assert!(recording.duration_s.is_finite() && recording.actions.iter().all(|(at_s, _)| *at_s <= recording.duration_s));
+            for workload in recording.workloads.values() {
+                let Workload::Counts { counts, .. } = workload else { panic!("a recording has counts") };
+                assert!(counts.len() as f64 <= recording.duration_s.ceil() && counts.iter().all(|count| *count >= 0.0));
+            }
+        });
+    }
+
+    #[test]
     fn a_broken_recording_says_where() {
         let header = r#"{"recording":"weal","version":1,"pool":"demo","started":0,"listen":"x"}"#;
         for (text, part) in [

@@ -35,6 +35,7 @@ mod job_record;
 mod manners;
 pub mod naming;
 mod network;
+mod notify;
 mod plan;
 mod process;
 pub mod proxy;
@@ -62,6 +63,7 @@ pub use job_record::{
 };
 pub use manners::{AccessLog, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras};
 pub use network::{Network, NetworkError};
+pub use notify::{NotifyBy, NotifySpec, Occasion};
 pub use plan::{
     Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, JobExplanation, LoadEntry, NodeReserve, Placement,
     PlacementEntry, Plan, Reason, Report, SeatPlan, Target, WorkFactor,

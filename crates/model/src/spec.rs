@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ApiTls, AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, ProcessSpec,
-    ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec,
+    ApiTls, AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, NotifySpec,
+    ProcessSpec, ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec,
 };
 
 /// A whole pool.
@@ -28,6 +28,9 @@ pub struct PoolSpec {
     /// TLS at the API; `None` speaks plain HTTP there.
     #[serde(default)]
     pub api_tls: Option<ApiTls>,
+    /// The API may speak plain HTTP to other machines.
+    #[serde(default)]
+    pub api_insecure: bool,
     /// A change of the config file is deployed by itself, without anybody's order.
     #[serde(default)]
     pub watch: bool,
@@ -59,6 +62,9 @@ pub struct PoolSpec {
     /// The jobs that are handed in at their dates.
     #[serde(default)]
     pub jobs: ScheduledJobs,
+    /// Who is told when something happens.
+    #[serde(default)]
+    pub notify: Vec<NotifySpec>,
 }
 
 impl PoolSpec {
@@ -70,6 +76,7 @@ impl PoolSpec {
             tls: None,
             api: SocketAddr::from(([127, 0, 0, 1], 8081)),
             api_tls: None,
+            api_insecure: false,
             watch: false,
             control: true,
             placement: Algorithm::default(),
@@ -82,6 +89,7 @@ impl PoolSpec {
             classes: BTreeMap::new(),
             apps: BTreeMap::new(),
             jobs: ScheduledJobs::new(),
+            notify: Vec::new(),
         }
     }
 

@@ -110,6 +110,24 @@ pub struct AppStatus {
     pub instances: Vec<InstanceStatus>,
 }
 
+impl AppStatus {
+    /// True when what was deployed last does not come up, or the task of it failed.
+    pub fn has_failed_deploy(&self) -> bool {
+        let is_stuck = self.rollout.as_ref().is_some_and(|rollout| rollout.phase == RolloutPhase::Stuck);
+        // A task runs in each deploy, whether or not its config has changed.
+        is_stuck || (self.kind == AppKind::Task && self.state == "failed")
+    }
+}
+
+impl Status {
+    /// Why what was deployed last does not come up; `None` when nothing is wrong with it.
+    pub fn failed_deploy(&self) -> Option<String> {
+        let failed = self.apps.iter().find(|app| app.has_failed_deploy())?;
+        let detail = failed.rollout.as_ref().map_or(&failed.detail, |rollout| &rollout.detail);
+        Some(format!("{}: {detail}", failed.name))
+    }
+}
+
 /// How far the replacement of an application's instances is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RolloutStatus {

@@ -10,7 +10,6 @@ use std::time::SystemTime;
 use weal_model::naming;
 
 use crate::files::{at, move_into, size};
-use crate::instance::data_of;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE};
 use crate::site::Site;
 
@@ -69,6 +68,6 @@ fn drop_run(site: &Site, run: &Path) {
     let Some(job) = spec.job.as_ref().map(|run| naming::job_folder(&run.job) + ".") else { return };
     let others = [&site.archive, &site.instances].into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     if !others.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&job)) {
-        let _ = fs::remove_dir_all(data_of(site, &spec));
+        let _ = fs::remove_dir_all(site.data_of(&spec));
     }
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use weal_host::Proc;
+use weal_model::naming;
+use weal_protocol::node::InstanceSpec;
 
 use crate::accounts::Accounts;
 use crate::events::Events;
@@ -61,6 +63,14 @@ impl Site {
     /// The folder of an instance.
     pub fn dir(&self, instance: &str) -> PathBuf {
         self.instances.join(instance)
+    }
+
+    /// The folder that an instance has for itself: that of its application, or of its job.
+    pub fn data_of(&self, spec: &InstanceSpec) -> PathBuf {
+        match &spec.job {
+            Some(run) => self.data.join(naming::job_folder(&run.job)),
+            None => self.data.join(spec.owner().as_str()),
+        }
     }
 }
 

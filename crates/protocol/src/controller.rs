@@ -48,6 +48,9 @@ pub struct ConfigVersion {
     pub path: String,
     /// Its text; `None` in lists.
     pub text: Option<String>,
+    /// Why it did not come up, when another version took its place; `None` for one that did.
+    #[serde(default)]
+    pub failed: Option<String>,
 }
 
 /// A line in `GET /v1/apps/{app}/logs?json=true`.

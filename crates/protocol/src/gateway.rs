@@ -237,6 +237,9 @@ pub struct GatewayCounters {
     /// Connections over HTTP/2 that were cut off because their clients flooded them.
     #[serde(default)]
     pub abusive: u64,
+    /// Requests that the gateway answered itself with an error.
+    #[serde(default)]
+    pub errors: Vec<ErrorCounter>,
     /// Calls between applications, by the called one and the class that they bring along. They are part of the work of requests that are
     /// counted in `flows`, so nothing may add the two.
     #[serde(default)]
@@ -244,6 +247,17 @@ pub struct GatewayCounters {
     /// Where it listens for calls to each application.
     #[serde(default)]
     pub inner_addresses: BTreeMap<AppName, std::net::SocketAddr>,
+}
+
+/// Requests that the gateway answered itself with an error, for one reason, since it started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorCounter {
+    /// Where they were to go; `None` when no route matched.
+    pub app: Option<AppName>,
+    /// Why, in a word: the answer's `x-weal-reason`.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
 }
 
 /// TLS handshakes since the gateway started.

@@ -21,6 +21,7 @@ mod profiles;
 mod real;
 mod sim;
 mod sleep;
+mod slow_attacks;
 mod slow_clients;
 mod threads;
 mod tls_overload;

@@ -1,32 +1,33 @@
-//! `cargo xtask bench slow-clients`: slowhttptest's four attacks on a pool, and what good clients see of them.
+//! `cargo xtask bench slow-clients`: slowhttptest's four attacks ([`super::slow_attacks`]) on a pool, and what good clients see of them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Arguments;
 use super::real::pool::Pool;
 use super::real::{median, quantile};
+use super::slow_attacks::{Attack, CONNECTIONS, Mode, PER_SECOND};
 use crate::programs::release;
 use crate::table::Table;
 
 /// How much longer the slowest hundredth of good answers may take under attack.
 const TARGET: f64 = 1.1;
 
-/// Connections of an attack, and how many of them come each second.
-const CONNECTIONS: [&str; 4] = ["-c", "1000", "-r", "250"];
-
-/// slowhttptest's modes.
-const ATTACKS: [(&str, &[&str]); 4] = [
-    ("heads that never end", &["-H", "-i", "5"]),
-    ("bodies that never end", &["-B", "-i", "5", "-s", "8192"]),
-    ("many ranges", &["-R", "-a", "10", "-b", "3000"]),
-    ("answers read slowly", &["-X", "-w", "512", "-y", "1024", "-n", "5", "-z", "32", "-k", "3"]),
+/// What the attacks are called.
+const ATTACKS: [(&str, Mode); 4] = [
+    ("heads that never end", Mode::Heads),
+    ("bodies that never end", Mode::Bodies),
+    ("many ranges", Mode::Ranges),
+    ("answers read slowly", Mode::Reads),
 ];
+
+/// Longer than all connections of an attack take to come.
+const ALL_THERE: Duration = Duration::from_secs(30);
 
 /// Good clients, each with a connection of its own.
 const CLIENTS: usize = 4;
@@ -38,8 +39,9 @@ const APP: &str =
 
 /// Runs the benchmark.
 pub fn run(arguments: &Arguments) -> Result<Table> {
-    let found = Command::new("slowhttptest").arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    ensure!(found, "slowhttptest is not installed: run `apt-get install slowhttptest`");
+    // Both ends of a connection take one, but in different processes.
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).context("cannot raise the limit on open files")?;
     let programs = release(&["--package", "weal", "--package", "weal-demo", "--bin", "weal", "--bin", "weal-demo-shop"])?;
     let folder = std::env::temp_dir().join(format!("weal-slow-clients-{}", std::process::id()));
     let result = measure(arguments, &programs, &folder);
@@ -55,30 +57,36 @@ fn measure(arguments: &Arguments, programs: &Path, folder: &Path) -> Result<Tabl
     let pool = Pool::start(&programs.join("weal"), folder, &APP.replace("SHOP", &shop.display().to_string()))?;
     pool.wait_for_answer("/")?;
     let title = format!("what {CLIENTS} good clients see of slowhttptest's attacks: {rounds} rounds of {} s", span.as_secs());
-    let mut table = Table::new(title, &["attack", "p99 without, ms", "p99 under it, ms", "ratio", "rounds", "failed"]);
-    for (name, options) in ATTACKS {
-        let mut samples = Vec::new();
+    let mut table = Table::new(title, &["attack", "p99 without, ms", "p99 under it, ms", "ratio", "rounds", "closed", "failed"]);
+    for (name, mode) in ATTACKS {
+        let (mut samples, mut closed) = (Vec::new(), 0);
         for _ in 0..rounds {
             let quiet = good_clients(pool.listen(), span)?;
-            let attack = Attack::start(pool.listen(), options, span)?;
-            // All its connections are there after four seconds.
-            std::thread::sleep(Duration::from_secs(4));
+            let attack = Attack::start(pool.listen(), mode);
+            wait_for_all(&attack);
             let under = good_clients(pool.listen(), span)?;
-            drop(attack);
+            closed += attack.closed();
             samples.push((quiet, under));
         }
-        add_row(&mut table, name, &samples);
+        add_row(&mut table, name, &samples, closed);
     }
     table.notes.push(format!(
-        "{} connections each, of which 250 come each second. A good client asks every {} ms over a connection that it keeps. Target: a ratio of at most \
-         {TARGET}, and nothing failed.",
-        CONNECTIONS[1],
+        "{CONNECTIONS} connections each, of which {PER_SECOND} come each second; those that the gateway closes (so many in all rounds) come again. A good client \
+         asks every {} ms over a connection that it keeps. Target: a ratio of at most {TARGET}, and nothing failed.",
         PAUSE.as_millis()
     ));
     Ok(table)
 }
 
-fn add_row(table: &mut Table, name: &str, samples: &[(Seen, Seen)]) {
+/// Until all connections of an attack are there, or the gateway closes them as fast as they come.
+fn wait_for_all(attack: &Attack) {
+    let begun = Instant::now();
+    while attack.open() + (attack.closed() as usize) < CONNECTIONS && begun.elapsed() < ALL_THERE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn add_row(table: &mut Table, name: &str, samples: &[(Seen, Seen)], closed: u64) {
     let p99 = |seen: &Seen| quantile(&seen.answers_ms, 0.99);
     let ratios: Vec<f64> = samples.iter().map(|(quiet, under)| p99(under) / p99(quiet)).collect();
     let of = |values: Vec<f64>| format!("{:.2}", median(&values));
@@ -89,6 +97,7 @@ fn add_row(table: &mut Table, name: &str, samples: &[(Seen, Seen)]) {
         of(samples.iter().map(|(_, under)| p99(under)).collect()),
         format!("{:.2}", median(&ratios)),
         format!("{:.2} to {:.2}", quantile(&ratios, 0.0), quantile(&ratios, 1.0)),
+        closed.to_string(),
         failed.to_string(),
     ];
     table.row(cells, Some(median(&ratios) <= TARGET && failed == 0));
@@ -152,24 +161,4 @@ fn ask(address: SocketAddr, kept: &mut Option<BufReader<TcpStream>>) -> Result<(
     stream.read_exact(&mut body)?;
     ensure!(is_good, "refused");
     Ok(())
-}
-
-/// A running attack.
-struct Attack(Child);
-
-impl Attack {
-    fn start(address: SocketAddr, options: &[&str], span: Duration) -> Result<Self> {
-        let seconds = (span.as_secs() + 10).to_string();
-        let mut command = Command::new("slowhttptest");
-        command.args(CONNECTIONS).args(options).args(["-l", &seconds, "-p", "3", "-u", &format!("http://{address}/")]);
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self(quiet.spawn().context("cannot start slowhttptest")?))
-    }
-}
-
-impl Drop for Attack {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -5,13 +5,13 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use rustix::process::Signal;
 
 use super::clock::OtherTime;
 use super::load::{Cuts, ask_for};
-use super::machine::{Frozen, FullSwap, Slow};
+use super::machine::{self, Frozen, FullSwap, Slow};
 use super::pool::{Pool, send};
 
 const DAY_S: i32 = 86_400;
@@ -91,6 +91,12 @@ pub enum Fault {
     FullSwap,
     /// An application wants more memory than it may have.
     NoMemory,
+    /// The connections between the gateway and the instances are reset again and again.
+    ResetConnections,
+    /// The instances stand still for moments, so that their answers come late and all at once, as over a network that stalls.
+    Stalls,
+    /// The pool goes on with another build of weal, and then with the former one.
+    Upgrade,
 }
 
 /// The faults in the order that `seed` gives: all of them, then all of them in another order, and so on.
@@ -146,6 +152,9 @@ impl Fault {
             Self::HungDisk => "hung-disk",
             Self::FullSwap => "full-swap",
             Self::NoMemory => "no-memory",
+            Self::ResetConnections => "reset-connections",
+            Self::Stalls => "stalls",
+            Self::Upgrade => "upgrade",
         }
     }
 
@@ -153,8 +162,9 @@ impl Fault {
     pub fn cuts(self) -> Cuts {
         match self {
             Self::KillGateway | Self::KillGatewayAndController | Self::KillGatewayAndAgent => Cuts::UnderWay,
-            // Who comes while all instances are gone may find none; a stopped one holds what it is given until that is noticed; a gateway that
-            // may open no file reaches no instance; and once all of weal was killed, nobody listens until the next supervisor does.
+            // An instance that ends breaks off what it has begun; a stopped one holds what it is given until that is noticed; a gateway that may
+            // open no file takes no client; a connection that is reset takes its request along; and once all of weal was killed, nobody
+            // listens until the next supervisor does.
             Self::KillAll
             | Self::StopGateway
             | Self::EmptyInstanceRecord
@@ -163,7 +173,8 @@ impl Fault {
             | Self::StopInstance
             | Self::StolenPort
             | Self::NoFiles
-            | Self::NoMemory => Cuts::UntilWhole,
+            | Self::NoMemory
+            | Self::ResetConnections => Cuts::UntilWhole,
             _ => Cuts::None,
         }
     }
@@ -223,6 +234,9 @@ impl Fault {
             Self::HungDisk => return Ok(hung_disk(pool)),
             Self::FullSwap => return full_swap(pool),
             Self::NoMemory => return Ok(ask_for(pool.listen(), "front", "/eat").is_err()),
+            Self::ResetConnections => return Ok(reset_connections(pool)),
+            Self::Stalls => stall(pool),
+            Self::Upgrade => pool.upgrade_and_back()?,
             Self::Reloads => (0..20).for_each(|_| pool.signal_supervisor(Signal::HUP)),
         }
         Ok(true)
@@ -279,6 +293,24 @@ fn full_swap(pool: &Pool) -> Result<bool> {
     Ok(true)
 }
 
+/// For three seconds. False where the kernel closes no connections of others.
+fn reset_connections(pool: &Pool) -> bool {
+    let resets = (0..60).map(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        pool.ports().into_iter().map(machine::reset_connections).sum::<usize>()
+    });
+    resets.sum::<usize>() > 0
+}
+
+fn stall(pool: &Pool) {
+    for _ in 0..8 {
+        for signal in [Signal::STOP, Signal::CONT] {
+            pool.instances().into_iter().for_each(|pid| send(pid, signal));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
 fn change_store(pool: &mut Pool, change: impl FnOnce(&File) -> std::io::Result<()>) -> Result<()> {
     pool.stop_supervisor_while(|pool| {
         pool.kill(&["controller"]);
@@ -287,13 +319,15 @@ fn change_store(pool: &mut Pool, change: impl FnOnce(&File) -> std::io::Result<(
     })
 }
 
+/// Waits until the next node agent has ended the instance whose record is gone: nothing else shows that the fault has begun.
 fn empty_record(pool: &mut Pool) -> Result<()> {
+    let (pid, folder) = pool.instance_with_folder()?;
     pool.stop_supervisor_while(|pool| {
         pool.kill(&["node"]);
-        let folder = fs::read_dir(pool.state().join("node/instances"))?.next().context("no instance has a folder")??;
-        File::create(folder.path().join("spec.json"))?;
+        File::create(folder.join("spec.json"))?;
         Ok(())
-    })
+    })?;
+    pool.wait_for_end(pid)
 }
 
 fn steal_port(pool: &mut Pool) -> Result<()> {

@@ -28,6 +28,8 @@ pub enum Cuts {
 /// The time in which a fault and what follows from it happened.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
+    /// The fault's name.
+    pub fault: &'static str,
     pub began: Instant,
     /// When it had happened: how long that takes depends on the machine.
     pub struck: Instant,
@@ -74,6 +76,7 @@ struct Record {
 
 /// Clients that ask both applications in turn: half of them on a connection of its own for each request, the others on one that they keep.
 pub struct Load {
+    began: Instant,
     clients: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     record: Arc<Mutex<Record>>,
@@ -94,7 +97,7 @@ impl Load {
                 }
             })
         };
-        Self { clients: (0..clients).map(client).collect(), stop, record }
+        Self { began: Instant::now(), clients: (0..clients).map(client).collect(), stop, record }
     }
 
     /// Remembers the time of a fault; says how many requests were cut within it.
@@ -105,19 +108,28 @@ impl Load {
     }
 
     /// Lets each client finish its request, and adds up.
-    pub fn finish(self) -> Total {
+    pub fn finish(mut self) -> Total {
         self.stop.store(true, Ordering::Relaxed);
-        for client in self.clients {
+        for client in std::mem::take(&mut self.clients) {
             client.join().expect("a client does not panic");
         }
-        let record = self.record.lock().expect("nothing panics while it is held");
+        let record = Arc::clone(&self.record);
+        let record = record.lock().expect("nothing panics while it is held");
         let is_explained = |loss: &&Loss| record.windows.iter().any(|window| window.excuses(loss));
         let cut = record.lost.iter().filter(is_explained).count();
-        let first = record.lost.first().map_or_else(Instant::now, |loss| loss.began);
-        let word =
-            |loss: &Loss| format!("a request was lost {:.2} s after the first: {}", (loss.began - first).as_secs_f64(), loss.why);
-        let unexplained = record.lost.iter().filter(|loss| !is_explained(loss)).map(word).collect();
+        let unexplained =
+            record.lost.iter().filter(|loss| !is_explained(loss)).map(|loss| self.describe(loss, &record)).collect();
         Total { all: record.all, answered: record.answered, cut, unexplained }
+    }
+
+    /// What is known of a loss: when, why, and which fault came before it.
+    fn describe(&self, loss: &Loss, record: &Record) -> String {
+        let at_s = (loss.began - self.began).as_secs_f64();
+        let last = record.windows.iter().rfind(|window| window.began <= loss.ended);
+        let after = last.map_or_else(String::new, |window| {
+            format!(", {:.2} s after {} began", loss.ended.duration_since(window.began).as_secs_f64(), window.fault)
+        });
+        format!("a request was lost at {at_s:.2} s{after}: {}", loss.why)
     }
 }
 
@@ -150,11 +162,18 @@ pub fn ask(listen: SocketAddr, host: &str) -> Result<(), String> {
 /// The same.
 pub fn ask_for(listen: SocketAddr, host: &str, path: &str) -> Result<(), String> {
     let answer = exchange(listen, host, path).map_err(|error| error.to_string())?;
-    match answer.split_once("\r\n") {
+    match answer.split_once("\r\n\r\n") {
         Some((head, _)) if head.starts_with("HTTP/1.1 200") => Ok(()),
-        Some((head, _)) => Err(head.to_owned()),
+        Some((head, body)) => Err(why(head, body)),
         None => Err("the connection ended without an answer".to_owned()),
     }
+}
+
+/// What an answer other than 200 says: its status, the gateway's reason in a word, and the first line of its text.
+fn why(head: &str, body: &str) -> String {
+    let status = head.lines().next().unwrap_or_default();
+    let reason = head.lines().find_map(|line| line.strip_prefix("x-weal-reason: ")).unwrap_or("an instance's own answer");
+    format!("{status}, {reason}: {}", body.lines().next().unwrap_or_default())
 }
 
 fn open(listen: SocketAddr) -> std::io::Result<TcpStream> {
@@ -183,7 +202,7 @@ impl Kept {
     fn ask(&mut self, host: &str) -> Result<(), String> {
         if let Some(mut stream) = self.stream.take() {
             match exchange_on(&mut stream, host) {
-                Ok(Some(head)) => return self.judge(stream, &head),
+                Ok(Some((head, body))) => return self.judge(stream, &head, &body),
                 Ok(None) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
                 Err(error) => return Err(format!("on a connection that was kept: {error}")),
@@ -191,21 +210,21 @@ impl Kept {
         }
         let mut stream = BufReader::new(open(self.listen).map_err(|error| error.to_string())?);
         match exchange_on(&mut stream, host).map_err(|error| error.to_string())? {
-            Some(head) => self.judge(stream, &head),
+            Some((head, body)) => self.judge(stream, &head, &body),
             None => Err("a new connection ended without an answer".to_owned()),
         }
     }
 
-    fn judge(&mut self, stream: BufReader<TcpStream>, head: &str) -> Result<(), String> {
+    fn judge(&mut self, stream: BufReader<TcpStream>, head: &str, body: &str) -> Result<(), String> {
         if !head.lines().any(|line| line.eq_ignore_ascii_case("connection: close")) {
             self.stream = Some(stream);
         }
-        if head.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(head.lines().next().unwrap_or_default().to_owned()) }
+        if head.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(why(head, body)) }
     }
 }
 
-/// The head of the answer, once its body has been read; `None` when the connection ended before.
-fn exchange_on(stream: &mut BufReader<TcpStream>, host: &str) -> std::io::Result<Option<String>> {
+/// The answer's head and body; `None` when the connection ended before.
+fn exchange_on(stream: &mut BufReader<TcpStream>, host: &str) -> std::io::Result<Option<(String, String)>> {
     stream.get_mut().write_all(format!("GET / HTTP/1.1\r\nhost: {host}.localhost\r\n\r\n").as_bytes())?;
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -216,5 +235,5 @@ fn exchange_on(stream: &mut BufReader<TcpStream>, host: &str) -> std::io::Result
     let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
     let mut body = vec![0; length.ok_or(ErrorKind::InvalidData)?];
     stream.read_exact(&mut body)?;
-    Ok(Some(head))
+    Ok(Some((head, String::from_utf8_lossy(&body).into_owned())))
 }

@@ -143,6 +143,13 @@ fn paged_out(bytes: usize) -> Result<Vec<u8>> {
     Ok(held)
 }
 
+/// Resets the connections of whoever listens at `port`, and says how many these were.
+pub fn reset_connections(port: u16) -> usize {
+    let mut command = Command::new("ss");
+    command.args(["--kill", "--no-header", "--tcp", "state", "established", &format!("sport = :{port}")]).stderr(Stdio::null());
+    command.output().map_or(0, |output| output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count())
+}
+
 fn call(program: &str, words: &[&Path]) -> bool {
     let done = Command::new(program).args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     done.is_ok_and(|status| status.success())

@@ -86,7 +86,7 @@ fn strike(pool: &mut Pool, load: &Load, fault: Fault, tally: &mut Tally) -> Resu
     let possible = fault.strike(pool)?;
     let struck = Instant::now();
     let broken = check::until_whole(pool);
-    let window = Window { began, struck, ended: Instant::now(), cuts: fault.cuts() };
+    let window = Window { fault: fault.name(), began, struck, ended: Instant::now(), cuts: fault.cuts() };
     let cut = load.explain(window);
     (tally.times, tally.cut) = (tally.times + 1, tally.cut + cut);
     (tally.is_whole, tally.impossible) = (broken.is_empty(), tally.impossible + u32::from(!possible));

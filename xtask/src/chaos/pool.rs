@@ -1,6 +1,7 @@
 //! The pool: `weal up` in a folder of its own, whose state directory is a small disk where this user may mount one.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,8 @@ impl Pool {
         let has_own_disk = machine::mount_disk(folder, &state) || mount_memory(&state);
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let (listen, api) = (free()?, free()?);
-        let weal = programs.join("weal");
+        let weal = folder.join("weal");
+        install(&programs.join("weal"), folder)?;
         let supervisor = Command::new("true").spawn()?;
         let mut pool = Self { weal, folder: folder.to_owned(), listen, api, supervisor, has_own_disk };
         pool.write(&pool.config(""))?;
@@ -196,12 +198,29 @@ impl Pool {
         self.wait("all roles", |pool| ROLES.into_iter().all(|role| pool.roles(role).len() == 1))
     }
 
+    /// The ports of the instances.
+    pub fn ports(&self) -> Vec<u16> {
+        self.instances().into_iter().filter_map(port_of).collect()
+    }
+
+    /// Lets the pool go on with the other build, and then with the one that it was started from.
+    pub fn upgrade_and_back(&self) -> Result<()> {
+        for build in BUILDS.into_iter().rev() {
+            let next = self.folder.join("weal.next");
+            fs::hard_link(self.folder.join(build), &next)?;
+            fs::rename(next, &self.weal)?;
+            let upgrade = self.weal(&["upgrade"])?;
+            ensure!(upgrade.status.success(), "weal upgrade: {}", String::from_utf8_lossy(&upgrade.stderr));
+        }
+        Ok(())
+    }
+
     /// `kill -9` of an instance; returns its port.
     pub fn kill_instance(&self) -> Result<u16> {
         let pid = self.instances().into_iter().next().context("no instance runs")?;
-        let port = command_line(pid).split_whitespace().last().and_then(|port| port.parse().ok());
+        let port = port_of(pid);
         send(pid, Signal::KILL);
-        self.wait("its end", |_| !is_alive(pid))?;
+        self.wait_for_end(pid)?;
         port.context("an instance has no port")
     }
 
@@ -209,7 +228,23 @@ impl Pool {
     pub fn stop_instance_until_replaced(&self) -> Result<()> {
         let pid = self.instances().into_iter().next().context("no instance runs")?;
         send(pid, Signal::STOP);
-        self.wait("the end of an instance that does not answer", |_| !is_alive(pid))
+        self.wait_for_end(pid)
+    }
+
+    /// An instance that runs, and the folder in which the node agent keeps its record.
+    pub fn instance_with_folder(&self) -> Result<(u32, PathBuf)> {
+        let found = self.instances().into_iter().find_map(|pid| {
+            let environment = fs::read_to_string(format!("/proc/{pid}/environ")).ok()?;
+            let name = environment.split('\0').find_map(|variable| variable.strip_prefix("INSTANCE="))?;
+            let folder = self.state().join("node/instances").join(name);
+            folder.is_dir().then_some((pid, folder))
+        });
+        found.context("no instance has a folder")
+    }
+
+    /// Waits until a process has ended.
+    pub fn wait_for_end(&self, pid: u32) -> Result<()> {
+        self.wait("the end of an instance", |_| !is_alive(pid))
     }
 
     /// Lets the roles open no more files than they have open, for `time`; false where this user may limit none of them.
@@ -286,6 +321,22 @@ impl Drop for Pool {
             let _ = unmount(self.state(), UnmountFlags::DETACH);
         }
     }
+}
+
+/// Two builds of weal, which differ in what stands behind their code. The first one is installed.
+const BUILDS: [&str; 2] = ["weal-1", "weal-2"];
+
+fn install(built: &Path, folder: &Path) -> Result<()> {
+    for build in BUILDS {
+        let program = folder.join(build);
+        fs::copy(built, &program)?;
+        fs::OpenOptions::new().append(true).open(&program)?.write_all(build.as_bytes())?;
+    }
+    Ok(fs::hard_link(folder.join(BUILDS[0]), folder.join("weal"))?)
+}
+
+fn port_of(instance: u32) -> Option<u16> {
+    command_line(instance).split_whitespace().last().and_then(|port| port.parse().ok())
 }
 
 /// What does as a disk where no image can be mounted.

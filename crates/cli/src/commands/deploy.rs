@@ -45,7 +45,7 @@ pub fn deploy(order: &Deploy, json: bool) -> anyhow::Result<()> {
 /// Runs `weal rollback`.
 ///
 /// # Errors
-/// As [`deploy`]; there is no such version, or files that it names are gone (1).
+/// As [`deploy`]; there is no such version, it did not come up, or files that it names are gone (1).
 pub fn rollback(order: &Rollback, json: bool) -> anyhow::Result<()> {
     let state = StateDir::find(&order.target)?;
     let client = Client::new(&state);
@@ -54,6 +54,13 @@ pub fn rollback(order: &Rollback, json: bool) -> anyhow::Result<()> {
     let origin = format!("rollback to {}", version.generation);
     let change = Change::of_text(state, text, version.path.as_ref(), &origin)?;
     let gone = gone::files(&change.spec);
+    if let Some(why) = &version.failed {
+        let message = format!(
+            "version {} did not come up when it was deployed: {why}; `weal history` lists the others",
+            version.generation
+        );
+        return Err(Failure::new(Exit::Failed, message).into());
+    }
     if !gone.is_empty() {
         let message = format!("version {} cannot come back, because files are gone: {}", version.generation, gone.join(", "));
         return Err(Failure::new(Exit::Failed, message).into());
@@ -78,11 +85,12 @@ async fn wanted(client: &Client, version: Option<u64>) -> anyhow::Result<ConfigV
     let now = client.config().await.map_err(Error::into_failure)?;
     for version in client.versions().await.map_err(Error::into_failure)?.iter().filter(|one| one.generation < now.generation) {
         let version = client.version(version.generation).await.map_err(Error::into_failure)?;
-        if version.text.as_ref() != Some(&now.text) {
+        if version.failed.is_none() && version.text.as_ref() != Some(&now.text) {
             return Ok(version);
         }
     }
-    Err(Failure::new(Exit::Failed, "there is no version before this one: `weal history` lists those that are kept").into())
+    Err(Failure::new(Exit::Failed, "there is no version before this one that came up: `weal history` lists those that are kept")
+        .into())
 }
 
 /// Says what changes, asks, brings it out, and waits.
@@ -152,7 +160,7 @@ pub fn history(target: &Target, json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&versions, false);
     }
-    let mut table = Table::new(&["VERSION", "TIME", "WHO", "HOW", "FILE"]);
+    let mut table = Table::new(&["VERSION", "TIME", "WHO", "HOW", "RESULT", "FILE"]);
     for version in &versions {
         let number = version.generation.to_string();
         let is_now = version.generation == now;
@@ -161,6 +169,7 @@ pub fn history(target: &Target, json: bool) -> anyhow::Result<()> {
             cell(date(version.time)),
             cell(version.who.as_ref().map_or_else(|| "-".to_owned(), who)),
             cell(crate::terminal::visible(&version.origin).into_owned()),
+            version.failed.as_ref().map_or_else(|| cell(""), |_| toned("failed", Tone::Bad)),
             cell(crate::terminal::visible(&version.path).into_owned()),
         ]);
     }

@@ -12,6 +12,7 @@ mod feed;
 mod identity;
 pub mod leftovers;
 mod logs;
+mod notify;
 mod ports;
 mod progress;
 mod pulse;

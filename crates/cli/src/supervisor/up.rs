@@ -17,6 +17,7 @@ use super::feed::{Feed, Wish};
 use super::identity::{say_isolation, say_users};
 use super::leftovers;
 use super::logs::{cut_long, last_lines};
+use super::notify::Notify;
 use super::ports::Ports;
 use super::progress::{Arrival, Progress};
 use super::pulse::{self, Beat};
@@ -193,6 +194,7 @@ impl Supervisor {
         let (in_force, specs) = watch::channel(loaded.spec.clone());
         let (shows, shown) = mpsc::channel(1);
         tokio::spawn(Acme::new(&self.state, &self.console, shows).run(in_force.subscribe()));
+        tokio::spawn(Notify::new(&self.state, client.clone(), self.console.clone()).run(specs.clone()));
         tokio::spawn(secure.run(specs, self.gateway_starts.subscribe(), shown));
         let (state, console, ports) = (self.state.clone(), self.console.clone(), self.ports.clone());
         tokio::spawn(Feed::new(state, client.clone(), console, ports, &loaded, (generation, in_force)).run(wished));

@@ -129,3 +129,37 @@ fn an_api_whose_certificate_cannot_be_used_starts_nothing() {
     std::fs::set_permissions(folder.join("api.key"), std::fs::Permissions::from_mode(0o600)).unwrap();
     refused("cannot be read as PEM");
 }
+
+#[test]
+fn an_api_beyond_loopback_takes_a_token_for_everything_and_plain_http_only_by_consent() {
+    let mut pool = Pool::new("");
+    pool.write(&echo_app("echo", ""));
+    let config = std::fs::read_to_string(pool.config()).unwrap();
+    let open = config.replacen(&format!("api = \"127.0.0.1:{}", pool.api), &format!("api = \"0.0.0.0:{}", pool.api), 1);
+    assert_ne!(open, config);
+    pool.write_text(&open);
+    let refused = pool.run(&["up"]);
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("unencrypted") && said.contains("api-insecure = true"), "{said}");
+    pool.write_text(&open.replacen("flow-cycle", "api-insecure = true\nflow-cycle", 1));
+    pool.up();
+    let secret = pool.json(&["token", "create", "looker", "--read-only"])["secret"].as_str().unwrap().to_owned();
+    for path in ["/v1/status", "/v1/events", "/v1/history", "/v1/config", "/metrics"] {
+        let status = |token: &str| ask(&pool, path, token);
+        assert_eq!((status(""), status("00")), (401, 401), "{path}");
+        assert_eq!(status(&secret), if path == "/v1/config" { 403 } else { 200 }, "{path}");
+    }
+    assert_eq!(ask(&pool, "/healthz", ""), 200);
+}
+
+/// The status that the API answers a caller with `token`.
+fn ask(pool: &Pool, path: &str, token: &str) -> u16 {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", pool.api)).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let authorization = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: pool.example\r\n{authorization}connection: close\r\n\r\n").unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    text(&head[9..]).parse().unwrap()
+}

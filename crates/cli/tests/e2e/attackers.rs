@@ -189,3 +189,66 @@ fn nobody_takes_the_port_of_an_instance_that_was_given_its_socket() {
     stop.store(true, Ordering::Relaxed);
     assert_eq!(stranger.join().unwrap(), 0, "nobody else could listen there");
 }
+
+/// Somebody who listens at a port as soon as it is free, and keeps what comes.
+struct Thief {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Option<Vec<u8>>>,
+}
+
+impl Thief {
+    fn wait_for(port: u16) -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let listener = loop {
+                match std::net::TcpListener::bind(("127.0.0.1", port)) {
+                    Ok(listener) => break listener,
+                    Err(_) if stopped.load(Ordering::Relaxed) => return None,
+                    Err(_) => std::hint::spin_loop(),
+                }
+            };
+            listener.set_nonblocking(true).unwrap();
+            let mut heard = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                if let Ok((mut client, _)) = listener.accept() {
+                    client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+                    let mut buffer = [0; 4096];
+                    let length = client.read(&mut buffer).unwrap_or(0);
+                    heard.extend_from_slice(&buffer[..length]);
+                }
+            }
+            Some(heard)
+        });
+        Self { stop, thread }
+    }
+
+    /// What came; `None` when weal was faster.
+    fn finish(self) -> Option<Vec<u8>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+#[test]
+fn who_listens_in_the_place_of_an_instance_that_ended_gets_no_request() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: without root, applications have the same user as everybody else here");
+    }
+    let mut pool = Pool::new(&echo_app("echo", ""));
+    pool.up();
+    let port = pool.eventually("its address", || port_of_instance(&pool));
+    let loads = [Load::start(pool.listen, "echo.localhost", "/", 4), Load::start_anew(pool.listen, "echo.localhost", "/", 4)];
+    loads.iter().for_each(|load| load.wait_for(50));
+    let thief = Thief::wait_for(port);
+    let old = pool.instance_of("echo").unwrap();
+    crate::pool::kill(i32::try_from(old).unwrap());
+    pool.eventually("another process", || (pool.instance_of("echo")? != old).then_some(()));
+    loads.iter().for_each(|load| load.wait_for(50));
+    let heard = thief.finish();
+    drop(loads.map(Load::finish));
+    match heard {
+        None => eprintln!("weal had the port again before anybody else"),
+        Some(heard) => assert!(heard.is_empty(), "{}", text(&heard)),
+    }
+}

@@ -19,6 +19,7 @@ mod jobs;
 mod load;
 mod logs;
 mod monitoring;
+mod notify;
 mod packages;
 mod pool;
 mod ports;

@@ -37,10 +37,28 @@ fn check_addresses(reading: &mut Reading, spec: &PoolSpec) {
         let help = "clients beyond this machine can connect; write `127.0.0.1` if that is not meant";
         reading.findings.warning(reading.places.value("pool.listen"), "`listen` is open to the network", help);
     }
-    if !api.ip().is_loopback() && spec.api_tls.is_none() {
-        let help =
-            "whoever reaches it needs a token, which then crosses the network unencrypted: add `api-tls`; `127.0.0.1` is safe";
-        reading.findings.warning(reading.places.value("pool.api"), "`api` is open to the network", help);
+    check_plain_api(reading, spec);
+}
+
+/// Plain HTTP stays on this machine unless somebody says that the network is trusted: tokens would be read along.
+fn check_plain_api(reading: &mut Reading, spec: &PoolSpec) {
+    let crosses = !spec.api.ip().is_loopback() && spec.api_tls.is_none();
+    let insecure = reading.places.value("pool.api-insecure");
+    match (crosses, spec.api_insecure) {
+        (true, false) => {
+            let help = "add `api-tls`, or `api-insecure = true` if nobody can read along between the machines; `127.0.0.1` needs neither";
+            let what = "tokens for the API would cross the network unencrypted";
+            reading.findings.error(reading.places.value("pool.api"), what, help);
+        }
+        (true, true) => {
+            let help = "whoever can read along gets the tokens of all callers: `api-tls` prevents that";
+            reading.findings.warning(insecure, "the API speaks plain HTTP to other machines", help);
+        }
+        (false, true) => {
+            let help = "leave it out: `api` is on this machine alone, or speaks TLS";
+            reading.findings.warning(insecure, "`api-insecure` does nothing here", help);
+        }
+        (false, false) => {}
     }
 }
 

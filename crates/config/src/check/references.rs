@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{AppName, AppSpec, HealthProbe, PoolSpec, ScheduledJob, naming};
+use weal_model::{AppKind, AppName, AppSpec, HealthProbe, PoolSpec, ScheduledJob, naming};
 
-use crate::parse::GIVEN;
+use crate::given::GIVEN_TO_INSTANCES;
 use crate::section::{Reading, within};
 use crate::{defaults, suggest};
 
@@ -19,6 +19,7 @@ pub(super) fn check(reading: &mut Reading, spec: &PoolSpec) {
         for (key, names) in [("needs", &app.needs), ("needs", &app.after), ("together", &app.together), ("apart", &app.apart)] {
             check_apps(reading, spec, name, key, names);
         }
+        check_tasks(reading, spec, app);
     }
     spec.apps.values().for_each(|app| check_variables(reading, app));
     for job in spec.jobs.values() {
@@ -70,6 +71,16 @@ fn check_apps(reading: &mut Reading, spec: &PoolSpec, name: &AppName, key: &str,
     }
 }
 
+/// Only a task is ever done.
+fn check_tasks(reading: &mut Reading, spec: &PoolSpec, app: &AppSpec) {
+    let is_service = |other: &&AppName| spec.apps.get(*other).is_some_and(|other| other.kind != AppKind::Task);
+    for other in app.after.iter().filter(is_service).filter(|other| **other != app.name) {
+        let place = reading.places.value(&format!("app.{}.needs.{other}", app.name));
+        let help = format!("write `{other} = \"ready\"`, or `kind = \"task\"` in [app.{other}] if it ends by itself");
+        reading.findings.error(place, format!("`{other}` is never done: it is no task"), help);
+    }
+}
+
 /// An instance whose command or environment names a variable that nobody sets does not start.
 fn check_variables(reading: &mut Reading, app: &AppSpec) {
     let known = known_variables(app);
@@ -100,7 +111,7 @@ fn unknown_variable_help(unknown: &str, known: &BTreeSet<String>) -> String {
 
 fn known_variables(app: &AppSpec) -> BTreeSet<String> {
     let from_needs = app.needs.iter().flat_map(|need| ["ADDR", "HOST", "PORT"].map(|part| naming::variable(need, part)));
-    let fixed = GIVEN.iter().chain(&INHERITED).map(|name| (*name).to_owned());
+    let fixed = GIVEN_TO_INSTANCES.iter().chain(&INHERITED).map(|name| (*name).to_owned());
     let of_zone = app.process.time_zone.iter().map(|_| "TZ".to_owned());
     from_needs.chain(fixed).chain(of_zone).chain(app.env.keys().cloned()).collect()
 }

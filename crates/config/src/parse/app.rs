@@ -13,6 +13,7 @@ use super::argv::check_argv;
 use super::paths::{below, is_literal};
 use super::{dispatch, health, pool, process, routes, sandbox, task};
 use crate::env_file::{RESERVED, is_variable};
+use crate::given::GIVEN_TO_INSTANCES;
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
@@ -65,8 +66,6 @@ pub(crate) const KEYS: [&str; 46] = [
     "stdin",
     "sleep",
 ];
-/// What weal gives to each instance.
-pub(crate) const GIVEN: [&str; 5] = ["PORT", "DATA", "INSTANCE", "NODE", "WEAL_KEEP_AWAKE"];
 /// More instances than this of one application are a slip of the finger.
 const MOST_INSTANCES: u32 = 10_000;
 
@@ -98,8 +97,8 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         needs: needs.ready,
         sandbox: sandbox::read(reading, &section, folder, user.as_deref()),
         user,
-        env: read_env(reading, &section, &GIVEN),
-        process: process::read(reading, &section, folder, &GIVEN),
+        env: read_env(reading, &section, &GIVEN_TO_INSTANCES),
+        process: process::read(reading, &section, folder, &GIVEN_TO_INSTANCES),
         cwd: read_cwd(reading, &section, folder),
         stop_timeout_s: section.span(reading, "stop-timeout", (0.0, 3600.0)).unwrap_or(defaults::STOP_TIMEOUT_S),
         on_resume: read_on_resume(reading, &section),

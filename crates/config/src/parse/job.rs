@@ -11,6 +11,7 @@ use super::app::{read_cwd, read_env, read_run};
 use super::paths::below;
 use super::pool::read_cpu;
 use crate::defaults;
+use crate::given::GIVEN_TO_JOBS;
 use crate::section::{Item, Reading, Section};
 
 /// Every key of `[job.NAME]`.
@@ -35,19 +36,6 @@ const KEYS: [&str; 20] = [
     "retries",
     "overlap",
     "missed",
-];
-/// What weal gives to each job.
-const GIVEN: [&str; 10] = [
-    "JOB",
-    "ATTEMPT",
-    "NODE",
-    "DATA",
-    "WEAL_PROGRESS",
-    "WEAL_TASK",
-    "WEAL_TASKS",
-    "WEAL_TASK_NODES",
-    "WEAL_TASK_ADDRESSES",
-    "ARRAY_INDEX",
 ];
 /// A goal further off than a month orders nothing.
 const LONGEST_GOAL_S: f64 = 31.0 * 86_400.0;
@@ -115,7 +103,7 @@ fn read_stage(reading: &mut Reading, entry: &Item, tasks: u32) -> Option<Stage> 
 fn read_command(reading: &mut Reading, section: &Section, folder: &Path) -> JobCommand {
     let cwd = section.item("cwd").is_some().then(|| read_cwd(reading, section, folder));
     let run = read_run(reading, section, "run = [\"./program\", \"--all\"]");
-    let (env, files) = (read_env(reading, section, &GIVEN), read_files(reading, section, folder));
+    let (env, files) = (read_env(reading, section, &GIVEN_TO_JOBS), read_files(reading, section, folder));
     let checkpoint = section.texts(reading, "checkpoint").unwrap_or_default();
     let restore = section.texts(reading, "restore").unwrap_or_default();
     if checkpoint.is_empty() && !restore.is_empty() {

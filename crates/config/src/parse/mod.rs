@@ -13,6 +13,7 @@ mod health;
 mod job;
 mod listen;
 mod names;
+mod notify;
 mod paths;
 mod pool;
 mod port;
@@ -26,7 +27,6 @@ mod tls;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-pub(crate) use app::GIVEN;
 pub use names::app_name;
 pub(crate) use names::as_name;
 use toml::de::DeTable;
@@ -83,13 +83,14 @@ pub fn parse(text: &str, path: &str, machine: &MachineSize) -> Result<Parsed, Ve
 }
 
 fn read(reading: &mut Reading, root: &DeTable, path: &str, machine: &MachineSize) -> PoolSpec {
-    let root = Section::open(reading, "", root, &["pool", "node", "class", "app", "job", "tls"]);
+    let root = Section::open(reading, "", root, &["pool", "node", "class", "app", "job", "tls", "notify"]);
     let folder = folder_of(path);
     let (mut spec, tls) = pool::read(reading, &root, &folder);
     spec.nodes = pool::read_nodes(reading, &root, machine);
     spec.classes = class::read_all(reading, &root);
     spec.apps = read_apps(reading, &root, &folder);
     spec.jobs = read_jobs(reading, &root, &folder);
+    spec.notify = notify::read_all(reading, &root);
     spec.tls = tls::read(reading, &root, &folder, tls, &spec.apps);
     let uses_default = spec.apps.values().flat_map(|app| &app.routes).any(|route| route.class.as_str() == defaults::CLASS);
     if uses_default && !spec.classes.contains_key(defaults::CLASS) {

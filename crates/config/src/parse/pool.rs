@@ -27,6 +27,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         "tls-min-version",
         "api",
         "api-tls",
+        "api-insecure",
         "name",
         "user",
         "watch",
@@ -57,6 +58,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         tls: None,
         api: read_address(reading, &section, "api", defaults::API),
         api_tls: api_tls::read(reading, &section, folder),
+        api_insecure: section.flag(reading, "api-insecure").unwrap_or(false),
         watch: section.flag(reading, "watch").unwrap_or(false),
         control: read_control(reading, &section),
         placement: read_placement(reading, &section),
@@ -72,6 +74,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         classes: Default::default(),
         apps: Default::default(),
         jobs: Default::default(),
+        notify: Vec::new(),
     };
     (spec, (https, keys))
 }

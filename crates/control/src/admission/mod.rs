@@ -9,8 +9,11 @@
 //! | a config of the controller | [`Admission::handle_config`] |
 //! | a request | [`Admission::handle_arrival`] |
 //! | a failed attempt that another instance may make good | [`Admission::handle_retry`] |
+//! | a refused connection where no other instance is left | [`Admission::handle_refused`] |
+//! | a new connection to an instance | [`Admission::handle_connection`] |
 //! | a request whose body has not all come, and the end of that | [`Admission::handle_upload`], [`Admission::handle_upload_end`] |
 //! | a request with a seat waits for its client, or no longer | [`Admission::handle_client_wait`] |
+//! | how many seats are this gateway's, where others share them | [`Admission::handle_share`] |
 //! | the end of a request | [`Admission::handle_end`], [`Admission::handle_cancel`], [`Admission::handle_upgrade`] |
 //! | the end of a tunnel | [`Admission::handle_tunnel_end`] |
 //! | the moment that [`Admission::poll_timeout`] names, and a config by which [`Admission::unavailable`] | [`Admission::handle_timeout`] |
@@ -22,8 +25,9 @@
 //!
 //! # What holds
 //!
-//! - Once `poll_dispatch` gives nothing, no request waits while a seat is free, an instance is open and
-//!   its class's rate lets it go.
+//! - Once `poll_dispatch` gives nothing, no request waits while a seat is free, its class's rate lets it go, and an instance is open that did not
+//!   refuse a connection [a moment ago](crate::dispatch#when-all-refuse).
+//! - A request whose connection was refused is not lost while the instance may come back: it waits again, before all others.
 //! - Each ticket ends exactly once: by its end, by a cancellation, by its time-out or by being dropped. A ticket that has ended changes nothing any more.
 //! - Requests whose bodies have not all come hold at most half of the seats, so that clients that send slowly cannot take them all.
 //! - At most one call to the node agent is under way. Between a refusal and the next call there is a pause, which grows with each
@@ -47,6 +51,7 @@ use crate::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex, RequestKey}
 use crate::flow::pipeline::{
     self, Arrival, ClassIndex, ClassLimits, Dropped, Pipeline, PipelineLimits, Rejection, RequestOutcome, Ticket,
 };
+use crate::flow::sharing::Need;
 
 use wakes::Wakes;
 pub use wakes::{CALL_WAIT, WakeReason};
@@ -158,7 +163,7 @@ impl Admission {
             return Err(Rejection::Unavailable(reason));
         }
         // What comes while all instances sleep waits for a wake, and who wakes them is not to be turned away for that.
-        let can_be_late = self.dispatcher.has_candidate();
+        let can_be_late = self.dispatcher.can_dispatch(now);
         let arrival = Arrival { class, in_session, can_be_late };
         let ticket = self.pipeline.handle_arrival(now, arrival, now + self.request_timeout)?;
         if self.instances.len() <= ticket.slot() {
@@ -184,6 +189,23 @@ impl Admission {
         self.uploads = self.uploads.saturating_sub(1);
     }
 
+    /// Of the planned seats, `held` are this gateway's now; `None` when it shares them with none.
+    pub fn handle_share(&mut self, held: Option<u32>) {
+        self.pipeline.handle_share(held);
+    }
+
+    /// What the requests that can go need of the seats, with one more of the class `expecting`; to be asked before
+    /// [`Admission::poll_dispatch`] and after it, where gateways share seats ([`crate::flow::sharing`]).
+    pub fn need(&mut self, now: Time, expecting: Option<ClassIndex>) -> Need {
+        let need = self.pipeline.need(now, expecting);
+        if self.dispatcher.has_candidate() { need } else { Need { wanted: need.occupied, ..need } }
+    }
+
+    /// Seats over all flows, as planned; `None` does not limit.
+    pub fn seats(&self) -> Option<u32> {
+        self.limits.seats
+    }
+
     /// A request with a seat waits for its client from now on, to send or to take more; or no longer.
     pub fn handle_client_wait(&mut self, now: Time, ticket: Ticket, waits: bool) {
         self.pipeline.handle_client_wait(now, ticket, waits);
@@ -191,7 +213,7 @@ impl Admission {
 
     /// The next request that has a seat, and where it goes. It is outstanding there until its end. `None` when nothing can go.
     pub fn poll_dispatch(&mut self, now: Time) -> Option<Dispatched> {
-        if !self.dispatcher.has_candidate() {
+        if !self.dispatcher.can_dispatch(now) {
             return None;
         }
         let ticket = self.pipeline.poll_dispatch(now)?.ticket;
@@ -233,6 +255,20 @@ impl Admission {
             None => self.retries.push((class, 1)),
         }
         Some(instance)
+    }
+
+    /// After [`Admission::handle_retry`] has found no other instance: no instance has begun with the request, as each refused the connection.
+    /// True: one of them may be there again in a moment, and the request waits for that, first of all, without its seat. False: it ends.
+    pub fn handle_refused(&mut self, now: Time, ticket: Ticket) -> bool {
+        let is_at_instance = self.instances.get(ticket.slot()).is_some_and(Option::is_some);
+        !is_at_instance && self.dispatcher.may_come_back(now) && self.pipeline.handle_return(now, ticket, self.request_timeout)
+    }
+
+    /// A request that is outstanding has a new connection to its instance.
+    pub fn handle_connection(&mut self, ticket: Ticket) {
+        if let Some(instance) = self.instance_of(ticket) {
+            self.dispatcher.handle_connection(instance);
+        }
     }
 
     /// A request that was dispatched has ended: its seat is free. False when it had ended before, or waits.
@@ -295,7 +331,8 @@ impl Admission {
     pub fn poll_wake_timeout(&self, now: Time) -> Option<Time> {
         let can_be_late = self.pipeline.queued() > 0 && self.dispatcher.has_candidate();
         let wake = self.wakes.poll_timeout(now, can_be_late, || self.pipeline.oldest_wait(now));
-        wake.into_iter().chain(self.pipeline.poll_wait()).min()
+        let next_try = self.dispatcher.poll_try(now).filter(|_| self.pipeline.queued() > 0);
+        wake.into_iter().chain(self.pipeline.poll_wait()).chain(next_try).min()
     }
 
     /// The node agent names an instance that answers. It takes what waits, and all that comes until a config says otherwise. `None` when
@@ -309,7 +346,9 @@ impl Admission {
         self.candidates.retain(|candidate| candidate.instance != *instance);
         self.candidates.push(Candidate { instance: instance.clone(), weight: WOKEN_WEIGHT, draining: false });
         self.dispatcher.configure(now, &self.candidates);
-        Some(Woken { instance: self.find(instance)?, reason })
+        let woken = self.find(instance)?;
+        self.dispatcher.handle_connection(woken);
+        Some(Woken { instance: woken, reason })
     }
 
     /// The node agent could wake none, or did not answer.
@@ -355,14 +394,14 @@ impl Admission {
         self.pipeline.queued()
     }
 
-    /// True when some instance takes requests.
+    /// True when some instance is there to take requests, even if it refuses connections for the moment.
     pub fn any_open(&self) -> bool {
         self.dispatcher.has_candidate()
     }
 
     /// True while [`Admission::poll_dispatch`] has something to give.
-    pub fn can_dispatch(&self) -> bool {
-        self.dispatcher.has_candidate() && self.pipeline.can_dispatch()
+    pub fn can_dispatch(&self, now: Time) -> bool {
+        self.dispatcher.can_dispatch(now) && self.pipeline.can_dispatch()
     }
 
     /// True when nothing waits and nothing is outstanding.

@@ -14,6 +14,8 @@ enum Step {
     Arrive,
     End { which: usize, attempt: Attempt },
     Retry { which: usize },
+    Refused { which: usize },
+    Connect { which: usize },
     Cancel { which: usize },
     Pass { ms: u64 },
     Configure { seats: Option<u32>, open: BTreeSet<u32>, standby: bool, wakeable: Option<BTreeSet<u32>> },
@@ -28,6 +30,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => Just(Step::Arrive),
         3 => (any::<usize>(), attempt).prop_map(|(which, attempt)| Step::End { which, attempt }),
         1 => any::<usize>().prop_map(|which| Step::Retry { which }),
+        2 => any::<usize>().prop_map(|which| Step::Refused { which }),
+        1 => any::<usize>().prop_map(|which| Step::Connect { which }),
         1 => any::<usize>().prop_map(|which| Step::Cancel { which }),
         3 => (1..400u64).prop_map(|ms| Step::Pass { ms }),
         1 => (proptest::option::of(0..5u32), numbers(), any::<bool>(), proptest::option::weighted(0.3, numbers()))
@@ -45,10 +49,14 @@ struct Caller {
     standby: bool,
     ms: u64,
     waiting: BTreeMap<Ticket, u64>,
+    /// Of each ticket that was given, when.
+    given: BTreeMap<Ticket, u64>,
     outstanding: BTreeMap<Ticket, InstanceIndex>,
     arrived: u64,
     rejected: u64,
     ended: u64,
+    /// True once an instance refused a connection: it is tried again without being asked to.
+    has_refused: bool,
     calling: bool,
     calls: u64,
     answers: u64,
@@ -65,10 +73,12 @@ impl Caller {
             standby: false,
             ms: 0,
             waiting: BTreeMap::new(),
+            given: BTreeMap::new(),
             outstanding: BTreeMap::new(),
             arrived: 0,
             rejected: 0,
             ended: 0,
+            has_refused: false,
             calling: false,
             calls: 0,
             answers: 0,
@@ -90,12 +100,16 @@ impl Caller {
                 let class = self.admission.class(&"gold".into()).unwrap();
                 self.arrived += 1;
                 match self.admission.handle_arrival(now, class) {
-                    Ok(ticket) => prop_assert!(self.waiting.insert(ticket, self.ms).is_none(), "a ticket is given once"),
+                    Ok(ticket) => {
+                        prop_assert!(self.given.insert(ticket, self.ms).is_none(), "a ticket is given once");
+                        self.waiting.insert(ticket, self.ms);
+                    }
                     Err(_) => self.rejected += 1,
                 }
             }
             Step::End { which, attempt } => {
                 let Some((ticket, _)) = self.outstanding(which) else { return Ok(()) };
+                self.has_refused |= attempt == Attempt::Refused;
                 prop_assert!(self.admission.handle_end(now, ticket, attempt, RequestOutcome::Served));
                 prop_assert!(!self.admission.handle_end(now, ticket, attempt, RequestOutcome::Served), "never twice");
                 self.outstanding.remove(&ticket);
@@ -113,6 +127,12 @@ impl Caller {
                         self.outstanding.remove(&ticket);
                         self.ended += 1;
                     }
+                }
+            }
+            Step::Refused { which } => self.refuse_connection(which)?,
+            Step::Connect { which } => {
+                if let Some((ticket, _)) = self.outstanding(which) {
+                    self.admission.handle_connection(ticket);
                 }
             }
             Step::Cancel { which } => {
@@ -146,6 +166,27 @@ impl Caller {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// An instance refuses the connection, and so do all others that are tried.
+    fn refuse_connection(&mut self, which: usize) -> Result<(), TestCaseError> {
+        let (now, Some((ticket, instance))) = (self.now(), self.outstanding(which)) else { return Ok(()) };
+        prop_assert!(!self.admission.handle_refused(now, ticket), "it is still at an instance");
+        self.has_refused = true;
+        let mut failed = vec![instance];
+        while let Some(next) = self.admission.handle_retry(now, ticket, Attempt::Refused, &failed) {
+            failed.push(next);
+        }
+        self.outstanding.remove(&ticket);
+        if self.admission.handle_refused(now, ticket) {
+            prop_assert!(self.admission.is_queued(ticket) && self.admission.instance_of(ticket).is_none());
+            self.waiting.insert(ticket, self.given[&ticket]);
+        } else {
+            prop_assert!(self.admission.handle_end(now, ticket, Attempt::Refused, RequestOutcome::Failed));
+            self.ended += 1;
+        }
+        prop_assert!(!self.admission.handle_refused(now, ticket), "it waits, or has ended");
         Ok(())
     }
 
@@ -183,7 +224,7 @@ impl Caller {
             prop_assert_eq!(self.admission.instance_of(ticket), Some(instance));
             self.outstanding.insert(ticket, instance);
         }
-        prop_assert!(!self.admission.can_dispatch(), "nothing waits beside a free seat and an open instance");
+        prop_assert!(!self.admission.can_dispatch(now), "nothing waits beside a free seat and an open instance");
         if let Some(request) = self.admission.poll_wake(now) {
             prop_assert!(!self.calling, "one call at a time");
             prop_assert!(!self.waiting.is_empty(), "for nobody");
@@ -193,7 +234,8 @@ impl Caller {
                 prop_assert!(!request.instances.is_empty());
             }
             (self.calling, self.calls) = (true, self.calls + 1);
-            prop_assert!(self.admission.poll_wake(now).is_none() && self.admission.poll_wake_timeout(now).is_none());
+            prop_assert!(self.admission.poll_wake(now).is_none());
+            prop_assert!(self.has_refused || self.admission.poll_wake_timeout(now).is_none());
         }
         prop_assert_eq!(self.admission.queued() as usize, self.waiting.len());
         prop_assert_eq!(self.admission.is_idle(), self.waiting.is_empty() && self.outstanding.is_empty());

@@ -108,6 +108,66 @@ fn a_request_ends_when_no_other_instance_is_left_to_try() {
     assert_eq!(counters(&mut admission, 1).2[0].failures, 1, "counted once");
 }
 
+/// All that is let go now.
+fn dispatched(admission: &mut Admission, ms: u64) -> Vec<Ticket> {
+    std::iter::from_fn(|| admission.poll_dispatch(at(ms))).map(|next| next.ticket).collect()
+}
+
+#[test]
+fn a_request_whose_connection_is_refused_waits_for_the_instance_before_all_others() {
+    let mut admission = admission(&config(None, &[1]));
+    let first = arrive(&mut admission, 0);
+    let only = admission.poll_dispatch(at(0)).unwrap().instance;
+    assert!(!admission.handle_refused(at(1), first), "it is at an instance");
+    assert_eq!(admission.handle_retry(at(1), first, Refused, &[only]), None);
+    assert!(admission.handle_refused(at(1), first), "none has begun with it");
+    let second = arrive(&mut admission, 2);
+    assert_eq!((dispatched(&mut admission, 2), admission.queued()), (vec![], 2));
+    assert_eq!(admission.poll_wake_timeout(at(2)), Some(at(101)));
+    assert_eq!(dispatched(&mut admission, 101), [first], "one is tried");
+    admission.handle_connection(first);
+    assert_eq!(dispatched(&mut admission, 102), [second], "the instance listens");
+    for ticket in [first, second] {
+        assert!(admission.handle_end(at(103), ticket, Answered, RequestOutcome::Served));
+    }
+    let (_, flows, _) = counters(&mut admission, 103);
+    assert_eq!((flows[0].arrivals, flows[0].completions, flows[0].errors, flows[0].queued, flows[0].in_service), (2, 2, 0, 0, 0));
+}
+
+#[test]
+fn what_waits_for_an_instance_that_refuses_goes_to_one_that_comes_instead() {
+    let mut admission = admission(&config(Some(1), &[1]));
+    let ticket = arrive(&mut admission, 0);
+    let gone = admission.poll_dispatch(at(0)).unwrap().instance;
+    admission.handle_retry(at(1), ticket, Refused, &[gone]);
+    assert!(admission.handle_refused(at(1), ticket));
+    admission.handle_config(at(2), &config(Some(1), &[2]));
+    assert_eq!(admission.poll_dispatch(at(2)).map(|next| next.instance), admission.find(&"shop-2".into()));
+}
+
+#[test]
+fn a_request_ends_when_its_instance_has_refused_for_too_long() {
+    let mut admission = admission(&config(None, &[1]));
+    let ticket = arrive(&mut admission, 0);
+    for (ms, waits) in [(0, true), (crate::dispatch::BRIDGED.as_millis() as u64, false)] {
+        let only = admission.poll_dispatch(at(ms)).unwrap().instance;
+        assert_eq!(admission.handle_retry(at(ms), ticket, Refused, &[only]), None);
+        assert_eq!(admission.handle_refused(at(ms), ticket), waits);
+    }
+    assert!(admission.handle_end(at(6000), ticket, Refused, RequestOutcome::Failed));
+}
+
+#[test]
+fn a_request_that_waits_again_expires_when_it_would_have_at_first() {
+    let mut admission = admission(&config(None, &[1]));
+    let ticket = arrive(&mut admission, 0);
+    let only = admission.poll_dispatch(at(0)).unwrap().instance;
+    admission.handle_retry(at(1), ticket, Refused, &[only]);
+    assert!(admission.handle_refused(at(1), ticket));
+    assert_eq!(admission.poll_timeout(), Some(at(60_000)));
+    assert_eq!(admission.handle_timeout(at(60_000)), [ticket]);
+}
+
 #[test]
 fn a_tunnel_leaves_its_seat_and_stays_at_its_instance() {
     let mut admission = admission(&config(Some(1), &[1]));

@@ -178,6 +178,7 @@ mod tests {
             unrouted: 0,
             malformed: 0,
             abusive: 0,
+            errors: Vec::new(),
             inner: Vec::new(),
             inner_addresses: std::collections::BTreeMap::new(),
             tls: Default::default(),

@@ -13,6 +13,15 @@ pub const FIRST_SPAN: Duration = Duration::from_millis(500);
 /// How long a mark keeps an instance out at most: longer would waste one that is back, shorter costs those that are not.
 pub const LONGEST_SPAN: Duration = Duration::from_secs(30);
 
+/// How often an instance that refuses connections is tried while its requests wait. Shorter costs connections in vain; longer is what requests
+/// wait in vain.
+pub const TRY_EVERY: Duration = Duration::from_millis(100);
+
+/// How long requests wait for an instance that refuses connections, from the first refusal on. It is the time in which a controller that is
+/// itself started again says whether the instance is gone. Longer would keep clients waiting for what does not come back; shorter would fail
+/// requests that are served a moment later.
+pub const BRIDGED: Duration = Duration::from_secs(5);
+
 /// One instance to choose from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
@@ -37,6 +46,19 @@ pub enum Attempt {
     Abandoned,
 }
 
+/// An instance that refuses connections.
+#[derive(Debug, Clone, Copy)]
+struct Refusing {
+    since: Time,
+    next_try: Time,
+}
+
+impl Refusing {
+    fn is_bridged(&self, now: Time) -> bool {
+        now < self.since + BRIDGED
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Instance {
     pub id: InstanceId,
@@ -54,6 +76,8 @@ pub(super) struct Instance {
     breaks_in_a_row: u32,
     /// Meaningless unless marked: when its probation begins.
     out_until: Time,
+    /// `None` once it has taken a connection.
+    refusing: Option<Refusing>,
     pub completions: u64,
     pub failures: u64,
 }
@@ -71,6 +95,7 @@ impl Instance {
             marks_in_a_row: 0,
             breaks_in_a_row: 0,
             out_until: Time::ZERO,
+            refusing: None,
             completions: 0,
             failures: 0,
         }
@@ -89,16 +114,46 @@ impl Instance {
         self.marks_in_a_row == 0 || (now >= self.out_until && self.outstanding == 0)
     }
 
+    /// When it may be tried again, while it refuses connections and was tried a moment ago; `None`: it may be tried now.
+    pub fn held_until(&self, now: Time) -> Option<Time> {
+        let refusing = self.refusing.filter(|refusing| refusing.is_bridged(now) && now < refusing.next_try)?;
+        Some(refusing.next_try.min(refusing.since + BRIDGED))
+    }
+
+    /// True while requests wait for it although it refuses connections.
+    pub fn is_bridged(&self, now: Time) -> bool {
+        self.refusing.is_some_and(|refusing| refusing.is_bridged(now))
+    }
+
+    /// A request is sent to it: while it refuses connections, the next one only after a pause.
+    pub fn note_try(&mut self, now: Time) {
+        if let Some(refusing) = &mut self.refusing {
+            refusing.next_try = now + TRY_EVERY;
+        }
+    }
+
+    /// It takes connections.
+    pub fn note_connection(&mut self) {
+        self.refusing = None;
+    }
+
+    fn note_refusal(&mut self, now: Time) {
+        let since = self.refusing.map_or(now, |refusing| refusing.since);
+        self.refusing = Some(Refusing { since, next_try: now + TRY_EVERY });
+    }
+
     /// Notes how an attempt ended. True when a life ends with it: it no longer listens, or breaks off whatever it gets.
     pub fn note(&mut self, now: Time, attempt: Attempt) -> bool {
         match attempt {
             Attempt::Answered => {
                 self.completions += 1;
                 (self.marks_in_a_row, self.breaks_in_a_row) = (0, 0);
+                self.note_connection();
                 false
             }
             Attempt::Refused => {
                 self.failures += 1;
+                self.note_refusal(now);
                 self.mark(now)
             }
             Attempt::Broken => {

@@ -23,6 +23,13 @@
 //! requests in a row, is *marked*: it gets nothing for a span that doubles with each mark in a row, from [`FIRST_SPAN`] to
 //! [`LONGEST_SPAN`]. Then it is on *probation*: one request at a time, until one is answered (the mark is lifted) or fails
 //! (marked again). When every instance is marked, marks mean nothing and all of them are tried.
+//!
+//! # When all refuse
+//!
+//! An instance that was killed refuses connections until a config leaves it out, or until it is started again at the same address. A request whose
+//! connection was refused has surely not been begun with. So an instance that refuses is tried every [`TRY_EVERY`] only, and where all do,
+//! nothing is chosen meanwhile: requests wait. [`BRIDGED`] after its first refusal that ends. It is tried by every request then, and each of
+//! them fails at once.
 
 mod instance;
 mod lard;
@@ -35,7 +42,7 @@ mod tests;
 use weal_model::{DispatchPolicy, DispatchRules, InstanceId, Time};
 
 use instance::Instance;
-pub use instance::{Attempt, BREAKS_TO_MARK, Candidate, FIRST_SPAN, LONGEST_SPAN};
+pub use instance::{Attempt, BREAKS_TO_MARK, BRIDGED, Candidate, FIRST_SPAN, LONGEST_SPAN, TRY_EVERY};
 use lard::{Server, Servers, Thresholds};
 use locality::Places;
 
@@ -161,17 +168,44 @@ impl Dispatcher {
         self.slots.get(slot)?.as_ref().map(|_| InstanceIndex(slot as u32))
     }
 
-    /// True when [`Dispatcher::handle_dispatch`] without exclusions would find an instance.
+    /// True when some instance is there to take requests, even if it refuses connections for the moment.
     pub fn has_candidate(&self) -> bool {
         !self.open.is_empty()
+    }
+
+    /// True when [`Dispatcher::handle_dispatch`] without exclusions would find an instance.
+    pub fn can_dispatch(&self, now: Time) -> bool {
+        self.open_instances().any(|instance| instance.held_until(now).is_none())
+    }
+
+    /// When an instance may be tried again; `None` when one may be now, or there is none.
+    pub fn poll_try(&self, now: Time) -> Option<Time> {
+        if self.can_dispatch(now) {
+            return None;
+        }
+        self.open_instances().filter_map(|instance| instance.held_until(now)).min()
+    }
+
+    /// True when an instance that refuses connections may be there again in a moment.
+    pub fn may_come_back(&self, now: Time) -> bool {
+        self.open_instances().any(|instance| instance.is_bridged(now))
+    }
+
+    /// An instance has taken a connection: it listens.
+    pub fn handle_connection(&mut self, index: InstanceIndex) {
+        if let Some(instance) = self.slots.get_mut(index.slot()).and_then(Option::as_mut) {
+            instance.note_connection();
+        }
     }
 
     /// Chooses an instance for one request, which is outstanding there until [`Dispatcher::handle_end`]. `excluded` are those
     /// that have already failed it. `None` when no other is left.
     pub fn handle_dispatch(&mut self, now: Time, key: RequestKey, excluded: &[InstanceIndex]) -> Option<InstanceIndex> {
-        let healthy = self.choose(now, key, excluded, |instance| instance.takes_at(now));
-        let chosen = healthy.or_else(|| self.choose(now, key, excluded, |_| true))?;
+        let may_try = |instance: &Instance| instance.held_until(now).is_none();
+        let healthy = self.choose(now, key, excluded, |instance| instance.takes_at(now) && may_try(instance));
+        let chosen = healthy.or_else(|| self.choose(now, key, excluded, may_try))?;
         let instance = self.slots[chosen].as_mut().expect("an open slot is taken");
+        instance.note_try(now);
         instance.outstanding += 1;
         instance.turn += 1.0 / instance.weight;
         Some(InstanceIndex(chosen as u32))
@@ -199,6 +233,10 @@ impl Dispatcher {
             completions: instance.completions,
             failures: instance.failures,
         })
+    }
+
+    fn open_instances(&self) -> impl Iterator<Item = &Instance> {
+        self.open.iter().filter_map(|&slot| self.slots[slot as usize].as_ref())
     }
 
     fn insert(&mut self, candidate: &Candidate) {

@@ -101,10 +101,40 @@ fn when_all_are_marked_all_are_tried() {
         let chosen = dispatcher.handle_dispatch(at(0), ANY, &[]).unwrap();
         dispatcher.handle_end(at(0), chosen, Attempt::Refused);
     }
-    let first = dispatcher.handle_dispatch(at(1), ANY, &[]).unwrap();
-    let second = dispatcher.handle_dispatch(at(1), ANY, &[first]).unwrap();
+    assert_eq!((dispatcher.handle_dispatch(at(1), ANY, &[]), dispatcher.poll_try(at(1))), (None, Some(at(100))), "a moment ago");
+    let first = dispatcher.handle_dispatch(at(100), ANY, &[]).unwrap();
+    let second = dispatcher.handle_dispatch(at(100), ANY, &[first]).unwrap();
     assert_ne!(first, second);
-    assert_eq!(dispatcher.handle_dispatch(at(1), ANY, &[first, second]), None, "nothing is left to try");
+    assert_eq!(dispatcher.handle_dispatch(at(100), ANY, &[first, second]), None, "nothing is left to try");
+}
+
+#[test]
+fn an_instance_that_refuses_is_tried_now_and_then_until_it_listens() {
+    let mut dispatcher = dispatcher(&[1.0]);
+    let only = dispatcher.handle_dispatch(at(0), ANY, &[]).unwrap();
+    dispatcher.handle_end(at(0), only, Attempt::Refused);
+    assert!(!dispatcher.can_dispatch(at(99)) && dispatcher.has_candidate() && dispatcher.may_come_back(at(99)));
+    assert_eq!(dispatcher.handle_dispatch(at(100), ANY, &[]), Some(only));
+    assert_eq!(dispatcher.handle_dispatch(at(100), ANY, &[]), None, "one at a time");
+    dispatcher.handle_connection(only);
+    assert_eq!(dispatcher.handle_dispatch(at(100), ANY, &[]), Some(only), "before the first is answered");
+    assert!(!dispatcher.may_come_back(at(100)), "it is there");
+}
+
+#[test]
+fn an_instance_that_refuses_for_long_is_waited_for_no_longer() {
+    let mut dispatcher = dispatcher(&[1.0]);
+    let mut tries = Vec::new();
+    for ms in (0..6000).step_by(10) {
+        if let Some(chosen) = dispatcher.handle_dispatch(at(ms), ANY, &[]) {
+            dispatcher.handle_end(at(ms), chosen, Attempt::Refused);
+            tries.push(ms);
+        }
+    }
+    let bridged = BRIDGED.as_millis() as u64;
+    let expected = (0..bridged).step_by(TRY_EVERY.as_millis() as usize).chain((bridged..6000).step_by(10));
+    assert_eq!(tries, expected.collect::<Vec<_>>(), "now and then at first, and then at once");
+    assert!(!dispatcher.may_come_back(at(6000)) && dispatcher.poll_try(at(6000)).is_none());
 }
 
 proptest! {
@@ -141,8 +171,8 @@ proptest! {
         let (mut open, mut ended) = (Vec::new(), 0u64);
         for (i, (attempt, end)) in ends.into_iter().enumerate() {
             let now = at(i as u64 * 50);
-            open.push(dispatcher.handle_dispatch(now, ANY, &[]).unwrap());
-            if end {
+            open.extend(dispatcher.handle_dispatch(now, ANY, &[]));
+            if end && !open.is_empty() {
                 let attempt =
                     [Attempt::Answered, Attempt::Refused, Attempt::Broken, Attempt::Answered][usize::from(attempt)];
                 dispatcher.handle_end(now, open.swap_remove(i % open.len()), attempt);

@@ -5,3 +5,4 @@ pub mod crowd;
 pub mod loads;
 pub mod pipeline;
 pub mod seats;
+pub mod sharing;

@@ -49,12 +49,13 @@
 //! `handle_arrival` gives a [`Ticket`] or rejects. A ticket ends in exactly one of: completed or cancelled
 //! ([`Pipeline::handle_completion`], [`Pipeline::handle_cancel`]), expired in its queue ([`Pipeline::handle_timeout`]), or dropped from it
 //! ([`Pipeline::poll_dropped`]).
-//! A ticket that has ended is never valid again. In numbers, for each class and at any moment:
+//! In between it may lose its seat and wait once more ([`Pipeline::handle_return`]). A ticket that has ended is never valid again. In numbers, for each class and at any moment:
 //! `arrivals = completions + rejections + errors + queued + in_service`.
 
 mod class;
 mod limits;
 mod queue;
+mod share;
 mod tickets;
 
 #[cfg(test)]
@@ -147,6 +148,8 @@ pub struct Dropped {
 #[derive(Debug, Default)]
 pub struct Pipeline {
     seats: Option<u32>,
+    /// Those of the seats that are this gateway's now; `None` when all are.
+    held: Option<u32>,
     /// Invariant: an entry is never removed, so that a [`ClassIndex`] stays valid.
     classes: Vec<Class>,
     tickets: Tickets,
@@ -274,6 +277,24 @@ impl Pipeline {
         let waiting = self.classes.iter().filter(|class| class.queued > 0);
         let tokens = waiting.filter_map(|class| class.next_token(self.now));
         tokens.chain(late).min()
+    }
+
+    /// A request that was dispatched goes back to the front of its queue, as no instance has begun with it. It waits until `timeout` after its
+    /// arrival, and is not late before. False when that is over, or the ticket had ended or waits.
+    pub fn handle_return(&mut self, now: Time, ticket: Ticket, timeout: Duration) -> bool {
+        self.advance(now);
+        let Some(&Request { class, arrived, phase: Phase::InService { client, .. } }) = self.tickets.get(ticket) else {
+            return false;
+        };
+        let deadline = arrived + timeout;
+        if deadline <= self.now {
+            return false;
+        }
+        self.tickets.get_mut(ticket).expect("it was just there").phase = Phase::Queued { deadline, late: None };
+        self.deadlines.insert((deadline, ticket));
+        (self.in_service, self.queued) = (self.in_service - 1, self.queued + 1);
+        self.classes[class.at()].take_back(self.now, ticket, client.waits());
+        true
     }
 
     /// A request in service has shown a sign of life: it does not hang.
@@ -470,10 +491,7 @@ impl Pipeline {
     /// True when one more request of `class` may be outstanding beside those that are. One that is larger than all the seats
     /// goes alone.
     fn has_seat(&self, class: ClassIndex) -> bool {
-        let Some(seats) = self.seats else { return true };
-        let occupied: f64 = self.classes.iter().map(|class| class.size * f64::from(class.in_service)).sum();
-        let size = self.classes[class.at()].size;
-        occupied + size <= f64::from(seats) * (1.0 + 1e-9) || self.in_service == 0 && seats > 0
+        self.has_room(self.classes[class.at()].size)
     }
 
     /// True when something waits and the seats allow it.

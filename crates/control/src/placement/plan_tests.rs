@@ -73,6 +73,20 @@ fn a_resume_is_preferred_to_a_start() {
     assert_eq!(actions(&snapshot, &policy), ["resume a-2"]);
 }
 
+/// Until the former one is gone, an application that moves has one instance too many. Memory alone would take back the move, and a search that
+/// doubts the demand would leave it so.
+#[test]
+fn a_plan_in_the_middle_of_a_move_does_not_take_it_back() {
+    let small_and_busy = AppSpec { pinned: true, ..app("b", 100, 1, 1) };
+    let large_and_idle = AppSpec { pinned: true, ..app("c", 600, 1, 1) };
+    let pool = pool(2, vec![app("a", 300, 1, 1), small_and_busy, large_and_idle]);
+    let mut policy = Policy::new(pool.clone());
+    policy.demands.extend([("a".into(), wants(2.0)), ("b".into(), wants(0.2)), ("c".into(), wants(0.1))]);
+    policy.doubts.extend([("a".into(), 0.3), ("b".into(), 0.3)]);
+    let both = snapshot(&pool, &[("a-1", 0, Ready), ("a-2", 1, Ready), ("b-1", 0, Ready), ("c-1", 1, Ready)]);
+    assert_eq!(actions(&both, &policy), ["suspend a-1"], "b leaves it less CPU there");
+}
+
 /// There is no cooldown: what a change takes, over the time in which it pays, is what it must gain.
 #[test]
 fn a_change_is_made_only_when_it_gains_more_than_it_costs() {

@@ -13,12 +13,12 @@ use weal_model::{AppName, EventKind, NodeName};
 use weal_protocol::gateway::{REFUSED, RefusedQuery};
 
 use super::answer::{Body, Parameters, refusal};
-use super::state::ApiState;
+use super::state::{Api, ApiState};
 use crate::driver::Order;
-use crate::store::CONFIGS_KEPT;
+use crate::store::{CONFIGS_KEPT, StoredConfig};
 use crate::{clock, metrics, why};
 use weal_protocol::Refusal;
-use weal_protocol::controller::{AppVerb, Caller, ConfigUpdate, NoteOrder, NoteTaken, ScaleOrder, SleepOrder};
+use weal_protocol::controller::{AppVerb, Caller, ConfigUpdate, ConfigVersion, NoteOrder, NoteTaken, ScaleOrder, SleepOrder};
 
 /// The dashboard: one self-contained page, so that no file is needed beside the binary.
 const DASHBOARD: &str = include_str!("../../../../dashboard/dist/index.html");
@@ -129,14 +129,19 @@ pub(super) async fn config(api: ApiState, Parameters(query): Parameters<ConfigQu
 pub(super) async fn configs(api: ApiState) -> Response {
     let kept = u32::try_from(CONFIGS_KEPT).unwrap_or(u32::MAX);
     let configs = api.board.store.configs(u64::MAX, kept).await;
-    Json(configs.into_iter().map(|config| config.version(false)).collect::<Vec<_>>()).into_response()
+    Json(configs.into_iter().map(|config| version(&api, config, false)).collect::<Vec<_>>()).into_response()
+}
+
+fn version(api: &Api, config: StoredConfig, with_text: bool) -> ConfigVersion {
+    let failed = api.board.failed_version(config.generation);
+    ConfigVersion { failed, ..config.version(with_text) }
 }
 
 /// One config that was in force.
 pub(super) async fn config_of(api: ApiState, Path(generation): Path<u64>) -> Response {
     let found = api.board.store.configs(generation, 1).await.into_iter().next();
     match found.filter(|config| config.generation == generation) {
-        Some(config) => Json(config.version(true)).into_response(),
+        Some(config) => Json(version(&api, config, true)).into_response(),
         None => {
             let text =
                 format!("there is no version {generation}: weal keeps the last {CONFIGS_KEPT}, and `weal history` lists them");

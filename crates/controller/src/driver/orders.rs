@@ -142,6 +142,7 @@ impl<E: Engine> Driver<E> {
             let _ = reply.send(Ok(ConfigTaken { generation, changes, warnings }));
             return;
         }
+        self.judge_version(generation);
         let mut origin = update.origin;
         origin.truncate(origin.floor_char_boundary(ConfigUpdate::LONGEST_ORIGIN));
         let (spec, who) = (Arc::new(spec), Some(who));
@@ -156,6 +157,14 @@ impl<E: Engine> Driver<E> {
             }
             let _ = reply.send(Ok(taken));
         });
+    }
+
+    /// Another version takes the place of `generation`: whether that came up is remembered, so that nobody goes back to one that did not.
+    fn judge_version(&self, generation: u64) {
+        let status = self.board.view().status;
+        if let Some(why) = status.failed_deploy().filter(|_| status.config_generation == generation) {
+            self.board.fail_version(generation, why);
+        }
     }
 
     fn show_refused(&mut self, error: &str) {

@@ -47,7 +47,7 @@ impl StoredConfig {
     /// As the API shows it; its text only where that is asked for.
     pub fn version(self, with_text: bool) -> ConfigVersion {
         let Self { generation, time, path, text, who, origin } = self;
-        ConfigVersion { generation, time, who, origin, path, text: with_text.then_some(text) }
+        ConfigVersion { generation, time, who, origin, path, text: with_text.then_some(text), failed: None }
     }
 }
 

@@ -316,6 +316,7 @@ impl FakeGateway {
             unrouted: 0,
             malformed: 0,
             abusive: 0,
+            errors: Vec::new(),
             inner: Vec::new(),
             inner_addresses: std::collections::BTreeMap::new(),
         };

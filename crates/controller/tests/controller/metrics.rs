@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weal_protocol::gateway::ErrorCounter;
+
 use crate::fake::{CONFIG, Pool, flow};
 
 #[tokio::test]
@@ -10,6 +12,8 @@ async fn metrics_have_the_agreed_names_and_add_up() {
     pool.apply(CONFIG).await;
     pool.until_status("all is ready", |status| status.apps.iter().all(|app| app.state == "ready")).await;
     pool.gateway.counters().flows = vec![flow("shop", "gold", 40, Duration::from_millis(60))];
+    let refused = ErrorCounter { app: Some("shop".into()), reason: "instance-refused".to_owned(), count: 3 };
+    pool.gateway.counters().errors = vec![refused];
     pool.until_status("it is measured", |status| status.flows[0].utility.is_some()).await;
     let (_, text) = pool.local("GET", "/metrics", "").await;
     for line in [
@@ -28,6 +32,7 @@ async fn metrics_have_the_agreed_names_and_add_up() {
         "weal_node_memory_capacity_bytes{weal_node=\"n2\"} 1073741824",
         "weal_app_instances_ready{weal_app=\"shop\"} 2",
         "# TYPE weal_work_factor_seconds gauge",
+        "weal_gateway_errors_total{weal_app=\"shop\",weal_reason=\"instance-refused\"} 3",
         "weal_tls_handshakes_turned_away_total{} 0",
         "weal_tls_handshake_cpu_seconds_total{kind=\"full\"} 0",
         "weal_plan_changes_total{} 3",

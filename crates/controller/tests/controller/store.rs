@@ -195,3 +195,24 @@ async fn history_and_events_stay_bounded() {
     let oldest = &store.events(0, 1).await[0];
     assert!(oldest.id > 1, "{oldest:?}");
 }
+
+#[tokio::test]
+async fn after_some_days_the_store_grows_no_more() {
+    const DAY_S: u64 = 86_400;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let (store, ..) = Store::open(&path).unwrap();
+    let mut sizes = Vec::new();
+    for (number, second) in (0..6 * DAY_S).step_by(20).enumerate() {
+        store.save_sample(sample(second * 1_000_000_000, 0.123_456_789));
+        store.save_event(event(number as u64));
+        store.save_value("plan", &vec![number; 1000 + number % 100]);
+        if second % 3600 == 0 {
+            // The store takes no more than some thousand at once, and answers this after all of them.
+            assert!(store.history(Time(u64::MAX / 2)).await.is_empty());
+            sizes.push(std::fs::metadata(&path).unwrap().len());
+        }
+    }
+    let (day_3, last) = (sizes[3 * 24], *sizes.last().unwrap());
+    assert!(last as f64 <= day_3 as f64 * 1.01, "{sizes:?}");
+}

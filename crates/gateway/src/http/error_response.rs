@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
-use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::{DropReason, Rejection};
 use weal_protocol::gateway::Unavailable;
 
@@ -167,9 +166,19 @@ impl ErrorResponse {
         Self { close: true, ..Self::expired(&Expired::TIME_UP, timeout) }
     }
 
-    pub fn failed(attempt: Attempt, reason: &str) -> Self {
-        let what = if attempt == Attempt::Refused { "no connection to the instance" } else { "the instance broke off" };
-        Self::new(StatusCode::BAD_GATEWAY, "instance-failed", format!("{what}: {reason}"))
+    /// No instance has begun with the request: each of those that were tried refused the connection.
+    pub fn no_connection(reason: &str) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "instance-refused", format!("no connection to the instance: {reason}"))
+    }
+
+    /// The instance had the request, and its connection ended before the head of an answer.
+    pub fn broken_off(reason: &str) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "instance-broke-off", format!("the instance broke off: {reason}"))
+    }
+
+    /// The instance answered with what cannot be passed on.
+    pub fn bad_answer(reason: &str) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "instance-malformed", format!("the instance's answer cannot be passed on: {reason}"))
     }
 
     /// The answer; `extras` are those of the request's route.

@@ -31,6 +31,7 @@ use super::resume::Resume;
 use super::session::{Admitted, Dismissed, Gateway, Routed, Session};
 use super::tunnel::Tunnel;
 use super::{forward, grpc, tunnel};
+use crate::limits::Limits;
 use crate::listen::client::{Busy, Client};
 use crate::routing::cluster::{Cluster, Expired, Seat, Target};
 use crate::routing::table::{Destination, Rules};
@@ -74,7 +75,15 @@ struct Begun {
 /// Why one attempt brought no response.
 struct AttemptFailure {
     attempt: Attempt,
-    reason: String,
+    /// What its client is told, unless another attempt is better.
+    refusal: ErrorResponse,
+}
+
+/// What came of a request that no instance has answered.
+enum Unanswered {
+    Failed(Attempt, ErrorResponse),
+    /// All refused the connection, and it waits for one that does not.
+    Waits,
 }
 
 /// What an attempt brought, its connection unless a task of its own drives that, and how another instance can go on with it.
@@ -157,8 +166,9 @@ impl Exchange {
             self.session.gateway.refused.note(&self.id, refusal, destination);
         }
         let extras = destination.and_then(|destination| destination.rules.extras.as_deref());
-        let status = passed.as_ref().map_or_else(|refusal| refusal.status, |(parts, _)| parts.status);
-        self.busy.note_status(status);
+        let (status, own) =
+            passed.as_ref().map_or_else(|refusal| (refusal.status, Some(refusal.word)), |(parts, _)| (parts.status, None));
+        self.busy.note_answer(status, own);
         let mut response = match passed {
             Ok((parts, Some(relay))) => relayed(parts, relay, wish, &self.session.gateway, self.busy),
             Ok((parts, None)) => Response::from_parts(parts, AnswerBody::empty(self.busy)),
@@ -194,22 +204,28 @@ impl Exchange {
         let incoming = choice::incoming(request, destination);
         let arrived = cluster.arrive(incoming);
         let (seat, target, timeout) = arrived.map_err(|rejection| ErrorResponse::rejected(&rejection))?;
+        let seat_end = self.session.client.now() + timeout;
         self.upload.iter().for_each(|upload| upload.attach(seat.handle()));
         let mut deadline = Deadline::set(self.session.take_deadline(), self.at_most(timeout, end));
-        let target = match target {
+        let mut target = match target {
             Some(target) => target,
-            None => Box::pin(self.wait_for_seat(cluster, &seat, &mut deadline))
-                .await
-                .map_err(|expired| ErrorResponse::expired(&expired, timeout))?,
+            None => Box::pin(self.wait_for_seat(cluster, &seat, &mut deadline, timeout)).await?,
         };
         let client_side = sendable.as_mut().and_then(|request| self.address(request, &target, upgrade, is_old));
         let idle = rules.idle.unwrap_or(timeout);
-        if let Some(idle) = rules.idle {
-            deadline.restart(self.at_most(idle, end));
-        }
-        let result = {
-            let exchange = pin!(self.exchange(&seat, target, sendable, self.speech(rules), client_side.is_some()));
-            self.within(&mut deadline, idle, end, exchange).await
+        let mut replays = 0;
+        let result = loop {
+            if let Some(idle) = rules.idle {
+                deadline.restart(self.at_most(idle, end));
+            }
+            let speech = (self.speech(rules), client_side.is_some());
+            let exchange = pin!(self.exchange(&seat, target, sendable, speech, &mut replays));
+            let result = self.within(&mut deadline, idle, end, exchange).await;
+            if !matches!(result, Some(Err(Unanswered::Waits))) {
+                break result;
+            }
+            deadline.restart(self.at_most(seat_end.since(self.session.client.now()), end));
+            target = Box::pin(self.wait_for_seat(cluster, &seat, &mut deadline, timeout)).await?;
         };
         self.session.keep_deadline(deadline);
         match result {
@@ -221,16 +237,21 @@ impl Exchange {
                 }
                 Ok((parts, relay))
             }
-            Some(Err((attempt, refusal))) => {
+            Some(Err(Unanswered::Failed(attempt, refusal))) => {
                 seat.finish(attempt, RequestOutcome::Failed);
                 Err(refusal)
             }
-            None => {
+            Some(Err(Unanswered::Waits)) | None => {
                 seat.finish(Attempt::Abandoned, RequestOutcome::Failed);
-                let waits_for_client = self.upload.as_ref().is_some_and(|upload| upload.waits_for_client());
-                Err(if waits_for_client { ErrorResponse::stalled(idle) } else { ErrorResponse::timed_out(idle) })
+                Err(self.timed_out(idle))
             }
         }
+    }
+
+    /// Its time is up: who took it.
+    fn timed_out(&self, time: Duration) -> ErrorResponse {
+        let waits_for_client = self.upload.as_ref().is_some_and(|upload| upload.waits_for_client());
+        if waits_for_client { ErrorResponse::stalled(time) } else { ErrorResponse::timed_out(time) }
     }
 
     /// Writes what depends on the instance. Returns the client's connection, if that is to be upgraded.
@@ -255,7 +276,13 @@ impl Exchange {
     }
 
     /// Waits until the pipeline gives a seat. At the deadline it is the pipeline that says what has expired.
-    async fn wait_for_seat(&self, cluster: &Arc<Cluster>, seat: &Seat, deadline: &mut Deadline) -> Result<Target, Expired> {
+    async fn wait_for_seat(
+        &self,
+        cluster: &Arc<Cluster>,
+        seat: &Seat,
+        deadline: &mut Deadline,
+        timeout: Duration,
+    ) -> Result<Target, ErrorResponse> {
         let client = &self.session.client;
         client.watch_for_leaving(true);
         let granted = || {
@@ -272,7 +299,7 @@ impl Exchange {
             }
         };
         client.watch_for_leaving(false);
-        granted
+        granted.map_err(|expired| ErrorResponse::expired(&expired, timeout))
     }
 
     /// What `exchange` gives within the time that a request has. While bytes of its body flow, that time begins anew, up to `end`.
@@ -340,7 +367,7 @@ impl Exchange {
             Ok(false) => link.iter_mut().for_each(Lease::note_doubt),
             Err(bad) => {
                 seat.finish(Attempt::Broken, RequestOutcome::Failed);
-                return Err(ErrorResponse::failed(Attempt::Broken, &bad.to_string()));
+                return Err(ErrorResponse::bad_answer(&bad.to_string()));
             }
         }
         let relay = Relay {
@@ -361,36 +388,40 @@ impl Exchange {
         Ok((parts, Some(Box::new(relay))))
     }
 
-    /// Sends a request to `target`, and to others as long as that may help.
+    /// Sends a request to `target`, and to others as long as that may help. `replays` counts how often it was sent again although an instance may
+    /// have begun with it: a request that ends each instance it comes to is not kept for the next one.
     async fn exchange(
         &self,
         seat: &Seat,
         mut target: Target,
         sendable: &mut Sendable,
-        speech: Speech,
-        may_switch: bool,
-    ) -> Result<Begun, (Attempt, ErrorResponse)> {
+        (speech, may_switch): (Speech, bool),
+        replays: &mut u32,
+    ) -> Result<Begun, Unanswered> {
         let mut failed: Vec<InstanceIndex> = Vec::new();
         loop {
             let attempted = if may_switch {
                 // Boxed, as is all that is rare here: every request would keep room for it.
                 Box::pin(self.attempt_switch(&target, speech.announced, sendable)).await
             } else {
-                self.attempt(&target, speech, sendable).await
+                self.attempt(seat, &target, speech, sendable, replays).await
             };
-            let AttemptFailure { attempt, reason } = match attempted {
+            let AttemptFailure { attempt, refusal } = match attempted {
                 Ok((response, link, resume)) => return Ok(Begun { response, link, target, resume }),
                 Err(failure) => failure,
             };
             if self.upload.as_ref().is_some_and(|upload| upload.is_broken()) {
                 // It is the client that broke off, or sent what it may not: nothing is wrong with the instance.
-                return Err((Attempt::Abandoned, self.broken_upload()));
+                return Err(Unanswered::Failed(Attempt::Abandoned, self.broken_upload()));
             }
             failed.push(target.index);
-            let refusal = ErrorResponse::failed(attempt, &reason);
+            *replays += u32::from(attempt == Attempt::Broken);
             let next = if sendable.is_some() { seat.retry(attempt, &failed) } else { None };
-            let Some(next) = next else { return Err((attempt, refusal)) };
-            target = next;
+            match next {
+                Some(next) => target = next,
+                None if attempt == Attempt::Refused && *replays <= 1 && seat.wait_again() => return Err(Unanswered::Waits),
+                None => return Err(Unanswered::Failed(attempt, refusal)),
+            }
         }
     }
 
@@ -404,13 +435,20 @@ impl Exchange {
 
     /// Sends a request to one instance: over a connection that is there, and if the instance has closed that one just then,
     /// over a new one.
-    async fn attempt(&self, target: &Target, speech: Speech, sendable: &mut Sendable) -> Result<Answered, AttemptFailure> {
+    async fn attempt(
+        &self,
+        seat: &Seat,
+        target: &Target,
+        speech: Speech,
+        sendable: &mut Sendable,
+        replays: &mut u32,
+    ) -> Result<Answered, AttemptFailure> {
         let (worker, limits) = (self.session.worker, &self.session.gateway.limits);
         let mut idle = target.upstream.take(worker, speech);
         loop {
             let mut link = match idle.take() {
                 Some(link) => link,
-                None => Box::pin(target.upstream.connect(worker, speech, limits)).await.map_err(|error| refused(&error))?,
+                None => Box::pin(connect(seat, target, worker, speech, limits)).await?,
             };
             let spare = sendable.as_ref().and_then(replay_of);
             let may_wait = !link.was_used() && link.is_driven_by_user();
@@ -421,19 +459,21 @@ impl Exchange {
             };
             match exchanged {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                    return Err(broken(&forward::BadResponse::Switch));
+                    return Err(malformed(&forward::BadResponse::Switch));
                 }
                 Ok(response) => {
                     let resume = Resume::of(spare, &response, target.index, speech);
                     return Ok((response, Some(link), resume));
                 }
                 Err(error) => {
-                    if sendable.is_none() {
+                    let is_untouched = sendable.is_some();
+                    if !is_untouched {
                         *sendable = spare;
                     }
                     if sendable.is_none() || !link.was_used() {
-                        return Err(broken(&error));
+                        return Err(unanswered(&error));
                     }
+                    *replays += u32::from(!is_untouched);
                 }
             }
         }
@@ -462,13 +502,16 @@ impl Exchange {
         announced: Option<Announced>,
         sendable: &mut Sendable,
     ) -> Result<Answered, AttemptFailure> {
-        let stream =
-            target.upstream.connect_stream(announced, &self.session.gateway.limits).await.map_err(|error| refused(&error))?;
+        let stream = target
+            .upstream
+            .connect_stream(announced, &self.session.gateway.limits)
+            .await
+            .map_err(|error| no_connection(&error))?;
         let spare = sendable.as_ref().and_then(replay_of);
         let request = std::mem::replace(sendable, spare).expect(SENDABLE);
         match tunnel::exchange(stream, request).await {
             Ok(response) => Ok((response.map(Incoming::H1), None, None)),
-            Err(error) => Err(broken(&error)),
+            Err(error) => Err(unanswered(&IncomingError::H1(error))),
         }
     }
 
@@ -524,14 +567,29 @@ impl Meanwhile for Between<'_> {
     }
 }
 
-/// The instance takes no connection.
-fn refused(reason: &impl ToString) -> AttemptFailure {
-    AttemptFailure { attempt: Attempt::Refused, reason: reason.to_string() }
+/// A new connection, which shows that the instance listens.
+async fn connect(seat: &Seat, target: &Target, worker: usize, speech: Speech, limits: &Limits) -> Result<Lease, AttemptFailure> {
+    let lease = target.upstream.connect(worker, speech, limits).await.map_err(|error| no_connection(&error))?;
+    seat.note_connection();
+    Ok(lease)
 }
 
-/// The instance has a connection, and answers on it nothing that can be used.
-fn broken(reason: &impl ToString) -> AttemptFailure {
-    AttemptFailure { attempt: Attempt::Broken, reason: reason.to_string() }
+/// The instance takes no connection.
+fn no_connection(reason: &impl ToString) -> AttemptFailure {
+    AttemptFailure { attempt: Attempt::Refused, refusal: ErrorResponse::no_connection(&reason.to_string()) }
+}
+
+/// The instance has a connection, and no answer came over it.
+fn unanswered(error: &IncomingError) -> AttemptFailure {
+    match error {
+        IncomingError::H1(unread) if unread.is_parse() => malformed(unread),
+        _ => AttemptFailure { attempt: Attempt::Broken, refusal: ErrorResponse::broken_off(&error.to_string()) },
+    }
+}
+
+/// The instance answers what cannot be passed on.
+fn malformed(reason: &impl ToString) -> AttemptFailure {
+    AttemptFailure { attempt: Attempt::Broken, refusal: ErrorResponse::bad_answer(&reason.to_string()) }
 }
 
 /// The answer of an instance, compressed where its client takes that and the gateway has room for it.

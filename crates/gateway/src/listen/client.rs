@@ -355,9 +355,10 @@ impl Busy {
         self.has_seat_noted = true;
     }
 
-    pub fn note_status(&mut self, status: http::StatusCode) {
+    /// It is answered with `status`; by the gateway itself when there is a `reason`.
+    pub fn note_answer(&mut self, status: http::StatusCode, reason: Option<&'static str>) {
         if let Some((record, _)) = &mut self.record {
-            record.status = status.as_u16();
+            (record.status, record.reason) = (status.as_u16(), reason);
         }
     }
 

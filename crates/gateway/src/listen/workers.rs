@@ -368,5 +368,6 @@ pub(crate) async fn sweep(gateway: Arc<Gateway>, registry: Arc<Registry>, clock:
         for cluster in gateway.tables.clusters() {
             cluster.sweep(sweeps);
         }
+        gateway.tables.clear_dead();
     }
 }

@@ -2,10 +2,9 @@
 //! requests that wait, and the connections to instances.
 //!
 //! One lock per cluster keeps `N` exact over all threads. It is held for the few hundred nanoseconds of a decision and never
-//! while waiting.
+//! while waiting. Over all gateways that live at once, [`super::share`] does.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -16,13 +15,15 @@ use weal_control::admission::{Admission, IncomingRequest, WakeReason};
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::{ClassIndex, DropReason, Dropped, Rejection, RequestOutcome, Ticket};
 use weal_model::{AppName, ClassName, Crowd, GatewayName, InstanceId, Time};
-use weal_protocol::gateway::{ClusterConfig, ClusterCounters, EndpointCounters, FlowCounters, Unavailable};
+use weal_protocol::gateway::{ClusterConfig, ClusterCounters, Endpoint, EndpointCounters, FlowCounters, Unavailable};
 use weal_protocol::node::{WakeAnswer, WakeRequest};
 
 use crate::clock::Clock;
 use crate::http::request_body::NotesClientWait;
 use crate::routing::affinity::Tokens;
 use crate::routing::port_stats::PortStats;
+use crate::routing::share::Share;
+use crate::sharing::SeatRoom;
 use crate::upstream::pool::Upstream;
 
 /// One cluster. Lives as long as any request of it does.
@@ -55,6 +56,8 @@ struct Core {
     wakers: Vec<Option<Waker>>,
     /// The next moment at which an errand looks at those who wait.
     looked_at: Option<Time>,
+    /// Where other gateways may use its seats too.
+    share: Option<Share>,
 }
 
 /// What a cluster needs done that takes time. [`crate::wake`] does it.
@@ -114,7 +117,14 @@ pub(crate) struct SeatHandle {
 }
 
 impl Cluster {
-    pub fn new(config: &ClusterConfig, clock: Clock, workers: usize, errands: Errands, affinity: Option<Tokens>) -> Arc<Self> {
+    pub fn new(
+        config: &ClusterConfig,
+        clock: Clock,
+        workers: usize,
+        errands: Errands,
+        affinity: Option<Tokens>,
+        room: Option<&SeatRoom>,
+    ) -> Arc<Self> {
         let core = Core {
             admission: Admission::new(config.app.clone(), clock.now().0),
             upstreams: Vec::new(),
@@ -124,6 +134,7 @@ impl Cluster {
             dropped: BTreeMap::new(),
             wakers: Vec::new(),
             looked_at: None,
+            share: Share::of(&config.app, room),
         };
         let cluster = Arc::new(Self {
             app: config.app.clone(),
@@ -146,7 +157,7 @@ impl Cluster {
         core.has_affinity = config.http.dispatch.affinity.is_some();
         for endpoint in &config.endpoints {
             if let Some(index) = core.admission.find(&endpoint.instance) {
-                core.set_upstream(index, endpoint.address, endpoint.draining, self.workers);
+                core.set_upstream(index, endpoint, self.workers);
                 core.set_token(&self.app, index, &endpoint.instance);
             }
         }
@@ -166,7 +177,8 @@ impl Cluster {
         let woken = core.admission.handle_woken(now, &answer.instance);
         if let Some(woken) = woken {
             core.set_token(&self.app, woken.instance, &answer.instance);
-            *core.upstream_mut(woken.instance) = Some(Arc::new(Upstream::new(answer.address, self.workers)));
+            *core.upstream_mut(woken.instance) =
+                Some(Arc::new(Upstream::new(answer.instance.clone(), answer.address, self.workers)));
         }
         self.pump(core, now);
         woken.map(|woken| woken.reason)
@@ -206,7 +218,9 @@ impl Cluster {
         let mut core = self.lock();
         let now = self.clock.now();
         let timeout = core.admission.request_timeout();
-        let ticket = core.admission.handle_arrival(now, request)?;
+        let request = request.into();
+        core.balance(now, Some(request.class));
+        let ticket = core.admission.handle_arrival(now, request).inspect_err(|_| core.settle(now))?;
         // First of all: one that was dropped to make room may have had the slot that is the new one's now.
         let mut wake = core.take_dropped(now);
         if core.wakers.len() <= ticket.slot() {
@@ -250,8 +264,10 @@ impl Cluster {
     /// Ends what has waited for too long or waits in vain. Whoever waits with a timer calls this when it fires.
     pub fn expire(&self) {
         let mut core = self.lock();
-        let expired = core.admission.handle_timeout(self.clock.now());
+        let now = self.clock.now();
+        let expired = core.admission.handle_timeout(now);
         let wake: Vec<Waker> = expired.iter().filter_map(|ticket| core.wakers[ticket.slot()].take()).collect();
+        core.settle(now);
         drop(core);
         wake.into_iter().for_each(Waker::wake);
     }
@@ -309,11 +325,25 @@ impl Cluster {
 impl Core {
     fn dispatch(&mut self, now: Time) -> Vec<Waker> {
         let mut wake = Vec::new();
+        self.balance(now, None);
         while let Some(dispatched) = self.admission.poll_dispatch(now) {
             wake.extend(self.wakers[dispatched.ticket.slot()].take());
         }
         wake.extend(self.take_dropped(now));
+        self.settle(now);
         wake
+    }
+
+    fn balance(&mut self, now: Time, expecting: Option<ClassIndex>) {
+        if let Some(share) = &mut self.share {
+            share.balance(now, &mut self.admission, expecting);
+        }
+    }
+
+    fn settle(&mut self, now: Time) {
+        if let Some(share) = &mut self.share {
+            share.settle(now, &mut self.admission);
+        }
     }
 
     fn take_dropped(&mut self, now: Time) -> Vec<Waker> {
@@ -329,7 +359,8 @@ impl Core {
         if let Some(request) = self.admission.poll_wake(now) {
             return Some(Errand::Wake(Arc::clone(cluster), request));
         }
-        let at = self.admission.poll_wake_timeout(now)?;
+        let of_others = self.share.as_ref().and_then(|share| share.poll_timeout(now));
+        let at = self.admission.poll_wake_timeout(now).into_iter().chain(of_others).min()?;
         if self.looked_at.is_some_and(|next| next <= at) {
             return None;
         }
@@ -359,13 +390,16 @@ impl Core {
     }
 
     /// An instance that drains may be frozen next: its idle connections are closed now, while it can still take note.
-    fn set_upstream(&mut self, index: InstanceIndex, address: SocketAddr, draining: bool, workers: usize) {
+    fn set_upstream(&mut self, index: InstanceIndex, endpoint: &Endpoint, workers: usize) {
+        let Endpoint { instance, address, draining, .. } = endpoint;
         let slot = self.upstream_mut(index);
-        let usable = |upstream: &Arc<Upstream>| upstream.address() == address && (draining || !upstream.is_closed());
-        if !slot.as_ref().is_some_and(usable) {
-            *slot = Some(Arc::new(Upstream::new(address, workers)));
+        let is_same = |upstream: &Upstream| upstream.instance() == instance && upstream.address() == *address;
+        let usable = |upstream: &Arc<Upstream>| is_same(upstream) && (*draining || !upstream.is_closed());
+        match slot {
+            Some(upstream) if usable(&*upstream) => upstream.note_listed(),
+            _ => *slot = Some(Arc::new(Upstream::new(instance.clone(), *address, workers))),
         }
-        if let Some(upstream) = slot.as_ref().filter(|_| draining) {
+        if let Some(upstream) = slot.as_ref().filter(|_| *draining) {
             upstream.close_idle();
         }
     }
@@ -415,6 +449,23 @@ impl Seat {
         let mut core = self.cluster.lock();
         core.admission.handle_retry(self.cluster.clock.now(), self.ticket, attempt, failed)?;
         core.target(self.ticket)
+    }
+
+    /// After [`Seat::retry`] has found no other instance: no instance has begun with the request, as each refused the connection. True: it waits
+    /// for one again, without its seat: poll [`Seat::poll_target`].
+    pub fn wait_again(&self) -> bool {
+        let mut core = self.cluster.lock();
+        let now = self.cluster.clock.now();
+        let waits = core.admission.handle_refused(now, self.ticket);
+        if waits {
+            self.cluster.pump(core, now);
+        }
+        waits
+    }
+
+    /// The request has a new connection to its instance.
+    pub fn note_connection(&self) {
+        self.cluster.lock().admission.handle_connection(self.ticket);
     }
 
     /// The request has ended; its seat is free.
@@ -473,7 +524,7 @@ impl Drop for TunnelSeat {
 #[cfg(test)]
 mod tests {
     use weal_model::HttpRules;
-    use weal_protocol::gateway::{Endpoint, FlowConfig, Standby};
+    use weal_protocol::gateway::{FlowConfig, Standby};
 
     use super::*;
 
@@ -499,7 +550,7 @@ mod tests {
     #[test]
     fn a_cluster_with_a_queue_asks_to_be_looked_at_once_and_again_when_a_config_brings_that_forward() {
         let (errands, mut received) = mpsc::unbounded_channel();
-        let cluster = Cluster::new(&config(60.0), Clock::new(), 1, errands, None);
+        let cluster = Cluster::new(&config(60.0), Clock::new(), 1, errands, None, None);
         let class = cluster.class(&"gold".into()).unwrap();
         let mut looks = || match received.try_recv() {
             Ok(Errand::Look { at, after, .. }) => Some((at, after)),
@@ -524,7 +575,7 @@ mod tests {
     fn a_cluster_has_its_call_made_once_and_the_next_one_after_a_refusal() {
         let (errands, mut received) = mpsc::unbounded_channel();
         let asleep = ClusterConfig { endpoints: Vec::new(), ..config(60.0) };
-        let cluster = Cluster::new(&asleep, Clock::new(), 1, errands, None);
+        let cluster = Cluster::new(&asleep, Clock::new(), 1, errands, None, None);
         let class = cluster.class(&"gold".into()).unwrap();
         let seats = [(); 2].map(|()| cluster.arrive(class).unwrap().0);
         assert!(matches!(received.try_recv(), Ok(Errand::Wake(_, request)) if request.app.as_str() == "shop"));

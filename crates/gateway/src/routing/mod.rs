@@ -10,5 +10,6 @@ mod pages;
 mod path;
 pub(crate) mod port_stats;
 pub(crate) mod routes;
+mod share;
 pub(crate) mod table;
 pub(crate) mod uploads;

@@ -25,6 +25,7 @@ use crate::routing::kept::{FILE, Kept};
 use crate::routing::marks::Marks;
 use crate::routing::pages::Pages;
 use crate::routing::routes::Routes;
+use crate::sharing::SeatRoom;
 use weal_protocol::gateway::{ClusterConfig, ConfigAck, GatewayConfig};
 
 /// What a route leads to.
@@ -119,6 +120,8 @@ pub(crate) struct Tables {
     marks: Mutex<Marks>,
     /// What makes cookies of instances; `None` without random numbers.
     affinity: Option<Tokens>,
+    /// What other gateways of the pool hold of its seats; `None` when that cannot be known.
+    room: Option<SeatRoom>,
 }
 
 /// A connection's view of the config: refreshed only after a change.
@@ -156,6 +159,9 @@ impl Tables {
             marks: Mutex::new(Marks::load(state_dir)),
             affinity: Tokens::load(state_dir)
                 .inspect_err(|error| tracing::error!(%error, "no random numbers: sessions stay with no instance"))
+                .ok(),
+            room: SeatRoom::enter(state_dir)
+                .inspect_err(|error| tracing::warn!(%error, "seats are not shared with a gateway that ends or follows"))
                 .ok(),
         };
         match std::fs::read(&tables.file) {
@@ -203,6 +209,11 @@ impl Tables {
         clusters
     }
 
+    /// Gives back the seats of gateways that have died.
+    pub fn clear_dead(&self) {
+        self.room.iter().for_each(SeatRoom::clear_dead);
+    }
+
     fn put_in_force(&self, config: &GatewayConfig) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,7 +232,7 @@ impl Tables {
                 }
                 None => {
                     let affinity = self.affinity.clone();
-                    Cluster::new(wanted, self.clock, self.workers, self.errands.clone(), affinity)
+                    Cluster::new(wanted, self.clock, self.workers, self.errands.clone(), affinity, self.room.as_ref())
                 }
             };
             clusters.insert(wanted.app.clone(), cluster);

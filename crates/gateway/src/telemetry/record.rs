@@ -29,6 +29,8 @@ pub(crate) struct Record {
     /// `app/class`; `None` when no route matched.
     pub flow: Option<Arc<str>>,
     pub status: u16,
+    /// Why the gateway answered itself, in a word; `None` for an instance's answer.
+    pub reason: Option<&'static str>,
     /// Bytes of the answer's body.
     pub sent: u64,
     begun: Time,
@@ -51,6 +53,7 @@ impl Record {
             id: bounded(id.as_bytes()),
             flow: None,
             status: 0,
+            reason: None,
             sent: 0,
             begun,
             ended: begun,
@@ -97,7 +100,11 @@ impl Record {
             line.push('"');
         }
         let seconds = self.ended.since(self.begun).as_secs_f64();
-        let _ = writeln!(line, ",\"status\":{},\"bytes\":{},\"seconds\":{seconds:.6}}}", self.status, self.sent);
+        let _ = write!(line, ",\"status\":{},\"bytes\":{},\"seconds\":{seconds:.6}", self.status, self.sent);
+        if let Some(reason) = self.reason {
+            let _ = write!(line, ",\"reason\":\"{reason}\"");
+        }
+        line.push_str("}\n");
         line
     }
 }
@@ -167,5 +174,8 @@ mod tests {
         let read: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(read["user_agent"], "x\u{9b}31m\t\"\\ \u{1f600}");
         assert_eq!((&read["target"], &read["seconds"], &read["flow"]), (&"/a?b=%22c".into(), &1.5.into(), &"shop/gold".into()));
+        assert!(read.get("reason").is_none(), "an instance answered");
+        let own = Record { reason: Some("instance-refused"), ..record(AccessLog::Json) };
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&own.line()).unwrap()["reason"], "instance-refused");
     }
 }

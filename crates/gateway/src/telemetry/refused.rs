@@ -1,15 +1,15 @@
 //! The last requests that this gateway answered itself with an error, for whoever asks why.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::HeaderValue;
-use weal_model::{ClassName, RefusedRequest};
+use weal_model::{AppName, ClassName, RefusedRequest};
 
 use crate::clock::Clock;
 use crate::http::error_response::ErrorResponse;
 use crate::routing::table::Destination;
-use weal_protocol::gateway::RefusedQuery;
+use weal_protocol::gateway::{ErrorCounter, RefusedQuery};
 
 /// How many are remembered: some seconds of a flow that is rejected a thousand times a second; about a megabyte.
 const REMEMBERED: usize = 4096;
@@ -20,11 +20,13 @@ pub(crate) struct Refused {
     clock: Clock,
     /// In order of time.
     last: Mutex<VecDeque<RefusedRequest>>,
+    /// All so far, by where they were to go and why they did not. There are some twenty reasons.
+    counts: Mutex<BTreeMap<(Option<AppName>, &'static str), u64>>,
 }
 
 impl Refused {
     pub fn new(clock: Clock) -> Self {
-        Self { clock, last: Mutex::default() }
+        Self { clock, last: Mutex::default(), counts: Mutex::default() }
     }
 
     /// Remembers a refusal, with how crowded it is where the request was to go.
@@ -40,11 +42,25 @@ impl Refused {
             text: refusal.reason.clone(),
             crowd: destination.map(|to| to.cluster.crowd(to.class)),
         };
+        *self.counts().entry((request.app.clone(), refusal.word)).or_default() += 1;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.len() >= REMEMBERED {
             last.pop_front();
         }
         last.push_back(request);
+    }
+
+    /// How many there were, by application and reason.
+    pub fn counters(&self) -> Vec<ErrorCounter> {
+        let counts = self.counts();
+        counts
+            .iter()
+            .map(|((app, reason), &count)| ErrorCounter { app: app.clone(), reason: (*reason).to_owned(), count })
+            .collect()
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<(Option<AppName>, &'static str), u64>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Those that are asked for, newest first.

@@ -6,14 +6,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use weal_model::InstanceProtocol;
+use weal_model::{InstanceId, InstanceProtocol};
 
 use super::claims::{Claim, Claims};
 use super::lease::Lease;
 use super::link::Link;
+use super::listener::{Listener, user_at};
 use super::multiplexed::Multiplexed;
 use super::speech::{Announced, Speech};
 use crate::limits::Limits;
@@ -21,7 +23,9 @@ use crate::limits::Limits;
 /// One instance's address with the connections to it that nothing uses now.
 #[derive(Debug)]
 pub(crate) struct Upstream {
+    instance: InstanceId,
     address: SocketAddr,
+    listener: Listener,
     /// By worker, so that a connection stays with the reactor that it is registered at, and a lock is never waited for.
     idle: Box<[Mutex<Vec<Idle>>]>,
     /// New connections that wait for a thread of the instance.
@@ -42,14 +46,33 @@ struct Idle {
 }
 
 impl Upstream {
-    pub fn new(address: SocketAddr, workers: usize) -> Self {
+    pub fn new(instance: InstanceId, address: SocketAddr, workers: usize) -> Self {
         let idle = (0..workers.max(1)).map(|_| Mutex::default()).collect();
         let multiplexed = (0..workers.max(1)).map(|_| Multiplexed::default()).collect();
-        Self { address, idle, claims: Claims::default(), multiplexed, sweeps: AtomicU32::new(0), closed: AtomicBool::new(false) }
+        Self {
+            instance,
+            address,
+            listener: Listener::default(),
+            idle,
+            claims: Claims::default(),
+            multiplexed,
+            sweeps: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+        }
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Which instance it is.
+    pub fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// A config lists the instance at this address.
+    pub fn note_listed(&self) {
+        self.listener.note_listed(Instant::now());
     }
 
     /// An open connection that has room for a request; `None` when there is none.
@@ -91,6 +114,7 @@ impl Upstream {
     pub async fn connect_stream(&self, announced: Option<Announced>, limits: &Limits) -> io::Result<TcpStream> {
         let connecting = async {
             let mut stream = TcpStream::connect(self.address).await?;
+            self.listener.confirm(Instant::now(), user_at(self.address))?;
             stream.set_nodelay(true)?;
             if let Some(announced) = announced {
                 stream.write_all(&announced.header()).await?;

@@ -61,7 +61,9 @@ impl Bed {
         let address = clients.local_addr().unwrap();
         let tls_clients = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let tls_address = tls_clients.local_addr().unwrap();
-        let socket = folder.path().join("gateway.sock");
+        // Its own: another gateway of the same folder may still live.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let socket = folder.path().join(format!("gateway-{}.sock", NEXT.fetch_add(1, Ordering::Relaxed)));
         let rpc = weal_rpc::bind(&socket).unwrap();
         let state = folder.path().to_owned();
         let wake = folder.path().join("wake.sock");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weal_gateway::Limits;
+use weal_protocol::gateway::ErrorCounter;
 
 use crate::bed::*;
 
@@ -24,13 +25,92 @@ async fn a_refused_connection_goes_to_another_instance_whatever_the_method() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_no_instance_takes_a_connection_the_answer_is_502() {
+async fn when_no_instance_takes_a_connection_for_long_the_answer_is_502_and_says_why() {
     let bed = Bed::start(vec![cluster(&[nobody().await])]).await;
-    let answer = bed.get("x", "/").await;
-    assert_eq!(answer.status, 502);
-    assert!(answer.text().starts_with("no connection to the instance: "), "{}", answer.text());
-    let counters = bed.observe().await;
-    assert_eq!((counters.flows[0].errors, counters.flows[0].in_service, counters.instances[0].failures), (1, 0, 1));
+    for errors in 1..3 {
+        let answer = bed.get("x", "/").await;
+        assert_eq!((answer.status, answer.header("x-weal-reason")), (502, Some("instance-refused")));
+        assert!(answer.text().starts_with("no connection to the instance: "), "{}", answer.text());
+        let counters = bed.observe().await;
+        assert_eq!((counters.flows[0].errors, counters.flows[0].in_service, counters.flows[0].queued), (errors, 0, 0));
+        let counted = ErrorCounter { app: Some("shop".into()), reason: "instance-refused".to_owned(), count: errors };
+        assert_eq!(counters.errors, [counted]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_wait_for_an_instance_that_was_killed_and_are_served_by_the_next_one() {
+    let gone = nobody().await;
+    let bed = Bed::start(vec![cluster(&[gone])]).await;
+    let mut waiting = Vec::new();
+    for method in ["GET", "POST", "GET", "POST"] {
+        let mut client = bed.connect().await;
+        client.send(&format!("{method} / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi")).await;
+        waiting.push(client);
+    }
+    bed.until("all wait and one was refused", |counters| {
+        counters.flows[0].queued + counters.flows[0].in_service == 4 && counters.instances[0].failures > 0
+    })
+    .await;
+    bed.configure(vec![cluster(&[])]).await.unwrap();
+    bed.until("all wait", |counters| counters.flows[0].queued == 4).await;
+    let mut next = cluster(&[named("next").await]);
+    next.endpoints[0].instance = "shop-9".into();
+    bed.configure(vec![next]).await.unwrap();
+    for client in &mut waiting {
+        assert_eq!(client.read_answer().await.text(), "next");
+    }
+    let counters = bed.until("all are counted", |counters| counters.flows[0].completions == 4).await;
+    assert_eq!((counters.flows[0].errors, counters.flows[0].rejections), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_wait_for_an_instance_that_is_started_again_at_its_address() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let bed = Bed::start(vec![cluster(&[address])]).await;
+    let mut client = bed.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    bed.until("it was refused", |counters| counters.instances[0].failures > 0).await;
+    let again = tokio::net::TcpListener::bind(address).await.unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = again.accept().await.unwrap();
+        read_head(&mut stream).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nagain").await.unwrap();
+        let _ = stream.read(&mut [0; 16]).await;
+    });
+    assert_eq!(client.read_answer().await.text(), "again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_ends_every_instance_it_comes_to_is_not_kept_for_the_next_one() {
+    // Each connection is answered once; with the second request of one, all of the instance ends.
+    let requests = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&requests);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_head(&mut stream).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        read_head(&mut stream).await.unwrap();
+        seen.fetch_add(1, Ordering::SeqCst);
+        drop((stream, listener));
+        let Ok(again) = tokio::net::TcpListener::bind(address).await else { return };
+        while let Ok((mut stream, _)) = again.accept().await {
+            read_head(&mut stream).await;
+            seen.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let bed = Bed::start(vec![cluster(&[address])]).await;
+    let mut client = bed.connect().await;
+    for (status, reason) in [(200, None), (502, Some("instance-broke-off"))] {
+        client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        let answer = client.read_answer().await;
+        assert_eq!((answer.status, answer.header("x-weal-reason")), (status, reason));
+    }
+    assert_eq!(requests.load(Ordering::SeqCst), 2, "once over the connection that was kept, and once more");
 }
 
 /// Reads a request's head and closes without an answer.

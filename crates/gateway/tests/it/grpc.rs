@@ -185,7 +185,7 @@ async fn refusals_of_calls_are_said_in_grpcs_words() {
     shop.routes[0].host = Some("calls.test".into());
     let bed = Bed::start(vec![shop]).await;
     let mut client = connect(&bed).await;
-    for (host, expected) in [("calls.test", ("14", "instance-failed")), ("other.test", ("12", "no-route"))] {
+    for (host, expected) in [("calls.test", ("14", "instance-refused")), ("other.test", ("12", "no-route"))] {
         let head = request("POST", &format!("http://{host}/echo.Echo/Say")).header("content-type", "application/grpc+proto");
         let (parts, body) = within("an answer", send(&mut client, head)).await.unwrap().into_parts();
         assert!(body.is_end_stream(), "trailers only");

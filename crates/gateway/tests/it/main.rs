@@ -1,5 +1,7 @@
 //! The gateway over real sockets.
 
+mod abuse;
+mod apart;
 mod bed;
 mod compression;
 mod corpus;
@@ -8,6 +10,7 @@ mod exchange;
 mod faults;
 mod flows;
 mod framing;
+mod fuzz;
 mod grpc;
 mod h2;
 mod inner;
@@ -19,6 +22,7 @@ mod raw;
 mod resume;
 mod routing;
 mod seats;
+mod sharing;
 mod slow;
 mod threads;
 mod tls;

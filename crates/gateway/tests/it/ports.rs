@@ -177,7 +177,7 @@ async fn who_cannot_be_passed_on_is_closed_at_once_and_the_reason_is_told() {
     let mut reasons: Vec<&str> = told.iter().map(|refused| refused.reason.as_str()).collect();
     reasons.sort_unstable();
     // Who waited is sent to the instance that refuses, too.
-    assert_eq!(reasons, ["instance-failed", "instance-failed", "no-route", "queue-full"]);
+    assert_eq!(reasons, ["instance-refused", "instance-refused", "no-route", "queue-full"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -161,7 +161,7 @@ async fn interim_responses_without_end_end_the_exchange() {
     let mut client = bed.connect().await;
     client.send("GET / HTTP/1.0\r\nhost: x\r\n\r\n").await;
     let answer = Answer::parse(&client.read_to_end().await);
-    assert_eq!((answer.status, answer.header("x-weal-reason")), (502, Some("instance-failed")), "{}", answer.text());
+    assert_eq!((answer.status, answer.header("x-weal-reason")), (502, Some("instance-broke-off")), "{}", answer.text());
     let mut leaving = bed.connect().await;
     leaving.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
     leaving.stream.read_u8().await.unwrap();

@@ -12,7 +12,7 @@ use weal_protocol::node::InstanceSpec;
 
 use super::launch::SHIM_PATIENCE;
 use super::running::Running;
-use super::{Order, Phase, Reply, Task, data_of, until};
+use super::{Order, Phase, Reply, Task, until};
 use crate::archive;
 use crate::clock::now;
 use crate::files::{at, read_json};
@@ -298,7 +298,7 @@ impl Task {
         if !carry::has_results(&spec) || self.memory().end != Some(RunEnd::Code { code: 0 }) {
             return;
         }
-        let data = data_of(&self.site, &spec);
+        let data = self.site.data_of(&spec);
         if let Err(error) = fs::remove_dir_all(&data) {
             tracing::warn!(folder = %data.display(), %error, "the folder of a job that is done cannot be taken away");
         }

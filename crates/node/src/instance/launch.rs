@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncReadExt;
 use weal_host::users::User;
-use weal_model::{InstanceState, ProcessSpec, RunEnd, naming};
+use weal_model::{InstanceState, ProcessSpec, RunEnd};
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
 use weal_sandbox::SandboxPlan;
@@ -325,7 +325,7 @@ pub(super) async fn start_shim(
 
 /// Fills everything in: environment, program, user, data folder.
 pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -> Result<Launch, StartError> {
-    let data = data_of(site, spec);
+    let data = site.data_of(spec);
     let spec =
         &InstanceSpec { cwd: if spec.cwd.is_empty() { data.display().to_string() } else { spec.cwd.clone() }, ..spec.clone() };
     carry::check_patterns(spec)?;
@@ -417,14 +417,6 @@ fn write_secret(data: &Path, name: &str, value: &str, owner: Option<Owner>) -> i
         folder.give(owner)?;
     }
     folder.replace_file(name, value.as_bytes(), owner)
-}
-
-/// Its own folder: that of its application, or of its job.
-pub fn data_of(site: &Site, spec: &InstanceSpec) -> PathBuf {
-    match &spec.job {
-        Some(run) => site.data.join(naming::job_folder(&run.job)),
-        None => site.data.join(spec.owner().as_str()),
-    }
 }
 
 /// How far the instance is confined.

@@ -37,7 +37,7 @@ use crate::shim::{PID_FILE, Record, Started};
 use crate::site::Site;
 
 pub use ending::{discard, finish_off};
-pub use launch::{data_of, first_record};
+pub use launch::first_record;
 
 /// What the agent remembers about an instance besides what it was started from; written with every change.
 pub const MEMORY_FILE: &str = "agent.json";

@@ -61,6 +61,7 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
         tls: None,
         api: ([127, 0, 0, 1], 0).into(),
         api_tls: None,
+        api_insecure: false,
         watch: false,
         control: file.pool.control,
         placement: file.pool.placement,
@@ -73,6 +74,7 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
         classes,
         apps: apps.collect::<Result<BTreeMap<_, _>, _>>()?,
         jobs: BTreeMap::new(),
+        notify: Vec::new(),
     })
 }
 

@@ -36,10 +36,10 @@ impl World<'_> {
     }
 
     fn examine_queues(&mut self, index: usize) {
-        let now_s = self.now_s();
+        let (now, now_s) = (self.now(), self.now_s());
         let app = &self.apps[index];
         let queued = app.admission.queued();
-        if self.gateway_up && app.admission.can_dispatch() {
+        if self.gateway_up && app.admission.can_dispatch(now) {
             let text = format!("{queued} requests for {} wait beside a free seat", app.name);
             self.oracle.note(now_s, text);
         }

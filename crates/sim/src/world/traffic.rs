@@ -86,6 +86,7 @@ impl World<'_> {
                 self.instances[instance].in_flight += 1;
                 self.begin_step(id);
             }
+            None if self.apps[app].admission.handle_refused(now, ticket) => drop(self.apps[app].waiting.insert(ticket, id)),
             None => self.end(id, RequestOutcome::Failed, Attempt::Refused),
         }
     }

@@ -36,8 +36,17 @@ impl TlsPrograms {
             let found = Command::new(tool).arg(flag).stdout(Stdio::null()).status().is_ok();
             ensure!(found, "{tool} is not installed: run `apt-get install {package}`");
         }
-        let examples =
-            release(&["--package", "weal-gateway", "--example", "sessions-bench", "--example", "idle-bench"])?.join("examples");
+        let examples = release(&[
+            "--package",
+            "weal-gateway",
+            "--example",
+            "sessions-bench",
+            "--example",
+            "idle-bench",
+            "--example",
+            "held-bench",
+        ])?
+        .join("examples");
         let folder = std::env::temp_dir().join(format!("weal-bench-tls-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         Ok(Self { examples, folder })

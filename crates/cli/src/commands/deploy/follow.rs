@@ -94,10 +94,7 @@ fn outcome(status: &Status, generation: u64, touched: &BTreeSet<AppName>) -> Out
 }
 
 fn has_failed(app: &AppStatus, touched: &BTreeSet<AppName>) -> bool {
-    let is_stuck = app.rollout.as_ref().is_some_and(|rollout| rollout.phase == RolloutPhase::Stuck);
-    // A task runs in each deploy, whether or not its config has changed.
-    let has_run = app.kind == AppKind::Task || touched.contains(&app.name);
-    is_stuck || (has_run && app.state == "failed")
+    app.has_failed_deploy() || (touched.contains(&app.name) && app.state == "failed")
 }
 
 /// An application that was not touched may be as it is, but for a rollout that it is drawn into.

@@ -6,7 +6,7 @@ use weal_model::{ClassName, FlowPolicy, LatencyHistogram, Time};
 
 use super::limits::{ClassLimits, WEIGHTS};
 use super::queue::Queue;
-use super::tickets::{Request, Tickets};
+use super::tickets::{Request, Ticket, Tickets};
 
 /// Sizes are kept within this range, so that a wrong one neither lets everything pass nor blocks everything.
 const SIZES: (f64, f64) = (0.01, 100.0);
@@ -119,6 +119,15 @@ impl Class {
         self.queued >= self.queue_limit
     }
 
+    /// A request that had a seat waits again, before all others. Its turn is lost, its part of the rate is not.
+    pub fn take_back(&mut self, now: Time, ticket: Ticket, was_at_client: bool) {
+        self.integrate(now);
+        (self.in_service, self.queued) = (self.in_service - 1, self.queued + 1);
+        self.at_clients -= u32::from(was_at_client);
+        self.tokens = (self.tokens + 1.0).min(self.most_tokens());
+        self.queue.push_front(ticket);
+    }
+
     /// The request that has waited longest.
     pub fn oldest<'t>(&self, tickets: &'t Tickets) -> Option<&'t Request> {
         self.queue.fronts().filter_map(|ticket| tickets.get(ticket)).min_by_key(|request| request.arrived)
@@ -152,6 +161,11 @@ impl Class {
     /// False when its rate keeps its next request back.
     pub fn has_token(&self) -> bool {
         !self.is_rate_limited() || self.tokens >= 1.0
+    }
+
+    /// Of so many requests, those that its rate lets go now.
+    pub fn may_go(&self, requests: u32) -> u32 {
+        if self.is_rate_limited() { requests.min(self.tokens.max(0.0) as u32) } else { requests }
     }
 
     pub fn take_token(&mut self) {

@@ -19,6 +19,11 @@ impl Queue {
         if in_session { self.under_way.push_back(ticket) } else { self.new.push_back(ticket) }
     }
 
+    /// Puts one before all others.
+    pub fn push_front(&mut self, ticket: Ticket) {
+        self.under_way.push_front(ticket);
+    }
+
     /// Takes the one that is next.
     pub fn pop(&mut self) -> Option<Ticket> {
         self.under_way.pop_front().or_else(|| self.new.pop_front())

@@ -14,10 +14,16 @@ pub struct Missing {
     pub obstacle: Obstacle,
 }
 
-/// Takes off what must not be there, then brings up fewest instances and nodes; returns what stays missing.
+/// Takes off what must not be there, then brings up fewest instances and nodes; returns what stays missing. Of those that an application has
+/// too many of, the ones on the fullest nodes go.
 pub fn enforce(problem: &Problem, layout: &mut Layout) -> Vec<Missing> {
+    enforce_by(problem, layout, &mut fullest)
+}
+
+/// As [`enforce`]; `spared` says which node of an application that has too many instances gives one up.
+pub fn enforce_by(problem: &Problem, layout: &mut Layout, spared: &mut dyn FnMut(&Layout, u32) -> Option<u32>) -> Vec<Missing> {
     for m in 0..problem.apps.len() as u32 {
-        remove_forbidden(problem, layout, m);
+        remove_forbidden(problem, layout, m, spared);
     }
     for n in 0..problem.nodes.len() as u32 {
         relieve(problem, layout, n);
@@ -35,7 +41,12 @@ pub fn enforce(problem: &Problem, layout: &mut Layout) -> Vec<Missing> {
 /// So many nodes that could take an instance are compared. More hardly differ, and a large pool has thousands of them.
 const COMPARED: usize = 256;
 
-fn remove_forbidden(problem: &Problem, layout: &mut Layout, m: u32) {
+/// The node of an application that has least memory left: there it helps most.
+pub fn fullest(layout: &Layout, m: u32) -> Option<u32> {
+    layout.of_app(m).iter().map(|&edge| layout.edge(edge).node).min_by_key(|&n| (layout.free_memory(n), n))
+}
+
+fn remove_forbidden(problem: &Problem, layout: &mut Layout, m: u32, spared: &mut dyn FnMut(&Layout, u32) -> Option<u32>) {
     let app = &problem.apps[m as usize];
     if app.manual || app.pinned {
         return;
@@ -50,9 +61,7 @@ fn remove_forbidden(problem: &Problem, layout: &mut Layout, m: u32) {
         }
     }
     while layout.instances(m) > app.instances.1 || layout.of_app(m).len() > app.nodes.1 as usize {
-        // Off the fullest node, where the memory helps most.
-        let fullest = layout.of_app(m).iter().map(|&edge| layout.edge(edge).node).min_by_key(|&n| (layout.free_memory(n), n));
-        let Some(n) = fullest else { return };
+        let Some(n) = spared(layout, m) else { return };
         layout.remove(problem, m, n);
     }
 }

@@ -60,6 +60,13 @@ impl Candidate {
         self.cost < other.cost - 1e-12
     }
 
+    /// Whether the first utility (from the worst) that differs by more than the tolerance is better, whatever it costs.
+    pub fn is_better_off(&self, other: &Self, tolerance: f64) -> bool {
+        let pairs = self.worst_first().into_iter().zip(other.worst_first());
+        let mut differences = pairs.map(|((mine, _), (theirs, _))| mine - theirs);
+        differences.find(|difference| difference.abs() > tolerance).is_some_and(|difference| difference > 0.0)
+    }
+
     // Utilities with their doubts.
     fn worst_first(&self) -> Vec<(f64, f64)> {
         let mut sorted: Vec<(f64, f64)> = self.utilities.iter().copied().zip(self.doubts.iter().copied()).collect();

@@ -16,13 +16,16 @@ use super::solution::Solution;
 use crate::placement::problem::Problem;
 use crate::placement::problem::bound::Bound;
 use crate::placement::problem::layout::Layout;
-use crate::placement::problem::mandatory;
+use crate::placement::problem::mandatory::{self, Missing};
 
 /// Rounds of settling the worst off and lifting the rest. Differences between later levels help nobody who is badly off.
 const ROUNDS: u32 = 4;
 
 /// Steps of the bisection when lifting the rest: a sixty-fourth of the way is near enough for those who are better off anyway.
 const STEPS_FOR_THE_REST: u32 = 6;
+
+/// So many nodes are tried for an instance too many; each trial distributes the CPU of the pool. With more, the fullest nodes give up theirs.
+const MOST_TRIALS: usize = 16;
 
 /// Searches from the answer of the one before; the second usually finds nothing to change.
 const PASSES: u32 = 6;
@@ -48,7 +51,7 @@ pub(super) fn solve_whole(problem: &Problem, budget: u32) -> Solution {
 fn pass(problem: &Problem, mut budget: u32) -> Solution {
     let mut flow = FlowNetwork::new(problem);
     let mut layout = Layout::current(problem);
-    let missing = mandatory::enforce(problem, &mut layout);
+    let missing = enforce(problem, &mut layout, &mut flow);
     let mut bound = Bound::of(problem);
     let base = Candidate::of(problem, layout, &mut flow);
     let mut best = base.clone();
@@ -73,6 +76,36 @@ fn pass(problem: &Problem, mut budget: u32) -> Solution {
     }
     let changes = best.layout.changes(problem);
     Solution { layout: best.layout, utilities: best.utilities, bound, changes, missing }
+}
+
+/// What must be so. An application that moves has two instances until the former one is gone, and a plan that is made meanwhile must not take
+/// back the move: which one is too many is said by what the others are worth.
+fn enforce(problem: &Problem, layout: &mut Layout, flow: &mut FlowNetwork) -> Vec<Missing> {
+    let mut trials = MOST_TRIALS;
+    mandatory::enforce_by(problem, layout, &mut |layout, m| {
+        let places = layout.of_app(m).len();
+        if places > trials {
+            return mandatory::fullest(layout, m);
+        }
+        trials -= places;
+        least_missed(problem, layout, flow, m)
+    })
+}
+
+/// The node that gives up an instance of `m` so that everybody is as well off as can be; among equals the fullest.
+fn least_missed(problem: &Problem, layout: &Layout, flow: &mut FlowNetwork, m: u32) -> Option<u32> {
+    let mut nodes: Vec<u32> = layout.of_app(m).iter().map(|&edge| layout.edge(edge).node).collect();
+    nodes.sort_by_key(|&n| (layout.free_memory(n), n));
+    let mut best: Option<(u32, Candidate)> = None;
+    for n in nodes {
+        let mut without = layout.clone();
+        without.remove(problem, m, n);
+        let tried = Candidate::of(problem, without, flow);
+        if best.as_ref().is_none_or(|(_, best)| tried.is_better_off(best, problem.tolerance)) {
+            best = Some((n, tried));
+        }
+    }
+    best.map(|(n, _)| n)
 }
 
 /// What became of lifting those that are not settled.

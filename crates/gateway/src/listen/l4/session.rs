@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::RequestOutcome;
@@ -10,6 +11,9 @@ use crate::http::choice::unread;
 use crate::http::error_response::ErrorResponse;
 use crate::routing::cluster::{Target, TunnelSeat};
 use crate::routing::table::Destination;
+
+/// A month: beyond it a moment may not be representable, and nobody waits for so long.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Waits for a seat and an instance, and makes the connection to it with `connect`, to another instance if that fails.
 pub(super) async fn reach<S, F: Future<Output = io::Result<S>>>(
@@ -23,18 +27,27 @@ pub(super) async fn reach<S, F: Future<Output = io::Result<S>>>(
         Some(target) => target,
         None => seat.target_within(timeout).await.map_err(|expired| ErrorResponse::expired(&expired, timeout))?,
     };
+    let end = Instant::now() + timeout.min(LONGEST);
     let mut failed: Vec<InstanceIndex> = Vec::new();
     loop {
         let index = target.index;
         let error = match connect(target).await {
-            Ok(stream) => return Ok((stream, seat.into_tunnel())),
+            Ok(stream) => {
+                seat.note_connection();
+                return Ok((stream, seat.into_tunnel()));
+            }
             Err(error) => error,
         };
         failed.push(index);
-        let Some(next) = seat.retry(Attempt::Refused, &failed) else {
+        target = if let Some(next) = seat.retry(Attempt::Refused, &failed) {
+            next
+        } else if seat.wait_again() {
+            failed.clear();
+            let left = end.saturating_duration_since(Instant::now());
+            seat.target_within(left).await.map_err(|expired| ErrorResponse::expired(&expired, timeout))?
+        } else {
             seat.finish(Attempt::Refused, RequestOutcome::Failed);
-            return Err(ErrorResponse::failed(Attempt::Refused, &error.to_string()));
+            return Err(ErrorResponse::no_connection(&error.to_string()));
         };
-        target = next;
     }
 }

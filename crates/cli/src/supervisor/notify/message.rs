@@ -1,0 +1,48 @@
+//! What a receiver gets, and why it did not.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use weal_model::Occasion;
+
+/// What a receiver gets, as JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct Message {
+    pub event: Occasion,
+    pub pool: String,
+    pub subject: String,
+    /// A sentence. Slack and Mattermost show what stands under this name.
+    pub text: String,
+    /// Local date and time since when.
+    pub since: String,
+    pub resolved: bool,
+}
+
+/// Why a receiver was not told. No variant holds an address, an argument or an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// The address is none.
+    #[error("its address cannot be read")]
+    Address,
+    /// There is no connection.
+    #[error("it cannot be reached: {0}")]
+    Unreachable(std::io::Error),
+    /// It broke off.
+    #[error("it broke off: {0}")]
+    BrokeOff(hyper::Error),
+    /// It said no.
+    #[error("it answered {0}")]
+    Refused(hyper::StatusCode),
+    /// It took too long.
+    #[error("it took longer than {0:?}")]
+    TooSlow(Duration),
+    /// Nobody is trusted, or TLS cannot be set up.
+    #[error("TLS cannot be used: {0}")]
+    Tls(String),
+    /// The command does not start.
+    #[error("it does not start: {0}")]
+    NotStarted(std::io::Error),
+    /// The command failed.
+    #[error("it ended with {0}")]
+    Failed(std::process::ExitStatus),
+}

@@ -1,0 +1,138 @@
+//! The book itself: a file of fixed length that every gateway maps.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use weal_control::flow::sharing::{Claim, Holdings, MOST_GATEWAYS, Place};
+use weal_model::AppName;
+
+/// Clusters that the book has room for; those beyond are not shared.
+pub(super) const PAGES: usize = 1024;
+
+/// What is about one cluster. A cache line of its own, so that clusters do not slow each other down.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Page {
+    /// A number that stands for its name; 0 is a page that is free.
+    app: AtomicU64,
+    holdings: AtomicU64,
+    claims: [AtomicU64; MOST_GATEWAYS],
+}
+
+/// The pages, in memory that other processes map too.
+#[derive(Debug)]
+pub(super) struct Book {
+    pages: NonNull<[Page; PAGES]>,
+}
+
+// SAFETY: the mapping lives as long as the book, belongs to no thread, and all that is in it is atomic.
+unsafe impl Send for Book {}
+// SAFETY: as above.
+unsafe impl Sync for Book {}
+
+impl Book {
+    /// Maps `file`, which is made, or made as long as it has to be.
+    pub fn open(file: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(file)?;
+        let bytes = size_of::<[Page; PAGES]>();
+        file.set_len(bytes as u64)?;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses an address that nothing else uses.
+        let at = unsafe { mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, &file, 0) }?;
+        let pages = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        Ok(Self { pages })
+    }
+
+    pub fn page(&self, index: usize) -> &Page {
+        &self.pages()[index]
+    }
+
+    /// The page of `app`, which is begun if there is none.
+    pub fn find_or_begin(&self, app: &AppName) -> Option<usize> {
+        let number = number_of(app);
+        let first = number as usize % PAGES;
+        (0..PAGES).map(|step| (first + step) % PAGES).find(|&index| self.page(index).belongs_to(number))
+    }
+
+    /// True when the gateway at `place` holds seats or waits for some.
+    pub fn is_marked_by(&self, place: Place) -> bool {
+        self.begun().any(|page| page.holdings().of(place) > 0 || page.claim(place) != Claim::NONE)
+    }
+
+    /// Gives back all that the gateway at `place` holds.
+    pub fn clear(&self, place: Place) {
+        for page in self.begun() {
+            page.set_claim(place, Claim::NONE);
+            let mut seen = page.holdings();
+            while seen.of(place) > 0 {
+                match page.exchange(seen, seen.with(place, 0)) {
+                    Ok(()) => break,
+                    Err(other) => seen = other,
+                }
+            }
+        }
+    }
+
+    /// Makes room for other clusters. Only while no gateway uses the book.
+    pub fn tear_out_pages(&self) {
+        self.pages().iter().for_each(|page| page.app.store(0, Ordering::Relaxed));
+    }
+
+    fn begun(&self) -> impl Iterator<Item = &Page> {
+        self.pages().iter().filter(|page| page.app.load(Ordering::Acquire) != 0)
+    }
+
+    fn pages(&self) -> &[Page; PAGES] {
+        // SAFETY: the mapping is as long as this type, aligned to a page of memory, and lives as long as the book. Every value of its bytes is
+        // a valid one of these types, and all changes of it are atomic. The file keeps its length: its folder belongs to the gateway's user,
+        // whose programs make it no shorter.
+        unsafe { self.pages.as_ref() }
+    }
+}
+
+impl Drop for Book {
+    fn drop(&mut self) {
+        // SAFETY: nothing borrowed from the book outlives it.
+        let _ = unsafe { munmap(self.pages.as_ptr().cast(), size_of::<[Page; PAGES]>()) };
+    }
+}
+
+impl Page {
+    pub fn holdings(&self) -> Holdings {
+        Holdings(self.holdings.load(Ordering::Acquire))
+    }
+
+    pub fn exchange(&self, seen: Holdings, next: Holdings) -> Result<(), Holdings> {
+        let done = self.holdings.compare_exchange(seen.0, next.0, Ordering::AcqRel, Ordering::Acquire);
+        done.map(|_| ()).map_err(Holdings)
+    }
+
+    pub fn claim(&self, place: Place) -> Claim {
+        Claim(self.claims[place.at()].load(Ordering::Acquire))
+    }
+
+    pub fn set_claim(&self, place: Place, claim: Claim) {
+        self.claims[place.at()].store(claim.0, Ordering::Release);
+    }
+
+    /// True when it is that of `number`, or was free and is now.
+    fn belongs_to(&self, number: u64) -> bool {
+        let begun = self.app.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
+        begun.unwrap_or_else(|app| if app == number { 0 } else { app }) == 0
+    }
+}
+
+/// Equal names have equal numbers in every process (FNV-1a). Two names of a pool have the same one with a probability of 2^-64 or so; they
+/// would share their seats.
+fn number_of(app: &AppName) -> u64 {
+    let hash = app
+        .as_str()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    hash.max(1)
+}

@@ -1,0 +1,91 @@
+//! Two gateways of one pool: what they have at an instance together is no more than the seats.
+
+use std::sync::atomic::Ordering;
+
+use weal_protocol::gateway::GatewayCounters;
+
+use crate::bed::*;
+
+async fn clients(bed: &Bed, count: u64) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let mut client = bed.connect().await;
+        client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        clients.push(client);
+    }
+    bed.until("all have arrived", |counters| counters.flows[0].arrivals == count).await;
+    clients
+}
+
+fn flow_of(counters: &GatewayCounters) -> (u64, u32) {
+    (counters.flows[0].completions, counters.flows[0].in_service)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_gateways_with_uneven_crowds_have_exactly_the_seats_together_and_both_are_served() {
+    const SEATS: u32 = 4;
+    let gate = gate().await;
+    let limited = || {
+        let mut limited = cluster(&[gate.address]);
+        limited.seats = Some(SEATS);
+        limited.flows.insert("gold".into(), flow(1.0, 1000));
+        vec![limited]
+    };
+    let folder = folder();
+    let crowded = Bed::start_in(folder.clone(), limits()).await;
+    crowded.configure(limited()).await.unwrap();
+    let quiet = Bed::start_in(folder, limits()).await;
+    quiet.configure(limited()).await.unwrap();
+
+    let mut all = clients(&crowded, 60).await;
+    assert_eq!(flow_of(&crowded.observe().await).1, SEATS, "it borrows what the other one does not use");
+    all.extend(clients(&quiet, 6).await);
+    assert_eq!(flow_of(&quiet.observe().await).1, 0, "no request is interrupted for it");
+
+    for ended in 1..=66_u64 {
+        gate.permits.add_permits(1);
+        loop {
+            let [one, other] = [&crowded, &quiet].map(|bed| async { flow_of(&bed.observe().await) });
+            let ((done, held), (done_there, held_there)) = tokio::join!(one, other);
+            let due = u64::from(SEATS).min(66 - ended);
+            if done + done_there == ended && u64::from(held + held_there) == due {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        // Every second seat is its due; a machine that stands still for long may give it fewer.
+        let has_begun = ended < 40 || flow_of(&quiet.observe().await).0 > 0;
+        assert!(has_begun, "{ended} requests have ended, and none of the gateway that had lent its seats");
+    }
+    for client in &mut all {
+        assert_eq!(client.read_answer().await.status, 200);
+    }
+    assert_eq!(gate.most_inside.load(Ordering::SeqCst), SEATS);
+}
+
+/// Its class may not wait at all: it gets an answer where a seat is free, and only there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_without_a_queue_finds_the_free_seats_of_both() {
+    let gate = gate().await;
+    let limited = || {
+        let mut limited = cluster(&[gate.address]);
+        limited.seats = Some(2);
+        limited.flows.insert("gold".into(), flow(1.0, 0));
+        vec![limited]
+    };
+    let folder = folder();
+    let one = Bed::start_in(folder.clone(), limits()).await;
+    one.configure(limited()).await.unwrap();
+    let other = Bed::start_in(folder, limits()).await;
+    other.configure(limited()).await.unwrap();
+    let mut held = clients(&one, 1).await;
+    held.extend(clients(&other, 1).await);
+    for bed in [&one, &other] {
+        assert_eq!(bed.get("x", "/").await.status, 503, "both seats are taken");
+    }
+    gate.permits.add_permits(2);
+    for client in &mut held {
+        assert_eq!(client.read_answer().await.status, 200);
+    }
+    assert_eq!(gate.most_inside.load(Ordering::SeqCst), 2);
+}
