@@ -2,7 +2,6 @@
 
 use weal_model::{Cpu, JobObservation, JobState, NodeName, Stage, Utility};
 
-use super::situation::{ChangeKind, Costs};
 use crate::utility::Curve;
 
 /// The lowest utility that is told apart; a job without any CPU has this instead of minus infinity.
@@ -63,22 +62,7 @@ impl Job {
         }
     }
 
-    /// Seconds that a change holds it up, with `memory` bytes per task, where changes of other jobs cost `costs`.
-    pub fn held_up_by(&self, kind: ChangeKind, costs: &Costs, memory: u64) -> f64 {
-        if !self.saves {
-            return costs.of(kind, memory);
-        }
-        let (own, restores) = (costs.by_saving(), kind == ChangeKind::Resume || self.done > 0.0);
-        match kind {
-            // It begins anew, and reads what it has saved.
-            ChangeKind::Start | ChangeKind::Resume | ChangeKind::MoveAndResume => {
-                own.start_s + if restores { own.of(ChangeKind::Resume, memory) } else { 0.0 }
-            }
-            ChangeKind::Suspend | ChangeKind::Migrate => own.of(kind, memory),
-        }
-    }
-
-    /// The same where no node gives a task more than `cpu`: what it could use beyond that, it never gets.
+    /// It where no node gives a task more than `cpu`: what it could use beyond that, it never gets.
     #[must_use]
     pub fn within(mut self, cpu: f64) -> Self {
         if cpu > 0.0 {

@@ -71,6 +71,21 @@ impl Costs {
         self.suspend_s_per_mib < NEVER_S_PER_MIB
     }
 
+    /// Seconds that this change holds up `job` with `memory` bytes per task, which may save its state itself.
+    pub fn of_job(&self, job: &Job, kind: ChangeKind, memory: u64) -> f64 {
+        if !job.saves {
+            return self.of(kind, memory);
+        }
+        let (own, restores) = (self.by_saving(), kind == ChangeKind::Resume || job.done > 0.0);
+        match kind {
+            // It begins anew, and reads what it has saved.
+            ChangeKind::Start | ChangeKind::Resume | ChangeKind::MoveAndResume => {
+                own.start_s + if restores { own.of(ChangeKind::Resume, memory) } else { 0.0 }
+            }
+            ChangeKind::Suspend | ChangeKind::Migrate => own.of(kind, memory),
+        }
+    }
+
     /// Seconds that this change holds up a job with `memory` bytes per task.
     pub fn of(&self, kind: ChangeKind, memory: u64) -> f64 {
         let mib = memory as f64 / Bytes::MIB as f64;

@@ -520,7 +520,7 @@ impl<'a> Search<'a> {
 
     /// Seconds that a change holds up `m`.
     fn cost_s(&self, m: usize, kind: ChangeKind) -> f64 {
-        self.situation.jobs[m].held_up_by(kind, &self.situation.costs, self.needs[m].memory)
+        self.situation.costs.of_job(&self.situation.jobs[m], kind, self.needs[m].memory)
     }
 
     /// Whether `m` can be suspended at all.
