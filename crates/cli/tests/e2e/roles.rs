@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::load::{Load, get};
-use crate::pool::{Pool, is_alive, kill, text};
+use crate::pool::{Pool, echo_app, is_alive, kill, text};
 
 const ROLES: [&str; 3] = ["gateway", "controller", "node"];
 /// What the documentation promises.
@@ -165,6 +165,44 @@ fn no_request_is_cut_while_the_gateway_is_replaced() {
         let tally = load.finish();
         assert!(tally.lost.is_empty(), "lost {} of {}: {:?}", tally.lost.len(), tally.answered, tally.lost);
     }
+}
+
+/// The seats by which the gateway works; `None` while it knows of none.
+fn seats(pool: &Pool) -> Option<u64> {
+    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(pool.state().join("gateway/gateway.json")).ok()?).ok()?;
+    kept["config"]["clusters"][0]["seats"].as_u64()
+}
+
+/// Both have more requests than seats: those that the first one has let go end while the second one begins.
+#[test]
+fn a_gateway_and_its_successor_have_no_more_requests_under_way_than_the_application_has_seats() {
+    let mut pool = Pool::new(&echo_app("echo", ""));
+    pool.up();
+    let load = Load::start(pool.listen, "echo.localhost", "/", 2);
+    let planned = pool.eventually("seats", || seats(&pool));
+    assert!(load.finish().lost.is_empty());
+    // Nobody plans anew meanwhile.
+    pool.pause("controller");
+    let before = seats(&pool).unwrap_or(planned);
+    let crowd = |count| Load::start(pool.listen, "echo.localhost", "/slow/400", count);
+    let first = crowd(2 * before as usize + 2);
+    first.wait_for(before);
+    let old = pool.pid("gateway");
+    std::fs::remove_file(pool.socket("gateway")).unwrap();
+    pool.eventually("another gateway", || (pool.recorded("gateway")? != old).then_some(()));
+    let second = crowd(2 * before as usize + 2);
+    second.wait_for(2 * before);
+    pool.eventually("the old one has ended", || (pool.role_pids("gateway").len() == 1).then_some(()));
+    for load in [first, second] {
+        let tally = load.finish();
+        assert!(tally.lost.is_empty(), "lost {} of {}: {:?}", tally.lost.len(), tally.answered, tally.lost);
+    }
+    let answer = get(pool.listen, "echo.localhost", "/most").unwrap().1;
+    let most: u64 = answer.lines().last().and_then(|body| body.parse().ok()).unwrap_or_else(|| panic!("{answer}"));
+    // Where this took so long that the controller was replaced, the next one may have planned more.
+    let after = seats(&pool).unwrap();
+    pool.resume("controller");
+    assert!(most >= before && most <= before.max(after), "{most} under way, {before} and then {after} seats");
 }
 
 #[test]
