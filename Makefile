@@ -4,10 +4,11 @@
 # Without incremental compilation the first build is a sixth shorter.
 export CARGO_INCREMENTAL = 0
 
-# `--workspace` chooses the libraries' features as `make test` does, so that both share what they compile. Only these programs are built.
+# `--workspace` chooses the libraries' features as `make test` does, so that both share what they compile. Only these programs are built,
+# and always in target/, where the demo's config names them.
 demo:
 	@scripts/bootstrap demo
-	@cargo build --workspace --bin weal --bin weal-demo-shop --bin weal-demo-search --bin weal-demo-feed
+	@env -u CARGO_TARGET_DIR cargo build --workspace --bin weal --bin weal-demo-shop --bin weal-demo-search --bin weal-demo-feed
 	@scripts/demo
 
 test:

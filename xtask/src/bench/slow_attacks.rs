@@ -198,3 +198,50 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Accepts one connection after the other, reads what has come of each, and closes it.
+    fn heard(listener: &TcpListener, most: usize) -> String {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = vec![0; most];
+        let count = stream.read(&mut bytes).unwrap();
+        String::from_utf8(bytes[..count].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn connections_say_what_their_attack_says_and_come_again_when_they_are_closed() {
+        let beginnings = [
+            (Mode::Heads, "GET / HTTP/1.1\r\n", false),
+            (Mode::Bodies, "POST / HTTP/1.1\r\n", true),
+            (Mode::Ranges, "GET / HTTP/1.1\r\n", true),
+            (Mode::Reads, "GET / HTTP/1.1\r\n", true),
+        ];
+        for (mode, beginning, ends) in beginnings {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let attack = Attack::start(listener.local_addr().unwrap(), mode);
+            let opening = heard(&listener, 16 << 10);
+            assert!(opening.starts_with(beginning), "{mode:?}: {opening}");
+            assert_eq!(opening.contains("\r\n\r\n"), ends, "{mode:?}: {opening}");
+            assert!(mode.opening().len() < 16 << 10, "{mode:?}: a head that is too large is refused");
+            while attack.closed() < 3 {
+                heard(&listener, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn connections_that_nobody_closes_stay() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let attack = Attack::start(listener.local_addr().unwrap(), Mode::Heads);
+        let kept: Vec<TcpStream> = (0..20).map(|_| listener.accept().unwrap().0).collect();
+        while attack.open() < 20 {
+            std::thread::sleep(TICK);
+        }
+        assert_eq!((attack.closed(), kept.len()), (0, 20));
+    }
+}
