@@ -11,14 +11,20 @@ use weal_protocol::node::InstanceEvent;
 use super::Note;
 use crate::flow::pipeline::HANGS_AFTER;
 
-/// Flows whose seats doubled or halved: who gained, who lost meanwhile, and what keeps it from more.
+/// A flow that gets this share of the CPU that it could use lacks nothing: below it, rounding and noise would make needs.
+const ENOUGH: f64 = 0.95;
+
+/// Flows whose seats doubled or halved: who gained, who lost meanwhile, and what keeps it from more. The seats of a flow that lacked nothing and
+/// lacks nothing follow its measured times to and fro. They hold up no request, and are no news.
 pub(super) fn seats(before: &SeatPlan, plan: &SeatPlan, why: &[FlowExplanation]) -> Vec<(AppName, String)> {
     let seats_before = |id: &FlowId| before.flows.iter().find(|flow| flow.id == *id).map_or(0, |flow| flow.seats);
     let mut notes = Vec::new();
     for now in &plan.flows {
         let was = seats_before(&now.id);
         let by_much = now.seats.abs_diff(was) > 2 && (now.seats >= was * 2 || now.seats * 2 <= was);
-        if was == 0 || !by_much {
+        let lacks = |flow: &FlowAllocation| flow.allocation.0 < ENOUGH * flow.demand.0;
+        let lacked = before.flows.iter().find(|flow| flow.id == now.id).is_some_and(lacks);
+        if was == 0 || !by_much || !(lacked || lacks(now)) {
             continue;
         }
         let gained = now.seats > was;
@@ -143,5 +149,11 @@ mod tests {
              Meanwhile search/gold 9 -> 7";
         assert_eq!(notes[0].1, expected);
         assert_eq!(seats(&plan([0, 0]), &after, &[]), [], "the first seats are no news");
+        let fed = |mut plan: SeatPlan| {
+            plan.flows.iter_mut().for_each(|flow| flow.demand = flow.allocation);
+            plan
+        };
+        assert_eq!(seats(&fed(before.clone()), &fed(after.clone()), &[]), [], "it lacked nothing, and lacks nothing");
+        assert_eq!(seats(&fed(before), &after, &[]).len(), 1, "it lacks something now");
     }
 }
