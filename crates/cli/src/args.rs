@@ -427,6 +427,9 @@ pub enum RoleCommand {
         /// Listening TCP socket for clients that speak TLS.
         #[arg(long)]
         tls_fd: Option<i32>,
+        /// Memory in which gateways of the pool share seats.
+        #[arg(long)]
+        seats_fd: Option<i32>,
         /// Listening Unix socket for calls.
         #[arg(long)]
         rpc_fd: i32,

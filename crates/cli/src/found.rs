@@ -119,11 +119,19 @@ fn of_command(line: &[u8], process: ProcessId) -> Option<(PathBuf, RoleRecord)> 
         return None;
     }
     let Command::Role { role } = Cli::try_parse_from(&words).ok()?.command else { return None };
-    let record =
-        |role, tcp_fd, unix_fd, wake_fd| RoleRecord { role, process, tcp_fd, tls_fd: None, unix_fd, wake_fd, ports_fd: None };
+    let record = |role, tcp_fd, unix_fd, wake_fd| RoleRecord {
+        role,
+        process,
+        tcp_fd,
+        tls_fd: None,
+        unix_fd,
+        wake_fd,
+        ports_fd: None,
+        seats_fd: None,
+    };
     Some(match role {
-        RoleCommand::Gateway { state, clients_fd, tls_fd, ports_fd, rpc_fd, .. } => {
-            (state, RoleRecord { tls_fd, ports_fd, ..record(RoleName::Gateway, Some(clients_fd), rpc_fd, None) })
+        RoleCommand::Gateway { state, clients_fd, tls_fd, ports_fd, seats_fd, rpc_fd, .. } => {
+            (state, RoleRecord { tls_fd, ports_fd, seats_fd, ..record(RoleName::Gateway, Some(clients_fd), rpc_fd, None) })
         }
         RoleCommand::Controller { state, api_fd, local_fd, .. } => {
             (state, record(RoleName::Controller, Some(api_fd), local_fd, None))
@@ -179,7 +187,7 @@ mod tests {
     fn a_role_says_by_its_command_line_which_it_is_and_under_which_numbers_it_holds_its_sockets() {
         let me = ProcessId::me().unwrap();
         let line =
-            b"weal\x00role\x00gateway\x00--state\x00/var/lib/weal/a-1\x00--name\x00gw\x00--clients-fd\x009\x00--rpc-fd\x0010\x00--ports-fd\x0011\x00--controller-uid\x008\x00";
+            b"weal\x00role\x00gateway\x00--state\x00/var/lib/weal/a-1\x00--name\x00gw\x00--clients-fd\x009\x00--rpc-fd\x0010\x00--ports-fd\x0011\x00--seats-fd\x0012\x00--controller-uid\x008\x00";
         let (root, role) = of_command(line, me).unwrap();
         assert_eq!(root, Path::new("/var/lib/weal/a-1"));
         assert_eq!(
@@ -191,7 +199,8 @@ mod tests {
                 tls_fd: None,
                 unix_fd: 10,
                 wake_fd: None,
-                ports_fd: Some(11)
+                ports_fd: Some(11),
+                seats_fd: Some(12)
             }
         );
         let line = b"weal\x00role\x00node\x00--state\x00/s\x00--rpc-fd\x005\x00--wake-fd\x006\x00";
@@ -205,7 +214,8 @@ mod tests {
                 tls_fd: None,
                 unix_fd: 5,
                 wake_fd: Some(6),
-                ports_fd: None
+                ports_fd: None,
+                seats_fd: None
             }
         );
         assert!(of_command(b"weal\x00up\x00--state\x00/s\x00", me).is_none());

@@ -29,15 +29,17 @@ pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(async {
         match role {
-            RoleCommand::Gateway { name, state, clients_fd, tls_fd, ports_fd, rpc_fd, controller_uid, .. } => {
+            RoleCommand::Gateway { name, state, clients_fd, tls_fd, ports_fd, seats_fd, rpc_fd, controller_uid, .. } => {
                 raise_descriptor_limit();
                 let clients = TcpListener::from(inherited(*clients_fd)?);
                 let tls_clients = tls_fd.map(|fd| inherited(fd).map(TcpListener::from)).transpose()?;
                 let ports = ports_fd.map(inherited).transpose()?.map(UnixDatagram::from);
+                let seats = seats_fd.map(inherited).transpose()?;
                 let rpc = UnixListener::from(inherited(*rpc_fd)?);
                 let (name, state_dir, wake) = (name.as_str().into(), state.clone(), state.join("run/wake.sock"));
                 let controller = *controller_uid;
-                let options = weal_gateway::Options { name, state_dir, clients, tls_clients, ports, rpc, controller, wake };
+                let options =
+                    weal_gateway::Options { name, state_dir, clients, tls_clients, ports, seats, rpc, controller, wake };
                 weal_gateway::run(options).await?;
             }
             RoleCommand::Controller { state, api_fd, api_tls_fd, local_fd, operator_uid, .. } => {

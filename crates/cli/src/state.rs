@@ -246,6 +246,9 @@ pub struct RoleRecord {
     /// The gateway's socket through which it gets those of ports.
     #[serde(default)]
     pub ports_fd: Option<i32>,
+    /// The memory in which gateways share seats.
+    #[serde(default)]
+    pub seats_fd: Option<i32>,
 }
 
 /// `file` as an absolute path with the links of its folder resolved, so that one file has one state directory.
@@ -346,6 +349,7 @@ mod tests {
             unix_fd: 6,
             wake_fd: None,
             ports_fd: None,
+            seats_fd: None,
         };
         let record =
             Record { supervisor: me, config: "/a/weal.toml".into(), version: "1".into(), program: None, roles: vec![role] };

@@ -167,6 +167,7 @@ impl Bench {
             state_dir: folder.clone(),
             clients,
             ports: None,
+            seats: None,
             tls_clients: None,
             rpc: weal_rpc::bind(&socket)?,
             controller: None,

@@ -29,6 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         state_dir: state_dir.clone(),
         clients: std::net::TcpListener::bind(listen)?,
         ports: None,
+        seats: None,
         tls_clients: None,
         rpc: weal_rpc::bind(&socket)?,
         controller: None,

@@ -99,6 +99,7 @@ async fn serve(
         clients: std::net::TcpListener::bind(plain)?,
         tls_clients: Some(std::net::TcpListener::bind(address)?),
         ports: None,
+        seats: None,
         rpc: weal_rpc::bind(&socket)?,
         controller: None,
         wake: folder.join("wake.sock"),

@@ -41,6 +41,7 @@ use crate::listen::l4::Ports;
 use crate::listen::registry::Registry;
 use crate::listen::workers::Workers;
 use crate::routing::table::Tables;
+pub use crate::sharing::{seats_memory, seats_of_another};
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::refused::Refused;
 use crate::tls::Tls;
@@ -60,6 +61,8 @@ pub struct Options {
     pub tls_clients: Option<std::net::TcpListener>,
     /// Where the sockets of ports come in: those that [`weal_protocol::gateway::Listeners`] names. `None` has no ports.
     pub ports: Option<std::os::unix::net::UnixDatagram>,
+    /// Memory from [`seats_memory`] by an opening of its own, through which it shares seats with other gateways of the pool; `None` shares with none.
+    pub seats: Option<std::os::fd::OwnedFd>,
     /// Where the controller calls.
     pub rpc: std::os::unix::net::UnixListener,
     /// The controller's user; `None` is the gateway's own.
@@ -94,11 +97,11 @@ pub async fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let clock = Clock::new();
-    let Options { name, state_dir, clients, tls_clients, ports, rpc, controller, wake } = options;
+    let Options { name, state_dir, clients, tls_clients, ports, seats, rpc, controller, wake } = options;
     let limits = Arc::new(limits);
     let (errands, received) = tokio::sync::mpsc::unbounded_channel();
     let gateway = Arc::new(Gateway {
-        tables: Tables::load(&state_dir, clock, limits.workers, errands),
+        tables: Tables::load(&state_dir, seats, clock, limits.workers, errands),
         limits: Arc::clone(&limits),
         ids: RequestIds::new(clock.begun().0 ^ u64::from(std::process::id()).rotate_left(40)),
         guard: Guard::default(),

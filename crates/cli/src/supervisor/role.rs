@@ -74,6 +74,8 @@ pub struct Role {
     wake: Option<UnixListener>,
     /// What the gateway listens at besides; no other role has any.
     ports: Option<Ports>,
+    /// Where the gateway shares seats with its successor; no other role has any.
+    seats: Option<OwnedFd>,
     /// Whom each role runs as; `None` when all run as the supervisor's user.
     users: Option<RoleUsers>,
     /// The living process.
@@ -89,7 +91,7 @@ pub struct Role {
 impl Role {
     /// A role that has neither sockets nor a process yet. `address` is its TCP address with its key in the config.
     pub fn new(name: RoleName, address: Option<(SocketAddr, &'static str)>, users: Option<RoleUsers>) -> Self {
-        let (record, tcp, tls, api_tls, unix, wake, ports) = (None, None, None, None, None, None, None);
+        let (record, tcp, tls, api_tls, unix, wake, ports, seats) = (None, None, None, None, None, None, None, None);
         let tls_address = None;
         Self {
             name,
@@ -101,6 +103,7 @@ impl Role {
             unix,
             wake,
             ports,
+            seats,
             users,
             record,
             started: Instant::now(),
@@ -169,6 +172,9 @@ impl Role {
             let gateway = self.users.as_ref().map(|users| &users.gateway);
             self.wake = Some(bind_unix(&state.wake_socket(), gateway)?);
         }
+        if self.name == RoleName::Gateway && self.seats.is_none() {
+            self.seats = Some(weal_gateway::seats_memory().context("no memory for the seats that gateways share")?);
+        }
         self.ports.as_ref().map_or(Ok(()), Ports::bind)
     }
 
@@ -201,6 +207,10 @@ impl Role {
         ports.iter().for_each(|socket| {
             command.args(["--ports-fd", &number(socket).to_string()]);
         });
+        let seats = self.seats.as_ref().map(|memory| inheritable(&weal_gateway::seats_of_another(memory)?)).transpose()?;
+        seats.iter().for_each(|memory| {
+            command.args(["--seats-fd", &number(memory).to_string()]);
+        });
         let certificate = self.api_tls.as_ref().map(|files| inheritable(&files.for_start()?).map_err(anyhow::Error::from));
         let certificate = certificate.transpose().context("cannot hand the certificate of the API over")?;
         certificate.iter().for_each(|memory| {
@@ -210,8 +220,9 @@ impl Role {
         let process = child.id().and_then(ProcessId::of).context("it ended at once")?;
         self.prefer(process);
         let [tcp_fd, tls_fd, wake_fd] = [&tcp, &tls, &wake].map(|socket| socket.as_ref().map(number));
-        let ports_fd = ports.as_ref().map(number);
-        self.record = Some(RoleRecord { role: self.name, process, tcp_fd, tls_fd, unix_fd: number(&unix), wake_fd, ports_fd });
+        let [ports_fd, seats_fd] = [&ports, &seats].map(|inherited| inherited.as_ref().map(number));
+        let unix_fd = number(&unix);
+        self.record = Some(RoleRecord { role: self.name, process, tcp_fd, tls_fd, unix_fd, wake_fd, ports_fd, seats_fd });
         self.started = Instant::now();
         self.pulse = Pulse::default();
         self.restart_at = None;
@@ -275,6 +286,8 @@ impl Role {
         self.tls = tls.filter(|tls| tls.local_addr().ok() == self.tls_address);
         self.unix = taken_over(old.process, old.unix_fd).map(UnixListener::from);
         self.wake = old.wake_fd.and_then(|fd| taken_over(old.process, fd)).map(UnixListener::from);
+        let seats = old.seats_fd.and_then(|fd| taken_over(old.process, fd));
+        self.seats = seats.and_then(|memory| weal_gateway::seats_of_another(memory).ok());
         let has_ports = self.ports.as_ref().is_none_or(|ports| ports.take_over(old.process, old.ports_fd));
         let has_all = self.unix.is_some() && has_ports && (self.name != RoleName::Node || self.wake.is_some());
         let same_tls = self.tls_address.is_some() == self.tls.is_some() && self.tls.is_some() == old.tls_fd.is_some();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -145,7 +146,7 @@ impl Table {
 
 impl Tables {
     /// Begins with the config that was in force last, if there is one that can be read.
-    pub fn load(state_dir: &Path, clock: Clock, workers: usize, errands: Errands) -> Self {
+    pub fn load(state_dir: &Path, seats: Option<OwnedFd>, clock: Clock, workers: usize, errands: Errands) -> Self {
         let tables = Self {
             file: state_dir.join(FILE),
             clock,
@@ -160,9 +161,10 @@ impl Tables {
             affinity: Tokens::load(state_dir)
                 .inspect_err(|error| tracing::error!(%error, "no random numbers: sessions stay with no instance"))
                 .ok(),
-            room: SeatRoom::enter(state_dir)
-                .inspect_err(|error| tracing::warn!(%error, "seats are not shared with a gateway that ends or follows"))
-                .ok(),
+            room: seats.and_then(|memory| {
+                let room = SeatRoom::enter(memory);
+                room.inspect_err(|error| tracing::warn!(%error, "seats are not shared with a gateway that ends or follows")).ok()
+            }),
         };
         match std::fs::read(&tables.file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -392,7 +394,7 @@ mod tests {
     fn fuzz_gateway_configs() {
         let folder = tempfile::tempdir().unwrap();
         let (errands, _received) = tokio::sync::mpsc::unbounded_channel();
-        let tables = Tables::load(folder.path(), Clock::new(), 1, errands);
+        let tables = Tables::load(folder.path(), None, Clock::new(), 1, errands);
         weal_fuzz::target("gateway-config", |bytes| {
             if let Ok(config) = serde_json::from_slice::<GatewayConfig>(bytes)
                 && check(&config).is_ok()

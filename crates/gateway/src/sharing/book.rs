@@ -1,12 +1,13 @@
-//! The book itself: a file of fixed length that every gateway maps.
+//! The book itself: memory of fixed length that every gateway maps. It is no file of a disk: a step of the book may neither wait for one that
+//! hangs nor fail on one that is full.
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use weal_control::flow::sharing::{Claim, Holdings, MOST_GATEWAYS, Place};
 use weal_model::AppName;
@@ -35,15 +36,32 @@ unsafe impl Send for Book {}
 // SAFETY: as above.
 unsafe impl Sync for Book {}
 
+/// Bytes of a book. Another layout has another length, so that programs with different ones do not share.
+const BYTES: usize = size_of::<[Page; PAGES]>();
+
+/// Empty memory for a book.
+pub(super) fn memory() -> io::Result<OwnedFd> {
+    let memory = memfd_create("weal-seats", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&memory, BYTES as u64)?;
+    fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(memory)
+}
+
+/// The same memory by an opening of its own.
+pub(super) fn open_again(memory: impl AsFd) -> io::Result<OwnedFd> {
+    let link = format!("/proc/self/fd/{}", memory.as_fd().as_raw_fd());
+    Ok(OpenOptions::new().read(true).write(true).open(link)?.into())
+}
+
 impl Book {
-    /// Maps `file`, which is made, or made as long as it has to be.
-    pub fn open(file: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(file)?;
-        let bytes = size_of::<[Page; PAGES]>();
-        file.set_len(bytes as u64)?;
+    /// Maps `memory`.
+    pub fn open(memory: impl AsFd) -> io::Result<Self> {
+        if fstat(&memory)?.st_size != BYTES as i64 {
+            return Err(io::Error::other("the book of another version of weal"));
+        }
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses an address that nothing else uses.
-        let at = unsafe { mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, &file, 0) }?;
+        let at = unsafe { mmap(std::ptr::null_mut(), BYTES, rights, MapFlags::SHARED, &memory, 0) }?;
         let pages = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
         Ok(Self { pages })
     }
@@ -89,8 +107,7 @@ impl Book {
 
     fn pages(&self) -> &[Page; PAGES] {
         // SAFETY: the mapping is as long as this type, aligned to a page of memory, and lives as long as the book. Every value of its bytes is
-        // a valid one of these types, and all changes of it are atomic. The file keeps its length: its folder belongs to the gateway's user,
-        // whose programs make it no shorter.
+        // a valid one of these types, and all changes of it are atomic. The memory keeps its length: that is sealed.
         unsafe { self.pages.as_ref() }
     }
 }
@@ -98,7 +115,7 @@ impl Book {
 impl Drop for Book {
     fn drop(&mut self) {
         // SAFETY: nothing borrowed from the book outlives it.
-        let _ = unsafe { munmap(self.pages.as_ptr().cast(), size_of::<[Page; PAGES]>()) };
+        let _ = unsafe { munmap(self.pages.as_ptr().cast(), BYTES) };
     }
 }
 

@@ -1,8 +1,8 @@
 //! The book in which gateways of one pool that live at once keep who holds how many seats, for [`weal_control::flow::sharing`].
 //!
-//! The book is a file below the state directory which all of them map into memory, so that taking a seat is one atomic step and no call.
-//! Each gateway holds a lock as long as it lives. The kernel lets go of it when the gateway dies, whichever way. So the others notice a death
-//! without a clock, and give back what the dead one held.
+//! The book is memory that the supervisor makes and all of them map, so that taking a seat is one atomic step and no call. Each gateway holds a
+//! lock as long as it lives. The kernel lets go of it when the gateway dies, whichever way. So the others notice a death without a clock, and
+//! give back what the dead one held.
 //!
 //! Nothing in the book outlives the gateways: the first one that finds itself alone begins with an empty one.
 
@@ -10,24 +10,37 @@ mod book;
 mod places;
 
 use std::io;
-use std::path::Path;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use weal_control::flow::sharing::{Claim, Holdings, MOST_GATEWAYS, Place, SeatBook};
 use weal_model::AppName;
 
 use book::Book;
-use places::{Held, Places};
+use places::Places;
 
-/// Where the book and the locks are, below the state directory. The number is that of the layout: programs with another one do not share.
-const FOLDER: &str = "gateway/seats-1";
+/// Memory for the book of a pool's gateways.
+///
+/// # Errors
+/// The system has none.
+pub fn seats_memory() -> io::Result<OwnedFd> {
+    book::memory()
+}
+
+/// The same memory for one gateway more: each needs an opening of its own.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn seats_of_another(memory: impl AsFd) -> io::Result<OwnedFd> {
+    book::open_again(memory)
+}
 
 /// One gateway's part in the book, as long as this lives.
 #[derive(Debug)]
 pub(crate) struct SeatRoom {
     book: Arc<Book>,
     places: Places,
-    mine: Held,
+    mine: Place,
 }
 
 /// The part of the book that is about one cluster.
@@ -38,26 +51,27 @@ pub(crate) struct SharedSeats {
 }
 
 impl SeatRoom {
-    /// Takes a place among the gateways of the pool in `state`.
+    /// Takes a place among the gateways that have the book in `memory`.
     ///
     /// # Errors
-    /// The files cannot be used, or as many gateways live as may share.
-    pub fn enter(state: &Path) -> io::Result<Self> {
-        let places = Places::below(&state.join(FOLDER))?;
-        let _door = places.lock_door()?;
-        let mine = places.take_any()?.ok_or_else(|| io::Error::other("as many gateways live as may share seats"))?;
-        let book = Book::open(&state.join(FOLDER).join("book"))?;
-        let vacant = places.vacant(&mine)?;
-        vacant.iter().chain([&mine.place()]).for_each(|place| book.clear(*place));
+    /// It cannot be mapped, or as many gateways live as may share.
+    pub fn enter(memory: OwnedFd) -> io::Result<Self> {
+        let book = Book::open(&memory)?;
+        let places = Places::of(memory);
+        let door = places.lock_door()?;
+        let mine = places.take_any().ok_or_else(|| io::Error::other("as many gateways live as may share seats"))?;
+        let vacant = places.vacant(mine);
+        vacant.iter().chain([&mine]).for_each(|place| book.clear(*place));
         if vacant.len() + 1 == MOST_GATEWAYS {
             book.tear_out_pages();
         }
+        drop(door);
         Ok(Self { book: Arc::new(book), places, mine })
     }
 
     /// Where this gateway stands.
     pub fn place(&self) -> Place {
-        self.mine.place()
+        self.mine
     }
 
     /// What is about the cluster of `app`; `None` when the book is full.
@@ -73,8 +87,8 @@ impl SeatRoom {
             return;
         }
         // Whoever is at the door does the same, or takes a place, which clears it.
-        let Ok(Some(_door)) = self.places.try_lock_door() else { return };
-        for place in self.places.vacant(&self.mine).unwrap_or_default() {
+        let Some(_door) = self.places.try_lock_door() else { return };
+        for place in self.places.vacant(self.mine) {
             self.book.clear(place);
         }
     }
@@ -102,6 +116,10 @@ impl SeatBook for SharedSeats {
 mod tests {
     use super::*;
 
+    fn enter(memory: &OwnedFd) -> io::Result<SeatRoom> {
+        SeatRoom::enter(seats_of_another(memory).unwrap())
+    }
+
     fn shop(room: &SeatRoom) -> SharedSeats {
         room.seats_of(&"shop".into()).unwrap()
     }
@@ -114,8 +132,8 @@ mod tests {
 
     #[test]
     fn gateways_of_one_pool_see_each_others_seats_and_those_of_the_dead_come_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let [one, other] = [(); 2].map(|()| SeatRoom::enter(folder.path()).unwrap());
+        let memory = seats_memory().unwrap();
+        let [one, other] = [(); 2].map(|()| enter(&memory).unwrap());
         assert_ne!(one.place(), other.place());
         take(&one, 3);
         take(&other, 4);
@@ -130,39 +148,39 @@ mod tests {
 
     #[test]
     fn a_gateway_that_comes_finds_neither_its_forerunners_seats_nor_those_of_others_that_died() {
-        let folder = tempfile::tempdir().unwrap();
-        let [one, other] = [(); 2].map(|()| SeatRoom::enter(folder.path()).unwrap());
+        let memory = seats_memory().unwrap();
+        let [one, other] = [(); 2].map(|()| enter(&memory).unwrap());
         take(&one, 3);
         take(&other, 4);
         let place = one.place();
         drop(one);
-        let next = SeatRoom::enter(folder.path()).unwrap();
+        let next = enter(&memory).unwrap();
         assert_eq!((next.place(), shop(&next).holdings().of(place)), (place, 0));
         assert_eq!(shop(&next).holdings().total(), 4, "the other one lives");
         drop((next, other));
-        let alone = SeatRoom::enter(folder.path()).unwrap();
+        let alone = enter(&memory).unwrap();
         assert_eq!(shop(&alone).holdings(), Holdings::default());
     }
 
     #[test]
     fn no_more_gateways_share_than_there_are_places() {
-        let folder = tempfile::tempdir().unwrap();
-        let rooms: Vec<SeatRoom> = Place::all().map(|_| SeatRoom::enter(folder.path()).unwrap()).collect();
-        assert!(SeatRoom::enter(folder.path()).is_err());
+        let memory = seats_memory().unwrap();
+        let rooms: Vec<SeatRoom> = Place::all().map(|_| enter(&memory).unwrap()).collect();
+        assert!(enter(&memory).is_err());
         drop(rooms);
-        assert!(SeatRoom::enter(folder.path()).is_ok());
+        assert!(enter(&memory).is_ok());
     }
 
     #[test]
     fn a_full_book_shares_no_more_clusters_and_a_new_one_begins_empty() {
-        let folder = tempfile::tempdir().unwrap();
-        let room = SeatRoom::enter(folder.path()).unwrap();
+        let memory = seats_memory().unwrap();
+        let room = enter(&memory).unwrap();
         let named = |number: usize| AppName::from(format!("app-{number}").as_str());
         assert!((0..book::PAGES).all(|number| room.seats_of(&named(number)).is_some()));
         assert!(room.seats_of(&named(book::PAGES)).is_none());
         assert!(room.seats_of(&named(7)).is_some(), "it is there already");
         drop(room);
-        let room = SeatRoom::enter(folder.path()).unwrap();
+        let room = enter(&memory).unwrap();
         assert!(room.seats_of(&named(book::PAGES)).is_some());
     }
 }

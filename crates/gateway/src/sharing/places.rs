@@ -1,83 +1,82 @@
-//! Who is there: one lock for each place, which its gateway holds as long as it lives, and one for the door.
+//! Who is there: one lock for each place, which its gateway holds as long as it lives, and one for the door. The locks are bytes of the book's
+//! memory (`F_OFD_SETLK`, fcntl(2)). They belong to the opening of it that each gateway has for itself, and end with it.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
-use weal_control::flow::sharing::Place;
+use weal_control::flow::sharing::{MOST_GATEWAYS, Place};
+
+/// The byte behind those of the places.
+const DOOR: usize = MOST_GATEWAYS;
 
 /// The places of the gateways of one pool.
 #[derive(Debug)]
 pub(super) struct Places {
-    folder: PathBuf,
+    memory: OwnedFd,
 }
 
-/// A place that is held until this is dropped.
+/// The door is locked until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
-    place: Place,
-    _lock: File,
-}
-
-impl Held {
-    pub fn place(&self) -> Place {
-        self.place
-    }
-}
+pub(super) struct Door<'p>(&'p Places);
 
 impl Places {
-    /// Those whose locks are in `folder`, which is made if need be.
-    pub fn below(folder: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        Ok(Self { folder: folder.to_owned() })
+    /// Those of the book in `memory`, which no other gateway has by the same opening.
+    pub fn of(memory: OwnedFd) -> Self {
+        Self { memory }
     }
 
     /// Waits at the door: one gateway at a time comes in, or clears away what dead ones have left.
-    pub fn lock_door(&self) -> io::Result<File> {
-        let door = self.file("door")?;
-        door.lock()?;
-        Ok(door)
+    pub fn lock_door(&self) -> io::Result<Door<'_>> {
+        self.lock(DOOR, libc::F_OFD_SETLKW)?;
+        Ok(Door(self))
     }
 
     /// The door, unless somebody else is there.
-    pub fn try_lock_door(&self) -> io::Result<Option<File>> {
-        try_lock(self.file("door")?)
+    pub fn try_lock_door(&self) -> Option<Door<'_>> {
+        self.lock(DOOR, libc::F_OFD_SETLK).ok().map(|()| Door(self))
     }
 
-    /// A place that nobody has. To be called at the door.
-    pub fn take_any(&self) -> io::Result<Option<Held>> {
-        for place in Place::all() {
-            if let Some(held) = self.try_take(place)? {
-                return Ok(Some(held));
-            }
-        }
-        Ok(None)
+    /// A place that nobody has, held until this is dropped. To be called at the door.
+    pub fn take_any(&self) -> Option<Place> {
+        Place::all().find(|place| self.lock(place.at(), libc::F_OFD_SETLK).is_ok())
     }
 
     /// The places that nobody has. To be called at the door.
-    pub fn vacant(&self, mine: &Held) -> io::Result<Vec<Place>> {
-        let mut vacant = Vec::new();
-        for place in Place::all().filter(|place| *place != mine.place) {
-            vacant.extend(self.try_take(place)?.map(|held| held.place));
-        }
-        Ok(vacant)
+    pub fn vacant(&self, mine: Place) -> Vec<Place> {
+        Place::all().filter(|place| *place != mine && self.is_free(*place)).collect()
     }
 
-    fn try_take(&self, place: Place) -> io::Result<Option<Held>> {
-        let lock = try_lock(self.file(&format!("place-{}", place.at()))?)?;
-        Ok(lock.map(|lock| Held { place, _lock: lock }))
+    fn is_free(&self, place: Place) -> bool {
+        let mut lock = byte(place.at(), libc::F_WRLCK);
+        self.call(libc::F_OFD_GETLK, &mut lock).is_ok() && i32::from(lock.l_type) == libc::F_UNLCK
     }
 
-    fn file(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.folder.join(name))
+    fn lock(&self, at: usize, how: i32) -> io::Result<()> {
+        self.call(how, &mut byte(at, libc::F_WRLCK))
+    }
+
+    fn call(&self, what: i32, lock: &mut libc::flock) -> io::Result<()> {
+        // SAFETY: the descriptor is open, and the kernel reads and writes the one structure that it is given.
+        let answer = unsafe { libc::fcntl(self.memory.as_raw_fd(), what, std::ptr::from_mut(lock)) };
+        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 
-fn try_lock(file: File) -> io::Result<Option<File>> {
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
+impl AsFd for Places {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
     }
+}
+
+impl Drop for Door<'_> {
+    fn drop(&mut self) {
+        // It ends with the opening at the latest.
+        let _ = self.0.call(libc::F_OFD_SETLK, &mut byte(DOOR, libc::F_UNLCK));
+    }
+}
+
+fn byte(at: usize, kind: i32) -> libc::flock {
+    let (l_type, l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
+    // The kernel wants 0 for the process here.
+    libc::flock { l_type, l_whence, l_start: at as libc::off_t, l_len: 1, l_pid: 0 }
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -57,6 +58,11 @@ impl Bed {
 
     /// As [`Bed::start_in`]; with `tls` it listens at an address for that too.
     pub async fn start_for(folder: Arc<tempfile::TempDir>, limits: Limits, tls: bool) -> Self {
+        Self::start_beside(folder, limits, tls, None).await
+    }
+
+    /// As [`Bed::start_for`]; it shares its seats with others that have the book in `seats`.
+    pub async fn start_beside(folder: Arc<tempfile::TempDir>, limits: Limits, tls: bool, seats: Option<&OwnedFd>) -> Self {
         let clients = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = clients.local_addr().unwrap();
         let tls_clients = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -69,7 +75,8 @@ impl Bed {
         let wake = folder.path().join("wake.sock");
         let ports = Some(weal_rpc::bind_handover(&folder.path().join("ports.sock")).unwrap());
         let (tls_clients, state_dir) = (tls.then_some(tls_clients), state.clone());
-        let options = Options { name: "gw".into(), state_dir, clients, tls_clients, ports, rpc, controller: None, wake };
+        let seats = seats.map(|memory| weal_gateway::seats_of_another(memory).unwrap());
+        let options = Options { name: "gw".into(), state_dir, clients, tls_clients, ports, seats, rpc, controller: None, wake };
         let (stop, stopped) = oneshot::channel::<()>();
         let ended = tokio::spawn(run_until(options, limits, async {
             let _ = stopped.await;

@@ -31,10 +31,10 @@ async fn two_gateways_with_uneven_crowds_have_exactly_the_seats_together_and_bot
         limited.flows.insert("gold".into(), flow(1.0, 1000));
         vec![limited]
     };
-    let folder = folder();
-    let crowded = Bed::start_in(folder.clone(), limits()).await;
+    let (folder, seats) = (folder(), weal_gateway::seats_memory().unwrap());
+    let crowded = Bed::start_beside(folder.clone(), limits(), false, Some(&seats)).await;
     crowded.configure(limited()).await.unwrap();
-    let quiet = Bed::start_in(folder, limits()).await;
+    let quiet = Bed::start_beside(folder, limits(), false, Some(&seats)).await;
     quiet.configure(limited()).await.unwrap();
 
     let mut all = clients(&crowded, 60).await;
@@ -73,10 +73,10 @@ async fn a_class_without_a_queue_finds_the_free_seats_of_both() {
         limited.flows.insert("gold".into(), flow(1.0, 0));
         vec![limited]
     };
-    let folder = folder();
-    let one = Bed::start_in(folder.clone(), limits()).await;
+    let (folder, seats) = (folder(), weal_gateway::seats_memory().unwrap());
+    let one = Bed::start_beside(folder.clone(), limits(), false, Some(&seats)).await;
     one.configure(limited()).await.unwrap();
-    let other = Bed::start_in(folder, limits()).await;
+    let other = Bed::start_beside(folder, limits(), false, Some(&seats)).await;
     other.configure(limited()).await.unwrap();
     let mut held = clients(&one, 1).await;
     held.extend(clients(&other, 1).await);
