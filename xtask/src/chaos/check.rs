@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::load::ask;
 use super::pool::{Pool, ROLES};
 
-/// How long the pool may take to be whole again. An instance that ended a few times in a row waits that long by itself.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the pool may take to be whole again. An instance that ended a few times in a row waits for a minute by itself.
+const PATIENCE: Duration = Duration::from_secs(75);
 const PAUSE: Duration = Duration::from_millis(50);
 /// More open files than this in a role or the supervisor are a leak: a pool of two applications needs a tenth.
 const MOST_FILES: usize = 300;

@@ -1,7 +1,8 @@
 //! `cargo xtask chaos`: a real pool under real load, while one thing after the other goes wrong.
 //!
-//! The seed gives the order of the faults, so a run can be repeated. After each fault the pool has a minute to be whole again. Then all that must
-//! hold is checked: each request was answered or may have been cut by that fault, no process is one too many, and what is shown is what runs.
+//! The seed gives the order of the faults, so a run can be repeated. After each fault the pool has a minute and a quarter to be whole again: an
+//! instance that ended often pauses for a minute. Then all that must hold is checked: each request was answered or may have been cut by that
+//! fault, no process is one too many, and what is shown is what runs.
 
 mod check;
 mod clock;
