@@ -30,7 +30,9 @@ impl ApiTlsFiles {
     /// # Errors
     /// They cannot be used: the pool shall not start then.
     pub fn new(spec: &ApiTls) -> anyhow::Result<Self> {
-        let (good, seen) = (read(spec)?, stamps(spec));
+        // The stamps come first: what is written while they are read changes them.
+        let seen = stamps(spec);
+        let good = read(spec)?;
         Ok(Self { spec: spec.clone(), good, changing: seen.clone(), seen })
     }
 

@@ -13,7 +13,7 @@ use weal_protocol::controller::{ConfigTaken, ConfigUpdate, ConfigView};
 use super::console::Console;
 use super::identity::say_users;
 use super::ports::Ports;
-use super::stamp::{LOOK, Stamp, stamp};
+use super::stamp::{LOOK, Stamp, stamp, stamp_of};
 use crate::allowed;
 use crate::client::{Client, Error};
 use crate::config_file::{Loaded, load_trusted, needs_restart};
@@ -64,7 +64,7 @@ impl Feed {
         loaded: &Loaded,
         (generation, in_force): (watch::Sender<Option<u64>>, watch::Sender<PoolSpec>),
     ) -> Self {
-        let seen = stamp(&loaded.path);
+        let seen = stamp_of(&loaded.path, &loaded.text);
         let (fixed, file, pushed) = (loaded.spec.clone(), loaded.path.clone(), loaded.text.clone());
         let spec = loaded.spec.clone();
         Self {
