@@ -48,6 +48,10 @@ impl World<'_> {
 
     /// Sends what may go to instances, and has another one woken where that is needed.
     pub fn dispatch(&mut self, app: usize) {
+        // What waited at a gateway that is gone is lost with it.
+        if !self.gateway_up {
+            return;
+        }
         let now = self.now();
         self.oracle.touch(app);
         while let Some(next) = self.apps[app].admission.poll_dispatch(now) {
