@@ -198,7 +198,7 @@ impl Admission {
     /// [`Admission::poll_dispatch`] and after it, where gateways share seats ([`crate::flow::sharing`]).
     pub fn need(&mut self, now: Time, expecting: Option<ClassIndex>) -> Need {
         let need = self.pipeline.need(now, expecting);
-        if self.dispatcher.has_candidate() { need } else { Need { wanted: need.occupied, ..need } }
+        if self.dispatcher.can_dispatch(now) { need } else { Need { wanted: need.occupied, ..need } }
     }
 
     /// Seats over all flows, as planned; `None` does not limit.

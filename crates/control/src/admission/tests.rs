@@ -157,6 +157,29 @@ fn a_request_ends_when_its_instance_has_refused_for_too_long() {
     assert!(admission.handle_end(at(6000), ticket, Refused, RequestOutcome::Failed));
 }
 
+/// One has refused for so long that nobody waits for it, the other since a moment ago. A request went round between the queue and the first for ever.
+#[test]
+fn a_request_that_waits_for_one_instance_is_not_tried_at_the_other_again_and_again() {
+    let mut admission = admission(&config(None, &[1]));
+    let ticket = arrive(&mut admission, 0);
+    let gone = admission.poll_dispatch(at(0)).unwrap().instance;
+    admission.handle_retry(at(0), ticket, Refused, &[gone]);
+    assert!(admission.handle_refused(at(0), ticket));
+    admission.handle_config(at(1), &config(None, &[1, 2]));
+    let ms = crate::dispatch::BRIDGED.as_millis() as u64;
+    let mut tried = 0;
+    while let Some(next) = admission.poll_dispatch(at(ms)) {
+        let mut failed = vec![next.instance];
+        while let Some(other) = admission.handle_retry(at(ms), ticket, Refused, &failed) {
+            failed.push(other);
+        }
+        assert!(admission.handle_refused(at(ms), ticket), "the second one may come back");
+        tried += failed.len();
+        assert!(tried <= 2, "each instance is tried once");
+    }
+    assert_eq!((tried, admission.poll_wake_timeout(at(ms))), (2, Some(at(ms + 100))));
+}
+
 #[test]
 fn a_request_that_waits_again_expires_when_it_would_have_at_first() {
     let mut admission = admission(&config(None, &[1]));

@@ -53,12 +53,6 @@ struct Refusing {
     next_try: Time,
 }
 
-impl Refusing {
-    fn is_bridged(&self, now: Time) -> bool {
-        now < self.since + BRIDGED
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Instance {
     pub id: InstanceId,
@@ -114,15 +108,14 @@ impl Instance {
         self.marks_in_a_row == 0 || (now >= self.out_until && self.outstanding == 0)
     }
 
-    /// When it may be tried again, while it refuses connections and was tried a moment ago; `None`: it may be tried now.
-    pub fn held_until(&self, now: Time) -> Option<Time> {
-        let refusing = self.refusing.filter(|refusing| refusing.is_bridged(now) && now < refusing.next_try)?;
-        Some(refusing.next_try.min(refusing.since + BRIDGED))
+    /// When its pause ends, while it refuses connections and was tried a moment ago.
+    pub fn pauses_until(&self, now: Time) -> Option<Time> {
+        self.refusing.map(|refusing| refusing.next_try).filter(|next_try| now < *next_try)
     }
 
-    /// True while requests wait for it although it refuses connections.
-    pub fn is_bridged(&self, now: Time) -> bool {
-        self.refusing.is_some_and(|refusing| refusing.is_bridged(now))
+    /// Until when requests wait for it although it refuses connections.
+    pub fn bridged_until(&self, now: Time) -> Option<Time> {
+        self.refusing.map(|refusing| refusing.since + BRIDGED).filter(|end| now < *end)
     }
 
     /// A request is sent to it: while it refuses connections, the next one only after a pause.

@@ -28,8 +28,8 @@
 //!
 //! An instance that was killed refuses connections until a config leaves it out, or until it is started again at the same address. A request whose
 //! connection was refused has surely not been begun with. So an instance that refuses is tried every [`TRY_EVERY`] only, and where all do,
-//! nothing is chosen meanwhile: requests wait. [`BRIDGED`] after its first refusal that ends. It is tried by every request then, and each of
-//! them fails at once.
+//! nothing is chosen meanwhile: requests wait. That ends [`BRIDGED`] after the first refusal of the last one to begin. All are tried by every
+//! request then, and each of them fails at once.
 
 mod instance;
 mod lard;
@@ -175,7 +175,8 @@ impl Dispatcher {
 
     /// True when [`Dispatcher::handle_dispatch`] without exclusions would find an instance.
     pub fn can_dispatch(&self, now: Time) -> bool {
-        self.open_instances().any(|instance| instance.held_until(now).is_none())
+        self.open_instances().any(|instance| instance.pauses_until(now).is_none())
+            || self.has_candidate() && !self.may_come_back(now)
     }
 
     /// When an instance may be tried again; `None` when one may be now, or there is none.
@@ -183,12 +184,17 @@ impl Dispatcher {
         if self.can_dispatch(now) {
             return None;
         }
-        self.open_instances().filter_map(|instance| instance.held_until(now)).min()
+        let next_try = self.open_instances().filter_map(|instance| instance.pauses_until(now)).min();
+        next_try.into_iter().chain(self.bridged_until(now)).min()
     }
 
     /// True when an instance that refuses connections may be there again in a moment.
     pub fn may_come_back(&self, now: Time) -> bool {
-        self.open_instances().any(|instance| instance.is_bridged(now))
+        self.bridged_until(now).is_some()
+    }
+
+    fn bridged_until(&self, now: Time) -> Option<Time> {
+        self.open_instances().filter_map(|instance| instance.bridged_until(now)).max()
     }
 
     /// An instance has taken a connection: it listens.
@@ -201,7 +207,8 @@ impl Dispatcher {
     /// Chooses an instance for one request, which is outstanding there until [`Dispatcher::handle_end`]. `excluded` are those
     /// that have already failed it. `None` when no other is left.
     pub fn handle_dispatch(&mut self, now: Time, key: RequestKey, excluded: &[InstanceIndex]) -> Option<InstanceIndex> {
-        let may_try = |instance: &Instance| instance.held_until(now).is_none();
+        let waits = self.may_come_back(now);
+        let may_try = |instance: &Instance| !waits || instance.pauses_until(now).is_none();
         let healthy = self.choose(now, key, excluded, |instance| instance.takes_at(now) && may_try(instance));
         let chosen = healthy.or_else(|| self.choose(now, key, excluded, may_try))?;
         let instance = self.slots[chosen].as_mut().expect("an open slot is taken");
@@ -290,9 +297,8 @@ impl Dispatcher {
 
     /// Where all have more than the bound, which is so only because some may not be taken, it is the least loaded.
     fn first_within_bound(&self, name: u64, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<usize> {
-        let open = || self.open.iter().filter_map(|&slot| self.slots[slot as usize].as_ref());
-        let weight: f64 = open().map(|instance| instance.weight).sum();
-        let total: u32 = open().map(|instance| instance.outstanding).sum();
+        let weight: f64 = self.open_instances().map(|instance| instance.weight).sum();
+        let total: u32 = self.open_instances().map(|instance| instance.outstanding).sum();
         let mean = f64::from(total + 1) / weight;
         let is_within = |slot: usize| {
             let instance = self.may_take(slot, excluded, takes)?;
