@@ -13,6 +13,7 @@ mod identity;
 pub mod leftovers;
 mod logs;
 mod notify;
+mod outgoing;
 mod ports;
 mod progress;
 mod pulse;

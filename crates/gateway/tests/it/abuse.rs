@@ -2,6 +2,7 @@
 //! The gateway is a process of its own, so that its memory can be told from the test's. Nothing here is timed: what counts is how many
 //! connections were cut off, how many requests reached the instance, and how many answers the good client had.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -121,15 +122,20 @@ async fn good_client(gateway: Arc<Apart>, stop: Arc<AtomicBool>) -> u32 {
     answers
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn floods_cost_their_senders_the_connection_and_others_nothing() {
+/// An instance that says "good", and how many requests have reached it.
+async fn counting_instance() -> (SocketAddr, Arc<AtomicU64>) {
     let reached = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&reached);
     let good = instance(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
         async { Response::new(Full::from("good")) }
-    })
-    .await;
+    });
+    (good.await, reached)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn floods_cost_their_senders_the_connection_and_others_nothing() {
+    let (good, reached) = counting_instance().await;
     let gateway = Arc::new(Apart::start(good).await);
     let before = gateway.settled_peak_kib().await;
     for (name, what) in FLOODS {
@@ -164,13 +170,7 @@ async fn floods_cost_their_senders_the_connection_and_others_nothing() {
 /// 64 MB (CVE-2016-6581).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_of_64_mb_in_16_kb_takes_no_memory_and_no_instance_sees_it() {
-    let reached = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&reached);
-    let good = instance(move |_| {
-        count.fetch_add(1, Ordering::Relaxed);
-        async { Response::new(Full::from("good")) }
-    })
-    .await;
+    let (good, reached) = counting_instance().await;
     let gateway = Apart::start(good).await;
     let before = gateway.settled_peak_kib().await;
     let mut stream = TcpStream::connect(gateway.address).await.unwrap();

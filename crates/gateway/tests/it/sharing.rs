@@ -1,5 +1,6 @@
 //! Two gateways of one pool: what they have at an instance together is no more than the seats.
 
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use weal_protocol::gateway::GatewayCounters;
@@ -17,6 +18,20 @@ async fn clients(bed: &Bed, count: u64) -> Vec<Client> {
     clients
 }
 
+/// Two gateways of one pool that send up to `seats` requests to one instance; `queue_limit` requests may wait at each.
+async fn two_gateways(instance: SocketAddr, seats: u32, queue_limit: u32) -> [Bed; 2] {
+    let (folder, memory) = (folder(), weal_gateway::seats_memory().unwrap());
+    let start = async || {
+        let mut limited = cluster(&[instance]);
+        limited.seats = Some(seats);
+        limited.flows.insert("gold".into(), flow(1.0, queue_limit));
+        let bed = Bed::start_beside(folder.clone(), limits(), false, Some(&memory)).await;
+        bed.configure(vec![limited]).await.unwrap();
+        bed
+    };
+    [start().await, start().await]
+}
+
 fn flow_of(counters: &GatewayCounters) -> (u64, u32) {
     (counters.flows[0].completions, counters.flows[0].in_service)
 }
@@ -25,17 +40,7 @@ fn flow_of(counters: &GatewayCounters) -> (u64, u32) {
 async fn two_gateways_with_uneven_crowds_have_exactly_the_seats_together_and_both_are_served() {
     const SEATS: u32 = 4;
     let gate = gate().await;
-    let limited = || {
-        let mut limited = cluster(&[gate.address]);
-        limited.seats = Some(SEATS);
-        limited.flows.insert("gold".into(), flow(1.0, 1000));
-        vec![limited]
-    };
-    let (folder, seats) = (folder(), weal_gateway::seats_memory().unwrap());
-    let crowded = Bed::start_beside(folder.clone(), limits(), false, Some(&seats)).await;
-    crowded.configure(limited()).await.unwrap();
-    let quiet = Bed::start_beside(folder, limits(), false, Some(&seats)).await;
-    quiet.configure(limited()).await.unwrap();
+    let [crowded, quiet] = two_gateways(gate.address, SEATS, 1000).await;
 
     let mut all = clients(&crowded, 60).await;
     assert_eq!(flow_of(&crowded.observe().await).1, SEATS, "it borrows what the other one does not use");
@@ -67,17 +72,7 @@ async fn two_gateways_with_uneven_crowds_have_exactly_the_seats_together_and_bot
 #[tokio::test(flavor = "multi_thread")]
 async fn a_class_without_a_queue_finds_the_free_seats_of_both() {
     let gate = gate().await;
-    let limited = || {
-        let mut limited = cluster(&[gate.address]);
-        limited.seats = Some(2);
-        limited.flows.insert("gold".into(), flow(1.0, 0));
-        vec![limited]
-    };
-    let (folder, seats) = (folder(), weal_gateway::seats_memory().unwrap());
-    let one = Bed::start_beside(folder.clone(), limits(), false, Some(&seats)).await;
-    one.configure(limited()).await.unwrap();
-    let other = Bed::start_beside(folder, limits(), false, Some(&seats)).await;
-    other.configure(limited()).await.unwrap();
+    let [one, other] = two_gateways(gate.address, 2, 0).await;
     let mut held = clients(&one, 1).await;
     held.extend(clients(&other, 1).await);
     for bed in [&one, &other] {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 use weal_model::Occasion;
 
+use crate::supervisor::outgoing::OutgoingError;
+
 /// What a receiver gets, as JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Message {
@@ -21,15 +23,9 @@ pub struct Message {
 /// Why a receiver was not told. No variant holds an address, an argument or an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {
-    /// The address is none.
-    #[error("its address cannot be read")]
-    Address,
-    /// There is no connection.
-    #[error("it cannot be reached: {0}")]
-    Unreachable(std::io::Error),
-    /// It broke off.
-    #[error("it broke off: {0}")]
-    BrokeOff(hyper::Error),
+    /// It cannot be asked.
+    #[error(transparent)]
+    Unanswered(#[from] OutgoingError),
     /// It said no.
     #[error("it answered {0}")]
     Refused(hyper::StatusCode),
