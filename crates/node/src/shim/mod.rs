@@ -60,6 +60,8 @@ pub const PID_FILE: &str = "pid";
 pub const EXIT_FILE: &str = "exit";
 /// Locked by the living shim.
 pub const LOCK_FILE: &str = "shim.lock";
+/// Locked, by several at once, from a shim's beginning until it has written down whom it started.
+pub const STARTING_FILE: &str = "starting.lock";
 /// The pipe.
 pub const OUTPUT_FILE: &str = "output";
 /// The folder that holds what is /tmp and /var/tmp for the instance.
@@ -156,10 +158,9 @@ pub const MARK: &str = "WEAL_INSTANCE_DIR";
 /// after that.
 pub const STOP_FILE: &str = "stop";
 
-/// True while a shim is about to start the instance in `dir`: it has its lock and has not said whom it started.
+/// True while a shim is about to start the instance in `dir`, or waits until the one before it has ended.
 pub fn is_starting(dir: &Path) -> bool {
-    let is_free = File::open(dir.join(LOCK_FILE)).map_or(true, |file| file.try_lock_shared().is_ok());
-    !is_free && !dir.join(PID_FILE).exists()
+    File::open(dir.join(STARTING_FILE)).is_ok_and(|file| file.try_lock().is_err())
 }
 
 /// `weal shim --dir DIR`: runs the instance in `dir` until it and all its children have ended. With `adopt`, takes the
@@ -174,6 +175,11 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     // The agent may be the leader of a process group; a shim that it has just forked is not.
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
+    // Before it waits for anything: between two holders the other lock is free for a moment.
+    let starting = open_lock(&dir.join(STARTING_FILE))?;
+    if !adopt {
+        starting.lock_shared()?;
+    }
     // One shim at a time: a former one may still be about to start or about to end.
     let only = open_lock(&dir.join(LOCK_FILE))?;
     only.lock()?;
@@ -191,6 +197,7 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     // The kernel shall rather kill the instance than the witness of its end. Needs root; without, both are equal.
     let _ = fs::write("/proc/self/oom_score_adj", "-900");
     let result = if adopt { adopt_instance(dir) } else { start_instance(dir, &record) };
+    drop(starting);
     match result {
         Ok(watch) => {
             tell_agent("started");

@@ -328,8 +328,10 @@ pub fn a_shim_that_starts_late_starts_its_instance_once(bench: &Bench) {
     let family = wait_for("the children", || Some(bench.marked("web-1")).filter(|pids| pids.len() >= 4));
     assert_eq!(family.len(), 4, "main process {:?} and its three children, but {family:?}", web.pid);
     // Others may neither read nor lock what keeps an instance from starting.
-    let mode = fs::metadata(folder.join("shim.lock")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    for lock in ["shim.lock", "starting.lock"] {
+        let mode = fs::metadata(folder.join(lock)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{lock}");
+    }
 }
 
 pub fn a_health_command_lives_in_its_instances_groups(bench: &Bench) {
