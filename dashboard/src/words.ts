@@ -170,9 +170,13 @@ function sentence(text: string): string {
 
 /** A moment as seen from another, both in nanoseconds: `in 3 min`, `20 s ago`. */
 export function until(time: number, now: number): string {
-  const seconds = Math.abs(time - now) / 1e9;
-  const span = seconds < 100 ? `${seconds.toFixed(0)} s` : seconds < 6000 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
-  return time >= now ? `in ${span}` : `${span} ago`;
+  return time >= now ? `in ${longSpan(time - now)}` : `${longSpan(now - time)} ago`;
+}
+
+/** So many nanoseconds. */
+export function longSpan(nanoseconds: number): string {
+  const seconds = nanoseconds / 1e9;
+  return seconds < 100 ? `${seconds.toFixed(0)} s` : seconds < 6000 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
 /** Date and time of day. */

@@ -52,7 +52,7 @@ function missing() {
   return absent === undefined ? false : `there is no ${join(PROGRAMS, absent)}: run cargo build --bins, or set WEAL_PROGRAMS`;
 }
 
-test("a living pool is shown under load, and the page survives the death of the controller", { skip: missing(), timeout: 180_000 }, async () => {
+test("a living pool is shown under load, and the page survives the death of the controller", { skip: missing(), timeout: process.env.WEAL_IMAGES ? 400_000 : 180_000 }, async () => {
   const pool = await Pool.start();
   const browser = await launch();
   try {
@@ -81,6 +81,8 @@ test("a living pool is shown under load, and the page survives the death of the 
     });
     assert.deepEqual(phone.bad, []);
     await phone.page.context().close();
+
+    await jobsAreShown(page, pool);
 
     process.kill(pool.pidOf("controller"), "SIGKILL");
     await page.getByText("connection lost").waitFor({ timeout: DEADLINE_MS });
@@ -124,6 +126,24 @@ async function saysWhoIsWorstOff(page, pool) {
     const worst = flows.filter((flow) => flow.utility !== null).reduce((a, b) => (b.utility < a.utility ? b : a));
     return text.includes(`${worst.app} (${worst.class})`) && text.includes(worst.goal_text);
   });
+}
+
+/** Jobs run beside the applications: they stand on the time line, and take their part of the CPU in the chart above it. */
+async function jobsAreShown(page, pool) {
+  pool.submit("--array", "1-3", join(ROOT, "examples/demo/sums.sh"));
+  const jobs = page.locator("section[aria-labelledby=jobs]");
+  await jobs.locator(".rows > li", { hasText: "sums-" }).locator(".segment.running").first().waitFor({ timeout: DEADLINE_MS });
+  await until(async () => {
+    const label = await jobs.getByRole("img", { name: /^CPU used/ }).getAttribute("aria-label");
+    const [both, apps] = [...label.matchAll(/: (\d+\.\d+)/g)].map((found) => Number(found[1]));
+    return both > apps;
+  });
+  const utilities = await jobs.getByRole("img", { name: /^Utility of the worst-off/ }).getAttribute("aria-label");
+  assert.match(utilities, /worst-off application: [+−-]?\d.*worst-off job: [+−-]?\d/);
+  if (!process.env.WEAL_IMAGES) return;
+  // Long enough that the charts show what the jobs take and leave.
+  await page.waitForTimeout(45_000);
+  await pool.atOneMoment(() => jobs.screenshot({ path: join(IMAGES, "jobs-1280.png") }));
 }
 
 /** For the pictures: the load has outgrown the pool, for long enough that the charts show it. */
@@ -178,6 +198,11 @@ class Pool {
       assert.equal(this.driver.exitCode, null, this.output);
       return status.flows.every((flow) => flow.arrival_per_s > 0 || flow.app === "notes");
     });
+  }
+
+  submit(...words) {
+    const { status, stderr } = spawnSync(WEAL, ["submit", ...this.target, ...words], { encoding: "utf8" });
+    assert.equal(status, 0, stderr);
   }
 
   until(holds) {

@@ -185,6 +185,8 @@ check("jobs stand on a time line, beside what they take from applications", { mo
   const label = await jobs.getByRole("img", { name: /CPU used/ }).getAttribute("aria-label");
   const [both, apps] = [...label.matchAll(/: (\d+\.\d+)/g)].map((found) => Number(found[1]));
   assert.ok(both - apps >= 0.45 && both - apps <= 1.05, label);
+  mock.push((status) => (status.jobs[1].deadline = status.time - 13_740e9));
+  await jobs.locator(".rows > li", { hasText: "goal missed by 3.8 h" }).waitFor();
   mock.push((status) => (status.jobs = []));
   await jobs.waitFor({ state: "detached" });
 });
