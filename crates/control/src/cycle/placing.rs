@@ -44,11 +44,13 @@ impl State {
         let snapshot = self.measured.observer.refresh(&snapshot, &seen, &known);
         self.measured.snapshot = Some(snapshot.clone());
 
+        self.placing.starts.handle_seen(&seen.instances, &self.engine.look);
         let mut taken = ids(&seen);
         taken.extend(self.operations.iter().filter_map(|(target, _)| target.instance().cloned()));
         let step = self.rollout_step(&config, &pool, &mut taken);
         let next_instance = self.placing.starts.next_numbers(&taken);
-        let request = self.plan_request(now, &pool, &snapshot, next_instance, step.replacing);
+        let held = step.replacing.into_iter().chain(self.placing.starts.unseen()).collect();
+        let request = self.plan_request(now, &pool, &snapshot, next_instance, held);
         self.placing.pending = Some(Pending {
             config: config.generation,
             snapshot: request.snapshot.clone(),
@@ -63,7 +65,8 @@ impl State {
         let mut rollout = std::mem::take(&mut self.placing.rollout);
         let mut starts = std::mem::take(&mut self.placing.starts);
         let failures = starts.failures().clone();
-        let step = self.replacement(config, pool, &failures, |view| {
+        let unseen = starts.unseen();
+        let step = self.replacement(config, pool, &failures, &unseen, |view| {
             rollout.step(view, |app| {
                 let id = starts.unused_id(app, taken);
                 taken.insert(id.clone());
@@ -78,7 +81,8 @@ impl State {
     pub(super) fn rollouts(&self) -> BTreeMap<AppName, RolloutStatus> {
         let (Some(config), Some(pool)) = (&self.config, self.pool()) else { return BTreeMap::new() };
         let of = |view: &View<'_>, app: &AppSpec| Some((app.name.clone(), self.placing.rollout.status(view, app)?));
-        self.replacement(config, &pool, self.placing.starts.failures(), |view| {
+        let starts = &self.placing.starts;
+        self.replacement(config, &pool, starts.failures(), &starts.unseen(), |view| {
             pool.apps.values().filter_map(|app| of(view, app)).collect()
         })
     }
@@ -89,6 +93,7 @@ impl State {
         config: &Config,
         pool: &PoolSpec,
         failures: &BTreeMap<AppName, String>,
+        unseen: &BTreeSet<AppName>,
         look: impl FnOnce(&View<'_>) -> T,
     ) -> T {
         look(&View {
@@ -98,6 +103,7 @@ impl State {
             busy: &|id| self.operations.contains_instance(id),
             free: &|node| self.room(pool, node),
             failures,
+            unseen,
         })
     }
 
@@ -113,6 +119,8 @@ impl State {
         let mut pool = without_ended(pool, self.engine.instances());
         self.sleep.relax(&mut pool);
         self.withhold(now, &mut pool);
+        // What these lack is started by their replacement, or is being started already: a plan must not start it too.
+        pool.apps.values_mut().filter(|app| held.contains(&app.name)).for_each(|app| app.instances.min = 0);
         let mut request = self.learned.plan_request(visible(snapshot, &pool), pool);
         let policy = &mut request.policy;
         policy.runs = self.queue.runs().clone();
@@ -187,6 +195,9 @@ impl State {
         }
         if let Action::Start { app, .. } = &action {
             self.placing.starts.handle_outcome(now, app, refusal.as_ref());
+        }
+        if let (Action::Start { instance, .. }, ticket) = (&action, self.engine.look.want()) {
+            self.placing.starts.handle_over(instance, ticket);
         }
         self.handle_job_acted(now, &action, refusal.as_ref());
         if let Some(refusal) = self.on_refusal(now, &action, refusal) {

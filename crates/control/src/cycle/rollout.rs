@@ -54,6 +54,9 @@ impl Rollout {
                 continue;
             }
             step.replacing.insert(app.name.clone());
+            if view.unseen.contains(&app.name) {
+                continue;
+            }
             let active = seen.iter().filter(|seen| !seen.busy && seen.instance.state.is_active()).count();
             let target = *self.targets.entry(app.name.clone()).or_insert(active.clamp(1, app.instances.max.max(1) as usize));
             step.actions.extend(next(view, app, &seen, target, &mut name));

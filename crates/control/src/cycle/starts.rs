@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use weal_model::{AppName, InstanceId, Time, naming};
 use weal_protocol::Refusal;
+use weal_protocol::engine::InstanceSeen;
 
 use super::effect::Ids;
+use super::peers::{Look, Ticket};
 
 /// After a failed start, an application is left alone for this long, doubled with each further failure.
 const FIRST_HOLDOFF: Duration = Duration::from_secs(1);
@@ -21,6 +23,8 @@ pub(super) struct Starts {
     broken: BTreeSet<AppName>,
     holdoffs: BTreeMap<AppName, (Time, Duration)>,
     highest: BTreeMap<AppName, u64>,
+    /// Instances that no look has shown yet, each with the look that must show it, once its start is over.
+    unseen: BTreeMap<InstanceId, Option<Ticket>>,
 }
 
 impl Starts {
@@ -61,6 +65,24 @@ impl Starts {
         self.holdoffs.insert(app.clone(), (now + pause, pause));
     }
 
+    /// A start is over: the look of `ticket` shows its instance, if it is there.
+    pub fn handle_over(&mut self, instance: &InstanceId, ticket: Ticket) {
+        if let Some(shown_by) = self.unseen.get_mut(instance) {
+            *shown_by = Some(ticket);
+        }
+    }
+
+    /// A look has ended, which shows `instances`.
+    pub fn handle_seen(&mut self, instances: &[InstanceSeen], look: &Look) {
+        let is_shown = |id: &InstanceId| instances.iter().any(|seen| seen.id == *id);
+        self.unseen.retain(|id, shown_by| !is_shown(id) && !shown_by.is_some_and(|ticket| look.has_ended(ticket)));
+    }
+
+    /// Applications of which an instance is being started that no look has shown yet. Whoever counts instances would start another one.
+    pub fn unseen(&self) -> BTreeSet<AppName> {
+        self.unseen.keys().filter_map(naming::parts).map(|(app, _)| app).collect()
+    }
+
     /// The number for each application's next instance.
     pub fn next_numbers(&self, taken: &Ids) -> BTreeMap<AppName, u64> {
         let mut next: BTreeMap<AppName, u64> = self.highest.iter().map(|(app, highest)| (app.clone(), highest + 1)).collect();
@@ -73,6 +95,7 @@ impl Starts {
 
     /// Numbers that were used are not used again.
     pub fn handle_begun(&mut self, instance: &InstanceId) {
+        self.unseen.insert(instance.clone(), None);
         if let Some((app, number)) = naming::parts(instance) {
             let highest = self.highest.entry(app).or_default();
             *highest = (*highest).max(number);

@@ -17,6 +17,7 @@ struct Bed {
     busy: BTreeSet<InstanceId>,
     free: BTreeMap<NodeName, Bytes>,
     failures: BTreeMap<AppName, String>,
+    unseen: BTreeSet<AppName>,
     rollout: Rollout,
 }
 
@@ -64,6 +65,7 @@ impl Bed {
             busy: BTreeSet::new(),
             free: [("n1".into(), Bytes::gib(1)), ("n2".into(), Bytes::mib(512))].into(),
             failures: BTreeMap::new(),
+            unseen: BTreeSet::new(),
             rollout: Rollout::default(),
         }
     }
@@ -87,6 +89,7 @@ impl Bed {
                 busy: &|id| self.busy.contains(id),
                 free: &|node| self.free[node],
                 failures: &self.failures,
+                unseen: &self.unseen,
             },
         );
         self.rollout = rollout;

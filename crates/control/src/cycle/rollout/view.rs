@@ -1,6 +1,6 @@
 //! What a replacement looks at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{AppName, Bytes, InstanceId, InstanceState, NodeName, PoolSpec};
 use weal_protocol::engine::{InstanceSeen, Revision};
@@ -17,6 +17,8 @@ pub(in crate::cycle) struct View<'a> {
     pub free: &'a dyn Fn(&NodeName) -> Bytes,
     /// Why the last start of an application failed.
     pub failures: &'a BTreeMap<AppName, String>,
+    /// Applications of which an instance is being started that is not among `instances` yet.
+    pub unseen: &'a BTreeSet<AppName>,
 }
 
 /// An instance as the replacement sees it.

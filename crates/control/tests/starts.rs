@@ -1,0 +1,233 @@
+//! An application that may run once is started once, however late the engine answers: looks that began before a start show nothing of it, and
+//! may be heard after it is over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weal_control::cycle::{AppOrders, Config, Cycle, Done, Effect, Input, Start, StoredJobs};
+use weal_control::jobs::Costs;
+use weal_control::profile::Profiles;
+use weal_model::{
+    Action, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec, SleepCosts, Time,
+};
+use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation, Revision};
+use weal_protocol::{Capabilities, Refusal};
+
+/// Seconds after which everything is long over.
+const LONG_S: f64 = 60.0;
+/// The longest that an answer takes.
+const LATE_MS: u64 = 400;
+const SEEDS: u64 = 100;
+
+/// What happens at a moment.
+enum Happens {
+    /// The loop hears something.
+    Heard(Box<Input>),
+    /// The engine carries something out.
+    Carried(Action),
+    /// An instance gets ready.
+    Ready(InstanceId),
+}
+
+struct World {
+    now: Time,
+    pool: Arc<PoolSpec>,
+    cycle: Cycle,
+    random: u64,
+    instances: Vec<InstanceSeen>,
+    agenda: BTreeMap<(Time, usize), Happens>,
+    entered: usize,
+    starts: usize,
+    notes: Vec<String>,
+}
+
+impl World {
+    /// `web` runs on `n1`.
+    fn new(seed: u64) -> Self {
+        let now = Time::from_secs_f64(1000.0);
+        let mut pool = PoolSpec::example();
+        let node = |name: &str| NodeSpec { name: name.into(), cpu: Cpu(1.0), memory: Bytes::gib(1), utilization_limit: 0.9 };
+        pool.nodes = vec![node("n1"), node("n2")];
+        let spec = AppSpec { instances: InstanceRange { min: 1, max: 1 }, ..AppSpec::example("web") };
+        pool.apps = [("web".into(), spec)].into();
+        let pool = Arc::new(pool);
+        let start = Start {
+            gateway: "gw".into(),
+            config: Some(config(1, &pool)),
+            profiles: Profiles::default(),
+            resting: BTreeMap::new(),
+            orders: AppOrders::default(),
+            noted_until: Time::ZERO,
+            job_costs: Costs::THESIS,
+            jobs: StoredJobs::default(),
+        };
+        let mut web = seen(&"web-1".into(), &"n1".into(), now);
+        (web.state, web.start_took_s) = (InstanceState::Ready, Some(0.1));
+        Self {
+            now,
+            cycle: Cycle::new(now, start),
+            pool,
+            random: seed,
+            instances: vec![web],
+            agenda: BTreeMap::new(),
+            entered: 0,
+            starts: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    /// The next config has no `n1`.
+    fn take_the_node_away(&mut self) {
+        let mut pool = (*self.pool).clone();
+        pool.nodes.retain(|node| node.name.as_str() != "n1");
+        self.pool = Arc::new(pool);
+        let config = config(2, &self.pool);
+        self.cycle.handle(self.now, Input::Config(config));
+    }
+
+    fn live(&mut self, for_s: f64) {
+        let until = self.now + Duration::from_secs_f64(for_s);
+        while self.now < until {
+            while let Some(effect) = self.cycle.poll_effect() {
+                self.carry_out(effect);
+            }
+            let next = self.agenda.keys().next().map_or(until, |(at, _)| *at);
+            self.now = next.min(self.cycle.poll_timeout()).max(self.now + Duration::from_millis(1)).min(until);
+            while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= self.now) {
+                let happens = entry.remove();
+                self.happen(happens);
+            }
+            self.cycle.handle_timeout(self.now);
+        }
+    }
+
+    fn happen(&mut self, happens: Happens) {
+        match happens {
+            Happens::Heard(input) => self.cycle.handle(self.now, *input),
+            Happens::Carried(Action::Start { instance, node, .. }) => {
+                self.starts += 1;
+                self.instances.push(seen(&instance, &node, self.now));
+                let at = self.late(self.now);
+                self.enter(at, Happens::Ready(instance));
+            }
+            Happens::Carried(Action::Stop { instance, .. }) => self.instances.retain(|seen| seen.id != instance),
+            Happens::Carried(_) => {}
+            Happens::Ready(id) => {
+                for seen in self.instances.iter_mut().filter(|seen| seen.id == id) {
+                    (seen.state, seen.start_took_s, seen.since) = (InstanceState::Ready, Some(0.1), self.now);
+                }
+            }
+        }
+    }
+
+    /// Some time from `from` on.
+    fn late(&mut self, from: Time) -> Time {
+        // Knuth's MMIX; the low bits are not random enough.
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        from + Duration::from_millis((self.random >> 33) % LATE_MS)
+    }
+
+    fn enter(&mut self, at: Time, happens: Happens) {
+        self.entered += 1;
+        self.agenda.insert((at, self.entered), happens);
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        let nobody = || Refusal::failed("there is no gateway");
+        let input = match effect {
+            Effect::ObserveGateway => Input::Gateway(Err(nobody())),
+            Effect::ConfigureGateway(_) => Input::Done(Done::Gateway(Err(nobody()))),
+            Effect::ObserveEngine => Input::Engine(Ok(self.observe())),
+            Effect::ConfigureNodes(_) => Input::Done(Done::Nodes(Ok(()))),
+            Effect::Act { action, .. } => {
+                // It is done before anybody hears of it.
+                let carried = self.late(self.now);
+                self.enter(carried, Happens::Carried(action.clone()));
+                let outcome = ActionOutcome { action, took_s: 0.0, refusal: None };
+                let heard = self.late(carried);
+                self.enter(heard, Happens::Heard(Box::new(Input::Done(Done::Acted(outcome)))));
+                return;
+            }
+            Effect::Update { .. } => Input::Done(Done::Updated(Ok(Vec::new()))),
+            Effect::SetLoads(_) => Input::Done(Done::Loads(Ok(()))),
+            Effect::SetReserves(_) => Input::Done(Done::Reserves(Ok(()))),
+            Effect::Plan(request) => Input::Done(Done::Planned(Box::new(request.run()))),
+            Effect::Note(note) => return self.notes.push(format!("{:.3} {}", self.now.as_secs_f64(), note.text)),
+            Effect::Keep(_) | Effect::Show { .. } => return,
+        };
+        let at = self.late(self.now);
+        self.enter(at, Happens::Heard(Box::new(input)));
+    }
+
+    fn observe(&self) -> Observation {
+        let node = |node: &NodeSpec| NodeSeen {
+            name: node.name.clone(),
+            up: true,
+            cpu_capacity: node.cpu,
+            memory_capacity: node.memory,
+            cpu_seconds: 0.0,
+            memory_used: Bytes(0),
+            cpu_pressure_seconds: None,
+            memory_reserve: Bytes(0),
+            parked_for_reserve: 0,
+        };
+        Observation {
+            began: Time::from_secs_f64(1000.0),
+            time: self.now,
+            capabilities: Capabilities::all("cgroup-v2"),
+            nodes: self.pool.nodes.iter().map(node).collect(),
+            instances: self.instances.clone(),
+            ..Observation::default()
+        }
+    }
+}
+
+fn config(generation: u64, pool: &Arc<PoolSpec>) -> Config {
+    Config { generation, pool: Arc::clone(pool), revisions: [("web".into(), revision())].into() }
+}
+
+fn revision() -> Revision {
+    Revision { start: "1".to_owned(), settings: String::new() }
+}
+
+fn seen(id: &InstanceId, node: &NodeName, now: Time) -> InstanceSeen {
+    InstanceSeen {
+        id: id.clone(),
+        app: "web".into(),
+        node: node.clone(),
+        revision: revision(),
+        state: InstanceState::Starting,
+        detail: String::new(),
+        since: now,
+        is_running: true,
+        pid: None,
+        address: ([127, 0, 0, 1], 20_000).into(),
+        needs: BTreeMap::new(),
+        memory_limit: Bytes::mib(64),
+        cpu_seconds: None,
+        memory_used: None,
+        swap_used: None,
+        disk_bytes: None,
+        restarts: 0,
+        start_took_s: None,
+        last_wake_s: None,
+        costs: SleepCosts::default(),
+        keeps_awake: false,
+    }
+}
+
+#[test]
+fn an_application_whose_node_leaves_is_started_once_however_late_the_engine_answers() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed);
+        world.live(2.0 + 0.05 * seed as f64);
+        assert_eq!(world.starts, 0, "seed {seed}: it runs as it should");
+        world.take_the_node_away();
+        world.live(LONG_S);
+        let runs: Vec<(&str, &str)> = world.instances.iter().map(|seen| (seen.id.as_str(), seen.node.as_str())).collect();
+        assert_eq!(world.starts, 1, "seed {seed}: {runs:?} {:#?}", world.notes);
+        assert_eq!(runs.len(), 1, "seed {seed}: {runs:?}");
+        assert_eq!(runs[0].1, "n2", "seed {seed}");
+    }
+}
