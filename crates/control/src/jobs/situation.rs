@@ -71,6 +71,11 @@ impl Costs {
         self.suspend_s_per_mib < NEVER_S_PER_MIB
     }
 
+    /// Whether a job can move while it runs.
+    pub fn moves(&self) -> bool {
+        self.migrate_s_per_mib < NEVER_S_PER_MIB
+    }
+
     /// Seconds that this change holds up `job` with `memory` bytes per task, which may save its state itself.
     pub fn of_job(&self, job: &Job, kind: ChangeKind, memory: u64) -> f64 {
         if !job.saves {
@@ -82,7 +87,12 @@ impl Costs {
             ChangeKind::Start | ChangeKind::Resume | ChangeKind::MoveAndResume => {
                 own.start_s + if restores { own.of(ChangeKind::Resume, memory) } else { 0.0 }
             }
-            ChangeKind::Suspend | ChangeKind::Migrate => own.of(kind, memory),
+            ChangeKind::Suspend => own.of(kind, memory),
+            // What cannot move as it runs is saved, and begins anew where it is to go.
+            ChangeKind::Migrate => {
+                let saved = own.of(ChangeKind::Suspend, memory) + own.start_s + own.of(ChangeKind::Resume, memory);
+                saved.min(self.of(kind, memory))
+            }
         }
     }
 

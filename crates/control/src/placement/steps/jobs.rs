@@ -133,8 +133,8 @@ impl Batch<'_, '_> {
     }
 
     // Starts, resumes or moves a job if its memory is there now.
-    fn bring(&mut self, change: JobChange, assignment: &Assignment) -> bool {
-        let Some(run) = &assignment.runs[change.job] else { return true };
+    fn bring(&mut self, change: JobChange, assignment: &mut Assignment) -> bool {
+        let Some(run) = assignment.runs[change.job].clone() else { return true };
         let memory = self.memory(change.job);
         let mut needed: BTreeMap<u32, u64> = BTreeMap::new();
         for &n in &run.nodes {
@@ -149,17 +149,23 @@ impl Batch<'_, '_> {
         }
         let nodes: Vec<NodeName> = run.nodes.iter().map(|&n| self.translation.nodes[n].clone()).collect();
         let (job, old) = (self.name(change.job), &self.situation.jobs[change.job]);
+        if change.kind == ChangeKind::Migrate {
+            old.nodes.iter().for_each(|&n| self.steps.free_memory(n as u32, memory));
+        }
         let best = old.max_utility(self.situation.now_s);
         let where_to = nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join("`, `");
-        let why =
+        let mut why =
             format!("`{job}` can reach a utility of {best:+.2} at most and gets {:.2} CPU a task on `{where_to}`", run.speed);
         let action = match change.kind {
             ChangeKind::Start => Action::StartJob { job, nodes },
             ChangeKind::Resume | ChangeKind::MoveAndResume => Action::ResumeJob { job, nodes },
-            ChangeKind::Migrate => {
-                old.nodes.iter().for_each(|&n| self.steps.free_memory(n as u32, memory));
-                Action::MigrateJob { job, nodes }
+            // The next plan begins it where there is room for it then.
+            ChangeKind::Migrate if old.saves && !self.situation.costs.moves() => {
+                why += "; it saves its state, and goes on from that";
+                assignment.runs[change.job] = None;
+                Action::SuspendJob { job }
             }
+            ChangeKind::Migrate => Action::MigrateJob { job, nodes },
             ChangeKind::Suspend => Action::SuspendJob { job },
         };
         self.steps.job_step(action, why);

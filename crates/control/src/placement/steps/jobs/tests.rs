@@ -136,6 +136,27 @@ fn a_job_that_saves_its_state_makes_room_where_no_other_can() {
     assert_eq!(starts(&policy), ["suspend patient", "start urgent on n0", "urgent gets 2.0"]);
 }
 
+/// Carrera 5.7.2 at E: one that uses a part of a machine goes to where another part is free, so that a job gets a whole machine.
+#[test]
+fn a_job_that_saves_its_state_moves_so_that_another_gets_a_whole_node() {
+    let pool = pool(2, vec![]);
+    let jobs = || {
+        let (left, right) = (job("left", 400.0, 1.0, 300, 1000.0), job("right", 400.0, 1.0, 300, 1000.0));
+        vec![running(left, &[0], 1.0), running(right, &[1], 1.0), job("wide", 200.0, 2.0, 300, 150.0)]
+    };
+    let mut policy = policy_without_swap(&pool);
+    let decided = |policy: &Policy| words(&judged(&with_jobs(&pool, &[], jobs()), policy).0);
+    assert!(!decided(&policy).iter().any(|word| word.starts_with("suspend")), "nobody can move: {:?}", decided(&policy));
+    policy.saving.insert("right".into());
+    assert_eq!(decided(&policy), ["suspend right", "start wide on n1", "wide gets 2.0"]);
+    let mut saved = jobs();
+    (saved[1].state, saved[1].done, saved[1].cpu) = (JobState::Pending, Work(40.0), None);
+    saved[1].nodes.clear();
+    saved[2] = running(saved[2].clone(), &[1], 2.0);
+    let later = words(&judged(&with_jobs(&pool, &[], saved), &policy).0);
+    assert_eq!(later, ["start right on n0", "right gets 1.0"]);
+}
+
 #[test]
 fn no_job_begins_in_memory_that_a_more_urgent_one_would_have_sooner() {
     let pool = pool(1, vec![]);
