@@ -245,6 +245,13 @@ impl Client {
         self.get(&format!("/v1/jobs/{}", escape(job))).await
     }
 
+    /// The last `tail` lines that a job wrote.
+    pub async fn job_output(&self, job: &str, tail: usize) -> Result<Bytes, Error> {
+        let path = format!("/v1/jobs/{}/output?tail={tail}", escape(job));
+        let call = self.call(Method::GET, &path, Vec::new());
+        tokio::time::timeout(self.timeout, call).await.map_err(|_| Error::TimedOut(self.timeout))?
+    }
+
     /// Gives an order about a job.
     pub async fn order_job(&self, job: &str, verb: &str) -> Result<JobTaken, Error> {
         let path = format!("/v1/jobs/{}/{verb}", escape(job));

@@ -62,7 +62,7 @@ fn render(jobs: &[JobStatus]) -> String {
             toned(job.state.as_str(), phase_tone(job.state)),
             cell(format!("{:.0}%", job.progress * 100.0)),
             cell(format!("{:.1} s", job.cpu_used.0)),
-            cell(when(job.deadline)),
+            cell(goal_at(job, now())),
             cell(job.expected_end.map_or_else(|| "-".to_owned(), when)),
             utility(job.utility),
             cell(job.node.as_ref().map_or("-", |node| node.as_str())),
@@ -91,6 +91,16 @@ pub(super) fn when_at(time: Time, now: Time) -> String {
         format!("in {}", span(time.since(now).as_secs()))
     } else {
         format!("{} ago", span(now.since(time).as_secs()))
+    }
+}
+
+/// When a job is to be done, or by how much it has missed that.
+pub(super) fn goal_at(job: &JobStatus, now: Time) -> String {
+    let until = if job.state.is_over() { job.expected_end.unwrap_or(now) } else { now };
+    if until > job.deadline {
+        format!("missed by {}", span(until.since(job.deadline).as_secs()))
+    } else {
+        when_at(job.deadline, now)
     }
 }
 
@@ -131,11 +141,16 @@ pub(super) fn one_line(job: &JobStatus) -> String {
 }
 
 fn described(job: &JobStatus) -> String {
+    described_at(job, now())
+}
+
+/// All about a job.
+pub(super) fn described_at(job: &JobStatus, now: Time) -> String {
     let command: Vec<String> = job.command.iter().map(|word| terminal::visible(word).into_owned()).collect();
     let mut lines = vec![
         ("command", command.join(" ")),
         ("handed in", job.submitter.iter().fold(clock(job.submitted), |when, token| format!("{when}, by the token {token}"))),
-        ("goal", format!("{} ({})", clock(job.deadline), when(job.deadline))),
+        ("goal", format!("{} ({})", clock(job.deadline), goal_at(job, now))),
         ("run", job.attempt.to_string()),
         ("CPU used", format!("{:.1} s of about {:.1} s ({})", job.cpu_used.0, job.work.0, job.work_source)),
         ("CPU given", format!("{} of {}", job.cpu_allocated, job.cpus)),
@@ -152,7 +167,7 @@ fn described(job: &JobStatus) -> String {
     lines.extend(job.node.as_ref().filter(|_| nodes.len() < 2).map(|node| ("node", node.to_string())));
     lines.extend(job.began.map(|began| ("began", clock(began))));
     let expected = if job.state.is_over() { "ended" } else { "expected" };
-    lines.extend(job.expected_end.map(|end| (expected, format!("{} ({})", clock(end), when(end)))));
+    lines.extend(job.expected_end.map(|end| (expected, format!("{} ({})", clock(end), when_at(end, now)))));
     lines.extend(job.utility.map(|utility| ("utility", utility.to_string())));
     lines.extend(job.end.map(|end| ("ended with", ending(end))));
     let rows = lines.iter().map(|(name, value)| format!("  {name:<10} {value}\n"));
@@ -190,4 +205,28 @@ fn copy_output(order: &JobLogs) -> anyhow::Result<()> {
         }
     };
     block_on(async { client.stream(&path, each).await.map_err(|error| error.into_failure().into()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(state: &str, expected_end_s: Option<u64>) -> JobStatus {
+        let json = serde_json::json!({
+            "id": "render-7", "state": state, "detail": "", "command": ["povray"], "class": null, "submitted": 0,
+            "deadline": 600_000_000_000_u64, "expected_end": expected_end_s.map(|s| s * 1_000_000_000), "utility": null, "began": null,
+            "node": null, "attempt": 1, "cpu_used": 0.0, "work": 100.0, "work_source": "as was said", "progress": 0.0, "cpu_allocated": 0.0,
+            "cpus": 1.0, "memory_limit": 1_048_576, "memory_used": null, "end": null
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_goal_that_has_passed_is_missed_and_says_by_how_much() {
+        let at = |seconds: u64| Time(seconds * 1_000_000_000);
+        assert_eq!(goal_at(&job("waiting", Some(900)), at(500)), "in 1m 40s");
+        assert_eq!(goal_at(&job("waiting", None), at(14_340)), "missed by 3h 49m");
+        assert_eq!(goal_at(&job("done", Some(590)), at(14_340)), "3h 49m ago", "it was met");
+        assert_eq!(goal_at(&job("done", Some(660)), at(14_340)), "missed by 1m 0s");
+    }
 }

@@ -9,9 +9,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
-use weal_model::{Event, FlowStatus, InstanceState, JobPhase, NodeStatus, Severity, Status, Utility};
+use weal_model::{Event, FlowStatus, InstanceState, JobName, JobPhase, JobStatus, NodeStatus, Severity, Status, Utility};
 
-use super::jobs::{phase_tone, when_at};
+use super::jobs::{goal_at, phase_tone, when_at};
 use super::status::achieved;
 use crate::args::Target;
 use crate::client::{Client, Error, block_on};
@@ -19,11 +19,20 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Stream, Tone, clock, is_terminal, utility_tone};
 use crate::state::StateDir;
 use crate::supervisor::event_text;
+use job::Page;
 
 /// Between two looks at the pool.
 const LOOK: Duration = Duration::from_secs(1);
 /// Between two looks at the keyboard: keys feel immediate.
 const KEYS: Duration = Duration::from_millis(100);
+
+/// What the arrows move in.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Focus {
+    #[default]
+    Flows,
+    Jobs,
+}
 
 /// What is shown.
 #[derive(Default)]
@@ -32,6 +41,29 @@ struct View {
     events: Vec<Event>,
     problem: Option<String>,
     scroll: usize,
+    focus: Focus,
+    /// The selected job. Its place may change from look to look.
+    job: Option<JobName>,
+    /// The page of the selected job, in place of everything else.
+    page: Option<Page>,
+}
+
+impl View {
+    fn jobs(&self) -> &[JobStatus] {
+        self.status.as_ref().map_or(&[], |status| &status.jobs)
+    }
+
+    /// The place of the selected job: the first where that is gone.
+    fn selected(&self) -> usize {
+        self.jobs().iter().position(|job| Some(&job.id) == self.job.as_ref()).unwrap_or(0)
+    }
+
+    /// Selects the job so many places further down.
+    fn select(&mut self, by: isize) {
+        let last = self.jobs().len().saturating_sub(1);
+        let to = self.selected().saturating_add_signed(by).min(last);
+        self.job = self.jobs().get(to).map(|job| job.id.clone());
+    }
 }
 
 /// Runs it.
@@ -60,7 +92,7 @@ async fn watch(client: &Client, view: &mut View, terminal: &mut ratatui::Default
         if event::poll(KEYS)? && handle_key(&event::read()?, view) {
             return Ok(());
         }
-        if looked.elapsed() >= LOOK {
+        if looked.elapsed() >= LOOK || view.page.as_ref().is_some_and(Page::is_new) {
             looked = Instant::now();
             view.problem = look(client, view).await.err().map(|error| error.to_string());
         }
@@ -71,7 +103,10 @@ async fn look(client: &Client, view: &mut View) -> Result<(), Error> {
     view.status = Some(client.status().await?);
     view.events = client.events(None, 50).await?;
     view.events.sort_by_key(|event| std::cmp::Reverse(event.id));
-    Ok(())
+    match &mut view.page {
+        Some(page) => page.look(client).await,
+        None => Ok(()),
+    }
 }
 
 /// True when it ends.
@@ -81,17 +116,36 @@ fn handle_key(event: &event::Event, view: &mut View) -> bool {
         return false;
     }
     match key.code {
-        KeyCode::Char('q') | KeyCode::Esc => return true,
+        KeyCode::Char('q') => return true,
         KeyCode::Char('c') => return key.modifiers.contains(KeyModifiers::CONTROL),
-        KeyCode::Down | KeyCode::Char('j') => view.scroll += 1,
-        KeyCode::Up | KeyCode::Char('k') => view.scroll = view.scroll.saturating_sub(1),
+        KeyCode::Esc if view.page.is_none() => return true,
+        KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => view.page = None,
+        KeyCode::Tab if view.page.is_none() => {
+            view.focus = if view.focus == Focus::Flows { Focus::Jobs } else { Focus::Flows };
+        }
+        KeyCode::Enter | KeyCode::Right if view.focus == Focus::Jobs => {
+            view.page = view.jobs().get(view.selected()).map(|job| Page::of(job.clone()));
+        }
+        KeyCode::Down | KeyCode::Char('j') => move_by(view, 1),
+        KeyCode::Up | KeyCode::Char('k') => move_by(view, -1),
         _ => {}
     }
     false
 }
 
+fn move_by(view: &mut View, by: isize) {
+    match (&view.page, view.focus) {
+        (Some(_), _) => {}
+        (None, Focus::Flows) => view.scroll = view.scroll.saturating_add_signed(by),
+        (None, Focus::Jobs) => view.select(by),
+    }
+}
+
 fn draw(frame: &mut Frame, view: &mut View) {
     let Some(status) = &view.status else { return };
+    if let Some(page) = &view.page {
+        return page.draw(frame, status, view.problem.as_deref());
+    }
     let wanted = |rows: usize| u16::try_from(rows + 2).unwrap_or(u16::MAX);
     let area = frame.area();
     // Flows matter most: nodes, applications and jobs get at most a quarter of the screen each, and nothing when there are none.
@@ -108,15 +162,24 @@ fn draw(frame: &mut Frame, view: &mut View) {
     .areas(area);
     let last = status.flows.len().saturating_sub(1);
     view.scroll = view.scroll.min(last);
-    draw_head(frame, head, status, view.problem.as_deref());
+    draw_head(frame, head, status, view.problem.as_deref(), keys(view));
     draw_nodes(frame, nodes, &status.nodes);
     draw_apps(frame, apps, status);
-    draw_jobs(frame, jobs, status);
+    draw_jobs(frame, jobs, view);
     draw_flows(frame, flows, &status.flows[view.scroll.min(status.flows.len())..]);
     draw_events(frame, events, &view.events);
 }
 
-fn draw_head(frame: &mut Frame, area: Rect, status: &Status, problem: Option<&str>) {
+/// What can be pressed.
+fn keys(view: &View) -> &'static str {
+    match view.focus {
+        _ if view.jobs().is_empty() => "q ends, arrows scroll",
+        Focus::Flows => "q ends, arrows scroll, tab selects a job",
+        Focus::Jobs => "q ends, arrows select, enter shows the job",
+    }
+}
+
+fn draw_head(frame: &mut Frame, area: Rect, status: &Status, problem: Option<&str>, keys: &str) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let problem = problem.or_else(|| status.problems.first().map(String::as_str)).or(status.config_error.as_deref());
     let (verdict, tone) = match problem {
@@ -124,7 +187,7 @@ fn draw_head(frame: &mut Frame, area: Rect, status: &Status, problem: Option<&st
         None => verdict(&status.flows),
     };
     let name = Span::styled(format!("{} ", status.pool), bold);
-    let keys = Span::styled("  q ends, arrows scroll", color(Tone::Dim));
+    let keys = Span::styled(format!("  {keys}"), color(Tone::Dim));
     let line = Line::from(vec![name, Span::raw(clock(status.time)), Span::raw("  "), Span::styled(verdict, color(tone)), keys]);
     frame.render_widget(Paragraph::new(line), area);
 }
@@ -176,33 +239,46 @@ fn draw_apps(frame: &mut Frame, area: Rect, status: &Status) {
     frame.render_widget(table(rows.collect(), &widths, &["app", "ready", "CPU", "given", "state"], "applications"), area);
 }
 
-fn draw_jobs(frame: &mut Frame, area: Rect, status: &Status) {
-    let rows = status.jobs.iter().map(|job| {
-        let utility = job.utility.map_or_else(|| "-".to_owned(), |utility| utility.to_string());
-        let tone = job.utility.map_or(Tone::Dim, utility_tone);
-        Row::new([
-            Cell::from(job.id.to_string()),
-            Cell::from(Span::styled(job.state.as_str(), color(phase_tone(job.state)))),
-            Cell::from(format!("{} {:>3.0}%", bar(job.progress, 8), job.progress * 100.0)),
-            Cell::from(format!("{:.2}", job.cpu_allocated.0)),
-            Cell::from(when_at(job.deadline, status.time)),
-            Cell::from(job.expected_end.map_or_else(|| "-".to_owned(), |end| when_at(end, status.time))),
-            Cell::from(Span::styled(utility, color(tone))),
-            Cell::from(job.detail.clone()),
-        ])
+fn draw_jobs(frame: &mut Frame, area: Rect, view: &View) {
+    let Some(status) = &view.status else { return };
+    let selected = (view.focus == Focus::Jobs).then(|| view.selected());
+    // Those above the selected one scroll away where the part is too small: its border and its heading take two lines.
+    let rows_shown = usize::from(area.height).saturating_sub(2).max(1);
+    let first = selected.map_or(0, |selected| (selected + 1).saturating_sub(rows_shown));
+    let rows = status.jobs.iter().enumerate().skip(first).map(|(number, job)| {
+        let is_selected = selected == Some(number);
+        let row = job_row(job, status);
+        if is_selected { row.style(Style::new().add_modifier(Modifier::REVERSED)) } else { row }
     });
     let widths = [
         Constraint::Length(18),
         Constraint::Length(9),
+        Constraint::Length(8),
         Constraint::Length(13),
-        Constraint::Length(6),
-        Constraint::Length(12),
-        Constraint::Length(12),
+        Constraint::Length(5),
+        Constraint::Length(16),
+        Constraint::Length(11),
         Constraint::Length(7),
         Constraint::Min(10),
     ];
-    let heading = ["job", "state", "done", "given", "goal", "expected", "utility", "why"];
+    let heading = ["job", "state", "node", "done", "given", "goal", "expected", "utility", "why"];
     frame.render_widget(table(rows.collect(), &widths, &heading, &split(status)), area);
+}
+
+fn job_row<'a>(job: &JobStatus, status: &Status) -> Row<'a> {
+    let utility = job.utility.map_or_else(|| "-".to_owned(), |utility| utility.to_string());
+    let tone = job.utility.map_or(Tone::Dim, utility_tone);
+    Row::new([
+        Cell::from(job.id.to_string()),
+        Cell::from(Span::styled(job.state.as_str(), color(phase_tone(job.state)))),
+        Cell::from(job.node.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)),
+        Cell::from(format!("{} {:>3.0}%", bar(job.progress, 8), job.progress * 100.0)),
+        Cell::from(format!("{:.2}", job.cpu_allocated.0)),
+        Cell::from(goal_at(job, status.time)),
+        Cell::from(job.expected_end.map_or_else(|| "-".to_owned(), |end| when_at(end, status.time))),
+        Cell::from(Span::styled(utility, color(tone))),
+        Cell::from(job.detail.clone()),
+    ])
 }
 
 /// How the pool's CPU is divided between applications and jobs.
@@ -292,6 +368,8 @@ fn utility_bar(utility: Option<Utility>) -> (String, String, Tone) {
     (bar, utility.to_string(), utility_tone(utility))
 }
 
+mod job;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,22 +444,29 @@ mod tests {
         assert!(screen(&mut view, 100, 30).lines().next().unwrap().contains("the controller broke off"));
     }
 
-    #[test]
-    fn jobs_are_shown_with_what_they_take_from_applications() {
-        let job = serde_json::json!({
-            "id": "render-7", "state": "running", "detail": "", "command": ["povray"], "class": null, "submitted": 0,
+    fn job(number: usize) -> JobStatus {
+        let json = serde_json::json!({
+            "id": format!("render-{number}"), "state": "running", "detail": "", "command": ["povray"], "class": null, "submitted": 0,
             "deadline": 600_000_000_000_u64, "expected_end": 200_000_000_000_u64, "utility": 0.66, "began": 0, "node": "n1", "attempt": 1,
             "cpu_used": 50.0, "work": 100.0, "work_source": "as was said", "progress": 0.5, "cpu_allocated": 0.75, "cpus": 1.0,
             "memory_limit": 1_048_576, "memory_used": null, "end": null
         });
-        let mut status = status(2);
-        assert!(!screen(&mut View { status: Some(status.clone()), ..View::default() }, 120, 40).contains("given to jobs"));
-        status.jobs = vec![serde_json::from_value(job).unwrap()];
-        let shown = screen(&mut View { status: Some(status), ..View::default() }, 120, 40);
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn with_jobs(count: usize) -> View {
+        let status = Status { jobs: (1..=count).map(job).collect(), ..status(2) };
+        View { status: Some(status), ..View::default() }
+    }
+
+    #[test]
+    fn jobs_are_shown_with_what_they_take_from_applications() {
+        assert!(!screen(&mut with_jobs(0), 120, 40).contains("given to jobs"));
+        let shown = screen(&mut with_jobs(1), 120, 40);
         for part in [
             "jobs: 0.75 CPU given to jobs, 1.00 to applications, of 2.00",
-            "render-7",
-            "running",
+            "render-1",
+            "running   n1",
             " 50%",
             "in 10m 0s",
             "in 3m 20s",
@@ -389,6 +474,25 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part} in\n{shown}");
         }
+    }
+
+    #[test]
+    fn a_job_is_selected_stays_selected_and_has_a_page_of_its_own() {
+        let mut view = with_jobs(40);
+        assert!(screen(&mut view, 120, 40).contains("tab selects a job"));
+        assert!(!press(&mut view, KeyCode::Enter) && view.page.is_none(), "no job is selected yet");
+        press(&mut view, KeyCode::Tab);
+        (0..30).for_each(|_| assert!(!press(&mut view, KeyCode::Down)));
+        assert!(screen(&mut view, 120, 40).contains("render-31 "), "it scrolls along");
+        view.status.as_mut().unwrap().jobs.remove(0);
+        press(&mut view, KeyCode::Enter);
+        view.status.as_mut().unwrap().jobs.clear();
+        let page = screen(&mut view, 120, 40);
+        for part in ["render-31 is running", "in 10m 0s", "50.0 s of about 100.0 s", "it has written nothing yet"] {
+            assert!(page.contains(part), "{part} in\n{page}");
+        }
+        assert!(!press(&mut view, KeyCode::Esc) && view.page.is_none(), "back to all of them");
+        assert!(press(&mut view, KeyCode::Esc));
     }
 
     #[test]

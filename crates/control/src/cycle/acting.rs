@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weal_model::{Action, AppName, AppSpec, Bytes, InstanceState, JobObservation, JobState, NodeName, PoolSpec, Target, Time};
+use weal_protocol::engine::InstanceSeen;
 
 use super::effect::Effect;
 use super::notes;
@@ -11,6 +12,7 @@ use super::state::{State, node_of};
 use super::status::unready_need;
 use super::tasks::undone;
 use crate::jobs::Job;
+use crate::placement::asleep_memory;
 
 /// As long as a request may take at most: whoever is still there afterwards is a stream without end.
 const LONGEST_DRAIN_S: f64 = 600.0;
@@ -131,7 +133,8 @@ impl State {
         })
     }
 
-    /// Memory of `node` that nothing holds, counted as placement counts it: by what each instance and each task may use.
+    /// Memory of `node` that nothing holds, counted as placement counts it: by what each instance and each task may use, and by what was
+    /// measured of one that sleeps.
     pub(super) fn room(&self, pool: &PoolSpec, node: &NodeName) -> Bytes {
         self.room_beside(pool, node, None)
     }
@@ -141,7 +144,7 @@ impl State {
         let capacity = node_of(pool, node).map_or(Bytes(0), |spec| spec.memory);
         let instances = self.engine.instances();
         let here = instances.iter().filter(|seen| seen.node == *node && seen.state.holds_memory());
-        let held: Bytes = here.map(|seen| seen.memory_limit).sum();
+        let held: Bytes = here.map(|seen| held_by(seen, capacity)).sum();
         let jobs = self.engine.seen.iter().flat_map(|seen| &seen.jobs).filter(|job| Some(&job.spec.name) != without);
         let jobs: Bytes = jobs.map(|job| memory_on(job, node)).sum();
         let coming: Bytes =
@@ -177,6 +180,11 @@ impl State {
     }
 }
 
+/// Memory that an instance holds on a node of `capacity`.
+fn held_by(seen: &InstanceSeen, capacity: Bytes) -> Bytes {
+    if seen.state.is_asleep() { asleep_memory(seen.memory_used, seen.memory_limit, capacity) } else { seen.memory_limit }
+}
+
 /// Memory of one task of a job, in the stage that it is in.
 fn memory_of(job: &JobObservation) -> Bytes {
     let stage = Job::observed(job, |_| None).stages_left().next().map(|(stage, _)| stage);
@@ -188,4 +196,81 @@ fn memory_on(job: &JobObservation, node: &NodeName) -> Bytes {
     let runs = job.state == JobState::Running;
     let tasks = job.nodes.iter().filter(|at| runs && *at == node).count() as u64;
     if tasks == 0 { Bytes(0) } else { Bytes(memory_of(job).0.saturating_mul(tasks)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use weal_model::{Cpu, NodeSpec, SleepCosts};
+    use weal_protocol::engine::{Observation, Revision};
+
+    use super::super::effect::{Config, Start};
+    use super::super::queue::StoredJobs;
+    use super::*;
+    use crate::jobs::Costs;
+    use crate::profile::Profiles;
+
+    fn instance(number: u32, state: InstanceState, used: Option<Bytes>) -> InstanceSeen {
+        InstanceSeen {
+            id: format!("a-{number}").as_str().into(),
+            app: "a".into(),
+            node: "n1".into(),
+            revision: Revision { start: String::new(), settings: String::new() },
+            state,
+            detail: String::new(),
+            since: Time::ZERO,
+            is_running: true,
+            pid: None,
+            address: ([127, 0, 0, 1], 20_000).into(),
+            needs: BTreeMap::new(),
+            memory_limit: Bytes::mib(100),
+            cpu_seconds: None,
+            memory_used: used,
+            swap_used: None,
+            disk_bytes: None,
+            restarts: 0,
+            start_took_s: None,
+            last_wake_s: None,
+            costs: SleepCosts::default(),
+            keeps_awake: false,
+        }
+    }
+
+    /// The room of a node of 1000 MiB on which these are.
+    fn room(instances: Vec<InstanceSeen>) -> Bytes {
+        let mut pool = PoolSpec::example();
+        pool.nodes = vec![NodeSpec { name: "n1".into(), cpu: Cpu(1.0), memory: Bytes::mib(1000), utilization_limit: 0.9 }];
+        let pool = Arc::new(pool);
+        let start = Start {
+            gateway: "gw".into(),
+            config: Some(Config { generation: 1, pool: Arc::clone(&pool), revisions: BTreeMap::new() }),
+            profiles: Profiles::default(),
+            resting: BTreeMap::new(),
+            orders: Default::default(),
+            noted_until: Time::ZERO,
+            job_costs: Costs::THESIS,
+            jobs: StoredJobs::default(),
+        };
+        let mut state = State::new(Time::ZERO, start);
+        state.engine.seen = Some(Arc::new(Observation { instances, ..Observation::default() }));
+        state.room(&pool, &"n1".into())
+    }
+
+    #[test]
+    fn a_sleeper_holds_what_was_measured_as_plans_count_it() {
+        let measured = Some(Bytes::mib(10));
+        assert_eq!(room(vec![instance(1, InstanceState::Ready, measured)]), Bytes::mib(900));
+        assert_eq!(
+            room(vec![instance(1, InstanceState::Suspended, measured), instance(2, InstanceState::Warm, measured)]),
+            Bytes::mib(980)
+        );
+        assert_eq!(room(vec![instance(1, InstanceState::Suspended, None)]), Bytes::mib(900), "nobody has measured it");
+        assert_eq!(
+            room(vec![instance(1, InstanceState::Suspended, Some(Bytes::gib(9)))]),
+            Bytes::mib(900),
+            "that is no measurement"
+        );
+        assert_eq!(room(vec![instance(1, InstanceState::Parked, measured)]), Bytes::mib(1000));
+    }
 }

@@ -56,7 +56,7 @@ impl Rehearsal {
         let (_, without) = planned(&self.request)?;
         let (plan, report) = planned(&with)?;
         let name = &self.entry.record.spec.name;
-        let job = job_status::of_open(&self.entry, &self.request.policy.runs, report.jobs.get(name));
+        let job = job_status::of_open(&self.entry, &self.request.policy.runs, report.jobs.get(name), |_| String::new());
         let mut changes = apps(&without, &report);
         changes.extend(self.jobs(&without, &report));
         changes.sort_by(|a, b| a.lost().total_cmp(&b.lost()).reverse().then_with(|| a.name.cmp(&b.name)));

@@ -14,15 +14,25 @@ use crate::jobs::{Estimate, Job, Runs, Source};
 const NEVER: Utility = Utility(-1e5);
 
 /// Those that are not over by name, then the last that are, at most `most`.
-pub(super) fn jobs(queue: &Queue, planned: &BTreeMap<JobName, JobExplanation>, most: usize) -> Vec<JobStatus> {
+pub(super) fn jobs(
+    queue: &Queue,
+    planned: &BTreeMap<JobName, JobExplanation>,
+    most: usize,
+    between: impl Fn(&Entry) -> String,
+) -> Vec<JobStatus> {
     let mut open: Vec<&Entry> = queue.open().filter(|entry| entry.written != Written::Submission).collect();
     open.sort_by_key(|entry| entry.record.number);
-    let open = open.into_iter().map(|entry| of_open(entry, queue.runs(), planned.get(&entry.record.spec.name)));
+    let open = open.into_iter().map(|entry| of_open(entry, queue.runs(), planned.get(&entry.record.spec.name), &between));
     open.chain(queue.over().map(|record| of_record(record, queue.runs()))).take(most).collect()
 }
 
-/// One that is not over.
-pub(super) fn of_open(entry: &Entry, runs: &Runs, planned: Option<&JobExplanation>) -> JobStatus {
+/// One that is not over. `between` says what it waits for where neither a person nor the plan holds it up.
+pub(super) fn of_open(
+    entry: &Entry,
+    runs: &Runs,
+    planned: Option<&JobExplanation>,
+    between: impl Fn(&Entry) -> String,
+) -> JobStatus {
     let record = &entry.record;
     let observation = observation(entry.spec(), entry.used);
     let estimate = runs.estimate(&observation);
@@ -32,7 +42,7 @@ pub(super) fn of_open(entry: &Entry, runs: &Runs, planned: Option<&JobExplanatio
     let of_all = |cpu: Cpu| Cpu(cpu.0 * tasks);
     JobStatus {
         state: phase(entry),
-        detail: why(entry, planned),
+        detail: why(entry, planned).unwrap_or_else(|| between(entry)),
         expected_end: utility.and_then(|utility| expected_end(&job, utility)),
         utility,
         node: run.map(|run| run.node.clone()),
@@ -150,27 +160,34 @@ fn phase(entry: &Entry) -> JobPhase {
     }
 }
 
-/// Why it does not run.
-fn why(entry: &Entry, planned: Option<&JobExplanation>) -> String {
+/// Why it does not run: empty when it does; `None` when nothing holds it up that is known here.
+fn why(entry: &Entry, planned: Option<&JobExplanation>) -> Option<String> {
     let record = &entry.record;
-    let is_running = entry.run.as_ref().is_some_and(|run| run.state == RunState::Running);
+    match phase(entry) {
+        JobPhase::Starting | JobPhase::Running => return Some(String::new()),
+        JobPhase::Stopping if record.cancelled => return Some("it was cancelled, and is being ended".to_owned()),
+        JobPhase::Stopping => return Some("its run has ended, and what came of it is being written down".to_owned()),
+        _ => {}
+    }
     match record.hold {
-        Hold::Paused => return "somebody has paused it: weal job resume lets it go on".to_owned(),
-        Hold::Suspended => return "somebody has suspended it: weal job resume lets it go on".to_owned(),
+        Hold::Paused => return Some("somebody has paused it: weal job resume lets it go on".to_owned()),
+        Hold::Suspended => return Some("somebody has suspended it: weal job resume lets it go on".to_owned()),
         Hold::None => {}
     }
     if let Some(first) = record.after.first() {
-        return format!("waits until {first} is done");
-    }
-    if is_running {
-        return String::new();
+        return Some(format!("waits until {first} is done"));
     }
     if !entry.refused.is_empty() {
-        return format!("could not be started: {}", entry.refused);
+        return Some(format!("could not be started: {}", entry.refused));
     }
     match planned {
-        Some(planned) if !planned.text.is_empty() => planned.text.clone(),
-        _ if record.not_before > Time::ZERO && !record.begun => format!("run {} failed; it is run again", record.attempt - 1),
-        _ => String::new(),
+        Some(planned) if !planned.text.is_empty() => Some(planned.text.clone()),
+        _ if record.not_before > Time::ZERO && !record.begun => {
+            Some(format!("run {} failed; it is run again", record.attempt - 1))
+        }
+        _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

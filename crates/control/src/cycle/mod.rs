@@ -59,6 +59,7 @@
 
 mod acting;
 mod app_orders;
+mod between;
 mod effect;
 mod forecast;
 mod gateway;
@@ -354,12 +355,13 @@ impl Cycle {
     pub fn job(&self, job: &JobName) -> Option<JobStatus> {
         let (queue, planned) = (&self.0.queue, &self.0.placing.report.jobs);
         let over = || queue.over().find(|record| record.spec.name == *job).map(|record| self.over(record));
-        queue.get(job).map(|entry| job_status::of_open(entry, queue.runs(), planned.get(job))).or_else(over)
+        let between = |entry: &queue::Entry| self.0.between(entry);
+        queue.get(job).map(|entry| job_status::of_open(entry, queue.runs(), planned.get(job), between)).or_else(over)
     }
 
     /// The jobs that are not over, and the last that are, at most `most`.
     pub fn jobs(&self, most: usize) -> Vec<JobStatus> {
-        job_status::jobs(&self.0.queue, &self.0.placing.report.jobs, most)
+        job_status::jobs(&self.0.queue, &self.0.placing.report.jobs, most, |entry| self.0.between(entry))
     }
 
     /// The config's schedules, as people are shown them.

@@ -1,5 +1,5 @@
 //! All parts of the loop, and what goes out. What the loop does with several parts is in files of their own, each an `impl State`; a file
-//! calls only those above it in this list: `seating` and `telling`, `verbs`, `acting`, `jobs`, `submissions`, `scheduling`, `sleep`, `placing`, `looks`.
+//! calls only those above it in this list: `seating` and `telling`, `verbs`, `acting`, `between`, `jobs`, `submissions`, `scheduling`, `sleep`, `placing`, `looks`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

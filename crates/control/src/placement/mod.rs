@@ -45,6 +45,7 @@ pub use explain::{Shift, WhatIf};
 pub use policy::{AppCosts, Iterations, Policy};
 use problem::Problem;
 use problem::translate::Translation;
+pub(crate) use problem::translate::asleep_memory;
 use solve::{Solution, solve};
 pub(crate) use standby::SPARE_CPU;
 pub use weal_model::Algorithm;
@@ -117,8 +118,7 @@ fn attempt(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> Attempt 
         return Attempt { plan, report, bereft: Vec::new(), without_any: 0, in_the_way: Vec::new() };
     }
     let mut solution = solve_with(&translation.problem, policy.algorithm, budget.0);
-    let mut steps = steps::of(&translation, snapshot, policy, &solution);
-    let jobs = steps::decide_jobs(&mut steps, &translation, snapshot, policy, &mut solution);
+    let (steps, jobs) = steps::of(&translation, snapshot, policy, &mut solution);
     let plan = Plan {
         generation: snapshot.generation,
         actions: steps.reasons.iter().map(|reason| reason.action.clone()).collect(),

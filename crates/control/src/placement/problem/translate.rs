@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
-    AppName, AppSpec, Cpu, InstanceId, InstanceObservation, InstanceState, NodeName, NodeObservation, NodeSpec, Snapshot, Time,
+    AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceObservation, InstanceState, NodeName, NodeObservation, NodeSpec, Snapshot,
+    Time,
 };
 
 use super::dense::{App, ChangeCost, Node, Problem};
@@ -65,10 +66,10 @@ impl<'a> Translation<'a> {
         (running.saturating_add(self.standby_memory[n as usize]) as f64 / memory as f64).min(1.0)
     }
 
-    /// The memory that one that stands by holds, in bytes: as measured, unless that is more than its node has.
+    /// [`asleep_memory`] of one that stands by on `n`, in bytes.
     pub fn asleep_memory(&self, n: u32, instance: &InstanceObservation, memory: u64) -> u64 {
-        let node = self.problem.nodes[n as usize].memory;
-        instance.memory_used.map(|used| used.0).filter(|used| *used <= node).unwrap_or(memory)
+        let node = Bytes(self.problem.nodes[n as usize].memory);
+        asleep_memory(instance.memory_used, Bytes(memory), node).0
     }
 
     /// Every instance that counts for something.
@@ -198,6 +199,11 @@ impl<'a> Translation<'a> {
             }
         }
     }
+}
+
+/// The memory that a sleeping instance holds which may use `limit`: as measured, unless that is more than its `node` has.
+pub(crate) fn asleep_memory(measured: Option<Bytes>, limit: Bytes, node: Bytes) -> Bytes {
+    measured.filter(|used| *used <= node).unwrap_or(limit)
 }
 
 /// What changes cost as utility lost over `horizon_s` seconds: while a change lasts, its application is without what it was to gain, and

@@ -334,10 +334,10 @@ impl Steps {
         self.push(action, text);
     }
 
-    /// Memory of a node that is free or that suspended instances would give back.
+    /// Memory of a node that is free or that suspended instances would give back, less what must be given back before anything is free.
     pub fn available(&self, n: u32) -> u64 {
         let reclaimable = self.reclaimable[n as usize].iter().map(|entry| entry.memory);
-        reclaimable.fold(self.free[n as usize], u64::saturating_add)
+        reclaimable.fold(self.free[n as usize], u64::saturating_add).saturating_sub(self.owed[n as usize])
     }
 
     /// Memory of a node is free from here on.

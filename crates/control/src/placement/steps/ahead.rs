@@ -13,9 +13,8 @@ use crate::placement::problem::translate::Translation;
 use crate::placement::solve::Solution;
 use crate::placement::standby::{self, Ladder, Place, SPARE_CPU};
 
-/// Puts to sleep what was started ahead and is ready, and starts the next one.
+/// Starts the next one.
 pub(super) fn start_ahead(steps: &mut Steps, translation: &Translation, policy: &Policy, solution: &Solution, names: &mut Names) {
-    lay_down(steps, translation, policy);
     let starting = |state: InstanceState| matches!(state, InstanceState::Starting | InstanceState::Backoff);
     let busy = translation.all().any(|instance| starting(instance.state));
     let begun = steps.reasons.iter().any(|reason| matches!(reason.action, Action::Start { .. }));
@@ -43,7 +42,8 @@ pub(super) fn start_ahead(steps: &mut Steps, translation: &Translation, policy: 
     steps.start_ahead(translation, policy, names, m, n, why);
 }
 
-fn lay_down(steps: &mut Steps, translation: &Translation, policy: &Policy) {
+/// Puts to sleep what was started ahead and is ready.
+pub(super) fn lay_down(steps: &mut Steps, translation: &Translation, policy: &Policy) {
     for (&(m, n), rising) in &translation.rising {
         for instance in rising.iter().filter(|instance| instance.state == InstanceState::Ready) {
             if !steps.is_ahead(&instance.id) {

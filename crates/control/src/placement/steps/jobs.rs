@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use weal_model::{Action, Cpu, JobExplanation, JobName, JobState, NodeName, Snapshot, Utility};
+use weal_model::{Action, Cpu, JobExplanation, JobName, JobSpec, NodeName, Snapshot, Utility};
 
 use super::actions::Steps;
 use crate::jobs::{
@@ -20,6 +20,7 @@ use crate::placement::problem::translate::Translation;
 use crate::placement::solve::Solution;
 use crate::placement::solve::distribute::distribute;
 use crate::placement::solve::max_flow::FlowNetwork;
+use waits::Waits;
 
 /// A speed that changes by less than this share of a job's full speed is left as it is: each change is a step somebody has to carry out.
 const RIPPLE: f64 = 0.05;
@@ -55,10 +56,10 @@ pub(in crate::placement) fn decide(
     let mut assignment = WealScheduler.schedule(&situation);
     let changes = assignment.changes(jobs);
     let mut batch = Batch { steps, translation, policy, situation: &situation };
-    batch.carry_out(&mut assignment, changes);
+    let put_off = batch.carry_out(&mut assignment, changes);
     let speeds = batch.speeds(&mut assignment);
     give_the_rest(translation, solution, &assignment, &speeds);
-    outlook(translation, &situation, &assignment, &speeds)
+    outlook(&Waits::new(translation, &situation, &assignment, put_off), &speeds)
 }
 
 // A node's memory for jobs: what applications leave, with what suspended instances would give back.
@@ -93,8 +94,8 @@ struct Batch<'a, 'b> {
 
 impl Batch<'_, '_> {
     // What frees memory goes first; then whatever fits, in rounds, since a job that moves away makes room for another. A change
-    // that fits in no order waits for the next cycle.
-    fn carry_out(&mut self, assignment: &mut Assignment, changes: Vec<JobChange>) {
+    // that fits in no order waits for the next cycle: those jobs are returned.
+    fn carry_out(&mut self, assignment: &mut Assignment, changes: Vec<JobChange>) -> Vec<usize> {
         let (suspensions, mut open): (Vec<JobChange>, Vec<JobChange>) =
             changes.into_iter().partition(|change| change.kind == ChangeKind::Suspend);
         for change in suspensions {
@@ -107,11 +108,12 @@ impl Batch<'_, '_> {
                 break;
             }
         }
-        for change in open {
+        for change in &open {
             let job = &self.situation.jobs[change.job];
             let keeps = (change.kind == ChangeKind::Migrate).then(|| Run { nodes: job.nodes.clone(), speed: 0.0 });
             assignment.runs[change.job] = keeps;
         }
+        open.into_iter().map(|change| change.job).collect()
     }
 
     fn memory(&self, m: usize) -> u64 {
@@ -232,22 +234,20 @@ fn give_the_rest(translation: &Translation, solution: &mut Solution, assignment:
     solution.layout = layout;
 }
 
-fn outlook(translation: &Translation, situation: &Situation, assignment: &Assignment, speeds: &[f64]) -> Decided {
+fn outlook(waits: &Waits<'_, '_>, speeds: &[f64]) -> Decided {
+    let situation = waits.situation;
     let all: Vec<f64> = speeds.iter().zip(situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks)).collect();
     let utilities = evaluate(situation.jobs, &all, &vec![0.0; all.len()], situation.now_s, situation.cycle_s);
-    let explain = |m: usize| {
-        let spec = &translation.jobs.observed[m].spec;
-        let waits = assignment.runs[m].is_none() && situation.jobs[m].start_s <= situation.now_s;
-        let how = if situation.jobs[m].state == JobState::Suspended { "stays suspended" } else { "waits" };
-        let expects = format!("the plan expects a utility of {:+.2} for it", utilities[m]);
-        let text = format!("job `{}` {how}: {expects}, and running it now would cost others more", spec.name);
-        let text = if waits { text } else { String::new() };
-        (spec.name.clone(), JobExplanation { utility: Utility(utilities[m]), text })
+    let explain = |(spec, (m, &utility)): (&JobSpec, (usize, &f64))| {
+        (spec.name.clone(), JobExplanation { utility: Utility(utility), text: waits.why(m, utility) })
     };
-    let jobs = (0..all.len()).map(explain).collect();
+    let specs = waits.translation.jobs.observed.iter().map(|job| &job.spec);
+    let jobs = specs.zip(utilities.iter().enumerate()).map(explain).collect();
     let lowest = utilities.iter().copied().min_by(f64::total_cmp).map(Utility);
-    Decided { lowest, jobs, look_again_s: assignment.look_again_s }
+    Decided { lowest, jobs, look_again_s: waits.assignment.look_again_s }
 }
+
+mod waits;
 
 #[cfg(test)]
 mod tests;

@@ -20,15 +20,20 @@ use super::policy::Policy;
 use super::problem::translate::Translation;
 use super::solve::Solution;
 pub(super) use actions::Steps;
-pub(super) use jobs::{Decided, decide as decide_jobs};
+pub(super) use jobs::Decided;
 use names::Names;
 
-/// The steps from what runs to what the solution has, and those about what stands by, which take what the others leave.
-pub(super) fn of(translation: &Translation, snapshot: &Snapshot, policy: &Policy, solution: &Solution) -> Steps {
+/// The steps from what runs to what the solution has, those about jobs, and those about what stands by, which take what the others leave.
+/// `solution` loses the CPU that jobs get.
+pub(super) fn of(translation: &Translation, snapshot: &Snapshot, policy: &Policy, solution: &mut Solution) -> (Steps, Decided) {
     let mut names = Names::of(snapshot, policy);
     let mut steps = Steps::of(translation, snapshot, policy, solution, &mut names);
     sleepers::descend(&mut steps, translation, policy);
     sleepers::tidy(&mut steps, translation, policy);
+    ahead::lay_down(&mut steps, translation, policy);
+    // Jobs come before what nobody has asked for: a gang needs its memory at once, and instances that are started one by one would fill it
+    // again and again.
+    let jobs = jobs::decide(&mut steps, translation, snapshot, policy, solution);
     ahead::start_ahead(&mut steps, translation, policy, solution, &mut names);
-    steps
+    (steps, jobs)
 }

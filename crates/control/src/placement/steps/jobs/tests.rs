@@ -1,8 +1,8 @@
 //! Plans with jobs: what is decided, and that `check` accepts it.
 
 use weal_model::{
-    Action, Bytes, Cpu, Importance, InstanceState, JobObservation, JobSpec, JobState, NodeName, Plan, PoolSpec, Report, Snapshot,
-    Stage, Time, Utility, Work,
+    Action, Bytes, Cpu, Importance, InstanceState, JobName, JobObservation, JobSpec, JobState, NodeName, Plan, PoolSpec, Report,
+    Snapshot, Stage, Time, Utility, Work,
 };
 
 use crate::check::check;
@@ -273,4 +273,76 @@ fn random_job(random: &mut Seeded, i: u64, nodes: usize) -> JobObservation {
         }
     }
     one
+}
+
+/// Random pools in which much waits: what does not run says why, and what runs does not.
+#[test]
+fn whatever_waits_says_why_and_nothing_else_does() {
+    let (mut waits, mut lacks) = (0, 0);
+    for seed in 1000..1300 {
+        let mut random = Seeded::new(seed);
+        let apps: Vec<_> = (0..random.below(3)).map(|i| app(&format!("a{i}"), 100 + 100 * random.below(4), 1, 2)).collect();
+        let pool = pool(1 + random.below(3) as usize, apps);
+        let jobs: Vec<JobObservation> = (0..1 + random.below(12)).map(|i| random_job(&mut random, i, pool.nodes.len())).collect();
+        let snapshot = with_jobs(&pool, &[], jobs);
+        let costs = Costs::THESIS.where_possible(random.chance(0.5), false);
+        let policy = Policy { job_costs: costs, ..Policy::new(pool.clone()) };
+        let (plan, report) = plan(&snapshot, &policy, Iterations::default());
+        for job in &snapshot.jobs {
+            let name = &job.spec.name;
+            let runs = job.state == JobState::Running && !plan.actions.contains(&Action::SuspendJob { job: name.clone() })
+                || plan.actions.iter().any(|action| match action {
+                    Action::StartJob { job, .. } | Action::ResumeJob { job, .. } => job == name,
+                    _ => false,
+                });
+            let text = &report.jobs[name].text;
+            assert_eq!(text.is_empty(), runs, "seed {seed}, {name}: {text:?} {:?}", words(&plan));
+            waits += u32::from(!runs);
+            lacks += u32::from(text.contains("of memory"));
+        }
+    }
+    assert!(waits > 100 && lacks > 20, "{waits} waited, {lacks} for memory");
+}
+
+#[test]
+fn a_job_that_waits_says_which_memory_is_missing_and_who_has_it() {
+    let pool = pool(2, vec![]);
+    let why = |jobs: Vec<JobObservation>, name: &str| {
+        judged(&with_jobs(&pool, &[], jobs), &policy_without_swap(&pool)).1.jobs[&JobName::from(name)].text.clone()
+    };
+    let gang = |tasks: u32, memory_mib: u64| {
+        let mut gang = job("g", 100.0, 1.0, memory_mib, 1000.0);
+        gang.spec.tasks = tasks;
+        gang
+    };
+    let big = || running(job("big", 500.0, 1.0, 700, 10_000.0), &[0], 1.0);
+    let text = why(vec![gang(3, 600)], "g");
+    assert!(text.contains("needs 600MiB of memory for each of 3 tasks at once, and the nodes have room for 2 of them"), "{text}");
+    let text = why(vec![gang(2, 600), big()], "g");
+    assert!(text.contains("for each of 2 tasks at once, and beside `big` there is room for 1 of them"), "{text}");
+    let text = why(vec![job("j", 100.0, 1.0, 2000, 1000.0)], "j");
+    assert!(text.contains("needs 2.0GiB of memory on one node, and the nodes have at most 1000MiB"), "{text}");
+}
+
+/// Instances that stand by give their memory to a gang as to any other job, and none is started into what they give before it is there.
+#[test]
+fn standbys_make_room_for_a_gang_and_none_is_started_in_its_place() {
+    let pool = pool(2, vec![app("a", 300, 0, 4), app("b", 300, 0, 4)]);
+    let mut gang = job("g", 100.0, 1.0, 600, 1000.0);
+    gang.spec.tasks = 2;
+    let asleep = [
+        ("a-1", 0, InstanceState::Suspended),
+        ("b-1", 0, InstanceState::Suspended),
+        ("a-2", 1, InstanceState::Suspended),
+        ("b-2", 1, InstanceState::Suspended),
+    ];
+    let got = words(&judged(&with_jobs(&pool, &asleep, vec![gang.clone()]), &free_policy(&pool)).0);
+    assert!(
+        got.contains(&"start g on n0 n1".to_owned()) && got.iter().filter(|word| word.contains("Parked")).count() == 2,
+        "{got:?}"
+    );
+    // Its place is free: nothing comes before it.
+    let policy = Policy { rungs: Vec::new(), ..free_policy(&pool) };
+    let got = words(&judged(&with_jobs(&pool, &[], vec![gang]), &policy).0);
+    assert_eq!(got.first().map(String::as_str), Some("start g on n0 n1"), "{got:?}");
 }
