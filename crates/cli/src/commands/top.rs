@@ -144,7 +144,9 @@ fn move_by(view: &mut View, by: isize) {
 fn draw(frame: &mut Frame, view: &mut View) {
     let Some(status) = &view.status else { return };
     if let Some(page) = &view.page {
-        return page.draw(frame, status, view.problem.as_deref());
+        let [head, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
+        draw_head(frame, head, status, view.problem.as_deref(), keys(view));
+        return page.draw(frame, rest, status.time);
     }
     let wanted = |rows: usize| u16::try_from(rows + 2).unwrap_or(u16::MAX);
     let area = frame.area();
@@ -173,6 +175,7 @@ fn draw(frame: &mut Frame, view: &mut View) {
 /// What can be pressed.
 fn keys(view: &View) -> &'static str {
     match view.focus {
+        _ if view.page.is_some() => "q ends, esc goes back",
         _ if view.jobs().is_empty() => "q ends, arrows scroll",
         Focus::Flows => "q ends, arrows scroll, tab selects a job",
         Focus::Jobs => "q ends, arrows select, enter shows the job",

@@ -1,12 +1,11 @@
 //! The page of one job in `weal top`: all about it, why it does not run, and the end of what it wrote.
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
-use weal_model::{JobStatus, Status};
+use weal_model::{JobStatus, Time};
 
-use super::draw_head;
 use crate::client::{Client, Error};
 use crate::commands::jobs::described_at;
 use crate::terminal;
@@ -45,13 +44,12 @@ impl Page {
         Ok(())
     }
 
-    pub fn draw(&self, frame: &mut Frame, status: &Status, problem: Option<&str>) {
-        let text = described_at(&self.job, status.time);
+    /// Draws it as of `now`.
+    pub fn draw(&self, frame: &mut Frame, area: Rect, now: Time) {
+        let text = described_at(&self.job, now);
         let lines: Vec<Line> = text.lines().map(Line::from).collect();
         let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
-        let [head, about, output] =
-            Layout::vertical([Constraint::Length(1), Constraint::Length(height), Constraint::Min(3)]).areas(frame.area());
-        draw_head(frame, head, status, problem, "q ends, esc goes back");
+        let [about, output] = Layout::vertical([Constraint::Length(height), Constraint::Min(3)]).areas(area);
         let block = |title: &str| Block::new().borders(Borders::TOP).title(title.to_owned());
         frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }).block(block("job")), about);
         let rows = usize::from(output.height).saturating_sub(1);
