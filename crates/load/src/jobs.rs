@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weal_model::{JobName, JobPhase, JobSpec, JobStatus, NodeName, Time};
-use weal_scenario::report::{JobEnd, JobPoint, JobSeries};
+use weal_scenario::report::{JobEnd, JobPoint, JobSeen, JobSeries, JobWatch};
 
 /// The jobs that were handed in.
 #[derive(Debug, Default)]
@@ -13,6 +13,7 @@ pub(crate) struct Jobs {
     /// What the pool said of each last.
     known: BTreeMap<JobName, JobStatus>,
     points: Vec<JobPoint>,
+    watch: JobWatch,
 }
 
 impl Jobs {
@@ -23,6 +24,7 @@ impl Jobs {
     /// Takes what the pool says of its jobs `t_s` seconds after the beginning.
     pub fn handle_status(&mut self, t_s: f64, jobs: Vec<JobStatus>) {
         self.known.extend(jobs.into_iter().map(|job| (job.id.clone(), job)));
+        self.watch_each(t_s);
         let count = |phases: &[JobPhase]| self.known.values().filter(|job| phases.contains(&job.state)).count() as u32;
         self.points.push(JobPoint {
             t_s,
@@ -32,6 +34,21 @@ impl Jobs {
             done: count(&[JobPhase::Done]),
             cpu: self.running().map(|job| job.cpu_allocated.0).sum(),
         });
+    }
+
+    /// A job that is being started, saved or ended is neither here nor there.
+    fn watch_each(&mut self, t_s: f64) {
+        for (spec, id) in &self.handed_in {
+            let Some(job) = self.known.get(id) else { continue };
+            let seen = match job.state {
+                JobPhase::Running => JobSeen::Runs,
+                JobPhase::Waiting | JobPhase::Suspended => JobSeen::Idle,
+                JobPhase::Done => JobSeen::Done,
+                _ => continue,
+            };
+            let nodes = job.nodes.iter().map(NodeName::to_string).collect();
+            self.watch.handle_seen(t_s, spec.name.as_str(), seen, nodes);
+        }
     }
 
     /// Cores that the jobs on a node were given last.
@@ -61,6 +78,6 @@ impl Jobs {
             }
         };
         let ends = self.handed_in.iter().map(end).collect();
-        JobSeries { points: self.points, ends }
+        JobSeries { points: self.points, ends, moments: self.watch.into_moments() }
     }
 }

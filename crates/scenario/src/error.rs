@@ -34,7 +34,7 @@ pub enum Mistake {
     #[error("a scenario lasts longer than nothing")]
     Duration,
     /// There is nothing to run it on.
-    #[error("give `[[node]]` and `[app.NAME]` tables to simulate, or `config` to rehearse")]
+    #[error("give `[[node]]` and `[app.NAME]` or `[[job]]` tables to simulate, or `config` to rehearse")]
     NoPool,
     /// Two nodes have one name.
     #[error("node `{node}` is there twice")]
@@ -142,6 +142,9 @@ pub enum Mistake {
     /// No goal, or two.
     #[error("a job has exactly one of `goal` (a time) and `goal-factor` (a multiple of its time at full speed)")]
     JobGoal,
+    /// A way back to a state that nothing saves.
+    #[error("what restores a job's state needs a `checkpoint` that saves it")]
+    JobRestore,
     /// A count without a gap, or a gap of nothing.
     #[error("`every` says how far apart jobs come in the mean; `count` says how many of them")]
     JobEvery,
@@ -175,6 +178,12 @@ pub enum Mistake {
     /// A fault without a size.
     #[error("say how much: `amount`")]
     FaultAmount,
+    /// An order of steps without any, or with a job that does not come.
+    #[error("`job-order` has an `order` of steps of the scenario's jobs, such as `[\"{job} starts\", \"{job} is done\"]`")]
+    ExpectedOrder {
+        /// A job that the scenario has.
+        job: String,
+    },
     /// Nothing is expected.
     #[error("an expectation has `at-least`, `at-most` or both")]
     ExpectedRange,

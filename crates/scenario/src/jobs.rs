@@ -12,6 +12,10 @@ pub struct JobSource {
     pub importance: Importance,
     /// What a rehearsal runs, program and arguments; empty: a program that uses the work and the memory that are said here.
     pub run: Vec<String>,
+    /// What saves its state in a rehearsal, and what goes on from there; may be empty.
+    pub checkpoint: Vec<String>,
+    /// See `checkpoint`.
+    pub restore: Vec<String>,
     /// By when each must be done.
     pub(crate) goal: JobGoal,
     /// What comes, when.

@@ -42,6 +42,7 @@
 
 mod behaviour;
 mod error;
+mod job_step;
 mod jobs;
 mod read;
 pub mod report;
@@ -52,6 +53,7 @@ pub mod workload;
 
 pub use behaviour::{Behaviour, Call, ChangeTimes, RequestCost};
 pub use error::{FileProblem, Lacking, Mistake, ScenarioError};
+pub use job_step::{ExpectedStep, JobStep, NoStep};
 pub use jobs::JobSource;
 pub use read::no_files;
 pub use scenario::{Fault, LoadSource, Scenario};

@@ -89,6 +89,8 @@ struct Order {
     scenario: Scenario,
     text: String,
     title: String,
+    /// Where the scenario is.
+    folder: PathBuf,
     config: PathBuf,
     report: PathBuf,
 }
@@ -104,13 +106,14 @@ impl Order {
         let config = simulate::config_of(&order.scenario, config.as_ref())?;
         let title = order.scenario.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let report = order.report.clone().unwrap_or_else(|| PathBuf::from(format!("{title}.html")));
-        Ok(Self { scenario, text, title, config, report })
+        let folder = std::path::absolute(&order.scenario)?.parent().map(Path::to_owned).unwrap_or_default();
+        Ok(Self { scenario, text, title, folder, config, report })
     }
 
     fn run(&self, variant: &Variant, seed: u64) -> anyhow::Result<Run> {
         let scenario = Scenario { seed, ..self.scenario.clone() };
         let pool = Pool::start(&self.config, variant, !scenario.jobs.is_empty())?;
-        let run = load::runtime()?.block_on(pool.rehearse(scenario, &self.title, &self.text));
+        let run = load::runtime()?.block_on(pool.rehearse(scenario, self));
         pool.stop();
         run
     }
@@ -223,14 +226,14 @@ impl Pool {
         Ok(())
     }
 
-    async fn rehearse(&self, scenario: Scenario, title: &str, text: &str) -> anyhow::Result<Run> {
+    async fn rehearse(&self, scenario: Scenario, Order { title, text, folder, .. }: &Order) -> anyhow::Result<Run> {
         let client = Client::new(&self.state);
         let status = client.status().await.map_err(Error::into_failure)?;
         let flows = flows_of(&scenario, load::gateway_of(&status.listen)?, &status);
         let options =
             Options { seed: scenario.seed, duration: Duration::from_secs_f64(scenario.duration_s), ..Options::default() };
         let faults = scenario.faults.clone();
-        let mut coming = rehearsed_jobs::coming(&scenario)?;
+        let mut coming = rehearsed_jobs::coming(&scenario, folder)?;
         let begun = tokio::time::Instant::now();
         let mut rehearsal = Rehearsal::begin(scenario, title, text, machine(), output::now());
         let mut seen = 0;

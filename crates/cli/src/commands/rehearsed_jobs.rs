@@ -1,6 +1,7 @@
 //! The jobs of a scenario, as they are handed in to a pool of real processes.
 
 use std::collections::VecDeque;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use toml_edit::{DocumentMut, table, value};
@@ -16,21 +17,23 @@ pub struct Coming {
     pub submission: JobSubmission,
 }
 
-/// All jobs of a scenario, in the order in which they come.
-pub fn coming(scenario: &Scenario) -> anyhow::Result<VecDeque<Coming>> {
+/// All jobs of a scenario in `folder`, in the order in which they come.
+pub fn coming(scenario: &Scenario, folder: &Path) -> anyhow::Result<VecDeque<Coming>> {
     let program = std::env::current_exe().context("cannot find this program")?.display().to_string();
     let of_source = |source: &JobSource| -> Vec<Coming> {
         let specs = source.jobs(scenario.seed, scenario.duration_s);
-        specs.into_iter().map(|spec| Coming { submission: submission(source, &spec, &program), spec }).collect()
+        specs.into_iter().map(|spec| Coming { submission: submission(source, &spec, &program, folder), spec }).collect()
     };
     let mut all: Vec<Coming> = scenario.jobs.iter().flat_map(of_source).collect();
     all.sort_by_key(|job| job.spec.submitted);
     Ok(all.into())
 }
 
-fn submission(source: &JobSource, spec: &JobSpec, program: &str) -> JobSubmission {
+fn submission(source: &JobSource, spec: &JobSpec, program: &str, folder: &Path) -> JobSubmission {
     JobSubmission {
-        run: if source.run.is_empty() { stand_in(program, &spec.stages) } else { source.run.clone() },
+        run: if source.run.is_empty() { stand_in(program, &spec.stages) } else { found_from(folder, &source.run) },
+        checkpoint: found_from(folder, &source.checkpoint),
+        restore: found_from(folder, &source.restore),
         name: Some(source.name.clone()),
         class: (spec.importance != Importance::NORMAL).then(|| class(&spec.importance.to_string()).into()),
         done_within_s: Some(spec.deadline.since(spec.submitted).as_secs_f64()),
@@ -38,6 +41,15 @@ fn submission(source: &JobSource, spec: &JobSpec, program: &str) -> JobSubmissio
         stages: spec.stages.iter().map(|stage| wish(stage, spec.tasks)).collect(),
         ..JobSubmission::default()
     }
+}
+
+/// A command whose words `./NAME` and `../NAME` are files beside the scenario: a job runs in a folder of its own.
+fn found_from(folder: &Path, command: &[String]) -> Vec<String> {
+    let found = |word: &String| match word.starts_with("./") || word.starts_with("../") {
+        true => folder.join(word).display().to_string(),
+        false => word.clone(),
+    };
+    command.iter().map(found).collect()
 }
 
 /// A scenario says what a task takes, and somebody who hands a job in what all of them take together.
@@ -95,7 +107,7 @@ mod tests {
              [[job]]\nname = \"early\"\nat = \"2s\"\nwork = \"20s\"\ncpu = 0.5\nmemory = \"300MiB\"\ngoal-factor = 2.0\nimportance = \"high\"\n",
         );
         refuse_what_is_simulated(&read).unwrap();
-        let jobs = coming(&read).unwrap();
+        let jobs = coming(&read, Path::new("/srv")).unwrap();
         let [early, late] = [&jobs[0], &jobs[1]].map(|job| &job.submission);
         assert_eq!((early.name.as_deref(), late.name.as_deref()), (Some("early"), Some("late")));
         assert_eq!(early.run[1..], ["stand-in", "--work", "20", "--cpus", "0.5", "--memory", "300MiB"]);
@@ -111,9 +123,20 @@ mod tests {
     fn a_gang_is_handed_in_with_what_all_of_its_tasks_take() {
         let read = scenario("[[job]]\nname = \"g\"\nwork = \"5s\"\ncpu = 0.5\nmemory = \"10MiB\"\ngoal = \"60s\"\ntasks = 3\n");
         refuse_what_is_simulated(&read).unwrap();
-        let job = &coming(&read).unwrap()[0].submission;
+        let job = &coming(&read, Path::new("/srv")).unwrap()[0].submission;
         assert_eq!((job.tasks, job.stages[0].work_s, job.stages[0].cpus), (Some(3), 15.0, Some(1.5)));
         assert_eq!(job.run[2..4], ["--work", "5"], "each process does its part");
+    }
+
+    #[test]
+    fn files_beside_the_scenario_are_found_from_a_jobs_own_folder() {
+        let keys = "work = \"5s\"\nmemory = \"10MiB\"\ngoal = \"60s\"";
+        let run = "run = [\"./batch\", \"5\"]\ncheckpoint = [\"./batch\", \"--save\"]\nrestore = [\"/bin/back\"]";
+        let read = scenario(&format!("[[job]]\nname = \"g\"\n{keys}\n{run}\n"));
+        let job = &coming(&read, Path::new("/srv/scenarios")).unwrap()[0].submission;
+        assert_eq!(job.run, ["/srv/scenarios/./batch", "5"]);
+        assert_eq!(job.checkpoint, ["/srv/scenarios/./batch", "--save"]);
+        assert_eq!(job.restore, ["/bin/back"]);
     }
 
     #[test]

@@ -45,6 +45,9 @@ fn read_job(table: &JobTable, read_file: &mut impl FnMut(&str) -> io::Result<Str
         None => Importance::NORMAL,
         Some(word) => Importance::from_word(word.get_ref()).ok_or(Mistake::Importance)?,
     };
+    if table.checkpoint.is_empty() && !table.restore.is_empty() {
+        return Err(Mistake::JobRestore);
+    }
     let goal = match (table.goal, table.goal_factor) {
         (Some(span), None) if span.0 > 0.0 => JobGoal::Within(span.0),
         (None, Some(factor)) if factor.is_finite() && factor > 0.0 => JobGoal::Factor(factor),
@@ -64,7 +67,15 @@ fn read_job(table: &JobTable, read_file: &mut impl FnMut(&str) -> io::Result<Str
             }
         }
     };
-    Ok(JobSource { name: table.name.get_ref().clone(), importance, run: table.run.clone(), goal, coming })
+    Ok(JobSource {
+        name: table.name.get_ref().clone(),
+        importance,
+        run: table.run.clone(),
+        checkpoint: table.checkpoint.clone(),
+        restore: table.restore.clone(),
+        goal,
+        coming,
+    })
 }
 
 fn tasks(table: &JobTable) -> Result<u32, Mistake> {
@@ -189,6 +200,7 @@ mod tests {
             ("memory = \"1MiB\"\ngoal = \"1s\"\nlog = { file = \"gone.swf\" }", "no file `gone.swf`"),
             ("work = \"1s\"\nmemory = \"1MiB\"\ngoal = \"1s\"\nlog = { file = \"log.swf\" }", "says itself"),
             ("memory = \"1MiB\"\ngoal = \"1s\"\nlog = { file = \"log.swf\", most-tasks = 1 }", "no job in it"),
+            ("work = \"1s\"\nmemory = \"1MiB\"\ngoal = \"1s\"\nrestore = [\"./back\"]", "needs a `checkpoint`"),
             ("work = \"1s\"\ngoal = \"1s\"\nstages = [{ work = \"1s\", memory = \"1MiB\" }]", "in each of the `stages`"),
         ] {
             let error = scenario(keys).unwrap_err();

@@ -14,8 +14,9 @@ use weal_model::{AppName, PoolSpec, RouteSpec};
 
 use crate::behaviour::Behaviour;
 use crate::error::{Lacking, Mistake, ScenarioError};
+use crate::jobs::JobSource;
 use crate::scenario::{Fault, LoadSource, Scenario};
-use crate::tables::{ExpectTable, FaultKind, FaultTable, ScenarioFile, SimulateTable};
+use crate::tables::{ExpectTable, FaultKind, FaultTable, Measure, ScenarioFile, SimulateTable};
 use jobs::read_jobs;
 use load::read_load;
 use names::check_names;
@@ -72,6 +73,7 @@ fn read(text: &str, mut read_file: impl FnMut(&str) -> io::Result<String>) -> Re
     faults.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
     for expectation in &file.expectations {
         check_expectation(&source, &pool, &file, expectation)?;
+        check_order(&source, &jobs, expectation)?;
     }
     let scenario = Scenario {
         intent: file.intent.get_ref().clone(),
@@ -87,7 +89,7 @@ fn read(text: &str, mut read_file: impl FnMut(&str) -> io::Result<String>) -> Re
         faults,
         expectations: file.expectations.into_iter().map(Spanned::into_inner).collect(),
     };
-    if !scenario.pool.apps.is_empty() {
+    if !scenario.pool.nodes.is_empty() {
         check_names(&scenario).map_err(|lacking| source.error(&(0..0), lacking.into()))?;
     }
     Ok(scenario)
@@ -129,7 +131,9 @@ fn check_head(source: &Source, file: &ScenarioFile) -> Result<(), ScenarioError>
     if file.duration.get_ref().0 <= 0.0 {
         return Err(source.error(&file.duration.span(), Mistake::Duration));
     }
-    if file.nodes.is_empty() != file.apps.is_empty() || (file.nodes.is_empty() && file.config.is_none()) {
+    let has_work = !file.apps.is_empty() || !file.jobs.is_empty();
+    let is_whole = if file.nodes.is_empty() { file.apps.is_empty() && file.config.is_some() } else { has_work };
+    if !is_whole {
         return Err(source.error(&(0..0), Mistake::NoPool));
     }
     Ok(())
@@ -175,10 +179,29 @@ fn check_expectation(
     if let Some(app) = expectation.app.as_ref().filter(|app| !file.apps.is_empty() && !known(app)) {
         return Err(source.error(&table.span(), Mistake::NoApp { app: app.clone() }));
     }
-    if expectation.at_least.is_none() && expectation.at_most.is_none() {
+    let is_range = expectation.at_least.is_some() || expectation.at_most.is_some();
+    if !is_range && expectation.what != Measure::JobOrder {
         return Err(source.error(&table.span(), Mistake::ExpectedRange));
     }
     Ok(())
+}
+
+/// Steps are expected of jobs that come.
+fn check_order(source: &Source, jobs: &[JobSource], table: &Spanned<ExpectTable>) -> Result<(), ScenarioError> {
+    let expectation = table.get_ref();
+    let comes = |name: &str| {
+        let of_it = |job: &JobSource| name == job.name || name.strip_prefix(&job.name).is_some_and(|rest| rest.starts_with('-'));
+        jobs.iter().any(of_it)
+    };
+    let is_order = expectation.what == Measure::JobOrder;
+    let is_sound = expectation.order.is_empty() != is_order && expectation.order.iter().all(|step| comes(&step.job));
+    match is_sound {
+        true => Ok(()),
+        false => {
+            let job = jobs.first().map_or("NAME", |job| &job.name).to_owned();
+            Err(source.error(&table.span(), Mistake::ExpectedOrder { job }))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -186,7 +209,6 @@ mod tests {
     use weal_model::{Bytes, InstanceRange};
 
     use super::*;
-    use crate::Measure;
     use crate::workload::Workload;
 
     const GOOD: &str = r#"
@@ -290,6 +312,28 @@ at-least = 0.0
             let error = parse(&text).unwrap_err();
             assert!(error.mistake.to_string().contains(part), "{wrong}: {error}");
             assert_eq!(error.line, line, "{wrong}: {error}");
+        }
+    }
+
+    /// Jobs need no application; their order names those that come.
+    #[test]
+    fn an_order_is_one_of_jobs_that_come() {
+        let with = |expect: &str| {
+            parse(&format!(
+                "intent = \"A test.\"\nduration = \"9s\"\n[[node]]\nname = \"n1\"\ncpu = 1.0\nmemory = \"1GiB\"\n\
+                 [[job]]\nname = \"report\"\nwork = \"1s\"\nmemory = \"1MiB\"\ngoal = \"9s\"\n[[expect]]\n{expect}\n"
+            ))
+        };
+        let read = with("what = \"job-order\"\norder = [\"report starts\", \"report-2 is done\"]").unwrap();
+        assert_eq!(read.expectations[0].order[1].to_string(), "report-2 is done");
+        for (expect, part) in [
+            ("what = \"job-order\"", "`job-order` has an `order` of steps of the scenario's jobs, such as `[\"report starts\""),
+            ("what = \"job-order\"\norder = [\"nobody starts\"]", "`job-order` has an `order`"),
+            ("what = \"jobs-done\"\nat-least = 1\norder = [\"report starts\"]", "`job-order` has an `order`"),
+            ("what = \"job-order\"\norder = [\"report ends\"]", "`report ends` is a job's name and then `starts`"),
+        ] {
+            let error = with(expect).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("line "), "{expect}: {error}");
         }
     }
 

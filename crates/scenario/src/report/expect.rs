@@ -3,8 +3,9 @@
 //! Series are averaged over the span that an expectation is about; response times are weighted by how many requests were
 //! answered at each point, so that a quiet moment does not count like a busy one.
 
+use super::moments::JobMoment;
 use super::run::{Check, FlowPoint, FlowSeries, Run};
-use crate::{ExpectTable, Measure};
+use crate::{ExpectTable, ExpectedStep, Measure};
 
 /// Measures one expectation. What cannot be measured is not met.
 pub fn check(run: &Run, expectation: &ExpectTable, warm_up_s: f64) -> Check {
@@ -12,8 +13,9 @@ pub fn check(run: &Run, expectation: &ExpectTable, warm_up_s: f64) -> Check {
     let to = expectation.to.map_or(f64::INFINITY, |span| span.0);
     let span = Span { from, to };
     let got = measure(run, expectation, span).filter(|got| got.is_finite());
+    let all = (expectation.what == Measure::JobOrder).then_some(expectation.order.len() as f64);
     let met = got.is_some_and(|got| {
-        expectation.at_least.is_none_or(|least| got >= least) && expectation.at_most.is_none_or(|most| got <= most)
+        expectation.at_least.or(all).is_none_or(|least| got >= least) && expectation.at_most.is_none_or(|most| got <= most)
     });
     Check { what: describe(expectation, span), expected: range(expectation), got, met }
 }
@@ -25,6 +27,10 @@ fn describe(expectation: &ExpectTable, span: Span) -> String {
         (None, Some(class)) => format!(" of class {class}"),
         (None, None) => String::new(),
     };
+    if expectation.what == Measure::JobOrder {
+        let steps: Vec<String> = expectation.order.iter().map(ToString::to_string).collect();
+        return format!("{}: {}", name(expectation.what), steps.join(", "));
+    }
     let until = if span.to.is_finite() { format!("{} s", span.to) } else { "the end".into() };
     format!("{}{whom}, {} s to {until}", name(expectation.what), span.from)
 }
@@ -34,6 +40,7 @@ fn range(expectation: &ExpectTable) -> String {
         (Some(least), Some(most)) => format!("{least} to {most}"),
         (Some(least), None) => format!("at least {least}"),
         (None, Some(most)) => format!("at most {most}"),
+        (None, None) if expectation.what == Measure::JobOrder => format!("all {}", expectation.order.len()),
         (None, None) => "anything".into(),
     }
 }
@@ -56,6 +63,8 @@ fn name(measure: Measure) -> &'static str {
         Measure::JobUtility => "mean utility of the jobs done",
         Measure::LowestJobUtility => "lowest utility of a job done",
         Measure::JobsWaiting => "jobs waiting or suspended",
+        Measure::JobCpu => "CPU that jobs have, cores",
+        Measure::JobOrder => "steps in this order",
     }
 }
 
@@ -110,7 +119,28 @@ fn measure(run: &Run, expectation: &ExpectTable, span: Span) -> Option<f64> {
             let points = run.jobs.iter().flat_map(|jobs| &jobs.points).filter(|point| span.holds(point.t_s));
             average(points.map(|point| (f64::from(point.waiting + point.suspended), 1.0)))
         }
+        Measure::JobCpu => {
+            let points = run.jobs.iter().flat_map(|jobs| &jobs.points).filter(|point| span.holds(point.t_s));
+            average(points.map(|point| (point.cpu, 1.0)))
+        }
+        Measure::JobOrder => run.jobs.as_ref().map(|jobs| in_order(&jobs.moments, &expectation.order) as f64),
     }
+}
+
+/// How many of the steps, from the first one on, came one after the other. Steps that one look showed may have been in any order.
+fn in_order(moments: &[JobMoment], steps: &[ExpectedStep]) -> usize {
+    let (mut since_s, mut used) = (f64::NEG_INFINITY, vec![false; moments.len()]);
+    let mut comes = |step: &&ExpectedStep| {
+        let is_it = |(at, moment): &(usize, &JobMoment)| {
+            !used[*at] && moment.t_s >= since_s && moment.job == step.job && moment.step == step.step
+        };
+        let found = moments.iter().enumerate().find(is_it);
+        if let Some((at, moment)) = found {
+            (used[at], since_s) = (true, moment.t_s);
+        }
+        found.is_some()
+    };
+    steps.iter().take_while(|step| comes(step)).count()
 }
 
 fn is_meant(flow: &FlowSeries, expectation: &ExpectTable) -> bool {
@@ -155,8 +185,9 @@ fn average(values: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::JobStep;
     use crate::Span as SpanText;
-    use crate::report::{AppSeries, RunEvent};
+    use crate::report::{AppSeries, JobSeries, RunEvent};
 
     fn run() -> Run {
         let flow = |name: &str, utility: f64| FlowSeries {
@@ -186,7 +217,16 @@ mod tests {
 
     fn expect(what: Measure, app: Option<&str>, at_least: f64, at_most: f64) -> ExpectTable {
         let app = app.map(Into::into);
-        ExpectTable { what, app, class: None, from: None, to: None, at_least: Some(at_least), at_most: Some(at_most) }
+        ExpectTable {
+            what,
+            app,
+            class: None,
+            from: None,
+            to: None,
+            at_least: Some(at_least),
+            at_most: Some(at_most),
+            order: vec![],
+        }
     }
 
     #[test]
@@ -214,5 +254,26 @@ mod tests {
     fn what_cannot_be_measured_is_not_met() {
         let check = check(&run(), &expect(Measure::Utility, Some("nobody"), -1e9, 1e9), 0.0);
         assert!(!check.met && check.got.is_none());
+    }
+
+    #[test]
+    fn steps_of_jobs_are_expected_in_their_order() {
+        let moment = |t_s: f64, job: &str, step| JobMoment { t_s, job: job.into(), step, nodes: vec![] };
+        let moments = vec![
+            moment(1.0, "a", JobStep::Starts),
+            moment(5.0, "b", JobStep::Starts),
+            moment(5.0, "a", JobStep::Suspended),
+            moment(9.0, "b", JobStep::Done),
+        ];
+        let run = Run { jobs: Some(JobSeries { moments, ..JobSeries::default() }), ..Run::default() };
+        let check = |order: &[&str]| {
+            let order = order.iter().map(|&text| ExpectedStep::try_from(text.to_owned()).unwrap()).collect();
+            let (at_least, at_most) = (None, None);
+            check(&run, &ExpectTable { at_least, at_most, order, ..expect(Measure::JobOrder, None, 0.0, 0.0) }, 3.0)
+        };
+        assert!(check(&["a starts", "a is suspended", "b starts", "b is done"]).met, "one look showed two of them");
+        let late = check(&["b is done", "a is suspended"]);
+        assert!(!late.met && late.got == Some(1.0) && late.expected == "all 2", "{late:?}");
+        assert!(!check(&["a starts", "a starts"]).met, "a step counts once");
     }
 }

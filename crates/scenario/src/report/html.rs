@@ -374,8 +374,24 @@ fn jobs(run: &Run) -> Markup {
             tr { @for (_, number) in &numbers { td.n { (number) } } }
         }
         @for chart in [placed, utilities] { (shown(&chart)) }
+        @if !jobs.moments.is_empty() {
+            table {
+                tr { th.n { "At" } th { "Job" } th { "What became of it" } th { "Where" } }
+                @for moment in jobs.moments.iter().take(MOST_MOMENTS) {
+                    tr {
+                        td.n { (format!("{:.0} s", moment.t_s)) }
+                        td { (moment.job) }
+                        td { (moment.step) }
+                        td { (moment.nodes.join(", ")) }
+                    }
+                }
+            }
+        }
     }
 }
+
+/// A page with more of them is read by nobody.
+const MOST_MOMENTS: usize = 200;
 
 /// How many actions of each kind were taken until then.
 fn actions(run: &Run) -> Markup {

@@ -10,6 +10,7 @@ mod comparison;
 mod csv;
 mod expect;
 mod html;
+mod moments;
 mod run;
 
 use crate::ExpectTable;
@@ -18,6 +19,7 @@ pub use beside::{BesideFlow, BesideJob, BesideSimulation, difference};
 pub use comparison::{Comparison, Figure, SeedRange, Variant};
 pub use csv::comma_separated;
 pub use html::document;
+pub use moments::{JobMoment, JobSeen, JobWatch};
 pub use run::{
     ALL_JOBS, AppSeries, Check, FlowPoint, FlowSeries, FlowSummary, JobEnd, JobPoint, JobSeries, JobSummary, NodePoint,
     NodeSeries, Run, RunEvent,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::moments::JobMoment;
+
 /// One run of a scenario, simulated or real.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -154,6 +156,9 @@ pub struct JobSeries {
     pub points: Vec<JobPoint>,
     /// What came of each that came in, in that order.
     pub ends: Vec<JobEnd>,
+    /// When each began, gave way, went on, moved and was done, in order of time.
+    #[serde(default)]
+    pub moments: Vec<JobMoment>,
 }
 
 /// The batch jobs at one moment.

@@ -33,6 +33,12 @@ pub struct JobTable {
     /// What a rehearsal runs. Default: a program that uses the work and the memory that are said here.
     #[serde(default)]
     pub run: Vec<String>,
+    /// What saves its state in a rehearsal, so that it can leave memory and go on anywhere. Default: nothing does.
+    #[serde(default)]
+    pub checkpoint: Vec<String>,
+    /// What goes on from there in a rehearsal. Default: `run`.
+    #[serde(default)]
+    pub restore: Vec<String>,
     /// When it comes, or the first may. Default: at once.
     #[serde(default)]
     pub at: Span,

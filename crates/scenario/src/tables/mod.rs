@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use weal_model::{Algorithm, LatePolicy};
 
+use crate::job_step::ExpectedStep;
 use crate::values::{GoalText, Rate, Size, Span};
 use crate::workload::TraceWindow;
 
@@ -418,6 +419,9 @@ pub struct ExpectTable {
     pub at_least: Option<f64>,
     /// The most that it may be.
     pub at_most: Option<f64>,
+    /// Of `job-order`: what happens to which job, one after the other.
+    #[serde(default)]
+    pub order: Vec<ExpectedStep>,
 }
 
 /// What an expectation can be about.
@@ -456,4 +460,8 @@ pub enum Measure {
     LowestJobUtility,
     /// Jobs that wait or are suspended, averaged over the span.
     JobsWaiting,
+    /// Cores that plans give to all jobs, averaged over the span.
+    JobCpu,
+    /// Steps of jobs that came one after the other.
+    JobOrder,
 }

@@ -65,9 +65,7 @@ const TIMER_GRAIN: Duration = Duration::from_millis(1);
 /// # Errors
 /// When the scenario has no pool: one that names a `config` gets it by [`Scenario::with_pool`].
 pub fn simulate(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Simulated, NothingToSimulate> {
-    if scenario.pool.nodes.is_empty() || scenario.pool.apps.is_empty() {
-        return Err(NothingToSimulate);
-    }
+    has_pool(scenario)?;
     let mut world = World::new(scenario);
     world.begin();
     let mut shown_s = 0.0;
@@ -87,9 +85,7 @@ pub fn simulate(scenario: &Scenario, progress: &mut dyn FnMut(f64)) -> Result<Si
 /// # Errors
 /// When the scenario has no pool.
 pub fn decisions(scenario: &Scenario, orders: &[(f64, Order)]) -> Result<Decisions, NothingToSimulate> {
-    if scenario.pool.nodes.is_empty() || scenario.pool.apps.is_empty() {
-        return Err(NothingToSimulate);
-    }
+    has_pool(scenario)?;
     let mut world = World::new(scenario);
     let start = world.start();
     world.controller.timer_grain = TIMER_GRAIN;
@@ -106,9 +102,16 @@ pub fn decisions(scenario: &Scenario, orders: &[(f64, Order)]) -> Result<Decisio
     Ok(Decisions { start, begins, steps })
 }
 
+/// # Errors
+/// There are no nodes, or nothing that runs on them.
+fn has_pool(scenario: &Scenario) -> Result<(), NothingToSimulate> {
+    let has_work = !scenario.pool.apps.is_empty() || !scenario.jobs.is_empty();
+    if scenario.pool.nodes.is_empty() || !has_work { Err(NothingToSimulate) } else { Ok(()) }
+}
+
 /// The scenario has no pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it has no `[[node]]` and `[app.NAME]` tables, and no `config` was read for it")]
+#[error("it has no `[[node]]` and `[app.NAME]` or `[[job]]` tables, and no `config` was read for it")]
 pub struct NothingToSimulate;
 
 impl World<'_> {

@@ -1,7 +1,7 @@
 //! The run as data, in the form that a rehearsal with real processes gives.
 
 use weal_model::{InstanceState, JobState, Snapshot};
-use weal_scenario::report::{JobPoint, JobSeries, NodePoint, Run};
+use weal_scenario::report::{JobPoint, JobSeen, JobSeries, NodePoint, Run};
 
 use super::outcome::Simulated;
 use super::parts::clients::ClientCounters;
@@ -36,6 +36,21 @@ impl World<'_> {
         }
         if !self.scenario.jobs.is_empty() {
             self.recorder.jobs.push(self.job_point());
+            self.watch_jobs();
+        }
+    }
+
+    /// A job that is being changed is neither here nor there.
+    fn watch_jobs(&mut self) {
+        let t_s = self.now_s();
+        for job in self.jobs.iter().filter(|job| job.operation.is_none()) {
+            let seen = match job.state {
+                JobState::Running => JobSeen::Runs,
+                JobState::Pending | JobState::Suspended => JobSeen::Idle,
+                JobState::Completed => JobSeen::Done,
+            };
+            let nodes = job.nodes.iter().map(|&node| self.nodes[node].name.to_string()).collect();
+            self.recorder.watch.handle_seen(t_s, job.spec.name.as_str(), seen, nodes);
         }
     }
 
@@ -53,9 +68,9 @@ impl World<'_> {
 
     pub fn finish(self) -> Simulated {
         let scenario = self.scenario;
-        let Recorder { mut flows, nodes, apps, jobs, changes, moves, .. } = self.recorder;
+        let Recorder { mut flows, nodes, apps, jobs, watch, changes, moves, .. } = self.recorder;
         let ends = self.jobs.iter().map(Job::end).collect();
-        let jobs = (!scenario.jobs.is_empty()).then_some(JobSeries { points: jobs, ends });
+        let jobs = (!scenario.jobs.is_empty()).then_some(JobSeries { points: jobs, ends, moments: watch.into_moments() });
         let mut unfinished = 0;
         for flow in &self.flows {
             let ClientCounters { sent, answered, rejected, failed } = flow.client_counters;

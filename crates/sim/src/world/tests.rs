@@ -334,6 +334,23 @@ fn jobs_have_what_a_shop_leaves_and_give_it_back_to_a_crowd() {
     assert!(cpu(60.0, 120.0) > 2.0 && cpu(150.0, 240.0) < 0.75 * cpu(60.0, 120.0), "{} {}", cpu(60.0, 120.0), cpu(150.0, 240.0));
 }
 
+/// Carrera 5.7.2, whose pool of two nodes is in a config that both have the same tables for.
+#[test]
+fn six_jobs_on_two_machines_come_and_go_in_the_order_of_the_thesis() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/carrera");
+    let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
+    let own = read("long-running.toml").replace("config = \"long-running.weal.toml\"\n", "");
+    let scenario = Scenario::parse(&(own + &read("long-running.weal.toml")), weal_scenario::no_files).unwrap();
+    let simulated = run(&scenario);
+    let missed: Vec<_> = simulated.run.checks.iter().filter(|check| !check.met).collect();
+    assert!(missed.is_empty() && simulated.run.checks.len() >= 4, "{missed:?} {:#?}", simulated.run.jobs);
+    assert_eq!(simulated.findings, Vec::<String>::new());
+    // In another order the expectation is missed.
+    let mut other = scenario;
+    other.expectations[0].order.reverse();
+    assert!(!run(&other).run.checks[0].met);
+}
+
 /// Two fresh loops are fed what one was told in a run with sleep, wakes and a crashed instance.
 #[test]
 fn equal_inputs_give_a_loop_equal_effects() {

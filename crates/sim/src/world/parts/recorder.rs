@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weal_model::{Action, FlowObservation, Goal, InstanceId, LatencyHistogram, Plan, ServiceClass};
 use weal_scenario::Scenario;
-use weal_scenario::report::{ALL_JOBS, AppSeries, FlowPoint, FlowSeries, FlowSummary, JobPoint, NodeSeries, RunEvent};
+use weal_scenario::report::{ALL_JOBS, AppSeries, FlowPoint, FlowSeries, FlowSummary, JobPoint, JobWatch, NodeSeries, RunEvent};
 
 use crate::world::outcome::Move;
 
@@ -17,6 +17,7 @@ pub struct Recorder {
     pub nodes: Vec<NodeSeries>,
     pub apps: Vec<AppSeries>,
     pub jobs: Vec<JobPoint>,
+    pub watch: JobWatch,
     pub changes: Vec<RunEvent>,
     pub moves: Vec<Move>,
     /// Instances that come up only to stand by, by the last plan.
@@ -65,6 +66,7 @@ impl Recorder {
             nodes: pool.nodes.iter().map(node).collect(),
             apps: names.iter().map(|name| AppSeries { name: name.clone(), ready: Vec::new() }).collect(),
             jobs: Vec::new(),
+            watch: JobWatch::default(),
             changes: Vec::new(),
             moves: Vec::new(),
             ahead: BTreeSet::new(),
