@@ -135,6 +135,14 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     }
     let open = clusters.iter().map(|one| (vec![("weal_app", one.app.as_str())], one.ports.open as f64));
     gauges(encoder, "weal_port_connections_open", "Connections and UDP sessions open now.", None, open)?;
+    let lent = clusters.iter().map(|one| (vec![("weal_app", one.app.as_str())], f64::from(one.seats_lent)));
+    gauges(
+        encoder,
+        "weal_seats_lent",
+        "Seats that another gateway holds now, which ends and finishes its requests.",
+        None,
+        lent,
+    )?;
     let help = "From the first request that found no instance open until one was, of those that were woken.";
     let mut family = encoder.encode_descriptor("weal_wake_wait", help, Some(&Unit::Seconds), MetricType::Histogram)?;
     for one in clusters {

@@ -19,6 +19,7 @@ pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why>
     let flows: Vec<FlowStatus> = view.status.flows.iter().filter(|flow| flow.app == *app).cloned().collect();
     let mut sentences = Vec::new();
     state(&status, &mut sentences);
+    sentences.extend(status.lent_seats());
     let mut by_need: Vec<&FlowStatus> = flows.iter().collect();
     by_need.sort_by(|a, b| order(a).total_cmp(&order(b)));
     for flow in by_need {

@@ -65,6 +65,7 @@ pub fn status(time_s: f64, arrival_per_s: f64) -> Status {
         cpu_used: Cpu(0.2),
         cpu_demand: Cpu(0.5),
         cpu_allocated: Cpu(0.5),
+        seats_lent: 0,
         utility: Some(Utility(0.6)),
         rollout: None,
         told_to_sleep: false,

@@ -104,6 +104,9 @@ pub struct AppStatus {
     pub cpu_demand: Cpu,
     /// CPU given by the last plan.
     pub cpu_allocated: Cpu,
+    /// Of its seats, those that another gateway holds now, which ends and finishes its requests.
+    #[serde(default)]
+    pub seats_lent: u32,
     /// The lowest utility of its flows; `None` without goals or traffic.
     pub utility: Option<Utility>,
     /// Its instances.
@@ -116,6 +119,17 @@ impl AppStatus {
         let is_stuck = self.rollout.as_ref().is_some_and(|rollout| rollout.phase == RolloutPhase::Stuck);
         // A task runs in each deploy, whether or not its config has changed.
         is_stuck || (self.kind == AppKind::Task && self.state == "failed")
+    }
+
+    /// Which of its seats the gateway may not use now, in a sentence; `None` when it may use all.
+    pub fn lent_seats(&self) -> Option<String> {
+        let (are, seats) = (if self.seats_lent == 1 { "is" } else { "are" }, self.seats_lent);
+        (seats > 0).then(|| {
+            format!(
+                "{seats} of the seats of {} {are} lent to a former gateway, which finishes its requests; each comes back when its request ends.",
+                self.name
+            )
+        })
     }
 }
 

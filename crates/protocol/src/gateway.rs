@@ -337,6 +337,9 @@ pub struct ClusterCounters {
     /// What passes through its ports, and to it as an inner tier, without being read.
     #[serde(default)]
     pub ports: PortCounters,
+    /// Of its seats, those that other gateways of the pool hold now: their requests are under way, so this one may not use these seats.
+    #[serde(default)]
+    pub seats_lent: u32,
 }
 
 /// Connections and sessions that pass through ports, since the gateway started. A connection is counted in its flow too: as a request whose

@@ -14,9 +14,13 @@ use crate::programs::{release, target};
 use crate::table::Table;
 
 /// The newest version that the module proxy has.
-const MODULE: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1";
+const MODULE: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 /// Cases that a correct answer in HTTP/1 fails: what is no preface on a port for both is a request of HTTP/1, and a bad one.
 const OF_HTTP2_ALONE: [&str; 1] = ["Sends invalid connection preface"];
+
+/// What cases ask for. An answer that is whole before the offending frames come ends its stream, and nothing is left to be refused: so it
+/// takes longer than these. It has a body of some length, which cases of flow control need.
+const PATH: &str = "/work?sleep_ms=400&bytes=2000";
 
 const APP: &str = "[tls.test]\nself-signed = true\n\n[app.shop]\nrun = [\"SHOP\", \"--port\", \"$PORT\"]\nhealth = \"/healthz\"\n\
                    memory = \"64MiB\"\nroutes = [{ }]\n";
@@ -88,7 +92,7 @@ fn measure(h2spec: &Path, programs: &Path, folder: &Path) -> Result<Table> {
 
 fn judge(h2spec: &Path, address: SocketAddr, is_secure: bool) -> Result<Verdict> {
     let mut command = Command::new(h2spec);
-    command.args(["--host", "localhost", "--port", &address.port().to_string(), "--timeout", "5"]);
+    command.args(["--host", "localhost", "--port", &address.port().to_string(), "--path", PATH, "--timeout", "5"]);
     if is_secure {
         command.args(["--tls", "--insecure"]);
     }

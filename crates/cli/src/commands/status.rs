@@ -27,6 +27,9 @@ fn render(status: &Status) -> String {
         text.push('\n');
         text.push_str(&part);
     }
+    for lent in status.apps.iter().filter_map(AppStatus::lent_seats) {
+        text.push_str(&format!("{} {lent}\n", paint("lent:", Tone::Warn, Stream::Out)));
+    }
     text
 }
 

@@ -180,6 +180,7 @@ impl Wakes {
     pub fn counters(&self, app: &AppName) -> ClusterCounters {
         ClusterCounters {
             ports: PortCounters::default(),
+            seats_lent: 0,
             app: app.clone(),
             wakes: self.wakes,
             crowd_wakes: self.crowd_wakes,

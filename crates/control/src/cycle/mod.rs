@@ -410,6 +410,7 @@ impl Cycle {
             problems: self.0.problems.texts(),
             engine: self.0.engine.seen.as_deref(),
             engine_up: self.0.engine.is_up && self.0.engine.look.stuck_for(now).is_none(),
+            counters: self.0.gateway.fresh_counters(now).as_deref(),
             snapshot: self.0.measured.snapshot.as_ref(),
             recent: &self.0.measured.recent,
             closed: &self.0.operations.closed(),

@@ -10,6 +10,7 @@ use weal_model::{
     Status, Time, WorkFactor,
 };
 use weal_protocol::engine::{InstanceSeen, Observation, Revision};
+use weal_protocol::gateway::GatewayCounters;
 
 use super::gateway::flow_id;
 use super::recent::{Recent, RecentFlow};
@@ -25,6 +26,8 @@ pub(super) struct Inputs<'a> {
     pub engine: Option<&'a Observation>,
     /// False when it does not answer.
     pub engine_up: bool,
+    /// What the gateway says, while it answers.
+    pub counters: Option<&'a GatewayCounters>,
     pub snapshot: Option<&'a Snapshot>,
     pub recent: &'a Recent,
     pub closed: &'a BTreeSet<InstanceId>,
@@ -44,6 +47,13 @@ pub(super) struct Inputs<'a> {
     pub resting: &'a BTreeMap<AppName, Option<Rung>>,
     /// Jobs that are not over, and the last that are.
     pub jobs: Vec<JobStatus>,
+}
+
+impl Inputs<'_> {
+    fn seats_lent(&self, app: &AppName) -> u32 {
+        let mut clusters = self.counters.iter().flat_map(|counters| &counters.clusters);
+        clusters.find(|cluster| cluster.app == *app).map_or(0, |cluster| cluster.seats_lent)
+    }
 }
 
 /// What each instance was given, as CPU of its node. Loads are shares, which may add up to more than a node has where several
@@ -122,6 +132,7 @@ fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], i
         cpu_used: mine.iter().map(|instance| instance.cpu_used).sum(),
         cpu_demand: explained.map_or(Cpu(0.0), |app| app.demand),
         cpu_allocated: mine.iter().map(|instance| instance.cpu_allocated).sum(),
+        seats_lent: inputs.seats_lent(&app.name),
         utility: utilities.min_by(|a, b| a.0.total_cmp(&b.0)),
         instances: mine,
     }

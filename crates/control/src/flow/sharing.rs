@@ -85,6 +85,11 @@ impl Holdings {
         Place::all().map(|place| self.of(place)).sum()
     }
 
+    /// Those of all but one.
+    pub fn of_others(self, place: Place) -> u32 {
+        self.total() - self.of(place)
+    }
+
     /// The same, but one gateway holds `seats`, at most [`MOST_SEATS`].
     #[must_use]
     pub fn with(self, place: Place, seats: u32) -> Self {
@@ -217,6 +222,11 @@ impl Sharer {
     /// When to call [`Sharer::balance`] again although nothing comes in; `None` when requests do not wait for another gateway.
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
         (self.is_shared && self.claim != Claim::NONE).then(|| now + LOOK_EACH)
+    }
+
+    /// Seats that other gateways hold now.
+    pub fn lent(&self, book: &impl SeatBook) -> u32 {
+        book.holdings().of_others(self.place)
     }
 
     fn tell(&mut self, book: &impl SeatBook, claim: Claim) {

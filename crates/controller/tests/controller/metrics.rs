@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weal_protocol::gateway::ErrorCounter;
+use weal_protocol::gateway::{ClusterCounters, ErrorCounter};
 
 use crate::fake::{CONFIG, Pool, flow};
 
@@ -41,6 +41,36 @@ async fn metrics_have_the_agreed_names_and_add_up() {
     ] {
         let found = text.lines().any(|shown| shown.starts_with(line) || same_labels(shown, line));
         assert!(found, "missing: {line}\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn seats_that_a_former_gateway_holds_are_said_and_no_longer_once_they_are_back() {
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    let shop = |seats_lent| ClusterCounters {
+        app: "shop".into(),
+        wakes: 0,
+        crowd_wakes: 0,
+        wake_failures: 0,
+        wake_wait: Default::default(),
+        ports: Default::default(),
+        seats_lent,
+    };
+    for (lent, words) in [(3, Some("3 of the seats of shop are lent")), (1, Some("1 of the seats of shop is lent")), (0, None)] {
+        pool.gateway.counters().clusters = vec![shop(lent)];
+        let of = |status: &weal_model::Status, app: &str| {
+            status.apps.iter().find(|one| one.name.as_str() == app).map(|one| one.seats_lent)
+        };
+        let status = pool.until_status("it is told", |status| of(status, "shop") == Some(lent)).await;
+        assert_eq!(of(&status, "db"), Some(0));
+        let why: weal_model::Why = pool.get("/v1/apps/shop/why").await;
+        let said = why.sentences.iter().find(|sentence| sentence.contains("of the seats of shop"));
+        assert_eq!(said.is_some(), words.is_some(), "{:#?}", why.sentences);
+        assert!(words.is_none_or(|words| said.is_some_and(|said| said.starts_with(words))), "{said:?}");
+        let (_, text) = pool.local("GET", "/metrics", "").await;
+        let line = format!("weal_seats_lent{{weal_app=\"shop\"}} {lent}");
+        assert!(text.lines().any(|shown| same_labels(shown, &line)), "{text}");
     }
 }
 

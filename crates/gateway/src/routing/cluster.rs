@@ -291,8 +291,10 @@ impl Cluster {
         flows: &mut Vec<FlowCounters>,
         instances: &mut Vec<EndpointCounters>,
     ) -> ClusterCounters {
-        let counters = self.lock().admission.observe(self.clock.now(), gateway, flows, instances);
-        ClusterCounters { ports: self.ports.counters(), ..counters }
+        let mut core = self.lock();
+        let counters = core.admission.observe(self.clock.now(), gateway, flows, instances);
+        let seats_lent = core.share.as_ref().map_or(0, Share::lent);
+        ClusterCounters { ports: self.ports.counters(), seats_lent, ..counters }
     }
 
     /// What passes through its ports.

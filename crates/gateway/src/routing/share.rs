@@ -45,6 +45,11 @@ impl Share {
         }
     }
 
+    /// Seats that other gateways hold now.
+    pub fn lent(&self) -> u32 {
+        self.sharer.lent(&self.seats)
+    }
+
     /// When to look again although nothing comes in.
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
         self.sharer.poll_timeout(now)

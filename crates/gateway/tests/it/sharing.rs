@@ -32,6 +32,11 @@ async fn two_gateways(instance: SocketAddr, seats: u32, queue_limit: u32) -> [Be
     [start().await, start().await]
 }
 
+/// Seats that the gateway says others hold.
+async fn lent(bed: &Bed) -> u32 {
+    bed.observe().await.clusters[0].seats_lent
+}
+
 fn flow_of(counters: &GatewayCounters) -> (u64, u32) {
     (counters.flows[0].completions, counters.flows[0].in_service)
 }
@@ -46,6 +51,7 @@ async fn two_gateways_with_uneven_crowds_have_exactly_the_seats_together_and_bot
     assert_eq!(flow_of(&crowded.observe().await).1, SEATS, "it borrows what the other one does not use");
     all.extend(clients(&quiet, 6).await);
     assert_eq!(flow_of(&quiet.observe().await).1, 0, "no request is interrupted for it");
+    assert_eq!((lent(&crowded).await, lent(&quiet).await), (0, SEATS));
 
     for ended in 1..=66_u64 {
         gate.permits.add_permits(1);
@@ -66,6 +72,7 @@ async fn two_gateways_with_uneven_crowds_have_exactly_the_seats_together_and_bot
         assert_eq!(client.read_answer().await.status, 200);
     }
     assert_eq!(gate.most_inside.load(Ordering::SeqCst), SEATS);
+    assert_eq!((lent(&crowded).await, lent(&quiet).await), (0, 0), "nothing is under way");
 }
 
 /// Its class may not wait at all: it gets an answer where a seat is free, and only there.
