@@ -9,6 +9,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -20,10 +21,17 @@ use crate::supervisor::sockets::inherited;
 /// When it is set, the controller writes its loop's inputs and effects down, so that its decisions can be replayed.
 const RECORD: &str = "WEAL_RECORD_DECISIONS";
 
+/// So many lines of a role's log are kept in memory while its disk takes none; each is a few hundred bytes.
+const LINES_THAT_WAIT: usize = 8192;
+
 /// Runs a role until SIGTERM.
 pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
-    log_as_json();
-    give_up_rights(role)?;
+    // Before there is a second thread, which would keep what this one gives up.
+    let kept = give_up_rights(role)?;
+    let _writing = log_as_json();
+    if let Some(error) = kept {
+        tracing::warn!(%error, "the node agent keeps all rights of root");
+    }
     name_process(role);
     let _lock = held_lock(role)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
@@ -71,28 +79,29 @@ pub fn shim(dir: &Path, adopt: bool) -> anyhow::Result<()> {
     Ok(weal_node::shim::main(dir, adopt)?)
 }
 
-/// Structured, on standard error, which the supervisor sends to the role's log; `WEAL_LOG` filters (default `info`).
-fn log_as_json() {
+/// Structured, on standard error, which the supervisor sends to the role's log; `WEAL_LOG` filters (default `info`). A thread of its own writes,
+/// until what is returned goes: a role whose disk hangs goes on. After [`LINES_THAT_WAIT`] lines that could not be written, further ones are lost.
+fn log_as_json() -> WorkerGuard {
     let asked = std::env::var("WEAL_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
     let filter = asked.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_THAT_WAIT).thread_name("log");
+    let (writer, writing) = builder.finish(std::io::stderr());
     // A line that finds no place is lost: told of it, the library would write to the same full disk, and panic.
-    let lines = tracing_subscriber::fmt::layer().json().log_internal_errors(false).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().json().log_internal_errors(false).with_writer(writer);
     tracing_subscriber::registry().with(lines).with(filter).init();
+    writing
 }
 
 /// Gateway and controller start no programs, so they can do without the ways to more rights. In a pool that root started, no other process of their
-/// user may look into them or take their sockets either. A node agent of root gives up what changes the machine.
-fn give_up_rights(role: &RoleCommand) -> anyhow::Result<()> {
+/// user may look into them or take their sockets either. A node agent of root gives up what changes the machine; where it cannot, it works all
+/// the same, and why is returned.
+fn give_up_rights(role: &RoleCommand) -> anyhow::Result<Option<weal_sandbox::Failure>> {
     let own = rustix::process::geteuid().as_raw();
     let is_of_root = match role {
         RoleCommand::Node { .. } if own == 0 => {
-            // Where it cannot, it works all the same.
-            if let Err(error) = weal_sandbox::confine_agent() {
-                tracing::warn!(%error, "the node agent keeps all rights of root");
-            }
-            return Ok(());
+            return Ok(weal_sandbox::confine_agent().err());
         }
-        RoleCommand::Node { .. } => return Ok(()),
+        RoleCommand::Node { .. } => return Ok(None),
         RoleCommand::Gateway { controller_uid, .. } => controller_uid.is_some(),
         RoleCommand::Controller { operator_uid, .. } => *operator_uid != own,
     };
@@ -100,7 +109,7 @@ fn give_up_rights(role: &RoleCommand) -> anyhow::Result<()> {
     if is_of_root {
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     }
-    Ok(())
+    Ok(None)
 }
 
 /// What says to a later supervisor that this role lives. Its copies end with this process: what it starts does not inherit it.

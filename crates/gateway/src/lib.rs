@@ -148,6 +148,7 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
             }
             drop((clients, tls_clients));
             drain(&registry, clock, &limits).await;
+            gateway.tables.settle(Duration::from_secs(1));
             Ok(())
         } => ended
     }
@@ -215,7 +216,10 @@ fn rpc_router(
     weal_rpc::Router::new(callers)
         .on(CONFIGURE, move |config: GatewayConfig| {
             let gateway = Arc::clone(&configured);
-            async move { gateway.tables.configure(&config) }
+            async move {
+                let configured = tokio::task::spawn_blocking(move || gateway.tables.configure(&config));
+                configured.await.map_err(|error| RpcRefusal::internal(error.to_string()))?
+            }
         })
         .on(REFUSED, move |query: RefusedQuery| {
             let refused = refused.refused.last(&query);

@@ -5,13 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use weal_host::listening::{Listening, listening};
 use weal_protocol::gateway::GatewayConfig;
-
-use super::file::replace;
 
 /// Where the last config is kept, below the state directory.
 pub(super) const FILE: &str = "gateway/gateway.json";
@@ -53,9 +50,9 @@ impl Kept {
         config
     }
 
-    /// Keeps it in `file`.
-    pub(super) fn write(&self, file: &Path) -> std::io::Result<()> {
-        replace(file, &serde_json::to_vec_pretty(self)?)
+    /// What a file of it holds.
+    pub(super) fn content(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec_pretty(self)
     }
 }
 

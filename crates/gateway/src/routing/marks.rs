@@ -6,13 +6,13 @@
 //! this field is removed.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
 use weal_model::ClassName;
 
-use super::file::{hex, random, replace};
+use super::file::{Keeper, hex, random};
 
 /// The field that carries a mark.
 pub(crate) const FIELD: HeaderName = HeaderName::from_static("x-weal-class");
@@ -24,15 +24,16 @@ const FILE: &str = "gateway/marks.json";
 pub(crate) struct Marks {
     file: PathBuf,
     by_class: BTreeMap<ClassName, String>,
+    keeper: Arc<Keeper>,
 }
 
 impl Marks {
     /// Those that an earlier gateway made.
-    pub fn load(state_dir: &Path) -> Self {
+    pub fn load(state_dir: &Path, keeper: Arc<Keeper>) -> Self {
         let file = state_dir.join(FILE);
         let read = std::fs::read(&file).ok();
         let by_class = read.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-        Self { file, by_class }
+        Self { file, by_class, keeper }
     }
 
     /// The mark of `class`, made when there is none.
@@ -41,10 +42,9 @@ impl Marks {
             match random::<16>().map(|bytes| hex(&bytes)) {
                 Ok(mark) => {
                     self.by_class.insert(class.clone(), mark);
-                    if let Err(error) =
-                        serde_json::to_vec(&self.by_class).map_err(io::Error::from).and_then(|text| replace(&self.file, &text))
-                    {
-                        tracing::warn!(file = %self.file.display(), %error, "cannot keep the marks of classes");
+                    match serde_json::to_vec(&self.by_class) {
+                        Ok(content) => self.keeper.keep(&self.file, content),
+                        Err(error) => tracing::warn!(file = %self.file.display(), %error, "cannot keep the marks of classes"),
                     }
                 }
                 Err(error) => tracing::error!(%error, "no random numbers: calls bring no class along"),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::routing::affinity::Tokens;
 use crate::routing::cluster::{Cluster, Errands};
 use crate::routing::extras::Extras;
+use crate::routing::file::Keeper;
 use crate::routing::kept::{FILE, Kept};
 use crate::routing::marks::Marks;
 use crate::routing::pages::Pages;
@@ -115,14 +116,23 @@ pub(crate) struct Tables {
     current: Mutex<Arc<Table>>,
     /// Clusters that left the config while requests of theirs were waiting or outstanding.
     leaving: Mutex<Vec<Arc<Cluster>>>,
-    /// Files that routes name.
-    pages: Mutex<Pages>,
-    /// By which instances and the gateway name classes to each other.
-    marks: Mutex<Marks>,
+    /// Who makes a table of a config holds it, and may wait for a disk meanwhile; no request does.
+    making: Mutex<Making>,
+    /// Writes what outlives this gateway.
+    keeper: Arc<Keeper>,
     /// What makes cookies of instances; `None` without random numbers.
     affinity: Option<Tokens>,
     /// What other gateways of the pool hold of its seats; `None` when that cannot be known.
     room: Option<SeatRoom>,
+}
+
+/// What is known from one config to the next, besides clusters.
+#[derive(Debug)]
+struct Making {
+    /// Files that routes name.
+    pages: Pages,
+    /// By which instances and the gateway name classes to each other.
+    marks: Marks,
 }
 
 /// A connection's view of the config: refreshed only after a change.
@@ -147,6 +157,7 @@ impl Table {
 impl Tables {
     /// Begins with the config that was in force last, if there is one that can be read.
     pub fn load(state_dir: &Path, seats: Option<OwnedFd>, clock: Clock, workers: usize, errands: Errands) -> Self {
+        let keeper = Arc::new(Keeper::default());
         let tables = Self {
             file: state_dir.join(FILE),
             clock,
@@ -156,8 +167,8 @@ impl Tables {
             is_ready: watch::Sender::new(false),
             current: Mutex::default(),
             leaving: Mutex::default(),
-            pages: Mutex::default(),
-            marks: Mutex::new(Marks::load(state_dir)),
+            making: Mutex::new(Making { pages: Pages::default(), marks: Marks::load(state_dir, Arc::clone(&keeper)) }),
+            keeper,
             affinity: Tokens::load(state_dir)
                 .inspect_err(|error| tracing::error!(%error, "no random numbers: sessions stay with no instance"))
                 .ok(),
@@ -170,25 +181,26 @@ impl Tables {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!(file = %tables.file.display(), %error, "cannot read the last config"),
             Ok(bytes) => match serde_json::from_slice::<Kept>(&bytes) {
-                Ok(kept) => tables.put_in_force(&kept.confirmed()),
+                Ok(kept) => tables.put_in_force(&kept.confirmed(), &mut tables.making()),
                 Err(error) => tracing::warn!(file = %tables.file.display(), %error, "the last config is unreadable"),
             },
         }
         tables
     }
 
-    /// Takes a config, as a whole or not at all, and keeps it on disk.
+    /// Takes a config, as a whole or not at all, and has it kept on disk. It may wait for the disk that error pages are on.
     pub fn configure(&self, config: &GatewayConfig) -> Result<ConfigAck, RpcRefusal> {
+        let mut making = self.making();
         let current = self.current();
         if config.version < current.version {
             let message = format!("config {} is older than {}, which is in force", config.version, current.version);
             return Err(RpcRefusal { status: 409, message, refusal: None });
         }
         check(config).map_err(|bad| RpcRefusal::bad_request(bad.to_string()))?;
-        self.put_in_force(config);
-        if let Err(error) = Kept::now(config).write(&self.file) {
-            // Serving goes on: only a restart without a controller would miss it.
-            tracing::warn!(file = %self.file.display(), %error, "cannot keep the config");
+        self.put_in_force(config, &mut making);
+        match Kept::now(config).content() {
+            Ok(content) => self.keeper.keep(&self.file, content),
+            Err(error) => tracing::warn!(file = %self.file.display(), %error, "cannot keep the config"),
         }
         Ok(ConfigAck { version: config.version })
     }
@@ -204,8 +216,9 @@ impl Tables {
 
     /// Every cluster that has or had requests, those that are leaving included.
     pub fn clusters(&self) -> Vec<Arc<Cluster>> {
-        let mut clusters: Vec<_> = self.current().clusters.values().cloned().collect();
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clusters: Vec<_> = current.clusters.values().cloned().collect();
         leaving.retain(|cluster| !cluster.is_idle());
         clusters.extend(leaving.iter().cloned());
         clusters
@@ -216,54 +229,41 @@ impl Tables {
         self.room.iter().for_each(SeatRoom::clear_dead);
     }
 
-    fn put_in_force(&self, config: &GatewayConfig) {
+    /// Waits until what outlives this gateway is written, for so long at most.
+    pub fn settle(&self, patience: Duration) {
+        self.keeper.settle(patience);
+    }
+
+    fn making(&self) -> MutexGuard<'_, Making> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put_in_force(&self, config: &GatewayConfig, making: &mut Making) {
+        let clusters = self.configured(config);
+        let table = Arc::new(compile(config, clusters, making));
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut clusters = BTreeMap::new();
-        for wanted in &config.clusters {
-            let known = current.clusters.get(&wanted.app).cloned();
-            // One that comes back while it is leaving still has requests, which count against its seats.
-            let known = known.or_else(|| {
-                let index = leaving.iter().position(|cluster| *cluster.app() == wanted.app)?;
-                Some(leaving.swap_remove(index))
-            });
-            let cluster = match known {
-                Some(cluster) => {
-                    cluster.configure(wanted);
-                    cluster
-                }
-                None => {
-                    let affinity = self.affinity.clone();
-                    Cluster::new(wanted, self.clock, self.workers, self.errands.clone(), affinity, self.room.as_ref())
-                }
-            };
-            clusters.insert(wanted.app.clone(), cluster);
-        }
-        let gone = current.clusters.iter().filter(|(app, _)| !clusters.contains_key(*app));
+        leaving.retain(|cluster| !table.clusters.contains_key(cluster.app()));
+        let gone = current.clusters.iter().filter(|(app, _)| !table.clusters.contains_key(*app));
         leaving.extend(gone.map(|(_, cluster)| Arc::clone(cluster)));
-        let pages = &mut *self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.begin();
-        let marks = &mut *self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        let tier = |wanted: &ClusterConfig, marks: &mut Marks| inner_tier(wanted, &clusters[&wanted.app], &config.clients, marks);
-        let inner = config.clusters.iter().filter_map(|wanted| Some((wanted.app.clone(), tier(wanted, marks)?))).collect();
-        let mut compiled = Vec::new();
-        for (wanted, route) in config.clusters.iter().flat_map(|wanted| wanted.routes.iter().map(move |route| (wanted, route))) {
-            let cluster = &clusters[&wanted.app];
-            let Some(class) = cluster.class(&route.class) else { continue };
-            let rules = Arc::new(rules(wanted, route, &config.clients, pages, marks));
-            compiled.push((
-                route.clone(),
-                wanted.http.normalize_paths,
-                Destination { cluster: Arc::clone(cluster), class, rules },
-            ));
-        }
-        let (of_ports, compiled): (Vec<_>, Vec<_>) = compiled.into_iter().partition(|(route, ..)| route.port.is_some());
-        let ports = of_ports.into_iter().filter_map(|(route, _, destination)| Some((route.port?, destination))).collect();
-        let routes = Routes::compile(compiled);
-        let clients = config.clients.clone();
-        *current = Arc::new(Table { version: config.version, routes, ports, inner, clients, clusters });
+        *current = table;
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.is_ready.send_replace(true);
+    }
+
+    /// The clusters of `config`, which work by it from now on.
+    fn configured(&self, config: &GatewayConfig) -> BTreeMap<AppName, Arc<Cluster>> {
+        // One that comes back while it is leaving still has requests, which count against its seats.
+        let known: BTreeMap<_, _> = self.clusters().into_iter().map(|cluster| (cluster.app().clone(), cluster)).collect();
+        let configured = |wanted: &ClusterConfig| {
+            let Some(cluster) = known.get(&wanted.app) else {
+                let affinity = self.affinity.clone();
+                return Cluster::new(wanted, self.clock, self.workers, self.errands.clone(), affinity, self.room.as_ref());
+            };
+            cluster.configure(wanted);
+            Arc::clone(cluster)
+        };
+        config.clusters.iter().map(|wanted| (wanted.app.clone(), configured(wanted))).collect()
     }
 
     /// Waits until there is a config.
@@ -272,6 +272,26 @@ impl Tables {
         // The sender lives as long as this does.
         let _ = is_ready.wait_for(|is_ready| *is_ready).await;
     }
+}
+
+fn compile(config: &GatewayConfig, clusters: BTreeMap<AppName, Arc<Cluster>>, making: &mut Making) -> Table {
+    let Making { pages, marks } = making;
+    pages.begin();
+    let tier = |wanted: &ClusterConfig, marks: &mut Marks| inner_tier(wanted, &clusters[&wanted.app], &config.clients, marks);
+    let inner = config.clusters.iter().filter_map(|wanted| Some((wanted.app.clone(), tier(wanted, marks)?))).collect();
+    let (mut ports, mut compiled) = (BTreeMap::new(), Vec::new());
+    for (wanted, route) in config.clusters.iter().flat_map(|wanted| wanted.routes.iter().map(move |route| (wanted, route))) {
+        let cluster = &clusters[&wanted.app];
+        let Some(class) = cluster.class(&route.class) else { continue };
+        let rules = Arc::new(rules(wanted, route, &config.clients, pages, marks));
+        let destination = Destination { cluster: Arc::clone(cluster), class, rules };
+        match route.port {
+            Some(port) => drop(ports.insert(port, destination)),
+            None => compiled.push((route.clone(), wanted.http.normalize_paths, destination)),
+        }
+    }
+    let routes = Routes::compile(compiled);
+    Table { version: config.version, routes, ports, inner, clients: config.clients.clone(), clusters }
 }
 
 /// Without a byte in either direction. As long as HAProxy's manual has its `timeout tunnel`; a client that has gone without a word holds a
@@ -399,7 +419,7 @@ mod tests {
             if let Ok(config) = serde_json::from_slice::<GatewayConfig>(bytes)
                 && check(&config).is_ok()
             {
-                tables.put_in_force(&config);
+                tables.put_in_force(&config, &mut tables.making());
                 let _ = tables.current().routes.find("shop.example", "/a/b", &http::HeaderMap::new());
             }
         });

@@ -81,9 +81,10 @@ async fn a_gateway_starts_with_its_last_config() {
     let mut first = Bed::start_in(Arc::clone(&folder), limits()).await;
     assert_eq!(first.get("x", "/").await.status, 404);
     first.configure(vec![cluster(&[address])]).await.unwrap();
-    assert!(read(&first.state_file()).contains("shop-0"));
     first.stop.take().unwrap().send(()).unwrap();
+    let kept = first.state_file();
     first.ended.await.unwrap().unwrap();
+    assert!(read(&kept).contains("shop-0"));
     let second = Bed::start_in(folder, limits()).await;
     assert_eq!(second.get("x", "/").await.text(), "again");
     assert_eq!(second.observe().await.version, 1);
