@@ -5,6 +5,7 @@
 //! boots a kernel that has it and runs the same cases inside. Those that fill the machine's swap or use up its memory have a
 //! machine each.
 
+mod all_cases;
 mod bench;
 mod cases;
 mod faults;
