@@ -1,5 +1,8 @@
 //! What the node agent takes from whoever runs weal, and from nobody else: which users root's config names, and what is secret.
 //!
+//! The texts that whoever runs weal gave are known by their hashes. Others come from holders of tokens, over the API: no file of root's is read,
+//! no user allowed and no command run for what such a text says, neither at once nor when it comes back by `weal rollback`.
+//!
 //! The controller hands a config on, but only the supervisor with its file, and `weal apply`, `deploy` and `rollback`, write these lists. While one
 //! config takes the place of another, what both name is allowed.
 
@@ -13,15 +16,50 @@ use crate::confidential::gather;
 use crate::state::StateDir;
 use crate::users;
 
-/// Allows what `spec` names too, and writes down what its secrets are now.
+/// Hashes of the texts of configs that whoever runs weal gave, in the state directory.
+const OWN_TEXTS_FILE: &str = "own-configs.json";
+/// So many of them are kept, the newest.
+const MOST_OWN_TEXTS: usize = 1000;
+
+/// Allows what `spec` names too, whose text is `text`, and writes down what its secrets are now.
 ///
 /// # Errors
 /// A secret or a file of variables cannot be read (says which), or a list cannot be written.
-pub fn widen(state: &StateDir, spec: &PoolSpec) -> anyhow::Result<()> {
+pub fn widen(state: &StateDir, spec: &PoolSpec, text: &str) -> anyhow::Result<()> {
+    // On a full disk it is in force all the same, and cannot be rolled back to.
+    let _ = keep_own(state, text);
     let before = Confidential::read(&state.root)?;
     let told = gather(spec, &before)?.over(before);
     told.write(&state.root).context("cannot write down what its secrets are")?;
     if users::is_root() { widen_permits(state, spec).context("cannot write down which users the config names") } else { Ok(()) }
+}
+
+/// Whether whoever runs weal has given this text of a config, at any time.
+pub fn is_own(state: &StateDir, text: &str) -> bool {
+    own_texts(state).is_ok_and(|known| known.contains(&hash(text)))
+}
+
+fn keep_own(state: &StateDir, text: &str) -> io::Result<()> {
+    let (mut known, new) = (own_texts(state)?, hash(text));
+    if known.contains(&new) {
+        return Ok(());
+    }
+    known.push(new);
+    let known = &known[known.len().saturating_sub(MOST_OWN_TEXTS)..];
+    weal_host::files::replace(&state.root.join(OWN_TEXTS_FILE), &serde_json::to_vec(known)?)
+}
+
+fn own_texts(state: &StateDir) -> io::Result<Vec<String>> {
+    match std::fs::read(state.root.join(OWN_TEXTS_FILE)) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn hash(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn widen_permits(state: &StateDir, spec: &PoolSpec) -> io::Result<()> {
@@ -43,4 +81,21 @@ pub fn settle(state: &StateDir, spec: &PoolSpec) -> anyhow::Result<()> {
     }
     kept.write(&state.root)?;
     if users::is_root() { Ok(Permits::of(spec).write(&state.root)?) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_texts_are_known_again_and_the_oldest_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir { root: folder.path().to_owned() };
+        let text = |number: usize| format!("# {number}");
+        assert!(!is_own(&state, &text(0)));
+        (0..=MOST_OWN_TEXTS).for_each(|number| keep_own(&state, &text(number)).unwrap());
+        assert!(!is_own(&state, &text(0)));
+        assert!(is_own(&state, &text(1)) && is_own(&state, &text(MOST_OWN_TEXTS)));
+        assert!(!is_own(&state, "# another's"));
+    }
 }

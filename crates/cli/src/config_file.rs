@@ -91,7 +91,7 @@ impl Change {
     pub async fn put(&self, client: &Client) -> anyhow::Result<ConfigTaken> {
         trust::check(&self.path).and_then(|()| trust::check(&self.state.root)).context("the config cannot be used")?;
         self.rehearse(client).await?;
-        allowed::widen(&self.state, &self.spec)?;
+        allowed::widen(&self.state, &self.spec, &self.text)?;
         let taken = client.put_config(&self.update(false)).await.map_err(Error::into_failure)?;
         allowed::settle(&self.state, &self.spec)?;
         Ok(taken)

@@ -21,12 +21,23 @@ pub const COUNT: (&str, &str) = ("LISTEN_FDS", "1");
 /// Whom they are for: programs that the instance starts shall not take them for theirs.
 pub const FOR_WHOM: &str = "LISTEN_PID";
 
+/// Connections that wait to be accepted, as the standard library has it; the kernel's own limit is the smaller one mostly.
+const BACKLOG: i32 = 4096;
+
 /// Listens at an instance's port.
 ///
 /// # Errors
 /// Somebody else does.
 pub fn bind(port: u16) -> io::Result<TcpListener> {
     TcpListener::bind(address(port))
+}
+
+/// Listens again where the former process of an instance has shut the socket down for everybody, which any holder can.
+///
+/// # Errors
+/// The kernel does not let it.
+pub fn listen(socket: &TcpListener) -> io::Result<()> {
+    Ok(rustix::net::listen(socket, BACKLOG)?)
 }
 
 /// The socket at `port` that a shim has; `None` where it has another one, or the kernel does not give it.
@@ -60,6 +71,17 @@ fn is_listening_at(socket: BorrowedFd<'_>, port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_that_was_shut_down_listens_again() {
+        // Of a port that the kernel chose, it lets go then. Another process may take the one that is free here.
+        let free = || bind(0).and_then(|chosen| chosen.local_addr());
+        let (listener, here) = (0..100).find_map(|_| free().ok().and_then(|here| Some((bind(here.port()).ok()?, here)))).unwrap();
+        rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
+        assert!(std::net::TcpStream::connect(here).is_err());
+        listen(&listener).unwrap();
+        assert!(std::net::TcpStream::connect(here).is_ok());
+    }
 
     #[test]
     fn only_a_socket_that_listens_at_the_port_is_taken_over() {

@@ -12,6 +12,7 @@ use weal_protocol::controller::{ConfigTaken, ConfigVersion};
 
 use super::config::summary;
 use super::token::who;
+use crate::allowed;
 use crate::args::Target;
 use crate::args::deploy::{Deploy, Follow, Rollback};
 use crate::client::{Client, Error, block_on};
@@ -58,6 +59,14 @@ pub fn rollback(order: &Rollback, json: bool) -> anyhow::Result<()> {
         let message = format!(
             "version {} did not come up when it was deployed: {why}; `weal history` lists the others",
             version.generation
+        );
+        return Err(Failure::new(Exit::Failed, message).into());
+    }
+    if !allowed::is_own(&change.state, &change.text) {
+        let message = format!(
+            "version {} ({}) was given over the API and not by who runs weal, so nobody has looked at the users, commands and files that it names: \
+             deploy its text from a file, or roll back to another version (`weal history`)",
+            version.generation, version.origin
         );
         return Err(Failure::new(Exit::Failed, message).into());
     }

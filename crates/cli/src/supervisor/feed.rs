@@ -122,7 +122,7 @@ impl Feed {
         if let Some(why) = needs_restart(&self.fixed, &loaded.spec) {
             return self.tell_refused(&loaded.text, &why).await;
         }
-        match allowed::widen(&self.state, &loaded.spec) {
+        match allowed::widen(&self.state, &loaded.spec, &loaded.text) {
             Ok(()) => {
                 if let Err(error) = self.ports.widen(&loaded.spec) {
                     return self.tell_refused(&loaded.text, &format!("{error:#}")).await;
@@ -137,9 +137,10 @@ impl Feed {
     }
 
     /// Somebody else gave the controller this config: opens its ports. Whom applications may run as is not the controller's to say, so
-    /// whoever deploys as root allows that.
+    /// whoever deploys as root allows that. Nor is which files of certificates are read, which authorities asked, and who is told of what: as
+    /// whoever runs weal, the supervisor does that only as that one has said.
     async fn take_over(&mut self, view: ConfigView) {
-        let Some(spec) = view.spec else { return };
+        let Some(mut spec) = view.spec else { return };
         if view.text == self.pushed {
             self.generation.send_replace(Some(view.generation));
             return;
@@ -153,6 +154,16 @@ impl Feed {
             let text = format!("config {} is in force, but for this: {error:#}", view.generation);
             self.console.tell(Tone::Bad, "config:", &text);
             self.client.note_until_taken(Severity::Error, text).await;
+        }
+        if (&spec.tls, &spec.notify) != (&self.spec.tls, &self.spec.notify) && !allowed::is_own(&self.state, &view.text) {
+            let text = format!(
+                "config {} is in force, but for its certificates and [[notify]]: only who runs weal changes these, by the pool's config file or `weal deploy`",
+                view.generation
+            );
+            self.console.tell(Tone::Bad, "config:", &text);
+            self.client.note_until_taken(Severity::Error, text).await;
+            spec.tls.clone_from(&self.spec.tls);
+            spec.notify.clone_from(&self.spec.notify);
         }
         (self.spec, self.pushed, self.has_refused) = (spec, view.text, false);
         self.settle();

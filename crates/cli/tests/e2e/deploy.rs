@@ -161,6 +161,36 @@ fn saving_the_file_deploys_nothing_and_the_history_leads_back() {
 }
 
 #[test]
+fn the_config_of_a_holder_of_a_token_is_not_taken_for_the_owners_word() {
+    let mut pool = Pool::unwatched(&echo_app("echo", ""));
+    pool.up();
+    let own = std::fs::read_to_string(pool.config()).unwrap();
+    let secret = text(&pool.run(&["token", "create", "ci"]).stdout).trim().to_owned();
+    let put = |config: &str| {
+        let path = pool.config();
+        let order = serde_json::json!({ "text": config, "path": path, "dry_run": false, "refused": "", "origin": "" });
+        let (status, answer) = crate::load::put_json(pool.api, "/v1/config", &secret, &order.to_string()).unwrap();
+        assert_eq!(status, 200, "{answer}");
+    };
+    // Nobody has to look at what never starts, but root's name is in it.
+    let rooted = echo_app("pwn", "user = \"root\"\nsandbox = \"off\"").replace("min = 1", "min = 0");
+    let told = "[[notify]]\nrun = [\"/bin/sh\", \"-c\", \"exit 0\"]\n";
+    put(&format!("{own}\n{rooted}\n{told}"));
+    pool.eventually("the supervisor to say what it does not do", || {
+        let said = text(&pool.run(&["events"]).stdout);
+        said.contains("but for its certificates and [[notify]]").then_some(())
+    });
+    put(&own);
+    let refused = pool.run(&["rollback", "--yes"]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("was given over the API"), "{said}");
+    let permits = std::fs::read_to_string(pool.state().join("permits.json")).unwrap_or_default();
+    assert!(!permits.contains("pwn"), "{permits}");
+    let back = pool.run(&["rollback", "--yes", "1"]);
+    assert!(back.status.success(), "{}{}", text(&back.stdout), text(&back.stderr));
+}
+
+#[test]
 fn a_rollback_to_a_version_whose_program_is_gone_says_so_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("release-1");

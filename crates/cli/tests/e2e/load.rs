@@ -175,9 +175,18 @@ pub fn get_with(port: u16, host: &str, path: &str, headers: &[(&str, &str)]) -> 
 
 /// Hands JSON to the API by a token.
 pub fn post_json(port: u16, path: &str, secret: &str, json: &str) -> io::Result<(u16, String)> {
+    hand_over("POST", port, path, secret, json)
+}
+
+/// As [`post_json`], in place of what is there.
+pub fn put_json(port: u16, path: &str, secret: &str, json: &str) -> io::Result<(u16, String)> {
+    hand_over("PUT", port, path, secret, json)
+}
+
+fn hand_over(method: &str, port: u16, path: &str, secret: &str, json: &str) -> io::Result<(u16, String)> {
     let length = json.len();
     let headers = format!("authorization: Bearer {secret}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n");
-    ask(port, &format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{headers}connection: close\r\n\r\n{json}"))
+    ask(port, &format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{headers}connection: close\r\n\r\n{json}"))
 }
 
 fn ask(port: u16, request: &str) -> io::Result<(u16, String)> {

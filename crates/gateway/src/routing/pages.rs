@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,6 +27,8 @@ pub(crate) struct Page {
 /// The pages that were read.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
+    /// The folder in which no page is: what the gateway keeps in it is not for clients.
+    own: PathBuf,
     /// By path: what the file was when it was read, and what was in it.
     read: HashMap<String, (Version, Option<Arc<Page>>)>,
     /// Those that the config named so far.
@@ -36,6 +39,11 @@ pub(super) struct Pages {
 type Version = Option<(u64, u64, i64, i64)>;
 
 impl Pages {
+    /// None read yet; none is in the state directory `own`.
+    pub fn beside(own: &Path) -> Self {
+        Self { own: own.canonicalize().unwrap_or_else(|_| own.to_owned()), ..Self::default() }
+    }
+
     /// A config comes in: pages that the last one did not name are forgotten.
     pub fn begin(&mut self) {
         let named = std::mem::take(&mut self.named);
@@ -45,7 +53,7 @@ impl Pages {
     /// The page in a file; `None` when it cannot be read.
     pub fn page(&mut self, path: &str) -> Option<Arc<Page>> {
         self.named.push(path.to_owned());
-        let opened = open(Path::new(path));
+        let opened = open(Path::new(path), &self.own);
         let version = opened.as_ref().ok().map(|(_, found)| (found.ino(), found.len(), found.mtime(), found.mtime_nsec()));
         if let Some((known, page)) = self.read.get(path)
             && *known == version
@@ -62,12 +70,17 @@ impl Pages {
     }
 }
 
-/// Opens a regular file; another kind could keep the gateway waiting.
-fn open(path: &Path) -> io::Result<(File, Metadata)> {
+/// Opens a regular file outside of `own`; another kind could keep the gateway waiting. What the gateway may read as itself only is no page,
+/// whatever name or link leads there: a config of somebody who holds a token would give it to every client.
+fn open(path: &Path, own: &Path) -> io::Result<(File, Metadata)> {
     let file = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+    }
+    let place = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    if place.starts_with("/proc") || (place.starts_with(own) && !own.as_os_str().is_empty()) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "what weal or the kernel keeps there is not for clients"));
     }
     Ok((file, found))
 }
@@ -114,5 +127,19 @@ mod tests {
         assert!(pages.page(folder.path().to_str().unwrap()).is_none());
         assert!(pages.page("/dev/zero").is_none());
         assert!(pages.page("/nowhere/at/all").is_none());
+    }
+
+    #[test]
+    fn what_the_gateway_keeps_for_itself_is_no_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, link) = (folder.path().join("state"), folder.path().join("link.html"));
+        std::fs::create_dir(&state).unwrap();
+        let (key, page) = (state.join("affinity.key"), folder.path().join("page.html"));
+        [&key, &page].into_iter().for_each(|file| std::fs::write(file, "text").unwrap());
+        std::os::unix::fs::symlink(&key, &link).unwrap();
+        let mut pages = Pages::beside(&state);
+        assert!(pages.page(page.to_str().unwrap()).is_some());
+        assert!([&key, &link].into_iter().all(|file| pages.page(file.to_str().unwrap()).is_none()));
+        assert!(pages.page("/proc/self/environ").is_none());
     }
 }

@@ -167,7 +167,7 @@ impl Tables {
             is_ready: watch::Sender::new(false),
             current: Mutex::default(),
             leaving: Mutex::default(),
-            making: Mutex::new(Making { pages: Pages::default(), marks: Marks::load(state_dir, Arc::clone(&keeper)) }),
+            making: Mutex::new(Making { pages: Pages::beside(state_dir), marks: Marks::load(state_dir, Arc::clone(&keeper)) }),
             keeper,
             affinity: Tokens::load(state_dir)
                 .inspect_err(|error| tracing::error!(%error, "no random numbers: sessions stay with no instance"))

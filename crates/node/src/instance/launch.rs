@@ -209,7 +209,8 @@ impl Task {
             return self.free_port(record.port);
         }
         let held = self.socket.as_ref().and_then(|socket| socket.local_addr().ok()).map(|address| address.port());
-        if held == Some(record.port) {
+        if let Some(socket) = self.socket.as_ref().filter(|_| held == Some(record.port)) {
+            given::listen(socket)?;
             return Ok(record.port);
         }
         let port = self.free_port(record.port)?;
