@@ -439,6 +439,26 @@ fn the_tasks_of_a_gang_run_at_once_on_several_nodes_and_know_each_other() {
     assert!(!wide.status.success() && text(&wide.stderr).contains("all nodes together have room for"), "{}", text(&wide.stderr));
 }
 
+/// A job that sleeps for ever keeps its memory, misses its goal, and ends when it is told to.
+#[test]
+fn a_gang_that_waits_says_who_has_its_memory_and_a_late_job_by_how_much_it_is_late() {
+    let mut pool = two_nodes();
+    pool.up();
+    let late = ["submit", "--done-by", "1s", "--memory", "200MiB", "--name", "sleeper", "--", "sleep", "1000000"];
+    assert!(pool.run(&late).status.success());
+    until(&pool, "sleeper-1", "running");
+    let id = taken(&pool, &["--name", "gang", "--tasks", "2", "--memory", "160MiB"], &["true"]);
+    let expected = "it needs 160MiB of memory for each of 2 tasks at once, and beside `sleeper-1` there is room for 1 of them";
+    let why = |pool: &Pool| job(pool, &id).and_then(|job| job["detail"].as_str().map(str::to_owned));
+    let first = why(&pool).expect("it is known");
+    assert!(!first.is_empty(), "it says why from the first moment on");
+    pool.eventually("what is missing", || why(&pool).filter(|why| why.contains(expected)));
+    let shown = |words: &[&str]| text(&pool.run(words).stdout);
+    pool.eventually("the goal is missed", || shown(&["job", "show", "sleeper-1"]).contains("(missed by ").then_some(()));
+    assert!(pool.run(&["job", "cancel", "sleeper-1"]).status.success());
+    until(&pool, &id, "done");
+}
+
 #[test]
 fn a_gang_stands_still_and_goes_on_as_a_whole_and_ends_with_its_first_task_that_fails() {
     let mut pool = two_nodes();
