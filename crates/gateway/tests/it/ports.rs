@@ -164,12 +164,13 @@ async fn who_cannot_be_passed_on_is_closed_at_once_and_the_reason_is_told() {
     let mut full = port.cluster(&[]);
     full.flows.insert("gold".into(), flow(1.0, 1));
     let bed = port.bed(vec![full], limits()).await;
-    let _waits = port.connect().await;
+    let mut waits = port.connect().await;
     bed.until("it waits", |counters| counters.flows[0].queued == 1).await;
     let mut refused = port.connect().await;
     assert_eq!(read_rest(&mut refused).await.unwrap_or_default(), b"");
     bed.configure(vec![port.cluster(&[nobody().await])]).await.unwrap();
     assert_eq!(read_rest(&mut port.connect().await).await.unwrap_or_default(), b"");
+    assert_eq!(read_rest(&mut waits).await.unwrap_or_default(), b"");
     bed.configure(Vec::new()).await.unwrap();
     assert_eq!(read_rest(&mut port.connect().await).await.unwrap_or_default(), b"");
     let query = RefusedQuery { limit: 9, ..RefusedQuery::default() };
