@@ -361,6 +361,8 @@ impl Role {
     /// Asks its process to end, because the next one listens elsewhere. Two gateways may live at once, so the next one begins while the requests
     /// of this one end; of the other roles it begins afterwards.
     pub fn replace(&mut self) {
+        // An end that was asked for is no sign that it cannot run: the next one is not to wait.
+        self.quick_ends = 0;
         self.terminate();
         if self.name == RoleName::Gateway {
             self.record = None;
