@@ -13,6 +13,7 @@ use weal_model::PoolSpec;
 use weal_node::{Confidential, Permits};
 
 use crate::confidential::gather;
+use crate::digest::sha256;
 use crate::state::StateDir;
 use crate::users;
 
@@ -36,11 +37,11 @@ pub fn widen(state: &StateDir, spec: &PoolSpec, text: &str) -> anyhow::Result<()
 
 /// Whether whoever runs weal has given this text of a config, at any time.
 pub fn is_own(state: &StateDir, text: &str) -> bool {
-    own_texts(state).is_ok_and(|known| known.contains(&hash(text)))
+    own_texts(state).is_ok_and(|known| known.contains(&sha256(text)))
 }
 
 fn keep_own(state: &StateDir, text: &str) -> io::Result<()> {
-    let (mut known, new) = (own_texts(state)?, hash(text));
+    let (mut known, new) = (own_texts(state)?, sha256(text));
     if known.contains(&new) {
         return Ok(());
     }
@@ -55,11 +56,6 @@ fn own_texts(state: &StateDir) -> io::Result<Vec<String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }
-}
-
-fn hash(text: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn widen_permits(state: &StateDir, spec: &PoolSpec) -> io::Result<()> {

@@ -18,6 +18,7 @@ mod client;
 mod commands;
 mod confidential;
 mod config_file;
+mod digest;
 mod failure;
 mod found;
 mod lines;

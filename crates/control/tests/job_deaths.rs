@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use weal_control::cycle::{Config, Cycle, Done, Effect, Input, Kept, Start, StoredJobs};
 use weal_control::jobs::{Costs, Runs};
-use weal_control::profile::Profiles;
 use weal_model::{Action, Bytes, Cpu, JobName, JobOutcome, JobRecord, NodeSpec, PoolSpec, RunEnd, Time};
 use weal_protocol::controller::{JobSubmission, JobVerb};
 use weal_protocol::engine::{ActionOutcome, JobOrder, NodeSeen, Observation, RunSeen, RunState};
@@ -244,23 +243,11 @@ impl World {
     }
 
     fn observe(&self) -> Observation {
-        let node = &self.pool.nodes[0];
-        let seen = NodeSeen {
-            name: node.name.clone(),
-            up: true,
-            cpu_capacity: node.cpu,
-            memory_capacity: node.memory,
-            cpu_seconds: 0.0,
-            memory_used: Bytes(0),
-            cpu_pressure_seconds: None,
-            memory_reserve: Bytes(0),
-            parked_for_reserve: 0,
-        };
         Observation {
             began: self.began,
             time: self.now,
             capabilities: Capabilities { moves_jobs: false, ..Capabilities::all("cgroup-v2") },
-            nodes: vec![seen],
+            nodes: vec![NodeSeen::example(&self.pool.nodes[0])],
             runs: self.runs.clone(),
             ..Observation::default()
         }
@@ -310,16 +297,7 @@ impl World {
 
 fn start(now: Time, pool: &Arc<PoolSpec>, jobs: StoredJobs) -> Cycle {
     let config = Config { generation: 1, pool: Arc::clone(pool), revisions: BTreeMap::new() };
-    let start = Start {
-        gateway: "gw".into(),
-        config: Some(config),
-        profiles: Profiles::default(),
-        resting: BTreeMap::new(),
-        orders: Default::default(),
-        noted_until: Time::ZERO,
-        job_costs: Costs::THESIS,
-        jobs,
-    };
+    let start = Start { jobs, ..Start::first("gw".into(), Some(config), Costs::THESIS) };
     Cycle::new(now, start)
 }
 

@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weal_control::cycle::{AppOrders, Config, Cycle, Done, Effect, Input, Start, StoredJobs};
+use weal_control::cycle::{Config, Cycle, Done, Effect, Input, Start};
 use weal_control::jobs::Costs;
-use weal_control::profile::Profiles;
-use weal_model::{
-    Action, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec, SleepCosts, Time,
-};
+use weal_model::{Action, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec, Time};
 use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation, Revision};
 use weal_protocol::{Capabilities, Refusal};
 
@@ -52,16 +49,7 @@ impl World {
         let spec = AppSpec { instances: InstanceRange { min: 1, max: 1 }, ..AppSpec::example("web") };
         pool.apps = [("web".into(), spec)].into();
         let pool = Arc::new(pool);
-        let start = Start {
-            gateway: "gw".into(),
-            config: Some(config(1, &pool)),
-            profiles: Profiles::default(),
-            resting: BTreeMap::new(),
-            orders: AppOrders::default(),
-            noted_until: Time::ZERO,
-            job_costs: Costs::THESIS,
-            jobs: StoredJobs::default(),
-        };
+        let start = Start::first("gw".into(), Some(config(1, &pool)), Costs::THESIS);
         let mut web = seen(&"web-1".into(), &"n1".into(), now);
         (web.state, web.start_took_s) = (InstanceState::Ready, Some(0.1));
         Self {
@@ -161,22 +149,11 @@ impl World {
     }
 
     fn observe(&self) -> Observation {
-        let node = |node: &NodeSpec| NodeSeen {
-            name: node.name.clone(),
-            up: true,
-            cpu_capacity: node.cpu,
-            memory_capacity: node.memory,
-            cpu_seconds: 0.0,
-            memory_used: Bytes(0),
-            cpu_pressure_seconds: None,
-            memory_reserve: Bytes(0),
-            parked_for_reserve: 0,
-        };
         Observation {
             began: Time::from_secs_f64(1000.0),
             time: self.now,
             capabilities: Capabilities::all("cgroup-v2"),
-            nodes: self.pool.nodes.iter().map(node).collect(),
+            nodes: self.pool.nodes.iter().map(NodeSeen::example).collect(),
             instances: self.instances.clone(),
             ..Observation::default()
         }
@@ -192,29 +169,7 @@ fn revision() -> Revision {
 }
 
 fn seen(id: &InstanceId, node: &NodeName, now: Time) -> InstanceSeen {
-    InstanceSeen {
-        id: id.clone(),
-        app: "web".into(),
-        node: node.clone(),
-        revision: revision(),
-        state: InstanceState::Starting,
-        detail: String::new(),
-        since: now,
-        is_running: true,
-        pid: None,
-        address: ([127, 0, 0, 1], 20_000).into(),
-        needs: BTreeMap::new(),
-        memory_limit: Bytes::mib(64),
-        cpu_seconds: None,
-        memory_used: None,
-        swap_used: None,
-        disk_bytes: None,
-        restarts: 0,
-        start_took_s: None,
-        last_wake_s: None,
-        costs: SleepCosts::default(),
-        keeps_awake: false,
-    }
+    InstanceSeen { revision: revision(), since: now, ..InstanceSeen::example(id.as_str(), "web", node.as_str()) }
 }
 
 #[test]

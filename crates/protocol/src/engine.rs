@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    Action, AppName, Bytes, Cpu, InstanceId, InstanceState, JobCommand, JobName, JobObservation, NodeName, RunEnd, SleepCosts,
-    Time,
+    Action, AppName, Bytes, Cpu, InstanceId, InstanceState, JobCommand, JobName, JobObservation, NodeName, NodeSpec, RunEnd,
+    SleepCosts, Time,
 };
 
 use crate::{Capabilities, Refusal};
@@ -173,6 +173,23 @@ pub struct NodeSeen {
     pub parked_for_reserve: u64,
 }
 
+impl NodeSeen {
+    /// A node that answers and has all that `spec` says, of which nobody has used anything yet: for tests.
+    pub fn example(spec: &NodeSpec) -> Self {
+        Self {
+            name: spec.name.clone(),
+            up: true,
+            cpu_capacity: spec.cpu,
+            memory_capacity: spec.memory,
+            cpu_seconds: 0.0,
+            memory_used: Bytes(0),
+            cpu_pressure_seconds: None,
+            memory_reserve: Bytes(0),
+            parked_for_reserve: 0,
+        }
+    }
+}
+
 /// One instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InstanceSeen {
@@ -219,4 +236,33 @@ pub struct InstanceSeen {
     /// It says that it works for nobody's request and must not sleep.
     #[serde(default)]
     pub keeps_awake: bool,
+}
+
+impl InstanceSeen {
+    /// An instance that was just begun, of which nothing is measured yet: for tests.
+    pub fn example(id: &str, app: &str, node: &str) -> Self {
+        Self {
+            id: id.into(),
+            app: app.into(),
+            node: node.into(),
+            revision: Revision::default(),
+            state: InstanceState::Starting,
+            detail: String::new(),
+            since: Time::ZERO,
+            is_running: true,
+            pid: None,
+            address: ([127, 0, 0, 1], 20_000).into(),
+            needs: BTreeMap::new(),
+            memory_limit: Bytes::mib(64),
+            cpu_seconds: None,
+            memory_used: None,
+            swap_used: None,
+            disk_bytes: None,
+            restarts: 0,
+            start_took_s: None,
+            last_wake_s: None,
+            costs: SleepCosts::default(),
+            keeps_awake: false,
+        }
+    }
 }

@@ -151,17 +151,12 @@ impl Feed {
             None => self.ports.widen(&spec),
         };
         if let Err(error) = opened {
-            let text = format!("config {} is in force, but for this: {error:#}", view.generation);
-            self.console.tell(Tone::Bad, "config:", &text);
-            self.client.note_until_taken(Severity::Error, text).await;
+            self.tell_exception(view.generation, &format!("this: {error:#}")).await;
         }
         if (&spec.tls, &spec.notify) != (&self.spec.tls, &self.spec.notify) && !allowed::is_own(&self.state, &view.text) {
-            let text = format!(
-                "config {} is in force, but for its certificates and [[notify]]: only who runs weal changes these, by the pool's config file or `weal deploy`",
-                view.generation
-            );
-            self.console.tell(Tone::Bad, "config:", &text);
-            self.client.note_until_taken(Severity::Error, text).await;
+            let what =
+                "its certificates and [[notify]]: only who runs weal changes these, by the pool's config file or `weal deploy`";
+            self.tell_exception(view.generation, what).await;
             spec.tls.clone_from(&self.spec.tls);
             spec.notify.clone_from(&self.spec.notify);
         }
@@ -169,6 +164,13 @@ impl Feed {
         self.settle();
         self.console.tell(Tone::Good, "config taken:", &format!("generation {}", view.generation));
         self.generation.send_replace(Some(view.generation));
+    }
+
+    /// Tells the person here and the controller what of a config is not done.
+    async fn tell_exception(&self, generation: u64, what: &str) {
+        let text = format!("config {generation} is in force, but for {what}");
+        self.console.tell(Tone::Bad, "config:", &text);
+        self.client.note_until_taken(Severity::Error, text).await;
     }
 
     /// What only the config before needed is closed, and who shows what is in force is told.

@@ -202,39 +202,17 @@ fn memory_on(job: &JobObservation, node: &NodeName) -> Bytes {
 mod tests {
     use std::collections::BTreeMap;
 
-    use weal_model::{Cpu, NodeSpec, SleepCosts};
-    use weal_protocol::engine::{Observation, Revision};
+    use weal_model::{Cpu, NodeSpec};
+    use weal_protocol::engine::Observation;
 
     use super::super::effect::{Config, Start};
-    use super::super::queue::StoredJobs;
+
     use super::*;
     use crate::jobs::Costs;
-    use crate::profile::Profiles;
 
     fn instance(number: u32, state: InstanceState, used: Option<Bytes>) -> InstanceSeen {
-        InstanceSeen {
-            id: format!("a-{number}").as_str().into(),
-            app: "a".into(),
-            node: "n1".into(),
-            revision: Revision { start: String::new(), settings: String::new() },
-            state,
-            detail: String::new(),
-            since: Time::ZERO,
-            is_running: true,
-            pid: None,
-            address: ([127, 0, 0, 1], 20_000).into(),
-            needs: BTreeMap::new(),
-            memory_limit: Bytes::mib(100),
-            cpu_seconds: None,
-            memory_used: used,
-            swap_used: None,
-            disk_bytes: None,
-            restarts: 0,
-            start_took_s: None,
-            last_wake_s: None,
-            costs: SleepCosts::default(),
-            keeps_awake: false,
-        }
+        let id = format!("a-{number}");
+        InstanceSeen { state, memory_limit: Bytes::mib(100), memory_used: used, ..InstanceSeen::example(&id, "a", "n1") }
     }
 
     /// The room of a node of 1000 MiB on which these are.
@@ -242,16 +220,8 @@ mod tests {
         let mut pool = PoolSpec::example();
         pool.nodes = vec![NodeSpec { name: "n1".into(), cpu: Cpu(1.0), memory: Bytes::mib(1000), utilization_limit: 0.9 }];
         let pool = Arc::new(pool);
-        let start = Start {
-            gateway: "gw".into(),
-            config: Some(Config { generation: 1, pool: Arc::clone(&pool), revisions: BTreeMap::new() }),
-            profiles: Profiles::default(),
-            resting: BTreeMap::new(),
-            orders: Default::default(),
-            noted_until: Time::ZERO,
-            job_costs: Costs::THESIS,
-            jobs: StoredJobs::default(),
-        };
+        let config = Config { generation: 1, pool: Arc::clone(&pool), revisions: BTreeMap::new() };
+        let start = Start::first("gw".into(), Some(config), Costs::THESIS);
         let mut state = State::new(Time::ZERO, start);
         state.engine.seen = Some(Arc::new(Observation { instances, ..Observation::default() }));
         state.room(&pool, &"n1".into())

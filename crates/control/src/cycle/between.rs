@@ -37,11 +37,10 @@ impl State {
             let tasks = nodes.iter().filter(|other| *other == node).count() as u64;
             Bytes(entry.memory().0.saturating_mul(tasks))
         };
-        let lacks = |node: &&NodeName| self.room(pool, node) < needed(node);
         let place = nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(", ");
-        match nodes.iter().find(lacks) {
-            Some(node) => {
-                let (has, needs) = (self.room(pool, node), needed(node));
+        let mut rooms = nodes.iter().map(|node| (node, self.room(pool, node), needed(node)));
+        match rooms.find(|(_, has, needs)| has < needs) {
+            Some((node, has, needs)) => {
                 format!("the plan lets it run on {place} once {needs} of memory are free on {node}, which has {has}")
             }
             None => format!("the plan lets it run on {place}"),

@@ -70,6 +70,22 @@ pub struct Start {
     pub jobs: StoredJobs,
 }
 
+impl Start {
+    /// A controller that no other one was before.
+    pub fn first(gateway: GatewayName, config: Option<Config>, job_costs: Costs) -> Self {
+        Self {
+            gateway,
+            config,
+            profiles: Profiles::default(),
+            resting: BTreeMap::new(),
+            orders: AppOrders::default(),
+            noted_until: Time::ZERO,
+            job_costs,
+            jobs: StoredJobs::default(),
+        }
+    }
+}
+
 /// A config that is in force.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {

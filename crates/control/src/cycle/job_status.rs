@@ -8,10 +8,7 @@ use weal_model::{
 use weal_protocol::engine::RunState;
 
 use super::queue::{Entry, Queue, Written, gang, stage_index};
-use crate::jobs::{Estimate, Job, Runs, Source};
-
-/// Below this a job is not expected to end at all.
-const NEVER: Utility = Utility(-1e5);
+use crate::jobs::{Estimate, Job, NEVER, Runs, Source};
 
 /// Those that are not over by name, then the last that are, at most `most`.
 pub(super) fn jobs(

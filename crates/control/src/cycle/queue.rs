@@ -496,4 +496,4 @@ pub(super) mod gang;
 mod speed;
 mod stages;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -43,3 +43,7 @@ pub use job::{Job, Needs};
 pub use runs::{Estimate, Runs, Source};
 pub use situation::{AppCurve, Assignment, ChangeKind, Costs, JobChange, Run, Scheduler, Site, Situation};
 pub use weal::WealScheduler;
+use weal_model::Utility;
+
+/// Below this utility a job is not expected to end at all.
+pub(crate) const NEVER: Utility = Utility(-1e5);

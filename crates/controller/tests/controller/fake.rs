@@ -21,7 +21,7 @@ use weal_engine::Engine;
 use weal_engine_local::{instance_spec, revision};
 use weal_model::{
     Action, AppName, AppSpec, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeReserve, NodeSpec,
-    PoolSpec, SleepCosts, Status, Time,
+    PoolSpec, Status, Time,
 };
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
 use weal_protocol::engine::{ActionOutcome, InstanceSeen, JobOrder, NodeSeen, Observation, OutputPiece, OutputRequest, Revision};
@@ -152,27 +152,16 @@ impl FakeMachine {
         self.next_port += 1;
         self.specs.insert(instance.clone(), spec.clone());
         self.agent.instances.push(InstanceSeen {
-            id: instance.clone(),
-            app: app.clone(),
-            node: node.clone(),
             revision: revision(&pool.apps[app]),
             needs: spec.needs,
             memory_limit: spec.memory,
-            is_running: true,
-            state: InstanceState::Starting,
-            detail: String::new(),
             since: now(),
             pid: Some(1000),
             address: SocketAddr::from(([127, 0, 0, 1], self.next_port)),
             cpu_seconds: Some(0.0),
             memory_used: Some(weal_model::Bytes::mib(10)),
-            disk_bytes: None,
-            restarts: 0,
             start_took_s: Some(0.1),
-            swap_used: None,
-            last_wake_s: None,
-            costs: SleepCosts::default(),
-            keeps_awake: false,
+            ..InstanceSeen::example(instance.as_str(), app.as_str(), node.as_str())
         });
         if !self.never_ready.contains(app) {
             self.set_state(instance.as_str(), InstanceState::Ready, "");
@@ -187,18 +176,7 @@ impl Engine for FakeEngine {
     }
 
     async fn configure(&self, nodes: &[NodeSpec]) -> Result<(), weal_engine::Error> {
-        let counters = |node: &NodeSpec| NodeSeen {
-            name: node.name.clone(),
-            up: true,
-            cpu_capacity: node.cpu,
-            memory_capacity: node.memory,
-            cpu_seconds: 0.0,
-            memory_used: weal_model::Bytes(0),
-            cpu_pressure_seconds: None,
-            memory_reserve: weal_model::Bytes(0),
-            parked_for_reserve: 0,
-        };
-        self.up().await?.agent.nodes = nodes.iter().map(counters).collect();
+        self.up().await?.agent.nodes = nodes.iter().map(NodeSeen::example).collect();
         Ok(())
     }
 

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn extras(spec: RouteExtras) -> Extras {
-        Extras::compile(&spec, &mut Pages::default()).unwrap()
+        Extras::compile(&spec, &mut Pages::beside(std::path::Path::new("/var/lib/weal"))).unwrap()
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! answered at each point, so that a quiet moment does not count like a busy one.
 
 use super::moments::JobMoment;
-use super::run::{Check, FlowPoint, FlowSeries, Run};
+use super::run::{Check, FlowPoint, FlowSeries, JobPoint, Run};
 use crate::{ExpectTable, ExpectedStep, Measure};
 
 /// Measures one expectation. What cannot be measured is not met.
@@ -115,16 +115,15 @@ fn measure(run: &Run, expectation: &ExpectTable, span: Span) -> Option<f64> {
         Measure::JobsOnTime => jobs().filter(|jobs| jobs.due > 0).map(|jobs| jobs.on_time as f64 / jobs.due as f64),
         Measure::JobUtility => jobs()?.mean_utility,
         Measure::LowestJobUtility => jobs()?.lowest_utility,
-        Measure::JobsWaiting => {
-            let points = run.jobs.iter().flat_map(|jobs| &jobs.points).filter(|point| span.holds(point.t_s));
-            average(points.map(|point| (f64::from(point.waiting + point.suspended), 1.0)))
-        }
-        Measure::JobCpu => {
-            let points = run.jobs.iter().flat_map(|jobs| &jobs.points).filter(|point| span.holds(point.t_s));
-            average(points.map(|point| (point.cpu, 1.0)))
-        }
+        Measure::JobsWaiting => average_of_jobs(run, span, |point| f64::from(point.waiting + point.suspended)),
+        Measure::JobCpu => average_of_jobs(run, span, |point| point.cpu),
         Measure::JobOrder => run.jobs.as_ref().map(|jobs| in_order(&jobs.moments, &expectation.order) as f64),
     }
+}
+
+fn average_of_jobs(run: &Run, span: Span, of: impl Fn(&JobPoint) -> f64) -> Option<f64> {
+    let points = run.jobs.iter().flat_map(|jobs| &jobs.points).filter(|point| span.holds(point.t_s));
+    average(points.map(|point| (of(point), 1.0)))
 }
 
 /// How many of the steps, from the first one on, came one after the other. Steps that one look showed may have been in any order.

@@ -7,13 +7,13 @@ use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, ChallengeType, Identifier, KeyAuthorization, NewAccount, NewOrder,
     OrderStatus, RetryPolicy,
 };
-use ring::digest::{SHA256, digest};
 use weal_model::{AcmeChallenge, AcmeSpec};
 use weal_protocol::tls::{Certificate, Challenges};
 
 use super::error::AcmeError;
 use super::https::Https;
 use super::proofs::Proofs;
+use crate::digest::sha256;
 
 /// How often and how long an authority is asked whether it has made up its mind.
 const POLL: RetryPolicy = RetryPolicy::new().initial_delay(Duration::from_millis(250)).timeout(Duration::from_secs(90));
@@ -118,9 +118,7 @@ impl Order<'_> {
 
 /// The account at one authority: others may be used beside it, or later.
 fn account_file(folder: &Path, spec: &AcmeSpec) -> PathBuf {
-    let hash = digest(&SHA256, spec.directory.as_bytes());
-    let name: String = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    folder.join(format!("acme-{name}.json"))
+    folder.join(format!("acme-{}.json", &sha256(&spec.directory)[..16]))
 }
 
 /// The certificate that is shown to an authority alone (RFC 8737 section 3).

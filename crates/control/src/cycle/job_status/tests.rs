@@ -1,48 +1,18 @@
-use weal_model::{Bytes, Cpu, Importance, JobCommand, Stage};
 use weal_protocol::engine::RunSeen;
 
+use super::super::queue::tests::{record, run};
 use super::*;
-
-fn record() -> JobRecord {
-    let stage = Stage { work: Work(10.0), max_speed: Cpu(1.0), min_speed: Cpu(0.0), memory: Bytes::mib(100) };
-    let spec = JobSpec {
-        name: "a-1".into(),
-        submitted: Time::ZERO,
-        desired_start: Time::ZERO,
-        deadline: Time(1_000_000_000_000),
-        importance: Importance::NORMAL,
-        stages: vec![stage],
-        tasks: 1,
-    };
-    JobRecord::new(1, spec, JobCommand::default())
-}
-
-fn run(state: RunState) -> RunSeen {
-    RunSeen {
-        job: "a-1".into(),
-        attempt: 1,
-        task: 0,
-        node: "n1".into(),
-        state,
-        detail: String::new(),
-        since: Time(5),
-        cpu_seconds: None,
-        memory_used: None,
-        end: None,
-        progress: None,
-    }
-}
 
 /// All that can be true of a job that is not over.
 fn entries() -> Vec<Entry> {
     use RunState::{Ended, Paused, Running, Starting, Stopping, Suspended};
     let states = [Starting, Running, Paused, Suspended, Stopping, Ended];
-    let runs: Vec<Option<RunSeen>> = std::iter::once(None).chain(states.map(|state| Some(run(state)))).collect();
+    let runs: Vec<Option<RunSeen>> = std::iter::once(None).chain(states.map(|state| Some(run("a-1", 1, state)))).collect();
     let mut entries = Vec::new();
     for hold in [Hold::None, Hold::Paused, Hold::Suspended] {
         for bits in 0..32_u32 {
             let has = |bit: u32| bits & (1 << bit) != 0;
-            let mut record = JobRecord { hold, cancelled: has(0), begun: has(1), saved: has(2), ..record() };
+            let mut record = JobRecord { hold, cancelled: has(0), begun: has(1), saved: has(2), ..record("a-1", 1, 0) };
             if has(3) {
                 record.after = vec!["b-2".into()];
             }

@@ -2,7 +2,7 @@ use weal_model::{Importance, JobCommand, JobSpec, NodeName, Stage};
 
 use super::*;
 
-fn record(name: &str, number: u64, retries: u32) -> JobRecord {
+pub(in crate::cycle) fn record(name: &str, number: u64, retries: u32) -> JobRecord {
     let stage = Stage { work: Work(0.0), max_speed: Cpu(1.0), min_speed: Cpu(0.0), memory: Bytes::mib(100) };
     let spec = JobSpec {
         name: name.into(),
@@ -17,7 +17,7 @@ fn record(name: &str, number: u64, retries: u32) -> JobRecord {
     JobRecord { retries, ..JobRecord::new(number, spec, command) }
 }
 
-fn run(job: &str, attempt: u32, state: RunState) -> RunSeen {
+pub(in crate::cycle) fn run(job: &str, attempt: u32, state: RunState) -> RunSeen {
     RunSeen {
         job: job.into(),
         attempt,

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
     Action, AppKind, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec,
-    RolloutPhase, SleepCosts, Time,
+    RolloutPhase,
 };
 use weal_protocol::engine::{InstanceSeen, Revision};
 
@@ -26,27 +26,10 @@ const NEW: &str = "new";
 
 fn seen(id: &str, revision: &str, state: InstanceState) -> InstanceSeen {
     InstanceSeen {
-        id: id.into(),
-        app: "shop".into(),
-        node: "n1".into(),
         revision: Revision { start: revision.to_owned(), settings: String::new() },
         state,
-        detail: String::new(),
-        since: Time::ZERO,
-        is_running: true,
-        pid: None,
-        address: ([127, 0, 0, 1], 20_000).into(),
-        needs: BTreeMap::new(),
-        memory_limit: Bytes::mib(64),
-        cpu_seconds: None,
-        memory_used: None,
-        swap_used: None,
-        disk_bytes: None,
-        restarts: 0,
         start_took_s: (state == InstanceState::Ready).then_some(1.0),
-        last_wake_s: None,
-        costs: SleepCosts::default(),
-        keeps_awake: false,
+        ..InstanceSeen::example(id, "shop", "n1")
     }
 }
 

@@ -1,14 +1,12 @@
 //! Why a job does not run, in a sentence: what it lacks, who has that, and who comes before it.
 
-use weal_model::{Bytes, JobState};
+use weal_model::{Bytes, JobState, Utility};
 
-use crate::jobs::{Assignment, Situation};
+use crate::jobs::{Assignment, NEVER, Situation};
 use crate::placement::problem::translate::Translation;
 
 /// So many others are named, the others counted.
 const NAMED: usize = 3;
-/// Below this utility a job is not expected to end at all.
-const NEVER: f64 = -1e5;
 
 /// What a plan has decided about jobs, to ask why one of them waits. What serves all of them is found once: a queue may be long.
 pub(super) struct Waits<'a, 'b> {
@@ -76,7 +74,7 @@ impl<'a, 'b> Waits<'a, 'b> {
             return String::new();
         }
         let how = if self.situation.jobs[m].state == JobState::Suspended { "stays suspended" } else { "waits" };
-        let expects = if utility > NEVER {
+        let expects = if Utility(utility) > NEVER {
             format!("the plan expects a utility of {utility:+.2} for it")
         } else {
             "the plan does not expect it to be done".to_owned()
