@@ -64,9 +64,9 @@ pub fn rollback(order: &Rollback, json: bool) -> anyhow::Result<()> {
     }
     if !allowed::is_own(&change.state, &change.text) {
         let message = format!(
-            "version {} ({}) was given over the API and not by who runs weal, so nobody has looked at the users, commands and files that it names: \
-             deploy its text from a file, or roll back to another version (`weal history`)",
-            version.generation, version.origin
+            "version {} was given over the API, or to an earlier weal that did not write down by whom, so nobody may have looked at the users, \
+             commands and files that it names: deploy its text from a file, or roll back to another version (`weal history`)",
+            version.generation
         );
         return Err(Failure::new(Exit::Failed, message).into());
     }
