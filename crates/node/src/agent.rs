@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
-use weal_model::{AppName, Bytes, InstanceId, NodeName, NodeSpec, Time, naming};
+use weal_model::{AppName, Bytes, InstanceId, InstanceState, NodeName, NodeSpec, Time, naming};
 use weal_protocol::Refusal;
 use weal_protocol::engine::{OutputPiece, OutputRequest};
 use weal_rpc::{Callers, Router, RpcRefusal};
@@ -20,7 +20,7 @@ use crate::clock::now;
 use crate::events::Events;
 use crate::files::{at, read_json, write_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Order, RunRecord};
-use crate::isolation::{Kind, Member, Usage, roles};
+use crate::isolation::{Kind, Member, Occupied, Usage, roles};
 use crate::logbook::LogError;
 use crate::lost;
 use crate::ports::address;
@@ -83,6 +83,7 @@ impl Agent {
             tracing::warn!(error = error.message, "the nodes of the former agent cannot be set up");
         }
         agent.adopt_all();
+        agent.end_unknown();
         Arc::new(agent)
     }
 
@@ -188,6 +189,21 @@ impl Agent {
         };
         self.instances.lock().expect("nothing panics while it is held").insert(id, handle);
         Ok(())
+    }
+
+    /// Ends what runs in the place of an instance that has no folder: somebody removed it, and nobody can tell any more what it was.
+    fn end_unknown(&self) {
+        let site = &self.site;
+        for Occupied { node, instance } in site.isolation.places(&site.instances) {
+            let dir = site.dir(&instance);
+            if !is_safe_name(&instance) || dir.exists() {
+                continue;
+            }
+            tracing::error!(instance, "an instance runs whose record was removed, and is ended");
+            if let Err(error) = instance::discard(site.isolation.as_ref(), &[node], &dir) {
+                tracing::error!(instance, %error, "it cannot be ended");
+            }
+        }
     }
 
     /// Carries commands out: neighbours of the same kind side by side, each such group after the one before it.
@@ -458,17 +474,20 @@ impl Agent {
         }
     }
 
-    /// Writes down again what was removed with the state directory, so that the next agent finds every instance that runs.
+    /// Writes down again what was removed of the state directory, all of it or a part, so that the next agent finds every instance that runs. One
+    /// that is being stopped is left out: what it leaves is ended by the next agent.
     pub fn restore_files(&self) {
-        if self.site.instances.exists() {
-            return;
-        }
-        let views: Vec<_> = self.handles().iter().map(Handle::view).collect();
+        let views = self.handles().into_iter().map(|handle| handle.view());
+        let views: Vec<_> = views.filter(|view| view.memory.state != InstanceState::Stopping).collect();
         let nodes: Vec<NodeSpec> = self.nodes.lock().expect("nothing panics while it is held").values().cloned().collect();
-        let written = lost::write_down(&self.site, &self.dir, &views);
-        match written.and_then(|()| write_json(&self.dir.join(NODES_FILE), &nodes)) {
-            Ok(()) => tracing::warn!(instances = views.len(), "the state directory was removed: what runs is written down again"),
-            Err(error) => tracing::error!(%error, "the state directory was removed, and what runs cannot be written down"),
+        let written = lost::write_down(&self.site, &self.dir, &views).and_then(|count| {
+            let path = self.dir.join(NODES_FILE);
+            if path.exists() { Ok(count) } else { write_json(&path, &nodes).map(|()| count) }
+        });
+        match written {
+            Ok(0) => {}
+            Ok(count) => tracing::warn!(count, "the records of instances were removed: what runs is written down again"),
+            Err(error) => tracing::error!(%error, "the records of instances were removed, and what runs cannot be written down"),
         }
     }
 

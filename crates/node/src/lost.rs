@@ -1,4 +1,4 @@
-//! What is written down again when somebody removed the state directory below a running agent: enough for the next agent to go on with every
+//! What is written down again when somebody removed the state directory, or a part of it, below a running agent: enough for the next agent to go on with every
 //! instance that runs.
 
 use std::collections::BTreeMap;
@@ -17,14 +17,20 @@ use crate::instance::{MEMORY_FILE, View};
 use crate::shim::{LOGS_FOLDER, PID_FILE, SPEC_FILE, Started};
 use crate::site::Site;
 
-/// Writes down what `views` know, below `dir`, the agent's own folder.
+/// Writes down what `views` know and what is not there, below `dir`, the agent's own folder. Returns how many instances had no record.
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn write_down(site: &Site, dir: &Path, views: &[View]) -> io::Result<()> {
+pub fn write_down(site: &Site, dir: &Path, views: &[View]) -> io::Result<usize> {
     DirBuilder::new().recursive(true).mode(0o711).create(&site.instances)?;
-    write_json(&dir.join(NUMBERS_FILE), &numbers(views))?;
-    views.iter().try_for_each(|view| write_instance(site, view))
+    let path = dir.join(NUMBERS_FILE);
+    if !path.exists() {
+        write_json(&path, &numbers(views))?;
+    }
+    let has_none = |view: &&View| !site.dir(view.record.spec.id.as_str()).join(SPEC_FILE).exists();
+    let lost: Vec<&View> = views.iter().filter(has_none).collect();
+    lost.iter().try_for_each(|view| write_instance(site, view))?;
+    Ok(lost.len())
 }
 
 /// Which application runs under which number of its own.

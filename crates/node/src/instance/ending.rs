@@ -392,7 +392,7 @@ fn keep_log(logbook: &Logbook, instance: &InstanceId, dir: &Path) {
     }
 }
 
-/// Ends whatever runs in the instance whose folder is `dir` and whose record cannot be read, on whichever of `nodes` it is, and takes it away.
+/// Ends whatever runs in the instance whose folder is, or was, `dir` and whose record nobody can read, on whichever of `nodes` it is, and takes it away.
 pub fn discard(isolation: &dyn Isolation, nodes: &[String], dir: &Path) -> std::io::Result<()> {
     let instance = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let members = || nodes.iter().map(|node| Member { node, instance, dir });
@@ -406,7 +406,10 @@ pub fn discard(isolation: &dyn Isolation, nodes: &[String], dir: &Path) -> std::
         std::thread::sleep(Duration::from_millis(10));
     }
     members().for_each(|member| drop(isolation.remove(member)));
-    fs::remove_dir_all(dir)
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::io;
 
 use weal_host::cgroup::Group;
 
+use super::Occupied;
 use crate::files::at;
 
 /// Changing a group. Reading one is [`Group`]'s own.
@@ -50,6 +51,19 @@ impl GroupChange for Group {
         let path = self.file(name);
         fs::write(&path, value).map_err(at(&path))
     }
+}
+
+/// The instances below `top` that hold processes, as groups are laid out: `NODE/INSTANCE`. What begins with a point is weal's own.
+pub fn occupied(top: &Group) -> Vec<Occupied> {
+    let name = |group: &Group| Some(group.path().file_name()?.to_str()?.to_owned());
+    let is_node = |group: &Group| name(group).is_some_and(|name| !name.starts_with('.'));
+    let places = top.children().into_iter().filter(is_node).flat_map(|node| {
+        let instances = node.children().into_iter().filter(|instance| !instance.processes().is_empty());
+        let places: Vec<_> =
+            instances.filter_map(|instance| Some(Occupied { node: name(&node)?, instance: name(&instance)? })).collect();
+        places
+    });
+    places.collect()
 }
 
 /// CPU as a share relative to siblings: `per_core` for one core, within what the kernel takes.

@@ -1,15 +1,15 @@
 //! v1 controllers for CPU and memory; v2, mounted beside them, for freeze, kill and pressure.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use weal_host::Proc;
 use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
-use super::group::{GroupChange, processes, weight};
-use super::{CPU_PERIOD_US, GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
+use super::group::{GroupChange, occupied, processes, weight};
+use super::{CPU_PERIOD_US, GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, Occupied, ROLES_GROUP, Usage};
 use crate::signals::send_to_all;
 
 /// The limit of memory and swap together; not where the kernel does not count swap.
@@ -160,6 +160,10 @@ impl Isolation for Hybrid {
 
     fn role_entrances(&self) -> Vec<PathBuf> {
         vec![self.cpu.child(ROLES_GROUP).file("cgroup.procs")]
+    }
+
+    fn places(&self, _: &Path) -> Vec<Occupied> {
+        occupied(&self.cpu)
     }
 
     fn processes(&self, member: Member<'_>) -> Vec<u32> {

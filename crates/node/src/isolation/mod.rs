@@ -69,6 +69,15 @@ pub struct Member<'a> {
     pub dir: &'a Path,
 }
 
+/// A place that holds processes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Occupied {
+    /// Its node; empty where processes have none.
+    pub node: String,
+    /// Its instance.
+    pub instance: String,
+}
+
 /// What an instance may use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GroupLimits {
@@ -145,6 +154,10 @@ pub trait Isolation: Send + Sync {
 
     /// Files that the id of one of weal's own processes is written to in order to put it before all instances; none where CPU is not divided.
     fn role_entrances(&self) -> Vec<PathBuf>;
+
+    /// Where processes of instances run: each instance with its node, which is empty where processes have none. `instances` is the folder that
+    /// theirs are in.
+    fn places(&self, instances: &Path) -> Vec<Occupied>;
 
     /// The processes of an instance, without its shim.
     fn processes(&self, member: Member<'_>) -> Vec<u32>;

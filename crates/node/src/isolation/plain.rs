@@ -4,9 +4,9 @@
 //! detach), and those in the shim's session. Once that shim is gone, the number of its session may be somebody else's: then
 //! it is whoever carries the instance's mark in its environment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use rustix::process::Signal;
@@ -15,9 +15,9 @@ use weal_host::{Proc, Stat};
 use weal_model::NodeSpec;
 
 use super::hybrid::stand_still;
-use super::{GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, Usage};
+use super::{GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, Occupied, Usage};
 use crate::files::read_json;
-use crate::shim::{PID_FILE, Started, mark};
+use crate::shim::{MARK, PID_FILE, Started, mark};
 use crate::signals::send;
 
 /// No isolation.
@@ -107,6 +107,16 @@ impl Isolation for Plain {
 
     fn role_entrances(&self) -> Vec<PathBuf> {
         Vec::new()
+    }
+
+    /// By what processes were started with: one that has cleared its environment is not found.
+    fn places(&self, instances: &Path) -> Vec<Occupied> {
+        let of = |stat: Stat| {
+            let dir = self.proc.variable(stat.pid, MARK).filter(|_| stat.is_alive())?;
+            let name = Path::new(&dir).strip_prefix(instances).ok()?.to_str()?.to_owned();
+            Some(Occupied { node: String::new(), instance: name })
+        };
+        self.proc.all().into_iter().filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn processes(&self, member: Member<'_>) -> Vec<u32> {

@@ -1,13 +1,13 @@
 //! cgroup v2: one hierarchy for everything.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use weal_host::cgroup::Group;
 use weal_model::{Cpu, NodeSpec};
 
-use super::group::{GroupChange, processes, weight};
-use super::{CPU_PERIOD_US, GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, ROLES_GROUP, Usage};
+use super::group::{GroupChange, occupied, processes, weight};
+use super::{CPU_PERIOD_US, GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, Occupied, ROLES_GROUP, Usage};
 
 /// The controllers that are used where they can be had.
 pub const CONTROLLERS: [&str; 4] = ["cpu", "memory", "io", "pids"];
@@ -143,6 +143,10 @@ impl Isolation for Unified {
     fn role_entrances(&self) -> Vec<PathBuf> {
         let roles = self.has_cpu.then(|| self.top.child(ROLES_GROUP).file("cgroup.procs"));
         roles.into_iter().collect()
+    }
+
+    fn places(&self, _: &Path) -> Vec<Occupied> {
+        occupied(&self.top)
     }
 
     fn processes(&self, member: Member<'_>) -> Vec<u32> {

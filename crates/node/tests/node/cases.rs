@@ -666,6 +666,30 @@ pub fn an_instance_whose_record_cannot_be_read_is_ended(bench: &Bench) {
     assert!(bench.instance("web-1").is_none());
 }
 
+pub fn an_instance_whose_record_was_removed_while_no_agent_lived_is_ended(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["forks", "$PORT"])).pid.unwrap();
+    let kept = bench.start_ready(&bench.spec("web-2", &["serve", "$PORT"])).pid.unwrap();
+    let shim = shim_of(bench, "web-1");
+    bench.kill_agent();
+    fs::remove_dir_all(bench.dir("web-1")).unwrap();
+    bench.start_agent();
+    wait_for("its end", || (!is_alive(web) && !is_alive(shim) && !bench.dir("web-1").exists()).then_some(()));
+    assert_eq!(bench.marked("web-1"), Vec::<u32>::new());
+    assert!(bench.instance("web-1").is_none());
+    assert!(is_alive(kept), "its neighbour runs on");
+}
+
+pub fn an_agent_that_ends_writes_down_again_what_was_removed(bench: &Bench) {
+    let pids = ["web-1", "web-2"].map(|name| bench.start_ready(&bench.spec(name, &["serve", "$PORT"])).pid.unwrap());
+    // Not all of it: a folder is taken away file by file, and who takes it away may be held up.
+    fs::remove_dir_all(bench.dir("web-1")).unwrap();
+    bench.end_agent();
+    assert!(bench.dir("web-1").join("spec.json").exists());
+    bench.start_agent();
+    let shown = ["web-1", "web-2"].map(|name| wait_for("it", || bench.instance(name)?.pid));
+    assert_eq!(shown, pids, "the same processes");
+}
+
 pub fn an_agent_killed_in_the_middle_of_a_start_leaves_one_instance_or_none(bench: &Bench) {
     // The kill comes at another moment of the start each time; whatever it hits, the next agent has exactly one.
     for round in 0..6 {

@@ -65,6 +65,8 @@ under_every_isolation!(
     cases::instances_run_as_their_user,
     cases::what_left_its_instance_is_ended_by_its_user,
     cases::an_instance_whose_record_cannot_be_read_is_ended,
+    cases::an_instance_whose_record_was_removed_while_no_agent_lived_is_ended,
+    cases::an_agent_that_ends_writes_down_again_what_was_removed,
     cases::the_agent_comes_before_instances_and_leaves_no_group,
     sleep::fifty_callers_wake_one_instance_once,
     sleep::one_that_is_named_is_woken_although_another_is_awake,
