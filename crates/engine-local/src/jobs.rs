@@ -33,7 +33,7 @@ pub(super) fn commands(order: &JobOrder) -> Result<Vec<Command>, Refusal> {
         Action::EndJob { job, .. } => each(job, &|instance| Command::Stop { instance }),
         Action::SetJobCpu { job, cpu } => {
             let share = if *cpu < LEAST_SHARE { LEAST_SHARE } else { *cpu };
-            each(job, &|instance| Command::SetCpu { instance, share, limit: None, memory: Some(order.memory) })
+            each(job, &|instance| Command::SetCpu { instance, share, limit: order.limit, memory: Some(order.memory) })
         }
         Action::MigrateJob { job, .. } => Err(Refusal::NoJobs { job: job.clone() }),
         Action::Start { .. } | Action::Stop { .. } | Action::Sleep { .. } | Action::Resume { .. } => {

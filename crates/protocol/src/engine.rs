@@ -115,6 +115,9 @@ pub struct JobOrder {
     pub command: JobCommand,
     /// The most memory from now on, of each task.
     pub memory: Bytes,
+    /// The most CPU from now on, of each task; `None` is its node's.
+    #[serde(default)]
+    pub limit: Option<Cpu>,
 }
 
 fn only_task() -> Vec<u32> {

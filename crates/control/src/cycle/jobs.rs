@@ -1,7 +1,7 @@
 //! What the loop does with the controller's own jobs: takes orders, brings runs to what their records say, and writes down what came of them.
 
 use weal_model::{
-    Action, Bytes, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time, Work,
+    Action, Bytes, Cpu, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time, Work,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobVerb;
@@ -9,7 +9,7 @@ use weal_protocol::engine::{JobOrder, Observation, RunSeen, RunState};
 
 use super::effect::{Effect, Kept, Note, StoreProblem};
 use super::notes;
-use super::queue::Written;
+use super::queue::{Told, Written};
 use super::state::{State, node_of};
 
 /// An order that was taken.
@@ -305,12 +305,13 @@ impl State {
         }
     }
 
-    /// Tells the engine the CPU that the plan gives a job, and the memory of its phase, if it does not know.
+    /// Tells the engine the CPU that the plan gives a job, its limit, and the memory of its phase, if it does not know.
     fn tell_speed(&mut self, now: Time, name: &JobName) {
-        let memory = self.memory_for(name);
+        let (memory, limit) = (self.memory_for(name), self.job_limit(name));
         let Some(entry) = self.queue.get_mut(name) else { return };
-        let Some(cpu) = entry.speed.filter(|speed| entry.told != Some((*speed, memory))) else { return };
-        entry.told = Some((cpu, memory));
+        let is_news = |cpu: Cpu| entry.told.is_none_or(|told| told.differs(cpu, limit, memory));
+        let Some(cpu) = entry.speed.filter(|cpu| is_news(*cpu)) else { return };
+        entry.told = Some(Told { cpu, limit, memory });
         let action = Action::SetJobCpu { job: name.clone(), cpu };
         self.begin(now, action, "");
     }
@@ -324,7 +325,7 @@ impl State {
             self.room_beside(&pool, node, Some(name)) >= all
         };
         match entry.told {
-            Some((_, has)) if wanted > has && !entry.nodes.iter().all(fits) => has,
+            Some(Told { memory: has, .. }) if wanted > has && !entry.nodes.iter().all(fits) => has,
             _ => wanted,
         }
     }

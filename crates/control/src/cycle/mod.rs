@@ -50,6 +50,7 @@
 //! | `verbs` | takes orders to restart, stop, start and scale |
 //! | `nodes` | makes the engine's nodes those of the config |
 //! | `acting` | from an action to an operation |
+//! | `job_limits` | how much CPU a job may take beside applications |
 //! | `jobs`, `submissions` | takes jobs and orders about them, brings runs to what their records say |
 //! | `forecast` | what would become of a job that is not handed in yet |
 //! | `scheduling` | hands in jobs of schedules at their dates |
@@ -64,6 +65,7 @@ mod effect;
 mod forecast;
 mod gateway;
 mod job_files;
+mod job_limits;
 mod job_status;
 mod jobs;
 mod learned;

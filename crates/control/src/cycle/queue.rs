@@ -21,6 +21,7 @@ use weal_protocol::engine::{JobOrder, NodeSeen, Observation, RunSeen, RunState};
 use super::operations::Operations;
 use super::peers::Ticket;
 use super::schedules::Marks;
+use crate::flow::loads::is_other_limit;
 use crate::jobs::Runs;
 use speed::Usable;
 use stages::Standing;
@@ -74,8 +75,8 @@ pub(super) struct Entry {
     pub known_work: f64,
     /// CPU that the last plan gives each task.
     pub speed: Option<Cpu>,
-    /// CPU and memory that the engine was told.
-    pub told: Option<(Cpu, Bytes)>,
+    /// What the engine was told last.
+    pub told: Option<Told>,
     /// Where it is in its phases.
     pub stage: Standing,
     /// How much CPU helps it.
@@ -86,6 +87,24 @@ pub(super) struct Entry {
     pub refused: String,
     /// Its present run could not save its state, so plans do not ask it again; a look that ends after this one shows whether it still runs.
     pub save_failed: Option<Ticket>,
+}
+
+/// What the engine was told of a job that runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Told {
+    /// CPU that each task is to have.
+    pub cpu: Cpu,
+    /// The most CPU of each task.
+    pub limit: Option<Cpu>,
+    /// The most memory of each task.
+    pub memory: Bytes,
+}
+
+impl Told {
+    /// Whether it is worth a call to tell this.
+    pub fn differs(&self, cpu: Cpu, limit: Option<Cpu>, memory: Bytes) -> bool {
+        self.cpu != cpu || self.memory != memory || is_other_limit(self.limit, limit)
+    }
 }
 
 /// All of them.
@@ -304,8 +323,8 @@ impl Queue {
         let Target::Job { job } = action.target() else { return None };
         if let Action::EndJob { attempt, .. } = action {
             let tasks = gang::seen(&job, *attempt, runs, |_| true);
-            let (command, memory) = Default::default();
-            return Some(JobOrder { action: action.clone(), attempt: *attempt, tasks, command, memory });
+            let (command, memory, limit) = Default::default();
+            return Some(JobOrder { action: action.clone(), attempt: *attempt, tasks, command, memory, limit });
         }
         let entry = self.open.get(&job)?;
         let tasks = match action {
@@ -319,7 +338,8 @@ impl Queue {
         }
         let index = entry.record.array.as_ref().map(|part| part.index.to_string());
         command.env.extend(index.map(|index| (ARRAY_INDEX.to_owned(), index)));
-        Some(JobOrder { action: action.clone(), attempt, tasks, command, memory })
+        let limit = entry.told.and_then(|told| told.limit);
+        Some(JobOrder { action: action.clone(), attempt, tasks, command, memory, limit })
     }
 
     /// When the next job may be run again after a pause.
@@ -377,7 +397,7 @@ impl Entry {
 
     /// The memory that its engine is told: more only where there is room for it.
     fn memory_told(&self) -> Bytes {
-        self.told.map_or_else(|| self.memory(), |(_, memory)| memory)
+        self.told.map_or_else(|| self.memory(), |told| told.memory)
     }
 
     /// True when it has come to another phase, or near one.

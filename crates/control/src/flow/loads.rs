@@ -98,13 +98,20 @@ fn at_least(cpu: Cpu) -> Cpu {
 }
 
 fn differ(told: &LoadEntry, load: &LoadEntry) -> bool {
-    let moved = |told: Cpu, now: Cpu| (told.0 - now.0).abs() > told.0 * CHANGE;
-    let limit_moved = match (told.limit, load.limit) {
-        (Some(told), Some(now)) => moved(told, now),
+    has_moved(told.cpu, load.cpu) || is_other_limit(told.limit, load.limit)
+}
+
+fn has_moved(told: Cpu, now: Cpu) -> bool {
+    (told.0 - now.0).abs() > told.0 * CHANGE
+}
+
+/// Whether a limit has changed so far that it is worth a call.
+pub fn is_other_limit(told: Option<Cpu>, now: Option<Cpu>) -> bool {
+    match (told, now) {
+        (Some(told), Some(now)) => has_moved(told, now),
         (None, None) => false,
         _ => true,
-    };
-    limit_moved || moved(told.cpu, load.cpu)
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,88 @@
+//! How much CPU a job may take beside applications.
+//!
+//! A node that is smaller than the machine is a group with a quota for each 100 ms, and what runs in it spends that on several processors at once.
+//! Shares divide one processor, not a quota: a job of two threads spends it in a part of the period, and until the next one the applications on its
+//! node stand still with it, whatever their shares. So a job beside applications gets a limit: what plans may fill of the node, less what all others
+//! there are to have. It is never less than what the plan gives the job, and leaves to the job what nobody is to have.
+
+use weal_model::{Cpu, JobName, NodeName};
+use weal_protocol::engine::RunState;
+
+use super::state::State;
+
+impl State {
+    /// The most CPU that each task of a job may take; `None` where no application of its node would stand still with it.
+    pub(super) fn job_limit(&self, name: &JobName) -> Option<Cpu> {
+        let entry = self.queue.get(name)?;
+        let speed = entry.speed?;
+        let rooms = entry.nodes.iter().filter_map(|node| Some(self.room_for_job(name, node)? / entry.tasks_on(node) as f64));
+        let least = rooms.reduce(f64::min)?;
+        Some(Cpu(least.max(speed.0)))
+    }
+
+    /// CPU of a node that nobody else there is to have; `None` where no application runs.
+    fn room_for_job(&self, name: &JobName, node: &NodeName) -> Option<f64> {
+        let (pool, seen) = (self.pool()?, self.engine.seen.as_ref()?);
+        let spec = pool.nodes.iter().find(|spec| spec.name == *node)?;
+        let apps: Vec<f64> = seen
+            .instances
+            .iter()
+            .filter(|instance| instance.node == *node && instance.is_running && !instance.state.is_asleep())
+            .map(|instance| self.seating.loads.given(&instance.id).map_or(0.0, |cpu| cpu.0))
+            .collect();
+        if apps.is_empty() {
+            return None;
+        }
+        let others = self.queue.open().filter(|other| other.record.spec.name != *name);
+        let running = others.filter(|other| other.run.as_ref().is_some_and(|run| run.state == RunState::Running));
+        let jobs: f64 = running.map(|other| other.speed.map_or(0.0, |cpu| cpu.0) * other.tasks_on(node) as f64).sum();
+        Some(spec.cpu.0 * spec.utilization_limit - apps.iter().sum::<f64>() - jobs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use weal_model::{Bytes, InstanceState, LoadEntry, NodeSpec, PoolSpec, Time};
+    use weal_protocol::engine::{InstanceSeen, Observation};
+
+    use super::super::effect::{Config, Start};
+    use super::super::queue::StoredJobs;
+    use super::super::queue::tests::{record, run};
+    use super::*;
+    use crate::jobs::Costs;
+
+    /// The limit of `a-1`, to which a plan gives 0.3 cores, on a node of one core of which plans may fill 0.9: beside `b-2`, which is to have 0.2 on the
+    /// same node, and these instances.
+    fn limit(instances: &[(&str, InstanceState, f64)]) -> Option<Cpu> {
+        let mut pool = PoolSpec::example();
+        pool.nodes = vec![NodeSpec { name: "n1".into(), cpu: Cpu(1.0), memory: Bytes::gib(1), utilization_limit: 0.9 }];
+        let pool = Arc::new(pool);
+        let config = Config { generation: 1, pool: Arc::clone(&pool), revisions: BTreeMap::new() };
+        let jobs = StoredJobs { records: vec![record("a-1", 1, 0), record("b-2", 2, 0)], highest: 2, ..StoredJobs::default() };
+        let mut state = State::new(Time::ZERO, Start { jobs, ..Start::first("gw".into(), Some(config), Costs::THESIS) });
+        for (name, speed) in [("a-1", 0.3), ("b-2", 0.2)] {
+            let entry = state.queue.get_mut(&name.into()).unwrap();
+            (entry.speed, entry.nodes) = (Some(Cpu(speed)), vec!["n1".into()]);
+            entry.run = Some(run(name, 1, RunState::Running));
+        }
+        let load = |(id, _, cpu): &(&str, InstanceState, f64)| LoadEntry { instance: (*id).into(), cpu: Cpu(*cpu), limit: None };
+        let loads: Vec<LoadEntry> = instances.iter().map(load).collect();
+        state.seating.loads.handle_plan(&loads, &pool);
+        let seen =
+            |(id, state, _): &(&str, InstanceState, f64)| InstanceSeen { state: *state, ..InstanceSeen::example(id, "a", "n1") };
+        let instances = instances.iter().map(seen).collect();
+        state.engine.seen = Some(Arc::new(Observation { instances, ..Observation::default() }));
+        state.job_limit(&"a-1".into()).map(|limit| Cpu((limit.0 * 100.0).round() / 100.0))
+    }
+
+    #[test]
+    fn a_job_leaves_to_applications_what_they_are_to_have() {
+        assert_eq!(limit(&[]), None, "nobody stands still with it");
+        assert_eq!(limit(&[("web-1", InstanceState::Ready, 0.25)]), Some(Cpu(0.45)), "0.9 - 0.25 - 0.2");
+        assert_eq!(limit(&[("web-1", InstanceState::Ready, 0.25), ("web-2", InstanceState::Ready, 0.3)]), Some(Cpu(0.3)));
+        assert_eq!(limit(&[("web-1", InstanceState::Suspended, 0.25)]), None, "who sleeps waits for nothing");
+    }
+}
