@@ -1,7 +1,8 @@
 //! `cargo xtask soak`: a real pool under steady load, and whether anything of it grows.
 //!
 //! What may grow is sampled: the memory and the open files of each process, the store, the logs. Once the bounds of history are reached, which
-//! takes [`FILLED_S`], a line is fitted to each by least squares. Its slope is told in percent of the mean per hour.
+//! takes [`FILLED_S`], a line is fitted to each by least squares. Its slope is told in percent of the mean per hour, with its margin of error: what
+//! goes up and down has a slope by chance.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +25,7 @@ pub struct Arguments {
     /// Requests that are under way at a time: four leave two cores about half idle
     #[arg(long, default_value_t = 4)]
     clients: usize,
-    /// Fail when something grows by more than this many percent an hour
+    /// Fail when something grows by more than this many percent an hour, and not only by chance
     #[arg(long, num_args = 0..=1, default_missing_value = "1")]
     check: Option<f64>,
     /// Write what it prints to docs/reports/soak.md, below the page's mark
@@ -40,6 +41,10 @@ type Series = BTreeMap<String, Vec<(f64, f64)>>;
 const FILLED_S: f64 = 3600.0 + 240.0;
 /// Samples in all.
 const SAMPLES: f64 = 360.0;
+/// Neighbouring samples are alike, so the margin of error is that of the means of so many blocks of them.
+const BLOCKS: usize = 8;
+/// Student's t for a confidence of 95% on both sides, with two degrees of freedom less than there are blocks.
+const STUDENT: f64 = 2.447;
 
 /// Runs it. False when something grows that is to be checked, or a request was lost.
 pub fn run(arguments: &Arguments) -> Result<bool> {
@@ -91,26 +96,65 @@ fn size_kib(folder: &Path) -> f64 {
 /// Each slope; with `--check`, whether it is met.
 fn table(series: &Series, arguments: &Arguments) -> Table {
     let title = format!("Soak: {:.2} h, {} clients, {}", arguments.hours, arguments.clients, report::circumstances());
-    let mut table = Table::new(title, &["what", "at first", "at the end", "percent an hour"]);
+    let mut table = Table::new(title, &["what", "at first", "at the end", "percent an hour", "margin of error"]);
     for (name, samples) in series {
         let from_s = FILLED_S.min(arguments.hours * 3600.0 / 2.0);
         let later: Vec<(f64, f64)> = samples.iter().copied().filter(|(at_s, _)| *at_s >= from_s).collect();
         let [(_, first), .., (_, last)] = later[..] else { continue };
-        let percent = percent_an_hour(&later);
-        let met = arguments.check.map(|most| percent <= most);
-        table.row([name.clone(), format!("{first:.0}"), format!("{last:.0}"), format!("{percent:+.2}")], met);
+        let Growth { percent, margin } = Growth::of(&later);
+        let met = arguments.check.map(|most| percent - margin <= most);
+        let figures = [format!("{first:.0}"), format!("{last:.0}"), format!("{percent:+.2}"), format!("{margin:.2}")];
+        let [first, last, percent, margin] = figures;
+        table.row([name.clone(), first, last, percent, margin], met);
     }
     table
 }
 
-/// The slope of the line through the samples, by least squares, in percent of their mean per hour.
-fn percent_an_hour(samples: &[(f64, f64)]) -> f64 {
-    let count = samples.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| samples.iter().map(of).sum::<f64>() / count;
-    let (mean_s, mean_value) = (mean(|sample| sample.0), mean(|sample| sample.1));
-    let covariance: f64 = samples.iter().map(|(at_s, value)| (at_s - mean_s) * (value - mean_value)).sum();
-    let variance: f64 = samples.iter().map(|(at_s, _)| (at_s - mean_s).powi(2)).sum();
-    if variance > 0.0 && mean_value > 0.0 { covariance / variance * 3600.0 / mean_value * 100.0 } else { 0.0 }
+/// How fast something grows, in percent of its mean per hour.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Growth {
+    /// The slope of the line through all samples.
+    percent: f64,
+    /// So far off it may be by chance, with a confidence of 95%.
+    margin: f64,
+}
+
+impl Growth {
+    fn of(samples: &[(f64, f64)]) -> Self {
+        let mean = mean(samples).1;
+        if mean <= 0.0 {
+            return Self { percent: 0.0, margin: 0.0 };
+        }
+        let in_percent = |per_second: f64| per_second * 3600.0 / mean * 100.0;
+        let blocks: Vec<(f64, f64)> = samples.chunks(samples.len().div_ceil(BLOCKS)).map(self::mean).collect();
+        Self { percent: in_percent(slope(samples)), margin: in_percent(STUDENT * error_of_slope(&blocks)) }
+    }
+}
+
+fn mean(samples: &[(f64, f64)]) -> (f64, f64) {
+    let sum = samples.iter().fold((0.0, 0.0), |sum, sample| (sum.0 + sample.0, sum.1 + sample.1));
+    (sum.0 / samples.len() as f64, sum.1 / samples.len() as f64)
+}
+
+/// The slope of the line through the samples, by least squares.
+fn slope(samples: &[(f64, f64)]) -> f64 {
+    let (mean_x, mean_y) = mean(samples);
+    let covariance: f64 = samples.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    let spread = spread(samples);
+    if spread > 0.0 { covariance / spread } else { 0.0 }
+}
+
+fn spread(samples: &[(f64, f64)]) -> f64 {
+    let mean = mean(samples).0;
+    samples.iter().map(|(x, _)| (x - mean).powi(2)).sum()
+}
+
+/// The standard error of that slope, from how far the samples are off the line.
+fn error_of_slope(samples: &[(f64, f64)]) -> f64 {
+    let (slope, (mean_x, mean_y)) = (slope(samples), mean(samples));
+    let off: f64 = samples.iter().map(|(x, y)| (y - mean_y - slope * (x - mean_x)).powi(2)).sum();
+    let (free, spread) = (samples.len().saturating_sub(2) as f64, spread(samples));
+    if free > 0.0 && spread > 0.0 { (off / free / spread).sqrt() } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -118,10 +162,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slope_is_told_in_percent_an_hour() {
+    fn growth_is_told_in_percent_an_hour() {
         let flat: Vec<(f64, f64)> = (0..100).map(|at| (f64::from(at), 50.0)).collect();
-        assert_eq!(percent_an_hour(&flat), 0.0);
+        assert_eq!(Growth::of(&flat), Growth { percent: 0.0, margin: 0.0 });
         let growing: Vec<(f64, f64)> = (0..=7200).map(|at| (f64::from(at), 95.0 + f64::from(at) / 720.0)).collect();
-        assert!((percent_an_hour(&growing) - 5.0).abs() < 0.01);
+        let growth = Growth::of(&growing);
+        assert!((growth.percent - 5.0).abs() < 0.01 && growth.margin < 0.01, "{growth:?}");
+    }
+
+    #[test]
+    fn what_goes_up_and_down_has_a_margin_and_a_leak_in_it_is_seen() {
+        // A saw of 20 minutes, as of a journal that is worked off now and then, for an hour.
+        let saw = |at: i32| f64::from(at % 1200) / 1200.0 * 20.0 + 90.0;
+        let steady: Vec<(f64, f64)> = (0..3500).map(|at| (f64::from(at), saw(at))).collect();
+        let by_chance = Growth::of(&steady);
+        assert!(by_chance.margin > by_chance.percent.abs(), "{by_chance:?}");
+        let leak: Vec<(f64, f64)> = (0..3500).map(|at| (f64::from(at), saw(at) + f64::from(at) / 30.0)).collect();
+        let leaking = Growth::of(&leak);
+        assert!(leaking.percent - leaking.margin > 1.0, "{leaking:?}");
     }
 }
