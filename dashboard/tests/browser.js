@@ -16,6 +16,9 @@ const FLAGS = [
   "--disable-sync",
 ];
 
+/** What must not happen, of each page that was opened. */
+const troubles = new WeakMap();
+
 export const SHOTS = new URL("../test-results/", import.meta.url).pathname;
 
 /** The path of Chromium, or null where there is none. */
@@ -57,10 +60,16 @@ export async function visit(browser, url, { width = 1280, height = 900, dark = f
     const { protocol, host } = new URL(request.url());
     if (protocol !== "data:" && host !== new URL(url).host) bad.push(`request: ${request.url()}`);
   });
+  troubles.set(page, bad);
   await page.goto(url);
   return { page, bad };
 }
 
 export async function live(page) {
-  await page.getByRole("status").filter({ hasText: "live" }).waitFor({ timeout: 60_000 });
+  try {
+    await page.getByRole("status").filter({ hasText: "live" }).waitFor({ timeout: 60_000 });
+  } catch (error) {
+    const shown = await page.getByRole("status").allInnerTexts();
+    throw new Error(`the page says ${shown.join(", ") || "nothing"}; ${troubles.get(page).join("; ") || "it reported no error"}`, { cause: error });
+  }
 }

@@ -93,6 +93,8 @@ test("a living pool is shown under load, and the page survives the death of the 
     if ((await all.count()) > 0) await all.click();
     assert.equal(await page.locator("section[aria-labelledby=events] li", { hasText: "start shop-1 on" }).count(), 1);
     assert.deepEqual(bad, []);
+  } catch (error) {
+    throw new Error(`${error.message}\nThe pool said:\n${pool.output}`, { cause: error });
   } finally {
     await browser.close();
     await pool.stop();

@@ -191,6 +191,19 @@ check("jobs stand on a time line, beside what they take from applications", { mo
   await jobs.waitFor({ state: "detached" });
 });
 
+check("what is said twice and what changes at each moment does not stop the page", { mock: { jobs: 3 } }, async (page, mock) => {
+  await live(page);
+  const first = page.locator("section[aria-labelledby=jobs] .rows > li").first();
+  for (const state of ["waiting", "running", "paused", "running", "suspended"]) {
+    mock.push((status) => (status.jobs[0].state = state));
+    await first.locator(".state", { hasText: state }).waitFor();
+  }
+  mock.push((status) => (status.problems = ["the disk is full", "the disk is full"]));
+  await page.getByRole("alert").nth(1).waitFor();
+  mock.push();
+  await page.getByRole("alert").first().waitFor({ state: "detached" });
+});
+
 check("an hour of being open does not fill memory", {}, async (page, mock) => {
   await live(page);
   const debug = await page.context().newCDPSession(page);
