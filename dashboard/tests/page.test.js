@@ -193,11 +193,12 @@ check("jobs stand on a time line, beside what they take from applications", { mo
 
 check("what is said twice and what changes at each moment does not stop the page", { mock: { jobs: 3 } }, async (page, mock) => {
   await live(page);
-  const first = page.locator("section[aria-labelledby=jobs] .rows > li").first();
+  const fresh = page.locator("section[aria-labelledby=jobs] .rows > li", { hasText: "fresh-1" });
   for (const state of ["waiting", "running", "paused", "running", "suspended"]) {
-    mock.push((status) => (status.jobs[0].state = state));
-    await first.locator(".state", { hasText: state }).waitFor();
+    mock.push((status) => status.jobs.unshift({ ...status.jobs[0], id: "fresh-1", state }));
+    await fresh.locator(".state", { hasText: state }).waitFor();
   }
+  assert.ok((await fresh.locator(".segment").count()) >= 4);
   mock.push((status) => (status.problems = ["the disk is full", "the disk is full"]));
   await page.getByRole("alert").nth(1).waitFor();
   mock.push();

@@ -384,7 +384,8 @@ impl Entry {
     /// Learns how much CPU helps it.
     fn watch_speed(&mut self, time: Time, nodes: &[NodeSeen]) {
         if self.run.as_ref().is_some_and(|run| run.state == RunState::Running) {
-            self.usable.handle_seen(time, self.stage.index, self.used, &self.nodes, nodes);
+            let limit = self.told.and_then(|told| told.limit);
+            self.usable.handle_seen(time, (self.stage.index, self.used), limit, &self.nodes, nodes);
         } else {
             self.usable.handle_still();
         }

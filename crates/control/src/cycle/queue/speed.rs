@@ -2,11 +2,11 @@
 //!
 //! A job says how much CPU helps it, and many say nothing or too much: one thread uses one core at most, and what reads a disk uses less
 //! (Carrera 5.7 runs Lucene at 0.6 CPU). CPU that a job is given in vain is missing elsewhere, and its end is expected too soon. A share is no
-//! limit, so a run uses what it can wherever its nodes have room. With `u` the CPU of a task over a span of [`SPAN`]:
+//! limit, so a run uses what it can wherever its nodes have room and no limit holds it back. With `u` the CPU of a task over a span of [`SPAN`]:
 //!
 //! ```text
-//! all nodes had room     usable = MARGIN * the largest u of the last SPANS spans
-//! otherwise              usable = max(usable, MARGIN * u)      a full node tells only what it can use at least
+//! nothing held it back   usable = MARGIN * the largest u of the last SPANS spans
+//! otherwise              usable = max(usable, MARGIN * u)      a full node and a limit tell only what it can use at least
 //! ```
 //!
 //! So too low a value mends itself with the next span. Each phase of a job begins without any.
@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use weal_model::{NodeName, Time};
+use weal_model::{Cpu, NodeName, Time};
 use weal_protocol::engine::NodeSeen;
 
 /// Over less than this, how a job begins and how it is scheduled tells more than what it can use.
@@ -25,7 +25,7 @@ const SPANS: usize = 3;
 const MARGIN: f64 = 1.25;
 /// The least that a task is taken to use: one that sleeps may wake.
 const LEAST: f64 = 0.05;
-/// A node that is fuller than this may have held somebody back.
+/// A node that is fuller than this, or a limit of which more is used, may have held somebody back.
 const FULL: f64 = 0.9;
 
 /// What is known of a run.
@@ -34,7 +34,7 @@ pub(in super::super) struct Usable {
     /// The phase that it is known of.
     stage: usize,
     began: Option<Begun>,
-    /// CPU of each of the last spans in which its nodes had room.
+    /// CPU of each of the last spans in which nothing held it back.
     free: VecDeque<f64>,
     /// Cores a task.
     speed: Option<f64>,
@@ -47,6 +47,8 @@ struct Begun {
     used: f64,
     /// CPU-seconds of each of its nodes.
     nodes: Vec<(NodeName, f64)>,
+    /// The lowest limit of a task, in cores, that was in force since.
+    limit: f64,
 }
 
 impl Usable {
@@ -55,16 +57,28 @@ impl Usable {
         self.speed.map_or(stated, |speed| speed.max(LEAST).min(stated))
     }
 
-    /// A run in phase `stage` on the nodes `at` runs, and each of its tasks has used `used` CPU-seconds.
-    pub fn handle_seen(&mut self, now: Time, stage: usize, used: f64, at: &[NodeName], nodes: &[NodeSeen]) {
+    /// A run in phase `stage` on the nodes `at` runs, and each of its tasks has used `used` CPU-seconds, and may use `limit` cores.
+    pub fn handle_seen(
+        &mut self,
+        now: Time,
+        (stage, used): (usize, f64),
+        limit: Option<Cpu>,
+        at: &[NodeName],
+        nodes: &[NodeSeen],
+    ) {
         if stage != self.stage {
             *self = Self { stage, ..Self::default() };
         }
         let here: Vec<&NodeSeen> = nodes.iter().filter(|node| at.contains(&node.name)).collect();
-        let begin = || Begun { at: now, used, nodes: here.iter().map(|node| (node.name.clone(), node.cpu_seconds)).collect() };
-        let Some(begun) = self.began.get_or_insert_with(begin).clone().over(now) else { return };
+        let limit = limit.map_or(f64::INFINITY, |limit| limit.0);
+        let nodes = || here.iter().map(|node| (node.name.clone(), node.cpu_seconds)).collect();
+        let begin = || Begun { at: now, used, nodes: nodes(), limit };
+        let begun = self.began.get_or_insert_with(begin);
+        begun.limit = begun.limit.min(limit);
+        let Some(begun) = begun.clone().over(now) else { return };
         let seconds = now.since(begun.at).as_secs_f64();
-        self.take((used - begun.used).max(0.0) / seconds, begun.had_room(seconds, &here));
+        let rate = (used - begun.used).max(0.0) / seconds;
+        self.take(rate, rate < FULL * begun.limit && begun.had_room(seconds, &here));
         self.began = Some(begin());
     }
 
@@ -73,8 +87,8 @@ impl Usable {
         self.began = None;
     }
 
-    fn take(&mut self, rate: f64, had_room: bool) {
-        if !had_room {
+    fn take(&mut self, rate: f64, was_free: bool) {
+        if !was_free {
             self.speed = self.speed.map(|speed| speed.max(MARGIN * rate));
             return;
         }
@@ -103,12 +117,16 @@ impl Begun {
 
 #[cfg(test)]
 mod tests {
-    use weal_model::{Bytes, Cpu};
+    use weal_model::Bytes;
 
     use super::*;
 
-    /// What is known after each of some spans, in which a task used so many cores and its node of two cores so many.
     fn after(spans: &[(f64, f64)]) -> Vec<f64> {
+        after_limited(None, spans)
+    }
+
+    /// What is known after each of some spans, in which a task used so many cores and its node of two cores so many.
+    fn after_limited(limit: Option<Cpu>, spans: &[(f64, f64)]) -> Vec<f64> {
         let (mut usable, mut used, mut of_node) = (Usable::default(), 0.0, 100.0);
         let look = |usable: &mut Usable, second: u64, used: f64, of_node: f64| {
             let node = NodeSeen {
@@ -122,7 +140,7 @@ mod tests {
                 memory_reserve: Bytes(0),
                 parked_for_reserve: 0,
             };
-            usable.handle_seen(Time(second * 1_000_000_000), 0, used, &["n1".into()], &[node]);
+            usable.handle_seen(Time(second * 1_000_000_000), (0, used), limit, &["n1".into()], &[node]);
         };
         look(&mut usable, 0, used, of_node);
         let mut known = Vec::new();
@@ -148,10 +166,17 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_that_is_used_up_tells_only_what_can_be_used_at_least() {
+        let limit = Some(Cpu(0.5));
+        assert_eq!(after_limited(limit, &[(0.48, 1.0)]), [4.0], "the limit may have held it back");
+        assert_eq!(after_limited(limit, &[(0.3, 1.0)]), [0.375], "it could have used more");
+    }
+
+    #[test]
     fn each_phase_begins_anew_and_no_span_goes_over_a_pause() {
         let mut usable = Usable { speed: Some(0.5), ..Usable::default() };
         assert_eq!((usable.of(2.0), usable.of(0.01)), (0.5, 0.01));
-        usable.handle_seen(Time(0), 1, 0.0, &["n1".into()], &[]);
+        usable.handle_seen(Time(0), (1, 0.0), None, &["n1".into()], &[]);
         assert_eq!(usable.of(2.0), 2.0);
         usable.handle_still();
         assert_eq!(usable.began, None);
