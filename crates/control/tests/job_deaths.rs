@@ -270,7 +270,7 @@ impl World {
         let unwanted = self.wishes.iter().find(|wish| wish.submission.name.as_deref() == Some("unwanted"));
         if let Some(job) = unwanted.and_then(|wish| wish.taken.clone()).filter(|_| self.cancels && seconds > 3.0) {
             // Refused once it is over; asked for again until then.
-            self.cancels = self.cycle.handle_job_order(now, &job, JobVerb::Cancel).is_ok();
+            self.cancels = self.cycle.handle_job_order(now, &job, JobVerb::Cancel, None).is_ok();
         }
     }
 

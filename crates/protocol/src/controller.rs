@@ -79,14 +79,17 @@ impl NoteOrder {
     pub const LONGEST: usize = 1000;
 }
 
-/// What a token lets its holder do over TCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// What a token lets its holder do over TCP; each scope has what those before it have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum TokenRights {
+pub enum TokenScope {
     /// See how the pool is: status, metrics, events, history, the dashboard.
     Read,
-    /// Give orders too, and read configs and logs.
-    Order,
+    /// Hand in jobs too, and see and order those that were handed in by it.
+    Jobs,
+    /// Give every order, and read configs and logs. It neither makes tokens nor reads the audit log.
+    #[serde(alias = "order")]
+    All,
 }
 
 /// `POST /v1/tokens`: make a token.
@@ -95,8 +98,9 @@ pub enum TokenRights {
 pub struct TokenOrder {
     /// What it is called in lists and in the audit log: at most 32 lower-case letters, digits and hyphens.
     pub name: String,
-    /// What it lets be done.
-    pub rights: TokenRights,
+    /// What it lets be done; when left out `jobs` for a token with a quota, and `all` for another.
+    #[serde(default, alias = "rights")]
+    pub scope: Option<TokenScope>,
     /// After so many seconds it is worth nothing; for ever when left out.
     #[serde(default)]
     pub lasts_s: Option<u64>,
@@ -112,6 +116,9 @@ pub struct TokenMade {
     pub name: String,
     /// What goes after `Authorization: Bearer`.
     pub secret: String,
+    /// What it lets be done; `None` from a controller that knows no scopes.
+    #[serde(default)]
+    pub scope: Option<TokenScope>,
 }
 
 /// One token in `GET /v1/tokens`.
@@ -120,7 +127,10 @@ pub struct TokenView {
     /// Its name.
     pub name: String,
     /// What it lets be done.
-    pub rights: TokenRights,
+    pub scope: TokenScope,
+    /// True for a token that may order everything because a version of weal made it that knew no scope for jobs.
+    #[serde(default)]
+    pub unscoped: bool,
     /// When it was made.
     pub made: Time,
     /// When it ends; never when `null`.

@@ -170,6 +170,14 @@ pub enum Refusal {
         /// What was asked for.
         asked: Box<str>,
     },
+    /// A token for jobs reaches those alone that were handed in by it.
+    #[error("the token `{token}` lets its holder see and order only jobs that were handed in by it, and {job} was not")]
+    JobOfOthers {
+        /// The job.
+        job: JobName,
+        /// The token's name.
+        token: Box<str>,
+    },
     /// The store could not be read, so nobody knows which jobs there are.
     #[error("the jobs could not be read from the store when the controller started; it starts anew as soon as they can")]
     JobsUnread,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::Target;
 use crate::values::{ValueError, long_span};
@@ -17,8 +17,11 @@ pub enum TokenAction {
         target: Target,
         /// What it is called: lower-case letters, digits and hyphens.
         name: String,
-        /// It lets its holder see how the pool is (status, metrics, events), and neither give orders nor read configs and logs.
-        #[arg(long)]
+        /// What it lets its holder do [default: `jobs` with a limit for jobs, otherwise `all`].
+        #[arg(long, value_enum, value_name = "SCOPE")]
+        scope: Option<Scope>,
+        /// The same as `--scope read`.
+        #[arg(long, conflicts_with = "scope")]
         read_only: bool,
         /// How long it is worth something, as in `30d` [default: for ever].
         #[arg(long, value_name = "DURATION", value_parser = lasts)]
@@ -50,6 +53,17 @@ pub enum TokenAction {
         /// Which.
         name: String,
     },
+}
+
+/// What a token lets its holder do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scope {
+    /// See how the pool is (status, metrics, events), and neither give orders nor read configs and logs.
+    Read,
+    /// The same, and hand in jobs, and see and order those that were handed in by it.
+    Jobs,
+    /// Give every order, and read configs and logs.
+    All,
 }
 
 /// What the jobs of a token that are not over may be together.

@@ -2,10 +2,10 @@
 
 use weal_model::written::{parse_size, show_size, show_span};
 use weal_model::{JobQuota, Time, Work};
-use weal_protocol::controller::{AuditEntry, Caller, TokenMade, TokenOrder, TokenRights, TokenView};
+use weal_protocol::controller::{AuditEntry, Caller, TokenMade, TokenOrder, TokenScope, TokenView};
 
 use crate::args::Target;
-use crate::args::token::{Audit, Quota, TokenAction};
+use crate::args::token::{Audit, Quota, Scope, TokenAction};
 use crate::client::{self, Client, block_on};
 use crate::output::{self, Table, cell, moment, now, span};
 use crate::state::StateDir;
@@ -15,10 +15,10 @@ use crate::values;
 /// Runs `weal token`.
 pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
     match action {
-        TokenAction::Create { target, name, read_only, lasts, quota } => {
-            let rights = if *read_only { TokenRights::Read } else { TokenRights::Order };
+        TokenAction::Create { target, name, scope, read_only, lasts, quota } => {
+            let scope = if *read_only { Some(TokenScope::Read) } else { scope.map(asked_scope) };
             let (lasts_s, quota) = (lasts.map(|lasts| lasts.as_secs()), job_quota(quota)?);
-            let order = TokenOrder { name: name.clone(), rights, lasts_s, quota };
+            let order = TokenOrder { name: name.clone(), scope, lasts_s, quota };
             show_made(&asked(target, async |client| client.create_token(&order).await)?, json)
         }
         TokenAction::Rotate { target, name } => show_made(&asked(target, async |client| client.rotate_token(name).await)?, json),
@@ -36,8 +36,30 @@ pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
                 return output::json(&tokens, false);
             }
             output::print(&list(&tokens, now()));
+            for TokenView { name, .. } in tokens.iter().filter(|token| token.unscoped && !token.quota.is_open()) {
+                output::remark(&format!(
+                    "`{name}` may give every order, because it was made before there were scopes: revoke it, and make one with --scope jobs."
+                ));
+            }
             Ok(())
         }
+    }
+}
+
+fn asked_scope(scope: Scope) -> TokenScope {
+    match scope {
+        Scope::Read => TokenScope::Read,
+        Scope::Jobs => TokenScope::Jobs,
+        Scope::All => TokenScope::All,
+    }
+}
+
+/// What a scope lets be done, in words.
+fn allows(scope: TokenScope) -> &'static str {
+    match scope {
+        TokenScope::Read => "read",
+        TokenScope::Jobs => "read, and hand in and order its own jobs",
+        TokenScope::All => "read, and give every order",
     }
 }
 
@@ -61,16 +83,20 @@ fn show_made(made: &TokenMade, json: bool) -> anyhow::Result<()> {
         return output::json(made, false);
     }
     output::print(&format!("{}\n", made.secret));
-    output::remark(&format!("This is the secret of `{}`. It is shown this once. Use: Authorization: Bearer SECRET", made.name));
+    let allowed = made.scope.map_or_else(String::new, |scope| format!(" It lets its holder {}.", allows(scope)));
+    let (name, how) = (&made.name, "It is shown this once. Use: Authorization: Bearer SECRET");
+    output::remark(&format!("This is the secret of `{name}`.{allowed} {how}"));
     Ok(())
 }
 
 fn list(tokens: &[TokenView], now: Time) -> String {
-    let mut table = Table::new(&["TOKEN", "RIGHTS", "AGE", "ENDS IN", "JOBS AT MOST"]);
+    let mut table = Table::new(&["TOKEN", "SCOPE", "AGE", "ENDS IN", "JOBS AT MOST"]);
     for token in tokens {
-        let rights = match token.rights {
-            TokenRights::Read => "read",
-            TokenRights::Order => "read, order",
+        let scope = match token.scope {
+            TokenScope::Read => "read",
+            TokenScope::Jobs => "jobs",
+            TokenScope::All if token.unscoped => "all, from before scopes",
+            TokenScope::All => "all",
         };
         let ends = match token.ends {
             None => "never".to_owned(),
@@ -79,7 +105,7 @@ fn list(tokens: &[TokenView], now: Time) -> String {
         };
         table.row(vec![
             cell(&*token.name),
-            cell(rights),
+            cell(scope),
             cell(span(now.since(token.made).as_secs())),
             cell(ends),
             cell(most(&token.quota)),

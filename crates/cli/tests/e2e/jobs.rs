@@ -305,7 +305,12 @@ fn a_token_has_no_more_jobs_than_its_quota() {
     pool.up();
     let made = pool.run(&["token", "create", "ci", "--max-jobs", "2", "--max-work", "1h", "--max-memory", "300MiB"]);
     let secret = text(&made.stdout).trim().to_owned();
-    assert!(text(&pool.run(&["token", "list"]).stdout).contains("2 jobs, 3600s of CPU, 300MiB"));
+    assert!(text(&made.stderr).contains("lets its holder read, and hand in and order its own jobs"), "{}", text(&made.stderr));
+    let list = text(&pool.run(&["token", "list"]).stdout);
+    let row = list.lines().find(|line| line.starts_with("ci ")).unwrap_or_else(|| panic!("{list}"));
+    assert!(row.contains(" jobs ") && row.contains("2 jobs, 3600s of CPU, 300MiB"), "{row}");
+    let (status, answer) = crate::load::post_json(pool.api, "/v1/apps/echo/stop", &secret, "").unwrap();
+    assert!(status == 403 && answer.contains("hand in jobs and order these, and nothing else"), "{answer}");
     let hand_in = |more: &str| {
         let body = format!("{{\"run\":[\"sleep\",\"1000\"],\"done_within_s\":9000{more}}}");
         crate::load::post_json(pool.api, "/v1/jobs", &secret, &body).unwrap()

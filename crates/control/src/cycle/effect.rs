@@ -134,6 +134,9 @@ pub enum Order {
         job: JobName,
         /// What.
         verb: JobVerb,
+        /// The token by which it is ordered.
+        #[serde(default)]
+        by: Option<Submitter>,
     },
 }
 

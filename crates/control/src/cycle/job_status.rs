@@ -10,17 +10,20 @@ use weal_protocol::engine::RunState;
 use super::queue::{Entry, Queue, Written, gang, stage_index};
 use crate::jobs::{Estimate, Job, NEVER, Runs, Source};
 
-/// Those that are not over by name, then the last that are, at most `most`.
+/// Those that are not over by name, then the last that are, at most `most` of those that `is_shown`.
 pub(super) fn jobs(
     queue: &Queue,
     planned: &BTreeMap<JobName, JobExplanation>,
     most: usize,
+    is_shown: impl Fn(&JobRecord) -> bool,
     between: impl Fn(&Entry) -> String,
 ) -> Vec<JobStatus> {
-    let mut open: Vec<&Entry> = queue.open().filter(|entry| entry.written != Written::Submission).collect();
+    let open = queue.open().filter(|entry| entry.written != Written::Submission && is_shown(&entry.record));
+    let mut open: Vec<&Entry> = open.collect();
     open.sort_by_key(|entry| entry.record.number);
     let open = open.into_iter().map(|entry| of_open(entry, queue.runs(), planned.get(&entry.record.spec.name), &between));
-    open.chain(queue.over().map(|record| of_record(record, queue.runs()))).take(most).collect()
+    let over = queue.over().filter(|record| is_shown(record));
+    open.chain(over.map(|record| of_record(record, queue.runs()))).take(most).collect()
 }
 
 /// One that is not over. `between` says what it waits for where neither a person nor the plan holds it up.

@@ -1,7 +1,8 @@
 //! What the loop does with the controller's own jobs: takes orders, brings runs to what their records say, and writes down what came of them.
 
 use weal_model::{
-    Action, Bytes, Cpu, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Target, Time, Work,
+    Action, Bytes, Cpu, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Submitter, Target, Time,
+    Work,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobVerb;
@@ -34,7 +35,13 @@ impl JobOrdered {
 
 impl State {
     /// Takes an order about a job, or about all parts of an array.
-    pub(super) fn take_job_order(&mut self, now: Time, job: &JobName, verb: JobVerb) -> Result<JobOrdered, Refusal> {
+    pub(super) fn take_job_order(
+        &mut self,
+        now: Time,
+        job: &JobName,
+        verb: JobVerb,
+        by: Option<&Submitter>,
+    ) -> Result<JobOrdered, Refusal> {
         let mut jobs = self.queue.open_parts(job);
         if verb == JobVerb::Requeue {
             jobs.extend(self.queue.over_parts(job));
@@ -42,6 +49,7 @@ impl State {
         if jobs.is_empty() {
             jobs.push(job.clone());
         }
+        self.check_reach(&jobs, by)?;
         let (mut ordered, mut refused) = (Vec::new(), None);
         for part in jobs {
             match self.set_order(&part, verb) {
@@ -57,6 +65,18 @@ impl State {
         self.engine.look.want();
         self.timers.schedule_plan(now);
         Ok(JobOrdered::written(first, write))
+    }
+
+    /// Refuses what a token does not let its holder do to these jobs: reach those of others, or run more again than its quota allows.
+    fn check_reach(&self, jobs: &[JobName], by: Option<&Submitter>) -> Result<(), Refusal> {
+        let Some(by) = by else { return Ok(()) };
+        let open = jobs.iter().filter_map(|job| self.queue.get(job)).map(|entry| &entry.record);
+        let over = || self.queue.over().filter(|record| jobs.contains(&record.spec.name));
+        if let Some(record) = open.chain(over()).find(|record| !by.reaches(record.submitter.as_deref())) {
+            return Err(Refusal::JobOfOthers { job: record.spec.name.clone(), token: by.token.as_str().into() });
+        }
+        let again: Vec<JobRecord> = over().filter(|record| record.submitter.as_ref() == Some(&by.token)).cloned().collect();
+        if again.is_empty() { Ok(()) } else { self.check_quota(Some(by), &again) }
     }
 
     fn set_order(&mut self, job: &JobName, verb: JobVerb) -> Result<(), Refusal> {

@@ -160,7 +160,7 @@ impl Cycle {
             Input::Order(Order::Submit { submission, submitter }) => {
                 drop(self.handle_submission(now, &submission, submitter.as_ref()));
             }
-            Input::Order(Order::Job { job, verb }) => drop(self.handle_job_order(now, &job, verb)),
+            Input::Order(Order::Job { job, verb, by }) => drop(self.handle_job_order(now, &job, verb, by.as_ref())),
             Input::Done(done) => self.handle_done(now, done),
         }
     }
@@ -346,9 +346,15 @@ impl Cycle {
     /// Takes an order about a job. Whoever gave it is told so once [`JobOrdered::write`] has succeeded.
     ///
     /// # Errors
-    /// When there is no such job, or its state allows no such order.
-    pub fn handle_job_order(&mut self, now: Time, job: &JobName, verb: JobVerb) -> Result<JobOrdered, Refusal> {
-        let taken = self.0.take_job_order(now, job, verb);
+    /// When there is no such job, its state allows no such order, or the token `by` does not.
+    pub fn handle_job_order(
+        &mut self,
+        now: Time,
+        job: &JobName,
+        verb: JobVerb,
+        by: Option<&Submitter>,
+    ) -> Result<JobOrdered, Refusal> {
+        let taken = self.0.take_job_order(now, job, verb, by);
         self.0.look(now);
         taken
     }
@@ -361,9 +367,10 @@ impl Cycle {
         queue.get(job).map(|entry| job_status::of_open(entry, queue.runs(), planned.get(job), between)).or_else(over)
     }
 
-    /// The jobs that are not over, and the last that are, at most `most`.
-    pub fn jobs(&self, most: usize) -> Vec<JobStatus> {
-        job_status::jobs(&self.0.queue, &self.0.placing.report.jobs, most, |entry| self.0.between(entry))
+    /// The jobs that are not over, and the last that are, at most `most`; of those alone that the token `by` may see.
+    pub fn jobs(&self, most: usize, by: Option<&Submitter>) -> Vec<JobStatus> {
+        let is_shown = |record: &JobRecord| by.is_none_or(|by| by.reaches(record.submitter.as_deref()));
+        job_status::jobs(&self.0.queue, &self.0.placing.report.jobs, most, is_shown, |entry| self.0.between(entry))
     }
 
     /// The config's schedules, as people are shown them.
@@ -373,7 +380,7 @@ impl Cycle {
 
     /// The jobs of a status, which needs no token: without their arguments, which may hold secrets.
     fn shown_jobs(&self) -> Vec<JobStatus> {
-        let mut jobs = self.jobs(JOBS_SHOWN);
+        let mut jobs = self.jobs(JOBS_SHOWN, None);
         jobs.iter_mut().for_each(|job| job.command.truncate(1));
         jobs
     }

@@ -86,7 +86,7 @@ mod tests {
         let used = Claim { jobs: 2, work_s: 3000.0, memory: 1 << 30 };
         let asked = Claim { jobs: 1, work_s: 600.0, memory: 1 << 30 };
         let with = |quota: JobQuota| {
-            let submitter = Submitter { token: "ci".to_owned(), quota };
+            let submitter = Submitter { token: "ci".to_owned(), quota, own_jobs_only: true };
             check(&submitter, used, asked).map_err(|refusal| refusal.to_string())
         };
         assert_eq!(with(JobQuota { jobs: Some(3), work: Some(Work(3600.0)), memory: Some(Bytes::gib(2)) }), Ok(()));

@@ -47,7 +47,7 @@ impl State {
         if self.queue.is_unread() {
             return Err(Refusal::JobsUnread);
         }
-        if let Some(known) = self.known_by_key(submission)? {
+        if let Some(known) = self.known_by_key(submission, submitter)? {
             return Ok(known);
         }
         let (mut record, warnings) = self.record_of(now, submission)?;
@@ -64,10 +64,11 @@ impl State {
         Ok(JobOrdered { job, write, is_new: true, warnings })
     }
 
-    /// The job of an earlier submission with the same key.
-    fn known_by_key(&self, submission: &JobSubmission) -> Result<Option<JobOrdered>, Refusal> {
+    /// The job of an earlier submission with the same key by the same token: keys of different tokens do not meet.
+    fn known_by_key(&self, submission: &JobSubmission, by: Option<&Submitter>) -> Result<Option<JobOrdered>, Refusal> {
         let Some(key) = &submission.key else { return Ok(None) };
-        let has_key = |record: &&JobRecord| record.key.as_ref() == Some(key);
+        let token = by.map(|by| &by.token);
+        let has_key = |record: &&JobRecord| record.key.as_ref() == Some(key) && record.submitter.as_ref() == token;
         let open = self.queue.open().find(|entry| has_key(&&entry.record));
         let write = open.filter(|entry| entry.written == Written::Submission).map(|entry| entry.write);
         let Some(record) = open.map(|entry| &entry.record).or_else(|| self.queue.over().find(has_key)) else { return Ok(None) };

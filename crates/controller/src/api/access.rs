@@ -1,14 +1,15 @@
 //! Who may call what.
 //!
-//! | door | reads | orders, config, logs | tokens, audit log |
-//! | --- | --- | --- | --- |
-//! | the local socket (mode 0600), to root and the user who started weal | open | open | open |
-//! | the local socket, to others | closed | closed | closed |
-//! | TCP on loopback | open, if `Host` names this machine | token with the right to order | the operator's token |
-//! | TCP beyond loopback, with a certificate of `client-ca` | open | token with the right to order | the operator's token |
-//! | TCP beyond loopback | any token | token with the right to order | the operator's token |
+//! | door | reads | jobs | other orders, config, logs | tokens, audit log |
+//! | --- | --- | --- | --- | --- |
+//! | the local socket (mode 0600), to root and the user who started weal | open | open | open | open |
+//! | the local socket, to others | closed | closed | closed | closed |
+//! | TCP on loopback | open, if `Host` names this machine | scope `jobs` | scope `all` | the operator's token |
+//! | TCP beyond loopback, with a certificate of `client-ca` | open | scope `jobs` | scope `all` | the operator's token |
+//! | TCP beyond loopback | any token | scope `jobs` | scope `all` | the operator's token |
 //!
-//! `/healthz` is open everywhere: it says nothing. The `Host` check stops DNS rebinding, by which a page from elsewhere could
+//! A scope has what those before it have; the holder of one of scope `jobs` reaches only jobs that were handed in by that token. `/healthz` is
+//! open everywhere: it says nothing. The `Host` check stops DNS rebinding, by which a page from elsewhere could
 //! read the API of a browser's own machine.
 
 use std::borrow::Cow;
@@ -20,11 +21,12 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderMap, Method, StatusCode, header};
 use weal_model::Time;
-use weal_protocol::controller::{AuditEntry, Caller, TokenRights};
+use weal_protocol::controller::{AuditEntry, Caller, TokenScope};
 
 use super::answer::refusal;
 use super::audit::Audit;
-use super::tokens::{OPERATOR, Tokens};
+use super::places::Place;
+use super::tokens::{Holder, OPERATOR, Tokens};
 use crate::clock;
 
 /// So much of a request that is refused is read, so that its caller learns why.
@@ -32,17 +34,31 @@ const UNWANTED_LIMIT: usize = 64 << 10;
 /// Bytes of a path that are written down.
 const LONGEST_PATH: usize = 256;
 
-/// What a route lets be done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a route lets be done, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
     /// Says nothing about the pool.
     Open,
     /// Tells how the pool is.
     Read,
-    /// Changes it, or tells what may be secret (configs and logs hold passwords).
+    /// Takes jobs, and shows and orders those that the caller may reach.
+    Jobs,
+    /// Changes the pool, or tells what may be secret (configs and logs hold passwords).
     Order,
     /// Says or changes who may do what.
     Keys,
+}
+
+impl Access {
+    /// What a token must let be done; `None` where none is needed.
+    pub fn scope(self) -> Option<TokenScope> {
+        match self {
+            Self::Open => None,
+            Self::Read => Some(TokenScope::Read),
+            Self::Jobs => Some(TokenScope::Jobs),
+            Self::Order | Self::Keys => Some(TokenScope::All),
+        }
+    }
 }
 
 /// How a caller came in.
@@ -87,7 +103,7 @@ impl Door {
     }
 
     /// Whether a request with these headers may come in for `access`, and by whose token; otherwise what to answer.
-    pub fn admit(&self, access: Access, headers: &HeaderMap, now: Time) -> Result<Option<String>, Refused> {
+    pub fn admit(&self, access: Access, headers: &HeaderMap, now: Time) -> Result<Option<Holder>, Refused> {
         let (loopback, certified, tokens) = match self {
             Self::Local => return Ok(None),
             Self::Closed => {
@@ -95,29 +111,33 @@ impl Door {
             }
             Self::Tcp { loopback, certified, tokens } => (*loopback, *certified, tokens),
         };
-        if access == Access::Open {
-            return Ok(None);
-        }
+        let Some(needed) = access.scope() else { return Ok(None) };
         if loopback && !names_loopback(headers) {
             let text = "the Host header must name this machine: localhost or 127.0.0.1";
             return Err(Refused::new(StatusCode::MISDIRECTED_REQUEST, text));
         }
-        if (loopback || certified) && access == Access::Read {
-            return Ok(None);
-        }
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.strip_prefix("Bearer "));
-        let Some(holder) = given.and_then(|secret| tokens.holder(secret.trim(), now)) else {
+        let holder = given.and_then(|secret| tokens.holder(secret.trim(), now));
+        if (loopback || certified) && access == Access::Read {
+            return Ok(holder);
+        }
+        let Some(holder) = holder else {
             return Err(Refused::new(StatusCode::UNAUTHORIZED, no_token(given.is_some(), loopback, tokens)));
         };
         let text = match access {
-            Access::Order if holder.rights == TokenRights::Read => {
-                format!("the token `{}` lets its holder read, not give orders", holder.name)
-            }
             Access::Keys if holder.name != OPERATOR => "only the operator's token says or changes who may do what".to_owned(),
-            _ => return Ok(Some(holder.name)),
+            _ if holder.scope < needed => too_narrow(&holder),
+            _ => return Ok(Some(holder)),
         };
         Err(Refused { token: Some(holder.name), ..Refused::new(StatusCode::FORBIDDEN, text) })
+    }
+}
+
+fn too_narrow(Holder { name, scope, .. }: &Holder) -> String {
+    match scope {
+        TokenScope::Read => format!("the token `{name}` lets its holder read, not give orders"),
+        _ => format!("the token `{name}` lets its holder hand in jobs and order these, and nothing else"),
     }
 }
 
@@ -169,10 +189,16 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         unlisted: 0,
     };
     match door.admit(access, request.headers(), clock::now()) {
-        Ok(token) => {
-            let is_order = matches!(access, Access::Order | Access::Keys) && method != Method::GET;
+        Ok(holder) => {
+            let is_order = access > Access::Read && method != Method::GET;
+            let submitter = holder.as_ref().map(Holder::submitter);
+            if let (Some(holder), Some(place)) = (&holder, request.extensions().get::<Arc<Place>>()) {
+                place.show(&holder.name);
+            }
+            let token = holder.map(|holder| holder.name);
             let mut request = request;
             request.extensions_mut().insert(caller(peer, token.clone()));
+            request.extensions_mut().insert(submitter);
             let response = next.run(request).await;
             if is_order {
                 audit.note(entry(token, response.status()));
@@ -226,11 +252,12 @@ mod tests {
         let path = folder.path().join("token");
         let tokens = Arc::new(Tokens::load_or_create(folder.path(), NOW).unwrap());
         let secret = fs::read_to_string(&path).unwrap().trim().to_owned();
-        let made = |name: &str, rights| {
-            let order = TokenOrder { name: name.to_owned(), rights, lasts_s: None, quota: weal_model::JobQuota::default() };
-            tokens.create(&order, NOW).unwrap().secret
+        let made = |name: &str, scope| {
+            let (name, scope, quota) = (name.to_owned(), Some(scope), weal_model::JobQuota::default());
+            tokens.create(&TokenOrder { name, scope, lasts_s: None, quota }, NOW).unwrap().secret
         };
-        let (reader, deployer) = (made("reader", TokenRights::Read), made("deployer", TokenRights::Order));
+        let reader = made("reader", TokenScope::Read);
+        let (batch, deployer) = (made("batch", TokenScope::Jobs), made("deployer", TokenScope::All));
         let near = Door::Tcp { loopback: true, certified: false, tokens: Arc::clone(&tokens) };
         let known = Door::Tcp { loopback: false, certified: true, tokens: Arc::clone(&tokens) };
         let far = Door::Tcp { loopback: false, certified: false, tokens };
@@ -240,13 +267,15 @@ mod tests {
         };
         let wrong = "0".repeat(64);
         for (secret, near_by, far_away) in [
-            ("", [200, 401, 401], [401, 401, 401]),
-            (wrong.as_str(), [200, 401, 401], [401, 401, 401]),
-            (reader.as_str(), [200, 403, 403], [200, 403, 403]),
-            (deployer.as_str(), [200, 200, 403], [200, 200, 403]),
-            (secret.as_str(), [200, 200, 200], [200, 200, 200]),
+            ("", [200, 401, 401, 401], [401, 401, 401, 401]),
+            (wrong.as_str(), [200, 401, 401, 401], [401, 401, 401, 401]),
+            (reader.as_str(), [200, 403, 403, 403], [200, 403, 403, 403]),
+            (batch.as_str(), [200, 200, 403, 403], [200, 200, 403, 403]),
+            (deployer.as_str(), [200, 200, 200, 403], [200, 200, 200, 403]),
+            (secret.as_str(), [200, 200, 200, 200], [200, 200, 200, 200]),
         ] {
-            let of = |door: &Door| [Access::Read, Access::Order, Access::Keys].map(|access| status(door, access, secret));
+            let all = [Access::Read, Access::Jobs, Access::Order, Access::Keys];
+            let of = |door: &Door| all.map(|access| status(door, access, secret));
             assert_eq!((of(&near), of(&far)), (near_by, far_away), "{secret}");
             assert_eq!(of(&known), near_by, "a certificate is as good as this machine: {secret}");
         }
@@ -258,7 +287,7 @@ mod tests {
         }
         assert_eq!(far.admit(Access::Open, &HeaderMap::new(), NOW), Ok(None));
         assert_eq!(Door::Local.admit(Access::Keys, &HeaderMap::new(), NOW), Ok(None));
-        for access in [Access::Open, Access::Read, Access::Order, Access::Keys] {
+        for access in [Access::Open, Access::Read, Access::Jobs, Access::Order, Access::Keys] {
             assert_eq!(Door::Closed.admit(access, &HeaderMap::new(), NOW).unwrap_err().status, 403);
         }
     }

@@ -14,7 +14,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use weal_model::{JobName, JobRecord, JobStatus, Submitter};
 use weal_protocol::Refusal;
-use weal_protocol::controller::{Caller, JobSubmission, JobTaken, JobVerb};
+use weal_protocol::controller::{JobSubmission, JobTaken, JobVerb};
 use weal_protocol::engine::OutputRequest;
 
 use super::answer::{Body, Parameters, refusal};
@@ -29,24 +29,21 @@ const MOST_JOBS: u32 = 10_000;
 /// Jobs in an answer to who says nothing.
 const JOBS: u32 = 200;
 
-pub(super) async fn submit(api: ApiState, Extension(who): Extension<Caller>, Body(submission): Body<JobSubmission>) -> Response {
-    if let Some(known) = known_by_key(&api, &submission).await {
+/// Whose token was shown. Users of this machine's socket show none: they may do everything anyway.
+type By = Extension<Option<Submitter>>;
+
+pub(super) async fn submit(api: ApiState, Extension(submitter): By, Body(submission): Body<JobSubmission>) -> Response {
+    if let Some(known) = known_by_key(&api, &submission, submitter.as_ref()).await {
         return known;
     }
     let (reply, answer) = oneshot::channel();
-    let order = Order::Submit { submission: Box::new(submission), submitter: submitter(&api, who), reply };
-    taken(&api, order, answer).await
-}
-
-/// Whose quota counts: a token's. Users of this machine's socket may do everything anyway.
-fn submitter(api: &Api, who: Caller) -> Option<Submitter> {
-    let Caller::Token { name: token, .. } = who else { return None };
-    Some(Submitter { quota: api.tokens.quota(&token), token })
+    taken(&api, Order::Submit { submission: Box::new(submission), submitter, reply }, answer).await
 }
 
 /// The answer when an earlier submission with this key is over by now and only the store knows its job.
-async fn known_by_key(api: &Api, submission: &JobSubmission) -> Option<Response> {
-    let record = api.board.store.job(WhichJob::Key(submission.key.clone()?)).await.filter(|record| record.end.is_some())?;
+async fn known_by_key(api: &Api, submission: &JobSubmission, by: Option<&Submitter>) -> Option<Response> {
+    let which = WhichJob::Key { key: submission.key.clone()?, submitter: by.map(|by| by.token.clone()) };
+    let record = api.board.store.job(which).await.filter(|record| record.end.is_some())?;
     if record.command != submission.command() {
         let text = format!("the key belongs to {}, which runs another command", record.spec.name);
         return Some(refusal(StatusCode::UNPROCESSABLE_ENTITY, text));
@@ -67,29 +64,29 @@ pub(super) async fn forecast(api: ApiState, Body(submission): Body<JobSubmission
     }
 }
 
-pub(super) async fn cancel(api: ApiState, Path(job): Path<JobName>) -> Response {
-    order(&api, job, JobVerb::Cancel).await
+pub(super) async fn cancel(api: ApiState, Extension(by): By, Path(job): Path<JobName>) -> Response {
+    order(&api, job, JobVerb::Cancel, by).await
 }
 
-pub(super) async fn pause(api: ApiState, Path(job): Path<JobName>) -> Response {
-    order(&api, job, JobVerb::Pause).await
+pub(super) async fn pause(api: ApiState, Extension(by): By, Path(job): Path<JobName>) -> Response {
+    order(&api, job, JobVerb::Pause, by).await
 }
 
-pub(super) async fn suspend(api: ApiState, Path(job): Path<JobName>) -> Response {
-    order(&api, job, JobVerb::Suspend).await
+pub(super) async fn suspend(api: ApiState, Extension(by): By, Path(job): Path<JobName>) -> Response {
+    order(&api, job, JobVerb::Suspend, by).await
 }
 
-pub(super) async fn resume(api: ApiState, Path(job): Path<JobName>) -> Response {
-    order(&api, job, JobVerb::Resume).await
+pub(super) async fn resume(api: ApiState, Extension(by): By, Path(job): Path<JobName>) -> Response {
+    order(&api, job, JobVerb::Resume, by).await
 }
 
-pub(super) async fn requeue(api: ApiState, Path(job): Path<JobName>) -> Response {
-    order(&api, job, JobVerb::Requeue).await
+pub(super) async fn requeue(api: ApiState, Extension(by): By, Path(job): Path<JobName>) -> Response {
+    order(&api, job, JobVerb::Requeue, by).await
 }
 
-async fn order(api: &Api, job: JobName, verb: JobVerb) -> Response {
+async fn order(api: &Api, job: JobName, verb: JobVerb, by: Option<Submitter>) -> Response {
     let (reply, answer) = oneshot::channel();
-    taken(api, Order::Job { job, verb, reply }, answer).await
+    taken(api, Order::Job { job, verb, by, reply }, answer).await
 }
 
 async fn taken(api: &Api, order: Order, answer: oneshot::Receiver<Result<JobTaken, NotTaken>>) -> Response {
@@ -109,6 +106,7 @@ async fn taken(api: &Api, order: Order, answer: oneshot::Receiver<Result<JobTake
 fn status_of(refusal: &Refusal) -> StatusCode {
     match refusal {
         Refusal::NoJob { .. } => StatusCode::NOT_FOUND,
+        Refusal::JobOfOthers { .. } => StatusCode::FORBIDDEN,
         Refusal::OverQuota { .. } => StatusCode::TOO_MANY_REQUESTS,
         Refusal::BadJob { .. } | Refusal::BadName { .. } | Refusal::RelativeFolder { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::CONFLICT,
@@ -126,21 +124,34 @@ pub(super) struct JobsQuery {
     all: bool,
 }
 
-pub(super) async fn list(api: ApiState, Parameters(query): Parameters<JobsQuery>) -> Response {
-    let limit = query.limit.unwrap_or(JOBS).min(MOST_JOBS);
+pub(super) async fn list(api: ApiState, Extension(by): By, Parameters(query): Parameters<JobsQuery>) -> Response {
+    let limit = query.limit.unwrap_or(JOBS).min(MOST_JOBS) as usize;
     let (reply, answer) = oneshot::channel();
-    if api.orders.send(Order::Jobs { limit: limit as usize, reply }).await.is_err() {
+    if api.orders.send(Order::Jobs { limit, by: by.clone(), reply }).await.is_err() {
         return stopping();
     }
     let Ok(mut jobs) = answer.await else { return stopping() };
     if query.all {
         let open = jobs.iter().filter(|job| !job.state.is_over()).count();
         jobs.truncate(open);
-        for record in api.board.store.jobs_over(u64::MAX, limit.saturating_sub(open as u32)).await {
+        for record in jobs_over(&api, by.as_ref(), limit.saturating_sub(open)).await {
             jobs.extend(over(&api, record).await);
         }
     }
     Json(jobs).into_response()
+}
+
+/// The last `most` that are over and that `by` may see, as the store has them.
+async fn jobs_over(api: &Api, by: Option<&Submitter>, most: usize) -> Vec<JobRecord> {
+    let (mut found, mut before) = (Vec::new(), u64::MAX);
+    while found.len() < most {
+        let page = api.board.store.jobs_over(before, MOST_JOBS.min(most as u32)).await;
+        let Some(last) = page.last() else { break };
+        before = last.number;
+        found.extend(page.into_iter().filter(|record| by.is_none_or(|by| by.reaches(record.submitter.as_deref()))));
+    }
+    found.truncate(most);
+    found
 }
 
 pub(super) async fn schedules(api: ApiState) -> Response {
@@ -151,10 +162,24 @@ pub(super) async fn schedules(api: ApiState) -> Response {
     answer.await.map_or_else(|_| stopping(), |schedules| Json(schedules).into_response())
 }
 
-pub(super) async fn show(api: ApiState, Path(job): Path<JobName>) -> Response {
-    match find(&api, &job).await {
-        Some(job) => Json(job).into_response(),
-        None => no_job(&job),
+pub(super) async fn show(api: ApiState, Extension(by): By, Path(job): Path<JobName>) -> Response {
+    match reachable(&api, &job, by).await {
+        Ok(job) => Json(job).into_response(),
+        Err(refused) => refused,
+    }
+}
+
+/// A job that `by` may see.
+async fn reachable(api: &Api, job: &JobName, by: Option<Submitter>) -> Result<JobStatus, Response> {
+    let Some(status) = find(api, job).await else {
+        return Err(refusal(StatusCode::NOT_FOUND, format!("there is no job `{job}`: weal jobs lists them")));
+    };
+    match by.filter(|by| !by.reaches(status.submitter.as_deref())) {
+        None => Ok(status),
+        Some(by) => {
+            let refused = Refusal::JobOfOthers { job: job.clone(), token: by.token.into() };
+            Err(refusal(status_of(&refused), refused.to_string()))
+        }
     }
 }
 
@@ -174,10 +199,6 @@ async fn over(api: &Api, record: JobRecord) -> Option<JobStatus> {
     answer.await.ok()
 }
 
-fn no_job(job: &JobName) -> Response {
-    refusal(StatusCode::NOT_FOUND, format!("there is no job `{job}`: weal jobs lists them"))
-}
-
 #[derive(Deserialize)]
 pub(super) struct OutputQuery {
     tail: Option<u32>,
@@ -188,8 +209,16 @@ pub(super) struct OutputQuery {
     follow: bool,
 }
 
-pub(super) async fn output(api: ApiState, Path(job): Path<JobName>, Parameters(query): Parameters<OutputQuery>) -> Response {
-    let Some(status) = find(&api, &job).await else { return no_job(&job) };
+pub(super) async fn output(
+    api: ApiState,
+    Extension(by): By,
+    Path(job): Path<JobName>,
+    Parameters(query): Parameters<OutputQuery>,
+) -> Response {
+    let status = match reachable(&api, &job, by).await {
+        Ok(status) => status,
+        Err(refused) => return refused,
+    };
     let (bytes, receiver) = mpsc::channel(16);
     let request = OutputRequest {
         job,

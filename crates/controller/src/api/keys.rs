@@ -66,7 +66,7 @@ fn told(api: &ApiState, text: String, answer: Response) -> Response {
 
 fn refused(error: &TokenError) -> Response {
     let status = match error {
-        TokenError::Name(_) => StatusCode::BAD_REQUEST,
+        TokenError::Name(_) | TokenError::ReadWithQuota => StatusCode::BAD_REQUEST,
         TokenError::Unknown(_) => StatusCode::NOT_FOUND,
         TokenError::Taken(_) | TokenError::Operator | TokenError::Many => StatusCode::CONFLICT,
         TokenError::File(_) => StatusCode::INTERNAL_SERVER_ERROR,

@@ -22,7 +22,7 @@ pub fn openapi() -> Value {
             "summary": route.summary,
             "operationId": operation_id(&route),
             "parameters": route.parameters.iter().map(parameter).collect::<Vec<_>>(),
-            "security": if matches!(route.access, Access::Order | Access::Keys) { json!([{ "token": [] }]) } else { json!([{}, { "token": [] }]) },
+            "security": security(route.access),
         });
         if let Some(body) = route.body {
             let schema = body(&mut generator);
@@ -56,10 +56,21 @@ pub fn openapi() -> Value {
         "components": {
             "schemas": generator.take_definitions(true),
             "securitySchemes": {
-                "token": { "type": "http", "scheme": "bearer", "description": "The content of controller/token in the state directory, or the secret of a token that was made since." },
+                "token": { "type": "http", "scheme": "bearer", "description": "The content of controller/token in the state directory, or the secret of a token that was made since. A role is the scope that the token must have at least: `read`, `jobs`, `all`; `operator` is the first token itself." },
             },
         },
     })
+}
+
+/// The scope that a token must have, as OpenAPI 3.1 names roles. What only tells how the pool is may be open.
+fn security(access: Access) -> Value {
+    match access {
+        Access::Open => json!([{}]),
+        Access::Read => json!([{}, { "token": ["read"] }]),
+        Access::Jobs => json!([{ "token": ["jobs"] }]),
+        Access::Order => json!([{ "token": ["all"] }]),
+        Access::Keys => json!([{ "token": ["operator"] }]),
+    }
 }
 
 fn operation_id(route: &Route) -> String {

@@ -75,7 +75,7 @@ impl Route {
             (409, "Its state allows no such order, and why.", json::<ApiError>()),
         ];
         let (parameters, body) = (Vec::new(), None);
-        let route = Self { method: "post", path, summary, access: Access::Order, parameters, body, answers, handler };
+        let route = Self { method: "post", path, summary, access: Access::Jobs, parameters, body, answers, handler };
         route.path_parameter("job", "The job.")
     }
 
@@ -240,7 +240,7 @@ fn job_routes() -> Vec<Route> {
     };
     let list = Route::get(
         "/v1/jobs",
-        Access::Order,
+        Access::Jobs,
         "The jobs that are not over by number, then the last that are.",
         json::<Vec<JobStatus>>(),
         get(jobs::list),
@@ -249,7 +249,7 @@ fn job_routes() -> Vec<Route> {
     .query("all", "boolean", "Of those that are over all that the store has, not only the last few.");
     let output = Route::get(
         "/v1/jobs/{job}/output",
-        Access::Order,
+        Access::Jobs,
         "What a run of it has written, byte for byte.",
         Content::Text("application/octet-stream"),
         get(jobs::output),
@@ -266,7 +266,7 @@ fn job_routes() -> Vec<Route> {
         json::<Vec<ScheduleStatus>>(),
         get(jobs::schedules),
     );
-    let show = Route::get("/v1/jobs/{job}", Access::Order, "One job.", json::<JobStatus>(), get(jobs::show));
+    let show = Route::get("/v1/jobs/{job}", Access::Jobs, "One job.", json::<JobStatus>(), get(jobs::show));
     vec![submit, forecast, list, schedules, show.path_parameter("job", "The job."), output]
 }
 
@@ -285,7 +285,7 @@ fn submit_route() -> Route {
         method: "post",
         path: "/v1/jobs",
         summary: "Run a job. It is answered when the job is on disk.",
-        access: Access::Order,
+        access: Access::Jobs,
         parameters: Vec::new(),
         body: Some(|generator| generator.subschema_for::<JobSubmission>()),
         answers: vec![

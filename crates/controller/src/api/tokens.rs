@@ -11,8 +11,8 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use weal_host::files;
-use weal_model::{JobQuota, Time};
-use weal_protocol::controller::{TokenMade, TokenOrder, TokenRights, TokenView};
+use weal_model::{JobQuota, Submitter, Time};
+use weal_protocol::controller::{TokenMade, TokenOrder, TokenScope, TokenView};
 
 /// Tokens besides the operator's.
 const MOST: usize = 64;
@@ -37,6 +37,8 @@ pub(crate) enum TokenError {
     Operator,
     #[error("there are {MOST} tokens: revoke one first")]
     Many,
+    #[error("a token of the scope `read` hands in no jobs, so it takes no quota")]
+    ReadWithQuota,
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -50,10 +52,18 @@ pub(crate) struct FileError {
 }
 
 /// Whose secret it was that a caller showed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Holder {
     pub name: String,
-    pub rights: TokenRights,
+    pub scope: TokenScope,
+    pub quota: JobQuota,
+}
+
+impl Holder {
+    /// As the loop knows whoever hands in jobs.
+    pub fn submitter(&self) -> Submitter {
+        Submitter { token: self.name.clone(), quota: self.quota, own_jobs_only: self.scope < TokenScope::All }
+    }
 }
 
 /// All tokens of a pool.
@@ -73,7 +83,11 @@ struct State {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Kept {
     name: String,
-    rights: TokenRights,
+    /// What a version takes from it that knows no scopes: never more than its scope.
+    rights: Rights,
+    /// `None` when such a version wrote it.
+    #[serde(default)]
+    scope: Option<TokenScope>,
     /// SHA-256 of the secret, in hex. A secret is random in all of its 256 bits, so that nothing slower is needed.
     hash: String,
     made: Time,
@@ -82,9 +96,32 @@ struct Kept {
     quota: JobQuota,
 }
 
+/// What a token let be done before there were scopes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Rights {
+    Read,
+    Order,
+}
+
 impl Kept {
+    fn new(name: &str, scope: TokenScope, secret: &str, made: Time) -> Self {
+        let rights = if scope == TokenScope::All { Rights::Order } else { Rights::Read };
+        let (name, scope, hash) = (name.to_owned(), Some(scope), hash(secret));
+        Self { name, rights, scope, hash, made, ends: None, quota: JobQuota::default() }
+    }
+
+    /// A token keeps what it had when another version made it.
+    fn scope(&self) -> TokenScope {
+        self.scope.unwrap_or(match self.rights {
+            Rights::Read => TokenScope::Read,
+            Rights::Order => TokenScope::All,
+        })
+    }
+
     fn view(&self) -> TokenView {
-        TokenView { name: self.name.clone(), rights: self.rights, made: self.made, ends: self.ends, quota: self.quota }
+        let unscoped = self.scope.is_none() && self.rights == Rights::Order;
+        TokenView { name: self.name.clone(), scope: self.scope(), unscoped, made: self.made, ends: self.ends, quota: self.quota }
     }
 }
 
@@ -102,8 +139,7 @@ impl Tokens {
                 (secret, now)
             }
         };
-        let (rights, quota) = (TokenRights::Order, JobQuota::default());
-        let operator = Kept { name: OPERATOR.to_owned(), rights, hash: hash(&secret), made, ends: None, quota };
+        let operator = Kept::new(OPERATOR, TokenScope::All, &secret, made);
         let path = folder.join("tokens.json");
         let others = match fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text).map_err(|error| FileError { path, source: error.into() })?,
@@ -124,13 +160,7 @@ impl Tokens {
         let state = self.state();
         let mut all = std::iter::once(&state.operator).chain(&state.others);
         let found = all.find(|kept| kept.hash == hash && kept.ends.is_none_or(|ends| now < ends))?;
-        Some(Holder { name: found.name.clone(), rights: found.rights })
-    }
-
-    /// What the jobs of a token may be together.
-    pub fn quota(&self, name: &str) -> JobQuota {
-        let state = self.state();
-        state.others.iter().find(|kept| kept.name == name).map_or_else(JobQuota::default, |kept| kept.quota)
+        Some(Holder { name: found.name.clone(), scope: found.scope(), quota: found.quota })
     }
 
     /// Every token, the operator's first.
@@ -141,7 +171,8 @@ impl Tokens {
 
     /// Makes a token. It counts once it is on disk.
     pub fn create(&self, order: &TokenOrder, now: Time) -> Result<TokenMade, TokenError> {
-        let TokenOrder { name, rights, lasts_s, quota } = order;
+        let TokenOrder { name, lasts_s, quota, .. } = order;
+        let scope = scope_of(order)?;
         if !is_name(name) {
             return Err(TokenError::Name(name.chars().take(2 * LONGEST_NAME).collect()));
         }
@@ -156,22 +187,25 @@ impl Tokens {
             return Err(TokenError::Many);
         }
         let secret = new_secret();
-        others.push(Kept { name: name.clone(), rights: *rights, hash: hash(&secret), made: now, ends, quota: *quota });
+        others.push(Kept { ends, quota: *quota, ..Kept::new(name, scope, &secret, now) });
         self.replace(&mut state, others)?;
-        Ok(TokenMade { name: name.clone(), secret })
+        Ok(TokenMade { name: name.clone(), secret, scope: Some(scope) })
     }
 
     /// Gives a token another secret; the former is worth nothing from then on.
     pub fn rotate(&self, name: &str, now: Time) -> Result<TokenMade, TokenError> {
         let mut state = self.state();
-        let made = TokenMade { name: name.to_owned(), secret: new_secret() };
+        let (name, secret) = (name.to_owned(), new_secret());
         if name == OPERATOR {
+            let made = TokenMade { name, secret, scope: Some(TokenScope::All) };
             write(&self.operator_file(), &format!("{}\n", made.secret))?;
             (state.operator.hash, state.operator.made) = (hash(&made.secret), now);
             return Ok(made);
         }
         let mut others = state.others.clone();
-        let kept = others.iter_mut().find(|kept| kept.name == name).ok_or_else(|| TokenError::Unknown(name.to_owned()))?;
+        let found = others.iter_mut().find(|kept| kept.name == name);
+        let Some(kept) = found else { return Err(TokenError::Unknown(name)) };
+        let made = TokenMade { name, secret, scope: Some(kept.scope()) };
         // It lasts as long as it would have from the start.
         kept.ends = kept.ends.map(|ends| now + ends.since(kept.made));
         (kept.hash, kept.made) = (hash(&made.secret), now);
@@ -201,6 +235,16 @@ impl Tokens {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a token lets be done: what was asked for, or else jobs where it bounds them and everything where it does not.
+fn scope_of(order: &TokenOrder) -> Result<TokenScope, TokenError> {
+    match order.scope {
+        None if order.quota.is_open() => Ok(TokenScope::All),
+        None => Ok(TokenScope::Jobs),
+        Some(TokenScope::Read) if !order.quota.is_open() => Err(TokenError::ReadWithQuota),
+        Some(scope) => Ok(scope),
     }
 }
 
@@ -241,8 +285,12 @@ mod tests {
 
     const NOW: Time = Time(1_000_000_000_000);
 
-    fn order(name: &str, rights: TokenRights, lasts_s: Option<u64>) -> TokenOrder {
-        TokenOrder { name: name.to_owned(), rights, lasts_s, quota: JobQuota::default() }
+    fn order(name: &str, scope: TokenScope, lasts_s: Option<u64>) -> TokenOrder {
+        TokenOrder { name: name.to_owned(), scope: Some(scope), lasts_s, quota: JobQuota::default() }
+    }
+
+    fn holder(name: &str, scope: TokenScope) -> Holder {
+        Holder { name: name.to_owned(), scope, quota: JobQuota::default() }
     }
 
     #[test]
@@ -254,7 +302,7 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         let secret = text.trim();
         assert_eq!(secret.len(), 64);
-        let operator = Some(Holder { name: OPERATOR.to_owned(), rights: TokenRights::Order });
+        let operator = Some(holder(OPERATOR, TokenScope::All));
         assert_eq!(tokens.holder(secret, NOW), operator);
         assert_eq!(Tokens::load_or_create(folder.path(), NOW).unwrap().holder(secret, NOW), operator);
         for wrong in [&secret[..63], "", &"0".repeat(64)] {
@@ -269,8 +317,8 @@ mod tests {
     fn a_token_lasts_until_it_ends_is_rotated_or_revoked_also_over_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = Tokens::load_or_create(folder.path(), NOW).unwrap();
-        let made = tokens.create(&order("prometheus", TokenRights::Read, Some(60)), NOW).unwrap();
-        let holder = Holder { name: "prometheus".to_owned(), rights: TokenRights::Read };
+        let made = tokens.create(&order("prometheus", TokenScope::Read, Some(60)), NOW).unwrap();
+        let holder = holder("prometheus", TokenScope::Read);
         let after = |seconds| NOW + Duration::from_secs(seconds);
         assert_eq!(tokens.holder(&made.secret, after(59)), Some(holder.clone()));
         assert_eq!(tokens.holder(&made.secret, after(60)), None);
@@ -301,24 +349,69 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_makes_a_token_for_jobs_unless_another_scope_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = Tokens::load_or_create(folder.path(), NOW).unwrap();
+        let quota = JobQuota { jobs: Some(3), ..JobQuota::default() };
+        for (name, scope, quota, expected) in [
+            ("plain", None, JobQuota::default(), TokenScope::All),
+            ("ci", None, quota, TokenScope::Jobs),
+            ("free", Some(TokenScope::Jobs), JobQuota::default(), TokenScope::Jobs),
+            ("admin", Some(TokenScope::All), quota, TokenScope::All),
+        ] {
+            let made = tokens.create(&TokenOrder { quota, ..TokenOrder { scope, ..order(name, expected, None) } }, NOW).unwrap();
+            let known = Tokens::load_or_create(folder.path(), NOW).unwrap().holder(&made.secret, NOW);
+            assert_eq!((made.scope, known), (Some(expected), Some(Holder { quota, ..holder(name, expected) })), "{name}");
+        }
+        let none = tokens.create(&TokenOrder { quota, ..order("look", TokenScope::Read, None) }, NOW).unwrap_err();
+        assert!(matches!(none, TokenError::ReadWithQuota), "{none}");
+    }
+
+    #[test]
+    fn a_token_keeps_what_it_had_over_a_change_of_version_and_never_gets_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let former = |name: &str, rights: &str| {
+            let quota = serde_json::json!({ "jobs": 3, "work": null, "memory": null });
+            serde_json::json!({ "name": name, "rights": rights, "hash": hash(name), "made": NOW, "ends": null, "quota": quota })
+        };
+        let file = folder.path().join("tokens.json");
+        fs::write(&file, serde_json::json!([former("ci", "order"), former("look", "read")]).to_string()).unwrap();
+        let tokens = Tokens::load_or_create(folder.path(), NOW).unwrap();
+        let scope = |secret: &str| tokens.holder(secret, NOW).unwrap().scope;
+        assert_eq!((scope("ci"), scope("look")), (TokenScope::All, TokenScope::Read));
+        tokens.create(&order("batch", TokenScope::Jobs, None), NOW).unwrap();
+        let shown = Tokens::load_or_create(folder.path(), NOW).unwrap().list();
+        let shown: Vec<_> = shown.iter().map(|token| (token.name.as_str(), token.scope, token.unscoped)).collect();
+        let expected = [
+            (OPERATOR, TokenScope::All, false),
+            ("ci", TokenScope::All, true),
+            ("look", TokenScope::Read, false),
+            ("batch", TokenScope::Jobs, false),
+        ];
+        assert_eq!(shown, expected);
+        let kept: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(kept[2]["rights"], "read", "a version that knows no scopes lets a token for jobs read alone");
+    }
+
+    #[test]
     fn names_and_numbers_are_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = Tokens::load_or_create(folder.path(), NOW).unwrap();
         for name in ["", "Up", "a b", "../x", &"x".repeat(33)] {
-            let error = tokens.create(&order(name, TokenRights::Read, None), NOW).unwrap_err();
+            let error = tokens.create(&order(name, TokenScope::Read, None), NOW).unwrap_err();
             assert!(matches!(error, TokenError::Name(_)), "{name}: {error}");
         }
         for name in [OPERATOR, "twice"] {
-            let _ = tokens.create(&order("twice", TokenRights::Read, None), NOW);
-            let error = tokens.create(&order(name, TokenRights::Read, None), NOW).unwrap_err();
+            let _ = tokens.create(&order("twice", TokenScope::Read, None), NOW);
+            let error = tokens.create(&order(name, TokenScope::Read, None), NOW).unwrap_err();
             assert!(matches!(error, TokenError::Taken(_)), "{error}");
         }
         for number in 1..MOST {
-            tokens.create(&order(&format!("t{number}"), TokenRights::Order, Some(10)), NOW).unwrap();
+            tokens.create(&order(&format!("t{number}"), TokenScope::All, Some(10)), NOW).unwrap();
         }
-        assert!(matches!(tokens.create(&order("one-more", TokenRights::Read, None), NOW), Err(TokenError::Many)));
+        assert!(matches!(tokens.create(&order("one-more", TokenScope::Read, None), NOW), Err(TokenError::Many)));
         let later = NOW + Duration::from_secs(10);
-        assert!(tokens.create(&order("one-more", TokenRights::Read, None), later).is_ok(), "those that have ended leave room");
+        assert!(tokens.create(&order("one-more", TokenScope::Read, None), later).is_ok(), "those that have ended leave room");
         assert!(matches!(tokens.rotate("nobody", NOW), Err(TokenError::Unknown(_))));
     }
 }

@@ -30,11 +30,11 @@ pub(crate) enum Order {
     /// Say what would become of this job.
     Forecast { submission: Box<JobSubmission>, reply: oneshot::Sender<Result<JobForecast, Refusal>> },
     /// Do this to a job.
-    Job { job: JobName, verb: JobVerb, reply: Answer<JobTaken> },
+    Job { job: JobName, verb: JobVerb, by: Option<Submitter>, reply: Answer<JobTaken> },
     /// How this job is; `None` when it is not among those that the loop knows.
     OneJob { job: JobName, reply: oneshot::Sender<Option<JobStatus>> },
-    /// How all jobs are that the loop knows.
-    Jobs { limit: usize, reply: oneshot::Sender<Vec<JobStatus>> },
+    /// How all jobs are that the loop knows and that whoever asks may see.
+    Jobs { limit: usize, by: Option<Submitter>, reply: oneshot::Sender<Vec<JobStatus>> },
     /// How the config's schedules are.
     Schedules { reply: oneshot::Sender<Vec<ScheduleStatus>> },
     /// How a job is that is over.
@@ -66,13 +66,13 @@ impl<E: Engine> Driver<E> {
                 self.answer_when_kept(ordered, reply);
             }
             Order::Forecast { submission, reply } => self.forecast(&submission, reply),
-            Order::Job { job, verb, reply } => {
-                self.record_order(cycle::Order::Job { job: job.clone(), verb });
-                let ordered = self.cycle.handle_job_order(now, &job, verb);
+            Order::Job { job, verb, by, reply } => {
+                self.record_order(cycle::Order::Job { job: job.clone(), verb, by: by.clone() });
+                let ordered = self.cycle.handle_job_order(now, &job, verb, by.as_ref());
                 self.answer_when_kept(ordered, reply);
             }
             Order::OneJob { job, reply } => _ = reply.send(self.cycle.job(&job)),
-            Order::Jobs { limit, reply } => _ = reply.send(self.cycle.jobs(limit)),
+            Order::Jobs { limit, by, reply } => _ = reply.send(self.cycle.jobs(limit, by.as_ref())),
             Order::Schedules { reply } => _ = reply.send(self.cycle.schedules(now)),
             Order::Over { record, reply } => _ = reply.send(self.cycle.over(&record)),
             Order::Wake { app, reply } => {

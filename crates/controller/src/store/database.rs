@@ -149,9 +149,13 @@ impl Database {
     pub(super) fn job(&self, which: &WhichJob) -> rusqlite::Result<Option<JobRecord>> {
         let (sql, text) = match which {
             WhichJob::Name(name) => ("SELECT body FROM job WHERE name = ?1", name),
-            WhichJob::Key(key) => ("SELECT body FROM job WHERE key = ?1 ORDER BY number DESC LIMIT 1", key),
+            WhichJob::Key { key, .. } => ("SELECT body FROM job WHERE key = ?1 ORDER BY number DESC", key),
         };
-        Ok(records(self.connection.prepare_cached(sql)?.query_map([text], |row| row.get(0))?)?.into_iter().next())
+        let is_it = |record: &JobRecord| match which {
+            WhichJob::Name(_) => true,
+            WhichJob::Key { submitter, .. } => record.submitter == *submitter,
+        };
+        Ok(records(self.connection.prepare_cached(sql)?.query_map([text], |row| row.get(0))?)?.into_iter().find(is_it))
     }
 
     fn values(&self) -> rusqlite::Result<BTreeMap<String, String>> {

@@ -22,8 +22,13 @@ pub const JOBS_KEPT: u64 = 100_000;
 pub enum WhichJob {
     /// The one of this name.
     Name(String),
-    /// The newest one that was handed in with this key.
-    Key(String),
+    /// The newest one that was handed in with this key by this token, or without one.
+    Key {
+        /// The key.
+        key: String,
+        /// The token's name.
+        submitter: Option<String>,
+    },
 }
 
 /// A config as stored.

@@ -189,13 +189,13 @@ fn every_reference_leads_somewhere(document: &Value, part: &Value) {
 async fn tokens_are_made_limited_rotated_and_revoked_and_the_audit_log_says_who_did_what() {
     let pool = Pool::start().await;
     pool.apply(CONFIG).await;
-    let make = async |name: &str, rights: &str| {
-        let order = serde_json::json!({ "name": name, "rights": rights }).to_string();
+    let make = async |name: &str, scope: &str| {
+        let order = serde_json::json!({ "name": name, "scope": scope }).to_string();
         let (status, body) = pool.local("POST", "/v1/tokens", order).await;
         assert_eq!(status, 200, "{body}");
         format!("Bearer {}", serde_json::from_str::<TokenMade>(&body).unwrap().secret)
     };
-    let (reader, deployer) = (make("prometheus", "read").await, make("ci", "order").await);
+    let (reader, deployer) = (make("prometheus", "read").await, make("ci", "all").await);
     let call = async |method: &str, path: &str, token: &str| pool.tcp(method, path, &[("authorization", token)], "{}").await;
     let wake = "/v1/apps/shop/wake";
     let (status, body) = call("POST", wake, &reader).await;

@@ -10,7 +10,7 @@ use weal_protocol::engine::RunState;
 
 use crate::fake::{CONFIG, Pool};
 
-async fn pool() -> Pool {
+pub async fn pool() -> Pool {
     let pool = Pool::start().await;
     pool.engine.lock().agent.capabilities.jobs = true;
     pool.apply(CONFIG).await;
@@ -34,7 +34,7 @@ async fn order(pool: &Pool, job: &str, verb: &str) -> (u16, String) {
     pool.local("POST", &format!("/v1/jobs/{job}/{verb}"), "").await
 }
 
-async fn until(pool: &Pool, job: &str, state: JobPhase) -> JobStatus {
+pub async fn until(pool: &Pool, job: &str, state: JobPhase) -> JobStatus {
     pool.until_status(&format!("{job} is {}", state.as_str()), |status| {
         status.jobs.iter().any(|shown| shown.id.as_str() == job && shown.state == state)
     })

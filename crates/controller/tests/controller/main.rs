@@ -9,3 +9,4 @@ mod jobs;
 mod looping;
 mod metrics;
 mod store;
+mod tokens;
