@@ -11,6 +11,8 @@ mod keys;
 mod logs;
 mod openapi;
 mod routes;
+mod places;
+mod room;
 mod secure;
 mod serve;
 mod state;

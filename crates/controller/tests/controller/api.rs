@@ -144,6 +144,34 @@ async fn readers_of_the_stream_leave_room_for_orders() {
 }
 
 #[tokio::test]
+async fn silent_connections_leave_room_for_whoever_shows_a_token() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    let token = format!("Bearer {}", pool.token());
+    let ask = async |stream: &mut tokio::net::TcpStream, path: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {token}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut buffer = [0; 12];
+        tokio::time::timeout(crate::fake::DEADLINE, stream.read_exact(&mut buffer)).await.expect("an answer").unwrap();
+        String::from_utf8(buffer.to_vec()).unwrap()
+    };
+    let mut watching = tokio::net::TcpStream::connect(pool.api).await.unwrap();
+    assert_eq!(ask(&mut watching, "/v1/stream").await, "HTTP/1.1 200");
+    let mut silent = Vec::new();
+    for _ in 0..600 {
+        silent.push(tokio::net::TcpStream::connect(pool.api).await.unwrap());
+    }
+    assert_eq!(pool.tcp("GET", "/v1/config", &[("authorization", &token)], "").await.0, 200);
+    let is_closed = |stream: &tokio::net::TcpStream| matches!(stream.try_read(&mut [0; 64]), Ok(0));
+    tokio::time::timeout(crate::fake::DEADLINE, silent[0].read(&mut [0; 64])).await.expect("the oldest is closed").ok();
+    let closed = silent.iter().filter(|stream| is_closed(stream)).count();
+    assert!(closed < 512, "{closed} were closed for 90 that came after them");
+    assert_eq!(ask(&mut silent[599], "/healthz").await, "HTTP/1.1 200");
+    assert!(!is_closed(&watching), "a stream stays");
+}
+
+#[tokio::test]
 async fn the_dashboard_may_load_nothing_from_elsewhere() {
     let pool = Pool::start().await;
     let stream = tokio::net::TcpStream::connect(pool.api).await.unwrap();
