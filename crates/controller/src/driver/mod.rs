@@ -6,10 +6,12 @@
 //! | file | part |
 //! | --- | --- |
 //! | `orders` | what the API asks |
+//! | `beside` | what is computed for an answer |
 //! | `kept` | orders that wait until something is on disk |
 //! | `perform` | effects carried out |
 //! | `record` | inputs and effects written down, for a replay |
 
+mod beside;
 mod kept;
 mod orders;
 mod perform;
@@ -29,6 +31,7 @@ use weal_protocol::node::InstanceEvent;
 use crate::board::{Board, View};
 use crate::clock::{self, Clock};
 use crate::desired::Desired;
+use beside::Beside;
 pub(crate) use kept::NotTaken;
 use kept::WaitingOrder;
 pub(crate) use orders::Order;
@@ -58,6 +61,7 @@ pub(crate) struct Driver<E> {
     clock: Clock,
     board: Arc<Board>,
     hands: Hands<E>,
+    beside: Beside,
     desired: Option<Desired>,
     config_error: Option<String>,
     recorder: Recorder,
@@ -87,8 +91,8 @@ impl<E: Engine> Driver<E> {
         let mut recorder = recorder;
         recorder.handle_start(clock.now(), &start);
         let cycle = Cycle::new(clock.now(), start);
-        let waiting = BTreeMap::new();
-        Self { cycle, clock, board, hands, desired, config_error: None, recorder, answers, waiting, unread }
+        let (waiting, beside) = (BTreeMap::new(), Beside::new());
+        Self { cycle, clock, board, hands, beside, desired, config_error: None, recorder, answers, waiting, unread }
     }
 
     /// Runs until `orders` closes.

@@ -191,16 +191,14 @@ impl<E: Engine> Driver<E> {
     fn forecast(&self, submission: &JobSubmission, reply: oneshot::Sender<Result<JobForecast, Refusal>>) {
         match self.cycle.rehearse(self.now(), submission) {
             Err(refusal) => _ = reply.send(Err(refusal)),
-            Ok(rehearsal) => {
-                tokio::task::spawn_blocking(move || _ = reply.send(rehearsal.run()));
-            }
+            Ok(rehearsal) => self.beside.compute(reply, move || rehearsal.run()),
         }
     }
 
     /// Asks what a plan would be made from now, beside the loop.
     fn why_node(&self, app: AppName, node: NodeName, reply: oneshot::Sender<Option<WhyNode>>) {
         let request = self.cycle.question(self.now());
-        tokio::task::spawn_blocking(move || {
+        self.beside.compute(reply, move || {
             let known = request.filter(|request| request.policy.pool.apps.contains_key(&app));
             let _ = reply.send(known.map(|request| request.why_node(&app, &node)));
         });
