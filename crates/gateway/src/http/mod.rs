@@ -7,6 +7,7 @@ mod compression;
 mod deadline;
 pub(crate) mod error_response;
 pub(crate) mod exchange;
+pub(crate) mod forged;
 pub(crate) mod forward;
 pub(crate) mod framing;
 mod gather;

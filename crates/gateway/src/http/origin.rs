@@ -10,6 +10,8 @@ use http::Version;
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use weal_model::ListenScheme;
 
+use super::forged::remove_forged;
+
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -41,9 +43,10 @@ impl Origin {
         Self { scheme, trusted, address, forwarded_start, last: None }
     }
 
-    /// Sets `X-Forwarded-*`, `Forwarded`, `Via` and the request's id. A trusted client's own values are kept and added to, anybody else's
-    /// replaced.
+    /// Sets `X-Forwarded-*`, `Forwarded`, `Via` and the request's id. A trusted client's own values are kept and added to. Anybody else's are
+    /// replaced, and the client says nothing in other fields of proxies either.
     pub fn announce(&mut self, headers: &mut HeaderMap, received: Version, id: HeaderValue) {
+        remove_forged(headers, self.trusted);
         headers.insert(X_REQUEST_ID, id);
         append(headers, header::VIA, HeaderValue::from_static(via(received)));
         let host = headers.get(header::HOST).cloned();
@@ -114,11 +117,12 @@ pub(crate) fn forwarded_client(headers: &HeaderMap, is_trusted: impl Fn(IpAddr) 
     client
 }
 
-/// Removes every field by which a gateway says something.
+/// Removes every field by which a gateway says something, or another proxy would.
 pub(crate) fn remove_announced(headers: &mut HeaderMap) {
-    for name in [X_REQUEST_ID, header::VIA, X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, FORWARDED] {
+    for name in [X_REQUEST_ID, header::VIA] {
         headers.remove(name);
     }
+    remove_forged(headers, false);
 }
 
 fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {

@@ -9,6 +9,7 @@ use weal_model::{HeaderEdits, RedirectRule, RouteExtras};
 
 use super::pages::{Page, Pages};
 use super::path::normalize;
+use crate::http::forged::remove_twins;
 
 const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
@@ -105,6 +106,8 @@ impl Extras {
         if let Some(prefix) = &self.strip_prefix {
             headers.insert(X_FORWARDED_PREFIX, prefix.value.clone());
         }
+        // Before they are set: what is set may be spelt with underscores.
+        remove_twins(headers, self.request_headers.names());
         self.request_headers.apply(headers);
     }
 }
@@ -121,6 +124,11 @@ impl Edits {
         let name = |name: &String| HeaderName::try_from(name).ok();
         let set = |(field, value): (&String, &String)| Some((name(field)?, HeaderValue::try_from(value).ok()?));
         Self { remove: spec.remove.iter().filter_map(name).collect(), set: spec.set.iter().filter_map(set).collect() }
+    }
+
+    /// Every field that is changed.
+    fn names(&self) -> impl Iterator<Item = &HeaderName> + Clone {
+        self.remove.iter().chain(self.set.iter().map(|(name, _)| name))
     }
 
     pub fn apply(&self, headers: &mut HeaderMap) {

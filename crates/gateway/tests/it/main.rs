@@ -9,6 +9,7 @@ mod dispatch;
 mod exchange;
 mod faults;
 mod flows;
+mod forged;
 mod framing;
 mod fuzz;
 mod grpc;

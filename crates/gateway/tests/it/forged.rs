@@ -1,0 +1,148 @@
+//! Clients that speak as if they were proxies.
+
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+
+use weal_model::{ClientPolicy, HeaderEdits, RouteExtras, RouteSpec};
+use weal_protocol::gateway::{ClusterConfig, InnerTier, Listener, Listeners};
+
+use crate::bed::*;
+use crate::h2::{answer, connect, request, send};
+use crate::raw::{Recorded, Recorder};
+
+/// What only a proxy says, and what is no concern of proxies.
+const OF_PROXIES: [&str; 15] = [
+    "X-Forwarded-Prefix",
+    "X-Forwarded-Port",
+    "X-Forwarded-Ssl",
+    "X-Forwarded-Server",
+    "X-Forwarded-Scheme",
+    "X-Forwarded-User",
+    "X-Real-IP",
+    "Client-IP",
+    "True-Client-IP",
+    "CF-Connecting-IP",
+    "X-Original-URL",
+    "X-Rewrite-URL",
+    "X-Accel-Mapping",
+    "Front-End-Https",
+    "Client-Cert",
+];
+/// Taken away whoever sends them.
+const NEVER: [&str; 9] = [
+    "Proxy",
+    "X_Forwarded_For",
+    "X-Forwarded_Proto",
+    "X_Forwarded_Host",
+    "X_Forwarded_Prefix",
+    "X_Real_IP",
+    "X_Request_Id",
+    "X_Weal_Class",
+    "X_Original_URL",
+];
+const OF_CLIENTS: [&str; 5] = ["X-Requested-With", "X_Api_Key", "X-Original-Filename", "Proxy-Status", "Cookie"];
+
+fn lines(names: &[&str]) -> String {
+    names.iter().map(|name| format!("{name}: forged\r\n")).collect()
+}
+
+/// Those of `names` that reached the instance.
+fn passed<'n>(got: &Recorded, names: &[&'n str]) -> Vec<&'n str> {
+    names.iter().filter(|name| got.fields(name).contains(&"forged")).copied().collect()
+}
+
+async fn with_policy(networks: &[&str]) -> (Bed, Recorder) {
+    let recorder = Recorder::start().await;
+    let bed = Bed::start_in(folder(), limits()).await;
+    let trusted_proxies = networks.iter().map(|network| network.parse().unwrap()).collect();
+    let clients = ClientPolicy { trusted_proxies, ..ClientPolicy::default() };
+    bed.configure_for(vec![cluster(&[recorder.address])], clients).await.unwrap();
+    (bed, recorder)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_trusted_proxy_speaks_as_one() {
+    for (networks, expected) in [(["10.0.0.0/8"], &[][..]), (["127.0.0.0/8"], &OF_PROXIES[..])] {
+        let (bed, recorder) = with_policy(&networks).await;
+        let mut client = bed.connect().await;
+        let all = [&OF_PROXIES[..], &NEVER, &OF_CLIENTS].concat();
+        client.send(&format!("GET / HTTP/1.1\r\nhost: x\r\n{}\r\n", lines(&all))).await;
+        assert_eq!(client.read_answer().await.status, 200);
+        let got = recorder.take().await.requests.remove(0);
+        assert_eq!(passed(&got, &OF_PROXIES), expected, "{networks:?}");
+        assert_eq!(passed(&got, &NEVER), [""; 0], "{networks:?}");
+        assert_eq!(passed(&got, &OF_CLIENTS), OF_CLIENTS, "{networks:?}");
+        assert_eq!(got.fields("x-forwarded-host"), ["x"], "the gateway speaks itself");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_http2_speaks_as_a_proxy_no_more_than_one_of_http1() {
+    let (bed, recorder) = with_policy(&[]).await;
+    let mut client = connect(&bed).await;
+    let all = [&OF_PROXIES[..], &NEVER, &OF_CLIENTS].concat();
+    let forged = all.iter().fold(request("GET", "http://x/"), |head, name| head.header(*name, "forged"));
+    assert_eq!(answer(send(&mut client, forged)).await.0.status, 200);
+    let got = recorder.take().await.requests.remove(0);
+    assert_eq!((passed(&got, &OF_PROXIES), passed(&got, &NEVER)), (Vec::new(), Vec::new()));
+    assert_eq!(passed(&got, &OF_CLIENTS), OF_CLIENTS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_application_that_calls_another_speaks_for_no_proxy_unless_this_machine_is_trusted() {
+    for (networks, expected) in [(["10.0.0.0/8"], &[][..]), (["127.0.0.0/8"], &OF_PROXIES[..])] {
+        let recorder = Recorder::start().await;
+        let flows = [("default".into(), flow(1.0, 9))].into();
+        let api = ClusterConfig {
+            app: "api".into(),
+            routes: Vec::new(),
+            flows: std::collections::BTreeMap::new(),
+            inner: Some(InnerTier { http: true, flows, unmarked: "default".into() }),
+            ..cluster(&[recorder.address])
+        };
+        let bed = Bed::start_in(folder(), limits()).await;
+        let trusted_proxies = networks.iter().map(|network| network.parse().unwrap()).collect();
+        bed.configure_for(vec![api], ClientPolicy { trusted_proxies, ..ClientPolicy::default() }).await.unwrap();
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let listeners = Listeners(vec![Listener::Inner { app: "api".into(), address }]);
+        weal_rpc::hand_over(&bed.state.join("ports.sock"), &listeners, &[socket.as_fd()]).unwrap();
+        let mut caller = Client { stream: tokio::net::TcpStream::connect(address).await.unwrap() };
+        let all = lines(&[&OF_PROXIES[..], &NEVER].concat());
+        caller.send(&format!("GET / HTTP/1.1\r\nhost: {address}\r\n{all}\r\n")).await;
+        assert_eq!(caller.read_answer().await.status, 200);
+        let got = recorder.take().await.requests.remove(0);
+        assert_eq!((passed(&got, &OF_PROXIES).as_slice(), passed(&got, &NEVER).len()), (expected, 0), "{networks:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trailers_say_nothing_that_only_a_proxy_says() {
+    let (bed, recorder) = with_policy(&["127.0.0.0/8"]).await;
+    let mut client = bed.connect().await;
+    let names = ["X-Sum", "X-Real-IP", "X_Forwarded_For", "Proxy", "X-Forwarded-Port"];
+    let (all, named) = (lines(&names), names.join(", "));
+    let head = format!("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ntrailer: {named}\r\n\r\n");
+    client.send(&format!("{head}4\r\nabcd\r\n0\r\n{all}\r\n")).await;
+    assert_eq!(client.read_answer().await.status, 200);
+    assert_eq!(recorder.take().await.requests[0].trailers, ["x-sum: forged"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_route_sets_or_removes_has_no_second_form() {
+    let recorder = Recorder::start().await;
+    let edits = HeaderEdits {
+        set: [("x-env".to_owned(), "live".to_owned()), ("x_old".to_owned(), "kept".to_owned())].into(),
+        remove: vec!["x-auth-user".to_owned()],
+    };
+    let extras = RouteExtras { request_headers: edits, ..RouteExtras::default() };
+    let shop = ClusterConfig { routes: vec![RouteSpec { extras, ..route("gold", None, None) }], ..cluster(&[recorder.address]) };
+    let bed = Bed::start(vec![shop]).await;
+    let mut client = bed.connect().await;
+    let all = lines(&["X_Env", "X-Env", "X_Auth_User", "X-Auth-User", "X-Auth_User", "X_Other"]);
+    client.send(&format!("GET / HTTP/1.1\r\nhost: x\r\n{all}\r\n")).await;
+    assert_eq!(client.read_answer().await.status, 200);
+    let got = recorder.take().await.requests.remove(0);
+    assert_eq!(passed(&got, &["X_Env", "X-Env", "X_Auth_User", "X-Auth-User", "X-Auth_User", "X_Other"]), ["X_Other"]);
+    assert_eq!((got.fields("x-env"), got.fields("x_old")), (vec!["live"], vec!["kept"]));
+}
