@@ -1,11 +1,19 @@
 // A small stand-in for the controller's API, so that a test decides what the page sees and when.
+import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 
 const PAGE = readFileSync(new URL("../dist/index.html", import.meta.url));
-/** The policy that the controller sends with the page (crates/controller/src/api/handlers.rs). */
+
+/** What is in the page's only `element`, as a source of a policy. */
+function hash(element) {
+  const [, content] = new RegExp(`<${element}[^>]*>([\\s\\S]*?)</${element}`).exec(PAGE.toString());
+  return `'sha256-${createHash("sha256").update(content).digest("base64")}'`;
+}
+
+/** The policy that the controller sends with the page (crates/controller/src/api/dashboard.rs). */
 const POLICY =
-  "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; " +
+  `default-src 'none'; script-src ${hash("script")}; style-src ${hash("style")}; img-src data:; connect-src 'self'; ` +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 export class Mock {

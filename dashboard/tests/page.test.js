@@ -304,3 +304,30 @@ check("events are found by words", {}, async (page, mock) => {
   await page.getByText("started shop-2").waitFor({ state: "detached" });
   assert.equal(await page.locator("section[aria-labelledby=events] li").count(), 1);
 });
+
+test("no script and no style but the page's own count, wherever they get in", { skip, timeout: 120_000 }, async () => {
+  const mock = new Mock({});
+  await mock.start();
+  const { page, bad } = await visit(browser, mock.url);
+  await live(page);
+  assert.deepEqual(bad, []);
+  const color = await page.evaluate(async () => {
+    const script = document.createElement("script");
+    script.textContent = "globalThis.intruder = 'an element'";
+    document.body.append(script);
+    document.body.insertAdjacentHTML("beforeend", `<p id="painted" style="color: rgb(1, 2, 3)">x</p>`);
+    const image = document.createElement("img");
+    image.setAttribute("onerror", "globalThis.intruder = 'an attribute'");
+    const failed = new Promise((resolve) => image.addEventListener("error", resolve));
+    image.src = "data:,";
+    document.body.append(image);
+    await failed;
+    return getComputedStyle(document.getElementById("painted")).color;
+  });
+  const intruder = await page.evaluate(() => globalThis.intruder);
+  await page.context().close();
+  await mock.stop();
+  assert.equal(intruder, undefined);
+  assert.notEqual(color, "rgb(1, 2, 3)");
+  assert.ok(bad.length >= 3 && bad.every((said) => said.includes("Content Security Policy")), bad.join("\n"));
+});

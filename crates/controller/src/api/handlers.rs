@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::Path;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{StatusCode, header};
 use serde::Deserialize;
@@ -20,11 +20,6 @@ use crate::{clock, metrics, why};
 use weal_protocol::Refusal;
 use weal_protocol::controller::{AppVerb, Caller, ConfigUpdate, ConfigVersion, NoteOrder, NoteTaken, ScaleOrder, SleepOrder};
 
-/// The dashboard: one self-contained page, so that no file is needed beside the binary.
-const DASHBOARD: &str = include_str!("../../../../dashboard/dist/index.html");
-/// The page may run what is in it and talk to where it came from; nothing else, whatever gets into it.
-const DASHBOARD_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// How long a caller may wait for another config, in seconds: less than an answer may take.
 const LONGEST_CONFIG_WAIT_S: u64 = 25;
 /// Between two looks for another config.
@@ -242,14 +237,4 @@ pub(super) async fn openapi(api: ApiState) -> Response {
 
 pub(super) async fn healthz(_: ApiState) -> &'static str {
     "ok\n"
-}
-
-pub(super) async fn dashboard(_: ApiState) -> Response {
-    let headers = [
-        (header::CONTENT_SECURITY_POLICY, DASHBOARD_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::CACHE_CONTROL, "no-cache"),
-    ];
-    (headers, Html(DASHBOARD)).into_response()
 }

@@ -5,14 +5,15 @@
 mod access;
 mod answer;
 mod audit;
+mod dashboard;
 mod handlers;
 mod jobs;
 mod keys;
 mod logs;
 mod openapi;
-mod routes;
 mod places;
 mod room;
+mod routes;
 mod secure;
 mod serve;
 mod state;

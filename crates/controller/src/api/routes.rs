@@ -15,7 +15,7 @@ use weal_model::{Event, HistorySample, JobStatus, ScheduleStatus, Status, Why, W
 use super::access::{Access, Door, Guard, guard};
 use super::answer::{BODY_LIMIT, refusal};
 use super::state::Api;
-use super::{handlers, jobs, keys, logs, stream};
+use super::{dashboard, handlers, jobs, keys, logs, stream};
 use weal_protocol::controller::{
     ApiError, AppOrdered, AuditEntry, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigVersion, ConfigView, JobForecast,
     JobSubmission, JobTaken, NoteOrder, NoteTaken, PlanView, ScaleOrder, SleepOrder, SleepTaken, TokenMade, TokenOrder,
@@ -204,7 +204,7 @@ pub(super) fn routes() -> Vec<Route> {
         ),
         Route::get("/openapi.json", Read, "This document.", Content::Text("application/json"), get(handlers::openapi)),
         Route::get("/healthz", Open, "The controller answers.", Content::Text("text/plain"), get(handlers::healthz)),
-        Route::get("/", Read, "The dashboard.", Content::Text("text/html"), get(handlers::dashboard)),
+        Route::get("/", Read, "The dashboard.", Content::Text("text/html"), get(dashboard::dashboard)),
     ];
     all.extend(verb_routes());
     all.extend(job_routes());

@@ -180,7 +180,8 @@ async fn the_dashboard_may_load_nothing_from_elsewhere() {
     let request = hyper::Request::get("/").header("host", "localhost").body(String::new()).unwrap();
     let response = sender.send_request(request).await.unwrap();
     let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
-    assert!(policy.starts_with("default-src 'none'") && policy.contains("connect-src 'self'"), "{policy}");
+    assert!(policy.starts_with("default-src 'none'; script-src 'sha256-") && policy.contains("connect-src 'self'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "no script or style but the page's own: {policy}");
     connection.abort();
 }
 
