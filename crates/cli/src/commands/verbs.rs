@@ -71,17 +71,25 @@ fn carry_out(
         let is_over = |_, app: &AppStatus| there(app, &ordered) || is_hopeless(app, verb);
         let app = until(&client, &order.app, order.timeout, what, is_over).await?;
         if !there(&app, &ordered) {
-            return Err(Failure::new(Exit::Failed, format!("{} does not {what}: {}", app.name, app.detail)).into());
+            return Err(Failure::new(Exit::Failed, format!("{} does not {what}: {}", app.name, reason(&app))).into());
         }
         output::print(&if json { json_text(&app, false) } else { said(&app) });
         Ok(())
     })
 }
 
-/// Waiting any longer is in vain.
+/// Waiting any longer is in vain. While instances are replaced, a failed one may be an old one.
 fn is_hopeless(app: &AppStatus, verb: AppVerb) -> bool {
-    let is_stuck = app.rollout.as_ref().is_some_and(|rollout| rollout.phase == weal_model::RolloutPhase::Stuck);
-    verb != AppVerb::Stop && (is_stuck || app.state == "failed")
+    let has_failed = match &app.rollout {
+        Some(rollout) => rollout.phase == weal_model::RolloutPhase::Stuck,
+        None => app.state == "failed",
+    };
+    verb != AppVerb::Stop && has_failed
+}
+
+/// Why it is as it is: while instances are replaced, what holds that up.
+fn reason(app: &AppStatus) -> &str {
+    app.rollout.as_ref().map_or(&app.detail, |rollout| &rollout.detail)
 }
 
 fn said(app: &AppStatus) -> String {

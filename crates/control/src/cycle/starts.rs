@@ -45,16 +45,20 @@ impl Starts {
         self.holdoffs.clear();
     }
 
+    /// Somebody orders starts of this application: what failed before says nothing of these.
+    pub fn forget_app(&mut self, app: &AppName) {
+        self.failures.remove(app);
+        self.broken.remove(app);
+        self.holdoffs.remove(app);
+    }
+
     pub fn may_start(&self, now: Time, app: &AppName) -> bool {
         self.holdoffs.get(app).is_none_or(|(until, _)| now >= *until)
     }
 
     pub fn handle_outcome(&mut self, now: Time, app: &AppName, refusal: Option<&Refusal>) {
         let Some(refusal) = refusal else {
-            self.failures.remove(app);
-            self.broken.remove(app);
-            self.holdoffs.remove(app);
-            return;
+            return self.forget_app(app);
         };
         self.failures.insert(app.clone(), refusal.to_string());
         // Others say that there is no room or no agent just now: that passes.

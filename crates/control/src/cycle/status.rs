@@ -138,10 +138,13 @@ fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], i
     }
 }
 
-/// What is said of an application whose instances are being replaced: that a rollout is stuck comes before that the old version serves.
+/// What is said of an application whose instances are being replaced: that a rollout is stuck comes before that the old version serves, and
+/// why the new ones fail before why the old ones did.
 fn beside_rollout((state, detail): (&'static str, String), rollout: Option<&RolloutStatus>) -> (&'static str, String) {
     match rollout {
-        Some(rollout) if rollout.phase == RolloutPhase::Stuck && state == "ready" => ("degraded", rollout.detail.clone()),
+        Some(rollout) if rollout.phase == RolloutPhase::Stuck => {
+            (if state == "ready" { "degraded" } else { state }, rollout.detail.clone())
+        }
         Some(rollout) if detail.is_empty() => (state, format!("rolling out: {}", rollout.detail)),
         _ => (state, detail),
     }

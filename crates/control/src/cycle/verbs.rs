@@ -54,6 +54,7 @@ impl State {
         if let Some(why) = self.engine.away(now) {
             return Err(why);
         }
+        self.placing.starts.forget_app(&app);
         self.placing.rollout.handle_restart(instances.iter().cloned());
         Ok(format!("a person restarted {app}"))
     }

@@ -58,7 +58,10 @@ impl<E: Engine> Driver<E> {
             }
             Order::App { app, verb, reply } => {
                 self.record_order(cycle::Order::App { app: app.clone(), verb });
-                let _ = reply.send(self.cycle.handle_verb(now, &app, verb));
+                let ordered = self.cycle.handle_verb(now, &app, verb);
+                // Whoever asks how it is once the order is answered sees nothing from before.
+                self.carry_out();
+                let _ = reply.send(ordered);
             }
             Order::Submit { submission, submitter, reply } => {
                 self.record_order(cycle::Order::Submit { submission: submission.clone(), submitter: submitter.clone() });
@@ -200,7 +203,7 @@ impl<E: Engine> Driver<E> {
         let request = self.cycle.question(self.now());
         self.beside.compute(reply, move || {
             let known = request.filter(|request| request.policy.pool.apps.contains_key(&app));
-            let _ = reply.send(known.map(|request| request.why_node(&app, &node)));
+            known.map(|request| request.why_node(&app, &node))
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weal_model::{Action, InstanceState};
+use weal_model::{Action, InstanceState, RolloutPhase, Status};
 
 use weal_control::cycle::Input;
 use weal_controller::record::Line;
@@ -361,4 +361,24 @@ async fn a_recording_in_which_the_store_fails_replays_to_the_same_decisions() {
     assert_eq!(said, [false], "that it is well again ends the controller");
     pool.start_controller();
     pool.until_status("the store is well again", |status| status.problems.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_restart_repeats_no_reason_from_before_it() {
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    all_ready(&pool).await;
+    pool.engine.lock().unstartable.push("shop".into());
+    pool.apply(&with_shop_argument("--verbose")).await;
+    let is_stuck = |status: &Status| {
+        let rollouts = status.apps.iter().filter_map(|app| app.rollout.as_ref());
+        rollouts.into_iter().any(|rollout| rollout.phase == RolloutPhase::Stuck)
+    };
+    pool.until_status("it is stuck", is_stuck).await;
+    pool.engine.lock().unstartable.clear();
+    let (status, text) = pool.local("POST", "/v1/apps/shop/restart", "").await;
+    assert_eq!(status, 200, "{text}");
+    let after = pool.status().await;
+    assert!(!is_stuck(&after), "{:?}", after.apps);
+    all_ready(&pool).await;
 }

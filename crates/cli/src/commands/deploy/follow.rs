@@ -93,8 +93,9 @@ fn outcome(status: &Status, generation: u64, touched: &BTreeSet<AppName>) -> Out
     if status.apps.iter().all(|app| is_done(app, touched)) { Outcome::Done } else { Outcome::UnderWay }
 }
 
+/// While instances are replaced, one that failed may be of the version before.
 fn has_failed(app: &AppStatus, touched: &BTreeSet<AppName>) -> bool {
-    app.has_failed_deploy() || (touched.contains(&app.name) && app.state == "failed")
+    app.has_failed_deploy() || (touched.contains(&app.name) && app.state == "failed" && app.rollout.is_none())
 }
 
 /// An application that was not touched may be as it is, but for a rollout that it is drawn into.
@@ -168,6 +169,8 @@ mod tests {
         assert_eq!(of("ready", Some(RolloutPhase::Starting)), Outcome::UnderWay);
         assert_eq!(of("degraded", Some(RolloutPhase::Stuck)), Outcome::Failed(vec!["shop".into()]));
         assert_eq!(of("failed", None), Outcome::Failed(vec!["shop".into()]));
+        assert_eq!(of("failed", Some(RolloutPhase::Starting)), Outcome::UnderWay, "it may be the version before that failed");
+        assert_eq!(of("failed", Some(RolloutPhase::Stuck)), Outcome::Failed(vec!["shop".into()]));
         assert_eq!(of("starting", None), Outcome::UnderWay);
     }
 
