@@ -38,6 +38,8 @@ pub struct Change {
     pub state: StateDir,
     /// Where it was read.
     pub path: PathBuf,
+    /// The same as it was named, with the links on the way.
+    named: PathBuf,
     /// Its text.
     pub text: String,
     /// What it says.
@@ -52,8 +54,9 @@ impl Change {
     /// # Errors
     /// As [`load`].
     pub fn of_file(target: &Target, origin: &str) -> anyhow::Result<Self> {
-        let Loaded { path, text, spec, warnings } = load(target.file.as_deref().unwrap_or(DEFAULT_FILE.as_ref()))?;
-        Ok(Self { state: StateDir::find(target)?, path, text, spec, warnings, origin: origin.to_owned() })
+        let named = target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
+        let Loaded { path, text, spec, warnings } = load(&named)?;
+        Ok(Self { state: StateDir::find(target)?, path, named, text, spec, warnings, origin: origin.to_owned() })
     }
 
     /// A text that was read at `path` once.
@@ -62,7 +65,7 @@ impl Change {
     /// [`Exit::ConfigInvalid`] when this version of weal does not take it any more.
     pub fn of_text(state: StateDir, text: String, path: &Path, origin: &str) -> anyhow::Result<Self> {
         let Loaded { path, text, spec, warnings } = parsed(path.to_owned(), text)?;
-        Ok(Self { state, path, text, spec, warnings, origin: origin.to_owned() })
+        Ok(Self { state, named: path.clone(), path, text, spec, warnings, origin: origin.to_owned() })
     }
 
     /// Says what is allowed but probably not meant.
@@ -89,7 +92,7 @@ impl Change {
     /// # Errors
     /// As [`Self::rehearse`]; others than root could change its file.
     pub async fn put(&self, client: &Client) -> anyhow::Result<ConfigTaken> {
-        trust::check(&self.path).and_then(|()| trust::check(&self.state.root)).context("the config cannot be used")?;
+        trust::check(&self.named).and_then(|()| trust::check(&self.state.root)).context("the config cannot be used")?;
         self.rehearse(client).await?;
         allowed::widen(&self.state, &self.spec, &self.text)?;
         let taken = client.put_config(&self.update(false)).await.map_err(Error::into_failure)?;
@@ -130,10 +133,8 @@ fn parsed(path: PathBuf, text: String) -> anyhow::Result<Loaded> {
 /// # Errors
 /// As [`load`], and when others could change the file.
 pub fn load_trusted(file: &Path) -> anyhow::Result<Loaded> {
-    let path = absolute_config(file)?;
-    if path.exists() {
-        trust::check(&path).context("the config cannot be used")?;
-    }
+    // As it is named: a link on the way may be a stranger's. A file that is not there is named by `load`.
+    trust::check_way(file).context("the config cannot be used")?;
     load(file)
 }
 

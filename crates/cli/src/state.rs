@@ -90,6 +90,7 @@ impl StateDir {
     /// # Errors
     /// A folder cannot be made, others could change it, or those users cannot get to it.
     pub fn prepare(&self, users: Option<&RoleUsers>) -> anyhow::Result<()> {
+        trust::check_way(&self.root).context("the state directory cannot be used")?;
         make_all(&self.root)
             .with_context(|| format!("cannot make the state directory {}: name another with --state", self.root.display()))?;
         trust::check(&self.root).context("the state directory cannot be used")?;

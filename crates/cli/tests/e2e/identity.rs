@@ -334,6 +334,23 @@ fn root_takes_no_config_and_no_state_folder_that_others_could_change() {
     refused(&pool, "belongs to user 65534");
     chown(pool.config(), Some(0), None).unwrap();
     std::fs::create_dir(pool.state()).unwrap();
+    let (shared, own) = (pool.state().join("shared"), pool.state().join("own"));
+    std::fs::create_dir_all(own.join("inner")).unwrap();
+    std::fs::create_dir(&shared).unwrap();
+    mode(&shared, 0o1777);
+    std::os::unix::fs::symlink(&own, shared.join("trap")).unwrap();
+    std::os::unix::fs::lchown(shared.join("trap"), Some(NOBODY), None).unwrap();
+    for state in ["trap", "trap/inner", "trap/new/state"] {
+        let up = pool.command(&["up"]).env("WEAL_STATE", shared.join(state)).output().unwrap();
+        let said = text(&up.stderr);
+        assert!(!up.status.success() && said.contains("shared/trap is a link that user 65534 made"), "{state}: {said}");
+    }
+    let left: Vec<_> = std::fs::read_dir(&own).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["inner"], "nothing was made where the link leads");
+    std::fs::copy(pool.config(), own.join("weal.toml")).unwrap();
+    let up = pool.command(&["up", "--file"]).arg(shared.join("trap/weal.toml")).output().unwrap();
+    let said = text(&up.stderr);
+    assert!(!up.status.success() && said.contains("shared/trap is a link that user 65534 made"), "{said}");
     std::os::unix::fs::symlink("/etc", pool.state().join("run")).unwrap();
     refused(&pool, "it is a link or a file, not a folder");
     std::fs::remove_file(pool.state().join("run")).unwrap();
