@@ -82,6 +82,9 @@ pub fn pools() -> BTreeSet<PathBuf> {
 /// The living supervisor of the pool in `state`: the one that the record names, that holds the lock, or that started a living role.
 pub fn supervisor(state: &StateDir) -> Option<ProcessId> {
     let recorded = state.record().map(|record| record.supervisor).filter(|process| process.is_alive());
+    // Whoever owns the folder could write any process down, and have root end it.
+    let owner = std::fs::metadata(&state.root).ok().map(|meta| meta.uid());
+    let recorded = recorded.filter(|process| owner.is_some_and(|owner| process.runs_as(owner)));
     recorded.or_else(|| holder(&state.root.join("lock"))).or_else(|| roles(state).iter().find_map(|role| parent(role.process)))
 }
 
@@ -233,6 +236,20 @@ mod tests {
         let file = file_number(&locked.metadata().unwrap());
         let table = std::fs::read_to_string("/proc/locks").unwrap();
         assert_eq!(table.lines().find_map(|line| lock_holder(line, &file)), Some(std::process::id()));
+    }
+
+    #[test]
+    fn a_record_names_no_process_of_somebody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir { root: folder.path().to_owned() };
+        let me = ProcessId::me().unwrap();
+        let (config, version) = (folder.path().join("weal.toml"), "1".to_owned());
+        state.write_record(&crate::state::Record { supervisor: me, config, version, program: None, roles: Vec::new() }).unwrap();
+        assert_eq!(supervisor(&state), Some(me));
+        if users::is_root() {
+            std::os::unix::fs::chown(folder.path(), Some(61_205), None).unwrap();
+            assert_eq!(supervisor(&state), None, "its owner could have written down any process");
+        }
     }
 
     #[test]
