@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use weal_model::naming;
 
 use crate::files::{at, move_into, size};
+use crate::folder::remove_tree;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE};
 use crate::site::Site;
 
@@ -68,6 +69,6 @@ fn drop_run(site: &Site, run: &Path) {
     let Some(job) = spec.job.as_ref().map(|run| naming::job_folder(&run.job) + ".") else { return };
     let others = [&site.archive, &site.instances].into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     if !others.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&job)) {
-        let _ = fs::remove_dir_all(site.data_of(&spec));
+        let _ = remove_tree(&site.data_of(&spec));
     }
 }

@@ -9,13 +9,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use crate::files::at;
 
-/// Folders within folders that are gone into: who nests more deeply wants to use up descriptors.
-const DEEPEST: usize = 256;
+/// Folders within folders that are given away: whoever nests more deeply wants to use up descriptors.
+const DEEPEST_GIVEN: usize = 256;
+/// Folders within folders that are gone into at a time to remove them.
+const DEEPEST_REMOVED: usize = 64;
 
 /// Entries of a folder that are looked at.
 const MOST_ENTRIES: usize = 1024;
@@ -141,7 +143,8 @@ impl Folder {
     }
 
     /// Gives the folder to `owner`, with all in it that belongs to whom the folder belonged to. What others own there stays theirs: a link to it
-    /// may have been made there. The folder itself comes last, so that what was broken off is done again. True when it was another's before.
+    /// may have been made there. So does what is nested below [`DEEPEST_GIVEN`] folders, or nobody could start there any more. The folder itself
+    /// comes last, so that what was broken off is done again. True when it was another's before.
     ///
     /// # Errors
     /// Something cannot be given away.
@@ -150,10 +153,81 @@ impl Folder {
         if owner.is_of(&before) {
             return Ok(false);
         }
-        give_content(self.handle.as_fd(), before.st_uid, owner, DEEPEST).map_err(at(&self.path))?;
+        if !give_content(self.handle.as_fd(), before.st_uid, owner, DEEPEST_GIVEN).map_err(at(&self.path))? {
+            tracing::warn!(folder = %self.path.display(), "what is nested below {DEEPEST_GIVEN} folders stays with the user before");
+        }
         let (uid, gid) = owner.ids();
         rustix::fs::fchown(&self.handle, uid, gid).map_err(|error| at(&self.path)(error.into()))?;
         Ok(true)
+    }
+}
+
+/// Removes what is at `path`, with all in it. Folders may be nested as deeply as somebody likes: those below [`DEEPEST_REMOVED`] are
+/// brought up before they are gone into. A link is removed itself.
+///
+/// # Errors
+/// Something cannot be removed.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let remove = || -> io::Result<()> {
+        let parent = Folder::open(parent)?;
+        if unlinked(parent.handle.as_fd(), Path::new(name))? {
+            return Ok(());
+        }
+        let top = open_folder(parent.handle.as_fd(), Path::new(name))?;
+        let mut brought = 0;
+        loop {
+            let before = brought;
+            empty(top.as_fd(), top.as_fd(), DEEPEST_REMOVED, &mut brought)?;
+            if brought == before {
+                break;
+            }
+        }
+        Ok(rustix::fs::unlinkat(&parent.handle, name, AtFlags::REMOVEDIR)?)
+    };
+    match remove() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(at(path)),
+    }
+}
+
+/// Removes all that is in `folder`, which is below `top`. Folders that are `depth` below it are moved into `top`, under names that count on.
+fn empty(folder: BorrowedFd<'_>, top: BorrowedFd<'_>, depth: usize, brought: &mut u64) -> io::Result<()> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = Path::new(std::ffi::OsStr::from_bytes(entry.file_name().to_bytes()));
+        if matches!(name.to_str(), Some("." | "..")) || unlinked(folder, name)? {
+            continue;
+        }
+        match depth.checked_sub(1) {
+            None => bring(folder, name, top, brought)?,
+            Some(depth) => {
+                empty(open_folder(folder, name)?.as_fd(), top, depth, brought)?;
+                rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moves the folder `name` into `top`, under a name that nothing there has.
+fn bring(folder: BorrowedFd<'_>, name: &Path, top: BorrowedFd<'_>, brought: &mut u64) -> io::Result<()> {
+    loop {
+        *brought += 1;
+        let new = format!("brought-{brought}");
+        match rustix::fs::renameat_with(folder, name, top, new, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            moved => return Ok(moved?),
+        }
+    }
+}
+
+/// Removes what is called `name`; false for a folder, which stays.
+fn unlinked(folder: BorrowedFd<'_>, name: &Path) -> io::Result<bool> {
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::ISDIR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -171,8 +245,10 @@ fn open_folder(parent: BorrowedFd<'_>, name: &Path) -> io::Result<OwnedFd> {
     })
 }
 
-fn give_content(folder: BorrowedFd<'_>, from: u32, owner: Owner, depth: usize) -> io::Result<()> {
-    let deeper = depth.checked_sub(1).ok_or_else(|| io::Error::other(format!("folders are nested more than {DEEPEST} deep")))?;
+/// False when something is nested below `depth` folders.
+fn give_content(folder: BorrowedFd<'_>, from: u32, owner: Owner, depth: usize) -> io::Result<bool> {
+    let Some(deeper) = depth.checked_sub(1) else { return Ok(false) };
+    let mut all = true;
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
         let name = Path::new(std::ffi::OsStr::from_bytes(entry.file_name().to_bytes()));
@@ -191,12 +267,12 @@ fn give_content(folder: BorrowedFd<'_>, from: u32, owner: Owner, depth: usize) -
         }
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let inner = rustix::fs::openat(&handle, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-            give_content(inner.as_fd(), from, owner, deeper)?;
+            all &= give_content(inner.as_fd(), from, owner, deeper)?;
         }
         let (uid, gid) = owner.ids();
         rustix::fs::chownat(&handle, "", uid, gid, AtFlags::EMPTY_PATH)?;
     }
-    Ok(())
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -270,6 +346,50 @@ mod tests {
         assert_eq!((uid(&secret), uid(folder.path())), (0, 0), "what links lead to stays root's");
         assert_eq!((uid(&data.join("deep/soft")), uid(&data.join("up"))), (LATER.uid, LATER.uid));
         assert_eq!(uid(&data.join("deep/er/file")), LATER.uid);
+    }
+
+    /// So many folders, one in the other, in `folder`; a path so long could not be named.
+    fn nest(folder: &Path, levels: u32) {
+        let mut handle = open_folder(CWD, folder).unwrap();
+        for _ in 0..levels {
+            rustix::fs::mkdirat(&handle, "n", Mode::from_raw_mode(0o700)).unwrap();
+            handle = open_folder(handle.as_fd(), Path::new("n")).unwrap();
+        }
+        rustix::fs::openat(&handle, "file", OFlags::WRONLY | OFlags::CREATE, Mode::RUSR).unwrap();
+    }
+
+    #[test]
+    fn a_tree_is_removed_however_deep_it_is_and_no_link_in_it_is_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let (tree, outside) = (place.path().join("tree"), place.path().join("outside"));
+        fs::create_dir_all(tree.join("brought-1/full")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "x").unwrap();
+        symlink(&outside, tree.join("link")).unwrap();
+        symlink("/nowhere", tree.join("brought-2")).unwrap();
+        nest(&tree, 4000);
+        nest(&tree.join("brought-1"), 200);
+        // A call for each level would take more than this stack: the thread's end would be the process's.
+        let (small, whole) = (std::thread::Builder::new().stack_size(256 << 10), tree.clone());
+        small.spawn(move || remove_tree(&whole).unwrap()).unwrap().join().unwrap();
+        assert!(tree.symlink_metadata().is_err() && outside.join("kept").exists());
+        symlink(&outside, &tree).unwrap();
+        remove_tree(&tree).unwrap();
+        assert!(tree.symlink_metadata().is_err() && outside.join("kept").exists(), "a link itself is removed");
+        remove_tree(&tree).unwrap();
+    }
+
+    #[test]
+    fn folders_that_are_nested_too_deeply_keep_nobody_from_starting() {
+        let Some((_folder, data, _)) = data() else { return };
+        nest(&data, 300);
+        let mut path = data.clone();
+        for _ in 0..300 {
+            path.push("n");
+            chown(&path, Some(FORMER.uid), Some(FORMER.gid)).unwrap();
+        }
+        assert!(Folder::open(&data).unwrap().give(LATER).unwrap());
+        assert_eq!((uid(&data), uid(&data.join("n/n")), uid(&path)), (LATER.uid, LATER.uid, FORMER.uid));
     }
 
     #[test]

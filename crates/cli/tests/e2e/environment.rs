@@ -1,6 +1,6 @@
 //! What processes get besides their command: variables of files, secrets, limits; and what is told of none of it.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use crate::load::get;
 use crate::pool::{Pool, echo_app, echo_program, text};
@@ -79,6 +79,35 @@ fn secrets_reach_their_application_and_nobody_else() {
     assert!(!is_told(&std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap()));
     pool.write(&echo_app("shop", ""));
     pool.eventually("a secret that left the config left the disk", || (!std::path::Path::new(key).exists()).then_some(()));
+}
+
+#[test]
+fn nothing_that_an_application_leaves_in_its_folder_keeps_its_secrets_from_it() {
+    let mut pool = Pool::new("");
+    std::fs::write(pool.config().with_file_name("db.txt"), PASSWORD).unwrap();
+    std::fs::set_permissions(pool.config().with_file_name("db.txt"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    pool.write(&echo_app("shop", "secrets = { KEY_FILE = { from = \"file:db.txt\", as = \"file\" } }"));
+    pool.up();
+    let data = pool.state().join("data/shop");
+    for obstacle in ["folder", "file", "link"] {
+        for name in [".weal-secrets", "secrets"] {
+            let _ = std::fs::remove_dir_all(data.join(name));
+            let _ = std::fs::remove_file(data.join(name));
+            match obstacle {
+                "folder" => std::fs::create_dir_all(data.join(name).join("KEY_FILE/full")).unwrap(),
+                "file" => std::fs::write(data.join(name), "").unwrap(),
+                _ => std::os::unix::fs::symlink("/etc", data.join(name)).unwrap(),
+            }
+        }
+        let restarted = pool.run(&["restart", "shop"]);
+        assert!(restarted.status.success(), "{obstacle}: {}", text(&restarted.stderr));
+        let environment = environment(pool.instance_of("shop").unwrap());
+        let key = environment.lines().find_map(|line| line.strip_prefix("KEY_FILE=")).unwrap();
+        assert_eq!(std::fs::read_to_string(key).unwrap(), PASSWORD, "{obstacle}");
+        let folder = std::path::Path::new(key).parent().unwrap();
+        let metadata = std::fs::metadata(folder).unwrap();
+        assert!(!folder.starts_with(&data) && metadata.uid() == rustix::process::geteuid().as_raw(), "{obstacle}: {key}");
+    }
 }
 
 #[test]

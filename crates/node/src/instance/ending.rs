@@ -1,6 +1,6 @@
 //! Ends: by itself, by order, and what comes after.
 
-use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use super::running::Running;
 use super::{Order, Phase, Reply, Task, until};
 use crate::archive;
 use crate::clock::now;
-use crate::files::{at, read_json};
+use crate::files::read_json;
+use crate::folder::remove_tree;
 use crate::isolation::{Isolation, Member};
 use crate::logbook::Logbook;
 use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, Record, STOP_FILE, Started, carry, logs};
@@ -283,24 +284,26 @@ impl Task {
         self.tell(InstanceState::Stopped, "stopped".to_owned());
         if self.is_run() {
             archive::keep(&self.site, &self.record(), &self.dir)?;
-            self.scrub();
+            self.scrub().await;
         } else {
             keep_log(&self.site.logbook, &self.spec().id, &self.dir);
         }
-        Ok(fs::remove_dir_all(&self.dir).map_err(at(&self.dir))?)
+        let dir = self.dir.clone();
+        // What it left in its `/tmp` may take a while.
+        Ok(tokio::task::spawn_blocking(move || remove_tree(&dir)).await.map_err(io::Error::other)??)
     }
 }
 
 impl Task {
     /// The folder of a job whose results are where they were to go holds nothing that anybody wants.
-    fn scrub(&self) {
+    async fn scrub(&self) {
         let spec = self.spec();
         if !carry::has_results(&spec) || self.memory().end != Some(RunEnd::Code { code: 0 }) {
             return;
         }
         let data = self.site.data_of(&spec);
-        if let Err(error) = fs::remove_dir_all(&data) {
-            tracing::warn!(folder = %data.display(), %error, "the folder of a job that is done cannot be taken away");
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || remove_tree(&data)).await {
+            tracing::warn!(%error, "the folder of a job that is done cannot be taken away");
         }
     }
 }
@@ -382,7 +385,7 @@ pub fn finish_off(isolation: &dyn Isolation, logbook: &Logbook, record: &Record,
         return Ok(());
     }
     keep_log(logbook, &record.spec.id, dir);
-    fs::remove_dir_all(dir)
+    remove_tree(dir)
 }
 
 /// A log that cannot be kept (the disk is full) must not keep an instance from going.
@@ -406,10 +409,7 @@ pub fn discard(isolation: &dyn Isolation, nodes: &[String], dir: &Path) -> std::
         std::thread::sleep(Duration::from_millis(10));
     }
     members().for_each(|member| drop(isolation.remove(member)));
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
+    remove_tree(dir)
 }
 
 #[cfg(test)]

@@ -46,8 +46,11 @@ pub(super) const SHIM_PATIENCE: Duration = Duration::from_secs(30);
 const ADOPTION_PATIENCE: Duration = Duration::from_secs(2);
 /// Variables of the agent's own environment that instances get too, unless their spec sets them.
 const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME"];
-/// Where secrets that are given as files lie, in the application's own folder.
-const SECRETS_FOLDER: &str = ".weal-secrets";
+/// Where secrets that are given as files lie, in the instance's folder: the application writes nothing there, so nothing of its own is in
+/// the way.
+const SECRETS_FOLDER: &str = "secrets";
+/// Where versions before kept them, in the application's own folder.
+const FORMER_SECRETS_FOLDER: &str = ".weal-secrets";
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Why an instance was not started.
@@ -338,7 +341,8 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     let fill = |word: &String| if spec.job.is_some() { Ok(word.clone()) } else { fill_in(word, &env) };
     let mut argv = spec.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
     // After that: everybody can read a command line.
-    env.extend(give_secrets(spec, secrets, &data, account.owner())?);
+    remove_former_secrets(&data);
+    env.extend(give_secrets(spec, secrets, dir, account.owner())?);
     if spec.job.is_some() && site.isolation.kind() != Kind::None {
         // Its group tells what is part of it.
         env.remove(shim::MARK);
@@ -380,50 +384,48 @@ fn add_confidential(
     }
 }
 
-/// The variables of the secrets that `spec` names, once those that are given as files lie in its own folder.
+/// The variables of the secrets that `spec` names, once those that are given as files lie in the instance's folder `dir`.
 fn give_secrets(
     spec: &InstanceSpec,
     values: BTreeMap<String, String>,
-    data: &Path,
+    dir: &Path,
     owner: Option<Owner>,
 ) -> io::Result<Vec<(String, String)>> {
     let mut given = Vec::new();
-    remove_former_secrets(spec, data)?;
-    for (name, value) in values {
-        match spec.process.secrets.get(&name) {
-            None => {}
-            Some(secret) if secret.as_file => {
-                let path = write_secret(data, &name, &value, owner)?;
-                given.push((name, path.display().to_string()));
-            }
-            Some(_) => given.push((name, value)),
+    let secrets = &spec.process.secrets;
+    let is_file = |name: &str| secrets.get(name).is_some_and(|secret| secret.as_file);
+    let dir = Folder::open(dir)?;
+    if let Some(former) = dir.child(SECRETS_FOLDER)? {
+        former.remove_files(|name| !is_file(name))?;
+    }
+    for (name, value) in values.into_iter().filter(|(name, _)| secrets.contains_key(name)) {
+        if !is_file(&name) {
+            given.push((name, value));
+            continue;
         }
+        let folder = dir.make(SECRETS_FOLDER, 0o711)?;
+        folder.set_mode(0o711)?;
+        let path = folder.replace_file(&name, value.as_bytes(), owner)?;
+        given.push((name, path.display().to_string()));
     }
     Ok(given)
 }
 
-/// Removes the files of secrets that the config does not give as files any more.
-fn remove_former_secrets(spec: &InstanceSpec, data: &Path) -> io::Result<()> {
-    let secrets = &spec.process.secrets;
-    let is_given = |name: &str| secrets.get(name).is_some_and(|secret| secret.as_file);
-    match Folder::open(data)?.child(SECRETS_FOLDER)? {
-        None => Ok(()),
-        Some(folder) => folder.remove_files(|name| !is_given(name)),
+/// Removes what a version before left of secrets in the application's own folder. The application may have put anything in its place: then it
+/// stays, and keeps nothing from starting.
+fn remove_former_secrets(data: &Path) {
+    let former = Folder::open(data).and_then(|data| data.child(FORMER_SECRETS_FOLDER));
+    if let Ok(Some(former)) = former {
+        let _ = former.remove_files(|_| true);
+        let _ = fs::remove_dir(data.join(FORMER_SECRETS_FOLDER));
     }
-}
-
-fn write_secret(data: &Path, name: &str, value: &str, owner: Option<Owner>) -> io::Result<PathBuf> {
-    let folder = Folder::open(data)?.make(SECRETS_FOLDER, 0o700)?;
-    if let Some(owner) = owner {
-        folder.give(owner)?;
-    }
-    folder.replace_file(name, value.as_bytes(), owner)
 }
 
 /// How far the instance is confined.
 fn confine(site: &Site, spec: &InstanceSpec, program: &Path, data: PathBuf, dir: &Path) -> io::Result<SandboxPlan> {
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
-    let folders = [Some(Path::new(&spec.cwd)), program.parent(), real.parent()].into_iter().flatten();
+    let secrets = Some(dir.join(SECRETS_FOLDER)).filter(|secrets| secrets.exists());
+    let folders = [Some(Path::new(&spec.cwd)), program.parent(), real.parent(), secrets.as_deref()].into_iter().flatten();
     let paths = weal_sandbox::Paths { data, tmp: make_tmp(dir)?, keep: folders.map(Path::to_owned).collect() };
     Ok(SandboxPlan::new(&spec.sandbox, site.confinement, &paths))
 }
