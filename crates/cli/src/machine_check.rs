@@ -1,48 +1,39 @@
 //! What a config names and this machine does not have: programs, folders, users, files. A config may be written before they are there, so these are
-//! warnings; the application's start would fail.
+//! warnings; the application's start would fail. What is there, and others may read or change, is warned of as well.
+
+mod found;
+mod loose;
 
 use std::path::Path;
 
 use weal_config::{Diagnostic, Parsed};
 use weal_host::users::{APPLICATION_UIDS, User, Users};
 use weal_model::AppSpec;
-use weal_node::{barrier, find_program};
+use weal_node::barrier;
 
 use crate::confidential;
 use crate::users;
+use found::{Found, found, program};
 
-/// Where the node agent looks for programs when nothing else is said.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// One warning for each thing that is missing, in the order of the applications. `file` is the text and how it is named.
+/// One warning for each thing that is missing or loose, in the order of the applications. `file` is the text and how it is named.
 pub fn check(parsed: &Parsed, file: (&str, &str)) -> Vec<Diagnostic> {
     let found = parsed.spec.apps.values().flat_map(|app| {
-        let missing = of_app(app).into_iter();
-        missing.map(move |one| parsed.warning(file, &format!("app.{}.{}", app.name, one.key), one.message, one.help))
+        of_app(app)
+            .into_iter()
+            .chain(loose::of_app(app))
+            .map(move |one| parsed.warning(file, &format!("app.{}.{}", app.name, one.key), one.message, one.help))
     });
     found.collect()
 }
 
-/// What is missing, and under which key it is named.
-#[derive(Debug, PartialEq)]
-struct Missing {
-    key: String,
-    message: String,
-    help: String,
-}
-
-fn missing(key: impl Into<String>, message: impl ToString, help: impl Into<String>) -> Missing {
-    Missing { key: key.into(), message: message.to_string(), help: help.into() }
-}
-
-fn of_app(app: &AppSpec) -> Vec<Missing> {
+fn of_app(app: &AppSpec) -> Vec<Found> {
     let user = app.user.as_deref().map(users::find).transpose();
     let program = program(app);
-    let mut all: Vec<Missing> = Vec::new();
+    let mut all: Vec<Found> = Vec::new();
     all.extend(folder(app));
-    all.extend(program.as_ref().err().and_then(|found| found.as_ref().map(|text| missing("run.0", text, program_help(app)))));
+    all.extend(program.as_ref().err().and_then(Option::as_ref).map(|text| found("run.0", text, program_help(app))));
     match user {
-        Err(error) => all.push(missing("user", error, "a number needs no account")),
+        Err(error) => all.push(found("user", error, "a number needs no account")),
         Ok(user) => all.extend(closed(app, user.as_ref(), program.ok().as_deref())),
     }
     all.extend(group(app));
@@ -50,19 +41,9 @@ fn of_app(app: &AppSpec) -> Vec<Missing> {
     all
 }
 
-fn folder(app: &AppSpec) -> Option<Missing> {
+fn folder(app: &AppSpec) -> Option<Found> {
     let cwd = Path::new(&app.cwd);
-    (!cwd.is_dir()).then(|| missing("cwd", format!("there is no folder {}", cwd.display()), nearest(cwd)))
-}
-
-/// The path of its program. `Err(None)` where that is not known before its start.
-fn program(app: &AppSpec) -> Result<String, Option<String>> {
-    let name = app.run.first().filter(|name| !name.contains('$')).ok_or(None)?;
-    if !Path::new(&app.cwd).is_dir() {
-        return Err(None);
-    }
-    let path = app.env.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_else(|| DEFAULT_PATH.to_owned());
-    find_program(name, Path::new(&app.cwd), &path).map_err(|error| Some(error.to_string()))
+    (!cwd.is_dir()).then(|| found("cwd", format!("there is no folder {}", cwd.display()), nearest(cwd)))
 }
 
 fn program_help(app: &AppSpec) -> String {
@@ -90,7 +71,7 @@ fn nearest(path: &Path) -> String {
 }
 
 /// What keeps the user of its instances from its folder or its program. Only root starts them as somebody else.
-fn closed(app: &AppSpec, user: Option<&User>, program: Option<&str>) -> Option<Missing> {
+fn closed(app: &AppSpec, user: Option<&User>, program: Option<&str>) -> Option<Found> {
     if !users::is_root() || app.user.as_deref() == Some("root") {
         return None;
     }
@@ -100,28 +81,28 @@ fn closed(app: &AppSpec, user: Option<&User>, program: Option<&str>) -> Option<M
     let ways = [("cwd", Some(app.cwd.as_str())), ("run.0", program)];
     ways.into_iter().find_map(|(key, path)| {
         let barrier = barrier(Path::new(path?), user)?;
-        Some(missing(key, format!("user {} {barrier}", user.name), "or keep it elsewhere, such as in /srv"))
+        Some(found(key, format!("user {} {barrier}", user.name), "or keep it elsewhere, such as in /srv"))
     })
 }
 
-fn group(app: &AppSpec) -> Option<Missing> {
+fn group(app: &AppSpec) -> Option<Found> {
     let group = app.process.group.as_ref()?;
     let error = Users::read(Path::new("/etc")).ok()?.group_id(group).err()?;
-    Some(missing("group", error, "a number needs no entry"))
+    Some(found("group", error, "a number needs no entry"))
 }
 
-fn files(app: &AppSpec) -> Vec<Missing> {
+fn files(app: &AppSpec) -> Vec<Found> {
     let process = &app.process;
     let of_env = process.env_files.iter().filter_map(|file| {
         let error = confidential::variables(file).err()?;
-        Some(missing("env-file", error, "a dash before the path allows that it is missing"))
+        Some(found("env-file", error, "a dash before the path allows that it is missing"))
     });
     let of_secrets = process.secrets.iter().filter_map(|(name, secret)| {
         let error = confidential::value(secret, None).err()?;
-        Some(missing(format!("secrets.{name}"), error, ""))
+        Some(found(format!("secrets.{name}"), error, ""))
     });
     let stdin = process.stdin.iter().filter(|path| !Path::new(path).exists());
-    let of_stdin = stdin.map(|path| missing("stdin", format!("there is no file {path}"), nearest(Path::new(path))));
+    let of_stdin = stdin.map(|path| found("stdin", format!("there is no file {path}"), nearest(Path::new(path))));
     of_env.chain(of_secrets).chain(of_stdin).collect()
 }
 
