@@ -3,7 +3,7 @@
 /// To each instance.
 pub const GIVEN_TO_INSTANCES: [&str; 5] = ["PORT", "DATA", "INSTANCE", "NODE", "WEAL_KEEP_AWAKE"];
 /// To each job.
-pub const GIVEN_TO_JOBS: [&str; 10] = [
+pub const GIVEN_TO_JOBS: [&str; 11] = [
     "JOB",
     "ATTEMPT",
     "NODE",
@@ -13,5 +13,6 @@ pub const GIVEN_TO_JOBS: [&str; 10] = [
     "WEAL_TASKS",
     "WEAL_TASK_NODES",
     "WEAL_TASK_ADDRESSES",
+    "WEAL_HOSTFILE",
     "ARRAY_INDEX",
 ];

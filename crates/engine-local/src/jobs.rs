@@ -42,14 +42,19 @@ pub(super) fn commands(order: &JobOrder) -> Result<Vec<Command>, Refusal> {
     }
 }
 
-/// What a task of a gang finds in its environment: which it is, how many there are, and where each of them is. All slices are of one machine.
+/// The address of each task of a gang; none for a job of one process. All slices are of one machine.
+fn addresses(nodes: &[NodeName]) -> Vec<String> {
+    if nodes.len() > 1 { nodes.iter().map(|_| "127.0.0.1".to_owned()).collect() } else { Vec::new() }
+}
+
+/// What a task of a gang finds in its environment: which it is, how many there are, and where each of them is.
 fn gang(task: u32, nodes: &[NodeName]) -> [(&'static str, String); 4] {
-    let each = |of: &dyn Fn(&NodeName) -> String| nodes.iter().map(of).collect::<Vec<_>>().join(",");
+    let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
     [
         ("WEAL_TASK", task.to_string()),
         ("WEAL_TASKS", nodes.len().to_string()),
-        ("WEAL_TASK_NODES", each(&NodeName::to_string)),
-        ("WEAL_TASK_ADDRESSES", each(&|_| "127.0.0.1".to_owned())),
+        ("WEAL_TASK_NODES", names.join(",")),
+        ("WEAL_TASK_ADDRESSES", addresses(nodes).join(",")),
     ]
 }
 
@@ -96,6 +101,7 @@ fn spec(order: &JobOrder, job: &JobName, task: u32, nodes: &[NodeName]) -> Insta
             job: job.clone(),
             attempt: order.attempt,
             task,
+            addresses: addresses(nodes),
             files: order.command.files.clone(),
             checkpoint: order.command.checkpoint.clone(),
         }),

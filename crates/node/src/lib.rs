@@ -22,6 +22,7 @@ mod files;
 pub mod folder;
 mod given;
 mod hash;
+mod hosts;
 mod idle;
 mod instance;
 pub mod isolation;

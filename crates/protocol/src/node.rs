@@ -125,6 +125,9 @@ pub struct JobRun {
     /// Which task of that run, from 0.
     #[serde(default)]
     pub task: u32,
+    /// The addresses of all tasks of that run, in their order; empty for a job of one process.
+    #[serde(default)]
+    pub addresses: Vec<String>,
     /// What is copied into its folder and out of it.
     #[serde(default)]
     pub files: JobFiles,

@@ -444,6 +444,40 @@ fn the_tasks_of_a_gang_run_at_once_on_several_nodes_and_know_each_other() {
     assert!(!wide.status.success() && text(&wide.stderr).contains("all nodes together have room for"), "{}", text(&wide.stderr));
 }
 
+#[test]
+fn the_tasks_of_a_gang_find_its_inputs_and_the_last_of_them_brings_the_results_of_all() {
+    let mut pool = two_nodes();
+    pool.up();
+    let folder = open_folder("gang-inputs-and-results");
+    let path = |name: &str| folder.join(name).display().to_string();
+    std::fs::write(path("data.txt"), "3\n").unwrap();
+    let (data, to) = (path("data.txt"), path("results"));
+    let options = ["--tasks", "2", "--memory", "160MiB", "--input", &data, "--result", "out/*", "--result", "sum", "--to", &to];
+    let run = |name: &str, script: &str| taken(&pool, &[&options[..], &["--name", name]].concat(), &["sh", "-c", script]);
+    // The first task ends at once, and the results of the second are not there yet.
+    let sum = run(
+        "sum",
+        "mkdir -p out; cat data.txt $WEAL_HOSTFILE > out/$WEAL_TASK; [ $WEAL_TASK = 0 ] && exit; \
+         until [ -e go ]; do sleep 0.1; done; cat out/* > sum",
+    );
+    let own = |id: &str| pool.state().join(format!("data/job.{id}"));
+    pool.eventually("both have written", || (own(&sum).join("out/0").exists() && own(&sum).join("out/1").exists()).then_some(()));
+    until(&pool, &sum, "running");
+    assert!(!folder.join("results/out").exists(), "nothing is copied before the last has ended");
+    std::fs::write(own(&sum).join("go"), "").unwrap();
+    until(&pool, &sum, "done");
+    let each = "3\n127.0.0.1\n127.0.0.1\n";
+    let result = |name: &str| std::fs::read_to_string(folder.join("results").join(name)).unwrap();
+    assert_eq!([result("out/0"), result("out/1"), result("sum")], [each.to_owned(), each.to_owned(), each.repeat(2)]);
+    pool.eventually("its folder is scrubbed", || (!own(&sum).exists()).then_some(()));
+    let bad = run("bad", "mkdir -p out; touch out/$WEAL_TASK");
+    let why = until(&pool, &bad, "failed")["detail"].as_str().unwrap().to_owned();
+    assert!(why.contains("its results are not in place: it has left nothing that `sum` names"), "{why}");
+    let half = run("half", "mkdir -p out; touch out/$WEAL_TASK sum; exit $WEAL_TASK");
+    until(&pool, &half, "failed");
+    assert!(own(&bad).exists() && own(&half).exists(), "somebody may want to see what they did");
+}
+
 /// A job that sleeps for ever keeps its memory, misses its goal, and ends when it is told to.
 #[test]
 fn a_gang_that_waits_says_who_has_its_memory_and_a_late_job_by_how_much_it_is_late() {
@@ -504,11 +538,18 @@ fn a_gang_whose_node_leaves_the_pool_is_run_again_where_there_is_room() {
     assert_eq!((done["attempt"].as_u64(), text(&logs(&pool, &id))), (Some(2), "second run\n".to_owned()), "{done}");
 }
 
+fn has_mpirun() -> bool {
+    let has = std::process::Command::new("mpirun").arg("--version").output().is_ok();
+    if !has {
+        eprintln!("skipped: this machine has no mpirun (openmpi-bin)");
+    }
+    has
+}
+
 /// What weal promises of MPI: `mpirun` inside one task.
 #[test]
 fn a_program_of_mpi_runs_inside_one_task() {
-    if std::process::Command::new("mpirun").arg("--version").output().is_err() {
-        eprintln!("skipped: this machine has no mpirun (openmpi-bin)");
+    if !has_mpirun() {
         return;
     }
     let mut pool = Pool::echo();
@@ -518,6 +559,26 @@ fn a_program_of_mpi_runs_inside_one_task() {
     until(&pool, &id, "done");
     let output = text(&logs(&pool, &id));
     assert!(output.contains("rank 0 of 2") && output.contains("rank 1 of 2"), "{output}");
+}
+
+/// Each rank says whose control group it is in.
+#[test]
+fn a_program_of_mpi_runs_as_the_tasks_of_a_gang() {
+    if !has_mpirun() {
+        return;
+    }
+    let mut pool = two_nodes();
+    pool.up();
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mpi-gang.sh");
+    let folder = open_folder("mpi-gang");
+    std::fs::copy(&script, folder.join("mpi-gang.sh")).unwrap();
+    let (input, to) = (folder.join("mpi-gang.sh").display().to_string(), folder.join("results").display().to_string());
+    let options = ["--name", "mpi", "--tasks", "2", "--memory", "160MiB", "--input", &input, "--result", "rank-*", "--to", &to];
+    let rank = "grep -o 'job[.]mpi-1[.]1[^/]*$' /proc/self/cgroup | head -n 1 > rank-$OMPI_COMM_WORLD_RANK";
+    let id = taken(&pool, &options, &["sh", "mpi-gang.sh", "sh", "-c", rank]);
+    until(&pool, &id, "done");
+    let group = |rank: u32| std::fs::read_to_string(folder.join(format!("results/rank-{rank}"))).unwrap();
+    assert_eq!([group(0), group(1)], ["job.mpi-1.1\n", "job.mpi-1.1.1\n"]);
 }
 
 /// No swap is needed for it, and nothing of the first node.

@@ -269,12 +269,6 @@ fn check_tasks(submission: &JobSubmission, nodes: &[NodeSpec]) -> Result<(), Ref
     if !(1..=MOST_TASKS).contains(&tasks) {
         return Err(bad(format!("it has {tasks} tasks, and a job has 1 to {MOST_TASKS}")));
     }
-    let has_files = !submission.inputs.is_empty() || !submission.outputs.is_empty();
-    if tasks > 1 && has_files {
-        return Err(bad(
-            "a job of several tasks takes no inputs and has no results: let its first task read and write them".to_owned()
-        ));
-    }
     let memory = stages(submission).iter().map(|stage| stage.memory).max().unwrap_or(Bytes(1));
     let room: u64 = nodes.iter().map(|node| node.memory.0 / memory.0.max(1)).sum();
     if tasks > 1 && room < u64::from(tasks) {

@@ -19,7 +19,7 @@ use crate::files::read_json;
 use crate::folder::remove_tree;
 use crate::isolation::{Isolation, Member};
 use crate::logbook::Logbook;
-use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, Record, STOP_FILE, Started, carry, logs};
+use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, RESULTS_FILE, Record, STOP_FILE, Started, carry, logs};
 use crate::signals::{send, send_to_all};
 
 /// The pause before the first restart.
@@ -295,13 +295,13 @@ impl Task {
 }
 
 impl Task {
-    /// The folder of a job whose results are where they were to go holds nothing that anybody wants.
+    /// The folder of a job whose results are where they were to go holds nothing that anybody wants. Of a gang, the task that has copied them
+    /// says so: where another one has failed, somebody may want to look.
     async fn scrub(&self) {
-        let spec = self.spec();
-        if !carry::has_results(&spec) || self.memory().end != Some(RunEnd::Code { code: 0 }) {
+        if !self.dir.join(RESULTS_FILE).exists() {
             return;
         }
-        let data = self.site.data_of(&spec);
+        let data = self.site.data_of(&self.spec());
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || remove_tree(&data)).await {
             tracing::warn!(%error, "the folder of a job that is done cannot be taken away");
         }

@@ -30,12 +30,13 @@ use crate::confidential::Hidden;
 use crate::files::{at, read_json, write_json};
 use crate::folder::{Folder, Owner, give_entry};
 use crate::given;
+use crate::hosts;
 use crate::isolation::{Kind, Member};
 use crate::ports;
 use crate::privileges::{Barrier, barrier, may_write_in};
 use crate::progress;
 use crate::shim::{
-    self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, carry, mark,
+    self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, RESULTS_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, carry, mark,
 };
 use crate::site::Site;
 use crate::variables::{UnknownVariable, fill_in};
@@ -175,7 +176,7 @@ impl Task {
         self.working_set = None;
         let usage = || self.isolated(|isolation, member| isolation.usage(member));
         let cpu_before_s = if self.is_plain() { usage().cpu_seconds.unwrap_or(0.0) } else { 0.0 };
-        for file in [PID_FILE, EXIT_FILE, WORKING_SET_FILE, WAKING_FILE, STOP_FILE] {
+        for file in [PID_FILE, EXIT_FILE, RESULTS_FILE, WORKING_SET_FILE, WAKING_FILE, STOP_FILE] {
             let _ = fs::remove_file(self.dir.join(file));
         }
         make_output(&self.dir.join(OUTPUT_FILE), record.launch.user.as_ref())?;
@@ -335,6 +336,9 @@ pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -
     carry::check_patterns(spec)?;
     let account = site.accounts.of(spec, &data)?;
     make_data(&data, account.owner())?;
+    if let Some(run) = spec.job.as_ref().filter(|run| !run.addresses.is_empty()) {
+        hosts::write(run, &data, account.owner())?;
+    }
     let mut env = environment(spec, port, &data, dir, account.person())?;
     let secrets = add_confidential(site, spec, &mut env)?;
     // A job's command is what its shell made of it.
@@ -478,6 +482,9 @@ fn environment(
         env.extend(spec.env.clone());
         let file = data.join(progress::file_name(run.attempt, run.task));
         env.insert(progress::VARIABLE.to_owned(), file.display().to_string());
+        if !run.addresses.is_empty() {
+            env.insert(hosts::VARIABLE.to_owned(), data.join(hosts::file_name(run)).display().to_string());
+        }
     }
     env.extend(spec.process.time_zone.iter().map(|zone| ("TZ".to_owned(), zone.clone())));
     // Values may use what is known so far, and the addresses of what the application needs, which are among them.

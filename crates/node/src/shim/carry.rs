@@ -17,6 +17,8 @@ use rustix::fs::OFlags;
 use weal_model::JobFiles;
 use weal_protocol::node::InstanceSpec;
 
+use super::gang;
+
 /// Files and folders of one job that are carried one way. More come from a wrong path or pattern.
 const MOST_FILES: u64 = 100_000;
 /// Bytes of one job that are carried one way: some minutes of a disk.
@@ -48,23 +50,30 @@ pub(crate) enum CarryError {
     Pattern { pattern: String, why: &'static str },
     #[error("it has left nothing that `{0}` names")]
     Nothing(String),
+    #[error(transparent)]
+    Gang(#[from] io::Error),
     #[error("{}: {source}", .path.display())]
     System { path: PathBuf, source: io::Error },
 }
 
-/// Copies a job's inputs into its folder `data`, in a child that `becomes` the job before.
+/// Copies a job's inputs into its folder `data`, in a child that `becomes` the job before. Of a gang, one task does so.
 pub(super) fn bring_inputs(spec: &InstanceSpec, data: &Path, becomes: impl Becomes) -> io::Result<()> {
-    let Some(files) = files(spec).filter(|files| !files.inputs.is_empty()) else { return Ok(()) };
-    let (inputs, folder) = (files.inputs.clone(), data.to_owned());
-    let copied = in_child(becomes, move || copy_in(&inputs, &folder));
-    copied.map_err(|error| io::Error::other(format!("its inputs cannot be copied: {error}")))
+    let Some(run) = spec.job.clone().filter(|run| !run.files.inputs.is_empty()) else { return Ok(()) };
+    let folder = data.to_owned();
+    let copied = in_child(becomes, move || {
+        gang::first(&run, &folder, || copy_in(&run.files.inputs, &folder))?;
+        Ok(true)
+    });
+    copied.map(drop).map_err(|error| io::Error::other(format!("its inputs cannot be copied: {error}")))
 }
 
-/// Copies a job's results from its folder `data` to where they are to go, in a child that `becomes` the job before.
-pub(super) fn take_results(spec: &InstanceSpec, data: &Path, becomes: impl Becomes) -> io::Result<()> {
-    let Some((files, to)) = files(spec).and_then(|files| Some((files, PathBuf::from(files.to.clone()?)))) else { return Ok(()) };
-    let (patterns, folder) = (files.outputs.clone(), data.to_owned());
-    in_child(becomes, move || copy_out(&folder, &patterns, &to))
+/// Copies a job's results from its folder `data` to where they are to go, in a child that `becomes` the job before. Of a gang, the last task
+/// does so. Tells whether results of this job are in place now.
+pub(super) fn take_results(spec: &InstanceSpec, data: &Path, becomes: impl Becomes) -> io::Result<bool> {
+    let run_and_place = spec.job.clone().and_then(|run| run.files.to.clone().map(|to| (run, PathBuf::from(to))));
+    let Some((run, to)) = run_and_place else { return Ok(false) };
+    let folder = data.to_owned();
+    in_child(becomes, move || gang::last(&run, &folder, || copy_out(&folder, &run.files.outputs, &to)))
 }
 
 /// What a child does to have the rights of a job and no more.
@@ -95,8 +104,11 @@ fn files(spec: &InstanceSpec) -> Option<&JobFiles> {
     spec.job.as_ref().map(|run| &run.files)
 }
 
-/// Does `work` in a child that has become the job. Returns when the child has ended; its complaint is the error.
-fn in_child(becomes: impl Becomes, work: impl Fn() -> Result<(), CarryError> + Send + Sync + 'static) -> io::Result<()> {
+/// The status of a child that left the work to another.
+const LEFT: i32 = 3;
+
+/// Does `work` in a child that has become the job. Returns what `work` told when the child has ended; its complaint is the error.
+fn in_child(becomes: impl Becomes, work: impl Fn() -> Result<bool, CarryError> + Send + Sync + 'static) -> io::Result<bool> {
     let (complaint, say) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let mut command = Command::new("/");
     command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -104,7 +116,8 @@ fn in_child(becomes: impl Becomes, work: impl Fn() -> Result<(), CarryError> + S
         let result = becomes().map_err(|error| error.to_string());
         let result = result.and_then(|()| work().map_err(|error| error.to_string()));
         let status = match &result {
-            Ok(()) => 0,
+            Ok(true) => 0,
+            Ok(false) => LEFT,
             Err(text) => rustix::io::write(&say, text.as_bytes()).map_or(1, |_| 1),
         };
         // SAFETY: it ends this process, which has nothing to clear up.
@@ -115,8 +128,10 @@ fn in_child(becomes: impl Becomes, work: impl Fn() -> Result<(), CarryError> + S
     let mut child = command.spawn()?;
     // The closure holds this process' end of the pipe.
     drop(command);
-    if child.wait()?.success() {
-        return Ok(());
+    match child.wait()?.code() {
+        Some(0) => return Ok(true),
+        Some(LEFT) => return Ok(false),
+        _ => {}
     }
     let mut why = String::new();
     File::from(complaint).read_to_string(&mut why)?;

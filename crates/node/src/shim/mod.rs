@@ -11,6 +11,7 @@
 //! | `spec.json` | [`Record`]: all that is needed to start it again | agent |
 //! | `pid` | [`Started`] | shim |
 //! | `exit` | [`Exit`] | shim |
+//! | `results` | nothing: it is there once this shim has put the job's results in place | shim |
 //! | `output` | a named pipe: its stdout and stderr | the instance |
 //! | `private/` | its own `/tmp` and `/var/tmp` | the instance |
 //! | `logs/` | what came through the pipe and when, see [`logs`] | shim |
@@ -21,6 +22,7 @@
 //! a parent is told.
 
 pub(crate) mod carry;
+mod gang;
 pub mod logs;
 mod pace;
 mod signals;
@@ -58,6 +60,8 @@ pub const SPEC_FILE: &str = "spec.json";
 pub const PID_FILE: &str = "pid";
 /// How it ended.
 pub const EXIT_FILE: &str = "exit";
+/// There once the shim has put the results of its job in place.
+pub const RESULTS_FILE: &str = "results";
 /// Locked by the living shim.
 pub const LOCK_FILE: &str = "shim.lock";
 /// Locked, by several at once, from a shim's beginning until it has written down whom it started.
@@ -523,7 +527,8 @@ impl Watch {
     /// It has ended with 0: a job is done when its results are on the disk.
     fn take_results(&self) -> Exit {
         let take = |Record { spec, launch, .. }: &Record| {
-            carry::take_results(spec, data_of(launch), becoming(launch, carry::destination(spec))?)
+            let are_in_place = carry::take_results(spec, data_of(launch), becoming(launch, carry::destination(spec))?)?;
+            if are_in_place { fs::write(self.dir.join(RESULTS_FILE), "") } else { Ok(()) }
         };
         let taken = self.record.as_ref().map_or(Ok(()), take);
         taken.map_or_else(|error| Exit::NoResults { why: error.to_string() }, |()| Exit::Code { code: 0 })

@@ -1,6 +1,9 @@
 //! Runs of jobs: they end, and how is told until they are taken away.
 
-use weal_model::{InstanceState, RestartPolicy, RunEnd};
+use std::os::unix::fs::PermissionsExt;
+
+use weal_model::naming::task_id;
+use weal_model::{InstanceState, JobFiles, RestartPolicy, RunEnd};
 use weal_protocol::Refusal;
 use weal_protocol::engine::{OutputPiece, OutputRequest};
 use weal_protocol::node::{self, InstanceSpec, JobRun};
@@ -20,7 +23,8 @@ fn run(bench: &Bench, job: &str, script: &str) -> InstanceSpec {
             job: job.into(),
             attempt: 1,
             task: 0,
-            files: weal_model::JobFiles::default(),
+            addresses: Vec::new(),
+            files: JobFiles::default(),
             checkpoint: Vec::new(),
         }),
         ..bench.spec("job-1", &[])
@@ -70,4 +74,44 @@ pub fn a_program_that_cannot_be_run_is_the_jobs_own_fault(bench: &Bench) {
     let spec = InstanceSpec { run: vec!["/no/such".into()], ..run(bench, "none-1", "") };
     assert!(matches!(bench.start(&spec), Some(Refusal::StartFailed { .. })));
     assert_eq!(bench.wait_state("job.none-1.1", InstanceState::Failed).end, Some(RunEnd::NotStarted));
+}
+
+pub fn the_tasks_of_a_gang_share_their_inputs_and_the_last_brings_the_results(bench: &Bench) {
+    let (data, to) = (bench.state().join("data.txt"), bench.state().join("results"));
+    std::fs::write(&data, "3\n").unwrap();
+    std::fs::create_dir(&to).unwrap();
+    std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let id = |task: u32| task_id(&"gang-1".into(), 1, task);
+    let start = |task: u32| {
+        let script = format!(
+            "read line < data.txt; : > read-{task}; while read host; do line=\"$line $host\"; done < $WEAL_HOSTFILE; \
+             until [ -e go-{task} ]; do :; done; echo $line > out-{task}"
+        );
+        let mut spec = InstanceSpec { id: id(task), ..run(bench, "gang-1", &script) };
+        let job = spec.job.as_mut().unwrap();
+        (job.task, job.addresses) = (task, vec!["127.0.0.1".to_owned(); 2]);
+        let (inputs, to) = (vec![data.display().to_string()], Some(to.display().to_string()));
+        job.files = JobFiles { inputs, outputs: vec!["out-*".to_owned()], to };
+        assert_eq!(bench.start(&spec), None);
+    };
+    let ends = |task: u32| {
+        std::fs::write(bench.state().join(format!("data/job.gang-1/go-{task}")), "").unwrap();
+        let end = bench.wait_state(id(task).as_str(), InstanceState::Stopped).end;
+        assert_eq!(end, Some(RunEnd::Code { code: 0 }));
+    };
+    start(0);
+    let read = bench.state().join("data/job.gang-1/read-0");
+    wait_for("the first task has read", || read.exists().then_some(()));
+    // A second copy would take that back.
+    std::fs::write(bench.state().join("data/job.gang-1/data.txt"), "4\n").unwrap();
+    start(1);
+    ends(1);
+    assert!(!to.join("out-1").exists(), "the other task may still write");
+    ends(0);
+    let result = |task: u32| std::fs::read_to_string(to.join(format!("out-{task}"))).unwrap();
+    assert_eq!([result(0), result(1)], ["3 127.0.0.1 127.0.0.1\n", "4 127.0.0.1 127.0.0.1\n"]);
+    bench.stop(id(1).as_str());
+    assert!(bench.state().join("data/job.gang-1").exists(), "only the task that has copied them takes the folder away");
+    bench.stop(id(0).as_str());
+    assert!(!bench.state().join("data/job.gang-1").exists());
 }

@@ -55,6 +55,7 @@ under_every_isolation!(
     jobs::a_run_ends_once_and_its_output_outlives_it,
     jobs::a_run_that_ends_while_no_agent_is_there_is_told_by_the_next,
     jobs::a_program_that_cannot_be_run_is_the_jobs_own_fault,
+    jobs::the_tasks_of_a_gang_share_their_inputs_and_the_last_brings_the_results,
     cases::a_suspended_instance_uses_no_cpu_and_goes_on,
     cases::a_killed_agent_leaves_no_half_frozen_instance,
     cases::a_repeated_start_changes_nothing_but_what_needs_no_new_process,
