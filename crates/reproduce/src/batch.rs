@@ -238,9 +238,11 @@ struct State<'a> {
 impl State<'_> {
     fn submit(&mut self, arrival: JobArrival) {
         let kind = arrival.kind;
+        let deadline_s = arrival.at_s + arrival.relative_goal_s;
         self.jobs.push(Job {
             start_s: arrival.at_s,
-            deadline_s: arrival.at_s + arrival.relative_goal_s,
+            deadline_s,
+            goal_s: deadline_s - arrival.at_s,
             weight: 1.0,
             tasks: kind.tasks.max(1),
             stages: vec![weal_model::Stage {

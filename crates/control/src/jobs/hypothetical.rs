@@ -304,7 +304,7 @@ impl Member {
     /// `job` at `now_s`, had it done `done` per task.
     pub fn new(job: &Job, done: f64, now_s: f64) -> Self {
         let (remaining, best_s) = job.left_at(done);
-        let (start_s, goal_s) = (now_s.max(job.start_s), job.relative_goal_s());
+        let (start_s, goal_s) = (now_s.max(job.start_s), job.goal_s);
         let mut member = Self {
             remaining: remaining.max(0.0),
             left_s: job.deadline_s - start_s,

@@ -12,8 +12,10 @@ pub(super) const WORST: f64 = -1e6;
 pub struct Job {
     /// When it may start: `tau_start`.
     pub start_s: f64,
-    /// When it must be done: `tau`. Invariant: later than `start_s`.
+    /// When it must be done: `tau`.
     pub deadline_s: f64,
+    /// The goal's length: `tau - tau_start`. Invariant: more than nothing.
+    pub goal_s: f64,
     /// How fast its utility falls once the goal is missed (`Importance::weight`).
     pub weight: f64,
     /// Processes that run at once, all or none.
@@ -49,9 +51,11 @@ impl Job {
         let nodes: Option<Vec<usize>> = observation.nodes.iter().map(index).collect();
         let state = if nodes.is_some() { observation.state } else { JobState::Pending };
         let (start_s, deadline_s) = (spec.desired_start.as_secs_f64(), spec.deadline.as_secs_f64());
+        let deadline_s = deadline_s.max(start_s + 1e-3);
         Self {
             start_s,
-            deadline_s: deadline_s.max(start_s + 1e-3),
+            deadline_s,
+            goal_s: deadline_s - start_s,
             weight: spec.importance.weight(),
             tasks: spec.tasks.max(1),
             stages: spec.stages.iter().copied().map(sound).collect(),
@@ -72,14 +76,24 @@ impl Job {
         self
     }
 
-    /// The goal's length: `tau - tau_start`.
-    pub fn relative_goal_s(&self) -> f64 {
-        self.deadline_s - self.start_s
+    /// It as decisions beside applications see it at `now_s`. The thesis' utility has no lower bound (2.3.1, 5.8; "many utility function forms
+    /// may be used"), so with it a job that is hours late is worse off than any application can be, and gets all that it can use. Here
+    /// lateness stops to grow once even full speed misses the goal by as much as the goal is long: as bad as an application all of whose
+    /// requests are refused. From there each further unit of utility costs it no less than the time that it still takes at full speed. So at half
+    /// its speed it loses one unit, however short its goal was.
+    #[must_use]
+    pub fn with_bounded_lateness(mut self, now_s: f64) -> Self {
+        let (best_s, start_s) = (self.best_s(), now_s.max(self.start_s));
+        if start_s + best_s > self.deadline_s + self.goal_s {
+            self.goal_s = self.goal_s.max(best_s);
+            self.deadline_s = start_s + best_s - self.goal_s;
+        }
+        self
     }
 
     /// What completion at `finish_s` is worth (5.8).
     pub fn utility(&self, finish_s: f64) -> f64 {
-        let relative = (self.deadline_s - finish_s) / self.relative_goal_s();
+        let relative = (self.deadline_s - finish_s) / self.goal_s;
         let utility = if relative >= 0.0 { relative } else { relative * self.weight };
         utility.clamp(WORST, Utility::BEST.0)
     }
@@ -87,7 +101,7 @@ impl Job {
     /// When it must be done to reach `utility`: the inverse of [`Job::utility`].
     pub fn finish_for(&self, utility: f64) -> f64 {
         let relative = if utility >= 0.0 { utility } else { utility / self.weight };
-        self.deadline_s - relative * self.relative_goal_s()
+        self.deadline_s - relative * self.goal_s
     }
 
     /// Work left of every stage, per task (5.9).
@@ -207,6 +221,7 @@ pub(super) mod tests {
         Job {
             start_s,
             deadline_s: start_s + relative_goal_s,
+            goal_s: relative_goal_s,
             weight: 1.0,
             tasks: 1,
             stages: vec![stage(work, max_speed, memory_mib)],
@@ -267,6 +282,22 @@ pub(super) mod tests {
                 assert!((job.finish_for(job.utility(finish)) - finish).abs() < 1e-9);
             }
         }
+    }
+
+    #[test]
+    fn lateness_stops_to_grow_when_full_speed_misses_the_goal_by_its_length() {
+        // Two seconds at full speed, and a goal of 20.
+        let job = |weight: f64| Job { weight, ..job(0.0, 20.0, 8.0, 4.0, 1) };
+        for now_s in [0.0, 10.0, 37.9] {
+            assert_eq!(job(1.0).with_bounded_lateness(now_s), job(1.0), "at {now_s} it can still be less late");
+        }
+        for (weight, now_s) in [(1.0, 38.1), (1.0, 1e6), (4.0, 1e6)] {
+            let late = job(weight).with_bounded_lateness(now_s);
+            assert!((late.max_utility(now_s) + weight).abs() < 1e-6, "{late:?}");
+        }
+        // A goal that is much shorter than its work: at half its speed it loses one unit.
+        let hopeless = Job { goal_s: 0.1, deadline_s: 0.1, ..job(1.0) }.with_bounded_lateness(500.0);
+        assert!((hopeless.utility(502.0) + 1.0).abs() < 1e-6 && (hopeless.utility(504.0) + 2.0).abs() < 1e-6, "{hopeless:?}");
     }
 
     #[test]

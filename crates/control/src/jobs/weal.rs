@@ -506,7 +506,7 @@ impl<'a> Search<'a> {
     /// Seconds in which one of those that wait loses half of what counts.
     fn look_again_s(&self, layout: &Layout) -> Option<f64> {
         let jobs = self.situation.jobs;
-        let costs = |&m: &usize| 0.5 * TOLERANCE * jobs[m].relative_goal_s() / jobs[m].weight.max(1.0);
+        let costs = |&m: &usize| 0.5 * TOLERANCE * jobs[m].goal_s / jobs[m].weight.max(1.0);
         self.waiting(layout).iter().map(costs).reduce(f64::min)
     }
 

@@ -12,6 +12,7 @@ fn job(start_s: f64, relative_goal_s: f64, work: f64, max_speed: f64, memory_mib
     Job {
         start_s,
         deadline_s: start_s + relative_goal_s,
+        goal_s: (start_s + relative_goal_s) - start_s,
         weight: 1.0,
         tasks: 1,
         stages: vec![stage],

@@ -23,8 +23,17 @@ impl Jobs {
         let observed: Vec<JobObservation> = open.map(|job| policy.runs.profiled(job)).collect();
         let node = |name: &NodeName| index(name).map(|n| n as usize);
         let saves = |job: &JobObservation| policy.saving.contains(&job.spec.name);
-        let jobs = observed.iter().map(|job| Job { saves: saves(job), ..Job::observed(job, node).within(most_cpu) }).collect();
+        let now_s = snapshot.time.as_secs_f64();
+        let seen = |job: &JobObservation| Job::observed(job, node).within(most_cpu).with_bounded_lateness(now_s);
+        let jobs = observed.iter().map(|job| Job { saves: saves(job), ..seen(job) }).collect();
         Self { observed, jobs }
+    }
+
+    /// What people are told of a job that decisions take for worth `utility`: its lateness has no bound.
+    pub fn told(&self, m: usize, utility: f64) -> f64 {
+        let finish_s = self.jobs[m].finish_for(utility);
+        let job = Job::observed(&self.observed[m], |_| None);
+        if job.deadline_s == self.jobs[m].deadline_s { utility } else { job.utility(finish_s) }
     }
 
     /// The running ones as applications that stay where they are.

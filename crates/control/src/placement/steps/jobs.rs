@@ -124,9 +124,14 @@ impl Batch<'_, '_> {
         self.translation.jobs.observed[m].spec.name.clone()
     }
 
+    /// The best that a job can still reach, as people are told.
+    fn best(&self, m: usize) -> f64 {
+        self.translation.jobs.told(m, self.situation.jobs[m].max_utility(self.situation.now_s))
+    }
+
     fn suspend(&mut self, m: usize) {
         let job = &self.situation.jobs[m];
-        let best = job.max_utility(self.situation.now_s);
+        let best = self.best(m);
         let why =
             format!("`{}` can still reach a utility of {best:+.2}; others that can reach less need its place", self.name(m));
         self.steps.job_step(Action::SuspendJob { job: self.name(m) }, why);
@@ -154,7 +159,7 @@ impl Batch<'_, '_> {
         if change.kind == ChangeKind::Migrate {
             old.nodes.iter().for_each(|&n| self.steps.free_memory(n as u32, memory));
         }
-        let best = old.max_utility(self.situation.now_s);
+        let best = self.best(change.job);
         let where_to = nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join("`, `");
         let mut why =
             format!("`{job}` can reach a utility of {best:+.2} at most and gets {:.2} CPU a task on `{where_to}`", run.speed);
@@ -237,7 +242,8 @@ fn give_the_rest(translation: &Translation, solution: &mut Solution, assignment:
 fn outlook(waits: &Waits<'_, '_>, speeds: &[f64]) -> Decided {
     let situation = waits.situation;
     let all: Vec<f64> = speeds.iter().zip(situation.jobs).map(|(speed, job)| speed * f64::from(job.tasks)).collect();
-    let utilities = evaluate(situation.jobs, &all, &vec![0.0; all.len()], situation.now_s, situation.cycle_s);
+    let decided = evaluate(situation.jobs, &all, &vec![0.0; all.len()], situation.now_s, situation.cycle_s);
+    let utilities: Vec<f64> = decided.iter().enumerate().map(|(m, &utility)| waits.translation.jobs.told(m, utility)).collect();
     let explain = |(spec, (m, &utility)): (&JobSpec, (usize, &f64))| {
         (spec.name.clone(), JobExplanation { utility: Utility(utility), text: waits.why(m, utility) })
     };

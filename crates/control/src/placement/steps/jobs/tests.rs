@@ -194,6 +194,23 @@ fn applications_and_jobs_share_cpu_by_one_objective() {
 }
 
 #[test]
+fn a_job_that_is_hours_late_leaves_an_application_what_it_needs_and_says_how_late_it_is() {
+    let pool = pool(1, vec![app("a", 500, 1, 1)]);
+    let mut policy = free_policy(&pool);
+    // Even without any CPU it is better off than a job that is late by 150 times its goal.
+    let curve = Curve::through([(Cpu(0.0), Utility(-10.0)), (Cpu(1.0), Utility(0.0)), (Cpu(2.0), Utility(1.0))]);
+    policy.demands.insert("a".into(), curve);
+    // An hour's work was to be done within a minute.
+    let late = running(job("j", 3600.0, 2.0, 300, 60.0), &[0], 0.0);
+    let mut snapshot = with_jobs(&pool, &[("a-1", 0, InstanceState::Ready)], vec![late]);
+    snapshot.time = Time::from_secs_f64(7200.0);
+    let (plan, report) = judged(&snapshot, &policy);
+    let Some(Action::SetJobCpu { cpu: job, .. }) = plan.actions.last() else { panic!("{plan:?}") };
+    assert!(plan.loads[0].cpu.0 > 0.8 && job.0 > 0.5, "both are late, and neither has all: {plan:?}");
+    assert!(report.lowest_utility.unwrap().0 < -150.0, "{report:?}");
+}
+
+#[test]
 fn a_job_moves_to_where_it_gets_more() {
     let pool = pool(2, vec![]);
     let crowd = vec![running(job("j", 300.0, 2.0, 300, 200.0), &[0], 1.0), running(job("k", 300.0, 2.0, 300, 200.0), &[0], 1.0)];
