@@ -58,8 +58,8 @@ pub use jobs::JobSource;
 pub use read::no_files;
 pub use scenario::{Fault, LoadSource, Scenario};
 pub use tables::{
-    AppTable, CallTable, CostChange, CostPreset, ExpectTable, FaultKind, FaultTable, Housekeeping, JobLogTable, JobTable,
-    LoadTable, Measure, NodeTable, ScenarioFile, SimulateTable, StageTable, StepTable, Surroundings, TraceTable,
-    WorkDistribution,
+    AppTable, CallTable, CostChange, CostPreset, ExpectTable, FaultKind, FaultTable, Housekeeping, JOBS_AS_PROCESSES,
+    JobLogTable, JobTable, LoadTable, Measure, NodeTable, ScenarioFile, SimulateTable, StageTable, StepTable, Surroundings,
+    TraceTable, WorkDistribution,
 };
 pub use values::{Bandwidth, GoalText, Rate, Size, Span};

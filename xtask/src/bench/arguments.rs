@@ -85,6 +85,8 @@ pub enum Name {
     Locality,
     /// The queue of jobs: submissions beside SQLite's own commits, plans for many jobs, a list with many that are over
     Jobs,
+    /// 200 short jobs with mixed goals, policy by policy: goals met, changes, distance to the goal
+    JobsPolicies,
     /// Recorded job logs beside a recorded web load, policy by policy: goals met and distance of utilities
     Logs,
     /// A server that is put to sleep and woken: milliseconds, CPU-seconds and memory of each rung

@@ -15,6 +15,7 @@ mod h2spec;
 mod house;
 mod idle;
 mod jobs;
+mod jobs_policies;
 mod locality;
 mod logs;
 mod profiles;
@@ -52,6 +53,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::House => vec![house::run(arguments)?],
         Name::Idle => vec![idle::run(arguments)?],
         Name::Jobs => vec![jobs::run(arguments)?],
+        Name::JobsPolicies => vec![jobs_policies::run(arguments)],
         Name::Locality => locality::run(arguments)?,
         Name::Logs => logs::run(arguments)?,
         Name::Sleep => sleep::run(arguments)?,

@@ -14,7 +14,7 @@ use crate::values::{GoalText, Rate, Size, Span};
 use crate::workload::TraceWindow;
 
 pub use job::{JobLogTable, JobTable, StageTable};
-pub use simulate::{CallTable, CostPreset, Housekeeping, SimulateTable, Surroundings, WorkDistribution};
+pub use simulate::{CallTable, CostPreset, Housekeeping, JOBS_AS_PROCESSES, SimulateTable, Surroundings, WorkDistribution};
 
 /// A whole file.
 #[derive(Debug, Clone, Deserialize)]

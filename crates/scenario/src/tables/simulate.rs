@@ -98,7 +98,7 @@ pub enum WorkDistribution {
 
 /// What changes of jobs take that are processes, frozen and paged out like instances: a start is that of a process; 340 MB take 0.4 s to page
 /// out and as long to read in; a move goes through a link of 1 Gbit/s.
-const JOBS_AS_PROCESSES: Costs =
+pub const JOBS_AS_PROCESSES: Costs =
     Costs { start_s: 0.5, suspend_s_per_mib: 0.0012, resume_s_per_mib: 0.0012, migrate_s_per_mib: 0.0107 };
 
 /// `[simulation]`: what surrounds the pool.
