@@ -451,9 +451,12 @@ fn the_tasks_of_a_gang_find_its_inputs_and_the_last_of_them_brings_the_results_o
     let folder = open_folder("gang-inputs-and-results");
     let path = |name: &str| folder.join(name).display().to_string();
     std::fs::write(path("data.txt"), "3\n").unwrap();
-    let (data, to) = (path("data.txt"), path("results"));
-    let options = ["--tasks", "2", "--memory", "160MiB", "--input", &data, "--result", "out/*", "--result", "sum", "--to", &to];
-    let run = |name: &str, script: &str| taken(&pool, &[&options[..], &["--name", name]].concat(), &["sh", "-c", script]);
+    let data = path("data.txt");
+    let options = ["--tasks", "2", "--memory", "160MiB", "--input", &data, "--result", "out/*", "--result", "sum"];
+    // Jobs of different names run as different users, so that each has a folder of its own for its results.
+    let run = |name: &str, script: &str| {
+        taken(&pool, &[&options[..], &["--to", &path(name), "--name", name]].concat(), &["sh", "-c", script])
+    };
     // The first task ends at once, and the results of the second are not there yet.
     let sum = run(
         "sum",
@@ -463,11 +466,11 @@ fn the_tasks_of_a_gang_find_its_inputs_and_the_last_of_them_brings_the_results_o
     let own = |id: &str| pool.state().join(format!("data/job.{id}"));
     pool.eventually("both have written", || (own(&sum).join("out/0").exists() && own(&sum).join("out/1").exists()).then_some(()));
     until(&pool, &sum, "running");
-    assert!(!folder.join("results/out").exists(), "nothing is copied before the last has ended");
+    assert!(!folder.join("sum/out").exists(), "nothing is copied before the last has ended");
     std::fs::write(own(&sum).join("go"), "").unwrap();
     until(&pool, &sum, "done");
     let each = "3\n127.0.0.1\n127.0.0.1\n";
-    let result = |name: &str| std::fs::read_to_string(folder.join("results").join(name)).unwrap();
+    let result = |name: &str| std::fs::read_to_string(folder.join("sum").join(name)).unwrap();
     assert_eq!([result("out/0"), result("out/1"), result("sum")], [each.to_owned(), each.to_owned(), each.repeat(2)]);
     pool.eventually("its folder is scrubbed", || (!own(&sum).exists()).then_some(()));
     let bad = run("bad", "mkdir -p out; touch out/$WEAL_TASK");
