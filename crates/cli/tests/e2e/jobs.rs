@@ -444,6 +444,45 @@ fn the_tasks_of_a_gang_run_at_once_on_several_nodes_and_know_each_other() {
     assert!(!wide.status.success() && text(&wide.stderr).contains("all nodes together have room for"), "{}", text(&wide.stderr));
 }
 
+#[test]
+fn the_tasks_of_a_gang_find_its_inputs_and_the_last_of_them_brings_the_results_of_all() {
+    let mut pool = two_nodes();
+    pool.up();
+    let folder = open_folder("gang-inputs-and-results");
+    let path = |name: &str| folder.join(name).display().to_string();
+    std::fs::write(path("data.txt"), "3\n").unwrap();
+    let data = path("data.txt");
+    let options = ["--tasks", "2", "--memory", "160MiB", "--input", &data, "--result", "out/*", "--result", "sum"];
+    // Jobs of different names run as different users, so that none writes where another has made folders.
+    let run = |name: &str, to: &std::path::Path, script: &str| {
+        let to = to.join("results").display().to_string();
+        taken(&pool, &[&options[..], &["--to", &to, "--name", name]].concat(), &["sh", "-c", script])
+    };
+    // The first task ends at once, and the results of the second are not there yet.
+    let sum = run(
+        "sum",
+        &folder,
+        "mkdir -p out; cat data.txt $WEAL_HOSTFILE > out/$WEAL_TASK; [ $WEAL_TASK = 0 ] && exit; \
+         until [ -e go ]; do sleep 0.1; done; cat out/* > sum",
+    );
+    let own = |id: &str| pool.state().join(format!("data/job.{id}"));
+    pool.eventually("both have written", || (own(&sum).join("out/0").exists() && own(&sum).join("out/1").exists()).then_some(()));
+    until(&pool, &sum, "running");
+    assert!(!folder.join("results/out").exists(), "nothing is copied before the last has ended");
+    std::fs::write(own(&sum).join("go"), "").unwrap();
+    until(&pool, &sum, "done");
+    let each = "3\n127.0.0.1\n127.0.0.1\n";
+    let result = |name: &str| std::fs::read_to_string(folder.join("results").join(name)).unwrap();
+    assert_eq!([result("out/0"), result("out/1"), result("sum")], [each.to_owned(), each.to_owned(), each.repeat(2)]);
+    pool.eventually("its folder is scrubbed", || (!own(&sum).exists()).then_some(()));
+    let bad = run("bad", &open_folder("gang-without-results"), "mkdir -p out; touch out/$WEAL_TASK");
+    let why = until(&pool, &bad, "failed")["detail"].as_str().unwrap().to_owned();
+    assert!(why.contains("its results are not in place: it has left nothing that `sum` names"), "{why}");
+    let half = run("half", &open_folder("gang-of-which-half-fails"), "mkdir -p out; touch out/$WEAL_TASK sum; exit $WEAL_TASK");
+    until(&pool, &half, "failed");
+    assert!(own(&bad).exists() && own(&half).exists(), "somebody may want to see what they did");
+}
+
 /// A job that sleeps for ever keeps its memory, misses its goal, and ends when it is told to.
 #[test]
 fn a_gang_that_waits_says_who_has_its_memory_and_a_late_job_by_how_much_it_is_late() {
