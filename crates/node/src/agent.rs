@@ -18,7 +18,7 @@ use crate::awake;
 use crate::capabilities;
 use crate::clock::now;
 use crate::events::Events;
-use crate::files::{at, read_json, write_json};
+use crate::files::{at, read_json, write_json, write_missing_json};
 use crate::instance::{self, Handle, MEMORY_FILE, Order, RunRecord};
 use crate::isolation::{Kind, Member, Occupied, Usage, roles};
 use crate::logbook::LogError;
@@ -480,11 +480,8 @@ impl Agent {
         let views = self.handles().into_iter().map(|handle| handle.view());
         let views: Vec<_> = views.filter(|view| view.memory.state != InstanceState::Stopping).collect();
         let nodes: Vec<NodeSpec> = self.nodes.lock().expect("nothing panics while it is held").values().cloned().collect();
-        let written = lost::write_down(&self.site, &self.dir, &views).and_then(|count| {
-            let path = self.dir.join(NODES_FILE);
-            if path.exists() { Ok(count) } else { write_json(&path, &nodes).map(|()| count) }
-        });
-        match written {
+        let written = lost::write_down(&self.site, &self.dir, &views);
+        match written.and_then(|count| write_missing_json(&self.dir.join(NODES_FILE), &nodes).map(|()| count)) {
             Ok(0) => {}
             Ok(count) => tracing::warn!(count, "the records of instances were removed: what runs is written down again"),
             Err(error) => tracing::error!(%error, "the records of instances were removed, and what runs cannot be written down"),

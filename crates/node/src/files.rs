@@ -21,6 +21,11 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     replace_unsynced(path, &text)
 }
 
+/// The same where there is no file yet.
+pub fn write_missing_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    if path.exists() { Ok(()) } else { write_json(path, value) }
+}
+
 /// Moves a file or a folder. What is not there any more was moved before.
 ///
 /// # Errors

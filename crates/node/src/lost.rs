@@ -1,5 +1,5 @@
-//! What is written down again when somebody removed the state directory, or a part of it, below a running agent: enough for the next agent to go on with every
-//! instance that runs.
+//! What is written down again when somebody removed the state directory, or a part of it, below a running agent: enough for the next agent to go
+//! on with every instance that runs.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -12,7 +12,7 @@ use weal_host::users::APPLICATION_UIDS;
 use weal_model::AppName;
 
 use crate::accounts::numbers::NUMBERS_FILE;
-use crate::files::write_json;
+use crate::files::{write_json, write_missing_json};
 use crate::instance::{MEMORY_FILE, View};
 use crate::shim::{LOGS_FOLDER, PID_FILE, SPEC_FILE, Started};
 use crate::site::Site;
@@ -23,10 +23,7 @@ use crate::site::Site;
 /// A file cannot be written.
 pub fn write_down(site: &Site, dir: &Path, views: &[View]) -> io::Result<usize> {
     DirBuilder::new().recursive(true).mode(0o711).create(&site.instances)?;
-    let path = dir.join(NUMBERS_FILE);
-    if !path.exists() {
-        write_json(&path, &numbers(views))?;
-    }
+    write_missing_json(&dir.join(NUMBERS_FILE), &numbers(views))?;
     let has_none = |view: &&View| !site.dir(view.record.spec.id.as_str()).join(SPEC_FILE).exists();
     let lost: Vec<&View> = views.iter().filter(has_none).collect();
     lost.iter().try_for_each(|view| write_instance(site, view))?;

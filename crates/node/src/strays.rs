@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use weal_host::{Identity, Proc};
 
 use crate::accounts::numbers::Numbers;
-use crate::shim::MARK;
+use crate::shim::marked_in;
 use crate::signals::send;
 
 /// How long killed processes may take to go. Each round also meets what was forked meanwhile.
@@ -90,7 +90,7 @@ fn running_as(proc: &Proc, numbers: &BTreeSet<u32>) -> Vec<Identity> {
 /// The processes that still say in their environment which instance of this pool they belong to.
 fn marked(proc: &Proc, state: &Path) -> Vec<Stray> {
     let instances = state.join("node/instances");
-    let is_ours = |pid: u32| proc.variable(pid, MARK).is_some_and(|dir| Path::new(&dir).starts_with(&instances));
+    let is_ours = |pid: u32| marked_in(proc, pid, &instances).is_some();
     proc.all().into_iter().filter(|stat| stat.is_alive() && is_ours(stat.pid)).map(|stat| stray(proc, stat.pid)).collect()
 }
 

@@ -57,13 +57,12 @@ impl GroupChange for Group {
 pub fn occupied(top: &Group) -> Vec<Occupied> {
     let name = |group: &Group| Some(group.path().file_name()?.to_str()?.to_owned());
     let is_node = |group: &Group| name(group).is_some_and(|name| !name.starts_with('.'));
-    let places = top.children().into_iter().filter(is_node).flat_map(|node| {
+    let mut places = Vec::new();
+    for node in top.children().into_iter().filter(is_node) {
         let instances = node.children().into_iter().filter(|instance| !instance.processes().is_empty());
-        let places: Vec<_> =
-            instances.filter_map(|instance| Some(Occupied { node: name(&node)?, instance: name(&instance)? })).collect();
-        places
-    });
-    places.collect()
+        places.extend(instances.filter_map(|instance| Some(Occupied { node: name(&node)?, instance: name(&instance)? })));
+    }
+    places
 }
 
 /// CPU as a share relative to siblings: `per_core` for one core, within what the kernel takes.

@@ -17,7 +17,7 @@ use weal_model::NodeSpec;
 use super::hybrid::stand_still;
 use super::{GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, Occupied, Usage};
 use crate::files::read_json;
-use crate::shim::{MARK, PID_FILE, Started, mark};
+use crate::shim::{PID_FILE, Started, mark, marked_in};
 use crate::signals::send;
 
 /// No isolation.
@@ -112,9 +112,8 @@ impl Isolation for Plain {
     /// By what processes were started with: one that has cleared its environment is not found.
     fn places(&self, instances: &Path) -> Vec<Occupied> {
         let of = |stat: Stat| {
-            let dir = self.proc.variable(stat.pid, MARK).filter(|_| stat.is_alive())?;
-            let name = Path::new(&dir).strip_prefix(instances).ok()?.to_str()?.to_owned();
-            Some(Occupied { node: String::new(), instance: name })
+            let folder = marked_in(&self.proc, stat.pid, instances).filter(|_| stat.is_alive())?;
+            Some(Occupied { node: String::new(), instance: folder.to_str()?.to_owned() })
         };
         self.proc.all().into_iter().filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
     }

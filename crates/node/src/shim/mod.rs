@@ -155,6 +155,12 @@ pub fn mark(dir: &Path) -> String {
     format!("{MARK}={}", dir.display())
 }
 
+/// The instance that a process belongs to by that entry, as the name of its folder in `instances`; `None` for one of another pool, or of none.
+pub fn marked_in(proc: &Proc, pid: u32, instances: &Path) -> Option<PathBuf> {
+    let dir = proc.variable(pid, MARK)?;
+    Some(Path::new(&dir).strip_prefix(instances).ok()?.to_owned())
+}
+
 /// The variable of that entry.
 pub const MARK: &str = "WEAL_INSTANCE_DIR";
 
