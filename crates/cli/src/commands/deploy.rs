@@ -81,7 +81,7 @@ pub fn rollback(order: &Rollback, json: bool) -> anyhow::Result<()> {
     let file = std::fs::read_to_string(&change.path).unwrap_or_default();
     if !json && file != change.text {
         let path = change.path.display();
-        output::remark(&format!("{path} is not changed by this: the next `weal deploy` or `weal up` brings out what it says"));
+        output::complain(&format!("{path} is not changed by this: the next `weal deploy` or `weal up` brings out what it says"));
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
             }
             output::print(&list(&tokens, now()));
             for TokenView { name, .. } in tokens.iter().filter(|token| token.unscoped && !token.quota.is_open()) {
-                output::remark(&format!(
+                output::complain(&format!(
                     "`{name}` may give every order, because it was made before there were scopes: revoke it, and make one with --scope jobs."
                 ));
             }
@@ -85,7 +85,7 @@ fn show_made(made: &TokenMade, json: bool) -> anyhow::Result<()> {
     output::print(&format!("{}\n", made.secret));
     let allowed = made.scope.map_or_else(String::new, |scope| format!(" It lets its holder {}.", allows(scope)));
     let (name, how) = (&made.name, "It is shown this once. Use: Authorization: Bearer SECRET");
-    output::remark(&format!("This is the secret of `{name}`.{allowed} {how}"));
+    output::complain(&format!("This is the secret of `{name}`.{allowed} {how}"));
     Ok(())
 }
 
