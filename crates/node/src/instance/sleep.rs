@@ -253,18 +253,16 @@ impl Task {
         running.failures = 0;
         let read = prefetched.map(|bytes| format!(", {bytes} prefetched")).unwrap_or_default();
         let detail = format!("woken from {} in {:.1} ms, thawed after {thawed_ms:.1}{read}", rung.as_str(), took_s * 1e3);
-        self.view.lock().expect("nothing panics while it is held").memory.state = InstanceState::Ready;
+        // All at once: who sees it ready asks how long that took.
+        let memory = &mut self.view.lock().expect("nothing panics while it is held").memory;
+        (memory.state, memory.since, memory.last_wake_s) = (InstanceState::Ready, now(), Some(took_s));
+        memory.detail.clone_from(&detail);
         Ok(Woken { took_s, detail })
     }
 
     fn note_wake(&self, rung: Rung, woken: &Woken) {
-        self.remember(|memory| {
-            (memory.since, memory.last_wake_s) = (now(), Some(woken.took_s));
-            memory.detail.clone_from(&woken.detail);
-            learn(memory.costs.of_mut(rung), &RungCost { wake_s: Some(woken.took_s), ..RungCost::default() });
-        });
+        self.learn(rung, &RungCost { wake_s: Some(woken.took_s), ..RungCost::default() });
         self.tell(InstanceState::Ready, woken.detail.clone());
-        self.site.costs.note(&self.spec().app, self.memory().costs);
     }
 
     /// What the application wants to renew after a sleep, before it is asked whether it is ready.
