@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use weal_host::Proc;
 
-use crate::chaos::load::Load;
+use crate::chaos::load::{Load, PAUSE};
 use crate::chaos::pool::{Pool, ROLES};
 use crate::table::Table;
 use crate::{chaos, programs, report};
@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     ensure!(seconds.is_finite() && seconds >= 10.0, "a soak of {seconds} s shows nothing: take --hours 0.01 at least");
     let folder = tempfile::Builder::new().prefix("weal-soak-").tempdir()?;
     let mut pool = Pool::start(&chaos::build()?, folder.path())?;
-    let load = Load::start(pool.listen(), arguments.clients);
+    let load = Load::start(pool.listen(), arguments.clients, PAUSE);
     let (began, pause) = (Instant::now(), Duration::from_secs_f64((seconds / SAMPLES).max(0.5)));
     let mut series = Series::new();
     while began.elapsed().as_secs_f64() < seconds {

@@ -99,13 +99,34 @@ pub enum Fault {
     Upgrade,
 }
 
+/// Which faults a run has.
+#[derive(Debug, Clone, Copy)]
+pub enum Selection {
+    /// Every one.
+    All,
+    /// Those that touch nothing but the pool.
+    OfThePool,
+    /// This one, again and again.
+    Only(Fault),
+}
+
+impl Selection {
+    fn faults(self) -> Vec<Fault> {
+        match self {
+            Self::All => Fault::value_variants().to_vec(),
+            Self::OfThePool => Fault::value_variants().iter().copied().filter(|fault| *fault != Fault::FullSwap).collect(),
+            Self::Only(fault) => vec![fault],
+        }
+    }
+}
+
 /// The faults in the order that `seed` gives: all of them, then all of them in another order, and so on.
-pub fn order(seed: u64, only: Option<Fault>) -> impl Iterator<Item = Fault> {
+pub fn order(seed: u64, selection: Selection) -> impl Iterator<Item = Fault> {
     let mut rng = weal_rng::stream(seed, "chaos");
     let mut left: Vec<Fault> = Vec::new();
     std::iter::from_fn(move || {
         if left.is_empty() {
-            left = only.map_or_else(|| Fault::value_variants().to_vec(), |fault| vec![fault]);
+            left = selection.faults();
         }
         let chosen = weal_rng::weighted(&mut rng, &vec![1.0; left.len()]);
         Some(left.swap_remove(chosen))
@@ -374,4 +395,29 @@ fn config_storm(pool: &mut Pool) -> Result<()> {
     }
     let good = pool.config("");
     pool.write(&good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_has_every_fault_once_and_a_seed_repeats_the_order() {
+        let all = Fault::value_variants().len();
+        let names = |seed, selection, many| order(seed, selection).take(many).map(Fault::name).collect::<Vec<_>>();
+        let rounds = names(1, Selection::All, 2 * all);
+        let (first, second) = rounds.split_at(all);
+        for round in [first, second] {
+            assert_eq!(round.iter().collect::<std::collections::BTreeSet<_>>().len(), all, "{round:?}");
+        }
+        assert_ne!(first, second);
+        assert_eq!(rounds, names(1, Selection::All, 2 * all));
+        assert_ne!(rounds, names(2, Selection::All, 2 * all));
+    }
+
+    #[test]
+    fn beside_others_the_swap_of_the_machine_is_left_alone() {
+        let round: Vec<&str> = order(1, Selection::OfThePool).take(Fault::value_variants().len() - 1).map(Fault::name).collect();
+        assert!(!round.contains(&Fault::FullSwap.name()) && round.contains(&Fault::HungDisk.name()), "{round:?}");
+    }
 }

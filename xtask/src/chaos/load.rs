@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it takes until what was killed is gone.
 const STRIKE: Duration = Duration::from_millis(250);
 /// Between two requests of a client: what is shown is correctness, not speed.
-const PAUSE: Duration = Duration::from_millis(2);
+pub const PAUSE: Duration = Duration::from_millis(2);
 
 /// Which requests a fault may cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,8 @@ pub struct Load {
 }
 
 impl Load {
-    pub fn start(listen: SocketAddr, clients: usize) -> Self {
+    /// So many clients, each of which pauses for `pause` between two requests.
+    pub fn start(listen: SocketAddr, clients: usize, pause: Duration) -> Self {
         let (stop, record) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Record>>::default());
         let client = |number: usize| {
             let (stop, record) = (Arc::clone(&stop), Arc::clone(&record));
@@ -93,7 +94,7 @@ impl Load {
                 while !stop.load(Ordering::Relaxed) {
                     let host = host.next().unwrap_or("front");
                     ask_and_record(host, &record, || kept.as_mut().map_or_else(|| ask(listen, host), |kept| kept.ask(host)));
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(pause);
                 }
             })
         };

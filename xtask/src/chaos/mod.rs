@@ -12,6 +12,8 @@ mod machine;
 pub mod pool;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -19,12 +21,14 @@ use clap::Args;
 
 use crate::table::Table;
 use crate::{programs, report};
-use fault::Fault;
+use fault::{Fault, Selection};
 use load::{Load, Total, Window};
 use pool::Pool;
 
 /// Requests that are under way at a time.
 const CLIENTS: usize = 4;
+/// Between two requests of a client where other tests run.
+const LONG_PAUSE: Duration = Duration::from_millis(50);
 /// How long the pool is left alone between two faults.
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -40,6 +44,9 @@ pub struct Arguments {
     /// Only this fault, again and again
     #[arg(long, value_enum)]
     only: Option<Fault>,
+    /// Other tests run on this machine: ask it for less, and leave alone what belongs to all of them
+    #[arg(long, conflicts_with = "only")]
+    beside_others: bool,
     /// Write what it prints to docs/reports/chaos.md, below the page's mark
     #[arg(long)]
     write: bool,
@@ -56,15 +63,27 @@ struct Tally {
     is_whole: bool,
 }
 
-/// Runs it; false when something did not hold. Says the seed, and the fault that came last.
+impl Arguments {
+    fn selection(&self) -> Selection {
+        match self.only {
+            Some(fault) => Selection::Only(fault),
+            None if self.beside_others => Selection::OfThePool,
+            None => Selection::All,
+        }
+    }
+}
+
+/// Runs it until its time is over or a SIGTERM comes; false when something did not hold. Says the seed, and the fault that came last.
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let folder = tempfile::Builder::new().prefix("weal-chaos-").tempdir()?;
     let mut pool = Pool::start(&build()?, folder.path())?;
-    let load = Load::start(pool.listen(), CLIENTS);
+    let load = Load::start(pool.listen(), CLIENTS, if arguments.beside_others { LONG_PAUSE } else { load::PAUSE });
+    let is_told_to_end = Arc::<AtomicBool>::default();
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&is_told_to_end))?;
     let end = Instant::now() + Duration::from_secs_f64(arguments.hours * 3600.0);
-    let (mut order, mut tallies) = (fault::order(arguments.seed, arguments.only), BTreeMap::<&str, Tally>::new());
+    let (mut order, mut tallies) = (fault::order(arguments.seed, arguments.selection()), BTreeMap::<&str, Tally>::new());
     let mut broken = Vec::new();
-    while Instant::now() < end && broken.is_empty() {
+    while Instant::now() < end && broken.is_empty() && !is_told_to_end.load(Ordering::Relaxed) {
         let fault = order.next().context("the order of the faults has no end")?;
         broken = strike(&mut pool, &load, fault, tallies.entry(fault.name()).or_default())?;
     }
