@@ -194,7 +194,7 @@ fn the_config_of_a_holder_of_a_token_is_not_taken_for_the_owners_word() {
 fn a_rollback_to_a_version_whose_program_is_gone_says_so_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("release-1");
-    std::fs::copy(crate::pool::echo_program(), &program).unwrap();
+    crate::pool::copy_program(&crate::pool::echo_program(), &program);
     let copy = crate::pool::open_to_all(program.clone());
     let of = |program: &std::path::Path| {
         echo_app("echo", "").replace(crate::pool::echo_program().to_str().unwrap(), program.to_str().unwrap())

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::pool::{echo_app, echo_program, free_ports, text};
+use crate::pool::{copy_program, copy_program_with, echo_app, echo_program, free_ports, text};
 
 /// This machine's files with all changes in memory, in namespaces of its own for mounts and processes. What was started in it ends with it.
 struct Copy {
@@ -159,15 +159,14 @@ fn xtask() -> PathBuf {
 /// The same code as another file, as another version would be.
 fn next_program(folder: &Path) -> PathBuf {
     let next = folder.join("weal");
-    std::fs::copy(env!("CARGO_BIN_EXE_weal"), &next).unwrap();
-    std::io::Write::write_all(&mut std::fs::OpenOptions::new().append(true).open(&next).unwrap(), b"next").unwrap();
+    copy_program_with(Path::new(env!("CARGO_BIN_EXE_weal")), "next", &next);
     next
 }
 
 /// Puts the application in place and the config where the package has it. Returns the port at which the pool listens.
 fn write_config(copy: &Copy) -> u16 {
     let [listen, api] = free_ports();
-    std::fs::copy(echo_program(), copy.path("/srv/echo")).unwrap();
+    copy_program(&echo_program(), &copy.path("/srv/echo"));
     let app = echo_app("echo", "").replace(&echo_program().display().to_string(), "/srv/echo");
     let text = format!("[pool]\nlisten = \"127.0.0.1:{listen}\"\napi = \"127.0.0.1:{api}\"\nflow-cycle = \"1s\"\n\n{app}");
     std::fs::write(copy.path("/etc/weal/weal.toml"), text).unwrap();

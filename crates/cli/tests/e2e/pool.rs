@@ -345,10 +345,24 @@ pub fn open_to_all(program: PathBuf) -> PathBuf {
     if !copy.exists() {
         // Whole at once: other tests use the same.
         let partial = folder.join(format!("{}-{:?}", copy.file_name().unwrap().display(), std::thread::current().id()));
-        std::fs::copy(&program, &partial).unwrap();
+        copy_program(&program, &partial);
         std::fs::rename(partial, &copy).unwrap();
     }
     copy
+}
+
+/// Copies a program in another process. What this one has open for writing is open for a moment in whatever other tests start meanwhile,
+/// and as long as it is, the kernel runs the file for nobody ("text file busy").
+pub fn copy_program(program: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
+    assert!(copied.success(), "cannot copy {} to {}", program.display(), to.display());
+}
+
+/// The same with `end` behind it, which changes nothing but the file.
+pub fn copy_program_with(program: &Path, end: &str, to: &Path) {
+    let script = "cp \"$1\" \"$3\" && printf %s \"$2\" >>\"$3\"";
+    let copied = Command::new("sh").args(["-c", script, "sh"]).arg(program).arg(end).arg(to).status().unwrap();
+    assert!(copied.success(), "cannot copy {} to {}", program.display(), to.display());
 }
 
 /// A program of the demo, built on demand. With `/work?cpu_ms=N` a request costs N milliseconds of CPU.

@@ -1,33 +1,32 @@
 //! A new version takes a running pool over: the supervisor becomes it, and no request is lost.
 
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
 use crate::load::{Load, get};
-use crate::pool::{Pool, echo_app, text};
+use crate::pool::{Pool, copy_program, copy_program_with, echo_app, text};
 
 /// A weal of its own in `folder`, as a package would have installed it.
 fn installed(folder: &Path) -> PathBuf {
     let program = folder.join("weal");
-    std::fs::copy(env!("CARGO_BIN_EXE_weal"), &program).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_weal")), &program);
     program
 }
 
 /// Puts the same code in its place as another file, as a package does: whole, by its name.
 fn install_next(program: &Path) {
     let next = program.with_extension("next");
-    std::fs::copy(env!("CARGO_BIN_EXE_weal"), &next).unwrap();
-    std::fs::OpenOptions::new().append(true).open(&next).unwrap().write_all(b"the next version").unwrap();
+    copy_program_with(Path::new(env!("CARGO_BIN_EXE_weal")), "the next version", &next);
     std::fs::rename(next, program).unwrap();
 }
 
 fn install_text(program: &Path, text: &str) {
-    let next = program.with_extension("next");
-    std::fs::write(&next, text).unwrap();
-    std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (written, next) = (program.with_extension("text"), program.with_extension("next"));
+    std::fs::write(&written, text).unwrap();
+    std::fs::set_permissions(&written, std::fs::Permissions::from_mode(0o755)).unwrap();
+    copy_program(&written, &next);
     std::fs::rename(next, program).unwrap();
 }
 

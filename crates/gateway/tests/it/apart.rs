@@ -1,6 +1,7 @@
 //! A gateway in a process of its own.
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -19,8 +20,12 @@ impl Apart {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let program = std::env::current_exe().unwrap().parent().unwrap().with_file_name("examples/gateway-bench");
         let arguments = [free.to_string(), instance.to_string(), "0".to_owned(), "2".to_owned()];
-        assert!(program.exists(), "{} is missing: cargo build --package weal-gateway --examples", program.display());
-        let process = std::process::Command::new(program).args(arguments).spawn().unwrap();
+        if !program.exists() {
+            let built =
+                Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "weal-gateway", "--examples"]).status();
+            assert!(built.unwrap().success(), "cannot build gateway-bench");
+        }
+        let process = Command::new(program).args(arguments).spawn().unwrap();
         let gateway = Self { process, address: free };
         let served = async {
             while gateway.first_status().await.is_none_or(|status| status != 200) {
