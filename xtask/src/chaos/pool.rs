@@ -353,7 +353,7 @@ fn is_alive(pid: u32) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-fn command_line(pid: u32) -> String {
+pub fn command_line(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
