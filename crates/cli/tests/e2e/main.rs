@@ -11,6 +11,7 @@ mod deploy;
 mod disk;
 mod dispatch;
 mod environment;
+mod examples;
 mod faults;
 mod goals;
 mod grpc;

@@ -365,13 +365,13 @@ pub fn copy_program_with(program: &Path, end: &str, to: &Path) {
     assert!(copied.success(), "cannot copy {} to {}", program.display(), to.display());
 }
 
-/// A program of the demo, built on demand. With `/work?cpu_ms=N` a request costs N milliseconds of CPU.
+/// A program of an example, built on demand. With `/work?cpu_ms=N` a request costs N milliseconds of CPU.
 pub fn demo_program(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).unwrap().join(name);
     if !program.exists() {
-        let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "weal-demo"]).status();
-        assert!(built.unwrap().success(), "cannot build the demo");
+        let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--workspace", "--bin", name]).status();
+        assert!(built.unwrap().success(), "cannot build {name}");
     }
     open_to_all(program)
 }
