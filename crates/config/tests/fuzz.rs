@@ -1,7 +1,7 @@
 //! Bytes that were never meant for a reader of configs.
 
 use weal_config::import::{compose, procfile};
-use weal_config::{Level, MachineSize, effective, parse};
+use weal_config::{Level, MachineSize, effective, env_file, parse};
 use weal_model::Bytes;
 
 const MACHINE: MachineSize = MachineSize { cpus: 4.0, memory: Bytes::gib(8) };
@@ -16,6 +16,22 @@ fn fuzz_configs() {
                 assert_eq!(again.map(|again| again.spec), Ok(parsed.spec));
             }
             Err(found) => assert!(found.iter().any(|found| found.level == Level::Error)),
+        }
+    });
+}
+
+#[test]
+fn fuzz_files_of_variables() {
+    weal_fuzz::target("env-file", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        match env_file::parse(&text) {
+            Ok(variables) => {
+                assert!(variables.len() <= text.lines().count());
+                for (name, value) in variables {
+                    assert!(env_file::is_variable(&name) && !value.contains('\0'), "{name:?} {value:?}");
+                }
+            }
+            Err(error) => assert!((1..=text.lines().count()).contains(&error.line), "{error}"),
         }
     });
 }

@@ -72,6 +72,7 @@ fn a_full_disk_stops_nothing_and_is_forgotten_when_there_is_space_again() {
         pool.eventually(&format!("another {role}"), || {
             pool.role_pids(role).iter().any(|pid| !before.contains(pid)).then_some(())
         });
+        pool.eventually("a status while the disk is full", || pool.status().map(drop));
         load.wait_for(200);
     }
     let tally = load.finish();
@@ -82,6 +83,8 @@ fn a_full_disk_stops_nothing_and_is_forgotten_when_there_is_space_again() {
         let log = std::fs::read_to_string(pool.state().join(format!("logs/{role}.log"))).unwrap_or_default();
         assert!(!log.contains("panicked"), "{log}");
     }
+    // A role that panics has no disk to say so on, but the supervisor sees its exit code.
+    assert!(!pool.printed().contains("101"), "{}", pool.printed());
     disk.free();
     pool.wait_ready();
     pool.eventually("no problem is shown", || (pool.status()?["problems"] == serde_json::json!([])).then_some(()));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::load::{Load, get};
-use crate::pool::{Pool, is_alive, text};
+use crate::pool::{Pool, echo_app, is_alive, text};
 
 /// What the issue promises.
 const BACK_WITHIN: Duration = Duration::from_secs(2);
@@ -174,4 +174,28 @@ fn a_request_for_an_application_that_cannot_start_is_refused_at_once_with_the_re
     assert!(detail("missing").unwrap().contains("no-such-program"), "{:?}", detail("missing"));
     pool.write("[app.missing]\nrun = [\"sh\", \"-c\", \"exit 3\"]\nroutes = [{ host = \"missing.localhost\" }]\n");
     assert_eq!(get(pool.listen, "missing.localhost", "/").unwrap().0, 503);
+}
+
+/// What such a program leaves behind by the thousand must not outlive the pool.
+#[test]
+fn two_thousand_children_that_ignore_sigterm_are_gone_after_down() {
+    const CHILDREN: usize = 2000;
+    let echo = crate::pool::echo_program();
+    // A signal that is ignored stays ignored in children.
+    let forks = format!("trap '' TERM; for n in $(seq {CHILDREN}); do sleep 1000 & done; exec {} --port $PORT", echo.display());
+    let run = format!("run = [\"/bin/sh\", \"-c\", \"{forks}\"]\nsandbox = {{ processes = 3000 }}\nstop-timeout = \"1s\"");
+    let plain = format!("run = [\"{}\", \"--port\", \"$PORT\"]", echo.display());
+    let mut pool = Pool::new(&echo_app("echo", "").replace(&plain, &run).replace("memory = \"64MiB\"", "memory = \"1GiB\""));
+    pool.up();
+    let state = pool.state().display().to_string();
+    let children = || {
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let environments = entries.filter_map(|entry| std::fs::read(entry.path().join("environ")).ok());
+        environments.filter(|variables| String::from_utf8_lossy(variables).contains(&state)).count()
+    };
+    assert!(children() > CHILDREN, "{}", children());
+    let down = pool.run(&["down"]);
+    assert!(down.status.success(), "{}", text(&down.stderr));
+    pool.assert_gone();
+    assert_eq!(children(), 0);
 }

@@ -302,6 +302,38 @@ mod tests {
     }
 
     #[test]
+    fn fuzz_what_instances_write() {
+        weal_fuzz::target("log-text", |bytes| {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = Writer::open(folder.path()).unwrap();
+            let (first, second) = bytes.split_at(bytes.len() / 2);
+            writer.append(first, NOW);
+            writer.append(second, Time(NOW.0 + 1_000_000_000));
+            writer.end_line(NOW);
+            let mut written = bytes.to_vec();
+            written.extend((!matches!(bytes.last(), None | Some(b'\n'))).then_some(b'\n'));
+            assert_eq!(read_bytes(folder.path(), START).unwrap().0, written);
+            assert_eq!(all(folder.path(), START), String::from_utf8_lossy(&written));
+            let lines = written.iter().filter(|byte| **byte == b'\n').count();
+            assert_eq!(all(folder.path(), tail(folder.path(), 2).unwrap()).matches('\n').count(), lines.min(2));
+        });
+    }
+
+    #[test]
+    fn fuzz_times_of_lines() {
+        weal_fuzz::target("log-times", |bytes| {
+            let folder = tempfile::tempdir().unwrap();
+            Writer::open(folder.path()).unwrap().append(b"one\ntwo\nthree\n", NOW);
+            fs::write(stamps::path(folder.path(), 1), bytes).unwrap();
+            // Whatever stands beside a log, its lines are read as they are.
+            let piece = read(folder.path(), START, false).unwrap();
+            assert_eq!(piece.text, "one\ntwo\nthree\n");
+            let since = begin_since(folder.path(), NOW);
+            assert!(read(folder.path(), since, false).unwrap().text.len() <= piece.text.len());
+        });
+    }
+
+    #[test]
     fn fuzz_places_in_logs() {
         let folder = tempfile::tempdir().unwrap();
         Writer::open(folder.path()).unwrap().append(b"one\ntwo\nthree\n", NOW);
