@@ -10,12 +10,13 @@ use super::files::Files;
 use super::finding::Finding;
 
 /// The floor of each crate. A crate uses only crates on lower floors.
-const FLOORS: [(&str, u32); 19] = [
+const FLOORS: [(&str, u32); 20] = [
     ("weal-model", 0),
     ("weal-protocol", 0),
     ("weal-rng", 0),
     ("weal-config", 1),
     ("weal-control", 1),
+    ("weal-emulated", 0),
     ("weal-fuzz", 1),
     ("weal-host", 1),
     ("weal-reproduce", 2),

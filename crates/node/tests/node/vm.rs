@@ -1,26 +1,20 @@
 //! The same cases on a kernel with cgroup v2 and swap, in a virtual machine, where this machine has them not; and those that
 //! need a machine for themselves, because they fill its swap or use up its memory.
 //!
-//! Debian's cloud kernel is downloaded once into `target/vm` and booted by qemu. There is no disk but for swap: the initial RAM
-//! disk holds the fixture as `init`, this test program, a shell, and the libraries that they need.
+//! There is no disk but for swap: the initial RAM disk holds the fixture as `init`, this test program, a shell, and the libraries that they need.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
+
+use weal_emulated::{self as emulated, Emulator, Run};
 
 use crate::bench::{Bench, fixture};
 
 /// A boot with all cases takes five minutes on an idle machine; emulated processors on a busy one are slow.
 const PATIENCE: Duration = Duration::from_secs(900);
-
-/// Vector instructions are emulated one element after the other, so that the C library's copies by AVX take longer than those without.
-const PROCESSOR: &str = "max,-avx,-avx2,-erms,-fsrm";
-/// No detours against attacks on real processors, which an emulated one takes hard; the processor's own clock, since every other is emulated
-/// hardware, and is read for each of the program's timers; and no waiting for the kernel's grace periods.
-const KERNEL: &str = "mitigations=off tsc=reliable clocksource=tsc rcupdate.rcu_expedited=1";
 
 /// Where such a machine swaps to.
 pub enum Swap {
@@ -59,41 +53,24 @@ pub fn boot(machine: &VirtualMachine, tests: &str) {
     if std::env::var_os("WEAL_VM").is_some() {
         return;
     }
-    let Some(qemu) = in_path("qemu-system-x86_64").filter(|_| cfg!(target_arch = "x86_64")) else {
-        return say("skipped: qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)");
-    };
-    let kernel = match kernel() {
-        Ok(kernel) => kernel,
-        Err(reason) => return say(&format!("skipped: no kernel to boot: {reason}")),
+    let emulator = match Emulator::prepare(&target()) {
+        Ok(emulator) => emulator,
+        Err(missing) => return say(&format!("skipped: {missing}")),
     };
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("initrd");
-    fs::write(&image, initial_disk(&kernel)).unwrap();
-    let mut command = Command::new(qemu);
-    command.args([
-        "-accel",
-        "tcg",
-        "-cpu",
-        PROCESSOR,
-        "-smp",
-        "2",
-        "-nographic",
-        "-no-reboot",
-        "-nodefaults",
-        "-serial",
-        "stdio",
-    ]);
-    command.args(["-m", &machine.memory_mib.to_string()]);
-    command.arg("-kernel").arg(kernel.join("vmlinuz")).arg("-initrd").arg(image);
-    let swap = attach_swap(&mut command, &machine.swap, folder.path());
-    let words = format!("weal.layout={} weal.swap={swap} weal.tests={tests}", machine.layout);
-    let words = format!("console=ttyS0 quiet panic=-1 {KERNEL} {words}");
-    command.args(["-append", &words]);
-    let (mut output, mut seconds) = run(&mut command);
+    fs::write(&image, initial_disk(&emulator)).unwrap();
+    let device = if matches!(machine.swap, Swap::Disk { .. }) { "/dev/nvme0n1" } else { "/dev/ram0" };
+    let words = format!("weal.layout={} weal.swap={device} weal.tests={tests}", machine.layout);
+    let mut command = emulator.machine(machine.memory_mib, &words);
+    command.arg("-initrd").arg(image);
+    attach_swap(&mut command, &machine.swap, folder.path());
+    let mut run = || emulated::run(&mut command, PATIENCE, |_| ()).unwrap();
+    let Run { mut output, mut seconds } = run();
     if summary(&output).is_none() {
         // An emulated machine has stood still, once, and not again in fifty boots. A case of ours that hangs does so again.
         say(&format!("a virtual machine stood still for {seconds:.0} s and is booted once more; it said:\n{output}"));
-        (output, seconds) = run(&mut command);
+        Run { output, seconds } = run();
     }
     let summary = summary(&output).unwrap_or("no summary");
     say(&format!("{} in a virtual machine: {summary} ({seconds:.0} s with boot)", machine.layout));
@@ -111,101 +88,23 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Gives the machine a disk to swap to; the device that `swap` will be there.
-fn attach_swap(command: &mut Command, swap: &Swap, folder: &Path) -> &'static str {
-    let Swap::Disk { bytes, bytes_per_second } = swap else { return "/dev/ram0" };
+/// Gives the machine a disk to swap to.
+fn attach_swap(command: &mut Command, swap: &Swap, folder: &Path) {
+    let Swap::Disk { bytes, bytes_per_second } = swap else { return };
     let file = folder.join("swap");
     fs::File::create(&file).unwrap().set_len(*bytes).unwrap();
     let limit = bytes_per_second.map(|rate| format!(",throttling.bps-total={rate}")).unwrap_or_default();
     command.arg("-drive").arg(format!("if=none,id=swap,format=raw,cache=unsafe,file={}{limit}", file.display()));
     command.args(["-device", "nvme,drive=swap,serial=weal"]);
-    "/dev/nvme0n1"
 }
 
-fn run(command: &mut Command) -> (String, f64) {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
-    let began = Instant::now();
-    let mut stdout = child.stdout.take().unwrap();
-    let said = Mutex::new(Vec::new());
-    let text = || String::from_utf8_lossy(&said.lock().unwrap()).replace('\r', "");
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut piece = [0; 4096];
-            while let Ok(count @ 1..) = stdout.read(&mut piece) {
-                said.lock().unwrap().extend_from_slice(&piece[..count]);
-            }
-        });
-        while child.try_wait().unwrap().is_none() && began.elapsed() < PATIENCE && !stands_still(&text()) {
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        // It is over, or takes too long.
-        let _ = child.kill();
-        child.wait().unwrap();
-    });
-    (text(), began.elapsed().as_secs_f64())
-}
-
-/// Both emulated processors have been in the kernel, without a way out, for a minute and a half: its watchdog tells it of each after 26 s and
-/// every 28 s from then on.
-fn stands_still(output: &str) -> bool {
-    output.matches("watchdog: BUG: soft lockup").count() >= 8
-}
-
-/// A folder with `vmlinuz` and `brd.ko` of Debian's cloud kernel.
-fn kernel() -> Result<PathBuf, String> {
-    let tests = std::env::current_exe().map_err(|error| error.to_string())?;
-    let target = tests.ancestors().nth(3).ok_or("this test runs outside of a target folder")?;
-    let folder = target.join("vm");
-    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    // Both tests may come here at once.
-    let lock = fs::File::create(folder.join("lock")).map_err(|error| error.to_string())?;
-    lock.lock().map_err(|error| error.to_string())?;
-    if folder.join("vmlinuz").exists() && folder.join("brd.ko").exists() {
-        return Ok(folder);
-    }
-    let depends = output(Command::new("apt-cache").args(["depends", "linux-image-cloud-amd64"]))?;
-    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: ")).ok_or("apt knows no kernel")?.to_owned();
-    output(Command::new("apt-get").args(["download", "-q", &package]).current_dir(&folder))?;
-    let archive = find(&folder, &|name| name.ends_with(".deb")).ok_or("apt-get download left no package")?;
-    output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(folder.join("unpacked")))?;
-    for (name, matches) in [("brd.ko", "brd.ko"), ("vmlinuz", "vmlinuz-")] {
-        let file = find(&folder.join("unpacked"), &|found| found.starts_with(matches)).ok_or(format!("no {matches} in it"))?;
-        fs::copy(file, folder.join(name)).map_err(|error| error.to_string())?;
-    }
-    let _ = fs::remove_dir_all(folder.join("unpacked"));
-    let _ = fs::remove_file(archive);
-    Ok(folder)
-}
-
-fn output(command: &mut Command) -> Result<String, String> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
-    }
-}
-
-fn find(folder: &Path, matches: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
-    for entry in fs::read_dir(folder).ok()?.flatten() {
-        let path = entry.path();
-        let kind = entry.file_type().ok()?;
-        if kind.is_dir() {
-            if let Some(found) = find(&path, matches) {
-                return Some(found);
-            }
-        } else if kind.is_file() && entry.file_name().to_str().is_some_and(matches) {
-            return Some(path);
-        }
-    }
-    None
-}
-
-fn in_path(program: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
+/// The folder that cargo builds in: this program is in `debug/deps` of it.
+fn target() -> PathBuf {
+    std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
 }
 
 /// Everything that runs in there, as a cpio archive.
-fn initial_disk(kernel: &Path) -> Vec<u8> {
+fn initial_disk(emulator: &Emulator) -> Vec<u8> {
     let own = std::env::current_exe().unwrap();
     let programs = [
         ("init".to_owned(), fixture()),
@@ -216,14 +115,14 @@ fn initial_disk(kernel: &Path) -> Vec<u8> {
     ];
     let mut files = programs.to_vec();
     for (_, program) in &programs {
-        for library in libraries(program) {
+        for library in emulated::libraries(program) {
             let name = library.display().to_string().trim_start_matches('/').to_owned();
             if !files.iter().any(|(known, _)| *known == name) {
                 files.push((name, library));
             }
         }
     }
-    files.push(("weal/brd.ko".to_owned(), kernel.join("brd.ko")));
+    files.push(("weal/brd.ko".to_owned(), emulator.module("brd.ko")));
     let mut archive = Archive::default();
     for (name, path) in files {
         archive.add_file(&name, &fs::read(&path).unwrap());
@@ -231,12 +130,6 @@ fn initial_disk(kernel: &Path) -> Vec<u8> {
     archive.add_file("etc/passwd", b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n");
     archive.add_file("etc/group", b"root:x:0:\nnogroup:x:65534:\n");
     archive.finish()
-}
-
-fn libraries(program: &Path) -> Vec<PathBuf> {
-    let text = output(Command::new("ldd").arg(program)).unwrap_or_default();
-    let words = text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
-    words.map(PathBuf::from).collect()
 }
 
 /// A cpio archive in the `newc` format, which the kernel unpacks (Documentation/driver-api/early-userspace/buffer-format).
