@@ -27,8 +27,7 @@ impl Agent {
         let agent = Arc::clone(self);
         Router::new(callers).on(node::WAKE, move |request: WakeRequest| {
             let agent = Arc::clone(&agent);
-            // In a task of its own: a wake that was begun is finished even if the caller dies.
-            async move { tokio::spawn(agent.wake(request)).await.map_err(|error| RpcRefusal::internal(error.to_string()))? }
+            async move { agent.wake(request).await }
         })
     }
 
@@ -45,12 +44,26 @@ impl Agent {
             message: format!("no instance of `{}` answers within {} s", request.app, request.wait_s),
             refusal: Some(Refusal::TimedOut { seconds: request.wait_s }),
         };
-        let _turn = timeout_at(deadline, turn.lock()).await.map_err(|_| late())?;
-        let answer = timeout_at(deadline, self.wake_one(&request.app, &request.instances)).await.map_err(|_| late())??;
+        // A caller that has left waits no longer: otherwise one that calls and leaves would fill the memory.
+        let turn = timeout_at(deadline, turn.lock_owned()).await.map_err(|_| late())?;
+        let (agent, WakeRequest { app, instances, .. }) = (Arc::clone(&self), request.clone());
+        // In a task of its own: a wake that was begun is finished even if the caller dies.
+        let waking = tokio::spawn(async move {
+            let _turn = turn;
+            let answer = timeout_at(deadline, agent.wake_one(&app, &instances)).await;
+            if let Ok(Ok(answer)) = &answer {
+                agent.note_asked(&answer.instance);
+            }
+            answer
+        });
+        waking.await.map_err(|error| RpcRefusal::internal(error.to_string()))?.map_err(|_| late())?
+    }
+
+    /// It was named to whoever asks for its application.
+    fn note_asked(&self, instance: &InstanceId) {
         let mut asked = self.asked.lock().expect("nothing panics while it is held");
         asked.retain(|_, when| when.elapsed() < JUST_ASKED);
-        asked.insert(answer.instance.clone(), Instant::now());
-        Ok(answer)
+        asked.insert(instance.clone(), Instant::now());
     }
 
     /// Puts an instance to sleep, unless requests are on their way to it. From the order on it counts as asleep: named while it is

@@ -24,7 +24,7 @@ use weal_model::{
 use crate::Method;
 
 /// Take these parameters.
-pub const CONFIGURE: Method<GatewayConfig, ConfigAck> = Method::new("gateway.v1/configure");
+pub const CONFIGURE: Method<GatewayConfig, ConfigAck> = Method::new("gateway.v1/configure").up_to(64);
 /// What happened so far?
 pub const OBSERVE: Method<(), GatewayCounters> = Method::new("gateway.v1/observe");
 

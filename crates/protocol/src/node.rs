@@ -30,11 +30,11 @@ use crate::engine::{OutputPiece, OutputRequest};
 use crate::{Capabilities, Method, Refusal};
 
 /// These are your nodes.
-pub const CONFIGURE: Method<Vec<NodeSpec>, ()> = Method::new("node.v1/configure");
+pub const CONFIGURE: Method<Vec<NodeSpec>, ()> = Method::new("node.v1/configure").up_to(1);
 /// So much memory is to be free on your nodes, until told otherwise; one that is not named keeps none free.
-pub const RESERVE: Method<Vec<NodeReserve>, ()> = Method::new("node.v1/reserve");
+pub const RESERVE: Method<Vec<NodeReserve>, ()> = Method::new("node.v1/reserve").up_to(1);
 /// Do these.
-pub const APPLY: Method<Vec<Command>, Vec<CommandOutcome>> = Method::new("node.v2/apply");
+pub const APPLY: Method<Vec<Command>, Vec<CommandOutcome>> = Method::new("node.v2/apply").up_to(16);
 /// What runs?
 pub const OBSERVE: Method<(), AgentObservation> = Method::new("node.v2/observe");
 /// What happened?
@@ -112,6 +112,16 @@ impl InstanceSpec {
     /// The application whose folder and user it has.
     pub fn owner(&self) -> &AppName {
         self.step_of.as_ref().unwrap_or(&self.app)
+    }
+
+    /// Whether `other` can be started where this one was: for the same application or run of a job, on the same node.
+    pub fn is_in_place_of(&self, other: &Self) -> bool {
+        (&self.app, &self.step_of, &self.node, &self.job) == (&other.app, &other.step_of, &other.node, &other.job)
+    }
+
+    /// Whether its processes have the same rights as those of `other`.
+    pub fn has_rights_of(&self, other: &Self) -> bool {
+        (&self.user, &self.sandbox, &self.process) == (&other.user, &other.sandbox, &other.process)
     }
 }
 

@@ -10,7 +10,7 @@ use weal_model::TlsVersion;
 use crate::Method;
 
 /// Use these certificates and keys from now on. Connections that stand stay as they are.
-pub const CERTIFY: Method<TlsConfig, ()> = Method::new("gateway.v1/certify");
+pub const CERTIFY: Method<TlsConfig, ()> = Method::new("gateway.v1/certify").up_to(16);
 
 /// All that is needed for TLS.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

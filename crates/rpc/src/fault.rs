@@ -26,6 +26,21 @@ impl RpcRefusal {
         Self { status: 400, message: message.into(), refusal: None }
     }
 
+    /// The request did not come in time.
+    pub(crate) fn too_slow(message: impl Into<String>) -> Self {
+        Self { status: 408, message: message.into(), refusal: None }
+    }
+
+    /// No such request is as long.
+    pub(crate) fn too_large(message: impl Into<String>) -> Self {
+        Self { status: 413, message: message.into(), refusal: None }
+    }
+
+    /// There is no room for more of this caller's.
+    pub(crate) fn no_room(message: impl Into<String>) -> Self {
+        Self { status: 429, message: message.into(), refusal: None }
+    }
+
     /// Our own.
     pub fn internal(message: impl Into<String>) -> Self {
         Self { status: 500, message: message.into(), refusal: None }

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::socket;
 
-/// The largest request or response that is read. A snapshot of 200 flows and 50 nodes is about 1 MiB; beyond 64 MiB
+/// The largest response that is read; each method says itself how long a request may be. A snapshot of 200 flows and 50 nodes is about 1 MiB; beyond 64 MiB
 /// something is wrong and memory is at risk.
 pub const BODY_LIMIT: usize = 64 << 20;
 

@@ -7,6 +7,9 @@
 //! Each method names the users that may call it ([`Callers`]), and the kernel names the user of each connection. Anybody else is answered `403`
 //! with a refusal that says which user called what. The modes of sockets and of their folder are a second wall.
 //!
+//! A caller that means harm takes little: each method says how long a request may be, a request that does not come in time is given up, and each
+//! user has only so many connections and so many bytes under way.
+//!
 //! A role of another version is understood or refused, never misread. The method's name carries its version (`gateway.v1/configure`). Within a
 //! version a message only gains fields that may be missing, and a field that is not known is ignored. A role that is called by a name of another
 //! version answers `404`, and its sentence names both.
@@ -17,6 +20,7 @@ mod error;
 mod fault;
 mod handover;
 pub mod http;
+mod room;
 mod server;
 mod socket;
 
