@@ -10,6 +10,8 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weal_host::Identity;
@@ -242,23 +244,21 @@ async fn command(argv: &[String], Beside { launch, main }: Beside<'_>) -> Result
     // one small list, and no lock of the allocator is held then: glibc and musl restore theirs in the forked child.
     unsafe { command.pre_exec(prepare) };
     // To enter a group takes the kernel some ten milliseconds.
-    let mut child = aside(|| command.spawn())?;
-    let group = KillOnDrop(child.id());
+    let mut family = Family::of(aside(|| command.spawn())?)?;
     let mut complaint = Vec::new();
-    if let Some(stderr) = child.stderr.take() {
+    if let Some(stderr) = family.leader.stderr.take() {
         // It may leave a child behind that holds the pipe open: its own end counts.
         let mut limited = stderr.take(4096);
         let ended = tokio::select! {
             _ = limited.read_to_end(&mut complaint) => false,
-            _ = child.wait() => true,
+            () = family.ended() => true,
         };
         if ended {
             // What it wrote before is still in the pipe.
             let _ = tokio::time::timeout(REST, limited.read_to_end(&mut complaint)).await;
         }
     }
-    let status = child.wait().await?;
-    drop(group);
+    let status = family.finish().await?;
     if status.success() {
         return Ok(());
     }
@@ -301,8 +301,8 @@ pub fn joining(
 
 /// The process, held so that it cannot be taken for another one that gets its number.
 fn open_process(main: Identity) -> io::Result<OwnedFd> {
-    let pid = rustix::process::Pid::from_raw(main.pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
-    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    let pid = Pid::from_raw(main.pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
     if weal_host::Proc::system().is_alive(main) { Ok(process) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
@@ -313,16 +313,49 @@ fn enter(entrance: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends a process group.
-struct KillOnDrop(Option<u32>);
+/// A command with all that it started in its process group, which is killed when this is dropped.
+///
+/// Invariant: the leader is waited for after its group was killed. Until then the group's number is its own; afterwards it may be another's, and
+/// root would kill strangers.
+struct Family {
+    leader: tokio::process::Child,
+    handle: AsyncFd<OwnedFd>,
+    group: Option<Pid>,
+}
 
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        let group = self.0.and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
-        if let Some(group) = group {
-            // Usually nothing of it is left.
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+impl Family {
+    fn of(leader: tokio::process::Child) -> io::Result<Self> {
+        let group = leader.id().and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or(io::ErrorKind::NotFound)?;
+        let handle = pidfd_open(group, PidfdFlags::NONBLOCK)?;
+        // SAFETY: the descriptor is owned by what is returned, and nobody closes it before that is dropped.
+        let handle = unsafe { AsyncFd::register_with_interest(handle, tokio::io::Interest::READABLE)? };
+        Ok(Self { leader, handle, group: Some(group) })
+    }
+
+    /// Waits until the leader has ended, and leaves its number to it.
+    async fn ended(&self) {
+        // Fails only where nothing can be waited for any more: then the next step says why.
+        let _ = self.handle.readable().await;
+    }
+
+    /// How the leader ended, once all that it left in its group is killed.
+    async fn finish(mut self) -> io::Result<ExitStatus> {
+        self.ended().await;
+        self.kill();
+        self.leader.wait().await
+    }
+
+    fn kill(&mut self) {
+        if let Some(group) = self.group.take() {
+            // Usually nothing but the leader is left.
+            let _ = kill_process_group(group, Signal::KILL);
         }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 
@@ -435,6 +468,27 @@ mod tests {
             .unwrap_err();
         assert_eq!(unwell.to_string(), "the command `sh`: exit status: 3", "arguments and output may hold a secret");
         assert_eq!(unwell.complaint(), Some("no table"));
+    }
+
+    #[tokio::test]
+    async fn the_number_of_a_commands_group_stays_its_own_until_the_group_is_killed() {
+        let proc = weal_host::Proc::system();
+        let mut command = tokio::process::Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo $!"]).process_group(0).stdout(Stdio::piped());
+        let mut family = Family::of(command.spawn().unwrap()).unwrap();
+        let (leader, mut said) = (family.leader.id().unwrap(), vec![0; 32]);
+        let length = family.leader.stdout.take().unwrap().read(&mut said).await.unwrap();
+        let left: u32 = String::from_utf8_lossy(&said[..length]).trim().parse().unwrap();
+        family.ended().await;
+        let stat = proc.stat(leader).expect("it has ended and nobody has waited for it");
+        assert!(!stat.is_alive() && proc.identity(left).is_some());
+        assert!(family.finish().await.unwrap().success());
+        assert!(proc.stat(leader).is_none_or(|stat| stat.is_alive()), "it was waited for in the end");
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while proc.identity(left).is_some() {
+            assert!(std::time::Instant::now() < deadline, "what it left is still there");
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]
