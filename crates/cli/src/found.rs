@@ -74,9 +74,11 @@ pub fn roles(state: &StateDir) -> Vec<RoleRecord> {
     living().into_iter().filter(|(root, _)| is_same(root, &state.root)).map(|(_, role)| role).collect()
 }
 
-/// The state directory of each pool that has a living role, and that this user may ask.
+/// The state directory of each pool that has a living role of this user's. A gateway that somebody has taken over could name any folder, and have
+/// root take what lies there for a pool of its own.
 pub fn pools() -> BTreeSet<PathBuf> {
-    living().into_iter().map(|(root, _)| root).collect()
+    let own = rustix::process::geteuid().as_raw();
+    living().into_iter().filter(|(_, role)| role.process.runs_as(own)).map(|(root, _)| root).collect()
 }
 
 /// The living supervisor of the pool in `state`: the one that the record names, that holds the lock, or that started a living role.
@@ -91,24 +93,25 @@ pub fn supervisor(state: &StateDir) -> Option<ProcessId> {
 /// All roles of all pools, with their state directories.
 fn living() -> Vec<(PathBuf, RoleRecord)> {
     let proc = Proc::system();
-    let trusted = trusted_users();
+    let users = RoleUsers::of_this_machine().ok().flatten();
     let mut stats: Vec<_> = proc.all().into_iter().filter(weal_host::Stat::is_alive).map(|stat| stat.identity()).collect();
     stats.sort_by_key(|identity| (identity.start_ticks, identity.pid));
     let role = |pid: u32| {
         let process = ProcessId::of(pid)?;
         let (root, role) = of_command(&command_line(pid)?, process)?;
-        // Anybody can write a command line, but nobody else runs as one of these users.
-        let users = proc.users(pid);
-        (!users.is_empty() && users.iter().all(|uid| trusted.contains(uid))).then_some((root, role))
+        let runs_as = proc.users(pid);
+        (process.is_alive() && is_credible(role.role, &runs_as, users.as_ref())).then_some((root, role))
     };
     stats.into_iter().filter_map(|identity| role(identity.pid)).collect()
 }
 
-/// Whom roles of this user's pools run as.
-fn trusted_users() -> BTreeSet<u32> {
+/// Whether a process with the command line of `role` is one, by the users that it runs as. Anybody can write a command line, a gateway that somebody
+/// has taken over also that of a node agent: what is believed is what the role's own user says, and this one.
+fn is_credible(role: RoleName, runs_as: &[u32], users: Option<&RoleUsers>) -> bool {
     let own = rustix::process::geteuid().as_raw();
-    let of_roles = RoleUsers::of_this_machine().ok().flatten();
-    of_roles.iter().flat_map(|users| [users.gateway.uid, users.controller.uid]).chain([own]).collect()
+    let of_role = users.and_then(|users| users.of(role)).map(|user| user.uid);
+    let is_only = |uid: u32| !runs_as.is_empty() && runs_as.iter().all(|one| *one == uid);
+    is_only(own) || of_role.is_some_and(is_only)
 }
 
 fn command_line(pid: u32) -> Option<Vec<u8>> {
@@ -184,6 +187,8 @@ fn is_supervisor(process: ProcessId) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use weal_host::users::User;
+
     use super::*;
 
     #[test]
@@ -223,6 +228,22 @@ mod tests {
         );
         assert!(of_command(b"weal\x00up\x00--state\x00/s\x00", me).is_none());
         assert!(of_command(b"", me).is_none());
+    }
+
+    #[test]
+    fn a_role_is_believed_only_when_it_runs_as_that_roles_user() {
+        let own = rustix::process::geteuid().as_raw();
+        let user = |uid| User { name: "role".to_owned(), uid, gid: uid, groups: Vec::new(), home: "/".into() };
+        let users = RoleUsers { gateway: user(own + 1), controller: user(own + 2) };
+        let believed = |role, runs_as: &[u32]| is_credible(role, runs_as, Some(&users));
+        assert!(believed(RoleName::Node, &[own; 4]) && believed(RoleName::Gateway, &[own + 1; 4]));
+        assert!(believed(RoleName::Controller, &[own + 2; 4]) && believed(RoleName::Gateway, &[own; 4]));
+        for role in [RoleName::Node, RoleName::Controller] {
+            assert!(!believed(role, &[own + 1; 4]), "a gateway says that it is the {}", role.name());
+        }
+        assert!(!believed(RoleName::Node, &[own + 2; 4]) && !believed(RoleName::Gateway, &[own + 2; 4]));
+        assert!(!believed(RoleName::Node, &[own, own, own + 1, own]) && !believed(RoleName::Node, &[]));
+        assert!(!is_credible(RoleName::Gateway, &[own + 1; 4], None), "all run as one user");
     }
 
     #[test]
