@@ -1,12 +1,14 @@
 //! What the node agent takes from whoever runs weal, and from nobody else: which users root's config names, and what is secret.
 //!
-//! The texts that whoever runs weal gave are known by their hashes. Others come from holders of tokens, over the API: no file of root's is read,
+//! The texts that whoever runs weal gave are known by their hashes, each with the file that it was read from: the same words mean other files in
+//! another folder. Others come from holders of tokens, over the API: no file of root's is read,
 //! no user allowed and no command run for what such a text says, neither at once nor when it comes back by `weal rollback`.
 //!
 //! The controller hands a config on, but only the supervisor with its file, and `weal apply`, `deploy` and `rollback`, write these lists. While one
 //! config takes the place of another, what both name is allowed.
 
 use std::io;
+use std::path::Path;
 
 use anyhow::Context;
 use weal_model::PoolSpec;
@@ -22,11 +24,11 @@ const OWN_TEXTS_FILE: &str = "own-configs.json";
 /// So many of them are kept, the newest.
 const MOST_OWN_TEXTS: usize = 1000;
 
-/// Allows what `spec` names too, whose text is `text`, and writes down what its secrets are now.
+/// Allows what `spec` names too, which `text` says, and writes down what its secrets are now.
 ///
 /// # Errors
 /// A secret or a file of variables cannot be read (says which), or a list cannot be written.
-pub fn widen(state: &StateDir, spec: &PoolSpec, text: &str) -> anyhow::Result<()> {
+pub fn widen(state: &StateDir, spec: &PoolSpec, text: OwnText<'_>) -> anyhow::Result<()> {
     // On a full disk it is in force all the same, and cannot be rolled back to.
     let _ = keep_own(state, text);
     let before = Confidential::read(&state.root)?;
@@ -35,13 +37,29 @@ pub fn widen(state: &StateDir, spec: &PoolSpec, text: &str) -> anyhow::Result<()
     if users::is_root() { widen_permits(state, spec).context("cannot write down which users the config names") } else { Ok(()) }
 }
 
-/// Whether whoever runs weal has given this text of a config, at any time.
-pub fn is_own(state: &StateDir, text: &str) -> bool {
-    own_texts(state).is_ok_and(|known| known.contains(&sha256(text)))
+/// The text of a config, and the file that it was read from.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnText<'t> {
+    /// The text.
+    pub text: &'t str,
+    /// The file, absolute.
+    pub path: &'t Path,
 }
 
-fn keep_own(state: &StateDir, text: &str) -> io::Result<()> {
-    let (mut known, new) = (own_texts(state)?, sha256(text));
+impl OwnText<'_> {
+    fn hash(&self) -> String {
+        // No path holds a NUL.
+        sha256(&format!("{}\0{}", self.path.display(), self.text))
+    }
+}
+
+/// Whether whoever runs weal has given this text of a config, at any time.
+pub fn is_own(state: &StateDir, text: OwnText<'_>) -> bool {
+    own_texts(state).is_ok_and(|known| known.contains(&text.hash()))
+}
+
+fn keep_own(state: &StateDir, text: OwnText<'_>) -> io::Result<()> {
+    let (mut known, new) = (own_texts(state)?, text.hash());
     if known.contains(&new) {
         return Ok(());
     }
@@ -87,11 +105,14 @@ mod tests {
     fn own_texts_are_known_again_and_the_oldest_are_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir { root: folder.path().to_owned() };
-        let text = |number: usize| format!("# {number}");
-        assert!(!is_own(&state, &text(0)));
-        (0..=MOST_OWN_TEXTS).for_each(|number| keep_own(&state, &text(number)).unwrap());
-        assert!(!is_own(&state, &text(0)));
-        assert!(is_own(&state, &text(1)) && is_own(&state, &text(MOST_OWN_TEXTS)));
-        assert!(!is_own(&state, "# another's"));
+        let texts: Vec<String> = (0..=MOST_OWN_TEXTS).map(|number| format!("# {number}")).collect();
+        let (path, other) = (Path::new("/etc/weal.toml"), Path::new("/tmp/weal.toml"));
+        let at = |path, number: usize| OwnText { text: &texts[number], path };
+        assert!(!is_own(&state, at(path, 0)));
+        (0..=MOST_OWN_TEXTS).for_each(|number| keep_own(&state, at(path, number)).unwrap());
+        assert!(!is_own(&state, at(path, 0)));
+        assert!(is_own(&state, at(path, 1)) && is_own(&state, at(path, MOST_OWN_TEXTS)));
+        assert!(!is_own(&state, OwnText { text: "# another's", path }));
+        assert!(!is_own(&state, at(other, 1)), "in another folder it names other files");
     }
 }

@@ -10,7 +10,7 @@ use weal_model::{Bytes, PoolSpec};
 
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
 
-use crate::allowed;
+use crate::allowed::{self, OwnText};
 use crate::args::Target;
 use crate::client::{Client, Error};
 use crate::failure::{Exit, Failure};
@@ -29,6 +29,13 @@ pub struct Loaded {
     pub spec: PoolSpec,
     /// What somebody should look at.
     pub warnings: Vec<Diagnostic>,
+}
+
+impl Loaded {
+    /// Its text, with where it was read.
+    pub fn own_text(&self) -> OwnText<'_> {
+        OwnText { text: &self.text, path: &self.path }
+    }
 }
 
 /// A config that somebody means to bring out.
@@ -94,10 +101,15 @@ impl Change {
     pub async fn put(&self, client: &Client) -> anyhow::Result<ConfigTaken> {
         trust::check(&self.named).and_then(|()| trust::check(&self.state.root)).context("the config cannot be used")?;
         self.rehearse(client).await?;
-        allowed::widen(&self.state, &self.spec, &self.text)?;
+        allowed::widen(&self.state, &self.spec, self.own_text())?;
         let taken = client.put_config(&self.update(false)).await.map_err(Error::into_failure)?;
         allowed::settle(&self.state, &self.spec)?;
         Ok(taken)
+    }
+
+    /// Its text, with where it was read.
+    pub fn own_text(&self) -> OwnText<'_> {
+        OwnText { text: &self.text, path: &self.path }
     }
 
     fn update(&self, dry_run: bool) -> ConfigUpdate {

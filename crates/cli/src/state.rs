@@ -5,7 +5,7 @@
 //! run/ROLE.lock     held by each process of a role: node agent and controller hold it alone
 //! supervisor.json   the record: supervisor and roles by pid and start time
 //! inner.json        where applications that others need are reached at the gateway
-//! permits.json      which applications may run as which named users: written by root, read by the node agent
+//! permits.json      what each application of root's config may be: written by root, read by the node agent
 //! run/*.sock        the roles' sockets, 0600, owned by whoever calls them
 //! gateway/          the gateway's own, 0700
 //! controller/       the controller's own, 0700

@@ -62,7 +62,7 @@ pub fn rollback(order: &Rollback, json: bool) -> anyhow::Result<()> {
         );
         return Err(Failure::new(Exit::Failed, message).into());
     }
-    if !allowed::is_own(&change.state, &change.text) {
+    if !allowed::is_own(&change.state, change.own_text()) {
         let message = format!(
             "version {} was given over the API, or to an earlier weal that did not write down by whom, so nobody may have looked at the users, \
              commands and files that it names: deploy its text from a file, or roll back to another version (`weal history`)",

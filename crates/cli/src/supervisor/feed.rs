@@ -4,6 +4,7 @@
 //! Others give the controller a config too (`weal deploy`, the API). The feed follows what is in force, for the sockets of ports are the
 //! supervisor's.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -14,9 +15,9 @@ use super::console::Console;
 use super::identity::say_users;
 use super::ports::Ports;
 use super::stamp::{LOOK, Stamp, stamp, stamp_of};
-use crate::allowed;
+use crate::allowed::{self, OwnText};
 use crate::client::{Client, Error};
-use crate::config_file::{Loaded, load_trusted, needs_restart};
+use crate::config_file::{Loaded, load_trusted, machine, needs_restart};
 use crate::failure::{Exit, Failure};
 use crate::output::Tone;
 use crate::state::StateDir;
@@ -122,7 +123,7 @@ impl Feed {
         if let Some(why) = needs_restart(&self.fixed, &loaded.spec) {
             return self.tell_refused(&loaded.text, &why).await;
         }
-        match allowed::widen(&self.state, &loaded.spec, &loaded.text) {
+        match allowed::widen(&self.state, &loaded.spec, loaded.own_text()) {
             Ok(()) => {
                 if let Err(error) = self.ports.widen(&loaded.spec) {
                     return self.tell_refused(&loaded.text, &format!("{error:#}")).await;
@@ -136,34 +137,52 @@ impl Feed {
         }
     }
 
-    /// Somebody else gave the controller this config: opens its ports. Whom applications may run as is not the controller's to say, so
-    /// whoever deploys as root allows that. Nor is which files of certificates are read, which authorities asked, and who is told of what: as
-    /// whoever runs weal, the supervisor does that only as that one has said.
+    /// Somebody else gave the controller this config: opens its ports.
     async fn take_over(&mut self, view: ConfigView) {
-        let Some(mut spec) = view.spec else { return };
         if view.text == self.pushed {
             self.generation.send_replace(Some(view.generation));
             return;
         }
-        let is_own = || load_trusted(&self.file).is_ok_and(|loaded| loaded.text == view.text);
-        let opened = match self.ports.privileged(&spec).filter(|_| !is_own()) {
+        let (spec, exceptions) = self.understand(&view);
+        for what in exceptions {
+            self.tell_exception(view.generation, &what).await;
+        }
+        let opened = match self.ports.privileged(&spec).filter(|_| !self.is_of_file(&view)) {
             Some(port) => Err(anyhow::anyhow!("{port} is below 1024, and only the pool's own config file may open it")),
             None => self.ports.widen(&spec),
         };
         if let Err(error) = opened {
             self.tell_exception(view.generation, &format!("this: {error:#}")).await;
         }
-        if (&spec.tls, &spec.notify) != (&self.spec.tls, &self.spec.notify) && !allowed::is_own(&self.state, &view.text) {
-            let what =
-                "its certificates and [[notify]]: only who runs weal changes these, by the pool's config file or `weal deploy`";
-            self.tell_exception(view.generation, what).await;
-            spec.tls.clone_from(&self.spec.tls);
-            spec.notify.clone_from(&self.spec.notify);
-        }
         (self.spec, self.pushed, self.has_refused) = (spec, view.text, false);
         self.settle();
         self.console.tell(Tone::Good, "config taken:", &format!("generation {}", view.generation));
         self.generation.send_replace(Some(view.generation));
+    }
+
+    /// What the supervisor does of a config that the controller says is in force, and what it does not, in words. It reads the text itself: what
+    /// the controller makes of it may be something else. Whom applications may run as is not the controller's to say, so whoever deploys as root
+    /// allows that. Nor is which files of certificates are read, which authorities asked, and who is told of what: as whoever runs weal, the
+    /// supervisor does that only as that one has said.
+    fn understand(&self, view: &ConfigView) -> (PoolSpec, Vec<String>) {
+        let Ok(parsed) = weal_config::parse(&view.text, &view.path, &machine()) else {
+            return (self.spec.clone(), vec!["all that the supervisor does: it cannot be read as a config".to_owned()]);
+        };
+        let (mut spec, mut exceptions) = (parsed.spec, Vec::new());
+        let text = OwnText { text: &view.text, path: Path::new(&view.path) };
+        if (&spec.tls, &spec.notify) != (&self.spec.tls, &self.spec.notify) && !allowed::is_own(&self.state, text) {
+            let what =
+                "its certificates and [[notify]]: only who runs weal changes these, by the pool's config file or `weal deploy`";
+            exceptions.push(what.to_owned());
+            spec.tls.clone_from(&self.spec.tls);
+            spec.notify.clone_from(&self.spec.notify);
+        }
+        (spec, exceptions)
+    }
+
+    /// Whether the pool's own config file says this.
+    fn is_of_file(&self, view: &ConfigView) -> bool {
+        load_trusted(&self.file).is_ok_and(|loaded| loaded.text == view.text && loaded.path == Path::new(&view.path))
     }
 
     /// Tells the person here and the controller what of a config is not done.
@@ -302,4 +321,75 @@ fn follow(client: Client, mut known: watch::Receiver<Option<u64>>) -> mpsc::Rece
         }
     });
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const APP: &str = "[app.shop]\nrun = [\"/bin/true\"]\nmemory = \"1MiB\"\n";
+
+    /// The feed of a pool below `folder`, whose config is `text`.
+    fn feed(folder: &Path, text: &str) -> Feed {
+        let (state, path) = (StateDir { root: folder.join("state") }, folder.join("weal.toml"));
+        std::fs::create_dir_all(&state.root).unwrap();
+        std::fs::write(&path, text).unwrap();
+        let loaded = load_trusted(&path).unwrap();
+        allowed::widen(&state, &loaded.spec, loaded.own_text()).unwrap();
+        let (client, ports) = (Client::new(&state), Ports::new(&state, &loaded.spec));
+        let told = (watch::channel(None).0, watch::channel(loaded.spec.clone()).0);
+        Feed::new(state, client, Console::new(None), ports, &loaded, told)
+    }
+
+    fn certificate(name: &str) -> String {
+        format!(
+            "[pool]\nlisten = [\"http://127.0.0.1:8088\", \"https://127.0.0.1:8443\"]\n[tls.{name}]\nself-signed = true\nhosts = [\"a.example\"]\n"
+        )
+    }
+
+    #[test]
+    fn what_the_controller_makes_of_a_text_counts_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = format!("{}{APP}", certificate("main"));
+        let feed = feed(folder.path(), &own);
+        let path = folder.path().join("weal.toml").display().to_string();
+        let mut forged = feed.spec.clone();
+        let tls = forged.tls.as_mut().unwrap();
+        let source = tls.certificates["main"].clone();
+        tls.certificates.insert("../../etc/evil".to_owned(), source);
+        forged.notify =
+            weal_config::parse(&format!("[[notify]]\nrun = [\"/bin/evil\"]\n{APP}"), &path, &machine()).unwrap().spec.notify;
+        let view = |text: &str, path: &str| ConfigView {
+            generation: 2,
+            text: text.to_owned(),
+            path: path.to_owned(),
+            spec: Some(forged.clone()),
+        };
+        assert_eq!(feed.understand(&view(&own, &path)), (feed.spec.clone(), Vec::new()));
+        // Where the text is not the owner's, its certificates do not count either; nor where it is read in another folder.
+        for (text, path) in [(format!("{}{APP}", certificate("other")), path.as_str()), (own.clone(), "/tmp/evil/weal.toml")] {
+            let (spec, exceptions) = feed.understand(&view(&text, path));
+            assert_eq!((&spec.tls, &spec.notify), (&feed.spec.tls, &feed.spec.notify));
+            let differs = weal_config::parse(&text, path, &machine()).unwrap().spec.tls != feed.spec.tls;
+            assert_eq!(exceptions.len(), usize::from(differs), "{exceptions:?}");
+        }
+        let (spec, exceptions) = feed.understand(&view("nonsense", &path));
+        assert_eq!((spec, exceptions.len()), (feed.spec.clone(), 1));
+        let evil = format!("{}{APP}", certificate("\"../../etc/evil\""));
+        let refused = weal_config::parse(&evil, &path, &machine()).unwrap_err();
+        assert!(refused[0].message.contains("`../../etc/evil` cannot be the name"), "such a name becomes no file: {refused:?}");
+    }
+
+    #[test]
+    fn only_the_pools_file_opens_low_ports() {
+        let folder = tempfile::tempdir().unwrap();
+        let feed = feed(folder.path(), APP);
+        let path = folder.path().join("weal.toml").display().to_string();
+        let view =
+            |text: &str, path: &str| ConfigView { generation: 2, text: text.to_owned(), path: path.to_owned(), spec: None };
+        assert!(feed.is_of_file(&view(APP, &path)));
+        assert!(!feed.is_of_file(&view(APP, "/tmp/evil/weal.toml")));
+        let low = format!("{APP}routes = [{{ port = 1023 }}]\n");
+        assert!(!feed.is_of_file(&view(&low, &path)));
+    }
 }

@@ -83,7 +83,7 @@ fn hold(loaded: Loaded, state: StateDir, manner: Manner) -> anyhow::Result<()> {
     let users = RoleUsers::of_this_machine()?;
     state.prepare(users.as_ref())?;
     let lock = state.lock()?;
-    allowed::widen(&state, &loaded.spec, &loaded.text)?;
+    allowed::widen(&state, &loaded.spec, loaded.own_text())?;
     let console = Console::new((manner != Manner::Background).then(|| state.log("supervisor")).as_deref());
     block_on(async { Supervisor::new(state, lock, console, users.as_ref(), &loaded)?.run(loaded, manner).await })
 }
@@ -442,7 +442,7 @@ impl Supervisor {
             self.lock = self.state.lock()?;
         }
         if let Ok(loaded) = config_file::load_trusted(&self.config) {
-            allowed::widen(&self.state, &loaded.spec, &loaded.text)?;
+            allowed::widen(&self.state, &loaded.spec, loaded.own_text())?;
         }
         let mut replaced = Vec::new();
         for role in &mut self.roles {
