@@ -1,7 +1,9 @@
 //! A program that looks at what it was given and tries what it may not, for tests of who may do what.
 //!
 //! ```text
-//! attacker serve PORT               answers `/healthz` with ok, `/self` with how it runs, `/detach` with the pid of a child that hides
+//! attacker serve PORT               answers `/healthz` with ok, `/self` with how it runs, `/detach` with the pid of a child that hides, and
+//!                                   `/secret` with the file that `KEY_FILE` names, or the error
+//! attacker look FILE                writes how it runs to a file
 //! attacker call SOCKET METHOD BODY  calls a role and prints the answer's status and body, or the error
 //! attacker read PATH                prints how much of a file or a folder it can read
 //! attacker detach                   leaves its session and its parent, and waits
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
             println!("{}", read(path).unwrap_or_else(|error| format!("error {error}")));
             Ok(())
         }
+        ["look", file] => itself().and_then(|seen| std::fs::write(file, seen)),
         ["detach"] => {
             let _ = rustix::process::setsid();
             loop {
@@ -75,6 +78,10 @@ fn answer(mut stream: TcpStream, seen: &str) -> io::Result<()> {
     let path = line.split_whitespace().nth(1).unwrap_or("/");
     let body = match path.split('/').collect::<Vec<_>>().as_slice() {
         ["", "self"] => seen.to_owned(),
+        ["", "secret"] => {
+            let key = std::env::var("KEY_FILE").map_err(io::Error::other).and_then(std::fs::read_to_string);
+            key.unwrap_or_else(|error| format!("error {error}"))
+        }
         ["", "detach"] => {
             let program = std::env::current_exe()?;
             Command::new(program).arg("detach").env_clear().stdin(Stdio::null()).spawn()?.id().to_string()

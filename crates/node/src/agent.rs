@@ -12,7 +12,6 @@ use weal_protocol::Refusal;
 use weal_protocol::engine::{OutputPiece, OutputRequest};
 use weal_rpc::{Callers, Router, RpcRefusal};
 
-use crate::accounts::NoAccount;
 use crate::archive;
 use crate::awake;
 use crate::capabilities;
@@ -239,7 +238,7 @@ impl Agent {
 
     async fn start(&self, spec: InstanceSpec) -> Result<(), Refusal> {
         check(&spec)?;
-        self.site.accounts.check(&spec).map_err(refusal_of)?;
+        self.site.accounts.check(&spec)?;
         if !self.nodes.lock().expect("nothing panics while it is held").contains_key(&spec.node) {
             return Err(Refusal::NoNode { node: spec.node });
         }
@@ -549,14 +548,6 @@ fn check(spec: &InstanceSpec) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Why an instance may not run as the user that was asked for.
-fn refusal_of(error: NoAccount) -> Refusal {
-    match error {
-        NoAccount::NotAllowed(refusal) => refusal,
-        error => Refusal::StartFailed { detail: error.to_string() },
-    }
-}
-
 fn unreadable(error: LogError) -> RpcRefusal {
     match error {
         LogError::Unknown(instance) => RpcRefusal::refused(404, no_instance(&instance)),
@@ -565,7 +556,8 @@ fn unreadable(error: LogError) -> RpcRefusal {
     }
 }
 
-fn is_safe_name(name: &str) -> bool {
+/// Whether a name that somebody else gave leads nowhere when it becomes that of a folder.
+pub(crate) fn is_safe_name(name: &str) -> bool {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty() && name.len() <= 100 && !name.starts_with(['.', '-']) && name.chars().all(is_safe)
 }

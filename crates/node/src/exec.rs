@@ -6,8 +6,9 @@
 use std::io;
 use std::path::Path;
 
-use weal_model::InstanceId;
+use weal_model::{AppName, InstanceId};
 
+use crate::agent::is_safe_name;
 use crate::files::read_json;
 use crate::probe::{BadAnswer, Beside, joining};
 use crate::shim::{PID_FILE, Record, SPEC_FILE, Started};
@@ -30,6 +31,14 @@ pub enum ExecError {
         /// The instance.
         instance: InstanceId,
     },
+    /// It is another application's, or there is no such instance. The controller has named it, and may be somebody else's by now.
+    #[error("{instance} is no instance of {app}")]
+    OfAnother {
+        /// The instance.
+        instance: InstanceId,
+        /// The application.
+        app: AppName,
+    },
     /// The system refused it.
     #[error("cannot join {instance}: {source}")]
     System {
@@ -40,13 +49,22 @@ pub enum ExecError {
     },
 }
 
-/// `argv` as a command with the environment, the folder, the user, the limits and the sandbox of an instance of the pool in `state_dir`. It
-/// begins a session of its own, so that it cannot write into the terminal of whoever starts it. Nothing in `argv` is filled in.
+/// `argv` as a command with the environment, the folder, the user, the limits and the sandbox of an `instance` of `app` of the pool in
+/// `state_dir`. It begins a session of its own, so that it cannot write into the terminal of whoever starts it. Nothing in `argv` is filled in.
 ///
 /// # Errors
 /// See [`ExecError`].
-pub fn command_beside(state_dir: &Path, instance: &InstanceId, argv: &[String]) -> Result<tokio::process::Command, ExecError> {
+pub fn command_beside(
+    state_dir: &Path,
+    app: &AppName,
+    instance: &InstanceId,
+    argv: &[String],
+) -> Result<tokio::process::Command, ExecError> {
     let (program, arguments) = argv.split_first().ok_or(ExecError::NoCommand)?;
+    let of_another = || ExecError::OfAnother { instance: instance.clone(), app: app.clone() };
+    if !is_safe_name(instance.as_str()) {
+        return Err(of_another());
+    }
     let dir = state_dir.join("node/instances").join(instance.as_str());
     let of_file = |error: io::Error| match error.kind() {
         io::ErrorKind::PermissionDenied => ExecError::NoRights { instance: instance.clone() },
@@ -54,6 +72,9 @@ pub fn command_beside(state_dir: &Path, instance: &InstanceId, argv: &[String]) 
     };
     let gone = || ExecError::NotRunning { instance: instance.clone() };
     let record = read_json::<Record>(&dir.join(SPEC_FILE)).map_err(of_file)?.ok_or_else(gone)?;
+    if record.spec.app != *app {
+        return Err(of_another());
+    }
     let started = read_json::<Started>(&dir.join(PID_FILE)).map_err(of_file)?.ok_or_else(gone)?;
     let launch = &record.launch;
     let beside = Beside { launch, main: Some(started.main) };
@@ -71,4 +92,32 @@ pub fn command_beside(state_dir: &Path, instance: &InstanceId, argv: &[String]) 
     // of the allocator is held then: glibc and musl restore theirs in the forked child.
     unsafe { command.pre_exec(prepare) };
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use weal_model::AppSpec;
+    use weal_protocol::node::InstanceSpec;
+
+    use super::*;
+    use crate::files::write_json;
+    use crate::instance::first_record;
+
+    #[test]
+    fn nothing_is_run_beside_what_is_no_instance_of_the_application() {
+        let (state, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let record = first_record(InstanceSpec::of(&AppSpec::example("admin"), "admin-1".into(), "n1".into()), 1);
+        let dir = state.path().join("node/instances/admin-1");
+        for dir in [&dir, elsewhere.path()] {
+            std::fs::create_dir_all(dir).unwrap();
+            write_json(&dir.join(SPEC_FILE), &record).unwrap();
+        }
+        let refusal = |app: &str, instance: &str| {
+            command_beside(state.path(), &app.into(), &instance.into(), &["id".to_owned()]).unwrap_err().to_string()
+        };
+        assert_eq!(refusal("shop", "admin-1"), "admin-1 is no instance of shop");
+        let path = format!("../../..{}", elsewhere.path().display());
+        assert_eq!(refusal("admin", &path), format!("{path} is no instance of admin"), "it leads elsewhere");
+        assert_eq!(refusal("admin", "admin-1"), "admin-1 does not run");
+    }
 }

@@ -330,6 +330,16 @@ pub enum Refusal {
         /// The application.
         app: AppName,
     },
+    /// What is in the folder of an application that runs as root, or that has secrets, is for that application alone.
+    #[error(
+        "`{app}` may not have the folder and the user of `{owner}`: root's config gives them to another program, which runs as root or has secrets"
+    )]
+    FolderNotAllowed {
+        /// The application.
+        app: AppName,
+        /// Whose folder and user it would have.
+        owner: AppName,
+    },
     /// One of weal's own roles runs as this user.
     #[error("`{app}` may not run as `{user}`: one of weal's own roles runs as that user")]
     UserOfWeal {
@@ -398,6 +408,7 @@ impl Refusal {
                 | Self::OtherProgramAsRoot { .. }
                 | Self::SandboxNotAllowed { .. }
                 | Self::ProcessNotAllowed { .. }
+                | Self::FolderNotAllowed { .. }
                 | Self::UserOfWeal { .. }
         )
     }

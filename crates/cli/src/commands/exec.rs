@@ -28,7 +28,7 @@ pub fn run(order: &Exec) -> anyhow::Result<u8> {
             return Err(Failure::new(Exit::Failed, message).into());
         };
         let instance = chosen(app, order.instance.as_deref())?;
-        let mut command = weal_node::command_beside(&state.root, &instance, &order.command)?;
+        let mut command = weal_node::command_beside(&state.root, &app.name, &instance, &order.command)?;
         let program = &order.command[0];
         let child = command.spawn().with_context(|| format!("cannot run {program} beside {instance}"))?;
         Ok(code(attend(child).await?))
@@ -70,7 +70,7 @@ async fn attend(mut child: tokio::process::Child) -> anyhow::Result<ExitStatus> 
             _ = terminate.recv() => Signal::TERM,
         };
         if let Some(group) = group {
-            // It may have ended meanwhile.
+            // It may have ended meanwhile; its number is its own until it is waited for, and then nothing is sent.
             let _ = kill_process_group(group, sent);
         }
     }

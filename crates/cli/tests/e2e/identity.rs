@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::load::get;
 use crate::pool::{Pool, example_program, text};
 
-const NOBODY: u32 = 65_534;
+pub const NOBODY: u32 = 65_534;
 
 /// True when these tests can run: they make processes of other users.
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
         eprintln!("skipped: only root starts pools whose roles and applications have users of their own");
@@ -22,7 +22,7 @@ fn is_root() -> bool {
 }
 
 /// An application that tells what it is given and tries what it may not, with `more` lines.
-fn attacker_app(name: &str, more: &str) -> String {
+pub fn attacker_app(name: &str, more: &str) -> String {
     let program = example_program("attacker");
     format!(
         "[app.{name}]\nrun = [\"{}\", \"serve\", \"$PORT\"]\nhealth = \"/healthz\"\nmemory = \"64MiB\"\n\
@@ -41,7 +41,7 @@ fn call_as(uid: u32, socket: &Path, method: &str, body: &Value) -> (String, Valu
 }
 
 /// The users that a process runs as, if it is only one.
-fn uid_of(pid: i32) -> u32 {
+pub fn uid_of(pid: i32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let ids: Vec<u32> = values(&status, "Uid:").iter().map(|id| id.parse().unwrap()).collect();
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
@@ -49,7 +49,7 @@ fn uid_of(pid: i32) -> u32 {
 }
 
 /// The words behind a name at the beginning of a line.
-fn values(status: &str, name: &str) -> Vec<String> {
+pub fn values(status: &str, name: &str) -> Vec<String> {
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     line.split_whitespace().map(str::to_owned).collect()
 }
@@ -91,6 +91,44 @@ fn each_role_and_each_application_has_a_user_of_its_own() {
         assert_eq!(values(&status, "CapEff:"), ["0000000000000000"], "the {role} has no capabilities");
         assert_eq!(values(&status, "Groups:"), Vec::<String>::new(), "the {role} has no other groups");
     }
+}
+
+#[test]
+fn a_gateway_that_was_taken_over_names_no_role_but_its_own() {
+    if !is_root() {
+        return;
+    }
+    let mut pool = Pool::new(&attacker_app("one", ""));
+    pool.up();
+    let pids = ["node", "controller"].map(|role| pool.pid(role));
+    let gateway = uid_of(pool.pid("gateway"));
+    // A shell takes the first word for a script, so that its command line is that of a role.
+    let folder = pool.config().with_file_name("forged");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("role"), "sleep 1000\n").unwrap();
+    for path in [folder.clone(), folder.join("role")] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let state = pool.state();
+    let forged = [("node", ["--rpc-fd", "0", "--wake-fd", "1"]), ("controller", ["--api-fd", "0", "--local-fd", "1"])];
+    let mut forged = forged.map(|(role, sockets)| {
+        let mut command = Command::new("/bin/sh");
+        command.arg0("weal").args(["role", role, "--state"]).arg(&state).args(sockets).args(["--lock-fd", "2"]);
+        command.uid(gateway).gid(gateway).current_dir(&folder).spawn().unwrap()
+    });
+    pool.kill_supervisor();
+    pool.start();
+    let said = pool.eventually("the next supervisor goes on", || Some(pool.printed()).filter(|said| said.contains("dashboard")));
+    let lives = forged.each_mut().map(|process| process.try_wait().unwrap().is_none());
+    for mut process in forged {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    for (role, pid) in ["node", "controller"].into_iter().zip(pids) {
+        assert!(said.contains(&format!("took over the {role} (pid {pid})")), "{said}");
+    }
+    assert_eq!(lives, [true, true], "what is no role is not ended as one");
+    assert_eq!(get(pool.listen, "one.localhost", "/healthz").unwrap().0, 200);
 }
 
 #[test]
@@ -244,6 +282,71 @@ fn a_controller_that_was_taken_over_starts_programs_as_applications_users_only()
     assert_eq!(call_as(controller, &pool.socket("node"), "node.v1/prefer", &json!([1])).0, "403");
     assert_eq!(call_as(controller, &pool.socket("controller"), "v1/apps/one/wake", &Value::Null).0, "403");
     assert_eq!(call_as(controller, &pool.socket("wake"), "node.v1/wake", &json!({ "app": "one", "wait_s": 1.0 })).0, "403");
+}
+
+#[test]
+fn a_controller_that_was_taken_over_brings_no_command_beside_an_instance_that_runs() {
+    if !is_root() {
+        return;
+    }
+    let keeper = attacker_app("keeper", "secrets = { KEY = \"file:key.txt\" }");
+    let mut pool = Pool::new("");
+    std::fs::write(pool.config().with_file_name("key.txt"), "hunter2").unwrap();
+    pool.write(&(attacker_app("admin", "user = \"root\"") + &attacker_app("named", "user = \"daemon\"") + &keeper));
+    pool.up();
+    let (controller, node) = (uid_of(pool.pid("controller")), pool.socket("node"));
+    let seen = call_as(controller, &node, "node.v2/observe", &Value::Null).1;
+    let proof = pool.state().join("proof");
+    let command = json!({ "kind": "command", "argv": ["/bin/sh", "-c", format!("env > {}", proof.display())] });
+    let refusal_of = |app: &str, change: &dyn Fn(&mut Value)| {
+        let instances = seen["instances"].as_array().unwrap();
+        let mut spec = instances.iter().find(|instance| instance["spec"]["app"] == app).unwrap()["spec"].clone();
+        spec["health"]["interval_s"] = json!(0.1);
+        change(&mut spec);
+        let (status, answer) = call_as(controller, &node, "node.v2/apply", &json!([{ "command": "start", "spec": spec }]));
+        assert_eq!(status, "200", "{answer}");
+        answer[0]["refusal"]["refusal"].clone()
+    };
+    let evil = |spec: &mut Value| spec["health"]["probe"] = command.clone();
+    let hook = |spec: &mut Value| spec["on_resume"] = command["argv"].clone();
+    let job = json!({ "job": "x-1", "attempt": 1, "checkpoint": command["argv"] });
+    let without = |spec: &mut Value, key: &str| drop(spec.as_object_mut().unwrap().remove(key));
+    for app in ["admin", "named", "keeper"] {
+        // The order is checked as what it says it is, so it says that it is nothing special.
+        let disguise = |spec: &mut Value| {
+            evil(spec);
+            spec["user"] = Value::Null;
+            ["sandbox", "process"].into_iter().for_each(|key| without(spec, key));
+        };
+        assert!(["other-revision", "folder-not-allowed"].map(Value::from).contains(&refusal_of(app, &disguise)), "{app}");
+    }
+    let other_name = |spec: &mut Value| {
+        evil(spec);
+        (spec["app"], spec["user"]) = (json!("free"), Value::Null);
+        ["sandbox", "process"].into_iter().for_each(|key| without(spec, key));
+    };
+    for app in ["admin", "named", "keeper"] {
+        assert_eq!(refusal_of(app, &other_name), "other-revision", "{app}");
+    }
+    for (app, refusal) in [("admin", "other-program-as-root"), ("keeper", "process-not-allowed")] {
+        assert_eq!(refusal_of(app, &evil), refusal);
+        assert_eq!(refusal_of(app, &hook), refusal);
+        let new_job = |spec: &mut Value| (spec["id"], spec["job"]) = (json!("job.x-1.1"), job.clone());
+        assert_eq!(refusal_of(app, &new_job), refusal, "what saves a job's state is a command too");
+        let in_its_folder = |spec: &mut Value| {
+            (spec["id"], spec["user"], spec["run"]) = (json!(format!("{app}-9")), Value::Null, command["argv"].clone());
+            ["sandbox", "process"].into_iter().for_each(|key| without(spec, key));
+        };
+        assert_eq!(refusal_of(app, &in_its_folder), "folder-not-allowed");
+        let as_its_step = |spec: &mut Value| {
+            in_its_folder(spec);
+            (spec["app"], spec["step_of"]) = (json!("free"), json!(app));
+        };
+        assert_eq!(refusal_of(app, &as_its_step), "folder-not-allowed");
+    }
+    let longer = |spec: &mut Value| spec["stop_timeout_s"] = json!(1.5);
+    assert_eq!(refusal_of("admin", &longer), Value::Null, "what is no command is taken over");
+    assert!(!proof.exists(), "{}", std::fs::read_to_string(&proof).unwrap());
 }
 
 #[test]
@@ -409,6 +512,11 @@ fn applications_that_run_as_root_are_named_wherever_the_pool_is_shown() {
     assert!(status.contains("admin runs as root") && !status.contains("free runs as root"), "{status}");
     let doctor = text(&pool.run(&["doctor"]).stdout);
     assert!(doctor.contains("admin runs as root") && doctor.contains("free runs as a user of its own"), "{doctor}");
+    let exposed = |what: &str| -> f64 {
+        let words = doctor.split_once(&format!("{what} exposed ")).unwrap_or_else(|| panic!("{what}: {doctor}")).1;
+        words.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    assert!(exposed("free is") <= 2.5 && exposed("gateway and controller are") <= 1.5 && exposed("admin is") > 2.5, "{doctor}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod attackers;
 mod basics;
 mod begin;
 mod commands;
+mod confined;
 mod deploy;
 mod disk;
 mod dispatch;

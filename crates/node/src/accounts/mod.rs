@@ -55,6 +55,16 @@ pub enum NoAccount {
     NoNumber(#[from] NoNumber),
 }
 
+impl From<NoAccount> for Refusal {
+    /// Why an instance may not run as it was asked for.
+    fn from(error: NoAccount) -> Self {
+        match error {
+            NoAccount::NotAllowed(refusal) => refusal,
+            error => Self::StartFailed { detail: error.to_string() },
+        }
+    }
+}
+
 /// Whom an instance runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Account {
@@ -120,7 +130,7 @@ impl Accounts {
     }
 
     fn without_group(&self, spec: &InstanceSpec, data: &Path) -> Result<Account, NoAccount> {
-        self.check_permits(spec)?;
+        self.check(spec)?;
         match &spec.user {
             Some(name) => self.named(spec, name),
             None if self.own == 0 => {
@@ -133,21 +143,17 @@ impl Accounts {
         }
     }
 
-    /// Whether root allows what `spec` asks for.
+    /// Whether root allows what `spec` asks for: its user, its sandbox, what else its processes get, and whose folder.
     pub fn check(&self, spec: &InstanceSpec) -> Result<(), NoAccount> {
-        self.check_permits(spec)?;
-        spec.user.as_ref().map_or(Ok(()), |name| self.named(spec, name).map(drop))
-    }
-
-    /// Whether root allows the sandbox of `spec` and what else its processes get. Whoever orders from an agent that is not root is its own user, and
-    /// could start the program without it.
-    fn check_permits(&self, spec: &InstanceSpec) -> Result<(), NoAccount> {
+        spec.user.as_ref().map_or(Ok(()), |name| self.named(spec, name).map(drop))?;
+        // Whoever orders from an agent that is not root is its own user, and could start the program without it.
         if self.own != 0 {
             return Ok(());
         }
-        let permits = Permits::read(&self.state)?;
+        let (permits, users) = (Permits::read(&self.state)?, self.users()?);
         permits.check_sandbox(spec)?;
-        Ok(permits.check_process(spec)?)
+        permits.check_process(spec)?;
+        Ok(permits.check_owner(spec, |name| users.find(name).is_ok_and(|user| user.uid == 0))?)
     }
 
     fn named(&self, spec: &InstanceSpec, name: &str) -> Result<Account, NoAccount> {
@@ -216,9 +222,10 @@ mod tests {
     #[test]
     fn a_root_agent_gives_an_application_without_a_user_one_of_its_own() {
         let (_root, accounts) = accounts(0);
-        let Account::Other(user) = accounts.of(&shop(None), Path::new("/data/shop")).unwrap() else { panic!("it runs as root") };
-        assert_eq!((user.name.as_str(), user.gid, user.groups.len()), ("weal-shop", user.uid, 0));
-        assert_eq!(user.home, Path::new("/data/shop"));
+        let free = spec_of(&AppSpec::example("free"));
+        let Account::Other(user) = accounts.of(&free, Path::new("/data/free")).unwrap() else { panic!("it runs as root") };
+        assert_eq!((user.name.as_str(), user.gid, user.groups.len()), ("weal-free", user.uid, 0));
+        assert_eq!(user.home, Path::new("/data/free"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub const PERMITS_FILE: &str = "permits.json";
 /// The longest list that is read. A permit takes some hundred bytes.
 const LONGEST: u64 = 16 << 20;
 
-/// The users that a config of root's names, and the sandboxes that it opens.
+/// What each application of a config of root's may be: its user, its sandbox, and what it starts.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Permits(Vec<Permit>);
 
@@ -51,12 +51,14 @@ struct Program {
     on_resume: Vec<String>,
     #[serde(default)]
     process: ProcessSpec,
+    #[serde(default)]
+    pass_socket: bool,
 }
 
 impl Permits {
-    /// What `pool` allows: the user of each application that names one, and each sandbox that is not the strict one.
+    /// What `pool` allows.
     pub fn of(pool: &PoolSpec) -> Self {
-        Self(pool.apps.values().filter_map(Permit::of).collect())
+        Self(pool.apps.values().map(Permit::of).collect())
     }
 
     /// What either allows: while one config takes the place of another, instances of both run.
@@ -127,20 +129,39 @@ impl Permits {
         }
         Err(Refusal::ProcessNotAllowed { app: spec.app.clone() })
     }
+
+    /// Whether `spec` may have the folder and the user of its owner. What an application reads that runs as root, or that has secrets, nothing else
+    /// may write; and no other program may look into its processes. `is_root` tells which names of users are root's.
+    ///
+    /// # Errors
+    /// The owner is such an application, and root's config says something else.
+    pub fn check_owner(&self, spec: &InstanceSpec, is_root: impl Fn(&str) -> bool) -> Result<(), Refusal> {
+        let is_guarded = |permit: &Permit| {
+            permit.owner() == spec.owner()
+                && (permit.program.process.is_confidential() || permit.user.as_deref().is_some_and(&is_root))
+        };
+        let is_permitted = |permit: &Permit| permit.is_for(spec) && permit.user == spec.user && permit.program.is_that_of(spec);
+        if !self.0.iter().any(is_guarded) || self.0.iter().any(is_permitted) {
+            return Ok(());
+        }
+        Err(Refusal::FolderNotAllowed { app: spec.app.clone(), owner: spec.owner().clone() })
+    }
 }
 
 impl Permit {
-    /// `None` for an application that may do nothing but what any may.
-    fn of(app: &AppSpec) -> Option<Self> {
-        let is_ordinary = app.user.is_none() && app.sandbox == SandboxSpec::default() && !app.process.is_privileged();
-        let permit = || Self {
+    fn of(app: &AppSpec) -> Self {
+        Self {
             app: app.name.clone(),
             step_of: app.step_of.clone(),
             user: app.user.clone(),
             sandbox: app.sandbox.clone(),
             program: Program::of(app),
-        };
-        (!is_ordinary).then(permit)
+        }
+    }
+
+    /// The application whose folder and user it has.
+    fn owner(&self) -> &AppName {
+        self.step_of.as_ref().unwrap_or(&self.app)
     }
 
     /// Whether it is about this application, in the folder that the config gives it: a controller could name another one in `step_of`, and so get
@@ -160,13 +181,16 @@ impl Program {
             probe: app.health.probe.clone(),
             on_resume: app.on_resume.clone(),
             process: app.process.clone(),
+            pass_socket: app.pass_socket,
         }
     }
 
-    /// True when `spec` starts this. It may add nothing to the environment but the addresses of what the application needs.
+    /// True when `spec` starts this. It may add nothing to the environment but the addresses of what the application needs. No config names a
+    /// run of a job, which has commands of its own and files that are copied.
     fn is_that_of(&self, spec: &InstanceSpec) -> bool {
         let same =
             self.run == spec.run && self.cwd == spec.cwd && self.on_resume == spec.on_resume && self.process == spec.process;
+        let same = same && self.pass_socket == spec.pass_socket && spec.job.is_none();
         let is_known = |(name, value): (&String, &String)| self.env.get(name) == Some(value) || self.is_address(name, value);
         let has_all = self.env.keys().all(|name| spec.env.contains_key(name));
         same && self.probe == spec.health.probe && has_all && spec.env.iter().all(is_known)
@@ -187,8 +211,16 @@ impl Program {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use weal_model::{JobFiles, Secret, SecretSource};
+    use weal_protocol::node::JobRun;
+
     use super::*;
     use crate::accounts::tests::spec_of;
+
+    fn run_of_a_job() -> JobRun {
+        let checkpoint = vec!["sh".to_owned()];
+        JobRun { job: "x-1".into(), attempt: 1, task: 0, addresses: Vec::new(), files: JobFiles::default(), checkpoint }
+    }
 
     fn pool(apps: &[(&str, Option<&str>)]) -> PoolSpec {
         let app = |(name, user): &(&str, Option<&str>)| {
@@ -251,6 +283,8 @@ mod tests {
         assert_eq!(with(&|spec| spec.run.push("--evil".into())), refused);
         assert_eq!(with(&|spec| spec.cwd = "/tmp".into()), refused);
         assert_eq!(with(&|spec| spec.on_resume = vec!["sh".into()]), refused);
+        assert_eq!(with(&|spec| spec.pass_socket = true), refused);
+        assert_eq!(with(&|spec| spec.job = Some(run_of_a_job())), refused, "it would bring a command that saves its state");
         assert_eq!(with(&|spec| spec.health.probe = HealthProbe::Command { argv: vec!["sh".into()] }), refused);
         let set = |name: &str, value: &str| with(&|spec| drop(spec.env.insert(name.into(), value.into())));
         assert_eq!(set("LD_PRELOAD", "/tmp/evil.so"), refused);
@@ -273,6 +307,33 @@ mod tests {
         assert_eq!((with("shop", None), with("shop-release", Some("shop"))), (Ok(()), Ok(())));
         assert_eq!(with("shop", Some("wiki")), refused("shop"));
         assert_eq!(with("shop-release", Some("wiki")), refused("shop-release"));
+    }
+
+    #[test]
+    fn what_runs_as_root_or_has_secrets_shares_its_folder_and_its_user_with_nothing_else() {
+        let mut pool = pool(&[("admin", Some("root")), ("keeper", None), ("free", None)]);
+        let secret = Secret { from: SecretSource::Variable("KEY".to_owned()), as_file: false };
+        pool.apps.get_mut(&AppName::from("keeper")).unwrap().process.secrets = [("KEY".to_owned(), secret)].into();
+        let permits = Permits::of(&pool);
+        let with = |app: &str, change: &dyn Fn(&mut InstanceSpec)| {
+            let mut spec = spec_of(&pool.apps[&AppName::from(app)]);
+            change(&mut spec);
+            permits.check_owner(&spec, |user| user == "root")
+        };
+        for owner in ["admin", "keeper"] {
+            let refused = |app: &str| Err(Refusal::FolderNotAllowed { app: app.into(), owner: owner.into() });
+            assert_eq!(with(owner, &|_| {}), Ok(()));
+            assert_eq!(with(owner, &|spec| spec.run = vec!["sh".into()]), refused(owner));
+            assert_eq!(with(owner, &|spec| spec.user = Some("www-data".into())), refused(owner));
+            assert_eq!(with(owner, &|spec| spec.process = ProcessSpec::default()).is_ok(), owner == "admin");
+            assert_eq!(with(owner, &|spec| spec.job = Some(run_of_a_job())), refused(owner));
+            assert_eq!(with("free", &|spec| spec.step_of = Some(owner.into())), refused("free"));
+        }
+        assert_eq!(with("free", &|spec| spec.run = vec!["sh".into()]), Ok(()));
+        let mut later = pool.clone();
+        later.apps.get_mut(&AppName::from("admin")).unwrap().user = None;
+        let (ordinary, both) = (spec_of(&later.apps[&AppName::from("admin")]), permits.clone().and(Permits::of(&later)));
+        assert_eq!(both.check_owner(&ordinary, |user| user == "root"), Ok(()), "a config takes the place of another");
     }
 
     #[test]

@@ -221,6 +221,10 @@ impl Task {
                     Some((Order::Start(_), reply)) if self.is_run() => {
                         let _ = reply.send(Ok(()));
                     }
+                    // Its folder, its port and its group are those of what it was.
+                    Some((Order::Start(spec), reply)) if !self.spec().is_in_place_of(&spec) => {
+                        let _ = reply.send(Err(Refusal::OtherRevision { instance: spec.id.clone() }));
+                    }
                     Some((Order::Start(spec), reply)) => {
                         self.view.lock().expect("nothing panics while it is held").record.spec = *spec;
                         self.remember(|memory| memory.restarts = memory.restarts.saturating_add(1));

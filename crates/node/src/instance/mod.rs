@@ -408,16 +408,18 @@ impl Task {
         });
     }
 
-    /// Takes over the parts of a spec that need no new process.
+    /// Takes over the parts of a spec that need no new process. Commands among them run as the process that is there, so what counts is whether
+    /// root allows them to that, and not to what the order says it is.
     fn update(&self, spec: &InstanceSpec) -> Result<(), Refusal> {
         let mut record = self.record();
-        if record.spec.revision != spec.revision {
+        if record.spec.revision != spec.revision || !record.spec.is_in_place_of(spec) || !record.spec.has_rights_of(spec) {
             return Err(Refusal::OtherRevision { instance: spec.id.clone() });
         }
         record.spec.health = spec.health.clone();
         record.spec.restart = spec.restart;
         record.spec.stop_timeout_s = spec.stop_timeout_s;
         record.spec.on_resume.clone_from(&spec.on_resume);
+        self.site.accounts.check(&record.spec)?;
         write_json(&self.dir.join(crate::shim::SPEC_FILE), &record)?;
         self.view.lock().expect("nothing panics while it is held").record = record;
         Ok(())
