@@ -50,7 +50,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::ops::RangeInclusive;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -137,11 +136,9 @@ pub enum Error {
 pub async fn run(options: Options) -> Result<(), Error> {
     let dir = options.state_dir.join("node");
     let instances = dir.join("instances");
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o711)
-        .create(&instances)
-        .map_err(|source| Error::Folder { path: instances.clone(), source })?;
+    // Applications pass through it to their secrets, whatever the umask is.
+    let made = fs::create_dir_all(&instances).and_then(|()| folder::Folder::open(&instances)?.set_mode(0o711));
+    made.map_err(|source| Error::Folder { path: instances.clone(), source })?;
     let (listener, wake) = (listen(options.rpc)?, options.wake.map(listen).transpose()?);
     let isolation = isolation::detect::choose(&dir, &site::group_name(&options.state_dir), options.isolation);
     tracing::info!(isolation = isolation.kind().as_str(), lost = ?isolation.losses(), "the node agent runs");

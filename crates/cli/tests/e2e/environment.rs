@@ -110,6 +110,34 @@ fn nothing_that_an_application_leaves_in_its_folder_keeps_its_secrets_from_it() 
     }
 }
 
+/// The state directory lies where nothing is mounted anew for an instance.
+#[test]
+fn a_secret_that_is_given_as_a_file_is_read_by_its_application_wherever_the_state_directory_lies() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root gives applications users of their own, and makes folders in /var/lib");
+    }
+    let pool = Pool::new("");
+    let folder = tempfile::Builder::new().prefix("weal-e2e-").tempdir_in("/var/lib").unwrap();
+    let state = folder.path().join("state");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(pool.config().with_file_name("key.txt"), PASSWORD).unwrap();
+    std::fs::set_permissions(pool.config().with_file_name("key.txt"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let app = |name: &str, more: &str| {
+        crate::identity::attacker_app(
+            name,
+            &format!("secrets = {{ KEY_FILE = {{ from = \"file:key.txt\", as = \"file\" }} }}\n{more}"),
+        )
+    };
+    pool.write(&(app("confined", "") + &app("open", "sandbox = \"off\"") + &app("named", "user = \"daemon\"")));
+    let up = pool.command(&["up", "-d"]).env("WEAL_STATE", &state).output().unwrap();
+    let said: Vec<(u16, String)> = ["confined", "open", "named"]
+        .map(|app| crate::load::get(pool.listen, &format!("{app}.localhost"), "/secret").unwrap_or_default())
+        .into();
+    let down = pool.command(&["down"]).env("WEAL_STATE", &state).output().unwrap();
+    assert!(up.status.success() && down.status.success(), "{}{}", text(&up.stderr), text(&down.stderr));
+    assert!(said.iter().all(|(_, answer)| answer.ends_with(&format!("\r\n\r\n{PASSWORD}"))), "{said:?}");
+}
+
 #[test]
 fn nothing_sets_what_weal_itself_tells_a_process() {
     let pool = Pool::new("");
