@@ -333,7 +333,7 @@ fn sandbox(app: &AppSpec, machine: ConfinementSupport) -> Check {
     let identity = match app.user.as_deref() {
         _ if !machine.is_root => ConfinedAs::Shared,
         None => ConfinedAs::Own,
-        Some("root") => ConfinedAs::Root,
+        Some(name) if users::find(name).is_ok_and(|user| user.uid == 0) => ConfinedAs::Root,
         Some(_) => ConfinedAs::Shared,
     };
     // Where its folders are makes no difference to the score.
@@ -364,7 +364,7 @@ fn trusted(path: &Path) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use weal_model::Bytes;
+    use weal_model::{Bytes, SandboxSpec};
     use weal_node::ladder::Missing;
 
     use super::*;
@@ -384,6 +384,17 @@ mod tests {
         let app = AppSpec { user: Some("weal-nobody-has-this".to_owned()), ..AppSpec::example("shop") };
         let check = app_user(&app, None);
         assert_eq!((check.verdict, check.lost.as_str()), (Verdict::Lost, "weal up starts, and shop does not"), "{check:?}");
+    }
+
+    #[test]
+    fn who_runs_as_root_is_as_exposed_by_roots_number_as_by_its_name() {
+        let machine = ConfinementSupport { is_root: true, ..ConfinementSupport::probe() };
+        let exposed = |user: &str| {
+            sandbox(&AppSpec { user: Some(user.to_owned()), sandbox: SandboxSpec::off(), ..AppSpec::example("shop") }, machine)
+                .found
+        };
+        assert_eq!(exposed("0"), exposed("root"));
+        assert_ne!(exposed("0"), exposed("daemon"));
     }
 
     #[test]
