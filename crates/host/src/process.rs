@@ -137,6 +137,13 @@ impl Proc {
         Some(text(&self.path(pid, "comm"), SMALL).ok()?.trim().to_owned())
     }
 
+    /// The command line of `pid`, word by word; one empty word when there is no such process.
+    pub fn arguments(&self, pid: u32) -> Vec<String> {
+        let line = bytes(&self.path(pid, "cmdline"), LIST).unwrap_or_default();
+        let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|byte| *byte == 0);
+        words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
     /// The file that `pid` executes, as device and number: the same for two processes of one program, whatever it is called.
     ///
     /// # Errors
@@ -287,6 +294,7 @@ mod tests {
             ("status", "Name:\tweb\nUid:\t0\t33\t0\t33\nVmSwap:\t  2 kB\n"),
             ("environ", "A=1\0B=2\0"),
             ("comm", "web\n"),
+            ("cmdline", "web\0\0--port\0x\0"),
             ("task/7/children", "8 9 "),
         ] {
             let file = root.path().join("7").join(name);
@@ -298,6 +306,10 @@ mod tests {
         assert_eq!((proc.variable(7, "B").as_deref(), proc.variable(7, "C"), proc.variable(8, "B")), (Some("2"), None, None));
         assert_eq!((proc.users(7), proc.users(8)), (vec![0, 33, 0, 33], Vec::new()));
         assert!(proc.has_variable(7, "B=2") && !proc.has_variable(7, "B=") && !proc.has_variable(8, "B=2"));
+        assert_eq!(
+            (proc.arguments(7), proc.arguments(8)),
+            (["web", "", "--port", "x"].map(str::to_owned).to_vec(), vec![String::new()])
+        );
         assert_eq!((proc.name(7).as_deref(), proc.name(8), proc.children(7)), (Some("web"), None, vec![8, 9]));
     }
 

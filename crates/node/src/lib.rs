@@ -65,7 +65,7 @@ pub use instance::{NoProgram, find_program};
 pub use isolation::Kind;
 pub use privileges::{Barrier, barrier, close_descriptors};
 pub use site::Prefetch;
-pub use strays::{Stray, Strays, end_strays};
+pub use strays::{Stray, Strays, end_strays, living};
 
 /// Ports for instances unless told otherwise: below those that Linux gives to outgoing connections (32768 and up), which
 /// would otherwise take a port just when an instance comes back for it.

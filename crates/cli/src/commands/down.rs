@@ -36,10 +36,11 @@ async fn end(state: &StateDir, limit: Duration, json: bool) -> anyhow::Result<()
     if let Some(supervisor) = supervisor {
         end_supervisor(supervisor, limit).await?;
     }
-    let has_left = !leftovers::settled(state).await.is_empty();
-    let is_recorded = supervisor.is_none() && state.record().is_some();
-    if has_left || is_recorded {
-        return end_leftovers(state, json).await;
+    // A supervisor forgets its record once everything has ended.
+    let has_left = !leftovers::settled(state).await.is_empty() || state.has_record();
+    if has_left || !leftovers::instances(state).await?.is_empty() {
+        let why = if supervisor.is_some() { "the supervisor has not ended everything" } else { "the supervisor was killed" };
+        return end_leftovers(state, why, json).await;
     }
     match supervisor {
         Some(_) => Ok(()),
@@ -58,8 +59,8 @@ async fn end_supervisor(supervisor: ProcessId, limit: Duration) -> anyhow::Resul
     Err(Failure::new(Exit::TimedOut, message).into())
 }
 
-/// The supervisor was killed: its roles and instances may live.
-async fn end_leftovers(state: &StateDir, json: bool) -> anyhow::Result<()> {
+/// Ends what lives of roles and instances without a supervisor, whatever is written down of them.
+async fn end_leftovers(state: &StateDir, why: &str, json: bool) -> anyhow::Result<()> {
     if !state.root.exists() {
         // It was removed: it is needed only to keep others out meanwhile.
         state.prepare(RoleUsers::of_this_machine()?.as_ref())?;
@@ -73,7 +74,7 @@ async fn end_leftovers(state: &StateDir, json: bool) -> anyhow::Result<()> {
         roles.entry(role.role).or_default().push(role.process);
     }
     let console = if json { Console::silent() } else { Console::new(None) };
-    console.say("the supervisor was killed: stopping what it left");
+    console.say(&format!("{why}: stopping what it left"));
     let left = Shutdown { state: state.clone(), console, roles, needs }.run().await;
     if left.is_empty() {
         state.forget_record();

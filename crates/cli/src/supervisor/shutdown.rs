@@ -70,7 +70,11 @@ impl Shutdown {
         match tokio::task::spawn_blocking(move || weal_node::end_strays(&root)).await {
             Ok(Ok(strays)) => {
                 for stray in strays.ended {
-                    self.console.tell(Tone::Warn, "left behind:", &format!("{stray} had left its instance, and was killed"));
+                    self.console.tell(
+                        Tone::Warn,
+                        "left behind:",
+                        &format!("{stray} ran on outside of every instance, and was killed"),
+                    );
                 }
                 strays.left.into_iter().map(|stray| format!("{stray} of an application runs on")).collect()
             }

@@ -11,6 +11,7 @@ mod confined;
 mod deploy;
 mod disk;
 mod dispatch;
+mod down;
 mod environment;
 mod examples;
 mod faults;

@@ -68,11 +68,25 @@ impl Numbers {
         Ok(read_json(&state.join("node").join(NUMBERS_FILE))?.unwrap_or_default())
     }
 
-    /// The numbers that applications of this pool have and that no other pool of this machine has claimed since.
+    /// The numbers that applications of this pool have and that no other pool of this machine has claimed since. Where the pool's own list was
+    /// removed, its claims tell, but for those that somebody else has by now.
     pub fn held(&self) -> io::Result<BTreeSet<u32>> {
         let given = Self::given(&self.state)?;
         let is_mine = |(app, number): &(AppName, u32)| self.holder(*number).is_ok_and(|holder| holder == self.mine(app));
-        Ok(given.into_iter().filter(is_mine).map(|(_, number)| number).collect())
+        let mut held: BTreeSet<u32> = given.into_iter().filter(is_mine).map(|(_, number)| number).collect();
+        let users = Users::read(&self.root.join("etc"))?;
+        let is_of_pool = |number: &u32| {
+            let holder = self.holder(*number).unwrap_or_default();
+            holder.lines().next().is_some_and(|state| Path::new(state) == self.state) && !self.is_elsewhere(&users, *number)
+        };
+        held.extend(self.claimed().filter(is_of_pool));
+        Ok(held)
+    }
+
+    /// The numbers that pools of this machine have claimed.
+    fn claimed(&self) -> impl Iterator<Item = u32> {
+        let claims = fs::read_dir(&self.claims).into_iter().flatten().flatten();
+        claims.filter_map(|claim| claim.file_name().to_str()?.parse().ok())
     }
 
     /// The number of `app`: that which it has, as long as nobody else took it, or a new one.
@@ -187,6 +201,18 @@ mod tests {
         assert!(matches!(error, NoNumber::AllTaken { .. }), "{error}");
         fs::remove_dir_all(&one).unwrap();
         assert_eq!(narrow(&two).of(&"shop".into()).unwrap(), shop, "the first pool is gone");
+    }
+
+    #[test]
+    fn the_numbers_of_a_pool_whose_list_was_removed_are_known_by_their_claims() {
+        let (root, one, two) = machine();
+        let pool = Numbers::new(root.path(), &one);
+        let (shop, feed) = (pool.of(&"shop".into()).unwrap(), pool.of(&"feed".into()).unwrap());
+        Numbers::new(root.path(), &two).of(&"other".into()).unwrap();
+        fs::remove_file(one.join("node").join(NUMBERS_FILE)).unwrap();
+        assert_eq!(pool.held().unwrap(), BTreeSet::from([shop, feed]));
+        fs::write(root.path().join("etc/passwd"), format!("late:x:{feed}:1::/:/bin/false\n")).unwrap();
+        assert_eq!(pool.held().unwrap(), BTreeSet::from([shop]), "an account has the other one by now");
     }
 
     #[test]

@@ -90,6 +90,11 @@ impl Permits {
         write_json(&path, self).map_err(at(&path))
     }
 
+    /// The users that it names.
+    pub fn users(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|permit| permit.user.as_deref())
+    }
+
     /// Whether `spec` may run as the user that it names, which is root when `is_root`.
     ///
     /// # Errors

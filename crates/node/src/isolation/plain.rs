@@ -17,7 +17,7 @@ use weal_model::NodeSpec;
 use super::hybrid::stand_still;
 use super::{GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, Occupied, Usage};
 use crate::files::read_json;
-use crate::shim::{PID_FILE, Started, mark, marked_in};
+use crate::shim::{PID_FILE, Record, SPEC_FILE, Started, mark, marked_in};
 use crate::signals::send;
 
 /// No isolation.
@@ -50,8 +50,14 @@ impl Plain {
         };
         let is_shim = |stat: &Stat| started.is_some_and(|started| stat.identity() == started.shim);
         if session.is_none() {
-            let mark = mark(member.dir);
-            let strays = self.proc.all().into_iter().filter(|stat| self.proc.has_variable(stat.pid, &mark));
+            let (mark, users) = (mark(member.dir), users(member.dir));
+            let is_of_pool = |pid: u32| {
+                let others = |uid: &u32| users.as_ref().is_some_and(|users| !users.contains(uid));
+                !self.proc.users(pid).iter().any(others)
+            };
+            // Anybody can write the mark.
+            let is_member = |pid: u32| self.proc.has_variable(pid, &mark) && is_of_pool(pid);
+            let strays = self.proc.all().into_iter().filter(|stat| is_member(stat.pid));
             let known: Vec<u32> = family.iter().map(|stat| stat.pid).collect();
             family.extend(strays.filter(|stat| !known.contains(&stat.pid)));
         }
@@ -63,6 +69,14 @@ impl Plain {
         let (_, members) = self.family(member);
         members.iter().filter_map(|stat| self.proc.open(stat.identity())).try_for_each(|handle| send(handle, what))
     }
+}
+
+/// The users that the instance in `dir` runs as: its own, and that of this process, which starts it. `None` without a record: nobody can tell
+/// whose it was, and all that is done with its processes is to end them.
+fn users(dir: &Path) -> Option<Vec<u32>> {
+    let record: Record = read_json(&dir.join(SPEC_FILE)).ok().flatten()?;
+    let own = record.launch.user.map(|user| user.uid);
+    Some(own.into_iter().chain([rustix::process::geteuid().as_raw()]).collect())
 }
 
 impl Isolation for Plain {
@@ -205,6 +219,8 @@ mod tests {
     use std::fs;
 
     use weal_host::Identity;
+    use weal_model::AppSpec;
+    use weal_protocol::node::InstanceSpec;
 
     use super::*;
     use crate::files::write_json;
@@ -235,6 +251,21 @@ mod tests {
         run(10, 1, 10, 900, "");
         run(12, 10, 10, 901, "");
         run(13, 1, 13, 103, &mark(&dir));
-        assert_eq!(plain.processes(member), [13], "who carries the mark is found all the same");
+        run(14, 1, 14, 104, &mark(&dir));
+        fs::write(proc.join("13/status"), "Uid:\t0\t0\t0\t0\n").unwrap();
+        fs::write(proc.join("14/status"), "Uid:\t4000\t4000\t4000\t4000\n").unwrap();
+        assert_eq!(plain.processes(member), [13, 14], "without a record, whoever carries the mark is ended");
+        let launch = r#""argv": [], "env": {}, "cwd": "/", "entrances": [], "side_entrances": []"#;
+        let user = |uid: u32| {
+            let user = format!(r#"{{"name": "x", "uid": {uid}, "gid": {uid}, "groups": [], "home": "/"}}"#);
+            let spec = InstanceSpec::of(&AppSpec::example("web"), "web-1".into(), "n1".into());
+            let spec = serde_json::to_string(&spec).unwrap();
+            let record = format!(r#"{{"spec": {spec}, "port": 1, "launch": {{{launch}, "user": {user}}}}}"#);
+            fs::write(dir.join(SPEC_FILE), record).unwrap();
+        };
+        user(4000);
+        assert!(plain.processes(member).contains(&14));
+        user(4001);
+        assert!(!plain.processes(member).contains(&14), "somebody else's program that carries the mark is none of it");
     }
 }

@@ -161,6 +161,14 @@ pub fn marked_in(proc: &Proc, pid: u32, instances: &Path) -> Option<PathBuf> {
     Some(Path::new(&dir).strip_prefix(instances).ok()?.to_owned())
 }
 
+/// The folder of the instance whose shim has this command line; `None` for another program's.
+pub fn folder_of(arguments: &[String]) -> Option<&Path> {
+    match arguments {
+        [_, command, option, dir, ..] if command == "shim" && option == "--dir" => Some(Path::new(dir)),
+        _ => None,
+    }
+}
+
 /// The variable of that entry.
 pub const MARK: &str = "WEAL_INSTANCE_DIR";
 
