@@ -17,6 +17,14 @@ pub enum Failure {
     /// What it is to write is not there.
     #[error("`write` names {}, which does not exist: mkdir it, or take it out", .0.display())]
     NothingToWrite(PathBuf),
+    /// Somebody else than root decides where its way leads.
+    #[error("{} cannot be part of its sandbox: others than root can change {} on the way, which is a link; name the folder that it leads to", .path.display(), .link.display())]
+    ForeignLink {
+        /// What is to be part of it.
+        path: PathBuf,
+        /// The link.
+        link: PathBuf,
+    },
     /// A device is not there.
     #[error("`devices` names {}, which this machine does not have", .0.display())]
     NoDevice(PathBuf),
@@ -35,6 +43,7 @@ impl Failure {
     pub fn into_io(self) -> io::Error {
         match self {
             Self::Step { source, .. } => source,
+            Self::ForeignLink { .. } => io::Error::from_raw_os_error(libc::ELOOP),
             Self::NothingToWrite(_) | Self::NoDevice(_) => io::Error::from_raw_os_error(libc::ENOENT),
         }
     }

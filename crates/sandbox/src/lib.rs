@@ -21,6 +21,7 @@ mod plan;
 mod rights;
 mod support;
 mod syscalls;
+mod way;
 
 pub use agent::confine_agent;
 pub use exposure::{ConfinedAs, Exposure};

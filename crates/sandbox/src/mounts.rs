@@ -1,4 +1,8 @@
 //! The file system as the program sees it: a mount namespace of its own, in which everything is read-only but what it may write.
+//!
+//! What the program may write is found and mounted along a [way] on which its own links lead nowhere.
+//!
+//! [way]: crate::way
 
 use std::ffi::CString;
 use std::io;
@@ -14,6 +18,7 @@ use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_sp
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, during};
+use crate::way::{find, find_or_make};
 
 /// What the program sees and may change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +81,8 @@ impl Mounts {
                 Ok((path.as_path(), tree(path).map_err(|error| error.or_missing(|| Failure::NothingToWrite(path.clone())))?))
             })
             .collect::<Result<Vec<_>, Failure>>()?;
-        let kept = trees(&self.keep)?;
+        let is_hidden = |path: &PathBuf| self.tmp != Tmp::Shared && TMP.iter().any(|tmp| path.starts_with(tmp));
+        let kept = trees(self.keep.iter().filter(|path| is_hidden(path)))?;
         let tmp = self.tmp.trees()?;
         let devices = self
             .devices
@@ -92,10 +98,9 @@ impl Mounts {
             for (tree, path) in [(tmp, TMP[0]), (var_tmp, TMP[1])].into_iter().filter(|(_, path)| Path::new(path).exists()) {
                 attach(&tree, Path::new(path))?;
             }
-            for (path, tree) in kept.iter().filter(|(path, _)| TMP.iter().any(|tmp| path.starts_with(tmp))) {
+            for (path, tree) in &kept {
                 make_read_only(tree, "", true)?;
-                make_place(path, tree)?;
-                attach(tree, path)?;
+                attach_on_its_way(tree, path)?;
             }
         }
         let hidden: Vec<&PathBuf> = self.hide.iter().filter(|path| path.is_dir()).collect();
@@ -103,8 +108,7 @@ impl Mounts {
             attach(new("tmpfs", &[("mode", "0755"), ("size", "64k")], MountAttrFlags::MOUNT_ATTR_NOSUID)?, path)?;
         }
         for (path, tree) in &writable {
-            make_place(path, tree)?;
-            attach(tree, path)?;
+            attach_on_its_way(tree, path)?;
         }
         for path in hidden {
             let folder = open_tree(CWD, path.as_path(), OpenTreeFlags::OPEN_TREE_CLOEXEC).map_err(at("find", path))?;
@@ -137,13 +141,16 @@ impl Tmp {
 }
 
 /// The mounts at each path, apart from the rest.
-fn trees(paths: &[PathBuf]) -> Result<Vec<(&Path, OwnedFd)>, Failure> {
-    paths.iter().map(|path| Ok((path.as_path(), tree(path)?))).collect()
+fn trees<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<(&'a Path, OwnedFd)>, Failure> {
+    paths.map(|path| Ok((path.as_path(), tree(path)?))).collect()
 }
 
 fn tree(path: &Path) -> Result<OwnedFd, Failure> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    open_tree(CWD, path, flags).map_err(at("find", path))
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(find(path)?, "", flags).map_err(at("find", path))
 }
 
 fn attach(tree: impl AsFd, path: &Path) -> Result<(), Failure> {
@@ -151,20 +158,12 @@ fn attach(tree: impl AsFd, path: &Path) -> Result<(), Failure> {
     move_mount(tree, "", CWD, path, flags).map_err(at("mount", path))
 }
 
-/// Makes what a mount at `path` needs to stand on, where a folder of temporary files hides what was there.
-fn make_place(path: &Path, tree: &OwnedFd) -> Result<(), Failure> {
-    if path.symlink_metadata().is_ok() {
-        return Ok(());
-    }
-    let make = || {
-        let folder = if rustix::fs::fstat(tree)?.st_mode & libc::S_IFMT == libc::S_IFDIR { Some(path) } else { path.parent() };
-        std::fs::create_dir_all(folder.unwrap_or(path))?;
-        if folder != Some(path) {
-            std::fs::File::create(path)?;
-        }
-        io::Result::Ok(())
-    };
-    make().map_err(|error| Failure::at("make a place for", path, error))
+/// The same where others could put links on the way. What is missing there is made: a folder of temporary files may hide what was there.
+fn attach_on_its_way(tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
+    let kind = rustix::fs::fstat(tree).map_err(at("look at", path))?.st_mode;
+    let place = find_or_make(path, FileType::from_raw_mode(kind))?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, "", &place, "", flags).map_err(at("mount", path))
 }
 
 /// A new file system, not attached anywhere yet.

@@ -47,7 +47,7 @@ impl SandboxPlan {
         if spec.mode == SandboxMode::Off {
             return Self::default();
         }
-        let write: Vec<PathBuf> = std::iter::once(paths.data.clone()).chain(spec.write.iter().map(PathBuf::from)).collect();
+        let write: Vec<PathBuf> = std::iter::once(itself(&paths.data)).chain(spec.write.iter().map(PathBuf::from)).collect();
         let has = |permit| spec.permit.contains(&permit);
         let filter = Filter {
             namespaces: has(Permit::Namespaces),
@@ -58,7 +58,7 @@ impl SandboxPlan {
         Self {
             mounts: machine.mounts.then(|| Mounts {
                 write: write.clone(),
-                tmp: if spec.private_tmp { Tmp::Folder(paths.tmp.clone()) } else { Tmp::Shared },
+                tmp: if spec.private_tmp { Tmp::Folder(itself(&paths.tmp)) } else { Tmp::Shared },
                 hide: Vec::new(),
                 keep: paths.keep.clone(),
                 devices: spec.devices.iter().map(PathBuf::from).collect(),
@@ -79,7 +79,7 @@ impl SandboxPlan {
         let hide = ["/home", "/root", "/run/user"].map(PathBuf::from).to_vec();
         Self {
             mounts: machine.mounts.then(|| Mounts {
-                write: vec![state.to_owned()],
+                write: vec![itself(state)],
                 tmp: Tmp::Memory,
                 hide,
                 keep: Vec::new(),
@@ -153,6 +153,12 @@ impl Sandbox {
         }
         Ok(())
     }
+}
+
+/// The place that `path` leads to. Only for what weal itself made: root has seen to it that nobody else's links are on the way, but for those of
+/// whoever called `sudo`.
+fn itself(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Without a file system of its own, a program has these in common with others.

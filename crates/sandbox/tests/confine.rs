@@ -121,15 +121,17 @@ fn it_is_alone_in_what_it_sees() {
     let bench = Bench::new();
     let mark = tempfile::Builder::new().prefix("of-others-").tempfile().unwrap();
     let script = format!(
-        "test -e {} && echo sees others\nls -d /proc/[0-9]* | grep -vx /proc/$$ | while read p; do test -e $p/status && cat $p/status; done | grep -c '^Uid:.*\\b0\\b'\nls /dev\ngrep -h 'CapBnd\\|CapEff\\|NoNewPrivs\\|Seccomp:' /proc/self/status\nulimit -c; ulimit -n",
+        "test -e {} && echo sees others\nls -d /proc/[0-9]* | grep -vx /proc/$$ | while read p; do test -e $p/status && cat $p/status; done | grep -c '^Uid:.*\\b0\\b'\nls /dev\ngrep -h 'CapBnd\\|CapEff\\|NoNewPrivs\\|Seccomp:' /proc/self/status\necho core $(ulimit -c) $(ulimit -H -c); echo files $(ulimit -n)",
         mark.path().display()
     );
     let said = bench.say(&bench.plan(&SandboxSpec::default(), machine), &script);
     assert!(!said.contains("sees others"), "{said}");
     assert_eq!(said.lines().next(), Some("0"), "no process of root is seen: {said}");
-    for line in
-        ["CapBnd:\t0000000000000000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "0", "null", "urandom"]
-    {
+    // As many as the config says by default, or as this machine lets this test have.
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.map_or(65_536, |most| most.min(65_536));
+    let files = format!("files {files}");
+    let without_capabilities = ["CapBnd:\t0000000000000000", "CapEff:\t0000000000000000"];
+    for line in without_capabilities.into_iter().chain(["NoNewPrivs:\t1", "Seccomp:\t2", "core 0 0", &files, "null", "urandom"]) {
         assert!(said.lines().any(|one| one == line), "{line}: {said}");
     }
     for device in ["kmsg", "mem", "vda", "sda", "loop0", "kvm"] {
@@ -159,6 +161,7 @@ call('unshare-mounts', number(272, 97), 0x00020000)
 call('unshare-files', number(272, 97), 0x00000400)
 call('clone3', 435, None, 0)
 call('openat2', 437, -100, None, None, 0)
+call('io-uring-setup', 425, 8, None); call('io-uring-enter', 426, 0, 0, 0, 0, None, 0); call('io-uring-register', 427, 0, 0, None, 0)
 call('unknown', 1000)
 call('personality', number(135, 92), 0x0040000)
 def kind(name, *args):
@@ -182,6 +185,7 @@ attempt('fork', lambda: os._exit(0) if os.fork() == 0 else os.wait())
     let bench = Bench::new();
     let said = bench.run(&bench.plan(&SandboxSpec::default(), machine), &["python3", "-c", script]);
     let expected = "mount EPERM\nbpf EPERM\nptrace EPERM\nunshare-user EPERM\nunshare-mounts EPERM\nunshare-files ok\nclone3 ENOSYS\nopenat2 ENOSYS\n\
+        io-uring-setup ENOSYS\nio-uring-enter ENOSYS\nio-uring-register ENOSYS\n\
         unknown ENOSYS\npersonality EPERM\ninet ok\ninet6 ok\nunix ok\npacket EAFNOSUPPORT\nalg EAFNOSUPPORT\nvsock EAFNOSUPPORT\n\
         create ok\nchmod ok\nchmod-setuid EPERM\ncreate-setuid EPERM\nfifo ok\nrealtime EPERM\nbatch ok\nfork ok\n";
     assert_eq!(said, expected);
@@ -228,6 +232,49 @@ fn what_the_config_names_and_the_machine_has_not_is_named_with_its_key() {
     assert_eq!(write, format!("`write` names {gone}, which does not exist: mkdir it, or take it out"));
     let devices = refusal(SandboxSpec { devices: ["/dev/nosuch".to_owned()].into(), ..SandboxSpec::default() });
     assert_eq!(devices, "`devices` names /dev/nosuch, which this machine does not have");
+}
+
+#[test]
+fn a_link_of_its_own_in_the_place_of_a_folder_leads_nowhere() {
+    let Some(machine) = machine() else { return };
+    let bench = Bench::new();
+    let (inside, aside) = (bench.path("data/cache"), bench.path("program/cache"));
+    let secret = tempfile::Builder::new().prefix("of-others-").tempfile().unwrap();
+    let link = |at: &Path, to: &Path, owner: u32| {
+        let _ = fs::remove_file(at);
+        std::os::unix::fs::symlink(to, at).unwrap();
+        std::os::unix::fs::lchown(at, Some(owner), Some(owner)).unwrap();
+    };
+    let enter = |write: &Path| {
+        let spec = SandboxSpec { write: [write.display().to_string()].into(), ..SandboxSpec::default() };
+        let mounts = bench.plan(&spec, machine).mounts.unwrap();
+        let (write, secret) = (write.to_owned(), secret.path().to_owned());
+        // In a thread of its own, because the namespaces are the thread's.
+        let entered =
+            move || mounts.enter().map(|()| write.join(secret.file_name().unwrap()).exists()).map_err(|error| error.to_string());
+        std::thread::spawn(entered).join().unwrap()
+    };
+    let refusal = |path: &Path| {
+        let path = path.display();
+        format!(
+            "{path} cannot be part of its sandbox: others than root can change {path} on the way, which is a link; name the folder that it leads to"
+        )
+    };
+    let others = secret.path().parent().unwrap();
+    link(&inside, others, STRANGER);
+    assert_eq!(enter(&inside), Err(refusal(&inside)), "it would have everybody's /tmp");
+    link(&inside, others, 0);
+    assert_eq!(enter(&inside), Err(refusal(&inside)), "it could put another one in the place of root's");
+    link(&aside, &bench.path("cache"), 0);
+    assert_eq!(enter(&aside), Ok(false), "a link of root's where nobody else writes is followed");
+    fs::remove_file(&inside).unwrap();
+    fs::create_dir(&inside).unwrap();
+    assert_eq!(enter(&inside), Ok(false), "a folder is a folder");
+    // What lies below /tmp gets a place in its own /tmp, where it may have put a link before.
+    let outside = tempfile::Builder::new().prefix("weal-sandbox-").tempdir_in("/tmp").unwrap();
+    let place = bench.path("private/tmp").join(outside.path().file_name().unwrap());
+    link(&place, Path::new("/var"), STRANGER);
+    assert_eq!(enter(outside.path()), Err(refusal(outside.path())));
 }
 
 #[test]
