@@ -63,5 +63,6 @@ fn instance(instance: InstanceCounters) -> InstanceSeen {
         last_wake_s: instance.last_wake_s,
         costs: instance.costs,
         keeps_awake: instance.keeps_awake,
+        listener: instance.listener,
     }
 }

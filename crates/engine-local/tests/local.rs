@@ -102,6 +102,7 @@ fn running(id: &str, app_name: &str, state: InstanceState, port: u16) -> Instanc
         end: None,
         progress: None,
         keeps_awake: false,
+        listener: None,
     }
 }
 

@@ -193,7 +193,7 @@ fn cluster(flows: &[(&str, FlowConfig)], instance: SocketAddr) -> ClusterConfig 
         routes: flows.iter().map(|(name, _)| route(name)).collect(),
         seats: Some(SEATS),
         flows: flows.iter().map(|(name, flow)| ((*name).into(), flow.clone())).collect(),
-        endpoints: vec![Endpoint { instance: "bench-1".into(), address: instance, weight: 1.0, draining: false }],
+        endpoints: vec![Endpoint { instance: "bench-1".into(), address: instance, weight: 1.0, draining: false, listener: None }],
         request_timeout_s: 3600.0,
         standby: None,
         wakeable: None,

@@ -19,7 +19,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let dispatch = rest.first().map(|rules| serde_json::from_str(rules)).transpose()?.unwrap_or_default();
     let endpoint = |(number, address): (usize, &str)| {
         let instance = format!("bench-{number}").as_str().into();
-        Ok::<_, std::net::AddrParseError>(Endpoint { instance, address: address.parse()?, weight: 1.0, draining: false })
+        Ok::<_, std::net::AddrParseError>(Endpoint {
+            instance,
+            address: address.parse()?,
+            weight: 1.0,
+            draining: false,
+            listener: None,
+        })
     };
     let state_dir = std::env::temp_dir().join(format!("gateway-bench-{}", std::process::id()));
     std::fs::create_dir_all(&state_dir)?;

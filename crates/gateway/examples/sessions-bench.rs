@@ -140,7 +140,7 @@ fn cluster(address: SocketAddr) -> ClusterConfig {
         routes: vec![RouteSpec::any("all".into())],
         seats: None,
         flows: [("all".into(), FlowConfig { queue_limit: 10_000, ..FlowConfig::default() })].into(),
-        endpoints: vec![Endpoint { instance: "bench-0".into(), address, weight: 1.0, draining: false }],
+        endpoints: vec![Endpoint { instance: "bench-0".into(), address, weight: 1.0, draining: false, listener: None }],
         request_timeout_s: 30.0,
         standby: None,
         wakeable: None,

@@ -31,6 +31,8 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const DUMP: u16 = 0x301;
 const ONE: u16 = 1;
 const LISTEN: u32 = 1 << 10;
+/// A socket for datagrams that is connected to nobody has the state of a closed connection.
+const UNCONNECTED: u32 = 1 << 7;
 const DONE: u16 = 3;
 const ERROR: u16 = 2;
 /// struct nlmsghdr.
@@ -59,6 +61,27 @@ pub fn listener_at(address: SocketAddr) -> io::Result<Option<Listening>> {
     one_asked(address).or_else(|_| Ok(listening()?.into_iter().find(|socket| socket.takes(address))))
 }
 
+/// The socket that takes datagrams which are sent to `address` of this machine by whoever it is not connected to; `None` when none does.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn receiver_at(address: SocketAddr) -> io::Result<Option<Listening>> {
+    let mut found = receivers(address.port()).or_else(|_| Proc::system().receiving())?;
+    found.retain(|socket| socket.takes(address));
+    // The one that is bound to this very address comes before one for all addresses.
+    Ok(found.iter().find(|socket| socket.address == address).or(found.first()).copied())
+}
+
+fn receivers(port: u16) -> io::Result<Vec<Listening>> {
+    let mut found = Vec::new();
+    let mut id = [0; ID];
+    id[..2].copy_from_slice(&port.to_be_bytes());
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        take_answers(&ask(&request(family, libc::IPPROTO_UDP, UNCONNECTED, DUMP, id))?, &mut found)?;
+    }
+    Ok(found)
+}
+
 fn one_asked(address: SocketAddr) -> io::Result<Option<Listening>> {
     let (family, ip) = match address.ip() {
         IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
@@ -69,7 +92,7 @@ fn one_asked(address: SocketAddr) -> io::Result<Option<Listening>> {
     id[4..4 + ip.len()].copy_from_slice(&ip);
     // Whatever its cookie is.
     id[ID - 8..].fill(0xff);
-    let socket = ask(&request(family, ONE, id))?;
+    let socket = ask(&request(family, libc::IPPROTO_TCP, LISTEN, ONE, id))?;
     let mut buffer = [0u8; 1 << 10];
     let (length, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
     match message(&buffer[..length]) {
@@ -84,7 +107,7 @@ fn asked() -> io::Result<Vec<Listening>> {
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
         // No socket in particular.
-        take_answers(&ask(&request(family, DUMP, [0; ID]))?, &mut found)?;
+        take_answers(&ask(&request(family, libc::IPPROTO_TCP, LISTEN, DUMP, [0; ID]))?, &mut found)?;
     }
     Ok(found)
 }
@@ -97,7 +120,7 @@ fn ask(request: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// struct nlmsghdr and struct inet_diag_req_v2.
-fn request(family: i32, flags: u16, id: [u8; ID]) -> Vec<u8> {
+fn request(family: i32, protocol: i32, states: u32, flags: u16, id: [u8; ID]) -> Vec<u8> {
     const LENGTH: u32 = 72;
     let mut message = Vec::with_capacity(LENGTH as usize);
     message.extend(LENGTH.to_ne_bytes());
@@ -105,8 +128,8 @@ fn request(family: i32, flags: u16, id: [u8; ID]) -> Vec<u8> {
     message.extend(flags.to_ne_bytes());
     // Sequence and sender.
     message.extend([0; 8]);
-    message.extend([u8::try_from(family).unwrap_or_default(), u8::try_from(libc::IPPROTO_TCP).unwrap_or_default(), 0, 0]);
-    message.extend(LISTEN.to_ne_bytes());
+    message.extend([u8::try_from(family).unwrap_or_default(), u8::try_from(protocol).unwrap_or_default(), 0, 0]);
+    message.extend(states.to_ne_bytes());
     message.extend(id);
     message
 }
@@ -193,8 +216,27 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_for_datagrams_is_found_by_its_port_with_its_owner() {
+        for address in ["127.0.0.1", "0.0.0.0", "::1", "::"] {
+            let Ok(socket) = std::net::UdpSocket::bind((address, 0)) else {
+                eprintln!("skipped: {address} cannot be had here");
+                continue;
+            };
+            let address = socket.local_addr().unwrap();
+            let inode = u32::try_from(rustix::fs::fstat(socket.as_fd()).unwrap().st_ino).unwrap();
+            let expected = Listening { address, uid: rustix::process::geteuid().as_raw(), inode };
+            let loopback = if address.is_ipv4() { [127, 0, 0, 1].into() } else { IpAddr::from(Ipv6Addr::LOCALHOST) };
+            let reached = SocketAddr::new(loopback, address.port());
+            assert_eq!(receiver_at(reached).unwrap(), Some(expected), "{address}");
+            assert!(Proc::system().receiving().unwrap().contains(&expected), "by /proc/net");
+            drop(socket);
+            assert_eq!(receiver_at(reached).unwrap(), None);
+        }
+    }
+
+    #[test]
     fn what_is_cut_short_is_no_message() {
-        let whole = request(2, DUMP, [0; ID]);
+        let whole = request(2, libc::IPPROTO_TCP, LISTEN, DUMP, [0; ID]);
         assert!(message(&whole).is_some());
         for length in 0..whole.len() {
             assert!(message(&whole[..length]).is_none(), "{length}");

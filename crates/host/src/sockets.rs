@@ -36,9 +36,22 @@ impl Proc {
     /// # Errors
     /// The kernel's tables cannot be read.
     pub fn listening(&self) -> io::Result<Vec<Listening>> {
-        let mut found: Vec<Listening> = listening_in(&text(&self.root().join("net/tcp"), LIST)?).collect();
+        self.sockets_in("tcp", "0A")
+    }
+
+    /// The sockets for datagrams that are connected to nobody, of both families.
+    ///
+    /// # Errors
+    /// The kernel's tables cannot be read.
+    pub fn receiving(&self) -> io::Result<Vec<Listening>> {
+        self.sockets_in("udp", "07")
+    }
+
+    fn sockets_in(&self, table: &str, state: &str) -> io::Result<Vec<Listening>> {
+        let net = self.root().join("net");
+        let mut found = in_state(&text(&net.join(table), LIST)?, state);
         // A kernel without IPv6 has no such table.
-        found.extend(listening_in(&text(&self.root().join("net/tcp6"), LIST).unwrap_or_default()));
+        found.extend(in_state(&text(&net.join(format!("{table}6")), LIST).unwrap_or_default(), state));
         Ok(found)
     }
 
@@ -50,16 +63,16 @@ impl Proc {
     }
 }
 
-/// The lines of a table of the kernel's that are sockets which listen: address, user and inode.
-fn listening_in(table: &str) -> impl Iterator<Item = Listening> {
-    const LISTEN: &str = "0A";
-    table.lines().skip(1).filter_map(|line| {
+/// The lines of a table of the kernel's that are sockets in this state: address, user and inode.
+fn in_state(table: &str, state: &str) -> Vec<Listening> {
+    let lines = table.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let (ip, port) = fields.get(1)?.rsplit_once(':')?;
         let address = SocketAddr::new(ip_of(ip)?, u16::from_str_radix(port, 16).ok()?);
         let (uid, inode) = (fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?);
-        (*fields.get(3)? == LISTEN).then_some(Listening { address, uid, inode })
-    })
+        (*fields.get(3)? == state).then_some(Listening { address, uid, inode })
+    });
+    lines.collect()
 }
 
 /// Words of 32 bits in the byte order of the machine, as hexadecimal digits.

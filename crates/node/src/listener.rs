@@ -20,9 +20,17 @@ pub struct Stranger {
 
 /// What has been looked at: the sockets that were found to be the instance's own.
 #[derive(Debug, Default)]
-pub struct Own(BTreeSet<u32>);
+pub struct Own {
+    inodes: BTreeSet<u32>,
+    user: Option<u32>,
+}
 
 impl Own {
+    /// The user that made them; `None` while none listens, where they are of several users, and where the kernel does not say.
+    pub fn user(&self) -> Option<u32> {
+        self.user
+    }
+
     /// Looks who listens at `port`, where `processes` are those of the instance. Sockets that were looked at before cost nothing again.
     ///
     /// # Errors
@@ -36,14 +44,22 @@ impl Own {
             }
         };
         let reached: Vec<Listening> = found.into_iter().filter(|socket| socket.takes(address(port))).collect();
-        if reached.iter().all(|socket| self.0.contains(&socket.inode)) {
+        if !reached.is_empty() && reached.iter().all(|socket| self.inodes.contains(&socket.inode)) {
+            return Ok(());
+        }
+        self.user = None;
+        if reached.is_empty() {
             return Ok(());
         }
         let processes = processes();
         let held: BTreeSet<u32> = processes.iter().flat_map(|pid| proc.sockets(*pid)).collect();
-        self.0 = reached.iter().map(|socket| socket.inode).filter(|inode| held.contains(inode)).collect();
+        self.inodes = reached.iter().map(|socket| socket.inode).filter(|inode| held.contains(inode)).collect();
         match reached.iter().find(|socket| !held.contains(&socket.inode)) {
-            None => Ok(()),
+            None => {
+                let users: BTreeSet<u32> = reached.iter().map(|socket| socket.uid).collect();
+                self.user = users.first().copied().filter(|_| users.len() == 1);
+                Ok(())
+            }
             Some(stranger) => Err(Stranger { port, holder: name_of(proc, port, *stranger, &processes) }),
         }
     }
@@ -82,11 +98,13 @@ mod tests {
         let mut own = Own::default();
         own.check(&proc, port, || vec![me]).unwrap();
         own.check(&proc, port, || panic!("what was looked at is not looked at again")).unwrap();
+        assert_eq!(own.user(), Some(rustix::process::geteuid().as_raw()));
         let error = Own::default().check(&proc, port, Vec::new).unwrap_err();
         assert_eq!(error.port, port);
         assert!(error.holder.contains(&format!("(pid {me})")), "{error}");
         drop(listener);
-        Own::default().check(&proc, port, || panic!("there is nothing to look at")).unwrap();
+        own.check(&proc, port, || panic!("there is nothing to look at")).unwrap();
+        assert_eq!(own.user(), None, "nobody listens any more");
     }
 
     #[test]

@@ -239,6 +239,9 @@ pub struct InstanceSeen {
     /// It says that it works for nobody's request and must not sleep.
     #[serde(default)]
     pub keeps_awake: bool,
+    /// The user of the socket at which it listens, where the engine runs processes of this machine; `None` if it cannot be told.
+    #[serde(default)]
+    pub listener: Option<u32>,
 }
 
 impl InstanceSeen {
@@ -266,6 +269,7 @@ impl InstanceSeen {
             last_wake_s: None,
             costs: SleepCosts::default(),
             keeps_awake: false,
+            listener: None,
         }
     }
 }

@@ -198,6 +198,9 @@ pub struct Endpoint {
     pub weight: f64,
     /// True: finish what it has, send nothing new, until the node agent names it to who waits.
     pub draining: bool,
+    /// The user of the socket at which it listens: connections to a socket of another's are not used. `None` where the engine does not tell.
+    #[serde(default)]
+    pub listener: Option<u32>,
 }
 
 /// The gateway took a config.

@@ -308,6 +308,9 @@ pub struct InstanceCounters {
     /// It says that it works for nobody's request and must not sleep.
     #[serde(default)]
     pub keeps_awake: bool,
+    /// The user of the socket at which it listens; `None` if it cannot be told.
+    #[serde(default)]
+    pub listener: Option<u32>,
 }
 
 /// Which events are wanted.

@@ -15,6 +15,7 @@ pub(super) fn config(seats: Option<u32>, open: &[u32]) -> ClusterConfig {
         address: ([127, 0, 0, 1], 9).into(),
         weight: 1.0,
         draining: false,
+        listener: None,
     };
     ClusterConfig {
         app: "shop".into(),

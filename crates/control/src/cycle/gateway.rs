@@ -123,6 +123,7 @@ fn endpoints(app: &AppName, inputs: &Inputs<'_>) -> Vec<Endpoint> {
             address: instance.address,
             weight: inputs.loads.weight(&instance.id, inputs.pool),
             draining: !open || inputs.draining.contains(&instance.id),
+            listener: instance.listener,
         })
     };
     mine.iter().filter_map(endpoint).collect()

@@ -393,13 +393,17 @@ impl Core {
 
     /// An instance that drains may be frozen next: its idle connections are closed now, while it can still take note.
     fn set_upstream(&mut self, index: InstanceIndex, endpoint: &Endpoint, workers: usize) {
-        let Endpoint { instance, address, draining, .. } = endpoint;
+        let Endpoint { instance, address, draining, listener, .. } = endpoint;
         let slot = self.upstream_mut(index);
         let is_same = |upstream: &Upstream| upstream.instance() == instance && upstream.address() == *address;
         let usable = |upstream: &Arc<Upstream>| is_same(upstream) && (*draining || !upstream.is_closed());
         match slot {
-            Some(upstream) if usable(&*upstream) => upstream.note_listed(),
-            _ => *slot = Some(Arc::new(Upstream::new(instance.clone(), *address, workers))),
+            Some(upstream) if usable(&*upstream) => upstream.note_listed(*listener),
+            _ => {
+                let upstream = Upstream::new(instance.clone(), *address, workers);
+                upstream.note_listed(*listener);
+                *slot = Some(Arc::new(upstream));
+            }
         }
         if let Some(upstream) = slot.as_ref().filter(|_| *draining) {
             upstream.close_idle();
@@ -532,7 +536,13 @@ mod tests {
 
     /// One instance with one seat, and one that stands by for who has waited for so long.
     fn config(after_s: f64) -> ClusterConfig {
-        let open = Endpoint { instance: "shop-1".into(), address: ([127, 0, 0, 1], 1).into(), weight: 1.0, draining: false };
+        let open = Endpoint {
+            instance: "shop-1".into(),
+            address: ([127, 0, 0, 1], 1).into(),
+            weight: 1.0,
+            draining: false,
+            listener: None,
+        };
         ClusterConfig {
             app: "shop".into(),
             routes: Vec::new(),

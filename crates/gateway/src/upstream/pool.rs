@@ -15,7 +15,7 @@ use weal_model::{InstanceId, InstanceProtocol};
 use super::claims::{Claim, Claims};
 use super::lease::Lease;
 use super::link::Link;
-use super::listener::{Listener, user_at};
+use super::listener::{Listener, receiving_user_at, user_at};
 use super::multiplexed::Multiplexed;
 use super::speech::{Announced, Speech};
 use crate::limits::Limits;
@@ -70,9 +70,17 @@ impl Upstream {
         &self.instance
     }
 
-    /// A config lists the instance at this address.
-    pub fn note_listed(&self) {
-        self.listener.note_listed(Instant::now());
+    /// A config lists the instance at this address, where user `told` listens if it says so.
+    pub fn note_listed(&self, told: Option<u32>) {
+        self.listener.note_listed(Instant::now(), told);
+    }
+
+    /// Whether who takes datagrams at the address is still the instance.
+    ///
+    /// # Errors
+    /// It is not, or it cannot be told any more.
+    pub fn confirm_receiver(&self) -> io::Result<()> {
+        self.listener.confirm_receiver(Instant::now(), self.address, receiving_user_at)
     }
 
     /// An open connection that has room for a request; `None` when there is none.
@@ -114,7 +122,7 @@ impl Upstream {
     pub async fn connect_stream(&self, announced: Option<Announced>, limits: &Limits) -> io::Result<TcpStream> {
         let connecting = async {
             let mut stream = TcpStream::connect(self.address).await?;
-            self.listener.confirm(Instant::now(), user_at(self.address))?;
+            self.listener.confirm(Instant::now(), self.address, user_at(self.address))?;
             stream.set_nodelay(true)?;
             if let Some(announced) = announced {
                 stream.write_all(&announced.header()).await?;

@@ -280,7 +280,9 @@ async fn a_udp_client_keeps_its_instance_and_replies_come_from_the_port() {
     }
     names.sort();
     assert_eq!(names, ["a1", "b1"], "two sessions are balanced");
-    let ports = bed.observe().await.clusters[0].ports;
+    // A reply is counted once it is on its way.
+    let counters = bed.until("all replies are counted", |counters| counters.clusters[0].ports.bytes_out >= 24).await;
+    let ports = counters.clusters[0].ports;
     assert_eq!((ports.open, ports.total, ports.bytes_in, ports.bytes_out, ports.dropped), (2, 2, 12, 24, 0));
 }
 

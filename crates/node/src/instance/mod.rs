@@ -84,6 +84,9 @@ pub struct RunRecord {
     /// How it ended, if it is a run of a job and has.
     #[serde(default)]
     pub end: Option<RunEnd>,
+    /// The user of the socket at its port, as of the last look that found it to be its own.
+    #[serde(default)]
+    pub listener: Option<u32>,
 }
 
 /// A transition that takes a while; written down before it begins.
@@ -234,6 +237,7 @@ pub fn begin(site: Arc<Site>, record: Record) -> (Handle, oneshot::Receiver<Resu
         last_wake_s: None,
         costs: SleepCosts::default(),
         end: None,
+        listener: None,
     };
     let (reply, answer) = oneshot::channel();
     let handle = Task::spawn(site, record, memory, Phase::Launch(Some(reply)));

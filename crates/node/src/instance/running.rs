@@ -237,7 +237,12 @@ impl Task {
             return Ok(());
         }
         let processes = || self.isolated(|isolation, member| isolation.processes(member));
-        running.listening.check(&self.site.proc, self.record().port, processes)
+        running.listening.check(&self.site.proc, self.record().port, processes)?;
+        let user = running.listening.user();
+        if self.memory().listener != user {
+            self.remember(|memory| memory.listener = user);
+        }
+        Ok(())
     }
 
     /// Looks for processes killed for want of memory, and does the killing where the kernel does not.

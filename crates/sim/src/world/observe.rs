@@ -197,6 +197,7 @@ impl World<'_> {
             last_wake_s: Some(instance.last_wake_s).filter(|seconds| seconds.is_finite()),
             costs: self.sleep_costs[instance.app],
             keeps_awake: false,
+            listener: None,
         }
     }
 

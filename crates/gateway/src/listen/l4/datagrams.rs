@@ -23,6 +23,7 @@ use super::session::reach;
 use crate::http::error_response::ErrorResponse;
 use crate::routing::cluster::{Target, TunnelSeat};
 use crate::routing::table::Destination;
+use crate::upstream::pool::Upstream;
 
 /// Without a datagram in either direction. Longer than the pauses of games and of DNS, shorter than what NATs keep (RFC 4787 asks for two
 /// minutes, and most have less). A route's `idle-timeout` replaces it.
@@ -155,7 +156,7 @@ async fn pass(
     destination: &Destination,
     ports: &Ports,
 ) -> Result<(), ErrorResponse> {
-    let (instance, seat): (UdpSocket, TunnelSeat) = reach(destination, peer.ip(), connect).await?;
+    let ((instance, upstream), seat): (Reached, TunnelSeat) = reach(destination, peer.ip(), connect).await?;
     let stats = destination.cluster.ports();
     let open = stats.open();
     let idle = destination.rules.idle.unwrap_or(IDLE);
@@ -169,7 +170,10 @@ async fn pass(
         loop {
             let moved = tokio::select! {
                 datagram = datagrams.recv() => match datagram {
-                    Some(datagram) => send(&instance, &datagram, destination, ports).await,
+                    Some(datagram) => match upstream.confirm_receiver() {
+                        Ok(()) => send(&instance, &datagram, destination, ports).await,
+                        Err(error) => Err(error),
+                    },
                     // The port is closed.
                     None => return,
                 },
@@ -194,12 +198,16 @@ async fn pass(
     Ok(())
 }
 
-async fn connect(target: Target) -> io::Result<UdpSocket> {
+/// A socket for an instance, and the instance.
+type Reached = (UdpSocket, Arc<Upstream>);
+
+async fn connect(target: Target) -> io::Result<Reached> {
+    target.upstream.confirm_receiver()?;
     let address = target.upstream.address();
     let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(address).await?;
-    Ok(socket)
+    Ok((socket, target.upstream))
 }
 
 /// Passes a datagram on, or drops it where the socket takes no more: UDP promises nothing, and holding it would only make it late.
