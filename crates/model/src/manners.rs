@@ -64,7 +64,8 @@ impl HeaderEdits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClientPolicy {
-    /// Proxies in front, which say who their clients are. Anybody else's word about that is replaced.
+    /// Proxies in front, which say who their clients are. Anybody else's word about that is replaced. None by default: also programs of this
+    /// machine, hosted applications among them, could speak in the name of other clients.
     pub trusted_proxies: Vec<Network>,
     /// Where connections of trusted proxies begin with a header of the PROXY protocol. Ports say it by themselves.
     pub accept_proxy: ListenSchemes,
@@ -74,6 +75,8 @@ pub struct ClientPolicy {
     pub access_log: AccessLog,
     /// True: each request carries a `traceparent` (W3C Trace Context), a new one where it had no valid one.
     pub traceparent: bool,
+    /// Networks whose addresses neither of the two following limits holds for. By default that is this machine, where proxies and makers of load run.
+    pub unlimited_clients: Vec<Network>,
     /// Connections that one address may have open; 0 does not limit them. Trusted proxies are not limited.
     pub client_connections: u32,
     /// Requests per second of one address; 0 does not limit them. Twice as many may come at once.
@@ -86,11 +89,12 @@ pub struct ClientPolicy {
 impl Default for ClientPolicy {
     fn default() -> Self {
         Self {
-            trusted_proxies: Network::loopback().to_vec(),
+            trusted_proxies: Vec::new(),
             accept_proxy: ListenSchemes::new(),
             compression: false,
             access_log: AccessLog::default(),
             traceparent: false,
+            unlimited_clients: Network::loopback().to_vec(),
             client_connections: Self::CONNECTIONS,
             client_rate: Self::RATE,
             client_min_rate: Self::MIN_RATE,

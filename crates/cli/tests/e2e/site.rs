@@ -59,13 +59,13 @@ pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 #[test]
 fn only_a_trusted_proxy_says_who_its_client_is() {
     let claim = "x-forwarded-for: 203.0.113.7\r\nx-forwarded-proto: https\r\nx-forwarded-host: a.example\r\n";
-    let mut pool = site("", None, &echo());
+    let mut pool = site("trusted-proxies = [\"127.0.0.1\"]", None, &echo());
     pool.up();
     let head = head_at_instance(pool.listen, claim);
     assert_eq!(field(&head, "x-forwarded-for"), Some("203.0.113.7, 127.0.0.1"), "this machine is trusted: {head}");
     assert_eq!(field(&head, "x-forwarded-proto"), Some("https"));
 
-    write(&pool, "trusted-proxies = [\"10.0.0.0/8\"]", None, &echo());
+    write(&pool, "", None, &echo());
     assert!(pool.run(&["apply"]).status.success());
     pool.eventually("the claim is replaced", || {
         let head = head_at_instance(pool.listen, claim);
@@ -125,7 +125,7 @@ fn each_request_carries_a_traceparent_of_its_clients_trace() {
 
 #[test]
 fn one_address_gets_no_more_connections_and_requests_than_it_may_have() {
-    let keys = "trusted-proxies = []\nclient-connections = 4\nclient-rate = 5";
+    let keys = "unlimited-clients = []\nclient-connections = 4\nclient-rate = 5";
     let mut pool = site(keys, None, &echo());
     pool.up();
     let request = "GET / HTTP/1.1\r\nhost: echo.localhost\r\nconnection: close\r\n\r\n";
@@ -191,7 +191,7 @@ fn a_trusted_proxy_says_by_a_header_whose_a_connection_is_and_nobody_else_does()
         "{ host = \"echo.localhost\" }",
         &format!("{{ host = \"echo.localhost\" }}, {{ tcp = {port}, accept-proxy = true }}"),
     );
-    let mut pool = site("accept-proxy = [\"http\", \"https\"]", Some(https), &apps);
+    let mut pool = site("accept-proxy = [\"http\", \"https\"]\ntrusted-proxies = [\"127.0.0.1\"]", Some(https), &apps);
     pool.up();
     let request = "GET /head HTTP/1.1\r\nhost: echo.localhost\r\nconnection: close\r\n\r\n";
     let header = "PROXY TCP4 203.0.113.9 192.0.2.1 4711 80\r\n";

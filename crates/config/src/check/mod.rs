@@ -4,7 +4,7 @@ mod placement;
 mod ports;
 mod references;
 
-use weal_model::{PoolSpec, RouteSpec};
+use weal_model::{PoolSpec, RouteSpec, Transport};
 
 use crate::machine::MachineSize;
 use crate::section::Reading;
@@ -38,6 +38,25 @@ fn check_addresses(reading: &mut Reading, spec: &PoolSpec) {
         reading.findings.warning(reading.places.value("pool.listen"), "`listen` is open to the network", help);
     }
     check_plain_api(reading, spec);
+    check_proxies(reading, spec);
+}
+
+/// A header is read of trusted proxies only.
+fn check_proxies(reading: &mut Reading, spec: &PoolSpec) {
+    if !spec.clients.trusted_proxies.is_empty() {
+        return;
+    }
+    let of_routes = spec.apps.iter().flat_map(|(name, app)| {
+        // Where another kind of route says it, that is an error of its own.
+        let is_tcp = |route: &RouteSpec| route.port.is_some_and(|port| port.transport == Transport::Tcp);
+        let accepting = app.routes.iter().enumerate().filter(move |(_, route)| route.extras.accept_proxy && is_tcp(route));
+        accepting.map(move |(index, _)| format!("app.{name}.routes.{index}.accept-proxy"))
+    });
+    let of_pool = (!spec.clients.accept_proxy.is_empty()).then(|| "pool.accept-proxy".to_owned());
+    for place in of_pool.into_iter().chain(of_routes) {
+        let help = "name the proxies in front: `trusted-proxies = [\"127.0.0.1\"]` in [pool] for one on this machine";
+        reading.findings.warning(reading.places.value(&place), "`accept-proxy` does nothing while no proxy is trusted", help);
+    }
 }
 
 /// Plain HTTP stays on this machine unless somebody says that the network is trusted: tokens would be read along.

@@ -2,19 +2,23 @@
 
 use toml_edit::{InlineTable, Value};
 use weal_model::written::show_size;
-use weal_model::{ClientPolicy, HeaderEdits, RouteExtras};
+use weal_model::{ClientPolicy, HeaderEdits, Network, RouteExtras};
 
 use crate::page::{Section, texts};
 
 /// The keys of `[pool]` that say how clients are treated.
-pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 8] {
-    let networks: Vec<String> = clients.trusted_proxies.iter().map(ToString::to_string).collect();
+pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 9] {
+    let networks = |networks: &[Network]| {
+        let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
+        Value::from(texts(networks.iter().map(String::as_str)))
+    };
     [
-        ("trusted-proxies", texts(networks.iter().map(String::as_str)).into()),
+        ("trusted-proxies", networks(&clients.trusted_proxies)),
         ("accept-proxy", texts(clients.accept_proxy.iter().map(|scheme| scheme.as_str())).into()),
         ("compression", clients.compression.into()),
         ("access-log", clients.access_log.as_str().into()),
         ("traceparent", clients.traceparent.into()),
+        ("unlimited-clients", networks(&clients.unlimited_clients)),
         ("client-connections", i64::from(clients.client_connections).into()),
         ("client-rate", i64::from(clients.client_rate).into()),
         ("client-min-rate", i64::from(clients.client_min_rate).into()),

@@ -15,11 +15,12 @@ pub(super) const MIN_RATES: std::ops::Range<u32> = 0..1_000_001;
 pub(super) fn read(reading: &mut Reading, pool: &Section) -> ClientPolicy {
     let default = ClientPolicy::default();
     ClientPolicy {
-        trusted_proxies: read_networks(reading, pool).unwrap_or(default.trusted_proxies),
+        trusted_proxies: read_networks(reading, pool, "trusted-proxies").unwrap_or(default.trusted_proxies),
         accept_proxy: read_accept_proxy(reading, pool),
         compression: pool.flag(reading, "compression").unwrap_or(default.compression),
         access_log: read_access_log(reading, pool),
         traceparent: pool.flag(reading, "traceparent").unwrap_or(default.traceparent),
+        unlimited_clients: read_networks(reading, pool, "unlimited-clients").unwrap_or(default.unlimited_clients),
         client_connections: pool
             .count(reading, "client-connections", 0..MOST_CONNECTIONS + 1)
             .unwrap_or(default.client_connections),
@@ -28,9 +29,9 @@ pub(super) fn read(reading: &mut Reading, pool: &Section) -> ClientPolicy {
     }
 }
 
-fn read_networks(reading: &mut Reading, pool: &Section) -> Option<Vec<Network>> {
+fn read_networks(reading: &mut Reading, pool: &Section, key: &str) -> Option<Vec<Network>> {
     let mut networks = Vec::new();
-    let texts = pool.texts(reading, "trusted-proxies")?;
+    let texts = pool.texts(reading, key)?;
     for (index, text) in texts.iter().enumerate() {
         match text.parse() {
             Ok(network) => networks.push(network),
@@ -42,7 +43,7 @@ fn read_networks(reading: &mut Reading, pool: &Section) -> Option<Vec<Network>> 
                     NetworkError::Length { most } => format!("after the slash stand the bits of the network, from 0 to {most}"),
                     NetworkError::Bits { right, .. } => format!("did you mean `{right}`?"),
                 };
-                let place = reading.places.value(&format!("{}.{index}", pool.at("trusted-proxies")));
+                let place = reading.places.value(&format!("{}.{index}", pool.at(key)));
                 reading.findings.error(place, format!("`{text}` is not a network"), help);
             }
         }

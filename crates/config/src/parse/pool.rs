@@ -43,6 +43,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         "compression",
         "access-log",
         "traceparent",
+        "unlimited-clients",
         "client-connections",
         "client-rate",
         "client-min-rate",

@@ -15,7 +15,7 @@ pub(super) fn pool_keys() -> Vec<(&'static str, Value)> {
             describe(
                 list(),
                 "Networks of proxies in front, which say who their clients are (`Forwarded`, `X-Forwarded-*`). What others say is replaced.",
-                "[\"127.0.0.0/8\", \"::1/128\"]",
+                "[]",
             ),
         ),
         (
@@ -48,6 +48,14 @@ pub(super) fn pool_keys() -> Vec<(&'static str, Value)> {
                 flag(),
                 "Whether each request gets a `traceparent` (W3C Trace Context), of the client's trace if it has a valid one.",
                 "false",
+            ),
+        ),
+        (
+            "unlimited-clients",
+            describe(
+                list(),
+                "Networks whose addresses `client-connections` and `client-rate` do not limit.",
+                "[\"127.0.0.0/8\", \"::1/128\"]",
             ),
         ),
         (

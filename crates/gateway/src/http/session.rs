@@ -119,7 +119,8 @@ impl Gateway {
     /// Counts a connection as one of its client's, until what it returns is dropped. `None`: it does not count.
     pub fn hold(&self, now: Time, address: IpAddr) -> Result<Option<Hold>, TooMany> {
         let table = self.tables.current();
-        if table.is_trusted(address) { Ok(None) } else { self.guard.hold(now, address, table.clients.client_connections) }
+        let is_counted = !table.is_trusted(address) && !table.is_unlimited(address);
+        if is_counted { self.guard.hold(now, address, table.clients.client_connections) } else { Ok(None) }
     }
 
     /// A client was cut off because it sends too much of what only costs work.
@@ -164,6 +165,7 @@ impl Session {
         // A proxy that names no client is not limited: all clients behind it would be.
         let is_limited = client_rate > 0
             && self.client.inner().is_none()
+            && !table.is_unlimited(client)
             && (!origin.is_trusted() || named.is_some_and(|client| !table.is_trusted(client)));
         let early = is_limited.then(|| self.gateway.guard.handle_request(self.client.now(), client, client_rate).err()).flatten();
         Admitted { client, access_log, early }

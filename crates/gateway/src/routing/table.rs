@@ -148,6 +148,11 @@ impl Table {
         self.clients.trusted_proxies.iter().any(|network| network.contains(address))
     }
 
+    /// True for an address that may take as much as it likes.
+    pub fn is_unlimited(&self, address: IpAddr) -> bool {
+        self.clients.unlimited_clients.iter().any(|network| network.contains(address))
+    }
+
     /// True when a connection from `address` has to begin by saying whose it is.
     pub fn expects_proxy_header(&self, scheme: ListenScheme, address: IpAddr) -> bool {
         self.clients.accept_proxy.contains(&scheme) && self.is_trusted(address)

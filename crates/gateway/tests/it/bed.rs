@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use weal_gateway::{Limits, Options, run_until};
-use weal_model::{ClientPolicy, HeaderMatch, HttpRules, RouteSpec};
+use weal_model::{ClientPolicy, HeaderMatch, HttpRules, Network, RouteSpec};
 use weal_protocol::gateway::{
     CONFIGURE, ClusterConfig, Endpoint, FlowConfig, FlowCounters, GatewayConfig, GatewayCounters, OBSERVE,
 };
@@ -144,6 +144,11 @@ pub fn limits() -> Limits {
     }
 }
 
+/// The policy where programs of this machine are proxies that say who their clients are.
+pub fn behind_local_proxies() -> ClientPolicy {
+    ClientPolicy { trusted_proxies: Network::loopback().to_vec(), ..ClientPolicy::default() }
+}
+
 /// A cluster `shop` that takes every request as class `gold`.
 pub fn cluster(addresses: &[SocketAddr]) -> ClusterConfig {
     let endpoint = |(i, &address): (usize, &SocketAddr)| Endpoint {
@@ -151,6 +156,7 @@ pub fn cluster(addresses: &[SocketAddr]) -> ClusterConfig {
         address,
         weight: 1.0,
         draining: false,
+        listener: None,
     };
     ClusterConfig {
         app: "shop".into(),

@@ -151,9 +151,12 @@ async fn forwarded(bed: &Bed) -> Answer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_trusted_proxies_say_who_the_client_is() {
-    for (networks, address, proto) in
-        [(vec!["127.0.0.0/8"], "198.51.100.9, 203.0.113.7, 127.0.0.1", "https"), (vec!["10.0.0.0/8"], "127.0.0.1", "http")]
-    {
+    for (networks, address, proto) in [
+        (vec!["127.0.0.0/8"], "198.51.100.9, 203.0.113.7, 127.0.0.1", "https"),
+        (vec!["10.0.0.0/8"], "127.0.0.1", "http"),
+        // As a pool is whose config says nothing of proxies.
+        (vec![], "127.0.0.1", "http"),
+    ] {
         let trusted_proxies = networks.iter().map(|network| network.parse().unwrap()).collect();
         let (bed, recorder) = with_policy(ClientPolicy { trusted_proxies, ..ClientPolicy::default() }).await;
         assert_eq!(forwarded(&bed).await.status, 200);
@@ -192,7 +195,7 @@ async fn each_request_carries_a_trace_when_the_pool_says_so_and_else_what_its_cl
 #[tokio::test(flavor = "multi_thread")]
 async fn the_access_log_has_a_line_for_each_request_whose_bytes_are_all_visible() {
     for access_log in [AccessLog::Json, AccessLog::Combined] {
-        let (bed, _recorder) = with_policy(ClientPolicy { access_log, ..ClientPolicy::default() }).await;
+        let (bed, _recorder) = with_policy(ClientPolicy { access_log, ..behind_local_proxies() }).await;
         let id = forwarded(&bed).await.header("x-request-id").unwrap().to_owned();
         let file = bed.state.join("gateway/access.log");
         let begun = std::time::Instant::now();
@@ -225,7 +228,8 @@ async fn the_access_log_has_a_line_for_each_request_whose_bytes_are_all_visible(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_gets_so_many_connections_and_requests_and_those_behind_a_trusted_proxy_have_their_own() {
-    let clients = ClientPolicy { trusted_proxies: Vec::new(), client_connections: 2, client_rate: 2, ..ClientPolicy::default() };
+    let clients =
+        ClientPolicy { unlimited_clients: Vec::new(), client_connections: 2, client_rate: 2, ..ClientPolicy::default() };
     let (bed, _recorder) = with_policy(clients.clone()).await;
     let mut first = bed.connect().await;
     let _second = bed.connect().await;
@@ -258,4 +262,27 @@ async fn an_address_gets_so_many_connections_and_requests_and_those_behind_a_tru
         assert!(by_client[client].contains(&429), "{by_client:?}");
     }
     assert!(by_client[""].iter().all(|status| *status == 200), "the proxy itself is not limited: {by_client:?}");
+}
+
+/// As a pool is whose config says nothing of proxies: a hosted application connects from this machine as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_of_this_machine_takes_nothing_of_another_clients_rate() {
+    let clients =
+        ClientPolicy { client_rate: 2, unlimited_clients: vec!["127.0.0.1".parse().unwrap()], ..ClientPolicy::default() };
+    let (bed, _recorder) = with_policy(clients).await;
+    let mut program = bed.connect().await;
+    for _ in 0..20 {
+        program.send("GET / HTTP/1.1\r\nhost: x\r\nx-forwarded-for: 127.0.0.2\r\n\r\n").await;
+        assert_eq!(program.read_answer().await.status, 200, "this machine is not limited");
+    }
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut victim = Client { stream: socket.connect(bed.address).await.unwrap() };
+    let mut statuses = Vec::new();
+    for _ in 0..50 {
+        victim.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        statuses.push(victim.read_answer().await.status);
+    }
+    assert_eq!(statuses[..4], [200; 4], "nobody has used what it may send");
+    assert!(statuses.contains(&429), "it has a limit of its own: {statuses:?}");
 }

@@ -16,7 +16,7 @@ use crate::raw::Recorder;
 const REQUEST: &[u8] = b"GET /x HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
 
 fn accepting() -> ClientPolicy {
-    ClientPolicy { accept_proxy: [ListenScheme::Http].into(), ..ClientPolicy::default() }
+    ClientPolicy { accept_proxy: [ListenScheme::Http].into(), ..behind_local_proxies() }
 }
 
 /// A gateway whose clients on this machine have to begin with a header.

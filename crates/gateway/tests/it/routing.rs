@@ -47,7 +47,8 @@ async fn host_path_and_header_choose_the_cluster_and_the_class() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn heads_are_rewritten_for_the_other_side() {
-    let bed = Bed::start(vec![cluster(&[instance(mirror).await])]).await;
+    let bed = Bed::start(Vec::new()).await;
+    bed.configure_for(vec![cluster(&[instance(mirror).await])], behind_local_proxies()).await.unwrap();
     let mut client = bed.connect().await;
     client
         .send(

@@ -20,7 +20,7 @@ use weal_gateway::Limits;
 use weal_model::TlsVersion;
 use weal_protocol::tls::{CERTIFY, Certificate, Challenges, TicketKey, TlsConfig};
 
-use crate::bed::{Answer, Bed, PATIENCE, cluster, folder, instance, limits, named};
+use crate::bed::{Answer, Bed, PATIENCE, behind_local_proxies, cluster, folder, instance, limits, named};
 
 /// An authority that clients of these tests trust.
 struct Authority {
@@ -274,9 +274,14 @@ async fn requests_without_tls_are_sent_on_when_the_config_says_so() {
     let answer = bed.get("shop.test:8080", "/a?b=c").await;
     assert_eq!((answer.status, answer.header("location")), (308, Some("https://shop.test:8443/a?b=c")));
     assert_eq!(bed.get("shop.test", "/.well-known/acme-challenge/x").await.status, 200, "authorities ask without TLS");
-    let mut proxied = bed.connect().await;
-    proxied.send("GET / HTTP/1.1\r\nhost: shop.test\r\nx-forwarded-proto: https\r\nconnection: close\r\n\r\n").await;
-    assert_eq!(Answer::parse(&proxied.read_to_end().await).status, 200, "a proxy on this machine has received it over TLS");
+    let proxied = async || {
+        let mut client = bed.connect().await;
+        client.send("GET / HTTP/1.1\r\nhost: shop.test\r\nx-forwarded-proto: https\r\nconnection: close\r\n\r\n").await;
+        Answer::parse(&client.read_to_end().await).status
+    };
+    assert_eq!(proxied().await, 308, "a program of this machine says so");
+    bed.configure_for(vec![cluster(&[named("one").await])], behind_local_proxies()).await.unwrap();
+    assert_eq!(proxied().await, 200, "a proxy on this machine has received it over TLS");
     let default_port = TlsConfig { redirect_port: Some(443), ..moved };
     bed.rpc.call(CERTIFY, &default_port).await.unwrap();
     assert_eq!(bed.get("shop.test", "/").await.header("location"), Some("https://shop.test/"));
