@@ -25,8 +25,30 @@ pub struct ClientUse {
 #[derive(Debug, Clone, Copy, Default)]
 struct AddressUse {
     connections: u32,
-    /// When the next request is due.
+    requests: RequestUse,
+}
+
+/// The requests of one caller over time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RequestUse {
+    /// When the next one is due.
     due: Time,
+}
+
+impl RequestUse {
+    /// A request comes in; `rate` is requests per second.
+    ///
+    /// # Errors
+    /// When it comes too early: the time until it may.
+    pub fn handle_request(&mut self, now: Time, rate: u32) -> Result<(), Duration> {
+        let due = self.due.max(now);
+        let early = due.since(now);
+        if early > BURST {
+            return Err(early - BURST);
+        }
+        self.due = due + Duration::from_secs(1) / rate.max(1);
+        Ok(())
+    }
 }
 
 impl ClientUse {
@@ -52,21 +74,14 @@ impl ClientUse {
     /// # Errors
     /// When it comes too early: the time until it may.
     pub fn handle_request(&mut self, now: Time, address: IpAddr, rate: u32) -> Result<(), Duration> {
-        let Some(used) = self.entry(now, address) else { return Ok(()) };
-        let due = used.due.max(now);
-        let early = due.since(now);
-        if early > BURST {
-            return Err(early - BURST);
-        }
-        used.due = due + Duration::from_secs(1) / rate.max(1);
-        Ok(())
+        self.entry(now, address).map_or(Ok(()), |used| used.requests.handle_request(now, rate))
     }
 
     /// `None` when too many are remembered.
     fn entry(&mut self, now: Time, address: IpAddr) -> Option<&mut AddressUse> {
         let key = network(address);
         if self.addresses.len() >= REMEMBERED && !self.addresses.contains_key(&key) {
-            self.addresses.retain(|_, used| used.connections > 0 || used.due > now);
+            self.addresses.retain(|_, used| used.connections > 0 || used.requests.due > now);
             if self.addresses.len() >= REMEMBERED {
                 return None;
             }

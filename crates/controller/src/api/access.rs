@@ -15,17 +15,19 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use weal_model::Time;
 use weal_protocol::controller::{AuditEntry, Caller, TokenScope};
 
 use super::answer::refusal;
 use super::audit::Audit;
 use super::places::Place;
+use super::rates::{Rates, TOKEN_RATE};
 use super::tokens::{Holder, OPERATOR, Tokens};
 use crate::clock;
 
@@ -173,11 +175,12 @@ pub(super) struct Guard {
     pub door: Door,
     pub access: Access,
     pub audit: Arc<Audit>,
+    pub rates: Arc<Rates>,
 }
 
 /// Lets a request through to its route, or answers it. Orders and who is refused are written down.
 pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let Guard { door, access, audit } = guard;
+    let Guard { door, access, audit, rates } = guard;
     let peer = request.extensions().get::<Peer>().copied();
     let (method, path) = (request.method().clone(), shortened(request.uri().path()));
     let entry = |token: Option<String>, status: StatusCode| AuditEntry {
@@ -196,6 +199,12 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
                 place.show(&holder.name);
             }
             let token = holder.map(|holder| holder.name);
+            if let Some(name) = &token
+                && let Err(early) = rates.handle_request(clock::now(), name)
+            {
+                audit.note_refused(entry(token, StatusCode::TOO_MANY_REQUESTS));
+                return too_fast(early);
+            }
             let mut request = request;
             request.extensions_mut().insert(caller(peer, token.clone()));
             request.extensions_mut().insert(submitter);
@@ -212,6 +221,15 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
             refusal(status, text)
         }
     }
+}
+
+/// The answer to who comes so much too early.
+fn too_fast(early: Duration) -> Response {
+    let text = format!("more than {TOKEN_RATE} requests a second came with this token");
+    let mut answer = refusal(StatusCode::TOO_MANY_REQUESTS, text);
+    let wait = early.as_secs() + u64::from(early.subsec_nanos() > 0);
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait));
+    answer
 }
 
 fn caller(peer: Option<Peer>, token: Option<String>) -> Caller {

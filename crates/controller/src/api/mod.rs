@@ -12,6 +12,7 @@ mod keys;
 mod logs;
 mod openapi;
 mod places;
+mod rates;
 mod room;
 mod routes;
 mod secure;

@@ -14,6 +14,7 @@ use weal_model::{Event, HistorySample, JobStatus, ScheduleStatus, Status, Why, W
 
 use super::access::{Access, Door, Guard, guard};
 use super::answer::{BODY_LIMIT, refusal};
+use super::rates::Rates;
 use super::state::Api;
 use super::{dashboard, handlers, jobs, keys, logs, stream};
 use weal_protocol::controller::{
@@ -343,8 +344,9 @@ fn key_routes() -> Vec<Route> {
 /// The router behind `door`.
 pub(crate) fn router(api: Api, door: &Door) -> Router {
     let mut router = Router::new();
+    let rates = Arc::<Rates>::default();
     for route in routes() {
-        let before = Guard { door: door.clone(), access: route.access, audit: Arc::clone(&api.audit) };
+        let before = Guard { door: door.clone(), access: route.access, audit: Arc::clone(&api.audit), rates: Arc::clone(&rates) };
         let guarded = route.handler.layer(from_fn_with_state(before, guard));
         router = router.route(route.path, guarded);
     }

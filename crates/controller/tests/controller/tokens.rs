@@ -128,6 +128,31 @@ async fn every_route_takes_the_scope_that_the_table_says() {
 }
 
 #[tokio::test]
+async fn a_token_calls_no_faster_than_it_may() {
+    let pool = pool().await;
+    let greedy = token(&pool, json!({ "name": "greedy", "scope": "jobs" })).await;
+    let stream = tokio::net::TcpStream::connect(pool.api).await.unwrap();
+    let (mut reader, mut writer) = stream.into_split();
+    let head = |more: &str| format!("GET /v1/jobs/no-9 HTTP/1.1\r\nhost: localhost\r\nauthorization: {greedy}\r\n{more}\r\n");
+    // All at once: faster than it may as soon as the machine answers more than that.
+    let flood = head("").repeat(5000) + &head("connection: close\r\n");
+    let flood = tokio::spawn(async move { writer.write_all(flood.as_bytes()).await });
+    let mut said = String::new();
+    tokio::time::timeout(10 * DEADLINE, reader.read_to_string(&mut said)).await.expect("all answers").unwrap();
+    flood.await.unwrap().unwrap();
+    let said = said.to_ascii_lowercase();
+    let answers = |status: &str| said.matches(&format!("http/1.1 {status}")).count();
+    assert_eq!(answers("404") + answers("429"), answers(""), "nothing else is answered");
+    assert!(
+        answers("") >= 1000 && answers("429") > 0 && said.contains("retry-after: 1\r\n"),
+        "{} were let through",
+        answers("404")
+    );
+    let other = token(&pool, json!({ "name": "other", "scope": "jobs" })).await;
+    assert_eq!(status(&pool, "GET", "/v1/jobs/no-9", &other).await, 404, "another's calls are not counted");
+}
+
+#[tokio::test]
 async fn a_token_with_a_quota_changes_nothing_but_jobs() {
     let pool = pool().await;
     let ci = token(&pool, json!({ "name": "ci", "quota": { "jobs": 5 } })).await;
