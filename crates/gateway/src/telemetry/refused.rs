@@ -72,3 +72,21 @@ impl Refused {
         last.iter().rev().filter(wanted).take(query.limit as usize).cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_are_remembered_and_all_are_counted() {
+        let refused = Refused::new(Clock::new());
+        let count = REMEMBERED as u64 + 100;
+        for number in 0..count {
+            refused.note(&HeaderValue::from(number), &ErrorResponse::closed("test", "a test".to_owned()), None);
+        }
+        let last = refused.last(&RefusedQuery { limit: u32::MAX, ..RefusedQuery::default() });
+        assert_eq!((last.len(), last[0].id.as_str()), (REMEMBERED, (count - 1).to_string().as_str()));
+        assert_eq!(last[REMEMBERED - 1].id, "100", "the oldest make room");
+        assert_eq!(refused.counters()[0].count, count);
+    }
+}

@@ -130,6 +130,20 @@ async fn time_that_slow_clients_take_is_not_taken_for_work() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn time_that_clients_take_to_read_is_not_taken_for_work_either() {
+    let bed = Bed::start(vec![cluster(&[endless_instance().await])]).await;
+    let mut client = bed.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    // It reads nothing: once all buffers between are full, the gateway waits for it.
+    let before = bed.until("it is known to wait", |counters| counters.flows[0].at_clients == 1).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let after = bed.observe().await;
+    assert_eq!((after.flows[0].in_service, after.flows[0].at_clients), (1, 1), "it keeps its seat");
+    let grown = after.flows[0].in_service_integral_s - before.flows[0].in_service_integral_s;
+    assert!(grown.abs() < 1e-9, "{grown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_reads_too_slowly_is_cut_off_although_it_reads() {
     let address = endless_instance().await;
     let hasty = Limits { stalled_write: Duration::from_secs(1), ..limits() };

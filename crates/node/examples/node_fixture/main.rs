@@ -5,7 +5,8 @@
 //! node_fixture agent --state DIR --isolation cgroup-v2|cgroup-hybrid|none|best [--prefetch nothing|working-set|everything]
 //! node_fixture serve PORT               answers 200 on every path; `/hog/MIB` takes memory first, `/touch` reads it,
 //!                                       `/dirty` writes to it, `/sum` answers with a checksum of it, `/spin/MS` burns CPU;
-//!                                       `/map/COUNT` makes mappings, `/mapped` looks whether they hold what they did
+//!                                       `/map/COUNT` makes mappings, `/mapped` looks whether they hold what they did;
+//!                                       `/deafen` closes its listener, and it runs on
 //! node_fixture stubborn PORT            serves and ignores SIGTERM
 //! node_fixture forks PORT               serves, with children that detach themselves and ignore SIGTERM
 //! node_fixture hides PORT               serves, with a child that detaches itself and clears its environment
@@ -101,12 +102,16 @@ fn serve(port: &str) -> io::Result<()> {
     for stream in listener.incoming() {
         let stream = stream?;
         // A client that breaks off is its own affair.
-        let _ = answer(stream, &mut hoard, &mut mappings);
+        if answer(stream, &mut hoard, &mut mappings).is_ok_and(|path| path == "/deafen") {
+            break;
+        }
     }
-    Ok(())
+    drop(listener);
+    wait_forever()
 }
 
-fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>, mappings: &mut Vec<*mut u64>) -> io::Result<()> {
+/// Answers, and says what it was asked for.
+fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>, mappings: &mut Vec<*mut u64>) -> io::Result<String> {
     let mut line = String::new();
     let mut reader = BufReader::new(stream.try_clone()?);
     reader.read_line(&mut line)?;
@@ -150,7 +155,7 @@ fn answer(mut stream: TcpStream, hoard: &mut Vec<Vec<u8>>, mappings: &mut Vec<*m
     stream.flush()?;
     stream.shutdown(std::net::Shutdown::Write)?;
     io::copy(&mut stream.take(1 << 16), &mut io::sink())?;
-    Ok(())
+    Ok(path.to_owned())
 }
 
 /// A MiB that holds in each of its pieces how many such come before it.

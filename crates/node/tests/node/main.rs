@@ -10,6 +10,7 @@ mod bench;
 mod cases;
 mod faults;
 mod jobs;
+mod listening;
 mod sleep;
 mod vm;
 
@@ -48,6 +49,9 @@ under_every_isolation!(
     cases::a_health_command_lives_in_its_instances_groups,
     cases::an_instance_is_confined_and_so_is_its_health_command,
     cases::a_stranger_at_its_port_gets_no_requests,
+    listening::a_stranger_in_the_place_of_one_that_serves_is_noticed_at_the_next_health_check,
+    listening::one_that_closes_its_listener_is_replaced_and_each_time_later,
+    listening::an_instance_has_256_processes_at_most_and_its_user_is_told,
     cases::one_that_stops_answering_is_replaced_after_a_while,
     cases::the_next_agent_knows_how_one_ended_that_waits_to_be_started,
     cases::the_status_of_a_program_of_many_threads_is_told,
