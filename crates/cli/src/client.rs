@@ -1,6 +1,6 @@
 //! Calls to the controller's API over its Unix socket: no token needed, the file's mode is the proof.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,6 +20,7 @@ use weal_protocol::controller::{
 use weal_rpc::http::{HttpClient, HttpError, read_body};
 
 use crate::failure::{Exit, Failure};
+use crate::found;
 use crate::role_name::RoleName;
 use crate::state::StateDir;
 
@@ -99,6 +100,11 @@ impl Error {
 
     /// As the failure of a command, with its exit code.
     pub fn into_failure(self) -> Failure {
+        if let Self::NotRunning { socket, .. } = &self
+            && let Some(failure) = of_running(socket)
+        {
+            return failure;
+        }
         let exit = match &self {
             Self::NotRunning { .. } => Exit::NotRunning,
             Self::TimedOut(_) => Exit::TimedOut,
@@ -112,6 +118,17 @@ impl Error {
         }
         failure
     }
+}
+
+/// What is wrong where nobody can be reached at `socket` although the pool runs; `None` where none runs.
+fn of_running(socket: &Path) -> Option<Failure> {
+    let state = StateDir { root: socket.parent()?.parent()?.to_owned() };
+    let pid = found::supervisor(&state)?.pid();
+    let text = format!(
+        "the pool runs as pid {pid}, and nobody can be reached at {}: weal makes anew what was removed of the state directory, within a second",
+        socket.display()
+    );
+    Some(Failure::new(Exit::Failed, text))
 }
 
 impl From<Error> for Failure {

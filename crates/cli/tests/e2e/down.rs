@@ -3,7 +3,9 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output};
 
-use crate::pool::{Pool, echo_app, is_alive, kill, text};
+use rustix::process::Signal;
+
+use crate::pool::{Pool, echo_app, is_alive, kill, send, text};
 
 /// `nobody`, whom no config here names.
 const NOBODY: u32 = 65_534;
@@ -71,6 +73,23 @@ fn a_mark_of_a_user_whom_the_pool_does_not_know_keeps_nothing_from_ending() {
     assert_eq!(pool.wait_end(), Some(0), "{}", pool.printed());
     assert_eq!(pool.run(&["down"]).status.code(), Some(4));
     assert!(stranger.is_alive(), "it is none of the pool's");
+}
+
+#[test]
+fn a_pool_is_found_by_its_processes_while_its_state_folder_is_away() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let supervisor = pool.pid("supervisor");
+    // It would make the folder anew.
+    send(supervisor, Signal::STOP);
+    std::fs::remove_dir_all(pool.state()).unwrap();
+    let status = pool.run(&["status"]);
+    let found = format!("the pool runs as pid {supervisor}, and nobody can be reached at ");
+    assert!(status.status.code() == Some(1) && said(&status).contains(&found), "{}", said(&status));
+    let down = pool.run(&["down"]);
+    assert!(down.status.success() && said(&down).contains("stopped\n"), "{}", said(&down));
+    pool.assert_gone();
+    assert_eq!(pool.run(&["status"]).status.code(), Some(4), "no pool runs any more");
 }
 
 #[test]
