@@ -252,3 +252,24 @@ fn who_listens_in_the_place_of_an_instance_that_ended_gets_no_request() {
         Some(heard) => assert!(heard.is_empty(), "{}", text(&heard)),
     }
 }
+
+#[test]
+fn who_takes_the_port_before_the_first_request_gets_none_either() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: without root, applications have the same user as everybody else here");
+    }
+    let mut pool = Pool::new(&echo_app("echo", ""));
+    pool.up();
+    let port = pool.eventually("its address", || port_of_instance(&pool));
+    let instance = pool.eventually("it", || pool.instance_of("echo"));
+    // Nobody looks at the instance, so that the thief is always faster.
+    pool.pause("node");
+    let thief = Thief::wait_for(port);
+    crate::pool::kill(i32::try_from(instance).unwrap());
+    let listens = || weal_host::listening::listener_at(([127, 0, 0, 1], port).into()).unwrap();
+    pool.eventually("the thief listens", || listens().filter(|socket| socket.uid == 0));
+    // It waits for the instance, and may even get its answer of the next one.
+    let answer = get(pool.listen, "echo.localhost", "/");
+    let heard = thief.finish().expect("it listened");
+    assert!(heard.is_empty(), "{answer:?}: {}", text(&heard));
+}
