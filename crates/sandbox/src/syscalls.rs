@@ -3,7 +3,8 @@
 
 use libc::{c_long, *};
 
-/// For any program, whatever its arguments. `@system-service` without what [`super::filter`] looks at more closely, and with sandboxes of a
+/// For any program, whatever its arguments. `@system-service` without what [`super::filter`] looks at more closely, without `io_uring`, whose requests
+/// stand in memory where no filter can look, and with sandboxes of a
 /// program's own (Landlock, seccomp), memory protection keys and newer calls for what these do.
 pub const SERVICE: &[c_long] = &[
     SYS_accept,
