@@ -3,6 +3,9 @@
 //! An application whose config names no user gets a number of systemd's range for dynamic users, as a unit with `DynamicUser=` does. The number
 //! stays the application's, because its files carry it: `users.json` in the agent's folder keeps it. A number is taken when an account has it,
 //! when systemd gave it to a unit, when another application of this machine holds it, or, before it is first given, when a process runs as it.
+//!
+//! Jobs of one name are an application here, and whoever hands jobs in chooses their names. So jobs have a part of the range only, and the number
+//! of a name is given to another once none of its jobs has a folder or a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -21,6 +24,9 @@ use crate::hash::hash;
 
 /// Which application has which number, in the agent's folder.
 pub const NUMBERS_FILE: &str = "users.json";
+/// Numbers of the jobs of one pool: a quarter of the range. Names of jobs that are all under way, or whose results somebody may still want, are
+/// fewer.
+const MOST_OF_JOBS: usize = 1000;
 /// Where systemd writes down the numbers that it gave to units.
 const OF_SYSTEMD: &str = "run/systemd/dynamic-uid";
 
@@ -36,6 +42,9 @@ pub enum NoNumber {
         /// The range.
         range: RangeInclusive<u32>,
     },
+    /// Too many names of jobs have one.
+    #[error("its user cannot be made: jobs of {MOST_OF_JOBS} other names have folders here; jobs of one name share a user")]
+    ManyJobs,
 }
 
 /// Gives numbers to applications.
@@ -48,6 +57,7 @@ pub struct Numbers {
     /// Claims of all pools of this machine, a file each.
     claims: PathBuf,
     range: RangeInclusive<u32>,
+    most_of_jobs: usize,
     turn: Mutex<()>,
 }
 
@@ -59,6 +69,7 @@ impl Numbers {
             state: state.canonicalize().unwrap_or_else(|_| state.to_owned()),
             claims: root.join("run/weal/users"),
             range: APPLICATION_UIDS,
+            most_of_jobs: MOST_OF_JOBS,
             turn: Mutex::default(),
         }
     }
@@ -103,6 +114,9 @@ impl Numbers {
         }
         given.remove(app);
         let busy = self.in_use();
+        if is_of_jobs(app) {
+            self.make_room(&mut given, &busy)?;
+        }
         let mut candidates = self.candidates(app).filter(|number| {
             !given.values().any(|taken| taken == number) && !busy.contains(number) && !self.is_elsewhere(&users, *number)
         });
@@ -115,6 +129,24 @@ impl Numbers {
         given.insert(app.clone(), number);
         write_json(&self.state.join("node").join(NUMBERS_FILE), &given)?;
         Ok(number)
+    }
+
+    /// Takes the numbers back of names whose jobs are gone, once jobs have as many as they may have.
+    fn make_room(&self, given: &mut BTreeMap<AppName, u32>, busy: &BTreeSet<u32>) -> Result<(), NoNumber> {
+        let count = |given: &BTreeMap<AppName, u32>| given.keys().filter(|app| is_of_jobs(app)).count();
+        if count(given) < self.most_of_jobs {
+            return Ok(());
+        }
+        let folders = names_of_jobs(&self.state.join("data"))?;
+        let gone = |app: &AppName, number: &u32| is_of_jobs(app) && !folders.contains(app) && !busy.contains(number);
+        let freed: Vec<(AppName, u32)> = given.extract_if(.., |app, number| gone(app, number)).collect();
+        for (app, number) in
+            freed.iter().filter(|(app, number)| self.holder(*number).is_ok_and(|holder| holder == self.mine(app)))
+        {
+            tracing::debug!(%app, number, "no job of this name is left: its number is free again");
+            fs::remove_file(self.claims.join(number.to_string()))?;
+        }
+        if count(given) < self.most_of_jobs { Ok(()) } else { Err(NoNumber::ManyJobs) }
     }
 
     /// All of the range, beginning somewhere in it, so that two pools rarely try the same.
@@ -172,6 +204,26 @@ impl Numbers {
     }
 }
 
+/// Whether `app` stands for the jobs of one name: no application has a dot in its name.
+fn is_of_jobs(app: &AppName) -> bool {
+    app.as_str().contains('.')
+}
+
+/// The names of the jobs that have a folder in `data`, as their numbers are given to them: `job.NAME` for the folder `job.NAME-4`.
+fn names_of_jobs(data: &Path) -> io::Result<BTreeSet<AppName>> {
+    let entries = match fs::read_dir(data) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        entries => entries?,
+    };
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        let folder = entry?.file_name().to_string_lossy().into_owned();
+        let name = folder.rsplit_once('-').map_or(folder.as_str(), |(name, _)| name);
+        names.insert(AppName::from(name));
+    }
+    Ok(names)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +277,22 @@ mod tests {
         fs::create_dir(root.path().join("proc/7")).unwrap();
         fs::write(root.path().join("proc/7/status"), format!("Name:\tx\nUid:\t{0}\t{0}\t{0}\t{0}\n", first + 2)).unwrap();
         assert_eq!(pool.of(&"shop".into()).unwrap(), first + 3);
+    }
+
+    #[test]
+    fn jobs_take_a_part_of_the_range_and_names_whose_jobs_are_gone_make_room() {
+        let (root, one, _) = machine();
+        let pool = Numbers { most_of_jobs: 2, ..Numbers::new(root.path(), &one) };
+        fs::create_dir_all(one.join("data/job.build-7")).unwrap();
+        let build = pool.of(&"job.build".into()).unwrap();
+        let test = pool.of(&"job.test".into()).unwrap();
+        fs::create_dir(one.join("data/job.lint-1")).unwrap();
+        pool.of(&"job.lint".into()).unwrap();
+        assert!(!Numbers::given(&one).unwrap().contains_key(&AppName::from("job.test")), "none of its jobs is left");
+        assert!(!root.path().join("run/weal/users").join(test.to_string()).exists());
+        assert!(matches!(pool.of(&"job.third".into()), Err(NoNumber::ManyJobs)));
+        assert_eq!(pool.of(&"job.build".into()).unwrap(), build, "who has one keeps it");
+        assert!(pool.of(&"shop".into()).is_ok(), "applications have theirs");
     }
 
     #[test]
