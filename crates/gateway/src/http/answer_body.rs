@@ -43,7 +43,7 @@ impl AnswerBody {
     }
 
     pub fn relay(mut relay: Box<Relay>, busy: Busy) -> Self {
-        if relay.incoming.is_end_stream() {
+        if relay.is_end_stream() {
             relay.finish();
             return Self::empty(busy);
         }
@@ -87,15 +87,15 @@ impl AnswerBody {
         self
     }
 
-    /// Lets the connection to the instance read and write while nothing more can be taken from this.
+    /// Lets the instance have the rest of its request while nothing more can be taken from this.
     pub fn drive(&mut self, cx: &mut Context<'_>) {
         let relay = match &mut self.content {
             Content::Text(_) => return,
             Content::Relay(relay) => relay,
             Content::Encoded(encoded) => &mut encoded.relay,
         };
-        if let Some(link) = &mut relay.link {
-            link.drive(cx);
+        if let Some(lease) = &mut relay.lease {
+            let _ = lease.poll_sent(cx);
         }
     }
 }
@@ -134,7 +134,7 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Text(text) => text.is_end_stream(),
-            Content::Relay(relay) => relay.incoming.is_end_stream(),
+            Content::Relay(relay) => relay.is_end_stream(),
             Content::Encoded(encoded) => encoded.is_end_stream(),
         }
     }
@@ -142,7 +142,7 @@ impl Body for AnswerBody {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Text(text) => text.size_hint(),
-            Content::Relay(relay) => relay.incoming.size_hint(),
+            Content::Relay(relay) => relay.size_hint(),
             Content::Encoded(_) => SizeHint::new(),
         }
     }

@@ -4,27 +4,27 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
-use http_body::Body as _;
 use hyper::upgrade::OnUpgrade;
-use tokio::time::Sleep;
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::RequestOutcome;
 use weal_model::{AccessLog, InstanceProtocol, Time};
 
 use super::answer_body::AnswerBody;
+use super::between::{Between, EXPECT_WAIT};
 use super::check::Malformed;
 use super::choice;
 use super::compression::{Encoded, Wish};
 use super::deadline::Deadline;
 use super::error_response::{ErrorResponse, note_id};
 use super::incoming::{Incoming, IncomingError};
-use super::interim::{Interim, Interims};
+use super::interim::Interims;
 use super::relay::Relay;
 use super::request_body::{RequestBody, Upload};
 use super::resume::Resume;
@@ -32,17 +32,15 @@ use super::session::{Admitted, Dismissed, Gateway, Routed, Session};
 use super::tunnel::Tunnel;
 use super::{forward, grpc, tunnel};
 use crate::limits::Limits;
-use crate::listen::client::{Busy, Client};
+use crate::listen::client::Busy;
 use crate::routing::cluster::{Cluster, Expired, Seat, Target};
 use crate::routing::table::{Destination, Rules};
 use crate::telemetry::record::Record;
-use crate::upstream::attempt::{Meanwhile, SENDABLE, Sendable};
+use crate::upstream::attempt::{Failed, SENDABLE, Sendable};
 use crate::upstream::claims;
+use crate::upstream::h1::LinkError;
 use crate::upstream::lease::Lease;
 use crate::upstream::speech::{Announced, Ends, Speech};
-
-/// How long a client that waits to be told to go on waits for the instance to say so. Instances that do not know `Expect` never say it.
-const EXPECT_WAIT: Duration = Duration::from_secs(1);
 
 /// A request from the end of its head to the end of its answer.
 #[derive(Debug)]
@@ -64,9 +62,8 @@ pub(crate) struct Exchange {
 
 /// A response that an instance has begun.
 struct Begun {
-    response: Response<Incoming>,
-    /// `None` when a task of its own drives the connection.
-    link: Option<Lease>,
+    response: Response<()>,
+    lease: Lease,
     target: Target,
     /// How another instance can go on with it.
     resume: Option<Box<Resume>>,
@@ -86,11 +83,21 @@ enum Unanswered {
     Waits,
 }
 
-/// What an attempt brought, its connection unless a task of its own drives that, and how another instance can go on with it.
-type Answered = (Response<Incoming>, Option<Lease>, Option<Box<Resume>>);
+/// What an attempt brought, what brings its body, and how another instance can go on with it.
+type Answered = (Response<()>, Lease, Option<Box<Resume>>);
 
-/// The head of an answer, with its body unless it is a tunnel's.
-type Passed = (http::response::Parts, Option<Box<Relay>>);
+/// The head of an answer, with its body.
+type Passed = (http::response::Parts, Brought);
+
+/// What an instance has brought behind a head.
+enum Brought {
+    /// Nothing, because a tunnel begins there.
+    Nothing,
+    /// All of the body: it was short enough to come with its head.
+    Whole(Bytes),
+    /// A body that is still to come, or to be compressed.
+    Relay(Box<Relay>),
+}
 
 impl Exchange {
     /// Begins a request: everything that needs no waiting. Interim responses go to `interims`, if there is such a place.
@@ -170,8 +177,9 @@ impl Exchange {
             passed.as_ref().map_or_else(|refusal| (refusal.status, Some(refusal.word)), |(parts, _)| (parts.status, None));
         self.busy.note_answer(status, own);
         let mut response = match passed {
-            Ok((parts, Some(relay))) => relayed(parts, relay, wish, &self.session.gateway, self.busy),
-            Ok((parts, None)) => Response::from_parts(parts, AnswerBody::empty(self.busy)),
+            Ok((parts, Brought::Whole(body))) => Response::from_parts(parts, AnswerBody::text(body, self.busy)),
+            Ok((parts, Brought::Relay(relay))) => relayed(parts, relay, wish, &self.session.gateway, self.busy),
+            Ok((parts, Brought::Nothing)) => Response::from_parts(parts, AnswerBody::empty(self.busy)),
             Err(refusal) if self.is_grpc => grpc::refusal(&refusal, self.busy),
             Err(refusal) => refusal.into_response(self.busy, extras),
         };
@@ -343,9 +351,9 @@ impl Exchange {
         rules: &Rules,
         end: Option<Time>,
     ) -> Result<Passed, ErrorResponse> {
-        let Begun { mut response, mut link, target, resume } = begun;
+        let Begun { mut response, mut lease, target, resume } = begun;
         let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS).then(|| hyper::upgrade::on(&mut response));
-        let (mut parts, incoming) = response.into_parts();
+        let (mut parts, ()) = response.into_parts();
         if let (Some(instance_side), Some(client_side)) = (switched, client_side)
             && forward::grants_upgrade(&parts.headers, &rules.upgrades)
         {
@@ -355,7 +363,7 @@ impl Exchange {
             let protocol = parts.headers.get(header::UPGRADE).cloned();
             forward::remove_hop_by_hop(&mut parts.headers);
             tunnel::ask(&mut parts.headers, protocol);
-            return Ok((parts, None));
+            return Ok((parts, Brought::Nothing));
         }
         let head = if parts.status == StatusCode::SWITCHING_PROTOCOLS {
             Err(forward::BadResponse::Switch)
@@ -364,15 +372,22 @@ impl Exchange {
         };
         match head {
             Ok(true) => {}
-            Ok(false) => link.iter_mut().for_each(Lease::note_doubt),
+            Ok(false) => lease.note_doubt(),
             Err(bad) => {
                 seat.finish(Attempt::Broken, RequestOutcome::Failed);
                 return Err(ErrorResponse::bad_answer(&bad.to_string()));
             }
         }
+        if self.upload.is_none()
+            && !rules.compresses
+            && let Some(body) = lease.take_whole()
+        {
+            seat.finish(Attempt::Answered, RequestOutcome::Served);
+            target.upstream.put_back(self.session.worker, lease, &self.session.gateway.limits);
+            return Ok((parts, Brought::Whole(body)));
+        }
         let relay = Relay {
-            incoming,
-            link,
+            lease: Some(lease),
             seat: Some(seat),
             resume,
             upstream: target.upstream,
@@ -385,7 +400,7 @@ impl Exchange {
             upload: self.upload.clone(),
             takes_rest: parts.status.is_success(),
         };
-        Ok((parts, Some(Box::new(relay))))
+        Ok((parts, Brought::Relay(Box::new(relay))))
     }
 
     /// Sends a request to `target`, and to others as long as that may help. `replays` counts how often it was sent again although an instance may
@@ -407,7 +422,7 @@ impl Exchange {
                 self.attempt(seat, &target, speech, sendable, replays).await
             };
             let AttemptFailure { attempt, refusal } = match attempted {
-                Ok((response, link, resume)) => return Ok(Begun { response, link, target, resume }),
+                Ok((response, lease, resume)) => return Ok(Begun { response, lease, target, resume }),
                 Err(failure) => failure,
             };
             if self.upload.as_ref().is_some_and(|upload| upload.is_broken()) {
@@ -446,31 +461,29 @@ impl Exchange {
         let (worker, limits) = (self.session.worker, &self.session.gateway.limits);
         let mut idle = target.upstream.take(worker, speech);
         loop {
-            let mut link = match idle.take() {
-                Some(link) => link,
+            let mut lease = match idle.take() {
+                Some(lease) => lease,
                 None => Box::pin(connect(seat, target, worker, speech, limits)).await?,
             };
-            let spare = sendable.as_ref().and_then(replay_of);
-            let may_wait = !link.was_used() && link.is_driven_by_user();
+            let may_wait = !lease.was_used() && lease.is_alone();
             let exchanged = if may_wait {
-                Box::pin(self.exchange_anew(&mut link, target, sendable)).await
+                Box::pin(self.exchange_anew(&mut lease, target, sendable)).await
             } else {
-                link.exchange(sendable, &mut self.between()).await
+                lease.exchange(sendable, &mut self.between()).await
             };
             match exchanged {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                     return Err(malformed(&forward::BadResponse::Switch));
                 }
                 Ok(response) => {
-                    let resume = Resume::of(spare, &response, target.index, speech);
-                    return Ok((response, Some(link), resume));
+                    let resume = Resume::of(sendable.as_ref(), &response, target.index, speech);
+                    return Ok((response, lease, resume));
                 }
-                Err(error) => {
-                    let is_untouched = sendable.is_some();
+                Err(Failed { error, is_untouched }) => {
                     if !is_untouched {
-                        *sendable = spare;
+                        sendable.take_if(|request| !is_idempotent(request.method()));
                     }
-                    if sendable.is_none() || !link.was_used() {
+                    if sendable.is_none() || !lease.was_used() {
                         return Err(unanswered(&error));
                     }
                     *replays += u32::from(!is_untouched);
@@ -480,14 +493,9 @@ impl Exchange {
     }
 
     /// Sends a request over a new connection, which may wait for a thread that an idle one has.
-    async fn exchange_anew(
-        &self,
-        link: &mut Lease,
-        target: &Target,
-        sendable: &mut Sendable,
-    ) -> Result<Response<Incoming>, IncomingError> {
+    async fn exchange_anew(&self, lease: &mut Lease, target: &Target, sendable: &mut Sendable) -> Result<Response<()>, Failed> {
         let mut between = self.between();
-        let mut exchange = pin!(link.exchange(sendable, &mut between));
+        let mut exchange = pin!(lease.exchange(sendable, &mut between));
         if let Ok(answered) = tokio::time::timeout(claims::WAIT, &mut exchange).await {
             return answered;
         }
@@ -510,7 +518,10 @@ impl Exchange {
         let spare = sendable.as_ref().and_then(replay_of);
         let request = std::mem::replace(sendable, spare).expect(SENDABLE);
         match tunnel::exchange(stream, request).await {
-            Ok(response) => Ok((response.map(Incoming::H1), None, None)),
+            Ok(response) => {
+                let (parts, body) = response.into_parts();
+                Ok((Response::from_parts(parts, ()), Lease::Driven(body), None))
+            }
             Err(error) => Err(unanswered(&IncomingError::H1(error))),
         }
     }
@@ -525,45 +536,6 @@ impl Exchange {
             expects: self.expects,
             takes_interim: self.takes_interim,
         }
-    }
-}
-
-/// What is done between a request and its response.
-struct Between<'a> {
-    client: &'a Client,
-    interims: Option<&'a Interims>,
-    /// A body that waits until its client is told to go on.
-    upload: Option<&'a Upload>,
-    /// How long it waits for the instance.
-    wait: Option<Pin<Box<Sleep>>>,
-    expects: bool,
-    takes_interim: bool,
-}
-
-impl Meanwhile for Between<'_> {
-    fn handle_interim(&mut self, interim: Interim) {
-        if interim.status == StatusCode::CONTINUE && self.expects {
-            // The client is told to go on when its body is read; where that was done before, it is not told twice.
-            self.wait = None;
-        } else if let Some(interims) = self.interims {
-            interims.push(interim);
-        } else if self.takes_interim {
-            self.client.push_interim(&interim.write());
-        }
-    }
-
-    fn poll_change(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(upload) = self.upload else { return false };
-        if self.wait.as_mut().is_some_and(|wait| wait.as_mut().poll(cx).is_pending()) {
-            return false;
-        }
-        upload.release();
-        if let Some(interims) = self.interims {
-            // Over HTTP/1, hyper says this as it reads the body.
-            interims.push(Interim::new(StatusCode::CONTINUE, HeaderMap::new()));
-        }
-        self.upload = None;
-        true
     }
 }
 
@@ -583,6 +555,7 @@ fn no_connection(reason: &impl ToString) -> AttemptFailure {
 fn unanswered(error: &IncomingError) -> AttemptFailure {
     match error {
         IncomingError::H1(unread) if unread.is_parse() => malformed(unread),
+        IncomingError::Link(unread @ (LinkError::Head(_) | LinkError::Body(_))) => malformed(unread),
         _ => AttemptFailure { attempt: Attempt::Broken, refusal: ErrorResponse::broken_off(&error.to_string()) },
     }
 }
@@ -602,7 +575,7 @@ fn relayed(
 ) -> Response<AnswerBody> {
     let Some(wish) = wish else { return Response::from_parts(parts, AnswerBody::relay(relay, busy)) };
     let room = || Arc::clone(&gateway.compressions).try_acquire_owned().ok();
-    let (is_empty, length) = (relay.incoming.is_end_stream(), relay.incoming.size_hint().exact());
+    let (is_empty, length) = (relay.is_end_stream(), relay.size_hint().exact());
     let body = match wish.apply(&mut parts, is_empty, length, room) {
         Some((coding, permit)) if !is_empty => AnswerBody::encoded(Encoded::new(relay, coding, permit), busy),
         _ => AnswerBody::relay(relay, busy),
@@ -610,10 +583,14 @@ fn relayed(
     Response::from_parts(parts, body)
 }
 
-/// The same request once more, if it may be sent twice: idempotent (RFC 9110 section 9.2.2) and without a body.
-fn replay_of(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
-    const IDEMPOTENT: [Method; 6] = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE];
-    if !matches!(request.body(), RequestBody::Empty) || !IDEMPOTENT.contains(request.method()) {
+/// RFC 9110 section 9.2.2.
+fn is_idempotent(method: &Method) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE].contains(method)
+}
+
+/// The same request once more, if it may be sent twice: idempotent and without a body.
+pub(super) fn replay_of(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    if !matches!(request.body(), RequestBody::Empty) || !is_idempotent(request.method()) {
         return None;
     }
     let mut copy = Request::new(RequestBody::Empty);

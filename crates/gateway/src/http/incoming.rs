@@ -1,4 +1,4 @@
-//! Bodies as they come in, over either version of HTTP: a client's request or an instance's response.
+//! Bodies as they come in, over either version of HTTP.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,8 +9,9 @@ use http::header::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use super::forward;
+use crate::upstream::h1::LinkError;
 
-/// A body that comes in.
+/// The body of a client's request.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     H1(hyper::body::Incoming),
@@ -24,6 +25,14 @@ pub(crate) enum IncomingError {
     H1(hyper::Error),
     #[error(transparent)]
     H2(h2::Error),
+    #[error(transparent)]
+    Link(LinkError),
+}
+
+impl From<LinkError> for IncomingError {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
 }
 
 /// A body over HTTP/2. Its sender may go on as far as frames are taken, so it holds no more than a window in memory.
@@ -41,7 +50,7 @@ impl Stream {
         Self { stream, left: forward::declared_length(headers), is_at_trailers: false }
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         if !self.is_at_trailers {
             match ready!(self.stream.poll_data(cx)) {
                 Some(Ok(data)) => {
@@ -56,6 +65,18 @@ impl Stream {
             }
         }
         ready!(self.stream.poll_trailers(cx)).transpose().map(|trailers| trailers.map(Frame::trailers)).into()
+    }
+
+    pub fn is_end_stream(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    pub fn size_hint(&self) -> SizeHint {
+        match self.left {
+            _ if self.stream.is_end_stream() => SizeHint::with_exact(0),
+            Some(left) => SizeHint::with_exact(left),
+            None => SizeHint::default(),
+        }
     }
 
     /// RFC 9113 section 8.1: a server whose response is complete may so ask for no more of the request.
@@ -78,15 +99,14 @@ impl Body for Incoming {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::H1(body) => body.is_end_stream(),
-            Self::H2(body) => body.stream.is_end_stream(),
+            Self::H2(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::H1(body) => body.size_hint(),
-            Self::H2(body) if body.stream.is_end_stream() => SizeHint::with_exact(0),
-            Self::H2(body) => body.left.map_or_else(SizeHint::default, SizeHint::with_exact),
+            Self::H2(body) => body.size_hint(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What passes over a connection: requests, checked and written anew, their bodies and answers, and tunnels.
 
 pub(crate) mod answer_body;
+mod between;
 mod check;
 pub(crate) mod choice;
 mod compression;

@@ -3,16 +3,16 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Body, Frame};
+use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::RequestOutcome;
 
-use super::incoming::{Incoming, IncomingError};
+use super::incoming::IncomingError;
 use super::request_body::Upload;
 use super::resume::{Resume, Resumed};
 use crate::limits::Limits;
@@ -23,9 +23,8 @@ use crate::upstream::pool::Upstream;
 /// The body of an instance's response. The seat is held until its end.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    pub incoming: Incoming,
-    /// `None` when a task of its own drives the connection, and at the end.
-    pub link: Option<Lease>,
+    /// What brings it; `None` at the end.
+    pub lease: Option<Lease>,
     /// `None` at the end.
     pub seat: Option<Seat>,
     pub upstream: Arc<Upstream>,
@@ -73,14 +72,8 @@ impl Relay {
                     Poll::Pending => return self.poll_stall(cx),
                 }
             }
-            let mut polled = self.poll_incoming(cx);
-            if polled.is_pending()
-                && let Some(link) = &mut self.link
-            {
-                link.drive(cx);
-                polled = self.poll_incoming(cx);
-            }
-            match polled {
+            let Some(lease) = &mut self.lease else { return Poll::Ready(None) };
+            match lease.poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(self.note(frame)))),
                 Poll::Ready(None) => {
                     self.finish();
@@ -96,13 +89,23 @@ impl Relay {
         }
     }
 
+    /// True when nothing more comes.
+    pub fn is_end_stream(&self) -> bool {
+        self.lease.as_ref().is_none_or(Lease::is_end_stream)
+    }
+
+    /// What is known of the length of the rest.
+    pub fn size_hint(&self) -> SizeHint {
+        self.lease.as_ref().map_or_else(|| SizeHint::with_exact(0), Lease::size_hint)
+    }
+
     /// A part of the response has come.
     fn note(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
         self.stall = None;
         if let (Some(resume), Some(data)) = (&mut self.resume, frame.data_ref()) {
             resume.note(data.len());
         }
-        if self.incoming.is_end_stream() {
+        if self.is_end_stream() {
             self.finish();
         }
         frame
@@ -111,11 +114,7 @@ impl Relay {
     /// Has another instance go on with the response, if that is possible.
     fn ask_another(&mut self, attempt: Attempt) -> bool {
         let (Some(resume), Some(seat)) = (&mut self.resume, &self.seat) else { return false };
-        let begun = resume.begin(seat, attempt, self.worker, &self.limits);
-        if begun {
-            self.link = None;
-        }
-        begun
+        resume.begin(seat, attempt, self.worker, &self.limits)
     }
 
     /// Waits for the rest of the response from another instance.
@@ -124,8 +123,8 @@ impl Relay {
             let Some(resume) = &mut self.resume else { return Poll::Ready(Ok(())) };
             match resume.poll(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(Resumed { incoming, link, upstream })) => {
-                    (self.incoming, self.link, self.upstream, self.stall) = (incoming, Some(link), upstream, None);
+                Poll::Ready(Ok(Resumed { lease, upstream })) => {
+                    (self.lease, self.upstream, self.stall) = (Some(lease), upstream, None);
                     return Poll::Ready(Ok(()));
                 }
                 // One that answers, but not with the rest, is not to blame.
@@ -136,13 +135,6 @@ impl Relay {
                 }
             }
         }
-    }
-
-    /// Where this task drives the connection, nothing else completes the body, so a waker would only wake this task twice.
-    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, IncomingError>>> {
-        let mut noop = Context::from_waker(Waker::noop());
-        let cx = if self.link.as_ref().is_some_and(Lease::is_driven_by_user) { &mut noop } else { cx };
-        Pin::new(&mut self.incoming).poll_frame(cx)
     }
 
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
@@ -173,20 +165,20 @@ impl Relay {
         if let Some(seat) = self.seat.take() {
             seat.finish(Attempt::Answered, RequestOutcome::Served);
         }
-        let Some(link) = self.link.take() else { return };
-        match self.upload.take().filter(|upload| !upload.is_finished()) {
-            None => self.upstream.put_back(self.worker, link, &self.limits),
+        let Some(lease) = self.lease.take() else { return };
+        match self.upload.take().filter(|upload| !upload.is_finished() || !lease.is_sent()) {
+            None => self.upstream.put_back(self.worker, lease, &self.limits),
             Some(upload) if self.takes_rest && !upload.is_held() => {
                 let (upstream, worker, limits) = (Arc::clone(&self.upstream), self.worker, Arc::clone(&self.limits));
-                tokio::spawn(finish_upload(link, upload, upstream, worker, limits));
+                tokio::spawn(finish_upload(lease, upload, upstream, worker, limits));
             }
             // Its request is not finished, so no other may follow on it (RFC 9112 section 9.3).
-            Some(_) => drop(link),
+            Some(_) => drop(lease),
         }
     }
 
     fn fail(&mut self, attempt: Attempt) {
-        self.link = None;
+        self.lease = None;
         if let Some(seat) = self.seat.take() {
             let is_client = self.upload.as_ref().is_some_and(|upload| upload.is_broken());
             seat.finish(if is_client { Attempt::Abandoned } else { attempt }, RequestOutcome::Failed);
@@ -195,10 +187,10 @@ impl Relay {
 }
 
 /// Sends the rest of a request after its response, for as long as it moves.
-async fn finish_upload(mut link: Lease, upload: Arc<Upload>, upstream: Arc<Upstream>, worker: usize, limits: Arc<Limits>) {
+async fn finish_upload(mut lease: Lease, upload: Arc<Upload>, upstream: Arc<Upstream>, worker: usize, limits: Arc<Limits>) {
     loop {
-        let finished = link.drive_until(|| upload.is_finished());
-        if tokio::time::timeout(limits.stalled_write, finished).await.is_ok() {
+        let sent = std::future::poll_fn(|cx| lease.poll_sent(cx));
+        if tokio::time::timeout(limits.stalled_write, sent).await.is_ok() {
             break;
         }
         if upload.stillness() >= limits.stalled_write {
@@ -206,6 +198,6 @@ async fn finish_upload(mut link: Lease, upload: Arc<Upload>, upstream: Arc<Upstr
         }
     }
     if upload.is_finished() && !upload.is_broken() {
-        upstream.put_back(worker, link, &limits);
+        upstream.put_back(worker, lease, &limits);
     }
 }

@@ -20,8 +20,8 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use weal_control::dispatch::{Attempt, InstanceIndex};
 
+use super::exchange::replay_of;
 use super::forward;
-use super::incoming::Incoming;
 use super::interim::Interim;
 use super::request_body::RequestBody;
 use crate::limits::Limits;
@@ -56,8 +56,7 @@ type Fetching = Pin<Box<dyn Future<Output = Result<Resumed, Attempt>> + Send>>;
 
 /// The rest of a response, from another instance.
 pub(crate) struct Resumed {
-    pub incoming: Incoming,
-    pub link: Lease,
+    pub lease: Lease,
     pub upstream: Arc<Upstream>,
 }
 
@@ -65,14 +64,14 @@ impl Resume {
     /// `None` when the response of the instance `at` may not be put together from two. `again` is its request, when that may be sent
     /// twice.
     pub fn of(
-        again: Option<Request<RequestBody>>,
-        response: &Response<Incoming>,
+        again: Option<&Request<RequestBody>>,
+        response: &Response<()>,
         at: InstanceIndex,
         speech: Speech,
     ) -> Option<Box<Self>> {
         let headers = response.headers();
         let etag = headers.get(header::ETAG).filter(|etag| is_strong(etag))?.clone();
-        let mut request = again.filter(|request| request.method() == Method::GET)?;
+        let again = again.filter(|request| request.method() == Method::GET)?;
         let length = forward::declared_length(headers)?;
         if length < LEAST_BYTES {
             return None;
@@ -86,6 +85,7 @@ impl Resume {
             _ => return None,
         };
         let last = first.checked_add(length.checked_sub(1)?)?;
+        let mut request = replay_of(again)?;
         [header::RANGE, header::IF_RANGE].into_iter().for_each(|field| drop(request.headers_mut().remove(field)));
         let encoding = headers.get(header::CONTENT_ENCODING).cloned();
         let (failed, fetching) = (Vec::new(), None);
@@ -126,10 +126,7 @@ impl Resume {
     }
 
     fn request_for_rest(&self) -> Option<Request<RequestBody>> {
-        let mut request = Request::new(RequestBody::Empty);
-        *request.method_mut() = Method::GET;
-        *request.uri_mut() = self.request.uri().clone();
-        *request.headers_mut() = self.request.headers().clone();
+        let mut request = replay_of(&self.request)?;
         let range = HeaderValue::try_from(format!("bytes={}-{}", self.next, self.last)).ok()?;
         request.headers_mut().insert(header::RANGE, range);
         request.headers_mut().insert(header::IF_RANGE, self.etag.clone());
@@ -152,7 +149,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn fits(&self, response: &Response<Incoming>) -> bool {
+    fn fits(&self, response: &Response<()>) -> bool {
         let headers = response.headers();
         let fits_range = |(first, last, total): (u64, u64, Option<u64>)| {
             (first, last) == self.range && (self.total.is_none() || total.is_none() || self.total == total)
@@ -173,12 +170,12 @@ async fn fetch(
     limits: Arc<Limits>,
 ) -> Result<Resumed, Attempt> {
     // A new connection: one that is kept may be closing just now, as whatever made the first instance break off may have made this one.
-    let mut link = target.upstream.connect(worker, speech, &limits).await.map_err(|_| Attempt::Refused)?;
-    let response = link.exchange(&mut Some(request), &mut Quietly).await.map_err(|_| Attempt::Broken)?;
+    let mut lease = target.upstream.connect(worker, speech, &limits).await.map_err(|_| Attempt::Refused)?;
+    let response = lease.exchange(&mut Some(request), &mut Quietly).await.map_err(|_| Attempt::Broken)?;
     if !wanted.fits(&response) {
         return Err(Attempt::Answered);
     }
-    Ok(Resumed { incoming: response.into_body(), link, upstream: target.upstream })
+    Ok(Resumed { lease, upstream: target.upstream })
 }
 
 /// The client has its head already: nothing that comes before the rest concerns it.

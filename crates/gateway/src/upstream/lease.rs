@@ -1,13 +1,16 @@
 //! What a request uses of a connection to an instance, whichever version of HTTP it speaks.
 
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::Response;
+use http_body::{Body as _, Frame, SizeHint};
 
-use super::attempt::{Meanwhile, Sendable};
-use super::link::Link;
+use super::attempt::{Failed, Meanwhile, Sendable};
+use super::h1::Link;
 use super::multiplexed::Lane;
-use crate::http::incoming::{Incoming, IncomingError};
+use crate::http::incoming::IncomingError;
 
 /// A request's part of a connection.
 #[derive(Debug)]
@@ -16,38 +19,77 @@ pub(crate) enum Lease {
     H1(Link),
     /// One stream among others.
     H2(Box<Lane>),
+    /// A response over a connection that a task of its own drives, because it might have become a tunnel.
+    Driven(hyper::body::Incoming),
 }
 
 impl Lease {
-    /// Sends a request and waits for the head of the final response. The request is put back if the instance has surely not begun with it.
-    pub async fn exchange(
-        &mut self,
-        request: &mut Sendable,
-        meanwhile: &mut impl Meanwhile,
-    ) -> Result<Response<Incoming>, IncomingError> {
+    /// Sends a request and waits for the head of the final response. What it leaves of the request is whole, and may be sent again.
+    pub async fn exchange(&mut self, request: &mut Sendable, meanwhile: &mut impl Meanwhile) -> Result<Response<()>, Failed> {
         match self {
             Self::H1(link) => link.exchange(request, meanwhile).await,
             // Boxed, so that requests over HTTP/1 keep no room for it.
             Self::H2(lane) => Box::pin(lane.exchange(request, meanwhile)).await,
+            Self::Driven(_) => unreachable!("it carries one response, which has come"),
         }
     }
 
-    /// Lets the connection read and write, as far as nobody else does; false once nothing comes of that any more.
-    pub fn drive(&mut self, cx: &mut Context<'_>) -> bool {
+    /// What comes next of the response's body.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, IncomingError>>> {
         match self {
-            Self::H1(link) => link.drive(cx),
-            Self::H2(lane) => lane.drive(cx),
+            Self::H1(link) => link.poll_frame(cx).map_err(IncomingError::Link),
+            Self::H2(lane) => lane.poll_frame(cx).map_err(IncomingError::H2),
+            Self::Driven(body) => Pin::new(body).poll_frame(cx).map_err(IncomingError::H1),
         }
     }
 
-    /// Drives it until `is_done`, or until nothing comes of that any more.
-    pub async fn drive_until(&mut self, is_done: impl Fn() -> bool) {
-        std::future::poll_fn(|cx| if !self.drive(cx) || is_done() { Poll::Ready(()) } else { Poll::Pending }).await;
+    /// All of the response's body, if it has come with the head.
+    pub fn take_whole(&mut self) -> Option<Bytes> {
+        match self {
+            Self::H1(link) => link.take_whole(),
+            Self::H2(_) | Self::Driven(_) => None,
+        }
     }
 
-    /// True when nothing is read from the connection but by [`Lease::drive`].
-    pub fn is_driven_by_user(&self) -> bool {
-        matches!(self, Self::H1(_))
+    /// True when nothing more comes of the response's body.
+    pub fn is_end_stream(&self) -> bool {
+        match self {
+            Self::H1(link) => link.is_end_stream(),
+            Self::H2(lane) => lane.is_end_stream(),
+            Self::Driven(body) => body.is_end_stream(),
+        }
+    }
+
+    /// What is known of the length of the rest of the response's body.
+    pub fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::H1(link) => link.size_hint(),
+            Self::H2(lane) => lane.size_hint(),
+            Self::Driven(body) => body.size_hint(),
+        }
+    }
+
+    /// Sends on what is left of the request. Ready once nothing is, or nothing comes of that any more.
+    pub fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::H1(link) => link.poll_sent(cx),
+            Self::H2(lane) => lane.poll_sent(cx),
+            Self::Driven(_) => Poll::Ready(()),
+        }
+    }
+
+    /// True when nothing is left of the request.
+    pub fn is_sent(&self) -> bool {
+        match self {
+            Self::H1(link) => link.is_sent(),
+            Self::H2(lane) => lane.is_sent(),
+            Self::Driven(_) => true,
+        }
+    }
+
+    /// True when its connection carries no other request meanwhile.
+    pub fn is_alone(&self) -> bool {
+        !matches!(self, Self::H2(_))
     }
 
     /// True when it is of a connection that has carried requests before: the instance may be closing it just now.
@@ -55,6 +97,7 @@ impl Lease {
         match self {
             Self::H1(link) => link.was_used(),
             Self::H2(lane) => lane.was_used(),
+            Self::Driven(_) => false,
         }
     }
 

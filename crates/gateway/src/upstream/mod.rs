@@ -2,10 +2,9 @@
 
 pub(crate) mod attempt;
 pub(crate) mod claims;
+pub(crate) mod h1;
 pub(crate) mod lease;
-mod link;
 mod listener;
 mod multiplexed;
 pub(crate) mod pool;
 pub(crate) mod speech;
-mod wire;

@@ -16,14 +16,13 @@ use h2::{Reason, SendStream};
 use http::header;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use http::{Request, Response, Version};
-use http_body::Body as _;
+use http_body::{Body as _, Frame, SizeHint};
 use tokio::net::TcpStream;
 
-use super::attempt::{Meanwhile, SENDABLE, Sendable};
-use super::wire::MOST_INTERIM;
+use super::attempt::{Failed, MOST_INTERIM, Meanwhile, SENDABLE, Sendable};
 use crate::http::forward;
 use crate::http::h2::outgoing::Outgoing;
-use crate::http::incoming::{Incoming, IncomingError, Stream};
+use crate::http::incoming::{IncomingError, Stream};
 use crate::http::interim::Interim;
 use crate::http::request_body::RequestBody;
 use crate::limits::Limits;
@@ -59,6 +58,8 @@ pub(crate) struct Lane {
     _stream: Arc<()>,
     /// What is still to be sent of the request.
     outgoing: Option<Outgoing>,
+    /// The body of the response; `None` before its head has come.
+    incoming: Option<Stream>,
 }
 
 impl Connection {
@@ -76,7 +77,7 @@ impl Connection {
     }
 
     fn lane(&self, was_used: bool) -> Lane {
-        Lane { sender: self.sender.clone(), was_used, _stream: Arc::clone(&self.streams), outgoing: None }
+        Lane { sender: self.sender.clone(), was_used, _stream: Arc::clone(&self.streams), outgoing: None, incoming: None }
     }
 }
 
@@ -167,20 +168,39 @@ impl Lane {
         self.was_used
     }
 
-    /// Sends on what is left of the request; false once nothing is.
-    pub fn drive(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Sends on what is left of the request; ready once nothing is.
+    pub fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.outgoing.as_mut().is_some_and(|outgoing| outgoing.poll(cx).is_ready()) {
             self.outgoing = None;
         }
-        self.outgoing.is_some()
+        if self.is_sent() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Sends a request and waits for the head of the final response. The request is put back if the instance has surely not begun with it.
-    pub async fn exchange(
-        &mut self,
-        request: &mut Sendable,
-        meanwhile: &mut impl Meanwhile,
-    ) -> Result<Response<Incoming>, IncomingError> {
+    pub fn is_sent(&self) -> bool {
+        self.outgoing.is_none()
+    }
+
+    /// What comes next of the response's body.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        let polled = self.incoming.as_mut().map_or(Poll::Ready(None), |incoming| incoming.poll_frame(cx));
+        if polled.is_pending() {
+            // Its waker is this task's, so that it comes back for either.
+            let _ = self.poll_sent(cx);
+        }
+        polled
+    }
+
+    pub fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Stream::is_end_stream)
+    }
+
+    pub fn size_hint(&self) -> SizeHint {
+        self.incoming.as_ref().map_or_else(|| SizeHint::with_exact(0), Stream::size_hint)
+    }
+
+    /// Sends a request and waits for the head of the final response. A request without a body is put back where there is no response, and so is one
+    /// of which nothing has left.
+    pub async fn exchange(&mut self, request: &mut Sendable, meanwhile: &mut impl Meanwhile) -> Result<Response<()>, Failed> {
         let (head, body) = request.take().expect(SENDABLE).into_parts();
         let is_end = body.is_end_stream();
         let again = Request::from_parts(head.clone(), RequestBody::Empty);
@@ -193,29 +213,24 @@ impl Lane {
             // Not a byte of it has left.
             Err(error) => {
                 *request = Some(again.map(|_| body));
-                return Err(IncomingError::H2(error));
+                return Err(Failed { error: IncomingError::H2(error), is_untouched: true });
             }
         };
         self.begin(sender, body, is_end);
-        self.wait(response, meanwhile).await.map_err(|error| {
-            *request = (is_end && is_untouched(&error)).then_some(again);
-            IncomingError::H2(error)
-        })
+        let answered = self.wait(response, meanwhile).await;
+        *request = is_end.then_some(again);
+        answered.map_err(|error| Failed { is_untouched: is_untouched(&error), error: IncomingError::H2(error) })
     }
 
     fn begin(&mut self, sender: SendStream<Bytes>, body: RequestBody, is_end: bool) {
         self.outgoing = (!is_end).then(|| Outgoing::new(sender, body));
     }
 
-    async fn wait(
-        &mut self,
-        mut response: ResponseFuture,
-        meanwhile: &mut impl Meanwhile,
-    ) -> Result<Response<Incoming>, h2::Error> {
+    async fn wait(&mut self, mut response: ResponseFuture, meanwhile: &mut impl Meanwhile) -> Result<Response<()>, h2::Error> {
         let mut interims = 0;
         let response = std::future::poll_fn(|cx| {
             loop {
-                self.drive(cx);
+                let _ = self.poll_sent(cx);
                 while let Poll::Ready(Some(Ok(interim))) = response.poll_informational(cx) {
                     interims += 1;
                     if interims > MOST_INTERIM {
@@ -231,8 +246,8 @@ impl Lane {
             }
         });
         let (parts, stream) = response.await?.into_parts();
-        let incoming = Incoming::H2(Stream::new(stream, &parts.headers));
-        Ok(Response::from_parts(parts, incoming))
+        self.incoming = Some(Stream::new(stream, &parts.headers));
+        Ok(Response::from_parts(parts, ()))
     }
 }
 

@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use weal_model::{InstanceId, InstanceProtocol};
 
 use super::claims::{Claim, Claims};
+use super::h1::Link;
 use super::lease::Lease;
-use super::link::Link;
 use super::listener::{Listener, receiving_user_at, user_at};
 use super::multiplexed::Multiplexed;
 use super::speech::{Announced, Speech};
@@ -89,7 +89,7 @@ impl Upstream {
             return self.multiplexed(worker).take().map(|lane| Lease::H2(Box::new(lane)));
         }
         loop {
-            let mut link = self.pop(worker, speech.announced)?;
+            let link = self.pop(worker, speech.announced)?;
             if link.is_usable() {
                 return Some(Lease::H1(link));
             }
@@ -115,7 +115,7 @@ impl Upstream {
                 .map(|lane| Lease::H2(Box::new(lane)));
         }
         let stream = self.connect_stream(speech.announced, limits).await?;
-        Link::open(stream, speech.announced).await.map(Lease::H1)
+        Ok(Lease::H1(Link::open(stream, speech.announced)))
     }
 
     /// A new connection, still without protocol, on which the instance has been told whose it is.

@@ -1,0 +1,299 @@
+//! One connection to an instance, and the exchanges over it.
+//!
+//! A connection has no task of its own: whoever uses it drives it, so an exchange costs no wake-up between tasks.
+
+use std::future::Future as _;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::{Method, Request, Response};
+use http_body::{Frame, SizeHint};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+
+use super::body::{BadBody, Body};
+use super::head::{BadHead, Head, Heads};
+use super::outgoing::{Outgoing, OutgoingError};
+use crate::http::interim::Interim;
+use crate::http::request_body::RequestBody;
+use crate::upstream::attempt::{Failed, MOST_INTERIM, Meanwhile, SENDABLE, Sendable};
+use crate::upstream::speech::Announced;
+
+/// Bytes of interim heads of one request. Hints are some hundred bytes long, and come once.
+const MOST_INTERIM_BYTES: usize = 256 << 10;
+
+/// How much is read at once: at first, and of a response that fills that again and again. More is fewer calls of the kernel, and more
+/// memory for each response that is under way.
+const FIRST_READ: usize = 8 << 10;
+const LARGEST_READ: usize = 256 << 10;
+
+/// Why a connection to an instance is of no use any more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error("it closed the connection before the end of its response")]
+    Closed,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Request(#[from] OutgoingError),
+    #[error(transparent)]
+    Head(#[from] BadHead),
+    #[error(transparent)]
+    Body(#[from] BadBody),
+    #[error("interim responses without end")]
+    EndlessInterims,
+}
+
+/// A connection to an instance that one request uses. Boxed, because it is handed on several times per request and large.
+#[derive(Debug)]
+pub(crate) struct Link(Box<Connected>);
+
+#[derive(Debug)]
+struct Connected {
+    stream: TcpStream,
+    outgoing: Outgoing,
+    /// What was read and is not understood yet.
+    received: BytesMut,
+    /// How much is read at once.
+    room: usize,
+    heads: Heads,
+    /// What is still to come of the response.
+    body: Body,
+    /// The method of the request, which decides whether its response has a body.
+    method: Method,
+    /// Interim responses of the present request, and their bytes.
+    interims: (usize, usize),
+    /// True while a response may follow the present one.
+    keeps_alive: bool,
+    used: bool,
+    /// Whose it is, where the instance was told.
+    announced: Option<Announced>,
+}
+
+impl Link {
+    /// Speaks HTTP over `stream`, on which the instance was told whose it is.
+    pub fn open(stream: TcpStream, announced: Option<Announced>) -> Self {
+        Self(Box::new(Connected {
+            stream,
+            outgoing: Outgoing::default(),
+            received: BytesMut::new(),
+            room: FIRST_READ,
+            heads: Heads::default(),
+            body: Body::length(0),
+            method: Method::GET,
+            interims: (0, 0),
+            keeps_alive: true,
+            used: false,
+            announced,
+        }))
+    }
+
+    /// Sends a request and waits for the head of the final response. A request without a body is only read, so that it may be sent again.
+    pub async fn exchange(&mut self, sendable: &mut Sendable, meanwhile: &mut impl Meanwhile) -> Result<Response<()>, Failed> {
+        let request = sendable.as_mut().expect(SENDABLE);
+        let with_body = match request.body() {
+            RequestBody::Empty => {
+                self.0.begin(request);
+                None
+            }
+            RequestBody::Client(_) => {
+                let mut request = sendable.take().expect(SENDABLE);
+                self.0.begin_with_body(&mut request);
+                Some(request)
+            }
+        };
+        let answered = std::future::poll_fn(|cx| self.0.poll_head(cx, meanwhile)).await;
+        answered.map_err(|error| {
+            self.0.keeps_alive = false;
+            let is_untouched = self.0.outgoing.is_untouched();
+            if let (Some(request), Some(body)) = (with_body, self.0.outgoing.give_back()) {
+                *sendable = Some(request.map(|_| body));
+            }
+            Failed { error: error.into(), is_untouched }
+        })
+    }
+
+    /// What comes next of the response's body.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, LinkError>>> {
+        let polled = self.0.poll_frame(cx);
+        if let Poll::Ready(Err(_)) = &polled {
+            self.0.keeps_alive = false;
+        }
+        polled.map(Result::transpose)
+    }
+
+    /// All of the response's body, if it has come with the head.
+    pub fn take_whole(&mut self) -> Option<Bytes> {
+        self.0.body.take_whole(&mut self.0.received)
+    }
+
+    pub fn is_end_stream(&self) -> bool {
+        self.0.body.is_at_end()
+    }
+
+    pub fn size_hint(&self) -> SizeHint {
+        self.0.body.size_hint()
+    }
+
+    /// Sends on what is left of the request. Ready once nothing is, or nothing comes of that any more.
+    pub fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let link = &mut *self.0;
+        let sent = link.outgoing.poll(cx, &mut link.stream);
+        link.keeps_alive &= !matches!(sent, Poll::Ready(Err(_)));
+        // One that is closed takes nothing more.
+        if sent.is_pending() && link.body.is_at_end() && link.received.is_empty() && link.poll_read(cx).is_ready() {
+            link.keeps_alive = false;
+            return Poll::Ready(());
+        }
+        sent.map(|_| ())
+    }
+
+    pub fn is_sent(&self) -> bool {
+        self.0.outgoing.is_done()
+    }
+
+    /// True when it has carried a request before: the instance may be closing it just now.
+    pub fn was_used(&self) -> bool {
+        self.0.used
+    }
+
+    /// Whose it is, where the instance was told.
+    pub fn announced(&self) -> Option<Announced> {
+        self.0.announced
+    }
+
+    /// It has carried a request.
+    pub fn note_use(&mut self) {
+        let link = &mut *self.0;
+        link.used = true;
+        if link.room > FIRST_READ {
+            (link.room, link.received) = (FIRST_READ, BytesMut::new());
+        }
+    }
+
+    /// It is not used again: where its last response ends is not sure.
+    pub fn note_doubt(&mut self) {
+        self.0.keeps_alive = false;
+    }
+
+    /// True when it may carry another request, as far as one can tell without looking at the socket.
+    pub fn is_reusable(&self) -> bool {
+        let link = &*self.0;
+        // What comes after a response is the answer to nothing.
+        link.keeps_alive
+            && link.body.is_at_end()
+            && link.received.is_empty()
+            && link.outgoing.is_done()
+            && !link.outgoing.is_deaf()
+    }
+
+    /// True when it can take another request: it is open, and nothing has come that nobody asked for.
+    pub fn is_usable(&self) -> bool {
+        let read = self.0.stream.try_read(&mut [0]);
+        self.is_reusable() && matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+impl Connected {
+    fn begin(&mut self, request: &Request<RequestBody>) {
+        self.expect(request.method());
+        self.outgoing.begin(request);
+    }
+
+    fn begin_with_body(&mut self, request: &mut Request<RequestBody>) {
+        self.expect(request.method());
+        self.outgoing.begin_with_body(request);
+    }
+
+    fn expect(&mut self, method: &Method) {
+        (self.method, self.interims) = (method.clone(), (0, 0));
+    }
+
+    fn poll_head(&mut self, cx: &mut Context<'_>, meanwhile: &mut impl Meanwhile) -> Poll<Result<Response<()>, LinkError>> {
+        loop {
+            if let Poll::Ready(sent) = self.outgoing.poll(cx, &mut self.stream) {
+                sent?;
+            }
+            while let Poll::Ready(count) = self.poll_read(cx) {
+                if count? == 0 {
+                    return Poll::Ready(Err(LinkError::Closed));
+                }
+                while let Some(head) = self.next_head()? {
+                    if is_final(&head) {
+                        return Poll::Ready(Ok(self.begin_body(head)));
+                    }
+                    meanwhile.handle_interim(Interim::new(head.status, head.headers));
+                }
+            }
+            if !meanwhile.poll_change(cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn next_head(&mut self) -> Result<Option<Head>, LinkError> {
+        let before = self.received.len();
+        let head = self.heads.next(&mut self.received, &self.method)?;
+        if head.as_ref().is_some_and(|head| !is_final(head)) {
+            let (count, bytes) = self.interims;
+            self.interims = (count + 1, bytes + before - self.received.len());
+            if self.interims.0 > MOST_INTERIM || self.interims.1 > MOST_INTERIM_BYTES {
+                return Err(LinkError::EndlessInterims);
+            }
+        }
+        Ok(head)
+    }
+
+    fn begin_body(&mut self, head: Head) -> Response<()> {
+        self.body = head.body;
+        self.keeps_alive = head.keeps_alive;
+        let mut response = Response::new(());
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers;
+        response
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, LinkError>> {
+        if !self.outgoing.is_done()
+            && let Poll::Ready(sent) = self.outgoing.poll(cx, &mut self.stream)
+        {
+            sent?;
+        }
+        loop {
+            if let Some(frame) = self.body.next(&mut self.received)? {
+                return Poll::Ready(Ok(Some(frame)));
+            }
+            if self.body.is_at_end() {
+                return Poll::Ready(Ok(None));
+            }
+            if ready!(self.poll_read(cx))? == 0 {
+                if !self.body.ends_with_connection() {
+                    return Poll::Ready(Err(LinkError::Closed));
+                }
+                (self.body, self.keeps_alive) = (Body::length(0), false);
+            }
+        }
+    }
+
+    /// Reads what there is; 0 at the end of the connection.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.received.capacity() - self.received.len() < self.room / 2 {
+            self.received.reserve(self.room);
+        }
+        let spare = self.received.capacity() - self.received.len();
+        let count = ready!(pin!(self.stream.read_buf(&mut self.received)).poll(cx))?;
+        self.room = match count {
+            _ if count == spare => (self.room * 2).min(LARGEST_READ),
+            _ if count < self.room / 4 => (self.room / 2).max(FIRST_READ),
+            _ => self.room,
+        };
+        Poll::Ready(Ok(count))
+    }
+}
+
+/// An interim response is followed by another. One that switches protocols is not: what follows it is no HTTP.
+fn is_final(head: &Head) -> bool {
+    !head.status.is_informational() || head.status == http::StatusCode::SWITCHING_PROTOCOLS
+}
