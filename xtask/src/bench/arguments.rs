@@ -81,6 +81,8 @@ pub enum Name {
     House,
     /// Connections on which nothing happens: the gateway's memory for each
     Idle,
+    /// Instructions that the gateway takes for a request, beside the count that its page has
+    Instructions,
     /// Four nginx with small page caches and slow disks, policy by policy, and the death of one
     Locality,
     /// The queue of jobs: submissions beside SQLite's own commits, plans for many jobs, a list with many that are over

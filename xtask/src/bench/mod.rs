@@ -14,6 +14,7 @@ mod gateway;
 mod h2spec;
 mod house;
 mod idle;
+mod instructions;
 mod jobs;
 mod jobs_policies;
 mod locality;
@@ -52,6 +53,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::FlashCrowd => vec![flash_crowd::run()?],
         Name::House => vec![house::run(arguments)?],
         Name::Idle => vec![idle::run(arguments)?],
+        Name::Instructions => vec![instructions::run(arguments)?],
         Name::Jobs => vec![jobs::run(arguments)?],
         Name::JobsPolicies => vec![jobs_policies::run(arguments)],
         Name::Locality => locality::run(arguments)?,

@@ -4,17 +4,15 @@
 //! request. Both versions run by turns in short rounds, so that whatever else the machine does hits both; the median of the rounds' ratios
 //! is what counts. Instructions are counted by callgrind and hardly vary.
 
-mod gateway;
-mod version;
-
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use self::version::{Version, callgrind, counted};
 use super::Arguments;
+use super::instructions::counting::{Request, instructions};
+use super::instructions::version::{Version, callgrind, counted};
 use super::real::median;
 use crate::programs::release;
 use crate::table::Table;
@@ -71,7 +69,12 @@ const MEASURES: [Measure; 5] = [
         rounds: 15,
         run: |version, quick| Ok(vec![event_ns(version, 1, quick)?, event_ns(version, 1000, quick)?]),
     },
-    Measure { names: &["gateway"], unit: "instructions/request", rounds: 3, run: gateway::instructions },
+    Measure {
+        names: &["gateway"],
+        unit: "instructions/request",
+        rounds: 3,
+        run: |version, quick| Ok(vec![instructions(version, &Request::SMALL, quick)?]),
+    },
 ];
 
 /// Runs the benchmark.

@@ -16,28 +16,43 @@ const START: Duration = Duration::from_secs(60);
 /// gateway-bench gives up when its gateway does not take the parameters within 5 seconds, which a busy machine under valgrind may miss.
 const STARTS: usize = 5;
 
-/// One number: instructions for each request.
-pub fn instructions(version: &Version, quick: bool) -> Result<Vec<f64>> {
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// Fields of its head beside the host, each with the end of its line.
+    pub fields: &'static str,
+    /// Bytes of the answer.
+    pub bytes: usize,
+}
+
+impl Request {
+    /// As little as there can be.
+    pub const SMALL: Self = Self { fields: "", bytes: 64 };
+}
+
+/// Instructions for each request.
+pub fn instructions(version: &Version, request: &Request, quick: bool) -> Result<f64> {
     let more = if quick { 200 } else { 2000 };
-    let instance = serve()?;
-    let few = count(version, instance, AHEAD)?;
-    let many = count(version, instance, AHEAD + more)?;
-    Ok(vec![(many - few) / more as f64])
+    let instance = serve(request.bytes)?;
+    let asked = format!("GET /small HTTP/1.1\r\nhost: bench.localhost\r\n{}\r\n", request.fields);
+    let few = count(version, instance, &asked, AHEAD)?;
+    let many = count(version, instance, &asked, AHEAD + more)?;
+    Ok((many - few) / more as f64)
 }
 
 /// Instructions of a gateway from its start to its end, with so many requests between.
-fn count(version: &Version, instance: SocketAddr, requests: usize) -> Result<f64> {
-    let mut counted = count_once(version, instance, requests);
+fn count(version: &Version, instance: SocketAddr, request: &str, requests: usize) -> Result<f64> {
+    let mut counted = count_once(version, instance, request, requests);
     for _ in 1..STARTS {
         if counted.is_ok() {
             break;
         }
-        counted = count_once(version, instance, requests);
+        counted = count_once(version, instance, request, requests);
     }
     counted
 }
 
-fn count_once(version: &Version, instance: SocketAddr, requests: usize) -> Result<f64> {
+fn count_once(version: &Version, instance: SocketAddr, request: &str, requests: usize) -> Result<f64> {
     let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let file = version.scratch.join("callgrind.gateway");
     let mut gateway = callgrind(&file)
@@ -45,40 +60,40 @@ fn count_once(version: &Version, instance: SocketAddr, requests: usize) -> Resul
         .args([&listen.to_string(), &instance.to_string(), "256", "1"])
         .spawn()
         .context("cannot start valgrind")?;
-    let asked = ask_when_ready(&mut gateway, listen, requests);
+    let asked = ask_when_ready(&mut gateway, listen, request, requests);
     end(&mut gateway)?;
     asked?;
     counted(&file)
 }
 
 /// Sends requests one after the other on one connection, once the gateway has its parameters.
-fn ask_when_ready(gateway: &mut Child, listen: SocketAddr, requests: usize) -> Result<()> {
+fn ask_when_ready(gateway: &mut Child, listen: SocketAddr, request: &str, requests: usize) -> Result<()> {
     let begun = Instant::now();
     let mut connection = loop {
         // A gateway without parameters refuses; the few requests that it takes hardly count.
-        match ask_first(listen) {
+        match ask_first(listen, request) {
             Ok(connection) => break connection,
             Err(error) if begun.elapsed() > START || gateway.try_wait()?.is_some() => return Err(error),
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     };
     for _ in 1..requests {
-        let status = ask(&mut connection)?;
+        let status = ask(&mut connection, request)?;
         ensure!(status == 200, "the gateway answered with {status}");
     }
     Ok(())
 }
 
-fn ask_first(listen: SocketAddr) -> Result<BufReader<TcpStream>> {
+fn ask_first(listen: SocketAddr, request: &str) -> Result<BufReader<TcpStream>> {
     let mut connection = BufReader::new(TcpStream::connect(listen).context("the gateway does not listen")?);
-    let status = ask(&mut connection)?;
+    let status = ask(&mut connection, request)?;
     ensure!(status == 200, "the gateway answered with {status}");
     Ok(connection)
 }
 
 /// Sends one request and reads its answer; returns the status.
-fn ask(connection: &mut BufReader<TcpStream>) -> Result<u16> {
-    connection.get_mut().write_all(b"GET /small HTTP/1.1\r\nhost: bench.localhost\r\n\r\n")?;
+fn ask(connection: &mut BufReader<TcpStream>, request: &str) -> Result<u16> {
+    connection.get_mut().write_all(request.as_bytes())?;
     let mut line = String::new();
     connection.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).context("the gateway closed the connection")?;
@@ -113,20 +128,20 @@ fn end(gateway: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// An instance that answers every request with 64 bytes, until this process ends.
-fn serve() -> Result<SocketAddr> {
+/// An instance that answers every request with so many bytes, until this process ends.
+fn serve(bytes: usize) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {
-            std::thread::spawn(move || answer(connection));
+            std::thread::spawn(move || answer(connection, bytes));
         }
     });
     Ok(address)
 }
 
-fn answer(connection: TcpStream) -> Option<()> {
-    let response = format!("HTTP/1.1 200 OK\r\ncontent-length: 64\r\n\r\n{}", "a".repeat(64));
+fn answer(connection: TcpStream, bytes: usize) -> Option<()> {
+    let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n{}", "a".repeat(bytes));
     let mut connection = BufReader::new(connection);
     let mut line = String::new();
     loop {
