@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::header::{self, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{Request, Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::RequestOutcome;
@@ -23,8 +23,9 @@ use super::choice;
 use super::compression::{Encoded, Wish};
 use super::deadline::Deadline;
 use super::error_response::{ErrorResponse, note_id};
-use super::incoming::{Incoming, IncomingError};
+use super::incoming::Incoming;
 use super::interim::Interims;
+use super::present::Present;
 use super::relay::Relay;
 use super::request_body::{RequestBody, Upload};
 use super::resume::Resume;
@@ -36,9 +37,9 @@ use crate::listen::client::Busy;
 use crate::routing::cluster::{Cluster, Expired, Seat, Target};
 use crate::routing::table::{Destination, Rules};
 use crate::telemetry::record::Record;
-use crate::upstream::attempt::{Failed, SENDABLE, Sendable};
+use crate::upstream::attempt::{Failed, Outbound, SENDABLE, Sendable, is_idempotent};
 use crate::upstream::claims;
-use crate::upstream::h1::LinkError;
+use crate::upstream::error::InstanceError;
 use crate::upstream::lease::Lease;
 use crate::upstream::speech::{Announced, Ends, Speech};
 
@@ -107,7 +108,8 @@ impl Exchange {
         interims: Option<Arc<Interims>>,
     ) -> (Self, Sendable, Result<Routed, Dismissed>) {
         let mut busy = session.client.begin();
-        let id = session.gateway.ids.choose(request.headers());
+        let present = Present::of(request.headers());
+        let id = session.gateway.ids.choose(request.headers(), present);
         let Admitted { client, access_log, early } = session.admit(request.headers());
         if access_log != AccessLog::Off {
             let record = Record::new(access_log, &request, client, session.client.now(), &id);
@@ -116,12 +118,12 @@ impl Exchange {
         let takes_interim = request.version() >= Version::HTTP_11;
         let is_grpc = request.version() == Version::HTTP_2 && grpc::is_call(request.headers());
         // An HTTP/1.0 client's expectation is ignored (RFC 9110 section 10.1.1).
-        let expects = takes_interim && request.headers().contains_key(header::EXPECT);
+        let expects = takes_interim && present.has(Present::EXPECT);
         let (parts, incoming) = request.into_parts();
         let (body, upload) = RequestBody::new(incoming, expects, session.client.clock());
         let mut request = Request::from_parts(parts, body);
-        let routed = match early {
-            None => session.route(&mut request, &id),
+        let mut routed = match early {
+            None => session.route(&mut request, present, &id),
             Some(wait) => Err(ErrorResponse::too_many(wait).into()),
         };
         if let Ok(Routed { destination, .. }) = &routed {
@@ -139,7 +141,8 @@ impl Exchange {
         }
         let expects = expects && upload.is_some();
         let exchange = Self { session, busy, id, upload, expects, takes_interim, interims, is_grpc };
-        (exchange, Some(request), routed)
+        let remarks = routed.as_mut().map(|routed| std::mem::take(&mut routed.remarks)).unwrap_or_default();
+        (exchange, Some(Outbound { request, remarks }), routed)
     }
 
     /// Answers it. Whatever goes wrong becomes an answer. Boxed, because a connection keeps room for what its service returns.
@@ -151,7 +154,7 @@ impl Exchange {
         // An `async fn` would keep its arguments twice.
         Box::pin(async move {
             let (passed, destination, wish) = match routed {
-                Ok(Routed { destination, upgrade, is_old, wish }) => {
+                Ok(Routed { destination, upgrade, is_old, wish, .. }) => {
                     (self.pass(&mut request, &destination, upgrade, is_old).await, Some(destination), wish)
                 }
                 Err(Dismissed { answer, destination }) => (Err(answer), destination, None),
@@ -208,8 +211,7 @@ impl Exchange {
         if let Some(upload) = self.upload.as_ref().filter(|_| rules.min_rate > 0) {
             Box::pin(self.gather(upload, sendable, cluster, end)).await?;
         }
-        let request = sendable.as_ref().expect(SENDABLE);
-        let incoming = choice::incoming(request, destination);
+        let incoming = choice::incoming(&sendable.as_ref().expect(SENDABLE).request, destination);
         let arrived = cluster.arrive(incoming);
         let (seat, target, timeout) = arrived.map_err(|rejection| ErrorResponse::rejected(&rejection))?;
         let seat_end = self.session.client.now() + timeout;
@@ -219,7 +221,7 @@ impl Exchange {
             Some(target) => target,
             None => Box::pin(self.wait_for_seat(cluster, &seat, &mut deadline, timeout)).await?,
         };
-        let client_side = sendable.as_mut().and_then(|request| self.address(request, &target, upgrade, is_old));
+        let client_side = sendable.as_mut().and_then(|to| self.address(&mut to.request, &target, upgrade, is_old));
         let idle = rules.idle.unwrap_or(timeout);
         let mut replays = 0;
         let result = loop {
@@ -361,7 +363,8 @@ impl Exchange {
             let tunnel = Tunnel { seat: seat.into_tunnel(), client, entry, idle: rules.tunnel_idle };
             tunnel::spawn(client_side, instance_side, tunnel);
             let protocol = parts.headers.get(header::UPGRADE).cloned();
-            forward::remove_hop_by_hop(&mut parts.headers);
+            let present = Present::of(&parts.headers);
+            forward::remove_hop_by_hop(&mut parts.headers, present);
             tunnel::ask(&mut parts.headers, protocol);
             return Ok((parts, Brought::Nothing));
         }
@@ -477,11 +480,14 @@ impl Exchange {
                 }
                 Ok(response) => {
                     let resume = Resume::of(sendable.as_ref(), &response, target.index, speech);
+                    if let Some(outbound) = sendable.take() {
+                        lease.keep_map(outbound.request);
+                    }
                     return Ok((response, lease, resume));
                 }
                 Err(Failed { error, is_untouched }) => {
                     if !is_untouched {
-                        sendable.take_if(|request| !is_idempotent(request.method()));
+                        sendable.take_if(|outbound| !is_idempotent(outbound.request.method()));
                     }
                     if sendable.is_none() || !lease.was_used() {
                         return Err(unanswered(&error));
@@ -515,14 +521,14 @@ impl Exchange {
             .connect_stream(announced, &self.session.gateway.limits)
             .await
             .map_err(|error| no_connection(&error))?;
-        let spare = sendable.as_ref().and_then(replay_of);
-        let request = std::mem::replace(sendable, spare).expect(SENDABLE);
+        let spare = sendable.as_ref().and_then(Outbound::replay);
+        let request = std::mem::replace(sendable, spare).expect(SENDABLE).into_request();
         match tunnel::exchange(stream, request).await {
             Ok(response) => {
                 let (parts, body) = response.into_parts();
                 Ok((Response::from_parts(parts, ()), Lease::Driven(body), None))
             }
-            Err(error) => Err(unanswered(&IncomingError::H1(error))),
+            Err(error) => Err(unanswered(&error.into())),
         }
     }
 
@@ -552,12 +558,11 @@ fn no_connection(reason: &impl ToString) -> AttemptFailure {
 }
 
 /// The instance has a connection, and no answer came over it.
-fn unanswered(error: &IncomingError) -> AttemptFailure {
-    match error {
-        IncomingError::H1(unread) if unread.is_parse() => malformed(unread),
-        IncomingError::Link(unread @ (LinkError::Head(_) | LinkError::Body(_))) => malformed(unread),
-        _ => AttemptFailure { attempt: Attempt::Broken, refusal: ErrorResponse::broken_off(&error.to_string()) },
+fn unanswered(error: &InstanceError) -> AttemptFailure {
+    if error.is_nonsense() {
+        return malformed(error);
     }
+    AttemptFailure { attempt: Attempt::Broken, refusal: ErrorResponse::broken_off(&error.to_string()) }
 }
 
 /// The instance answers what cannot be passed on.
@@ -581,21 +586,4 @@ fn relayed(
         _ => AnswerBody::relay(relay, busy),
     };
     Response::from_parts(parts, body)
-}
-
-/// RFC 9110 section 9.2.2.
-fn is_idempotent(method: &Method) -> bool {
-    [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE].contains(method)
-}
-
-/// The same request once more, if it may be sent twice: idempotent and without a body.
-pub(super) fn replay_of(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
-    if !matches!(request.body(), RequestBody::Empty) || !is_idempotent(request.method()) {
-        return None;
-    }
-    let mut copy = Request::new(RequestBody::Empty);
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    Some(copy)
 }

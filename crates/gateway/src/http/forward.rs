@@ -7,6 +7,7 @@ use http::uri::{PathAndQuery, Uri};
 use http::{Request, Version};
 
 use super::check::Malformed;
+use super::present::Present;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -27,8 +28,7 @@ pub(crate) fn origin_form<B>(request: &mut Request<B>) -> Result<(), Malformed> 
 /// gateway did not know them (RFC 9110 section 7.8).
 pub(crate) fn wanted_upgrade<B>(request: &Request<B>, allowed: &[String]) -> Option<HeaderValue> {
     let headers = request.headers();
-    // Nearly no request has this field.
-    if !headers.contains_key(header::UPGRADE) || request.version() != Version::HTTP_11 {
+    if request.version() != Version::HTTP_11 {
         return None;
     }
     tokens(headers, &header::CONNECTION).find(|token| token.eq_ignore_ascii_case("upgrade"))?;
@@ -48,8 +48,11 @@ fn is_allowed(protocol: &str, allowed: &[String]) -> bool {
 
 /// Removes what concerns only one connection (RFC 9110 section 7.6.1), and what `Connection` names. True when `TE` said that trailers are
 /// taken. `Transfer-Encoding: chunked` of a request stays: it tells hyper that there is a body.
-pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
-    if headers.contains_key(header::CONNECTION) {
+pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap, present: Present) -> bool {
+    if !present.has(Present::CONNECTION | Present::ONE_HOP | Present::UPGRADE | Present::EXPECT) {
+        return false;
+    }
+    if present.has(Present::CONNECTION) {
         let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
             .filter(|token| !is_plain_option(token))
             .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
@@ -61,7 +64,6 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
         headers.remove(header::CONNECTION);
     }
     let mut takes_trailers = false;
-    // Hardly any head has one of these, and comparing names is cheaper than looking up each of them.
     while let Some(name) = headers.keys().find(|name| is_for_one_hop(name)) {
         let name = name.clone();
         takes_trailers |= name == header::TE && tokens(headers, &name).any(|coding| coding.eq_ignore_ascii_case("trailers"));
@@ -124,13 +126,16 @@ pub(crate) enum BadResponse {
 
 /// A response's head as a client gets it: hyper frames the body anew. True when the connection that it came over may be used again.
 pub(crate) fn incoming_head(parts: &mut http::response::Parts) -> Result<bool, BadResponse> {
-    remove_hop_by_hop(&mut parts.headers);
+    let present = Present::of(&parts.headers);
+    remove_hop_by_hop(&mut parts.headers, present);
     parts.extensions.clear();
     parts.version = Version::HTTP_11;
-    if parts.headers.contains_key(header::TRANSFER_ENCODING) {
+    if present.has(Present::TRANSFER_ENCODING) {
         return without_coding(&mut parts.headers);
     }
-    single_length(&mut parts.headers)?;
+    if present.has(Present::LENGTH) {
+        single_length(&mut parts.headers)?;
+    }
     Ok(true)
 }
 

@@ -35,7 +35,7 @@ impl Exchange {
         let Ok(_permit) = self.session.gateway.gathers.try_acquire() else { return Err(ErrorResponse::too_many_bodies()) };
         self.tell_to_go_on(upload);
         let longest = self.at_most(Duration::MAX, end);
-        let body = sendable.as_mut().expect(SENDABLE).body_mut();
+        let body = sendable.as_mut().expect(SENDABLE).request.body_mut();
         let room = self.session.gateway.limits.gathered_bytes;
         let read = tokio::time::timeout(longest.min(LONGEST), std::future::poll_fn(|cx| body.poll_ahead(cx, room))).await;
         match read.map_err(|_| ErrorResponse::stalled(longest))? {

@@ -9,7 +9,6 @@ use http::header::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use super::forward;
-use crate::upstream::h1::LinkError;
 
 /// The body of a client's request.
 #[derive(Debug)]
@@ -25,14 +24,6 @@ pub(crate) enum IncomingError {
     H1(hyper::Error),
     #[error(transparent)]
     H2(h2::Error),
-    #[error(transparent)]
-    Link(LinkError),
-}
-
-impl From<LinkError> for IncomingError {
-    fn from(error: LinkError) -> Self {
-        Self::Link(error)
-    }
 }
 
 /// A body over HTTP/2. Its sender may go on as far as frames are taken, so it holds no more than a window in memory.

@@ -10,6 +10,7 @@ use http::header::{self, HeaderMap};
 use http::{Response, StatusCode};
 
 use super::forward;
+use super::present::Present;
 
 /// The head of an interim response as a client gets it.
 #[derive(Debug, PartialEq)]
@@ -27,7 +28,8 @@ pub(crate) struct Interims {
 
 impl Interim {
     pub fn new(status: StatusCode, mut headers: HeaderMap) -> Self {
-        forward::remove_hop_by_hop(&mut headers);
+        let present = Present::of(&headers);
+        forward::remove_hop_by_hop(&mut headers, present);
         // It has no body (RFC 9110 section 8.6, RFC 9112 section 6.1).
         headers.remove(header::CONTENT_LENGTH);
         headers.remove(header::TRANSFER_ENCODING);

@@ -6,11 +6,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use http::Version;
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use weal_model::ListenScheme;
 
 use super::forged::remove_forged;
+use super::present::Present;
+use super::remarks::{Remarks, write_field};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -29,6 +32,8 @@ pub(crate) struct Origin {
     forwarded_start: String,
     /// The last `Host` seen, and the whole `Forwarded` for it.
     last: Option<(HeaderValue, HeaderValue)>,
+    /// What was said of the last request, which came for that host in that version.
+    remarks: Option<(HeaderValue, Version, Bytes)>,
 }
 
 impl Origin {
@@ -40,14 +45,41 @@ impl Origin {
         };
         let address = HeaderValue::from_str(&ip.to_string()).expect("an address is made of visible characters");
         let forwarded_start = format!("for={node};proto={};host=", scheme.as_str());
-        Self { scheme, trusted, address, forwarded_start, last: None }
+        Self { scheme, trusted, address, forwarded_start, last: None, remarks: None }
     }
 
     /// Sets `X-Forwarded-*`, `Forwarded`, `Via` and the request's id. A trusted client's own values are kept and added to. Anybody else's are
-    /// replaced, and the client says nothing in other fields of proxies either.
-    pub fn announce(&mut self, headers: &mut HeaderMap, received: Version, id: HeaderValue) {
+    /// replaced, and the client says nothing in other fields of proxies either. Where the head has none of these fields, they are returned instead.
+    pub fn announce(&mut self, headers: &mut HeaderMap, present: Present, received: Version, id: HeaderValue) -> Remarks {
         remove_forged(headers, self.trusted);
+        if !present.has(Present::REMARK)
+            && let Some(host) = headers.get(header::HOST)
+        {
+            return Remarks::new(self.lines(host, received), (X_REQUEST_ID, id));
+        }
         headers.insert(X_REQUEST_ID, id);
+        self.say(headers, received);
+        Remarks::default()
+    }
+
+    /// What is said of a request for `host` whose client says nothing of it, but for its id.
+    fn lines(&mut self, host: &HeaderValue, received: Version) -> Bytes {
+        if let Some((last, version, lines)) = &self.remarks
+            && last == host
+            && *version == received
+        {
+            return lines.clone();
+        }
+        let (mut fields, mut lines) = (HeaderMap::from_iter([(header::HOST, host.clone())]), Vec::new());
+        self.say(&mut fields, received);
+        fields.remove(header::HOST);
+        fields.iter().for_each(|(name, value)| write_field(name, value, &mut lines));
+        let lines = Bytes::from(lines);
+        self.remarks = Some((host.clone(), received, lines.clone()));
+        lines
+    }
+
+    fn say(&mut self, headers: &mut HeaderMap, received: Version) {
         append(headers, header::VIA, HeaderValue::from_static(via(received)));
         let host = headers.get(header::HOST).cloned();
         let forwarded = host.as_ref().and_then(|host| self.forwarded(host));
@@ -170,11 +202,12 @@ impl RequestIds {
     }
 
     /// The id of a request: the one it has, or a new one.
-    pub fn choose(&self, headers: &HeaderMap) -> HeaderValue {
-        if let Some(present) = headers.get(X_REQUEST_ID)
-            && present.len() <= 128
+    pub fn choose(&self, headers: &HeaderMap, present: Present) -> HeaderValue {
+        if present.has(Present::REMARK)
+            && let Some(id) = headers.get(X_REQUEST_ID)
+            && id.len() <= 128
         {
-            return present.clone();
+            return id.clone();
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut text = [0; 32];

@@ -12,11 +12,11 @@ use tokio::time::{Instant, Sleep};
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::RequestOutcome;
 
-use super::incoming::IncomingError;
 use super::request_body::Upload;
 use super::resume::{Resume, Resumed};
 use crate::limits::Limits;
 use crate::routing::cluster::Seat;
+use crate::upstream::error::InstanceError;
 use crate::upstream::lease::Lease;
 use crate::upstream::pool::Upstream;
 
@@ -50,7 +50,7 @@ pub(crate) struct Relay {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the instance broke off: {0}")]
-    Broken(#[from] IncomingError),
+    Broken(#[from] InstanceError),
     #[error("the instance broke off, and no other could go on")]
     NotResumed,
     #[error("the instance sent nothing for too long")]

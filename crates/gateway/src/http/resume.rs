@@ -17,16 +17,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use weal_control::dispatch::{Attempt, InstanceIndex};
 
-use super::exchange::replay_of;
 use super::forward;
 use super::interim::Interim;
-use super::request_body::RequestBody;
 use crate::limits::Limits;
 use crate::routing::cluster::{Seat, Target};
-use crate::upstream::attempt::Meanwhile;
+use crate::upstream::attempt::{Meanwhile, Outbound};
 use crate::upstream::lease::Lease;
 use crate::upstream::pool::Upstream;
 use crate::upstream::speech::Speech;
@@ -37,7 +35,7 @@ const LEAST_BYTES: u64 = 16 << 10;
 /// How to go on with a response that breaks.
 pub(crate) struct Resume {
     /// What was asked, without any range.
-    request: Request<RequestBody>,
+    request: Outbound,
     speech: Speech,
     etag: HeaderValue,
     encoding: Option<HeaderValue>,
@@ -63,15 +61,10 @@ pub(crate) struct Resumed {
 impl Resume {
     /// `None` when the response of the instance `at` may not be put together from two. `again` is its request, when that may be sent
     /// twice.
-    pub fn of(
-        again: Option<&Request<RequestBody>>,
-        response: &Response<()>,
-        at: InstanceIndex,
-        speech: Speech,
-    ) -> Option<Box<Self>> {
+    pub fn of(again: Option<&Outbound>, response: &Response<()>, at: InstanceIndex, speech: Speech) -> Option<Box<Self>> {
         let headers = response.headers();
         let etag = headers.get(header::ETAG).filter(|etag| is_strong(etag))?.clone();
-        let again = again.filter(|request| request.method() == Method::GET)?;
+        let again = again.filter(|again| again.request.method() == Method::GET)?;
         let length = forward::declared_length(headers)?;
         if length < LEAST_BYTES {
             return None;
@@ -85,8 +78,8 @@ impl Resume {
             _ => return None,
         };
         let last = first.checked_add(length.checked_sub(1)?)?;
-        let mut request = replay_of(again)?;
-        [header::RANGE, header::IF_RANGE].into_iter().for_each(|field| drop(request.headers_mut().remove(field)));
+        let mut request = again.replay()?;
+        [header::RANGE, header::IF_RANGE].into_iter().for_each(|field| drop(request.request.headers_mut().remove(field)));
         let encoding = headers.get(header::CONTENT_ENCODING).cloned();
         let (failed, fetching) = (Vec::new(), None);
         Some(Box::new(Self { request, speech, etag, encoding, next: first, last, total, at, failed, fetching }))
@@ -125,12 +118,13 @@ impl Resume {
         Poll::Ready(fetched)
     }
 
-    fn request_for_rest(&self) -> Option<Request<RequestBody>> {
-        let mut request = replay_of(&self.request)?;
+    fn request_for_rest(&self) -> Option<Outbound> {
+        let mut again = self.request.replay()?;
+        let headers = again.request.headers_mut();
         let range = HeaderValue::try_from(format!("bytes={}-{}", self.next, self.last)).ok()?;
-        request.headers_mut().insert(header::RANGE, range);
-        request.headers_mut().insert(header::IF_RANGE, self.etag.clone());
-        Some(request)
+        headers.insert(header::RANGE, range);
+        headers.insert(header::IF_RANGE, self.etag.clone());
+        Some(again)
     }
 }
 
@@ -163,7 +157,7 @@ impl Wanted {
 
 async fn fetch(
     target: Target,
-    request: Request<RequestBody>,
+    request: Outbound,
     wanted: Wanted,
     worker: usize,
     speech: Speech,

@@ -12,12 +12,14 @@ use http_body::Body as _;
 use tokio::sync::Semaphore;
 use weal_model::{AccessLog, AppName, ClientPolicy, ListenScheme, Time};
 
-use super::check::{self, Malformed};
+use super::check::{self, KnownHost, Malformed};
 use super::compression::Wish;
 use super::deadline::Deadline;
 use super::error_response::ErrorResponse;
 use super::forward;
 use super::origin::{self, Origin, RequestIds, forwarded_client};
+use super::present::Present;
+use super::remarks::Remarks;
 use super::request_body::RequestBody;
 use super::trace;
 use crate::limits::Limits;
@@ -73,6 +75,7 @@ pub(crate) struct Session {
 struct Memory {
     view: View,
     origin: Origin,
+    known_host: KnownHost,
     /// `None` before the first request and during one.
     deadline: Option<Deadline>,
     /// Requests so far.
@@ -89,6 +92,8 @@ pub(crate) struct Routed {
     pub is_old: bool,
     /// How its answer may be compressed; `None` where the route does not compress.
     pub wish: Option<Wish>,
+    /// What the instance is told besides.
+    pub remarks: Remarks,
 }
 
 /// What is known of a request before it is looked at.
@@ -138,7 +143,7 @@ impl Gateway {
 
     /// Remembers why a connection was closed that has no request.
     pub fn note_closed(&self, refusal: &ErrorResponse, destination: Option<&Destination>) {
-        self.refused.note(&self.ids.choose(&HeaderMap::new()), refusal, destination);
+        self.refused.note(&self.ids.choose(&HeaderMap::new(), Present::default()), refusal, destination);
         if let Some(destination) = destination {
             destination.cluster.ports().note_refused();
         }
@@ -150,7 +155,7 @@ impl Session {
         let mut view = gateway.tables.view();
         let is_trusted = view.table(&gateway.tables).is_trusted(client.peer.ip());
         let origin = Origin::new(client.peer, scheme, is_trusted);
-        let memory = Memory { view, origin, deadline: None, requests: 0 };
+        let memory = Memory { view, origin, known_host: KnownHost::default(), deadline: None, requests: 0 };
         Self { gateway, client, entry: Arc::new(entry), worker, scheme, memory: Mutex::new(memory) }
     }
 
@@ -177,14 +182,14 @@ impl Session {
     }
 
     /// Checks a request, finds where it goes, and writes its head anew.
-    pub fn route(&self, request: &mut Request<RequestBody>, id: &HeaderValue) -> Result<Routed, Dismissed> {
+    pub fn route(&self, request: &mut Request<RequestBody>, present: Present, id: &HeaderValue) -> Result<Routed, Dismissed> {
         let mut memory = self.memory();
-        let Memory { view, origin, requests, .. } = &mut *memory;
+        let Memory { view, origin, known_host, requests, .. } = &mut *memory;
         *requests += 1;
         // HTTP/2 frames bodies itself.
         let is_framed = request.version() == Version::HTTP_2 || *requests <= self.client.requests();
-        let host =
-            check::check(request, is_framed, self.gateway.limits.head_fields).map_err(|malformed| self.malformed(&malformed))?;
+        let host = check::check(request, present, is_framed, self.gateway.limits.head_fields, known_host)
+            .map_err(|malformed| self.malformed(&malformed))?;
         if challenges::is_asked_for(request.uri().path())
             && let Some(proof) = self.gateway.tls.shown().answer(request.uri().path())
         {
@@ -208,7 +213,8 @@ impl Session {
         {
             return Err(Dismissed { answer, destination: Some(destination) });
         }
-        let upgrade = forward::wanted_upgrade(request, &destination.rules.upgrades);
+        let wants_upgrade = present.has(Present::UPGRADE);
+        let upgrade = if wants_upgrade { forward::wanted_upgrade(request, &destination.rules.upgrades) } else { None };
         forward::origin_form(request).map_err(|malformed| self.malformed(&malformed))?;
         let extras = destination.rules.extras.as_deref();
         if let Some(stripped) = extras.and_then(|extras| extras.strip(request.uri(), destination.rules.is_normalized)) {
@@ -217,20 +223,21 @@ impl Session {
         let has_length = request.body().size_hint().exact().is_some();
         let received = std::mem::replace(request.version_mut(), Version::HTTP_11);
         let headers = request.headers_mut();
-        if forward::remove_hop_by_hop(headers) {
+        if forward::remove_hop_by_hop(headers, present) {
             forward::take_trailers(headers);
         }
         // HTTP/1 needs to be told that there is a body.
         let is_untold = received == Version::HTTP_2 && !has_length;
-        if is_untold || headers.contains_key(header::TRANSFER_ENCODING) {
+        if is_untold || present.has(Present::TRANSFER_ENCODING) {
             // Some servers do not know that its case does not matter, and would find no body.
             headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        origin.announce(headers, received, id.clone());
+        let mut remarks = origin.announce(headers, present, received, id.clone());
         match &destination.rules.mark {
             Some(mark) => drop(headers.insert(marks::FIELD, mark.clone())),
             // What a client says there means nothing, and an instance shall not take it for a word of ours.
-            None => drop(headers.remove(marks::FIELD)),
+            None if present.has(Present::MARK) => drop(headers.remove(marks::FIELD)),
+            None => {}
         }
         if table.clients.traceparent {
             trace::carry_on(headers, &self.gateway.ids);
@@ -238,9 +245,10 @@ impl Session {
         // What the client takes, whatever the instance is told of it.
         let wish = destination.rules.compresses.then(|| Wish::of(request));
         if let Some(extras) = extras {
+            remarks.move_into(request.headers_mut());
             extras.edit_request(request.headers_mut());
         }
-        Ok(Routed { destination, upgrade, is_old: received == Version::HTTP_10, wish })
+        Ok(Routed { destination, upgrade, is_old: received == Version::HTTP_10, wish, remarks })
     }
 
     /// What a route answers by itself.

@@ -4,13 +4,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::Response;
+use http::{Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 
 use super::attempt::{Failed, Meanwhile, Sendable};
+use super::error::InstanceError;
 use super::h1::Link;
 use super::multiplexed::Lane;
-use crate::http::incoming::IncomingError;
+use crate::http::request_body::RequestBody;
 
 /// A request's part of a connection.
 #[derive(Debug)]
@@ -34,12 +35,19 @@ impl Lease {
         }
     }
 
+    /// Keeps the map of a head that was sent for the next one that comes.
+    pub fn keep_map(&mut self, sent: Request<RequestBody>) {
+        if let Self::H1(link) = self {
+            link.keep_map(sent.into_parts().0.headers);
+        }
+    }
+
     /// What comes next of the response's body.
-    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, IncomingError>>> {
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, InstanceError>>> {
         match self {
-            Self::H1(link) => link.poll_frame(cx).map_err(IncomingError::Link),
-            Self::H2(lane) => lane.poll_frame(cx).map_err(IncomingError::H2),
-            Self::Driven(body) => Pin::new(body).poll_frame(cx).map_err(IncomingError::H1),
+            Self::H1(link) => link.poll_frame(cx).map_err(InstanceError::H1),
+            Self::H2(lane) => lane.poll_frame(cx).map_err(InstanceError::H2),
+            Self::Driven(body) => Pin::new(body).poll_frame(cx).map_err(InstanceError::Driven),
         }
     }
 

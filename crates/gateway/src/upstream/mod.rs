@@ -2,6 +2,7 @@
 
 pub(crate) mod attempt;
 pub(crate) mod claims;
+pub(crate) mod error;
 pub(crate) mod h1;
 pub(crate) mod lease;
 mod listener;

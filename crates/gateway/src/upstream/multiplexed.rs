@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use super::attempt::{Failed, MOST_INTERIM, Meanwhile, SENDABLE, Sendable};
 use crate::http::forward;
 use crate::http::h2::outgoing::Outgoing;
-use crate::http::incoming::{IncomingError, Stream};
+use crate::http::incoming::Stream;
 use crate::http::interim::Interim;
 use crate::http::request_body::RequestBody;
 use crate::limits::Limits;
@@ -201,7 +201,7 @@ impl Lane {
     /// Sends a request and waits for the head of the final response. A request without a body is put back where there is no response, and so is one
     /// of which nothing has left.
     pub async fn exchange(&mut self, request: &mut Sendable, meanwhile: &mut impl Meanwhile) -> Result<Response<()>, Failed> {
-        let (head, body) = request.take().expect(SENDABLE).into_parts();
+        let (head, body) = request.take().expect(SENDABLE).into_request().into_parts();
         let is_end = body.is_end_stream();
         let again = Request::from_parts(head.clone(), RequestBody::Empty);
         let sent = match target(head) {
@@ -212,14 +212,14 @@ impl Lane {
             Ok(sent) => sent,
             // Not a byte of it has left.
             Err(error) => {
-                *request = Some(again.map(|_| body));
-                return Err(Failed { error: IncomingError::H2(error), is_untouched: true });
+                *request = Some(again.map(|_| body).into());
+                return Err(Failed { error: error.into(), is_untouched: true });
             }
         };
         self.begin(sender, body, is_end);
         let answered = self.wait(response, meanwhile).await;
-        *request = is_end.then_some(again);
-        answered.map_err(|error| Failed { is_untouched: is_untouched(&error), error: IncomingError::H2(error) })
+        *request = is_end.then(|| again.into());
+        answered.map_err(|error| Failed { is_untouched: is_untouched(&error), error: error.into() })
     }
 
     fn begin(&mut self, sender: SendStream<Bytes>, body: RequestBody, is_end: bool) {

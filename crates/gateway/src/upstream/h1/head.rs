@@ -7,12 +7,12 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode};
 
 use super::body::Body;
+use crate::http::remarks::write_field;
 
 /// Fields of a response's head.
 const MOST_FIELDS: usize = 100;
-/// Fields that a map of a head has room for at least: those of a response with what the gateway adds. hyper reads the client's next request into the
-/// same map, which gets six fields more on its way. A map that grows is built anew.
-const ROOM: usize = 14;
+/// Fields that the gateway adds to a response. A map without room for them grows, and is built anew for that.
+const ADDED_FIELDS: usize = 2;
 /// Bytes of a response's head. Instances may say more than clients may.
 const MOST_BYTES: usize = 400 << 10;
 
@@ -60,16 +60,6 @@ pub(super) fn write<B>(request: &Request<B>, is_written: impl Fn(&HeaderName) ->
     }
 }
 
-/// Appends one field, with the end of its line.
-pub(super) fn write_field(name: &HeaderName, value: &HeaderValue, into: &mut Vec<u8>) {
-    let (name, value) = (name.as_str().as_bytes(), value.as_bytes());
-    into.reserve(name.len() + value.len() + 4);
-    into.extend_from_slice(name);
-    into.extend_from_slice(b": ");
-    into.extend_from_slice(value);
-    into.extend_from_slice(b"\r\n");
-}
-
 /// Searches for heads in what has come of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
@@ -78,14 +68,15 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Takes the next head out of `received`; `None` when not all of it has come. `method` is the request's.
-    pub fn next(&mut self, received: &mut BytesMut, method: &Method) -> Result<Option<Head>, BadHead> {
+    /// Takes the next head out of `received`; `None` when not all of it has come. `method` is the request's. The fields are put into `map`, which
+    /// has none and is taken away.
+    pub fn next(&mut self, received: &mut BytesMut, method: &Method, map: &mut HeaderMap) -> Result<Option<Head>, BadHead> {
         let Some(end) = self.find_end(received) else {
             return if received.len() > MOST_BYTES { Err(BadHead::TooLong) } else { Ok(None) };
         };
         let bytes = received.split_to(end).freeze();
         self.searched = 0;
-        read(&bytes, method).map(Some)
+        read(&bytes, method, std::mem::take(map)).map(Some)
     }
 
     /// Where the line is at its end that has nothing in it, and which is not before the first one that has (RFC 9112 section 2.2).
@@ -110,7 +101,7 @@ impl Heads {
     }
 }
 
-fn read(bytes: &Bytes, method: &Method) -> Result<Head, BadHead> {
+fn read(bytes: &Bytes, method: &Method, mut headers: HeaderMap) -> Result<Head, BadHead> {
     let mut fields = [const { MaybeUninit::uninit() }; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut fields)?;
@@ -120,7 +111,7 @@ fn read(bytes: &Bytes, method: &Method) -> Result<Head, BadHead> {
     let status = StatusCode::from_u16(code).map_err(|_| BadHead::Status)?;
     let is_old = version == 0;
     let mut framing = Framing { keeps_alive: !is_old, ..Framing::default() };
-    let mut headers = HeaderMap::with_capacity(ROOM.max(response.headers.len() + 2));
+    headers.reserve(response.headers.len() + ADDED_FIELDS);
     for field in &*response.headers {
         let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| BadHead::Field)?;
         let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).map_err(|_| BadHead::Field)?;
@@ -194,7 +185,7 @@ mod tests {
 
     fn heads(bytes: &[u8]) -> Vec<Result<Head, BadHead>> {
         let (mut received, mut heads, mut found) = (BytesMut::from(bytes), Heads::default(), Vec::new());
-        while let Some(head) = heads.next(&mut received, &Method::GET).transpose() {
+        while let Some(head) = heads.next(&mut received, &Method::GET, &mut HeaderMap::new()).transpose() {
             let is_bad = head.is_err();
             found.push(head);
             if is_bad {
@@ -217,7 +208,7 @@ mod tests {
         let (mut received, mut one_by_one, mut found) = (BytesMut::new(), Heads::default(), Vec::new());
         for byte in bytes {
             received.extend_from_slice(&[*byte]);
-            found.extend(one_by_one.next(&mut received, &Method::GET).transpose());
+            found.extend(one_by_one.next(&mut received, &Method::GET, &mut HeaderMap::new()).transpose());
             if found.len() == 3 {
                 break;
             }
@@ -240,7 +231,7 @@ mod tests {
         let old = heads(b"HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").remove(0);
         assert_eq!(old.map(|head| head.body).unwrap_err(), BadHead::OldCoding);
         let mut received = BytesMut::from(&b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"[..]);
-        let head = Heads::default().next(&mut received, &Method::HEAD).unwrap().unwrap();
+        let head = Heads::default().next(&mut received, &Method::HEAD, &mut HeaderMap::new()).unwrap().unwrap();
         assert_eq!(head.body, Body::length(0), "whatever it says");
     }
 

@@ -8,14 +8,15 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Response};
 use http_body::{Frame, SizeHint};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::body::{BadBody, Body};
-use super::head::{BadHead, Head, Heads};
-use super::outgoing::{Outgoing, OutgoingError};
+use super::body::Body;
+use super::error::LinkError;
+use super::head::{Head, Heads};
+use super::outgoing::Outgoing;
 use crate::http::interim::Interim;
 use crate::http::request_body::RequestBody;
 use crate::upstream::attempt::{Failed, MOST_INTERIM, Meanwhile, SENDABLE, Sendable};
@@ -29,22 +30,8 @@ const MOST_INTERIM_BYTES: usize = 256 << 10;
 const FIRST_READ: usize = 8 << 10;
 const LARGEST_READ: usize = 256 << 10;
 
-/// Why a connection to an instance is of no use any more.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LinkError {
-    #[error("it closed the connection before the end of its response")]
-    Closed,
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Request(#[from] OutgoingError),
-    #[error(transparent)]
-    Head(#[from] BadHead),
-    #[error(transparent)]
-    Body(#[from] BadBody),
-    #[error("interim responses without end")]
-    EndlessInterims,
-}
+/// Fields that a map which is kept may have room for. Each takes about a hundred bytes, for as long as the connection is kept.
+const LARGEST_MAP: usize = 48;
 
 /// A connection to an instance that one request uses. Boxed, because it is handed on several times per request and large.
 #[derive(Debug)]
@@ -59,6 +46,8 @@ struct Connected {
     /// How much is read at once.
     room: usize,
     heads: Heads,
+    /// Without fields: what the next head is read into, so that no new one is made for it.
+    map: HeaderMap,
     /// What is still to come of the response.
     body: Body,
     /// The method of the request, which decides whether its response has a body.
@@ -81,6 +70,7 @@ impl Link {
             received: BytesMut::new(),
             room: FIRST_READ,
             heads: Heads::default(),
+            map: HeaderMap::new(),
             body: Body::length(0),
             method: Method::GET,
             interims: (0, 0),
@@ -92,24 +82,26 @@ impl Link {
 
     /// Sends a request and waits for the head of the final response. A request without a body is only read, so that it may be sent again.
     pub async fn exchange(&mut self, sendable: &mut Sendable, meanwhile: &mut impl Meanwhile) -> Result<Response<()>, Failed> {
-        let request = sendable.as_mut().expect(SENDABLE);
-        let with_body = match request.body() {
+        let link = &mut *self.0;
+        let outbound = sendable.as_mut().expect(SENDABLE);
+        (link.method, link.interims) = (outbound.request.method().clone(), (0, 0));
+        let with_body = match outbound.request.body() {
             RequestBody::Empty => {
-                self.0.begin(request);
+                link.outgoing.begin(outbound);
                 None
             }
             RequestBody::Client(_) => {
-                let mut request = sendable.take().expect(SENDABLE);
-                self.0.begin_with_body(&mut request);
-                Some(request)
+                link.outgoing.begin_with_body(outbound);
+                sendable.take()
             }
         };
         let answered = std::future::poll_fn(|cx| self.0.poll_head(cx, meanwhile)).await;
         answered.map_err(|error| {
             self.0.keeps_alive = false;
             let is_untouched = self.0.outgoing.is_untouched();
-            if let (Some(request), Some(body)) = (with_body, self.0.outgoing.give_back()) {
-                *sendable = Some(request.map(|_| body));
+            if let (Some(mut outbound), Some(body)) = (with_body, self.0.outgoing.give_back()) {
+                *outbound.request.body_mut() = body;
+                *sendable = Some(outbound);
             }
             Failed { error: error.into(), is_untouched }
         })
@@ -122,6 +114,14 @@ impl Link {
             self.0.keeps_alive = false;
         }
         polled.map(Result::transpose)
+    }
+
+    /// Keeps the map of a head that was sent for the next one that comes, unless it is large.
+    pub fn keep_map(&mut self, mut map: HeaderMap) {
+        if map.capacity() <= LARGEST_MAP {
+            map.clear();
+            self.0.map = map;
+        }
     }
 
     /// All of the response's body, if it has come with the head.
@@ -197,20 +197,6 @@ impl Link {
 }
 
 impl Connected {
-    fn begin(&mut self, request: &Request<RequestBody>) {
-        self.expect(request.method());
-        self.outgoing.begin(request);
-    }
-
-    fn begin_with_body(&mut self, request: &mut Request<RequestBody>) {
-        self.expect(request.method());
-        self.outgoing.begin_with_body(request);
-    }
-
-    fn expect(&mut self, method: &Method) {
-        (self.method, self.interims) = (method.clone(), (0, 0));
-    }
-
     fn poll_head(&mut self, cx: &mut Context<'_>, meanwhile: &mut impl Meanwhile) -> Poll<Result<Response<()>, LinkError>> {
         loop {
             if let Poll::Ready(sent) = self.outgoing.poll(cx, &mut self.stream) {
@@ -235,7 +221,7 @@ impl Connected {
 
     fn next_head(&mut self) -> Result<Option<Head>, LinkError> {
         let before = self.received.len();
-        let head = self.heads.next(&mut self.received, &self.method)?;
+        let head = self.heads.next(&mut self.received, &self.method, &mut self.map)?;
         if head.as_ref().is_some_and(|head| !is_final(head)) {
             let (count, bytes) = self.interims;
             self.interims = (count + 1, bytes + before - self.received.len());

@@ -5,8 +5,10 @@
 //! connection, so the head of the request stays where it is, and a part of a response goes from the socket's buffer to the client's.
 
 mod body;
+mod error;
 mod head;
 mod link;
 mod outgoing;
 
-pub(crate) use self::link::{Link, LinkError};
+pub(crate) use self::error::LinkError;
+pub(crate) use self::link::Link;

@@ -4,14 +4,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::Request;
 use http::header::{self, HeaderMap, HeaderName};
 use http_body::{Body as _, Frame};
 use tokio::io::AsyncWrite;
 
-use super::head::{write, write_field};
+use super::error::LinkError;
+use super::head::write;
 use crate::http::forward;
+use crate::http::remarks::write_field;
 use crate::http::request_body::RequestBody;
+use crate::upstream::attempt::Outbound;
 
 /// As much of a body is gathered before it is written: one call of the kernel for many small parts.
 const GATHERED: usize = 64 << 10;
@@ -59,14 +61,16 @@ const NO_TRAILERS: [HeaderName; 12] = [
 
 impl Outgoing {
     /// Begins with a request without a body.
-    pub fn begin(&mut self, request: &Request<RequestBody>) {
+    pub fn begin(&mut self, outbound: &Outbound) {
         self.is_begun = false;
-        write(request, |name| *name != header::TRANSFER_ENCODING, &mut self.bytes);
+        write(&outbound.request, |name| *name != header::TRANSFER_ENCODING, &mut self.bytes);
+        outbound.remarks.write(&mut self.bytes);
         self.bytes.extend_from_slice(b"\r\n");
     }
 
     /// Begins with a request, and takes its body away. Without either of the two fields that say so, its body comes in chunks.
-    pub fn begin_with_body(&mut self, request: &mut Request<RequestBody>) {
+    pub fn begin_with_body(&mut self, outbound: &mut Outbound) {
+        let Outbound { request, remarks } = outbound;
         self.is_begun = false;
         let length = forward::declared_length(request.headers());
         let framing = match length.filter(|_| !request.headers().contains_key(header::TRANSFER_ENCODING)) {
@@ -81,6 +85,7 @@ impl Outgoing {
         if !length_is_told(&framing) {
             self.bytes.extend_from_slice(b"transfer-encoding: chunked\r\n");
         }
+        remarks.write(&mut self.bytes);
         self.bytes.extend_from_slice(b"\r\n");
         self.body = Some((std::mem::replace(request.body_mut(), RequestBody::Empty), framing));
     }
@@ -107,7 +112,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// When the body came to a bad end, or the socket fails otherwise than by being closed.
-    pub fn poll(&mut self, cx: &mut Context<'_>, stream: &mut (impl AsyncWrite + Unpin)) -> Poll<Result<(), OutgoingError>> {
+    pub fn poll(&mut self, cx: &mut Context<'_>, stream: &mut (impl AsyncWrite + Unpin)) -> Poll<Result<(), LinkError>> {
         loop {
             self.gather(cx)?;
             if self.bytes.is_empty() {
@@ -118,17 +123,17 @@ impl Outgoing {
     }
 
     /// Takes of the body what is there.
-    fn gather(&mut self, cx: &mut Context<'_>) -> Result<(), OutgoingError> {
+    fn gather(&mut self, cx: &mut Context<'_>) -> Result<(), LinkError> {
         while let Some((body, _)) = self.body.as_mut().filter(|_| self.bytes.len() - self.written < GATHERED) {
             let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else { break };
             self.is_begun = true;
-            self.take(frame.transpose().map_err(|_| OutgoingError::Body)?)?;
+            self.take(frame.transpose().map_err(|_| LinkError::RequestBody)?)?;
         }
         Ok(())
     }
 
     /// A part of the body, or its end.
-    fn take(&mut self, frame: Option<Frame<Bytes>>) -> Result<(), OutgoingError> {
+    fn take(&mut self, frame: Option<Frame<Bytes>>) -> Result<(), LinkError> {
         let Some((body, framing)) = &mut self.body else { return Ok(()) };
         let mut is_end = frame.is_none() || body.is_end_stream();
         let mut trailers = None;
@@ -144,7 +149,7 @@ impl Outgoing {
         Ok(())
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, stream: &mut (impl AsyncWrite + Unpin)) -> Poll<Result<(), OutgoingError>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, stream: &mut (impl AsyncWrite + Unpin)) -> Poll<Result<(), LinkError>> {
         while self.written < self.bytes.len() && !self.is_deaf {
             match ready!(Pin::new(&mut *stream).poll_write(cx, &self.bytes[self.written..])) {
                 Ok(count) => {
@@ -163,17 +168,6 @@ impl Outgoing {
         self.written = 0;
         Poll::Ready(Ok(()))
     }
-}
-
-/// Why a request cannot be sent on.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OutgoingError {
-    #[error("the request's body came to a bad end")]
-    Body,
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    #[error("the request's body is not as long as it says")]
-    Length,
 }
 
 fn length_is_told(framing: &Framing) -> bool {
@@ -203,10 +197,10 @@ impl Framing {
         }
     }
 
-    fn write_end(&self, trailers: Option<&HeaderMap>, into: &mut Vec<u8>) -> Result<(), OutgoingError> {
+    fn write_end(&self, trailers: Option<&HeaderMap>, into: &mut Vec<u8>) -> Result<(), LinkError> {
         match self {
             Self::Length(0) => Ok(()),
-            Self::Length(_) => Err(OutgoingError::Length),
+            Self::Length(_) => Err(LinkError::RequestLength),
             Self::Chunked(announced) => {
                 into.extend_from_slice(b"0\r\n");
                 let fields = trailers.into_iter().flatten().filter(|(name, _)| announced.contains(name));
