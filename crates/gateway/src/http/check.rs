@@ -7,6 +7,7 @@ use http::uri::Authority;
 use http::{Method, Request, StatusCode, Version};
 use weal_model::host::{self, HostError};
 
+use super::origin::detached;
 use super::present::Present;
 
 /// Why a request is refused.
@@ -152,7 +153,7 @@ impl KnownHost {
         let (host, port) = host::read_authority(text)?;
         // One that is spelt otherwise than it came is rare.
         if let Cow::Borrowed(host) = host {
-            (self.field, self.end, self.port) = (Some(field.clone()), host.len(), port);
+            (self.field, self.end, self.port) = (Some(detached(field)), host.len(), port);
         }
         Ok((host, port))
     }

@@ -75,7 +75,7 @@ impl Origin {
         fields.remove(header::HOST);
         fields.iter().for_each(|(name, value)| write_field(name, value, &mut lines));
         let lines = Bytes::from(lines);
-        self.remarks = Some((host.clone(), received, lines.clone()));
+        self.remarks = Some((detached(host), received, lines.clone()));
         lines
     }
 
@@ -115,9 +115,15 @@ impl Origin {
         // Only a token needs no quotes (RFC 7239 section 4); a port's colon makes it none.
         let quote = if text.contains(|c: char| !(c.is_ascii_alphanumeric() || "-._~".contains(c))) { "\"" } else { "" };
         let value = HeaderValue::from_str(&format!("{}{quote}{text}{quote}", self.forwarded_start)).ok()?;
-        self.last = Some((host.clone(), value.clone()));
+        self.last = Some((detached(host), value.clone()));
         Some(value)
     }
+}
+
+/// The same value in memory of its own. A field's value is a part of the buffer that its head was read into, and whoever keeps the value keeps all of
+/// the buffer.
+pub(super) fn detached(value: &HeaderValue) -> HeaderValue {
+    HeaderValue::from_bytes(value.as_bytes()).expect("it is a value already")
 }
 
 /// The version in which a request was received, and by whom (RFC 9110 section 7.6.3).
