@@ -503,6 +503,7 @@ impl Exchange {
         let mut between = self.between();
         let mut exchange = pin!(lease.exchange(sendable, &mut between));
         if let Ok(answered) = tokio::time::timeout(claims::WAIT, &mut exchange).await {
+            target.upstream.note_unclaimed();
             return answered;
         }
         let _claim = target.upstream.make_room();

@@ -46,6 +46,14 @@ impl Claims {
         Claim(self.clone())
     }
 
+    /// A new connection was answered before it claimed anything. If connections were given up for others, it was most likely ahead of them in the
+    /// backlog and has the thread that was meant for one of them, which needs another.
+    pub fn note_unclaimed(&self) {
+        if self.0.load(Ordering::Relaxed) != 0 {
+            self.change(|counts| Some(Counts { met: counts.met.saturating_sub(1), ..counts }));
+        }
+    }
+
     /// A connection becomes idle: true when it is given up for one that waits.
     pub fn meet(&self) -> bool {
         // Mostly nobody waits.
@@ -69,6 +77,18 @@ impl Drop for Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn for_one_whose_thread_another_has_got_one_more_is_given_up() {
+        let claims = Claims::default();
+        let claim = claims.make(true);
+        assert!(!claims.meet());
+        claims.note_unclaimed();
+        assert!(claims.meet(), "it still waits");
+        drop(claim);
+        claims.note_unclaimed();
+        assert!(!claims.meet(), "nobody waits");
+    }
 
     #[test]
     fn for_each_that_waits_one_is_given_up() {

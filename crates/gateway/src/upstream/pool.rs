@@ -163,6 +163,11 @@ impl Upstream {
         self.claims.make(oldest.is_some())
     }
 
+    /// A new connection was answered without such a claim.
+    pub fn note_unclaimed(&self) {
+        self.claims.note_unclaimed();
+    }
+
     /// Closes what is idle, and from now on each connection after its use.
     pub fn close_idle(&self) {
         self.closed.store(true, Ordering::Relaxed);
