@@ -357,6 +357,15 @@ pub fn folder() -> Arc<tempfile::TempDir> {
     Arc::new(tempfile::tempdir().unwrap())
 }
 
+/// What a file has that the gateway writes beside its requests, once it is there.
 pub fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap()
+    let begun = Instant::now();
+    loop {
+        match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            read => return read.unwrap(),
+        }
+    }
 }
