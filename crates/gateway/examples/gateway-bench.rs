@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let serving = tokio::spawn(run_until(options, limits, async {
         let _ = tokio::signal::ctrl_c().await;
     }));
-    let client = weal_rpc::Client::new(&socket, std::time::Duration::from_secs(5));
+    let client = weal_rpc::Client::new(&socket, std::time::Duration::from_secs(60));
     client.call(CONFIGURE, &GatewayConfig { version: 1, clusters: vec![cluster], clients: ClientPolicy::default() }).await?;
     serving.await??;
     std::fs::remove_dir_all(&state_dir)?;
