@@ -210,6 +210,19 @@ pub struct NodeSpec {
     pub utilization_limit: f64,
 }
 
+impl NodeSpec {
+    /// Its CPU as it was `measured`; the spec's where that is no measure.
+    pub fn measured_cpu(&self, measured: Cpu) -> Cpu {
+        if measured.0.is_finite() && measured.0 >= 0.0 { measured } else { Cpu(self.cpu.0.max(0.0)) }
+    }
+
+    /// The CPU that plans may fill of a node which was `measured` to have so much.
+    pub fn usable_cpu(&self, measured: Cpu) -> Cpu {
+        let limit = if self.utilization_limit.is_finite() { self.utilization_limit.clamp(0.0, 1.0) } else { 1.0 };
+        Cpu(self.measured_cpu(measured).0 * limit)
+    }
+}
+
 /// One application: a cluster of equal instances.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AppSpec {

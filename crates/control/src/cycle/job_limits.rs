@@ -24,6 +24,7 @@ impl State {
     fn room_for_job(&self, name: &JobName, node: &NodeName) -> Option<f64> {
         let (pool, seen) = (self.pool()?, self.engine.seen.as_ref()?);
         let spec = pool.nodes.iter().find(|spec| spec.name == *node)?;
+        let measured = seen.nodes.iter().find(|seen| seen.name == *node).map_or(spec.cpu, |seen| seen.cpu_capacity);
         let apps: Vec<f64> = seen
             .instances
             .iter()
@@ -36,7 +37,7 @@ impl State {
         let others = self.queue.open().filter(|other| other.record.spec.name != *name);
         let running = others.filter(|other| other.run.as_ref().is_some_and(|run| run.state == RunState::Running));
         let jobs: f64 = running.map(|other| other.speed.map_or(0.0, |cpu| cpu.0) * other.tasks_on(node) as f64).sum();
-        Some(spec.cpu.0 * spec.utilization_limit - apps.iter().sum::<f64>() - jobs)
+        Some(spec.usable_cpu(measured).0 - apps.iter().sum::<f64>() - jobs)
     }
 }
 
@@ -46,7 +47,7 @@ mod tests {
     use std::sync::Arc;
 
     use weal_model::{Bytes, InstanceState, LoadEntry, NodeSpec, PoolSpec, Time};
-    use weal_protocol::engine::{InstanceSeen, Observation};
+    use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 
     use super::super::effect::{Config, Start};
     use super::super::queue::StoredJobs;
@@ -57,6 +58,11 @@ mod tests {
     /// The limit of `a-1`, to which a plan gives 0.3 cores, on a node of one core of which plans may fill 0.9: beside `b-2`, which is to have 0.2 on the
     /// same node, and these instances.
     fn limit(instances: &[(&str, InstanceState, f64)]) -> Option<Cpu> {
+        limit_on(1.0, instances)
+    }
+
+    /// The same on a node of which the config says that it has one core, and that was measured to have so many.
+    fn limit_on(measured: f64, instances: &[(&str, InstanceState, f64)]) -> Option<Cpu> {
         let mut pool = PoolSpec::example();
         pool.nodes = vec![NodeSpec { name: "n1".into(), cpu: Cpu(1.0), memory: Bytes::gib(1), utilization_limit: 0.9 }];
         let pool = Arc::new(pool);
@@ -74,7 +80,8 @@ mod tests {
         let seen =
             |(id, state, _): &(&str, InstanceState, f64)| InstanceSeen { state: *state, ..InstanceSeen::example(id, "a", "n1") };
         let instances = instances.iter().map(seen).collect();
-        state.engine.seen = Some(Arc::new(Observation { instances, ..Observation::default() }));
+        let nodes = vec![NodeSeen { cpu_capacity: Cpu(measured), ..NodeSeen::example(&pool.nodes[0]) }];
+        state.engine.seen = Some(Arc::new(Observation { nodes, instances, ..Observation::default() }));
         state.job_limit(&"a-1".into()).map(|limit| Cpu((limit.0 * 100.0).round() / 100.0))
     }
 
@@ -84,5 +91,10 @@ mod tests {
         assert_eq!(limit(&[("web-1", InstanceState::Ready, 0.25)]), Some(Cpu(0.45)), "0.9 - 0.25 - 0.2");
         assert_eq!(limit(&[("web-1", InstanceState::Ready, 0.25), ("web-2", InstanceState::Ready, 0.3)]), Some(Cpu(0.3)));
         assert_eq!(limit(&[("web-1", InstanceState::Suspended, 0.25)]), None, "who sleeps waits for nothing");
+    }
+
+    #[test]
+    fn a_node_has_what_was_measured_and_not_what_the_config_says() {
+        assert_eq!(limit_on(2.0, &[("web-1", InstanceState::Ready, 0.25)]), Some(Cpu(1.35)), "1.8 - 0.25 - 0.2");
     }
 }

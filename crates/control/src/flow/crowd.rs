@@ -64,8 +64,9 @@ fn patience_s(app: &AppSpec, pool: &PoolSpec) -> Option<f64> {
 }
 
 fn has_spare_cpu(node: &NodeObservation, pool: &PoolSpec) -> bool {
-    let usable = pool.nodes.iter().find(|spec| spec.name == node.name).map_or(0.0, |spec| spec.utilization_limit);
-    node.up && node.cpu_capacity.0 * usable - node.cpu_used.0 >= SPARE_CPU * node.cpu_capacity.0
+    let spec = pool.nodes.iter().find(|spec| spec.name == node.name);
+    let usable = spec.map_or(0.0, |spec| spec.usable_cpu(node.cpu_capacity).0);
+    node.up && usable - node.cpu_used.0 >= SPARE_CPU * node.cpu_capacity.0
 }
 
 /// Whether `instance` of `app` can be awake on its node beside what is there.

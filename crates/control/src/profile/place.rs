@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weal_model::{AppName, NodeName, NodeObservation, PoolSpec, Snapshot};
+use weal_model::{AppName, NodeName, NodeObservation, NodeSpec, PoolSpec, Snapshot};
 
 /// CPU of each node that plans may fill: `rho Omega`.
-pub(crate) struct Usable<'a>(BTreeMap<&'a NodeName, f64>);
+pub(crate) struct Usable<'a>(BTreeMap<&'a NodeName, &'a NodeSpec>);
 
 impl<'a> Usable<'a> {
     pub(crate) fn of(spec: &'a PoolSpec) -> Self {
         // Of nodes with the same name the first counts.
-        Self(spec.nodes.iter().rev().map(|node| (&node.name, node.utilization_limit)).collect())
+        Self(spec.nodes.iter().rev().map(|node| (&node.name, node)).collect())
     }
 
     pub(crate) fn on(&self, node: &NodeObservation) -> f64 {
-        node.cpu_capacity.0 * self.0.get(&node.name).copied().unwrap_or(1.0)
+        self.0.get(&node.name).map_or(node.cpu_capacity, |spec| spec.usable_cpu(node.cpu_capacity)).0
     }
 }
 

@@ -232,13 +232,11 @@ fn node(spec: &NodeSpec, snapshot: &Snapshot, notes: &mut Vec<String>) -> Option
         notes.push(format!("node `{}` does not answer: nothing is placed there", spec.name));
         return None;
     };
-    let capacity = seen.cpu_capacity.0;
-    let cpu = if capacity.is_finite() && capacity >= 0.0 {
-        capacity
-    } else {
-        notes.push(format!("node `{}`: its CPU was measured as {capacity}; the config's {} is used", spec.name, spec.cpu));
-        spec.cpu.0.max(0.0)
-    };
-    let limit = if spec.utilization_limit.is_finite() { spec.utilization_limit.clamp(0.0, 1.0) } else { 1.0 };
-    Some((spec.name.clone(), Node { cpu: cpu * limit, memory: seen.memory_capacity.0 }))
+    if spec.measured_cpu(seen.cpu_capacity) != seen.cpu_capacity {
+        notes.push(format!(
+            "node `{}`: its CPU was measured as {}; the config's {} is used",
+            spec.name, seen.cpu_capacity.0, spec.cpu
+        ));
+    }
+    Some((spec.name.clone(), Node { cpu: spec.usable_cpu(seen.cpu_capacity).0, memory: seen.memory_capacity.0 }))
 }
