@@ -110,7 +110,7 @@ impl Folder {
     }
 
     /// Puts a file with `content` in place of what is called `name` in this folder, for `owner` to read only. A reader sees the old file or the
-    /// new one, never a part.
+    /// new one, never a part. A folder of that name is removed: whoever else may write here could keep the file away with one.
     ///
     /// # Errors
     /// It cannot be written.
@@ -118,20 +118,41 @@ impl Folder {
         let path = self.path.join(name);
         let write = || -> io::Result<()> {
             let _only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-            match rustix::fs::unlinkat(&self.handle, NEW, AtFlags::empty()) {
-                Err(error) if error != Errno::NOENT => return Err(error.into()),
-                _ => {}
-            }
+            self.clear(Path::new(NEW))?;
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let handle = rustix::fs::openat(&self.handle, NEW, flags, Mode::from_raw_mode(0o400))?;
             if let Some((uid, gid)) = owner.map(Owner::ids) {
                 rustix::fs::fchown(&handle, uid, gid)?;
             }
             std::fs::File::from(handle).write_all(content)?;
-            Ok(rustix::fs::renameat(&self.handle, NEW, &self.handle, name)?)
+            let name_it = || rustix::fs::renameat(&self.handle, NEW, &self.handle, name);
+            match name_it() {
+                Err(Errno::ISDIR) => {
+                    self.clear(Path::new(name))?;
+                    Ok(name_it()?)
+                }
+                named => Ok(named?),
+            }
         };
         write().map_err(at(&path))?;
         Ok(path)
+    }
+
+    /// Removes what is called `name` in this folder, with all in it. Nothing may have that name.
+    fn clear(&self, name: &Path) -> io::Result<()> {
+        if unlinked(self.handle.as_fd(), name)? {
+            return Ok(());
+        }
+        let top = open_folder(self.handle.as_fd(), name)?;
+        let mut brought = 0;
+        loop {
+            let before = brought;
+            empty(top.as_fd(), top.as_fd(), DEEPEST_REMOVED, &mut brought)?;
+            if brought == before {
+                break;
+            }
+        }
+        Ok(rustix::fs::unlinkat(&self.handle, name, AtFlags::REMOVEDIR)?)
     }
 
     /// Sets its mode.
@@ -169,23 +190,7 @@ impl Folder {
 /// Something cannot be removed.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(io::ErrorKind::InvalidInput.into()) };
-    let remove = || -> io::Result<()> {
-        let parent = Folder::open(parent)?;
-        if unlinked(parent.handle.as_fd(), Path::new(name))? {
-            return Ok(());
-        }
-        let top = open_folder(parent.handle.as_fd(), Path::new(name))?;
-        let mut brought = 0;
-        loop {
-            let before = brought;
-            empty(top.as_fd(), top.as_fd(), DEEPEST_REMOVED, &mut brought)?;
-            if brought == before {
-                break;
-            }
-        }
-        Ok(rustix::fs::unlinkat(&parent.handle, name, AtFlags::REMOVEDIR)?)
-    };
-    match remove() {
+    match Folder::open(parent).and_then(|parent| parent.clear(Path::new(name))) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed.map_err(at(path)),
     }
@@ -416,6 +421,19 @@ mod tests {
         assert_eq!(fs::metadata(folder.path().join("secret")).unwrap().mode() & 0o777, 0o400);
         assert_eq!(fs::read_to_string(folder.path().join("other")).unwrap(), "another's");
         assert!(!folder.path().join(".new").exists());
+    }
+
+    #[test]
+    fn folders_keep_no_file_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Folder::open(folder.path()).unwrap();
+        for name in [NEW, "secret"] {
+            fs::create_dir_all(folder.path().join(name).join("full/of")).unwrap();
+            fs::write(folder.path().join(name).join("full/of/files"), "x").unwrap();
+        }
+        data.replace_file("secret", b"hunter2", None).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("secret")).unwrap(), "hunter2");
+        assert!(!folder.path().join(NEW).exists());
     }
 
     #[test]
