@@ -360,7 +360,7 @@ impl Agent {
         let view = handle.view();
         let asleep = view.sleeps_on().then_some(view.memory.since);
         let usage = self.sleepers.usage(&view.record.spec.id, asleep, Instant::now(), || self.usage(&view.record.spec));
-        let progress = reported_progress(&view.record);
+        let progress = reported_progress(&view.record, &self.site.dir(view.record.spec.id.as_str()));
         let keeps_awake = keeps_awake(&view.record);
         // A socket for datagrams is not looked at here. One that the instance was given is this process'.
         let user = view.record.launch.user.as_ref().filter(|_| !view.record.launch.socket).map(|user| user.uid);
@@ -516,10 +516,11 @@ pub(crate) fn no_instance(instance: &InstanceId) -> Refusal {
     Refusal::NoInstance { instance: instance.clone() }
 }
 
-/// How far a run of a job says it is.
-fn reported_progress(record: &Record) -> Option<f64> {
+/// How far a run of a job says it is, whose folder is `dir`.
+fn reported_progress(record: &Record, dir: &Path) -> Option<f64> {
     record.spec.job.as_ref()?;
-    record.launch.env.get(progress::VARIABLE).and_then(|path| progress::read(Path::new(path)))
+    let written = record.launch.env.get(progress::VARIABLE).and_then(|path| progress::read(Path::new(path)));
+    written.or_else(|| progress::said(&dir.join(LOGS_FOLDER)))
 }
 
 /// Whether an instance says that it must not sleep.

@@ -17,7 +17,7 @@ use weal_model::Time;
 use self::stamps::{MOST_STAMPS, RESOLUTION, STAMP_BYTES, Stamp};
 use crate::files::at;
 
-pub use read::{BadCursor, Cursor, Piece, begin_since, is_open, read, read_bytes, tail};
+pub use read::{BadCursor, Cursor, Piece, begin_since, ends, is_open, read, read_bytes, tail};
 
 /// A file is full at this size. Smaller ones lose little at once when the oldest is dropped, but are many.
 pub const FILE_LIMIT: u64 = 10 << 20;

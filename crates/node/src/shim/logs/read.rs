@@ -80,6 +80,20 @@ pub fn tail(folder: &Path, lines: u32) -> io::Result<Cursor> {
     Ok(cursor)
 }
 
+/// The first and the last bytes of what is kept, at most `most` of each; `None` without any.
+pub fn ends(folder: &Path, most: u64) -> Option<(Vec<u8>, Vec<u8>)> {
+    let numbers = numbers(folder);
+    let read = |number: u64, from_end: bool| -> Option<Vec<u8>> {
+        let mut file = File::open(path(folder, number)).ok()?;
+        let length = file.metadata().ok()?.len();
+        file.seek(SeekFrom::Start(if from_end { length.saturating_sub(most) } else { 0 })).ok()?;
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    };
+    Some((read(*numbers.first()?, false)?, read(*numbers.last()?, true)?))
+}
+
 /// Whether the last line has no end yet.
 pub fn is_open(folder: &Path) -> bool {
     let newest = numbers(folder).last().and_then(|number| File::open(path(folder, *number)).ok());
