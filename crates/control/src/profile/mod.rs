@@ -26,6 +26,7 @@ mod cluster;
 mod flow;
 mod place;
 mod regression;
+mod returns;
 mod smooth;
 #[cfg(test)]
 mod tests;
