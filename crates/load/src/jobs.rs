@@ -33,15 +33,7 @@ impl Jobs {
             waiting: count(&[JobPhase::Waiting]),
             done: count(&[JobPhase::Done]),
             cpu: self.running().map(|job| job.cpu_allocated.0).sum(),
-            headed_for: self.headed_for(),
         });
-    }
-
-    /// The mean of the utilities that those are headed for which are not over.
-    fn headed_for(&self) -> Option<f64> {
-        let open = self.known.values().filter(|job| !job.state.is_over());
-        let utilities: Vec<f64> = open.filter_map(|job| job.utility).map(|utility| utility.0).collect();
-        (!utilities.is_empty()).then(|| utilities.iter().sum::<f64>() / utilities.len() as f64)
     }
 
     /// A job that is being started, saved or ended is neither here nor there.

@@ -146,12 +146,6 @@ pub struct FlowObservation {
     pub queue_mean: f64,
     /// Requests outstanding, averaged over the window.
     pub in_service_mean: f64,
-    /// The square of the requests waiting or outstanding, averaged over the window; 0 where nobody has measured it.
-    #[serde(default)]
-    pub square_mean: f64,
-    /// How many requests each one found waiting or outstanding when it came in, summed.
-    #[serde(default)]
-    pub found: u64,
     /// Seats that were in force at the end of the window.
     pub seats: f64,
     /// The longest that a request now waiting has waited, in seconds.
@@ -177,8 +171,6 @@ impl FlowObservation {
             service_time: LatencyHistogram::default(),
             queue_mean: 0.0,
             in_service_mean: 0.0,
-            square_mean: 0.0,
-            found: 0,
             seats: 0.0,
             oldest_wait_s: 0.0,
             hanging: 0,
@@ -192,13 +184,11 @@ impl FlowObservation {
         self.completions += next.completions;
         self.rejections += next.rejections;
         self.errors += next.errors;
-        self.found += next.found;
         self.response_time.add(&next.response_time);
         self.service_time.add(&next.service_time);
         let mean = |own: f64, next: f64| (own * own_s + next * next_s) / (own_s + next_s).max(1e-9);
         self.queue_mean = mean(self.queue_mean, next.queue_mean);
         self.in_service_mean = mean(self.in_service_mean, next.in_service_mean);
-        self.square_mean = mean(self.square_mean, next.square_mean);
         (self.seats, self.oldest_wait_s) = (next.seats, next.oldest_wait_s);
         (self.hanging, self.at_clients) = (next.hanging, next.at_clients);
     }

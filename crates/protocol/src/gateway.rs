@@ -306,12 +306,6 @@ pub struct FlowCounters {
     pub queue_integral_s: f64,
     /// Integral over time of the outstanding requests that do not wait for their clients, in request-seconds.
     pub in_service_integral_s: f64,
-    /// Integral over time of the square of the requests that wait or are outstanding, without those that wait for their clients.
-    #[serde(default)]
-    pub square_integral_s: f64,
-    /// How many of these each request found when it came in, summed.
-    #[serde(default)]
-    pub found: u64,
     /// Waiting now.
     pub queued: u32,
     /// Outstanding now.

@@ -157,33 +157,3 @@ fn show_flows(run: &Run) {
     }
     output::print(&table.render());
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a scenario beside Carrera's measures while most jobs wait: the mean utility of the application, and what jobs are headed for.
-    fn in_the_crowd(name: &str) -> (f64, f64, Run) {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/carrera").join(name);
-        let (scenario, _) = read(&file).unwrap();
-        let run = simulate_shown(&scenario).unwrap().run;
-        let within = |t_s: f64| (180.0..300.0).contains(&t_s);
-        let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
-        let web = run.flows[0].points.iter().filter(|point| within(point.t_s)).filter_map(|point| point.utility);
-        let jobs = run.jobs.iter().flat_map(|jobs| &jobs.points);
-        let jobs = jobs.filter(|point| within(point.t_s)).filter_map(|point| point.headed_for);
-        (mean(web.collect()), mean(jobs.collect()), run)
-    }
-
-    /// Carrera 5.6.3: whoever is worse off, the application or the jobs, is no better off in either static partition.
-    #[test]
-    fn sharing_is_better_for_whoever_is_worse_off_than_a_static_partition() {
-        let (web, jobs, run) = in_the_crowd("mixed.toml");
-        // While nothing waits, both are equally satisfied.
-        assert!(run.checks[..2].iter().all(|check| check.met), "{:?}", run.checks);
-        for partition in ["mixed-9-16.toml", "mixed-6-19.toml"] {
-            let (of_web, of_jobs, _) = in_the_crowd(partition);
-            assert!(of_web.min(of_jobs) < web.min(jobs), "{partition}: {of_web} and {of_jobs}, shared {web} and {jobs}");
-        }
-    }
-}

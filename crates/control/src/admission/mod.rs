@@ -498,8 +498,6 @@ fn flow_counters(id: FlowId, retries: u64, class: &pipeline::ClassObservation<'_
         service_time: counters.service_time.clone(),
         queue_integral_s: counters.queue_integral_s,
         in_service_integral_s: counters.in_service_integral_s,
-        square_integral_s: counters.square_integral_s,
-        found: counters.found,
         queued: class.queued,
         in_service: class.in_service,
         late: counters.late,

@@ -36,7 +36,7 @@ pub(super) fn of_open(
     let record = &entry.record;
     let observation = observation(entry.spec(), entry.used);
     let estimate = runs.estimate(&observation);
-    let utility = headed_for(planned);
+    let utility = planned.map(|planned| planned.utility).filter(|utility| *utility > NEVER);
     let job = Job::observed(&runs.profiled(&observation), |_| Some(0));
     let (run, tasks) = (entry.run.as_ref(), gang::tasks(&record.spec));
     let of_all = |cpu: Cpu| Cpu(cpu.0 * tasks);
@@ -61,11 +61,6 @@ pub(super) fn of_open(
         memory_used: run.and_then(|run| run.memory_used),
         ..bare(record, &estimate)
     }
-}
-
-/// The utility that a plan expects of a job; `None` when it is not expected to end at all.
-pub(super) fn headed_for(planned: Option<&JobExplanation>) -> Option<Utility> {
-    planned.map(|planned| planned.utility).filter(|utility| *utility > NEVER)
 }
 
 /// When a job is done that is headed for `utility`; `None` when it is not expected to end at all.

@@ -102,7 +102,7 @@ use std::sync::Arc;
 
 use weal_model::{
     AppName, Cpu, HistorySample, InstanceId, InstanceState, JobName, JobRecord, JobStatus, Plan, Report, Rung, ScheduleStatus,
-    SeatPlan, Status, Submitter, Time, Utility,
+    SeatPlan, Status, Submitter, Time,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{AppOrdered, AppVerb, JobSubmission, JobVerb, SleepTaken, WakeTaken};
@@ -455,11 +455,6 @@ impl Cycle {
     /// Why the last plan and the seats in force are as they are.
     pub fn report(&self) -> Report {
         Report { flows: self.0.seating.explanations.clone(), ..self.0.placing.report.clone() }
-    }
-
-    /// The utility that a job at hand is headed for, as the last plan says; `None` where it does not end as things are.
-    pub fn headed_for(&self, job: &JobName) -> Option<Utility> {
-        job_status::headed_for(self.0.placing.report.jobs.get(job))
     }
 
     /// The seats in force.

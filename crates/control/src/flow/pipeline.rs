@@ -209,9 +209,9 @@ impl Pipeline {
     /// A request comes in and is refused at once.
     pub fn handle_refusal(&mut self, now: Time, class: ClassIndex) {
         self.advance(now);
-        let entry = &mut self.classes[class.at()];
-        entry.count_arrival();
-        entry.counters.rejections += 1;
+        let counters = &mut self.classes[class.at()].counters;
+        counters.arrivals += 1;
+        counters.rejections += 1;
     }
 
     /// A request comes in. It may go on once [`Pipeline::poll_dispatch`] names its ticket; if that has not happened at
@@ -222,7 +222,7 @@ impl Pipeline {
     pub fn handle_arrival(&mut self, now: Time, arrival: impl Into<Arrival>, deadline: Time) -> Result<Ticket, Rejection> {
         self.advance(now);
         let Arrival { class, in_session, can_be_late } = arrival.into();
-        self.classes[class.at()].count_arrival();
+        self.classes[class.at()].counters.arrivals += 1;
         let is_full = self.classes[class.at()].is_full();
         if is_full && !self.passes_straight(class) && !(in_session && self.displace(class)) {
             self.classes[class.at()].counters.rejections += 1;

@@ -7,8 +7,7 @@
 //! grows: the elasticity `e = d ln lambda / d ln R = -R / (R + Z)` is -1 without think time and 0 for independent arrivals.
 //! Since `N = lambda R`, it is the slope of `ln N` over `ln R`, less 1, in the changes from cycle to cycle, whether these come
 //! from noise or from seats; `N` is a time average and much less noisy than a count. `Z = R (1 / |e| - 1)` and
-//! `C = N + lambda Z` follow. Without evidence `e = -1`, so that `C` is what is there, which is right for one cycle anyway. Whom requests find
-//! there tells `Z` better, also while nothing changes ([`super::returns`]); both estimates count by how sure they are.
+//! `C = N + lambda Z` follow. Without evidence `e = -1`, so that `C` is what is there, which is right for one cycle anyway.
 //!
 //! **Idle service time.** Under processor sharing with `k` requests a core at the CPU, `S = io + alpha k`; so `io = S - alpha k`,
 //! and `S_0 = io + alpha`. `k` is at most what is outstanding, and at most `1 / (1 - rho)` at a utilisation `rho`.
@@ -17,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use weal_model::{FlowId, FlowObservation, Goal, LatencyHistogram, Work};
 
 use super::place::Place;
-use super::returns::Returns;
 use super::smooth::Smooth;
 
 /// One flow's profile.
@@ -45,8 +43,6 @@ pub struct FlowProfile {
     queue: Smooth,
     in_service: Smooth,
     elasticity: Elasticity,
-    #[serde(default)]
-    returns: Returns,
     /// Response times of the block of cycles before this one, and of this one: the tail is read from both together.
     former: LatencyHistogram,
     latest: LatencyHistogram,
@@ -61,10 +57,6 @@ pub struct FlowProfile {
 
 /// A percentile is read from so many requests or more: of fewer, the 95th is little more than the longest.
 const ENOUGH: u64 = 40;
-/// Of its time, a client that waits for less does not wait, and one that pauses for less does not pause.
-const LEAST_SHARE: f64 = 0.02;
-/// How far the elasticity by changes from cycle to cycle is off where nothing better is known.
-const DOUBT_OF_CHANGES: f64 = 0.25;
 /// A block ends after so many requests, or cycles: more follow a change too slowly, fewer are biased.
 const BLOCK: (u64, u32) = (400, 15);
 
@@ -83,7 +75,6 @@ impl FlowProfile {
             queue: Smooth::default(),
             in_service: Smooth::default(),
             elasticity: Elasticity::default(),
-            returns: Returns::default(),
             shortest: None,
             former: LatencyHistogram::default(),
             latest: LatencyHistogram::default(),
@@ -102,7 +93,6 @@ impl FlowProfile {
     ) {
         let throughput = seen.completions as f64 / window_s;
         let population = seen.population_mean();
-        self.returns.observe(seen, window_s);
         self.throughput.observe(throughput);
         self.arrival.observe(seen.arrivals as f64 / window_s);
         if seen.rejections > 0 || self.refused.or_zero() > 0.0 {
@@ -154,21 +144,8 @@ impl FlowProfile {
 
     /// `Z`, in seconds.
     pub fn think_s(&self) -> f64 {
-        let waited = self.share_waited().clamp(LEAST_SHARE, 1.0);
-        // A pause that is next to nothing is the way to the client.
-        if waited > 1.0 - LEAST_SHARE { 0.0 } else { self.response.or_zero() * (1.0 / waited - 1.0) }
-    }
-
-    /// `|e|`: the share of its time that a client waits for answers, `R / (R + Z)`.
-    fn share_waited(&self) -> f64 {
-        let by_changes = -self.elasticity.get();
-        let Some((rate, deviation)) = self.returns.rate() else { return by_changes };
         let response = self.response.or_zero();
-        let waited = response * rate / (1.0 + response * rate);
-        // By the derivative of that.
-        let doubt = response * deviation / (1.0 + response * rate).powi(2);
-        let weight = DOUBT_OF_CHANGES.powi(2) / (DOUBT_OF_CHANGES.powi(2) + doubt * doubt);
-        weight * waited + (1.0 - weight) * by_changes
+        response * (1.0 / self.elasticity.get().abs().clamp(0.02, 1.0) - 1.0)
     }
 
     /// `C`. Those who were refused count as if they had been answered like the others: by Little's law they would be as many as come in the
@@ -188,7 +165,7 @@ impl FlowProfile {
 
     /// `d ln lambda / d ln R`, from -1 (closed, no think time) to 0 (open), with the half-width of its 95% interval.
     pub fn elasticity(&self) -> (f64, f64) {
-        (-self.share_waited(), self.elasticity.plus_minus())
+        (self.elasticity.get(), self.elasticity.plus_minus())
     }
 
     /// The goal's statistic as achieved lately: seconds, or requests per second; `None` without traffic or goal.

@@ -26,7 +26,6 @@ mod cluster;
 mod flow;
 mod place;
 mod regression;
-mod returns;
 mod smooth;
 #[cfg(test)]
 mod tests;

@@ -93,8 +93,6 @@ fn observed(id: &FlowId, done: u64, window_s: f64) -> FlowObservation {
         service_time: times,
         queue_mean: 0.0,
         in_service_mean: 0.1 * done as f64 / window_s,
-        square_mean: 0.0,
-        found: 0,
         seats: 8.0,
         hanging: 0,
         at_clients: 0,

@@ -8,18 +8,12 @@
 //! ```
 //!
 //! A flow of independent arrivals is the limit of many clients that think long: `Z -> inf` with `C / Z` held at the arrival
-//! rate. Then queueing delay shows before the CPU is full, so that more must be reserved than is used: `r` times as much, where
-//! the CPU is used by `rho = 1 / r`. Two bounds hold for `r`, and the lower one counts:
-//!
-//! - On one processor that all requests share, `t = S / (1 - rho)`, hence `r = t / (t - S)`.
-//! - On many, or where requests mostly wait for something else, far more than one are under way without holding each other up. Those that do
-//!   wait are `lambda (t - S)` in the mean (Little), and at the same `rho` they are no more than behind one processor, `rho^2 / (1 - rho)`
-//!   (M/M/1; the queue of M/M/c is the shorter the larger `c`). So `r (r - 1) = 1 / (lambda (t - S))`.
-//!
-//! Closed flows need no reserve. In between, the exponent `q = Z / (t + Z)`, the share of its time that a client thinks, blends the two:
+//! rate. Then queueing delay shows before the CPU is full, so that more must be reserved than is used. Under processor
+//! sharing `t = S / (1 - alpha lambda / omega)`, hence a reserve of `t / (t - S)`. Closed flows need none. In between, the
+//! exponent `q = Z / (t + Z)`, the share of its time that a client thinks, blends the two:
 //!
 //! ```text
-//! omega(t) = alpha * lambda(t) * r(t)^q
+//! omega(t) = alpha * lambda(t) * (t / (t - S))^q
 //! ```
 //!
 //! which falls as `t` grows, so it has an inverse. Goals on a percentile become goals on the mean through the measured ratio
@@ -48,10 +42,8 @@ pub struct FlowModel {
     pub tail: f64,
 }
 
-/// Open flows never reach `S` exactly: at 1.25 S one processor has five times what is used, and more helps nobody.
+/// Open flows never reach `S` exactly: at 1.25 S processor sharing reserves five times what is used, and more helps nobody.
 const OPEN_FLOOR: f64 = 1.25;
-/// Many have twice what is used when half a request waits, and more helps nobody.
-const LEAST_WAITING: f64 = 0.5;
 
 impl FlowModel {
     /// The rate of work to reserve, in requests per second, so that the utility is at least `utility`; for utilities above
@@ -111,8 +103,7 @@ impl FlowModel {
 
     fn shortest_s(&self) -> f64 {
         let open = self.think_s / (self.floor_s + self.think_s);
-        let rate = closed_throughput(self.clients, self.floor_s, self.think_s);
-        self.floor_s + open * (self.floor_s * (OPEN_FLOOR - 1.0)).min(LEAST_WAITING / rate)
+        self.floor_s * (1.0 + (OPEN_FLOOR - 1.0) * open)
     }
 
     /// Think times that are the rounding of an estimate are none: the reserve below would be infinite for `t = S`.
@@ -126,15 +117,7 @@ impl FlowModel {
         if !self.thinks() {
             return rate;
         }
-        rate * self.reserve(rate, t).powf(self.think_s / (t + self.think_s))
-    }
-
-    /// `r`: what must be reserved over what is used, so that independent arrivals are answered in `response_s`.
-    fn reserve(&self, rate: f64, response_s: f64) -> f64 {
-        let waited_s = response_s - self.floor_s;
-        let on_one = response_s / waited_s;
-        let on_many = 0.5 * (1.0 + (1.0 + 4.0 / (rate * waited_s)).sqrt());
-        on_one.min(on_many)
+        rate * (t / (t - self.floor_s)).powf(self.think_s / (t + self.think_s))
     }
 
     /// Inverts [`FlowModel::rate_at`] by bisection in `ln t`; in closed form without think time.
@@ -208,39 +191,6 @@ mod tests {
         assert!((open.rate_for(Utility::AT_GOAL) / 10.0 - 2.0).abs() < 0.01, "t / (t - S) = 2 at t = 2 S");
         let closed = flow("mean < 100ms", 10.0, 0.0);
         assert_eq!(closed.rate_for(Utility::AT_GOAL), 100.0);
-    }
-
-    /// Erlang's formula for requests that wait in M/M/c.
-    fn waiting(cores: u32, used: f64) -> f64 {
-        let blocked = (1..=cores).fold(1.0, |blocked, k| used * blocked / (f64::from(k) + used * blocked));
-        let rho = used / f64::from(cores);
-        blocked / (1.0 - rho * (1.0 - blocked)) * rho / (1.0 - rho)
-    }
-
-    #[test]
-    fn what_is_reserved_is_enough_on_any_number_of_cores() {
-        for cores in [1, 2, 4, 8, 32] {
-            for rho in [0.3, 0.6, 0.8, 0.95] {
-                let (work_s, used) = (0.05, rho * f64::from(cores));
-                let rate = used / work_s;
-                let response_s = work_s + waiting(cores, used) / rate;
-                let open = flow("mean < 100ms", rate * (1e6 + response_s), 1e6);
-                let reserved = open.rate_for(Utility(1.0 - response_s / 0.1)) * work_s;
-                let shortest_s = open.shortest_s();
-                let most = open.rate_at(shortest_s) * work_s;
-                assert!(reserved >= f64::from(cores).min(most) * (1.0 - 1e-3), "{cores} cores at {rho}: {reserved}");
-            }
-        }
-    }
-
-    /// Carrera 5.7.1: 65 sessions that pause for a second, of which a request computes for 120 ms of 240, are well on two nodes of 3.8 cores, and
-    /// 85 are on three. As if all shared one processor, 65 would want three.
-    #[test]
-    fn requests_that_run_side_by_side_need_little_more_than_they_use() {
-        let sessions = |clients: f64| FlowModel { floor_s: 0.24, ..flow("mean < 350ms", clients, 1.0) };
-        let cores = |clients: f64| sessions(clients).rate_for(Utility::AT_GOAL) * 0.12;
-        assert!(cores(65.0) < 7.2 && cores(84.0) > 7.2, "{} {}", cores(65.0), cores(84.0));
-        assert!(cores(35.0) < 3.8, "{}", cores(35.0));
     }
 
     #[test]

@@ -348,8 +348,6 @@ pub fn flow(app: &str, class: &str, count: u64, response: Duration) -> FlowCount
         service_time: histogram,
         queue_integral_s: 0.0,
         in_service_integral_s: count as f64 * response.as_secs_f64(),
-        square_integral_s: 0.0,
-        found: 0,
         queued: 0,
         in_service: 0,
         late: 0,

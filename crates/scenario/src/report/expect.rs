@@ -62,8 +62,6 @@ fn name(measure: Measure) -> &'static str {
         Measure::JobsOnTime => "share of the jobs due that were done by then",
         Measure::JobUtility => "mean utility of the jobs done",
         Measure::LowestJobUtility => "lowest utility of a job done",
-        Measure::JobsHeadedFor => "mean utility that the jobs at hand are headed for",
-        Measure::JobsGap => "distance of that from the mean utility of the flows",
         Measure::JobsWaiting => "jobs waiting or suspended",
         Measure::JobCpu => "CPU that jobs have, cores",
         Measure::JobOrder => "steps in this order",
@@ -90,7 +88,6 @@ fn measure(run: &Run, expectation: &ExpectTable, span: Span) -> Option<f64> {
     };
     let utilities = || flows.iter().filter_map(|flow| mean(flow, span, &|point| point.utility, &|_| 1.0));
     let jobs = || run.jobs.as_ref().map(|jobs| jobs.summary(span.from, span.to));
-    let headed_for = || average(points_of_jobs(run, span).filter_map(|point| Some((point.headed_for?, 1.0))));
     match expectation.what {
         Measure::Utility | Measure::LowestUtility => utilities().reduce(f64::min),
         Measure::UtilityGap => Some(utilities().reduce(f64::max)? - utilities().reduce(f64::min)?),
@@ -118,8 +115,6 @@ fn measure(run: &Run, expectation: &ExpectTable, span: Span) -> Option<f64> {
         Measure::JobsOnTime => jobs().filter(|jobs| jobs.due > 0).map(|jobs| jobs.on_time as f64 / jobs.due as f64),
         Measure::JobUtility => jobs()?.mean_utility,
         Measure::LowestJobUtility => jobs()?.lowest_utility,
-        Measure::JobsHeadedFor => headed_for(),
-        Measure::JobsGap => Some((headed_for()? - average(utilities().map(|utility| (utility, 1.0)))?).abs()),
         Measure::JobsWaiting => average_of_jobs(run, span, |point| f64::from(point.waiting + point.suspended)),
         Measure::JobCpu => average_of_jobs(run, span, |point| point.cpu),
         Measure::JobOrder => run.jobs.as_ref().map(|jobs| in_order(&jobs.moments, &expectation.order) as f64),
@@ -127,11 +122,8 @@ fn measure(run: &Run, expectation: &ExpectTable, span: Span) -> Option<f64> {
 }
 
 fn average_of_jobs(run: &Run, span: Span, of: impl Fn(&JobPoint) -> f64) -> Option<f64> {
-    average(points_of_jobs(run, span).map(|point| (of(point), 1.0)))
-}
-
-fn points_of_jobs(run: &Run, span: Span) -> impl Iterator<Item = &JobPoint> {
-    run.jobs.iter().flat_map(|jobs| &jobs.points).filter(move |point| span.holds(point.t_s))
+    let points = run.jobs.iter().flat_map(|jobs| &jobs.points).filter(|point| span.holds(point.t_s));
+    average(points.map(|point| (of(point), 1.0)))
 }
 
 /// How many of the steps, from the first one on, came one after the other. Steps that one look showed may have been in any order.
@@ -255,19 +247,6 @@ mod tests {
         let mut first = expect(Measure::PlacementChanges, None, 1.0, 1.0);
         (first.from, first.to) = (Some(SpanText(0.0)), Some(SpanText(5.0)));
         assert!(check(&run(), &first, 1.5).met);
-    }
-
-    #[test]
-    fn what_jobs_are_headed_for_is_compared_with_the_mean_of_the_flows() {
-        let point = |t_s: f64, headed_for: Option<f64>| JobPoint { t_s, headed_for, ..JobPoint::default() };
-        let points = vec![point(1.0, Some(-9.0)), point(3.0, Some(0.2)), point(4.0, None), point(5.0, Some(0.6))];
-        let run = Run { jobs: Some(JobSeries { points, ..JobSeries::default() }), ..run() };
-        for (what, value) in [(Measure::JobsHeadedFor, 0.4), (Measure::JobsGap, 0.2)] {
-            let check = check(&run, &expect(what, None, value - 1e-9, value + 1e-9), 1.5);
-            assert!(check.met, "{check:?}, expected {value}: the flows have 0.5 and -0.1");
-        }
-        let none = check(&self::run(), &expect(Measure::JobsGap, None, -1e9, 1e9), 1.5);
-        assert_eq!(none.got, None, "there are no jobs");
     }
 
     #[test]

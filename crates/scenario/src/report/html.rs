@@ -272,13 +272,6 @@ fn flow_charts(run: &Run) -> Markup {
         };
         run.flows.iter().enumerate().map(line).collect()
     };
-    // Applications and jobs have one objective, so their utilities are in one chart.
-    let mut utilities = lines(&|p| p.utility);
-    utilities.extend(run.jobs.as_ref().map(|jobs| Line {
-        name: "what jobs are headed for, mean".into(),
-        style: run.flows.len() % COLOURS.len(),
-        points: jobs.points.iter().map(|point| (point.t_s, point.headed_for)).collect(),
-    }));
     let goals: Vec<(f64, String, usize)> = run
         .flows
         .iter()
@@ -289,7 +282,7 @@ fn flow_charts(run: &Run) -> Markup {
     let cap = goals.iter().map(|goal| goal.0).fold(0.0, f64::max) * 4.0;
     let charts = [
         ("Response time against its goal, ms", lines(&|p| p.response_ms), goals, (cap > 0.0).then_some(cap)),
-        ("Utility (0 is exactly at the goal)", utilities, vec![(0.0, "goal".into(), 0)], Some(3.0)),
+        ("Utility (0 is exactly at the goal)", lines(&|p| p.utility), vec![(0.0, "goal".into(), 0)], Some(3.0)),
         ("Requests per second that came in", lines(&|p| Some(p.arrival_per_s)), vec![], None),
         ("Requests per second that were answered", lines(&|p| Some(p.throughput_per_s)), vec![], None),
         ("Seats in force", lines(&|p| Some(p.seats)), vec![], None),

@@ -176,9 +176,6 @@ pub struct JobPoint {
     pub done: u32,
     /// CPU that jobs have, in cores.
     pub cpu: f64,
-    /// The mean of the utilities that the jobs at hand are headed for, as the last plan says; `None` without any.
-    #[serde(default)]
-    pub headed_for: Option<f64>,
 }
 
 /// One job.

@@ -458,10 +458,6 @@ pub enum Measure {
     JobUtility,
     /// Lowest utility of a job that was done.
     LowestJobUtility,
-    /// The mean of the utilities that the jobs at hand are headed for, averaged over the span.
-    JobsHeadedFor,
-    /// How far that is from the mean utility of the flows with goals, over the span.
-    JobsGap,
     /// Jobs that wait or are suspended, averaged over the span.
     JobsWaiting,
     /// Cores that plans give to all jobs, averaged over the span.

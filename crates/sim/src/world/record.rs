@@ -63,16 +63,7 @@ impl World<'_> {
             waiting: count(JobState::Pending),
             done: count(JobState::Completed),
             cpu: (0..self.nodes.len()).map(|node| cpu_on(&self.jobs, node)).sum(),
-            headed_for: self.headed_for(),
         }
-    }
-
-    /// The mean of what the last plan expects of the jobs that are not done.
-    fn headed_for(&self) -> Option<f64> {
-        let cycle = self.controller.cycle.as_ref()?;
-        let open = self.jobs.iter().filter(|job| !job.is_done());
-        let utilities: Vec<f64> = open.filter_map(|job| cycle.headed_for(&job.spec.name)).map(|utility| utility.0).collect();
-        (!utilities.is_empty()).then(|| utilities.iter().sum::<f64>() / utilities.len() as f64)
     }
 
     pub fn finish(self) -> Simulated {

@@ -334,20 +334,6 @@ fn jobs_have_what_a_shop_leaves_and_give_it_back_to_a_crowd() {
     assert!(cpu(60.0, 120.0) > 2.0 && cpu(150.0, 240.0) < 0.75 * cpu(60.0, 120.0), "{} {}", cpu(60.0, 120.0), cpu(150.0, 240.0));
 }
 
-/// Carrera 5.7.1: an application gets a node when its load grows, and another when it grows again, with one change each.
-#[test]
-fn an_application_gets_two_nodes_as_its_load_grows_as_in_the_thesis() {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/carrera/elasticity.toml")).unwrap();
-    let scenario = Scenario::parse(&text, weal_scenario::no_files).unwrap();
-    // Clients that pause for other times and come at other moments have the same needs.
-    for seed in 1..=2 {
-        let simulated = run(&Scenario { seed, ..scenario.clone() });
-        let missed: Vec<_> = simulated.run.checks.iter().filter(|check| !check.met).collect();
-        assert!(missed.is_empty() && simulated.run.checks.len() == 5, "seed {seed}: {missed:?} {:#?}", simulated.run.changes);
-        assert_eq!(simulated.findings, Vec::<String>::new());
-    }
-}
-
 /// Carrera 5.7.2, whose pool of two nodes is in a config that both have the same tables for.
 #[test]
 fn six_jobs_on_two_machines_come_and_go_in_the_order_of_the_thesis() {

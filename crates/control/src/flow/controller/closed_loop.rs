@@ -208,7 +208,6 @@ fn clients_that_were_taken_for_independent_arrivals_are_not_starved() {
         waiting.response_time = LatencyHistogram::default();
         waiting.response_time.record_n(Duration::from_secs_f64(0.06 * grown), waiting.completions);
         (waiting.queue_mean, waiting.in_service_mean, waiting.oldest_wait_s) = (2.0 * grown, 0.0, 0.06 * grown);
-        (waiting.square_mean, waiting.found) = (0.0, 0);
         profiles.update(&snapshot, &system(case, 1).spec);
     }
     assert!(profiles.flow(&system(case, 1).id(1)).unwrap().elasticity().0 > -0.1, "the start of this test is another");

@@ -80,8 +80,6 @@ struct FlowCounts {
     service: LatencyHistogram,
     queue: f64,
     in_service: f64,
-    square: f64,
-    found: u64,
 }
 
 impl System {
@@ -158,10 +156,8 @@ impl System {
         self.dispatch();
         self.compute();
         for (f, counts) in self.counters.flows.iter_mut().enumerate() {
-            let (queued, running) = (self.queues[f].len(), self.running.iter().filter(|r| r.flow == f).count());
-            counts.queue += queued as f64 / STEPS as f64;
-            counts.in_service += running as f64 / STEPS as f64;
-            counts.square += ((queued + running) as f64).powi(2) / STEPS as f64;
+            counts.queue += self.queues[f].len() as f64 / STEPS as f64;
+            counts.in_service += self.running.iter().filter(|r| r.flow == f).count() as f64 / STEPS as f64;
         }
     }
 
@@ -178,8 +174,6 @@ impl System {
                 self.waking.push((next, f));
             }
             self.counters.flows[f].arrivals += 1;
-            let present = self.queues[f].len() + self.running.iter().filter(|r| r.flow == f).count();
-            self.counters.flows[f].found += present as u64;
             let request = Request { flow: f, arrived: self.now, dispatched: 0.0, phases: VecDeque::new() };
             self.queues[f].push_back(request);
         }
@@ -338,8 +332,6 @@ impl System {
             service_time: counts.service.clone(),
             queue_mean: counts.queue,
             in_service_mean: counts.in_service,
-            square_mean: counts.square,
-            found: counts.found,
             seats: self.allocated(f).0,
             hanging: 0,
             at_clients: 0,

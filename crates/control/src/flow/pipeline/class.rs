@@ -43,10 +43,6 @@ pub struct ClassCounters {
     pub queue_integral_s: f64,
     /// Integral over time of the outstanding requests that do not wait for their clients, in request-seconds.
     pub in_service_integral_s: f64,
-    /// Integral over time of the square of the requests that wait in the queue or are outstanding, without those that wait for their clients.
-    pub square_integral_s: f64,
-    /// How many of these each request found when it came in, summed.
-    pub found: u64,
 }
 
 #[derive(Debug)]
@@ -111,22 +107,11 @@ impl Class {
         self.tokens = self.tokens.min(self.most_tokens());
     }
 
-    /// A request comes in.
-    pub fn count_arrival(&mut self) {
-        self.counters.arrivals += 1;
-        self.counters.found += u64::from(self.present());
-    }
-
-    fn present(&self) -> u32 {
-        self.queued + self.in_service - self.at_clients
-    }
-
     /// Completes the integrals; to be called before a length changes.
     pub fn integrate(&mut self, now: Time) {
         let span_s = now.since(self.integrated).as_secs_f64();
         self.counters.queue_integral_s += span_s * f64::from(self.queued);
         self.counters.in_service_integral_s += span_s * f64::from(self.in_service - self.at_clients);
-        self.counters.square_integral_s += span_s * f64::from(self.present()).powi(2);
         self.integrated = now;
     }
 
