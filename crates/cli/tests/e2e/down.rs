@@ -82,7 +82,7 @@ fn a_pool_is_found_by_its_processes_while_its_state_folder_is_away() {
     let supervisor = pool.pid("supervisor");
     // It would make the folder anew.
     send(supervisor, Signal::STOP);
-    std::fs::remove_dir_all(pool.state()).unwrap();
+    pool.remove_state();
     let status = pool.run(&["status"]);
     let found = format!("the pool runs as pid {supervisor}, and nobody can be reached at ");
     assert!(status.status.code() == Some(1) && said(&status).contains(&found), "{}", said(&status));
@@ -108,7 +108,7 @@ fn instances_that_no_record_no_role_and_no_folder_tells_of_are_ended() {
         if is_folder_left {
             std::fs::remove_file(pool.state().join("supervisor.json")).unwrap();
         } else {
-            std::fs::remove_dir_all(pool.state()).unwrap();
+            pool.remove_state();
         }
         assert!(instances.iter().all(|pid| is_alive(*pid)), "they hang on shims of their own");
         let down = pool.run(&["down"]);

@@ -85,6 +85,17 @@ impl Pool {
         std::fs::write(self.config(), head + apps).unwrap();
     }
 
+    /// Removes the state directory. A role may write a file into it at that moment: then what is left is removed too.
+    pub fn remove_state(&self) {
+        while let Err(error) = std::fs::remove_dir_all(self.state()) {
+            let is_changing = matches!(error.kind(), std::io::ErrorKind::DirectoryNotEmpty | std::io::ErrorKind::NotFound);
+            assert!(is_changing, "{error}");
+            if !self.state().exists() {
+                return;
+            }
+        }
+    }
+
     /// Where `name` listens: a role, or `wake`.
     pub fn socket(&self, name: &str) -> PathBuf {
         self.state().join(format!("run/{name}.sock"))

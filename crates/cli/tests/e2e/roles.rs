@@ -67,7 +67,7 @@ fn a_state_folder_that_is_removed_is_made_anew_and_no_instance_is_lost() {
     let mut pool = Pool::echo();
     pool.up();
     let instances = pool.instance_pids();
-    std::fs::remove_dir_all(pool.state()).unwrap();
+    pool.remove_state();
     pool.eventually("a status", || pool.status().filter(|status| status["apps"][0]["state"] == "ready"));
     assert_eq!(pool.instance_pids(), instances, "the same processes still serve: {}", pool.printed());
     pool.eventually("the record", || pool.recorded("gateway"));
@@ -214,7 +214,7 @@ fn requests_wait_while_the_state_folder_is_made_anew() {
     for _ in 0..2 {
         kept.wait_for(100);
         let old = pool.pid("gateway");
-        std::fs::remove_dir_all(pool.state()).unwrap();
+        pool.remove_state();
         pool.eventually("another gateway", || (pool.recorded("gateway")? != old).then_some(()));
         anew.wait_for(100);
         pool.wait_ready();
