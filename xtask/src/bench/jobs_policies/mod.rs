@@ -2,14 +2,9 @@
 //!
 //! The jobs are like those of Carrera's Experiment Four (5.6.2.4) in kind, and short: half of them take two seconds at full speed, four of ten
 //! take ten seconds, and one of ten takes five seconds of a whole slice. Their goals are the service classes of 5.7. They come at random, at
-//! three rates: the slower two leave the slices some time, and at the third more is asked than there is. That is in virtual time, under the
-//! schedulers of `weal_control::jobs`; changes take as long as those of processes do. At the middle rate, a pool of weal and Slurm run the same
-//! jobs as real processes.
+//! three rates: the slower two leave the slices some time, and at the third more is asked than there is. All is in virtual time, under the
+//! schedulers of `weal_control::jobs`; changes take as long as those of processes do.
 
-mod real;
-mod slurm;
-
-use anyhow::Result;
 use weal_control::jobs::{EarliestDeadlineFirst, FirstComeFirstServed, Scheduler, Site, WealScheduler};
 use weal_model::{Bytes, Cpu, Work};
 use weal_reproduce::batch::{Applications, Batch, Until, run as run_batch};
@@ -24,14 +19,8 @@ const JOBS: usize = 200;
 const SLICES: usize = 2;
 const SLICE_CPU: f64 = 0.8;
 const SLICE_MEMORY: Bytes = Bytes::mib(400);
-/// CPU of the jobs that do not take a whole slice.
-const HALF_CPU: f64 = 0.5 * SLICE_CPU;
-/// Memory of each job.
-const JOB_MEMORY: Bytes = Bytes::mib(120);
 /// CPU that is asked for, over what there is.
 const LOADS: [f64; 3] = [0.7, 0.9, 1.1];
-/// The same for real processes: the highest at which all goals could be met.
-const REAL_LOAD: f64 = 0.9;
 /// Platinum, gold and silver (Carrera 5.7.3), with their shares.
 const GOAL_FACTORS: [(f64, f64); 3] = [(0.1, 1.5), (0.3, 3.0), (0.6, 10.0)];
 /// Seconds from one plan to the next at the latest, as in a running pool.
@@ -56,59 +45,27 @@ struct OneRun {
 }
 
 /// Runs the benchmark.
-pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
-    let wanted = |case: &str| arguments.case.as_deref().is_none_or(|only| only == case);
-    let mut tables = Vec::new();
-    if wanted("simulated") {
-        tables.push(all_simulated(if arguments.quick { 2 } else { 20 }));
-    }
-    if wanted("real") {
-        tables.push(beside_slurm(if arguments.quick { 20 } else { JOBS })?);
-    }
-    Ok(tables)
-}
-
-fn all_simulated(seeds: u64) -> Table {
-    let outcomes = simulated(seeds);
-    let title = format!("{JOBS} short jobs with mixed goals on {SLICES} slices, simulated");
-    let mut table = shown(title, &outcomes, |outcome| {
-        let rival = outcomes.iter().find(|other| other.load == outcome.load && other.policy == "EDF");
-        rival.filter(|_| outcome.policy == "weal").map(|edf| outcome.is_no_worse_than(edf))
-    });
-    table.notes.push(format!("Target: weal meets as many goals as EDF, within {POINTS} points, with no more changes."));
-    table.notes.push(format!("Each row is the mean of {seeds} seeds; the worst is the worst of all."));
+pub fn run(arguments: &Arguments) -> Table {
+    let seeds = if arguments.quick { 2 } else { 20 };
+    let mut table = shown(&simulated(seeds));
+    table
+        .notes
+        .push(format!("Each row is the mean of {seeds} seeds; the worst is the worst of all. Nothing ran on real processes."));
     table
 }
 
-/// So many of the jobs on real processes, and the same ones simulated.
-fn beside_slurm(count: usize) -> Result<Table> {
-    let jobs = arrivals(REAL_LOAD, 1, count);
-    let mut outcomes = real::run(&jobs, REAL_LOAD)?;
-    let alike = |(policy, scheduler): (&'static str, &dyn Scheduler)| Outcome {
-        policy,
-        load: REAL_LOAD,
-        runs: vec![one(&jobs, scheduler)],
-    };
-    outcomes.extend(policies().map(alike));
-    let best = outcomes.iter().filter(|outcome| outcome.policy.starts_with("Slurm")).map(Outcome::met).fold(0.0, f64::max);
-    let title = format!("{count} short jobs with mixed goals on real processes, and the same simulated");
-    let mut table = shown(title, &outcomes, |outcome| (outcome.policy == "weal, real").then(|| outcome.met() >= best - POINTS));
-    table.notes.push(format!(
-        "One run each, one after the other. Target: weal meets as many goals as Slurm in either order, within {POINTS} points."
-    ));
-    Ok(table)
-}
-
-fn shown(title: String, outcomes: &[Outcome], is_met: impl Fn(&Outcome) -> Option<bool>) -> Table {
+fn shown(outcomes: &[Outcome]) -> Table {
     let columns =
         ["load", "policy", "goals met", "changes", "distance to the goal: the worst", "5%", "median", "last job done, s"];
-    let mut table = Table::new(title, &columns);
+    let mut table = Table::new(format!("{JOBS} short jobs with mixed goals on {SLICES} slices, simulated"), &columns);
     for outcome in outcomes {
-        table.row(outcome.cells(), is_met(outcome));
+        let rival = outcomes.iter().find(|other| other.load == outcome.load && other.policy == "EDF");
+        table.row(outcome.cells(), rival.filter(|_| outcome.policy == "weal").map(|edf| outcome.is_no_worse_than(edf)));
     }
     table.notes.push(
         "Load: CPU asked for over what there is. Distance: seconds from the end to the goal over the goal's length, so below 0 is late. A change suspends a job, or lets it go on elsewhere.".to_owned(),
     );
+    table.notes.push(format!("Target: weal meets as many goals as EDF, within {POINTS} points, with no more changes."));
     table
 }
 
@@ -162,28 +119,23 @@ impl OneRun {
 
 /// Every policy at every load, with seeds from 1.
 fn simulated(seeds: u64) -> Vec<Outcome> {
+    let policies: [(&str, &dyn Scheduler); 3] =
+        [("FCFS", &FirstComeFirstServed), ("EDF", &EarliestDeadlineFirst), ("weal", &WealScheduler)];
     let of = |load: f64, (policy, scheduler): (&'static str, &dyn Scheduler)| Outcome {
         policy,
         load,
-        runs: (1..=seeds).map(|seed| one(&arrivals(load, seed, JOBS), scheduler)).collect(),
+        runs: (1..=seeds).map(|seed| one(load, seed, scheduler)).collect(),
     };
-    LOADS.into_iter().flat_map(|load| policies().map(|policy| of(load, policy))).collect()
+    LOADS.into_iter().flat_map(|load| policies.map(|policy| of(load, policy))).collect()
 }
 
-fn policies() -> [(&'static str, &'static dyn Scheduler); 3] {
-    [("FCFS", &FirstComeFirstServed), ("EDF", &EarliestDeadlineFirst), ("weal", &WealScheduler)]
-}
-
-fn arrivals(load: f64, seed: u64, count: usize) -> Vec<JobArrival> {
-    mix(load).stream(seed, "jobs").take(count).collect()
-}
-
-fn one(jobs: &[JobArrival], scheduler: &dyn Scheduler) -> OneRun {
+fn one(load: f64, seed: u64, scheduler: &dyn Scheduler) -> OneRun {
     let nodes = [Site { cpu: SLICE_CPU, memory: SLICE_MEMORY.0 }; SLICES];
     let costs = weal_scenario::JOBS_AS_PROCESSES;
     let batch =
         Batch { costs, sample_every_s: f64::INFINITY, ..Batch::new(&nodes, Applications::Steady(&[]), scheduler, CYCLE_S) };
-    let result = run_batch(&batch, jobs.to_vec(), Until::Submitted(jobs.len()));
+    let jobs: Vec<JobArrival> = mix(load).stream(seed, "jobs").take(JOBS).collect();
+    let result = run_batch(&batch, jobs, Until::Submitted(JOBS));
     let distance =
         |arrival: &JobArrival, finish_s: f64| (arrival.at_s + arrival.relative_goal_s - finish_s) / arrival.relative_goal_s;
     let distances = result.completions.iter().map(|done| distance(&done.arrival, done.finish_s)).collect();
@@ -196,10 +148,10 @@ fn mix(load: f64) -> JobMix {
         work: Work(seconds * cpu),
         max_speed: Cpu(cpu),
         min_speed: Cpu(0.0),
-        memory: JOB_MEMORY,
+        memory: Bytes::mib(120),
         tasks: 1,
     };
-    let kinds = vec![(0.1, kind(5.0, SLICE_CPU)), (0.4, kind(10.0, HALF_CPU)), (0.5, kind(2.0, HALF_CPU))];
+    let kinds = vec![(0.1, kind(5.0, SLICE_CPU)), (0.4, kind(10.0, 0.5 * SLICE_CPU)), (0.5, kind(2.0, 0.5 * SLICE_CPU))];
     let mean_work: f64 = kinds.iter().map(|(share, kind)| share * kind.work.0).sum();
     JobMix { kinds, factors: GOAL_FACTORS.to_vec(), mean_gap_s: mean_work / (load * SLICES as f64 * SLICE_CPU) }
 }
