@@ -277,7 +277,7 @@ mod tests {
         if String::from_utf8_lossy(&shown.stdout).contains("libc.so") {
             assert!(weal_emulated::libraries(Path::new("/bin/true")).iter().all(|library| root.at(library).exists()));
         }
-        let script = script(Path::new("/work/e2e"), &["identity::".to_owned()]);
-        assert!(script.contains("/work/e2e --show-output identity::\n"), "{script}");
+        let script = script(Path::new("target/debug/deps/e2e"), &["identity::".to_owned()]);
+        assert!(script.contains("target/debug/deps/e2e --show-output identity::\n"), "{script}");
     }
 }
