@@ -9,7 +9,11 @@
 
 mod mutation;
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// How many mutations each target runs in `make test`, where this is not set: some seconds for all of them in a debug build.
 pub const EXECUTIONS: &str = "WEAL_FUZZ_EXECUTIONS";
@@ -40,6 +44,17 @@ pub fn target(name: &str, run: impl Fn(&[u8])) {
         let input = mutation::mutate(&corpus, &mut rng);
         try_input(&run, &input, &format!("{name}: execution {execution} with {SEED}={seed}"));
     }
+}
+
+/// What is understood of `bytes` as a `T` can be said again as JSON, and is understood as the same again.
+///
+/// # Panics
+/// When it is not.
+pub fn check_json<T: DeserializeOwned + Serialize + PartialEq + Debug>(bytes: &[u8]) {
+    let Ok(body) = serde_json::from_slice::<T>(bytes) else { return };
+    let said = serde_json::to_vec(&body).expect("what was read can be written");
+    let again = serde_json::from_slice::<T>(&said);
+    assert!(again.as_ref().is_ok_and(|again| *again == body), "{again:?}: {}", String::from_utf8_lossy(&said));
 }
 
 /// How many mutations a target runs.

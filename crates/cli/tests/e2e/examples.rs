@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::identity::values;
 use crate::pool::{Pool, demo_program};
 
 /// Asserts it of all instances that have a process, of which there have to be so many at least. Skips a pool that cannot give users.
@@ -17,13 +18,12 @@ pub fn assert_confined(pool: &Pool, at_least: usize) {
         instances.filter_map(|one| Some((one["id"].as_str()?.to_owned(), one["pid"].as_u64()?))).collect();
     assert!(pids.len() >= at_least, "{pids:?}");
     for (instance, pid) in pids {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
-        assert_ne!(field("Uid:").split_whitespace().next(), Some("0"), "{instance} runs as root");
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        assert_ne!(values(&status, "Uid:")[0], "0", "{instance} runs as root");
         for (name, value) in
             [("CapEff:", "0000000000000000"), ("CapBnd:", "0000000000000000"), ("NoNewPrivs:", "1"), ("Seccomp:", "2")]
         {
-            assert_eq!(field(name), value, "{instance}: {name} {text}");
+            assert_eq!(values(&status, name), [value], "{instance}: {name} {status}");
         }
     }
 }

@@ -345,8 +345,7 @@ pub fn example_program(name: &str) -> PathBuf {
 
 /// `program`, or a copy of it if it lies where others may not look: a root pool's applications run as users of their own.
 pub fn open_to_all(program: PathBuf) -> PathBuf {
-    let lets_through = |part: &Path| std::fs::metadata(part).is_ok_and(|meta| meta.permissions().mode() & 0o001 != 0);
-    if !rustix::process::geteuid().is_root() || program.ancestors().all(lets_through) {
+    if is_open_to_all(&program) {
         return program;
     }
     let folder = std::env::temp_dir().join(format!("weal-e2e-programs-{}", std::process::id()));
@@ -362,11 +361,16 @@ pub fn open_to_all(program: PathBuf) -> PathBuf {
     copy
 }
 
+/// Whether the applications of this user's pools get to `path`.
+pub fn is_open_to_all(path: &Path) -> bool {
+    let lets_through = |part: &Path| std::fs::metadata(part).is_ok_and(|meta| meta.permissions().mode() & 0o001 != 0);
+    !rustix::process::geteuid().is_root() || path.ancestors().all(lets_through)
+}
+
 /// Copies a program in another process. What this one has open for writing is open for a moment in whatever other tests start meanwhile,
 /// and as long as it is, the kernel runs the file for nobody ("text file busy").
 pub fn copy_program(program: &Path, to: &Path) {
-    let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
-    assert!(copied.success(), "cannot copy {} to {}", program.display(), to.display());
+    copy_program_with(program, "", to);
 }
 
 /// The same with `end` behind it, which changes nothing but the file.

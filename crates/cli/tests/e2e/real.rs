@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::examples::assert_confined;
-use crate::pool::{Pool, kill, text};
+use crate::pool::{Pool, is_open_to_all, kill, text};
 
 const NEEDED: [&str; 7] = ["mvn", "javac", "php", "wrk", "h2load", "curl", "tar"];
 
@@ -36,8 +36,7 @@ fn config(target: &Path) -> String {
 /// Where the example's programs are: as they were prepared, or a copy in `folder` if the users of applications do not get there.
 fn open_target(folder: &Path) -> PathBuf {
     let target = root().join("target");
-    let lets_through = |part: &Path| std::fs::metadata(part).is_ok_and(|meta| meta.permissions().mode() & 0o001 != 0);
-    if !rustix::process::geteuid().is_root() || target.ancestors().all(lets_through) {
+    if is_open_to_all(&target) {
         return target;
     }
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();

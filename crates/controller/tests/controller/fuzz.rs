@@ -1,11 +1,8 @@
 //! Bodies that were never meant for the API.
 
-use std::fmt::Debug;
-
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
+use weal_fuzz::check_json;
 use weal_protocol::controller::{ConfigUpdate, JobSubmission, NoteOrder, ScaleOrder, SleepOrder, TokenOrder};
 
 use crate::fake::Pool;
@@ -13,23 +10,15 @@ use crate::fake::Pool;
 /// Calls that read a body and leave nothing behind, or nothing that grows.
 const CALLS: [(&str, &str); 2] = [("POST", "/v1/jobs/dry-run"), ("POST", "/v1/apps/shop/sleep")];
 
-/// What reads as an order reads as the same order when it is written again.
-fn check<T: DeserializeOwned + Serialize + PartialEq + Debug>(bytes: &[u8]) {
-    if let Ok(order) = serde_json::from_slice::<T>(bytes) {
-        let written = serde_json::to_vec(&order).unwrap();
-        assert_eq!(serde_json::from_slice::<T>(&written).unwrap(), order);
-    }
-}
-
 #[test]
 fn fuzz_orders() {
     weal_fuzz::target("api-order", |bytes| {
-        check::<ConfigUpdate>(bytes);
-        check::<NoteOrder>(bytes);
-        check::<TokenOrder>(bytes);
-        check::<SleepOrder>(bytes);
-        check::<ScaleOrder>(bytes);
-        check::<JobSubmission>(bytes);
+        check_json::<ConfigUpdate>(bytes);
+        check_json::<NoteOrder>(bytes);
+        check_json::<TokenOrder>(bytes);
+        check_json::<SleepOrder>(bytes);
+        check_json::<ScaleOrder>(bytes);
+        check_json::<JobSubmission>(bytes);
     });
 }
 
