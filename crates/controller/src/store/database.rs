@@ -40,6 +40,11 @@ const JOBS_RECALLED: u32 = 50;
 /// Damaged files that are kept; the newest one replaces the last of them.
 const MOST_ASIDE: u32 = 9;
 
+/// So long the journal becomes before its pages go over to the database. SQLite's own 4 MiB would be longer than the database of most pools.
+const JOURNAL_BYTES: u64 = 1 << 20;
+/// SQLite's default.
+const PAGE_BYTES: u64 = 4096;
+
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 
@@ -72,8 +77,11 @@ impl Database {
         connection.busy_timeout(Duration::from_secs(2)).map_err(fail)?;
         // EXCLUSIVE: without it SQLite maps a file for other processes, of which there are none, and a full disk under it ends this one (SIGBUS).
         // FULL: an acknowledged config survives a power cut. One fsync per turn of the thread is all that it costs.
+        let journal =
+            format!("PRAGMA wal_autocheckpoint = {}; PRAGMA journal_size_limit = {JOURNAL_BYTES};", JOURNAL_BYTES / PAGE_BYTES);
         connection
-            .execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 4194304;")
+            .execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+            .and_then(|()| connection.execute_batch(&journal))
             .map_err(fail)?;
         let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
         match found {
