@@ -48,6 +48,7 @@ mod snapshot;
 mod spec;
 mod status;
 mod tls;
+mod unasked;
 mod units;
 pub mod written;
 
@@ -81,8 +82,9 @@ pub use spec::{
     TimingSpec,
 };
 pub use status::{
-    AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict, PlanSummary,
-    RefusedRequest, RolloutPhase, RolloutStatus, Severity, Status, Why, WhyNode, WhyRequest,
+    AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict,
+    PlanSummary, RefusedRequest, RolloutPhase, RolloutStatus, Severity, Status, Why, WhyNode, WhyRequest,
 };
 pub use tls::{AcmeChallenge, AcmeSpec, ApiTls, CertificateSource, TlsSpec, TlsVersion};
+pub use unasked::{JUST_NAMED, RECOVERED_AFTER, parked_next, restart_pause, wake_rank};
 pub use units::{Bytes, Cpu, Time, Utility, Work};

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weal_model::{Bytes, InstanceId, NodeName, Rung};
+use weal_model::{Bytes, InstanceId, NodeName, parked_next};
 
 use crate::agent::Agent;
-use crate::instance::{Handle, Order, View};
+use crate::instance::{Handle, Order};
 
 /// How often memory is looked at. A purge takes about as long; an instance that grows by 100 MiB in it is met within the next.
 const TICK: Duration = Duration::from_secs(1);
@@ -54,14 +54,13 @@ impl Agent {
         None
     }
 
-    /// Of those on `node` that sleep with their memory, the one that has been on its rung the longest.
+    /// Who is parked next on `node`.
     fn coldest(&self, node: &NodeName, passed_over: &BTreeSet<InstanceId>) -> Option<Handle> {
-        let holds_memory = |(_, view): &(Handle, View)| {
-            view.memory.state.rung().is_some_and(|rung| rung < Rung::Parked)
-                && view.record.spec.node == *node
-                && !passed_over.contains(&view.record.spec.id)
-        };
-        let sleepers = self.handles().into_iter().map(|handle| (handle.clone(), handle.view())).filter(holds_memory);
-        sleepers.min_by_key(|(_, view)| view.memory.since).map(|(handle, _)| handle)
+        let handles = self.handles();
+        let here = handles
+            .into_iter()
+            .map(|handle| (handle.clone(), handle.view()))
+            .filter(|(_, view)| view.record.spec.node == *node && !passed_over.contains(&view.record.spec.id));
+        parked_next(here.map(|(handle, view)| (handle, view.memory.state, view.memory.since)))
     }
 }

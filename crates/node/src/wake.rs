@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
-use weal_model::{AppName, InstanceId, InstanceState, Rung};
+use weal_model::{AppName, InstanceId, InstanceState, JUST_NAMED, Rung, wake_rank};
 use weal_protocol::Refusal;
 use weal_protocol::node::{self, WakeAnswer, WakeRequest};
 use weal_rpc::{Callers, Router, RpcRefusal};
@@ -17,9 +17,6 @@ use crate::ports::address;
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 /// How often an instance is looked at that starts: its own health checks are no denser.
 const START_POLL: Duration = Duration::from_millis(10);
-/// An instance that was named to somebody is not put to sleep for so long: an order to do so was decided before, by one who had seen
-/// no request. Longer than that order may be under way.
-const JUST_ASKED: Duration = Duration::from_secs(2);
 
 impl Agent {
     /// What the wake socket answers, to `callers`.
@@ -62,7 +59,7 @@ impl Agent {
     /// It was named to whoever asks for its application.
     fn note_asked(&self, instance: &InstanceId) {
         let mut asked = self.asked.lock().expect("nothing panics while it is held");
-        asked.retain(|_, when| when.elapsed() < JUST_ASKED);
+        asked.retain(|_, when| when.elapsed() < JUST_NAMED);
         asked.insert(instance.clone(), Instant::now());
     }
 
@@ -73,7 +70,7 @@ impl Agent {
         let turn = self.turn(&handle.view().record.spec.app);
         let turn = turn.lock().await;
         let asked = self.asked.lock().expect("nothing panics while it is held").get(instance).map(Instant::elapsed);
-        if let Some(ago) = asked.filter(|ago| *ago < JUST_ASKED) {
+        if let Some(ago) = asked.filter(|ago| *ago < JUST_NAMED) {
             return Err(Refusal::AskedFor { ago_s: ago.as_secs_f64() });
         }
         let ordered = handle.begin(Order::Sleep(rung)).await;
@@ -96,7 +93,7 @@ impl Agent {
                 let id = &view.record.spec.id;
                 (only.is_empty() || only.contains(id)) && !failed.iter().any(|(failed, _)| failed == id)
             });
-            candidates.sort_by(|(_, a), (_, b)| (price(a)).partial_cmp(&price(b)).unwrap_or(std::cmp::Ordering::Equal));
+            candidates.sort_by(|(_, a), (_, b)| rank(a).partial_cmp(&rank(b)).unwrap_or(std::cmp::Ordering::Equal));
             let Some((handle, view)) = candidates.into_iter().next() else { return Err(nobody(app, failed)) };
             let answer =
                 |took_s| WakeAnswer { instance: view.record.spec.id.clone(), address: address(view.record.port), took_s };
@@ -122,18 +119,9 @@ impl Agent {
     }
 }
 
-/// Awake before asleep, light sleep before deep, asleep before starting; among equals who woke fastest.
-fn price(view: &View) -> (u8, f64) {
-    let state = view.memory.state;
-    let class = match (state, state.rung()) {
-        (InstanceState::Ready, _) if view.stays_awake() => 0,
-        (InstanceState::Ready, _) => 1,
-        (_, Some(rung)) => 1 + rung as u8,
-        (InstanceState::Starting | InstanceState::Unhealthy, _) => 10,
-        (InstanceState::Backoff, _) => 11,
-        _ => 12,
-    };
-    (class, view.memory.last_wake_s.unwrap_or(f64::MAX))
+/// Among those of one rank who woke fastest.
+fn rank(view: &View) -> (u8, f64) {
+    (wake_rank(view.memory.state, view.stays_awake()), view.memory.last_wake_s.unwrap_or(f64::MAX))
 }
 
 fn nobody(app: &AppName, failed: Vec<(InstanceId, Refusal)>) -> RpcRefusal {

@@ -58,6 +58,9 @@ pub use wakes::{CALL_WAIT, WakeReason};
 
 /// Instances that one request may be sent to. A third failure says more about the request or the network than about the instances.
 pub const MOST_ATTEMPTS: usize = 3;
+/// A request that was sent again more often than that, although an instance may have begun with it, is not kept for one that comes back: it may
+/// be what ends each instance that it comes to.
+const MOST_REPLAYS: u32 = 1;
 
 /// The share of the load of an instance that no config has spoken of yet, relative to one that was given a whole core.
 const WOKEN_WEIGHT: f64 = 1.0;
@@ -259,7 +262,11 @@ impl Admission {
 
     /// After [`Admission::handle_retry`] has found no other instance: no instance has begun with the request, as each refused the connection.
     /// True: one of them may be there again in a moment, and the request waits for that, first of all, without its seat. False: it ends.
-    pub fn handle_refused(&mut self, now: Time, ticket: Ticket) -> bool {
+    /// `replays` counts how often it was sent again although an instance may have begun with it.
+    pub fn handle_refused(&mut self, now: Time, ticket: Ticket, replays: u32) -> bool {
+        if replays > MOST_REPLAYS {
+            return false;
+        }
         let is_at_instance = self.instances.get(ticket.slot()).is_some_and(Option::is_some);
         !is_at_instance && self.dispatcher.may_come_back(now) && self.pipeline.handle_return(now, ticket, self.request_timeout)
     }

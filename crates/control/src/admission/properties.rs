@@ -172,21 +172,21 @@ impl Caller {
     /// An instance refuses the connection, and so do all others that are tried.
     fn refuse_connection(&mut self, which: usize) -> Result<(), TestCaseError> {
         let (now, Some((ticket, instance))) = (self.now(), self.outstanding(which)) else { return Ok(()) };
-        prop_assert!(!self.admission.handle_refused(now, ticket), "it is still at an instance");
+        prop_assert!(!self.admission.handle_refused(now, ticket, 0), "it is still at an instance");
         self.has_refused = true;
         let mut failed = vec![instance];
         while let Some(next) = self.admission.handle_retry(now, ticket, Attempt::Refused, &failed) {
             failed.push(next);
         }
         self.outstanding.remove(&ticket);
-        if self.admission.handle_refused(now, ticket) {
+        if self.admission.handle_refused(now, ticket, 0) {
             prop_assert!(self.admission.is_queued(ticket) && self.admission.instance_of(ticket).is_none());
             self.waiting.insert(ticket, self.given[&ticket]);
         } else {
             prop_assert!(self.admission.handle_end(now, ticket, Attempt::Refused, RequestOutcome::Failed));
             self.ended += 1;
         }
-        prop_assert!(!self.admission.handle_refused(now, ticket), "it waits, or has ended");
+        prop_assert!(!self.admission.handle_refused(now, ticket, 0), "it waits, or has ended");
         Ok(())
     }
 

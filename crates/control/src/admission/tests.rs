@@ -119,9 +119,10 @@ fn a_request_whose_connection_is_refused_waits_for_the_instance_before_all_other
     let mut admission = admission(&config(None, &[1]));
     let first = arrive(&mut admission, 0);
     let only = admission.poll_dispatch(at(0)).unwrap().instance;
-    assert!(!admission.handle_refused(at(1), first), "it is at an instance");
+    assert!(!admission.handle_refused(at(1), first, 0), "it is at an instance");
     assert_eq!(admission.handle_retry(at(1), first, Refused, &[only]), None);
-    assert!(admission.handle_refused(at(1), first), "none has begun with it");
+    assert!(!admission.handle_refused(at(1), first, 2), "it may have ended two instances");
+    assert!(admission.handle_refused(at(1), first, 0), "none has begun with it");
     let second = arrive(&mut admission, 2);
     assert_eq!((dispatched(&mut admission, 2), admission.queued()), (vec![], 2));
     assert_eq!(admission.poll_wake_timeout(at(2)), Some(at(101)));
@@ -141,7 +142,7 @@ fn what_waits_for_an_instance_that_refuses_goes_to_one_that_comes_instead() {
     let ticket = arrive(&mut admission, 0);
     let gone = admission.poll_dispatch(at(0)).unwrap().instance;
     admission.handle_retry(at(1), ticket, Refused, &[gone]);
-    assert!(admission.handle_refused(at(1), ticket));
+    assert!(admission.handle_refused(at(1), ticket, 0));
     admission.handle_config(at(2), &config(Some(1), &[2]));
     assert_eq!(admission.poll_dispatch(at(2)).map(|next| next.instance), admission.find(&"shop-2".into()));
 }
@@ -153,7 +154,7 @@ fn a_request_ends_when_its_instance_has_refused_for_too_long() {
     for (ms, waits) in [(0, true), (crate::dispatch::BRIDGED.as_millis() as u64, false)] {
         let only = admission.poll_dispatch(at(ms)).unwrap().instance;
         assert_eq!(admission.handle_retry(at(ms), ticket, Refused, &[only]), None);
-        assert_eq!(admission.handle_refused(at(ms), ticket), waits);
+        assert_eq!(admission.handle_refused(at(ms), ticket, 0), waits);
     }
     assert!(admission.handle_end(at(6000), ticket, Refused, RequestOutcome::Failed));
 }
@@ -165,7 +166,7 @@ fn a_request_that_waits_for_one_instance_is_not_tried_at_the_other_again_and_aga
     let ticket = arrive(&mut admission, 0);
     let gone = admission.poll_dispatch(at(0)).unwrap().instance;
     admission.handle_retry(at(0), ticket, Refused, &[gone]);
-    assert!(admission.handle_refused(at(0), ticket));
+    assert!(admission.handle_refused(at(0), ticket, 0));
     admission.handle_config(at(1), &config(None, &[1, 2]));
     let ms = crate::dispatch::BRIDGED.as_millis() as u64;
     let mut tried = 0;
@@ -174,7 +175,7 @@ fn a_request_that_waits_for_one_instance_is_not_tried_at_the_other_again_and_aga
         while let Some(other) = admission.handle_retry(at(ms), ticket, Refused, &failed) {
             failed.push(other);
         }
-        assert!(admission.handle_refused(at(ms), ticket), "the second one may come back");
+        assert!(admission.handle_refused(at(ms), ticket, 0), "the second one may come back");
         tried += failed.len();
         assert!(tried <= 2, "each instance is tried once");
     }
@@ -187,7 +188,7 @@ fn a_request_that_waits_again_expires_when_it_would_have_at_first() {
     let ticket = arrive(&mut admission, 0);
     let only = admission.poll_dispatch(at(0)).unwrap().instance;
     admission.handle_retry(at(1), ticket, Refused, &[only]);
-    assert!(admission.handle_refused(at(1), ticket));
+    assert!(admission.handle_refused(at(1), ticket, 0));
     assert_eq!(admission.poll_timeout(), Some(at(60_000)));
     assert_eq!(admission.handle_timeout(at(60_000)), [ticket]);
 }

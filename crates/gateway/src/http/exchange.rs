@@ -437,7 +437,7 @@ impl Exchange {
             let next = if sendable.is_some() { seat.retry(attempt, &failed) } else { None };
             match next {
                 Some(next) => target = next,
-                None if attempt == Attempt::Refused && *replays <= 1 && seat.wait_again() => return Err(Unanswered::Waits),
+                None if attempt == Attempt::Refused && seat.wait_again(*replays) => return Err(Unanswered::Waits),
                 None => return Err(Unanswered::Failed(attempt, refusal)),
             }
         }

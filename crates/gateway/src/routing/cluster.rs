@@ -459,10 +459,10 @@ impl Seat {
 
     /// After [`Seat::retry`] has found no other instance: no instance has begun with the request, as each refused the connection. True: it waits
     /// for one again, without its seat: poll [`Seat::poll_target`].
-    pub fn wait_again(&self) -> bool {
+    pub fn wait_again(&self, replays: u32) -> bool {
         let mut core = self.cluster.lock();
         let now = self.cluster.clock.now();
-        let waits = core.admission.handle_refused(now, self.ticket);
+        let waits = core.admission.handle_refused(now, self.ticket, replays);
         if waits {
             self.cluster.pump(core, now);
         }

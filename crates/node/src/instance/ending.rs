@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use weal_host::Proc;
-use weal_model::{InstanceId, InstanceState, RestartPolicy, RunEnd, SandboxMode, StopSignal};
+use weal_model::{InstanceId, InstanceState, RestartPolicy, RunEnd, SandboxMode, StopSignal, restart_pause};
 use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
 
@@ -22,10 +22,6 @@ use crate::logbook::Logbook;
 use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, RESULTS_FILE, Record, STOP_FILE, Started, carry, logs};
 use crate::signals::{send, send_to_all};
 
-/// The pause before the first restart.
-const FIRST_BACKOFF: Duration = Duration::from_millis(500);
-/// The longest pause before a restart.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
 /// How long a shim that lives may take to write down how the instance ended. It takes a moment of a core and of the disk: longer means that
 /// one of them hangs, and shorter would call a shim dead on a machine that is only busy.
 const WITNESS_PATIENCE: Duration = Duration::from_secs(30);
@@ -189,7 +185,7 @@ impl Task {
         let mut wake = None;
         if restart {
             let attempt = self.memory().failed_in_a_row;
-            let pause = backoff(attempt);
+            let pause = restart_pause(attempt);
             self.remember(|memory| {
                 memory.failed_in_a_row = attempt.saturating_add(1);
                 memory.ended = Some(end.text.clone());
@@ -320,11 +316,6 @@ fn tells_of_refusal(text: &str) -> bool {
     WORDS.iter().any(|word| text.contains(word))
 }
 
-/// Half a second, then twice as long each time, up to a minute.
-fn backoff(failed_in_a_row: u32) -> Duration {
-    FIRST_BACKOFF.saturating_mul(1 << failed_in_a_row.min(10)).min(LONGEST_BACKOFF)
-}
-
 /// The signal that asks an instance to end.
 fn stop_signal(spec: &InstanceSpec) -> Signal {
     match spec.process.stop_signal {
@@ -425,12 +416,5 @@ mod tests {
         assert!(tells_of_refusal("PermissionError: [Errno 13] Permission denied: '/srv/x'"));
         assert!(tells_of_refusal("open /etc/app: read-only file system"));
         assert!(!tells_of_refusal("no such table"));
-    }
-
-    #[test]
-    fn pauses_double_up_to_a_minute() {
-        let seconds: Vec<f64> = (0..9).map(|attempt| backoff(attempt).as_secs_f64()).collect();
-        assert_eq!(seconds, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]);
-        assert_eq!(backoff(u32::MAX), LONGEST_BACKOFF);
     }
 }

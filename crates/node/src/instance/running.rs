@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use weal_host::{Identity, Proc};
-use weal_model::{HealthProbe, InstanceState, RunEnd};
+use weal_model::{HealthProbe, InstanceState, RECOVERED_AFTER, RunEnd};
 use weal_protocol::Refusal;
 
 use super::ending::End;
@@ -28,8 +28,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How often memory is looked at. Without cgroups this is how long an instance may exceed its limit.
 const TICK: Duration = Duration::from_secs(1);
-/// An instance that was ready for so long has recovered: its next pause before a restart is the first one again.
-const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
 /// A process that runs.
 pub struct Running {
@@ -183,7 +181,7 @@ impl Task {
                     );
                 }
                 let since = *running.ready_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= HEALTHY_AFTER && self.memory().failed_in_a_row > 0 {
+                if since.elapsed() >= RECOVERED_AFTER && self.memory().failed_in_a_row > 0 {
                     self.remember(|memory| memory.failed_in_a_row = 0);
                 }
             }

@@ -212,6 +212,7 @@ impl World<'_> {
             let wanted = reserves.iter().find(|reserve| reserve.node == node.name);
             node.reserve = wanted.map_or(weal_model::Bytes(0), |reserve| reserve.memory);
         }
+        (0..self.nodes.len()).for_each(|node| self.uphold_reserve(node));
     }
 }
 

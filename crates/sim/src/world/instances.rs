@@ -1,14 +1,13 @@
 //! Instances: what actions and accidents make of them.
 
-use weal_model::{Action, Bytes, InstanceId, InstanceState, Rung};
+use weal_model::{Action, Bytes, InstanceId, InstanceState, JUST_NAMED, RECOVERED_AFTER, Rung, Time, parked_next, restart_pause};
 use weal_protocol::Refusal;
 use weal_scenario::WorkDistribution;
 
 use super::parts::event::{Event, TaskId};
-use super::parts::instance::{BACKOFF_S, Instance, InstanceOperation, OperationKind};
+use super::parts::instance::{Instance, InstanceOperation, OperationKind};
 use super::parts::signal::Signal;
 use super::parts::tasks::{Owner, Task, TaskStep, steps_of_start};
-use super::parts::wake::JUST_NAMED_S;
 use super::state::World;
 
 impl World<'_> {
@@ -33,9 +32,26 @@ impl World<'_> {
             named_s: f64::NEG_INFINITY,
             start_took_s: None,
             restarts: 0,
+            failed_in_a_row: 0,
         });
         self.oracle_memory(node);
+        self.uphold_reserve(node);
         index
+    }
+
+    /// Parks who has slept longest where less memory is free than is to be, one after the other.
+    pub fn uphold_reserve(&mut self, node: usize) {
+        let parks = |entry: &Instance| entry.change() == Some(OperationKind::Sleep(Rung::Parked));
+        let mut here = self.instances.iter().enumerate().filter(|(_, entry)| entry.node == node);
+        if self.room(node) >= self.nodes[node].reserve || here.clone().any(|(_, entry)| parks(entry)) {
+            return;
+        }
+        let idle = here.by_ref().filter(|(_, entry)| entry.operation.is_none());
+        let coldest = parked_next(idle.map(|(index, entry)| (index, entry.state, Time::from_secs_f64(entry.since_s))));
+        if let Some(instance) = coldest {
+            self.nodes[node].parked_for_reserve += 1;
+            self.operate(instance, OperationKind::Sleep(Rung::Parked), None);
+        }
     }
 
     pub fn set_state(&mut self, instance: usize, state: InstanceState) {
@@ -100,7 +116,7 @@ impl World<'_> {
             (OperationKind::Sleep(_), None) if matches!(entry.state, InstanceState::Starting | InstanceState::Backoff) => {
                 Some(Refusal::WrongState { instance: id, state: entry.state })
             }
-            (OperationKind::Sleep(_), None) if now_s - entry.named_s < JUST_NAMED_S => {
+            (OperationKind::Sleep(_), None) if now_s - entry.named_s < JUST_NAMED.as_secs_f64() => {
                 Some(Refusal::AskedFor { ago_s: now_s - entry.named_s })
             }
             _ => None,
@@ -231,6 +247,9 @@ impl World<'_> {
             let refusal = fails.then(|| Refusal::failed("the simulated machine failed"));
             self.emit(Signal::Acted { action, took_s: now_s - began_s, refusal });
         }
+        if !fails {
+            self.uphold_reserve(node);
+        }
     }
 
     /// Its process is gone, and the requests that it had with it.
@@ -261,13 +280,20 @@ impl World<'_> {
 
     /// An instance ends by itself; it is started again after a pause.
     pub fn crash(&mut self, instance: usize) {
+        let now_s = self.now_s();
+        let entry = &mut self.instances[instance];
+        if entry.state == InstanceState::Ready && now_s - entry.since_s >= RECOVERED_AFTER.as_secs_f64() {
+            entry.failed_in_a_row = 0;
+        }
+        let pause_s = restart_pause(entry.failed_in_a_row).as_secs_f64();
+        entry.failed_in_a_row = entry.failed_in_a_row.saturating_add(1);
         self.set_state(instance, InstanceState::Backoff);
         self.lose_work(instance);
         let (now_s, node, version) = (self.now_s(), self.instances[instance].node, self.instances[instance].version);
         self.nodes[node].processor.remove(now_s, instance);
         self.nodes[node].processor.add(instance);
         self.mark_dirty(node);
-        self.agenda.enter(now_s + BACKOFF_S, Event::Changed { instance, version });
+        self.agenda.enter(now_s + pause_s, Event::Changed { instance, version });
     }
 
     fn lose_work(&mut self, instance: usize) {

@@ -145,7 +145,7 @@ impl World<'_> {
                 memory_used,
                 cpu_pressure_seconds: None,
                 memory_reserve: node.reserve,
-                parked_for_reserve: 0,
+                parked_for_reserve: node.parked_for_reserve,
             });
         }
         let present = (0..self.instances.len()).filter(|&index| self.instances[index].state != InstanceState::Stopped);

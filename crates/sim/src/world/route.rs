@@ -29,7 +29,7 @@ impl World<'_> {
         match signal {
             Signal::Stepped(task) => self.step(task),
             Signal::Ended(task) => self.handle_ended(task),
-            Signal::Broken(task) => self.end(task, RequestOutcome::Failed, Attempt::Broken),
+            Signal::Broken(task) => self.break_off(task),
             Signal::Changed { app } => self.go_on_waking(app),
             Signal::Woken { app, instance } => self.handle_woken(app, instance),
             Signal::WakeRefused { app } => self.handle_wake_refused(app),

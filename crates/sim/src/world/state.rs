@@ -74,6 +74,7 @@ impl<'a> World<'a> {
             processor: if slices_of == 0 { Processor::whole(node.cpu.0) } else { Processor::slice(node.cpu.0, slices_of) },
             up: true,
             reserve: Bytes(0),
+            parked_for_reserve: 0,
             version: 0,
             dirty: false,
         });

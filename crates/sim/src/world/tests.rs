@@ -381,3 +381,43 @@ fn equal_inputs_give_a_loop_equal_effects() {
         assert_eq!(differs, None);
     }
 }
+
+/// Crashes at 20, 40, 60 and 150 s; the last one after more than a minute in which it was ready.
+#[test]
+fn one_that_crashes_again_and_again_pauses_longer_each_time_until_it_recovers() {
+    let crashes: String = [20, 40, 60, 150]
+        .iter()
+        .map(|at| format!("[[fault]]\nkind = \"instance-down\"\napp = \"shop\"\nat = \"{at}s\"\nfor = \"1s\"\n"))
+        .collect();
+    let scenario = one_node("duration = \"170s\"", &format!("rate = \"10/s\"\n{crashes}"));
+    let steps = decisions(&scenario, &[]).unwrap().steps;
+    let events = steps.iter().filter_map(|step| match &step.input {
+        weal_control::cycle::Input::Events(events) => Some(events.clone()),
+        _ => None,
+    });
+    let events: Vec<_> = events.flatten().collect();
+    let pauses = events.windows(2).filter(|pair| pair[0].state == weal_model::InstanceState::Backoff);
+    let pauses_s: Vec<f64> = pauses.map(|pair| pair[1].time.since(pair[0].time).as_secs_f64()).collect();
+    assert_eq!(pauses_s, [0.5, 1.0, 2.0, 0.5]);
+}
+
+#[test]
+fn who_sleeps_with_its_memory_is_parked_where_less_is_free_than_is_to_be() {
+    use super::parts::instance::OperationKind;
+    use weal_model::{Bytes, InstanceState, Rung};
+    let scenario = one_node("duration = \"10s\"", "rate = \"0/s\"");
+    let mut world = World::new(&scenario);
+    world.bring_up();
+    world.nodes[0].reserve = Bytes::mib(900);
+    world.uphold_reserve(0);
+    assert_eq!(world.instances[0].change(), None, "it is awake");
+    world.set_state(0, InstanceState::Suspended);
+    world.nodes[0].reserve = Bytes::mib(700);
+    world.uphold_reserve(0);
+    assert_eq!(world.instances[0].change(), None, "724 MiB are free");
+    world.nodes[0].reserve = Bytes::mib(900);
+    world.uphold_reserve(0);
+    world.uphold_reserve(0);
+    assert_eq!(world.instances[0].change(), Some(OperationKind::Sleep(Rung::Parked)));
+    assert_eq!(world.nodes[0].parked_for_reserve, 1);
+}

@@ -28,7 +28,8 @@ impl World<'_> {
         let Ok(place) = app.admission.handle_arrival(now, incoming) else {
             return self.answer_client(number, session, RequestEnd::Rejected);
         };
-        let request = Request { flow: number, session, app: index, place: Some(place), is_at_instance: false };
+        let (failed, replays) = Default::default();
+        let request = Request { flow: number, session, app: index, place: Some(place), is_at_instance: false, failed, replays };
         let id = self.tasks.insert(Task::new(Owner::Request(request), steps, usize::MAX));
         app.waiting.insert(place, id);
         while app.deadlines.front().is_some_and(|&(_, task)| self.tasks.get(task).is_none()) {
@@ -67,7 +68,7 @@ impl World<'_> {
     /// Sends one request to its instance, or to another when that one refuses.
     fn send(&mut self, app: usize, id: TaskId, Dispatched { ticket, instance: mut at }: Dispatched) {
         let now = self.now();
-        let mut failed = Vec::new();
+        let Some(Task { owner: Owner::Request(mut request), .. }) = self.tasks.get(id).cloned() else { return };
         let found = loop {
             let entry = &mut self.apps[app];
             // A gateway that began again may know an instance by its config that is gone: nobody answers there.
@@ -75,24 +76,53 @@ impl World<'_> {
             if let Some(instance) = instance.filter(|&instance| self.instances[instance].answers()) {
                 break Some(instance);
             }
-            failed.push(at);
-            match entry.admission.handle_retry(now, ticket, Attempt::Refused, &failed) {
+            request.note_failed(at);
+            match entry.admission.handle_retry(now, ticket, Attempt::Refused, &request.failed()) {
                 Some(other) => at = other,
                 None => break None,
             }
         };
+        request.is_at_instance = found.is_some();
+        let waits = found.is_none() && self.apps[app].admission.handle_refused(now, ticket, request.replays);
+        if waits {
+            request.failed = Default::default();
+        }
         let Some(task) = self.tasks.get_mut(id) else { return };
-        let Owner::Request(request) = &mut task.owner else { return };
+        task.owner = Owner::Request(request);
         match found {
             Some(instance) => {
-                request.is_at_instance = true;
                 task.home = instance;
                 self.instances[instance].in_flight += 1;
                 self.begin_step(id);
             }
-            None if self.apps[app].admission.handle_refused(now, ticket) => drop(self.apps[app].waiting.insert(ticket, id)),
+            None if waits => drop(self.apps[app].waiting.insert(ticket, id)),
             None => self.end(id, RequestOutcome::Failed, Attempt::Refused),
         }
+    }
+
+    /// An instance has broken off in the middle of a request. The gateway sends it to another one, as it does with requests without side effects.
+    /// Where it is an instance behind that one which has gone, the one in front answers with an error.
+    pub fn break_off(&mut self, id: TaskId) {
+        let Some(Task { owner: Owner::Request(mut request), home, .. }) = self.tasks.get(id).cloned() else { return };
+        let (now, entry) = (self.now(), &mut self.apps[request.app]);
+        let before = request.place.and_then(|place| Some((place, entry.admission.instance_of(place)?)));
+        let next = before.filter(|_| self.gateway_up && !self.instances[home].answers()).and_then(|(place, instance)| {
+            request.note_failed(instance);
+            let next = entry.admission.handle_retry(now, place, Attempt::Broken, &request.failed())?;
+            Some(Dispatched { ticket: place, instance: next })
+        });
+        let Some(next) = next else { return self.end(id, RequestOutcome::Failed, Attempt::Broken) };
+        self.left(home);
+        self.tasks.remove(id);
+        (request.is_at_instance, request.replays) = (false, request.replays + 1);
+        let steps = Rc::clone(&self.flows[request.flow].steps);
+        let again = self.tasks.insert(Task::new(Owner::Request(request), steps, usize::MAX));
+        // It keeps its deadline.
+        if let Some((_, known)) = self.apps[request.app].deadlines.iter_mut().find(|(_, known)| *known == id) {
+            *known = again;
+        }
+        self.send(request.app, again, next);
+        self.dispatch(request.app);
     }
 
     /// A request that an instance worked on ends. What the gateway has given up on ends unnoticed.

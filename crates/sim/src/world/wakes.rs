@@ -10,7 +10,7 @@ use weal_protocol::node::WakeRequest;
 use super::parts::event::Event;
 use super::parts::instance::{Instance, OperationKind};
 use super::parts::signal::Signal;
-use super::parts::wake::{Condition, WakeCall, price};
+use super::parts::wake::{Condition, WakeCall, rank};
 use super::state::World;
 
 impl World<'_> {
@@ -66,7 +66,7 @@ impl World<'_> {
         let own = self.instances.iter().enumerate().filter(|(_, i)| i.app == app && i.state != InstanceState::Stopped);
         let candidates = own.filter(|(index, instance)| allowed(instance) && !call.failed.contains(index));
         let (index, _) = candidates.min_by(|(_, a), (_, b)| {
-            (price(a), a.last_wake_s).partial_cmp(&(price(b), b.last_wake_s)).unwrap_or(std::cmp::Ordering::Equal)
+            (rank(a), a.last_wake_s).partial_cmp(&(rank(b), b.last_wake_s)).unwrap_or(std::cmp::Ordering::Equal)
         })?;
         Some(index)
     }

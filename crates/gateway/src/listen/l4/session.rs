@@ -41,7 +41,7 @@ pub(super) async fn reach<S, F: Future<Output = io::Result<S>>>(
         failed.push(index);
         target = if let Some(next) = seat.retry(Attempt::Refused, &failed) {
             next
-        } else if seat.wait_again() {
+        } else if seat.wait_again(0) {
             failed.clear();
             let left = end.saturating_duration_since(Instant::now());
             seat.target_within(left).await.map_err(|expired| ErrorResponse::expired(&expired, timeout))?

@@ -5,9 +5,6 @@ use weal_protocol::engine::Revision;
 
 use super::controller::BAD;
 
-/// Before an instance that ended by itself is started again.
-pub const BACKOFF_S: f64 = 1.0;
-
 /// An instance, as long as anything of it is there.
 #[derive(Debug, Clone)]
 pub struct Instance {
@@ -34,6 +31,8 @@ pub struct Instance {
     pub start_took_s: Option<f64>,
     /// How often it was started again.
     pub restarts: u32,
+    /// Runs of it that failed one after the other.
+    pub failed_in_a_row: u32,
 }
 
 /// What the engine is doing to an instance.

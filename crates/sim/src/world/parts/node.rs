@@ -11,6 +11,8 @@ pub struct Node {
     pub up: bool,
     /// Memory that is to be free on it.
     pub reserve: Bytes,
+    /// Instances that were parked for it.
+    pub parked_for_reserve: u64,
     /// Counts its [`Event::Node`]s.
     pub version: u64,
     /// Its next change was not entered yet.

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use weal_control::admission::MOST_ATTEMPTS;
+use weal_control::dispatch::InstanceIndex;
 use weal_control::flow::pipeline;
 use weal_model::Bytes;
 
@@ -56,6 +58,24 @@ pub struct Request {
     pub place: Option<pipeline::Ticket>,
     /// False while the request waits.
     pub is_at_instance: bool,
+    /// Instances that have failed it since it was last taken from its queue.
+    pub failed: [Option<InstanceIndex>; MOST_ATTEMPTS],
+    /// How often it was sent again although an instance may have begun with it.
+    pub replays: u32,
+}
+
+impl Request {
+    /// An instance has failed it.
+    pub fn note_failed(&mut self, instance: InstanceIndex) {
+        if let Some(free) = self.failed.iter_mut().find(|failed| failed.is_none()) {
+            *free = Some(instance);
+        }
+    }
+
+    /// Who has failed it.
+    pub fn failed(&self) -> Vec<InstanceIndex> {
+        self.failed.iter().flatten().copied().collect()
+    }
 }
 
 /// One step.

@@ -1,11 +1,8 @@
 //! A gateway's call for an instance at the node agent, and what the agent can do with each instance.
 
-use weal_model::{InstanceId, InstanceState};
+use weal_model::{InstanceId, InstanceState, wake_rank};
 
 use super::instance::{Instance, OperationKind};
-
-/// An instance that was named to the gateway is not put to sleep for so long.
-pub const JUST_NAMED_S: f64 = 2.0;
 
 /// A call that is under way.
 #[derive(Debug, Clone)]
@@ -40,14 +37,7 @@ impl Condition {
     }
 }
 
-/// Awake before asleep, light sleep before deep, asleep before starting.
-pub fn price(instance: &Instance) -> u8 {
-    match (instance.state, instance.state.rung()) {
-        (InstanceState::Ready, _) if matches!(Condition::of(instance), Condition::Awake) => 0,
-        (InstanceState::Ready, _) => 1,
-        (_, Some(rung)) => 1 + rung as u8,
-        (InstanceState::Starting, _) => 10,
-        (InstanceState::Backoff, _) => 11,
-        _ => 12,
-    }
+/// How soon it is named to the gateway: the lowest first.
+pub fn rank(instance: &Instance) -> u8 {
+    wake_rank(instance.state, matches!(Condition::of(instance), Condition::Awake))
 }
