@@ -9,6 +9,7 @@ use weal_control::cycle::{Config, Cycle, Done, Effect, Input, Start};
 use weal_control::jobs::Costs;
 use weal_model::{Action, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec, Time};
 use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation, Revision};
+use weal_protocol::gateway::GatewayCounters;
 use weal_protocol::{Capabilities, Refusal};
 
 /// Seconds after which everything is long over.
@@ -36,6 +37,8 @@ struct World {
     agenda: BTreeMap<(Time, usize), Happens>,
     entered: usize,
     starts: usize,
+    /// The gateway says what it counts, and takes no config.
+    refuses_config: bool,
     notes: Vec<String>,
 }
 
@@ -61,6 +64,7 @@ impl World {
             agenda: BTreeMap::new(),
             entered: 0,
             starts: 0,
+            refuses_config: false,
             notes: Vec::new(),
         }
     }
@@ -124,6 +128,7 @@ impl World {
     fn carry_out(&mut self, effect: Effect) {
         let nobody = || Refusal::failed("there is no gateway");
         let input = match effect {
+            Effect::ObserveGateway if self.refuses_config => Input::Gateway(Ok(counters(self.now))),
             Effect::ObserveGateway => Input::Gateway(Err(nobody())),
             Effect::ConfigureGateway(_) => Input::Done(Done::Gateway(Err(nobody()))),
             Effect::ObserveEngine => Input::Engine(Ok(self.observe())),
@@ -164,12 +169,43 @@ fn config(generation: u64, pool: &Arc<PoolSpec>) -> Config {
     Config { generation, pool: Arc::clone(pool), revisions: [("web".into(), revision())].into() }
 }
 
+fn counters(time: Time) -> GatewayCounters {
+    GatewayCounters {
+        gateway: "gw".into(),
+        started: Time::from_secs_f64(1000.0),
+        time,
+        version: 0,
+        flows: Vec::new(),
+        instances: Vec::new(),
+        clusters: Vec::new(),
+        connections: 0,
+        tls: Default::default(),
+        unrouted: 0,
+        malformed: 0,
+        abusive: 0,
+        errors: Vec::new(),
+        inner: Vec::new(),
+        inner_addresses: BTreeMap::new(),
+    }
+}
+
 fn revision() -> Revision {
     Revision { start: "1".to_owned(), settings: String::new() }
 }
 
 fn seen(id: &InstanceId, node: &NodeName, now: Time) -> InstanceSeen {
     InstanceSeen { revision: revision(), since: now, ..InstanceSeen::example(id.as_str(), "web", node.as_str()) }
+}
+
+#[test]
+fn a_gateway_that_answers_and_refuses_its_config_is_told_of_once() {
+    let mut world = World::new(1);
+    world.refuses_config = true;
+    world.live(LONG_S);
+    let told: Vec<&String> = world.notes.iter().filter(|note| note.contains("the gateway")).collect();
+    assert!(told.len() == 1 && told[0].contains("did not take its config"), "{told:?}");
+    let problems = world.cycle.status(world.now, None).map(|status| status.problems).unwrap_or_default();
+    assert!(problems.iter().any(|problem| problem.contains("did not take its config")), "{problems:?}");
 }
 
 #[test]

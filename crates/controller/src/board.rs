@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, watch};
-use weal_control::cycle::Note;
+use weal_control::cycle::{Note, PutOff};
 use weal_model::{AppName, Event, InstanceId, InstanceState, NodeName, Severity, Status};
 use weal_protocol::gateway::GatewayCounters;
 
@@ -31,6 +31,8 @@ pub(crate) struct View {
     pub actions_total: u64,
     /// Instances that entered each state since then, by application.
     pub transitions: BTreeMap<(AppName, InstanceState), u64>,
+    /// Actions that a plan wanted since then and that were not begun at that time.
+    pub put_off: BTreeMap<PutOff, u64>,
 }
 
 /// A message of `GET /v1/stream`: its event name and its JSON, made once for all readers.

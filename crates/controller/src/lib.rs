@@ -246,6 +246,7 @@ fn first_view(desired: Option<&Desired>) -> View {
         counters: None,
         actions_total: 0,
         transitions: std::collections::BTreeMap::new(),
+        put_off: std::collections::BTreeMap::new(),
     }
 }
 

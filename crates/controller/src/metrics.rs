@@ -303,6 +303,13 @@ fn pool(encoder: &mut DescriptorEncoder<'_>, view: &View) -> fmt::Result {
         one(view.status.problems.len() as f64),
     )?;
     counters(encoder, "weal_plan_changes", "Placement actions begun.", std::iter::once((Labels::new(), view.actions_total)))?;
+    let put_off = view.put_off.iter().map(|(why, count)| (vec![("weal_reason", why.as_str())], *count));
+    counters(
+        encoder,
+        "weal_plan_actions_put_off",
+        "Actions of plans that could not be begun then; a later plan asks again.",
+        put_off,
+    )?;
     if let Some(plan) = &view.status.plan {
         gauges(
             encoder,

@@ -82,19 +82,33 @@ pub(crate) fn why_request(request: RefusedRequest, view: &View) -> WhyRequest {
             let app = view.status.apps.iter().find(|app| Some(&app.name) == request.app.as_ref());
             sentences.extend(app.map(|app| sentence(&format!("{} is {} now. {}", app.name, app.state, app.detail))));
         }
-        "instance-timeout" | "instance-broke-off" | "instance-malformed" => {
-            sentences.push("The gateway sent it to an instance, and that instance failed it: see `weal logs`.".into());
-        }
-        "instance-refused" => {
-            sentences.push("Its instance took no connection for some seconds, so no instance has seen it: see `weal logs` and `weal events`.".into());
-        }
-        "client-timeout" | "malformed-body" => {
-            sentences.push("Its client stopped in the middle of the request's body, or sent one that cannot be read.".into());
-        }
-        "no-route" => sentences.push("No application has a route for it: `weal config show --effective` lists them all.".into()),
-        _ => sentences.push("The gateway could not read the request, so no application has seen it.".into()),
+        reason => sentences.extend(about(reason).map(str::to_owned)),
     }
     WhyRequest { request, sentences }
+}
+
+/// What a reason says beyond the text of the answer; `None` where that says all.
+fn about(reason: &str) -> Option<&'static str> {
+    match reason {
+        "instance-timeout" | "instance-broke-off" | "instance-malformed" => {
+            Some("The gateway sent it to an instance, and that instance failed it: see `weal logs`.")
+        }
+        "instance-refused" => Some(
+            "Its instance took no connection for some seconds, so no instance has seen it: see `weal logs` and `weal events`.",
+        ),
+        "client-timeout" | "client-too-slow" | "malformed-body" => {
+            Some("Its client stopped in the middle of the request's body, or sent one that cannot be read.")
+        }
+        "client-rate"
+        | "client-connections"
+        | "too-many-connections"
+        | "too-many-sessions"
+        | "too-many-uploads"
+        | "body-too-large" => Some("It was more than one client, or all of them, may ask for, so no application has seen it."),
+        "no-route" => Some("No application has a route for it: `weal config show --effective` lists them all."),
+        "malformed" => Some("The gateway could not read the request, so no application has seen it."),
+        _ => None,
+    }
 }
 
 // Why it had to wait: full queue, few seats, and what would have given it more.
@@ -293,4 +307,18 @@ fn what_would_help(binding: &Binding) -> Option<String> {
         Binding::ChangeCost => "a load that lasts: a change now would cost more than it gains".into(),
         Binding::Manual => "a change by hand, because weal may not move it (`manual`, or `control` is off)".into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::about;
+
+    #[test]
+    fn what_is_said_of_a_refused_request_fits_its_reason() {
+        assert!(about("malformed").is_some_and(|text| text.contains("could not read")));
+        for limit in ["client-rate", "too-many-uploads", "body-too-large"] {
+            assert!(about(limit).is_some_and(|text| text.contains("may ask for")), "{limit}");
+        }
+        assert_eq!(about("maintenance"), None, "the answer's own text says all");
+    }
 }

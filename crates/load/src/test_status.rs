@@ -58,7 +58,7 @@ pub fn status(time_s: f64, arrival_per_s: f64) -> Status {
     let app = AppStatus {
         name: "shop".into(),
         kind: Default::default(),
-        state: "ready".into(),
+        state: weal_model::AppState::Ready,
         detail: String::new(),
         min: 1,
         max: 2,

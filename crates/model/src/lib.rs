@@ -82,7 +82,7 @@ pub use spec::{
     TimingSpec,
 };
 pub use status::{
-    AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict,
+    AppState, AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict,
     PlanSummary, RefusedRequest, RolloutPhase, RolloutStatus, Severity, Status, Why, WhyNode, WhyRequest,
 };
 pub use tls::{AcmeChallenge, AcmeSpec, ApiTls, CertificateSource, TlsSpec, TlsVersion};

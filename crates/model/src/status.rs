@@ -83,9 +83,8 @@ pub struct AppStatus {
     /// Whether it serves, or runs once per deploy.
     #[serde(default)]
     pub kind: AppKind,
-    /// One word: `ready`, `starting`, of a task `running` and `done`, `waiting` (for what it needs), `degraded` (fewer ready than its minimum), `asleep` (woken by the
-    /// next request), `failed`, `stopped`.
-    pub state: String,
+    /// How it is, in a word.
+    pub state: AppState,
     /// What that word is about, in a sentence; empty when ready.
     pub detail: String,
     /// How far the replacement of its instances is; `None` when none is to be replaced.
@@ -113,12 +112,64 @@ pub struct AppStatus {
     pub instances: Vec<InstanceStatus>,
 }
 
+/// How an application is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AppState {
+    /// As many instances as it wants at least are ready.
+    Ready,
+    /// Fewer are.
+    Degraded,
+    /// None is ready yet.
+    Starting,
+    /// It waits for what it needs.
+    Waiting,
+    /// The next request wakes it.
+    Asleep,
+    /// A task that runs for this deploy.
+    Running,
+    /// A task that has run for this deploy.
+    Done,
+    /// It does not come up, or a task has failed.
+    Failed,
+    /// No instance is wanted.
+    Stopped,
+}
+
+impl AppState {
+    /// As it is written in messages and shown to people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Degraded => "degraded",
+            Self::Starting => "starting",
+            Self::Waiting => "waiting",
+            Self::Asleep => "asleep",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// True when it is as it was asked to be, and nothing more comes of itself.
+    pub fn is_settled(self) -> bool {
+        matches!(self, Self::Ready | Self::Asleep | Self::Done | Self::Stopped)
+    }
+}
+
+impl std::fmt::Display for AppState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 impl AppStatus {
     /// True when what was deployed last does not come up, or the task of it failed.
     pub fn has_failed_deploy(&self) -> bool {
         let is_stuck = self.rollout.as_ref().is_some_and(|rollout| rollout.phase == RolloutPhase::Stuck);
         // A task runs in each deploy, whether or not its config has changed.
-        is_stuck || (self.kind == AppKind::Task && self.state == "failed")
+        is_stuck || (self.kind == AppKind::Task && self.state == AppState::Failed)
     }
 
     /// Which of its seats the gateway may not use now, in a sentence; `None` when it may use all.

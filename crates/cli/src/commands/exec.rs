@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
-use weal_model::{AppStatus, InstanceId, InstanceState};
+use weal_model::{AppState, AppStatus, InstanceId, InstanceState};
 
 use crate::args::deploy::Exec;
 use crate::client::{Client, Error, block_on};
@@ -47,9 +47,9 @@ fn chosen(app: &AppStatus, wanted: Option<&str>) -> Result<InstanceId, Failure> 
     };
     found.map(|instance| instance.id.clone()).ok_or_else(|| {
         let name = &app.name;
-        let hint = match app.state.as_str() {
-            "asleep" => format!(": `weal wake {name}` wakes it"),
-            "stopped" => format!(": `weal start {name}` starts it"),
+        let hint = match app.state {
+            AppState::Asleep => format!(": `weal wake {name}` wakes it"),
+            AppState::Stopped => format!(": `weal start {name}` starts it"),
             _ => String::new(),
         };
         let whom = wanted

@@ -70,7 +70,7 @@ pub async fn until(
             return Ok(app);
         }
         if Instant::now() >= deadline {
-            let how = if app.detail.is_empty() { app.state } else { format!("{}: {}", app.state, app.detail) };
+            let how = if app.detail.is_empty() { app.state.to_string() } else { format!("{}: {}", app.state, app.detail) };
             return Err(Failure::new(Exit::TimedOut, format!("{name} does not {what} within {timeout_s} s; it is {how}")));
         }
         tokio::time::sleep(AGAIN).await;

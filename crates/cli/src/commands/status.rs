@@ -83,7 +83,7 @@ fn apps(apps: &[AppStatus]) -> String {
         let ready = app.instances.iter().filter(|one| one.state == InstanceState::Ready).count();
         table.row(vec![
             cell(app.name.as_str()),
-            toned(&app.state, state_tone(&app.state)),
+            toned(app.state.as_str(), state_tone(app.state)),
             cell(ready.to_string()),
             cell(format!("{}..{}", app.min, app.max)),
             utility(app.utility),

@@ -228,13 +228,13 @@ fn draw_nodes(frame: &mut Frame, area: Rect, nodes: &[NodeStatus]) {
 fn draw_apps(frame: &mut Frame, area: Rect, status: &Status) {
     let rows = status.apps.iter().map(|app| {
         let ready = app.instances.iter().filter(|one| one.state == InstanceState::Ready).count();
-        let state = if app.detail.is_empty() { app.state.clone() } else { format!("{}: {}", app.state, app.detail) };
+        let state = if app.detail.is_empty() { app.state.to_string() } else { format!("{}: {}", app.state, app.detail) };
         Row::new([
             Cell::from(app.name.to_string()),
             Cell::from(format!("{ready} of {}..{}", app.min, app.max)),
             Cell::from(format!("{:.2}", app.cpu_used.0)),
             Cell::from(format!("{:.2}", app.cpu_allocated.0)),
-            Cell::from(Span::styled(state, color(crate::supervisor::state_tone(&app.state)))),
+            Cell::from(Span::styled(state, color(crate::supervisor::state_tone(app.state)))),
         ])
     });
     let widths =

@@ -1,6 +1,6 @@
 //! `weal restart`, `stop`, `start` and `scale`: an order about one application, and the wait until it is carried out.
 
-use weal_model::{AppStatus, InstanceState};
+use weal_model::{AppState, AppStatus, InstanceState};
 use weal_protocol::controller::{AppOrdered, AppVerb};
 
 use super::json_text;
@@ -19,7 +19,7 @@ pub fn restart(order: &AppTarget, json: bool) -> anyhow::Result<()> {
     carry_out(order, AppVerb::Restart, "restart", json, |app, ordered| {
         let is_old = |id| ordered.instances.contains(id);
         app.instances.iter().all(|instance| !is_old(&instance.id) || instance.state == InstanceState::Draining)
-            && (has_enough(app) || app.state == "asleep")
+            && (has_enough(app) || app.state == AppState::Asleep)
     })
 }
 
@@ -82,7 +82,7 @@ fn carry_out(
 fn is_hopeless(app: &AppStatus, verb: AppVerb) -> bool {
     let has_failed = match &app.rollout {
         Some(rollout) => rollout.phase == weal_model::RolloutPhase::Stuck,
-        None => app.state == "failed",
+        None => app.state == AppState::Failed,
     };
     verb != AppVerb::Stop && has_failed
 }

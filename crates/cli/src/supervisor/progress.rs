@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use weal_model::{AppName, AppStatus, Event, EventKind, Severity, Status};
+use weal_model::{AppName, AppState, AppStatus, Event, EventKind, Severity, Status};
 
 use super::console::Console;
 use crate::client::{Client, escape};
@@ -120,7 +120,7 @@ impl Progress {
                 continue;
             }
             // On a terminal, what is on its way has a line that changes.
-            if !self.console.is_live() || is_settled(app) {
+            if !self.console.is_live() || stays(app) {
                 self.console.say(&app_line(app, &state));
             }
             for (instance, lines) in self.client.last_lines(app, LAST_LINES).await {
@@ -139,12 +139,12 @@ impl Progress {
 }
 
 fn app_line(app: &AppStatus, state: &str) -> String {
-    format!("  {:<16} {}", app.name.as_str(), paint(state, state_tone(&app.state), Stream::Out))
+    format!("  {:<16} {}", app.name.as_str(), paint(state, state_tone(app.state), Stream::Out))
 }
 
 /// Whether it will stay as it is.
-fn is_settled(app: &AppStatus) -> bool {
-    matches!(app.state.as_str(), "ready" | "failed" | "stopped" | "asleep" | "done")
+fn stays(app: &AppStatus) -> bool {
+    app.state.is_settled() || app.state == AppState::Failed
 }
 
 /// What an instance wrote last, as a sentence. Its text may hold anything: nothing in it commands the terminal.
@@ -158,50 +158,50 @@ pub fn wrote_last(instance: &str, line: Option<&str>) -> String {
 /// The state of an application in a few words.
 fn describe(app: &AppStatus) -> String {
     let ready = app.instances.iter().filter(|instance| instance.state == weal_model::InstanceState::Ready).count();
-    match (app.state.as_str(), app.detail.as_str()) {
-        ("ready", _) => format!("ready ({ready} of {}..{})", app.min, app.max),
-        (state, "") => state.to_owned(),
+    match (app.state, app.detail.as_str()) {
+        (AppState::Ready, _) => format!("ready ({ready} of {}..{})", app.min, app.max),
+        (state, "") => state.to_string(),
         (state, detail) => format!("{state}: {detail}"),
     }
 }
 
 /// The colour of an application's state.
-pub fn state_tone(state: &str) -> Tone {
+pub fn state_tone(state: AppState) -> Tone {
     match state {
-        "ready" | "done" => Tone::Good,
-        "failed" => Tone::Bad,
-        "degraded" => Tone::Warn,
-        _ => Tone::Dim,
+        AppState::Ready | AppState::Done => Tone::Good,
+        AppState::Failed => Tone::Bad,
+        AppState::Degraded => Tone::Warn,
+        AppState::Starting | AppState::Waiting | AppState::Asleep | AppState::Running | AppState::Stopped => Tone::Dim,
     }
 }
 
 /// `None` while some application is on its way.
 pub fn arrival(status: &Status) -> Option<Arrival> {
-    if !status.apps.iter().all(|app| is_settled(app) || app.min == 0) {
+    if !status.apps.iter().all(|app| stays(app) || app.min == 0) {
         return None;
     }
-    let failed = status.apps.iter().filter(|app| app.state == "failed");
+    let failed = status.apps.iter().filter(|app| app.state == AppState::Failed);
     let failed: Vec<String> = failed.map(|app| format!("{}: {}", app.name, app.detail)).collect();
     Some(if failed.is_empty() { Arrival::Ready } else { Arrival::Failed(failed) })
 }
 
 /// What is not ready yet, and since when it is waited for.
 pub fn waiting_line(status: &Status, waited: Duration) -> String {
-    let missing = status.apps.iter().filter(|app| !matches!(app.state.as_str(), "ready" | "stopped" | "asleep" | "done"));
+    let missing = status.apps.iter().filter(|app| !app.state.is_settled());
     let missing: Vec<String> = missing.map(|app| format!("{} ({})", app.name, describe(app))).collect();
     format!("waiting for {} - {}", missing.join(", "), span(waited.as_secs()))
 }
 
 /// One line for each application that is on its way, and how long that has taken.
 fn waiting_lines(status: &Status, waited: Duration) -> String {
-    let missing = status.apps.iter().filter(|app| !is_settled(app) && app.min > 0);
+    let missing = status.apps.iter().filter(|app| !stays(app) && app.min > 0);
     let lines = missing.map(|app| format!("{} - {}", app_line(app, &describe(app)), span(waited.as_secs())));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The pool in one line: rate, who is worst off, how busy the nodes are.
 fn calm_line(status: &Status) -> String {
-    let ready = status.apps.iter().filter(|app| app.state == "ready").count();
+    let ready = status.apps.iter().filter(|app| app.state == AppState::Ready).count();
     let rate: f64 = status.flows.iter().map(|flow| flow.throughput_per_s).sum();
     let mut parts = vec![clock(now()), format!("{ready}/{} apps ready", status.apps.len()), format!("{rate:.0} req/s")];
     let known = status.flows.iter().filter_map(|flow| Some((flow, flow.utility?)));

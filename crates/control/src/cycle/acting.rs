@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weal_model::{Action, AppName, AppSpec, Bytes, InstanceState, JobObservation, JobState, NodeName, PoolSpec, Target, Time};
-use weal_protocol::engine::InstanceSeen;
+use weal_model::{
+    Action, AppName, AppSpec, Bytes, InstanceState, JobName, JobObservation, JobState, NodeName, PoolSpec, Target, Time,
+};
+use weal_protocol::engine::{InstanceSeen, JobOrder, RunState};
 
 use super::effect::Effect;
 use super::notes;
+use super::put_off::PutOff;
 use super::state::{State, node_of};
 use super::status::unready_need;
 use super::tasks::undone;
@@ -24,11 +27,15 @@ impl State {
     /// what was to come in its stead, of its application or on its node, is left to a later plan.
     pub(super) fn begin_all(&mut self, now: Time, actions: Vec<(Action, String)>) {
         let mut kept: Vec<(AppName, NodeName)> = Vec::new();
+        self.placing.put_off.clear();
         for (action, reason) in actions {
             let place = self.place_of(&action);
             let taken = |place: &(AppName, NodeName)| kept.iter().any(|(app, node)| *app == place.0 || *node == place.1);
             match &action {
-                Action::Start { .. } | Action::Resume { .. } if place.as_ref().is_some_and(taken) => continue,
+                Action::Start { .. } | Action::Resume { .. } if place.as_ref().is_some_and(taken) => {
+                    self.put_off(&action, PutOff::PlaceTaken);
+                    continue;
+                }
                 Action::Stop { .. } | Action::Sleep { .. } if self.operations.contains(&action.target()) => kept.extend(place),
                 _ => {}
             }
@@ -55,10 +62,17 @@ impl State {
 
     /// Begins one action, or leaves it to a later plan when it cannot be done yet.
     pub(super) fn begin(&mut self, now: Time, action: Action, reason: &str) {
-        let (Some(pool), Some(action)) = (self.pool(), self.in_place(action)) else { return };
+        let Some(pool) = self.pool() else { return };
+        let action = match self.in_place(action) {
+            Ok(action) => action,
+            Err((action, why)) => return self.put_off(&action, why),
+        };
         let target = action.target();
-        if self.set_job_speed(&action) || !self.may_begin(now, &pool, &action) {
+        if self.set_job_speed(&action) {
             return;
+        }
+        if let Some(why) = self.obstacle(now, &pool, &action) {
+            return self.put_off(&action, why);
         }
         let job = self.job_order(&action).map(Box::new);
         if let Action::SetJobCpu { .. } = action {
@@ -66,7 +80,9 @@ impl State {
             return self.push(Effect::Act { pool, action, job });
         }
         let drain = self.drain(now, &pool, &action);
-        let Some(at_once) = self.operations.begin(action.clone(), drain) else { return };
+        let Some(at_once) = self.operations.begin(action.clone(), drain) else {
+            return self.put_off(&action, PutOff::UnderWay);
+        };
         if let (Action::Start { .. }, Some(instance)) = (&action, target.instance()) {
             self.placing.starts.handle_begun(instance);
         }
@@ -77,36 +93,86 @@ impl State {
         }
     }
 
-    /// Whether an action can be begun now.
-    fn may_begin(&self, now: Time, pool: &PoolSpec, action: &Action) -> bool {
+    fn put_off(&mut self, action: &Action, why: PutOff) {
+        *self.counts.put_off.entry(why).or_default() += 1;
+        self.placing.put_off.note(action, why);
+    }
+
+    /// Why an action cannot be begun now; `None` when it can.
+    fn obstacle(&self, now: Time, pool: &PoolSpec, action: &Action) -> Option<PutOff> {
+        let no_room = |has_room: bool| (!has_room).then_some(PutOff::NoRoom);
         match action {
-            Action::Start { app, node, .. } => pool.apps.get(app).is_some_and(|spec| {
-                let needs_are_ready = unready_need(spec, self.engine.instances()).is_none()
-                    && self
-                        .config
-                        .as_ref()
-                        .is_none_or(|config| undone(spec, self.engine.instances(), &config.revisions).is_none());
-                // Before the gateway has said so, nobody knows where calls go.
-                let may_call = spec.needs.is_empty() || self.gateway.inner.is_some();
-                self.placing.starts.may_start(now, app) && needs_are_ready && may_call && self.room(pool, node) >= spec.memory
-            }),
+            Action::Start { app, node, .. } => match pool.apps.get(app) {
+                Some(spec) => self.obstacle_to_start(now, spec).or_else(|| no_room(self.room(pool, node) >= spec.memory)),
+                None => Some(PutOff::NotThere),
+            },
             // What makes room for a parked one may not be done yet.
-            Action::Resume { instance, .. } => self
-                .engine
-                .instance(instance)
-                .is_some_and(|seen| seen.state.holds_memory() || self.room(pool, &seen.node) >= seen.memory_limit),
+            Action::Resume { instance, .. } => match self.engine.instance(instance) {
+                Some(seen) => no_room(seen.state.holds_memory() || self.room(pool, &seen.node) >= seen.memory_limit),
+                None => Some(PutOff::NotThere),
+            },
             Action::Stop { instance, app } | Action::Sleep { instance, app, .. } => {
                 let is_told = self.sleep.resting.contains_key(app) || pool.apps.get(app).is_some_and(|app| app.halted);
                 let is_needed = !is_told && self.sleep.was_just_woken(now, instance, self.timers.flow_cycle());
-                self.engine.instance(instance).is_some() && !is_needed
+                let is_there = self.engine.instance(instance).is_some();
+                if is_there { is_needed.then_some(PutOff::JustWoken) } else { Some(PutOff::NotThere) }
             }
             Action::StartJob { job, nodes } | Action::ResumeJob { job, nodes } | Action::MigrateJob { job, nodes } => {
-                self.job(job).is_some_and(|seen| self.has_room_for(pool, seen, nodes))
+                match self.job(job) {
+                    Some(seen) => no_room(self.has_room_for(pool, seen, nodes)),
+                    None => Some(PutOff::NotThere),
+                }
             }
-            Action::PauseJob { .. } | Action::EndJob { .. } => true,
-            Action::SuspendJob { job } => self.job(job).is_some_and(|seen| seen.state == JobState::Running),
-            Action::SetJobCpu { job, .. } => self.job(job).is_some(),
+            Action::PauseJob { .. } | Action::EndJob { .. } => None,
+            Action::SuspendJob { job } => {
+                let runs = self.job(job).is_some_and(|seen| seen.state == JobState::Running);
+                (!runs).then_some(PutOff::NotThere)
+            }
+            Action::SetJobCpu { job, .. } => self.job(job).is_none().then_some(PutOff::NotThere),
         }
+    }
+
+    /// Why an instance cannot be started now, wherever it is.
+    fn obstacle_to_start(&self, now: Time, app: &AppSpec) -> Option<PutOff> {
+        let instances = self.engine.instances();
+        let has_open_task = self.config.as_ref().is_some_and(|config| undone(app, instances, &config.revisions).is_some());
+        if unready_need(app, instances).is_some() || has_open_task {
+            return Some(PutOff::NeedNotReady);
+        }
+        // Before the gateway has said so, nobody knows where calls go.
+        if !app.needs.is_empty() && self.gateway.inner.is_none() {
+            return Some(PutOff::NoInnerAddress);
+        }
+        (!self.placing.starts.may_start(now, &app.name)).then_some(PutOff::Pauses)
+    }
+
+    /// `action` as this engine can do it: where jobs do not move, one is resumed where it is. What cannot be done comes back with the reason.
+    fn in_place(&self, action: Action) -> Result<Action, (Action, PutOff)> {
+        let moves = self.engine.capabilities().is_some_and(|can| can.moves_jobs);
+        let run = |job: &JobName| self.queue.get(job).filter(|entry| entry.run.is_some());
+        match action {
+            Action::ResumeJob { job, nodes } if !moves => {
+                let nodes: Vec<NodeName> = run(&job).map_or(nodes, |entry| entry.nodes.clone());
+                Ok(Action::ResumeJob { job, nodes })
+            }
+            Action::MigrateJob { .. } if !moves => Err((action, PutOff::CannotMove)),
+            Action::StartJob { ref job, .. } if run(job).is_some() => Err((action, PutOff::UnderWay)),
+            action => Ok(action),
+        }
+    }
+
+    /// What an engine needs for an action on a job of the queue.
+    pub(super) fn job_order(&self, action: &Action) -> Option<JobOrder> {
+        let seen = self.engine.seen.as_ref();
+        self.queue.order(action, seen.map_or(&[], |seen| seen.runs.as_slice()))
+    }
+
+    /// What the plan's speed for a job is, if it is one of the queue: told once its run runs.
+    fn set_job_speed(&mut self, action: &Action) -> bool {
+        let Action::SetJobCpu { job, cpu } = action else { return false };
+        let Some(entry) = self.queue.get_mut(job) else { return false };
+        entry.speed = Some(*cpu);
+        entry.run.as_ref().is_none_or(|run| run.state != RunState::Running)
     }
 
     /// Until when an action waits for the requests of its instance at most; `None` when it need not.
@@ -121,7 +187,7 @@ impl State {
         (serves && has_routes).then(|| now + Duration::from_secs_f64(longest_s.clamp(0.0, LONGEST_DRAIN_S)))
     }
 
-    fn job(&self, name: &weal_model::JobName) -> Option<&JobObservation> {
+    fn job(&self, name: &JobName) -> Option<&JobObservation> {
         self.engine.seen.as_ref()?.jobs.iter().find(|job| job.spec.name == *name)
     }
 
@@ -140,7 +206,7 @@ impl State {
     }
 
     /// The same without what one job holds.
-    pub(super) fn room_beside(&self, pool: &PoolSpec, node: &NodeName, without: Option<&weal_model::JobName>) -> Bytes {
+    pub(super) fn room_beside(&self, pool: &PoolSpec, node: &NodeName, without: Option<&JobName>) -> Bytes {
         let capacity = node_of(pool, node).map_or(Bytes(0), |spec| spec.memory);
         let instances = self.engine.instances();
         let here = instances.iter().filter(|seen| seen.node == *node && seen.state.holds_memory());
@@ -155,7 +221,7 @@ impl State {
 
     /// Memory of `node` that an operation will take and that no observation shows yet.
     fn coming(&self, pool: &PoolSpec, node: &NodeName, target: &Target, action: &Action) -> Bytes {
-        let tasks_on = |job: &weal_model::JobName, nodes: &[NodeName]| {
+        let tasks_on = |job: &JobName, nodes: &[NodeName]| {
             let seen = self.job(job).filter(|seen| seen.state != JobState::Running);
             let tasks = nodes.iter().filter(|other| *other == node).count() as u64;
             seen.map_or(Bytes(0), |seen| Bytes(memory_of(seen).0.saturating_mul(tasks)))
@@ -225,6 +291,32 @@ mod tests {
         let mut state = State::new(Time::ZERO, start);
         state.engine.seen = Some(Arc::new(Observation { instances, ..Observation::default() }));
         state.room(&pool, &"n1".into())
+    }
+
+    #[test]
+    fn what_cannot_be_begun_is_counted_by_its_reason_and_a_start_is_told_of() {
+        let mut pool = PoolSpec::example();
+        pool.nodes = vec![NodeSpec { name: "n1".into(), cpu: Cpu(1.0), memory: Bytes::mib(150), utilization_limit: 0.9 }];
+        let app = |name: &str| AppSpec { memory: Bytes::mib(100), ..AppSpec::example(name) };
+        let needy = AppSpec { needs: ["a".into()].into(), ..app("b") };
+        pool.apps = [("a".into(), app("a")), ("b".into(), needy)].into();
+        let config = Config { generation: 1, pool: Arc::new(pool), revisions: BTreeMap::new() };
+        let mut state = State::new(Time::ZERO, Start::first("gw".into(), Some(config), Costs::THESIS));
+        let there = vec![instance(1, InstanceState::Stopping, None)];
+        state.engine.seen = Some(Arc::new(Observation { instances: there, ..Observation::default() }));
+        let start = |id: &str, app: &str| Action::Start { instance: id.into(), app: app.into(), node: "n1".into() };
+        let migrate = Action::MigrateJob { job: "j".into(), nodes: vec!["n1".into()] };
+        let stop = Action::Stop { instance: "a-9".into(), app: "a".into() };
+        for action in [start("a-2", "a"), start("b-1", "b"), migrate, stop] {
+            state.begin(Time::ZERO, action, "a test");
+        }
+        let counted: Vec<(&str, u64)> = state.counts.put_off.iter().map(|(why, count)| (why.as_str(), *count)).collect();
+        assert_eq!(counted, [("no-room", 1), ("need-not-ready", 1), ("not-there", 1), ("cannot-move", 1)]);
+        assert_eq!(state.counts.actions, 0);
+        let told = state.placing.put_off.reasons();
+        assert_eq!(told.keys().map(AppName::as_str).collect::<Vec<_>>(), ["a"], "what it needs is told otherwise");
+        state.begin_all(Time::ZERO, Vec::new());
+        assert!(state.placing.put_off.reasons().is_empty(), "the next plan does not want it");
     }
 
     #[test]

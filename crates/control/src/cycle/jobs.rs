@@ -6,7 +6,7 @@ use weal_model::{
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobVerb;
-use weal_protocol::engine::{JobOrder, Observation, RunSeen, RunState};
+use weal_protocol::engine::{Observation, RunSeen, RunState};
 
 use super::effect::{Effect, Kept, Note, StoreProblem};
 use super::notes;
@@ -363,12 +363,6 @@ impl State {
         self.push(Effect::Act { pool, action, job: Some(Box::new(order)) });
     }
 
-    /// What an engine needs for an action on a job of the queue.
-    pub(super) fn job_order(&self, action: &Action) -> Option<JobOrder> {
-        let seen = self.engine.seen.as_ref();
-        self.queue.order(action, seen.map_or(&[], |seen| seen.runs.as_slice()))
-    }
-
     fn conclude(&mut self, time: Time, name: &JobName, end: RunEnd, detail: &str) {
         let Some(entry) = self.queue.get_mut(name) else { return };
         let (attempt, was_begun) = (entry.record.attempt, entry.record.begun);
@@ -412,29 +406,6 @@ impl State {
                 entry.save_failed = Some(ticket);
             }
             _ => {}
-        }
-    }
-
-    /// What the plan's speed for a job is, if it is one of the queue: told once its run runs.
-    pub(super) fn set_job_speed(&mut self, action: &Action) -> bool {
-        let Action::SetJobCpu { job, cpu } = action else { return false };
-        let Some(entry) = self.queue.get_mut(job) else { return false };
-        entry.speed = Some(*cpu);
-        entry.run.as_ref().is_none_or(|run| run.state != RunState::Running)
-    }
-
-    /// `action` as this engine can do it: where jobs do not move, one is resumed where it is.
-    pub(super) fn in_place(&self, action: Action) -> Option<Action> {
-        let moves = self.engine.capabilities().is_some_and(|can| can.moves_jobs);
-        let run = |job: &JobName| self.queue.get(job).filter(|entry| entry.run.is_some());
-        match action {
-            Action::ResumeJob { job, nodes } if !moves => {
-                let nodes: Vec<NodeName> = run(&job).map_or(nodes, |entry| entry.nodes.clone());
-                Some(Action::ResumeJob { job, nodes })
-            }
-            Action::MigrateJob { .. } if !moves => None,
-            Action::StartJob { ref job, .. } if run(job).is_some() => None,
-            action => Some(action),
         }
     }
 

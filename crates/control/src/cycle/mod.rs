@@ -78,6 +78,7 @@ mod peers;
 mod placing;
 mod plans;
 mod problems;
+mod put_off;
 mod queue;
 mod quotas;
 mod recent;
@@ -115,6 +116,7 @@ pub use effect::{Config, Done, Effect, Input, Kept, NotPlanned, Note, Order, Pla
 pub use forecast::Rehearsal;
 pub use jobs::JobOrdered;
 pub use observe::flow_between;
+pub use put_off::PutOff;
 pub use queue::StoredJobs;
 pub use schedules::{Mark, Marks};
 pub use state::Counts;
@@ -430,6 +432,7 @@ impl Cycle {
             loads: &status::fitted(&self.0.seating.loads, self.0.engine.seen.as_deref()),
             plan: self.0.placing.summary.as_ref(),
             failures: self.0.placing.starts.failures(),
+            put_off: self.0.placing.put_off.reasons(),
             revisions: &config.revisions,
             rollouts: self.0.rollouts(),
             resting: &self.0.sleep.resting,

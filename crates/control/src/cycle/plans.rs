@@ -3,6 +3,7 @@
 use weal_model::{Action, Plan, PlanSummary, Report, Snapshot};
 
 use super::effect::Ids;
+use super::put_off::PutOffs;
 use super::rollout::Rollout;
 use super::starts::Starts;
 
@@ -13,6 +14,8 @@ pub(super) struct Placing {
     pub report: Report,
     pub summary: Option<PlanSummary>,
     pub starts: Starts,
+    /// What the last plan wanted and was not begun.
+    pub put_off: PutOffs,
     pub rollout: Rollout,
     /// The plan that is being made.
     pub pending: Option<Pending>,

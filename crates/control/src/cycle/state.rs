@@ -1,21 +1,30 @@
-//! All parts of the loop, and what goes out. What the loop does with several parts is in files of their own, each an `impl State`; a file
-//! calls only those above it in this list: `seating` and `telling`, `verbs`, `acting`, `between`, `jobs`, `submissions`, `scheduling`, `sleep`, `placing`, `looks`.
+//! All parts of the loop, and what goes out. What the loop does with several parts is in files of their own, each an `impl State`. A file
+//! calls only those in the rows above it:
+//!
+//! ```text
+//! state, quotas
+//! acting, job_limits, nodes, seating, telling
+//! between, jobs, sleep, verbs
+//! placing, submissions
+//! forecast, looks, scheduling
+//! ```
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use weal_model::{AppName, EventKind, InstanceState, NodeName, NodeSpec, PoolSpec, Snapshot, Time};
+use weal_model::{AppName, AppSpec, EventKind, InstanceState, NodeName, NodeSpec, PoolSpec, Snapshot, Time};
 use weal_protocol::node::InstanceEvent;
 use weal_protocol::{NodeOrigin, Refusal};
 
 use super::app_orders::AppOrders;
-use super::effect::{Config, Effect, Note, Start};
+use super::effect::{Config, Effect, Kept, Note, Start};
 use super::learned::Learned;
 use super::observe::{self, Observer};
 use super::operations::Operations;
 use super::peers::{Engine, Gateway, Ticket};
 use super::plans::Placing;
 use super::problems::Problems;
+use super::put_off::PutOff;
 use super::queue::Queue;
 use super::recent::Recent;
 use super::rest::Sleep;
@@ -89,6 +98,8 @@ pub struct Counts {
     pub actions: u64,
     /// Instances that entered each state, by application.
     pub transitions: BTreeMap<(AppName, InstanceState), u64>,
+    /// Actions that a plan wanted and that were not begun then, by the reason.
+    pub put_off: BTreeMap<PutOff, u64>,
 }
 
 impl State {
@@ -122,6 +133,36 @@ impl State {
         }
         state.timers.restart(now, state.config.as_ref().map(|config| &*config.pool));
         state
+    }
+
+    /// Works by `config` from now on, as people ordered it.
+    pub(super) fn put_in_force(&mut self, config: Config) {
+        self.orders.retain(&config.pool);
+        self.written = Some(config);
+        self.follow_orders();
+    }
+
+    /// Takes over what people ordered beside the config, and has it kept.
+    pub(super) fn follow_orders(&mut self) {
+        let Some(written) = &self.written else { return };
+        self.config = Some(Config { pool: Arc::new(self.orders.applied(&written.pool)), ..written.clone() });
+        self.follow_inner_addresses();
+        if self.orders != self.kept_orders {
+            self.kept_orders.clone_from(&self.orders);
+            self.push(Effect::Keep(Kept::Orders(self.orders.clone())));
+        }
+    }
+
+    /// Takes over where the gateway listens for calls between applications. An instance that was told another address is replaced.
+    pub(super) fn follow_inner_addresses(&mut self) {
+        let (Some(config), Some(inner)) = (&mut self.config, &self.gateway.inner) else { return };
+        let is_known = |app: &AppSpec| app.inner == inner.get(&app.name).copied();
+        if config.pool.apps.values().all(is_known) {
+            return;
+        }
+        for app in Arc::make_mut(&mut config.pool).apps.values_mut() {
+            app.inner = inner.get(&app.name).copied();
+        }
     }
 
     /// Begins to observe both sides.

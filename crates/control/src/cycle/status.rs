@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::flow::loads::Loads;
 use weal_model::{
-    AppKind, AppName, AppSample, AppSpec, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample, FlowStatus,
-    GatewayName, Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobPhase, JobSample, JobStatus, LatencySummary,
-    NodeName, NodeSample, NodeStatus, PlanSummary, PoolSpec, Report, RolloutPhase, RolloutStatus, Rung, SeatPlan, Snapshot,
-    Status, Time, WorkFactor,
+    AppKind, AppName, AppSample, AppSpec, AppState, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample,
+    FlowStatus, GatewayName, Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobPhase, JobSample, JobStatus,
+    LatencySummary, NodeName, NodeSample, NodeStatus, PlanSummary, PoolSpec, Report, RolloutPhase, RolloutStatus, Rung, SeatPlan,
+    Snapshot, Status, Time, WorkFactor,
 };
 use weal_protocol::engine::{InstanceSeen, Observation, Revision};
 use weal_protocol::gateway::GatewayCounters;
@@ -39,6 +39,8 @@ pub(super) struct Inputs<'a> {
     pub plan: Option<&'a PlanSummary>,
     /// Why the last start of an application failed.
     pub failures: &'a BTreeMap<AppName, String>,
+    /// Why a start that the last plan wanted was not begun.
+    pub put_off: BTreeMap<AppName, &'static str>,
     /// What instances would be started from now.
     pub revisions: &'a BTreeMap<AppName, Revision>,
     /// How far replacements are.
@@ -123,7 +125,7 @@ fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], i
     AppStatus {
         name: app.name.clone(),
         kind: app.kind,
-        state: state.to_owned(),
+        state,
         detail,
         rollout,
         told_to_sleep: inputs.resting.contains_key(&app.name),
@@ -140,10 +142,10 @@ fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], i
 
 /// What is said of an application whose instances are being replaced: that a rollout is stuck comes before that the old version serves, and
 /// why the new ones fail before why the old ones did.
-fn beside_rollout((state, detail): (&'static str, String), rollout: Option<&RolloutStatus>) -> (&'static str, String) {
+fn beside_rollout((state, detail): (AppState, String), rollout: Option<&RolloutStatus>) -> (AppState, String) {
     match rollout {
         Some(rollout) if rollout.phase == RolloutPhase::Stuck => {
-            (if state == "ready" { "degraded" } else { state }, rollout.detail.clone())
+            (if state == AppState::Ready { AppState::Degraded } else { state }, rollout.detail.clone())
         }
         Some(rollout) if detail.is_empty() => (state, format!("rolling out: {}", rollout.detail)),
         _ => (state, detail),
@@ -151,10 +153,10 @@ fn beside_rollout((state, detail): (&'static str, String), rollout: Option<&Roll
 }
 
 /// The word for an application and the sentence about it.
-fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -> (&'static str, String) {
+fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -> (AppState, String) {
     if app.halted {
         let left = if instances.is_empty() { "" } else { "; its instances finish their requests" };
-        return ("stopped", format!("a person stopped it: `weal start {}` brings it back{left}", app.name));
+        return (AppState::Stopped, format!("a person stopped it: `weal start {}` brings it back{left}", app.name));
     }
     let seen = inputs.engine.map_or(&[][..], |agent| &agent.instances);
     if app.kind == AppKind::Task {
@@ -164,17 +166,21 @@ fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -
     let ready = count(InstanceState::Ready);
     let at_rest = app.instances.min == 0 && instances.is_empty();
     if at_rest && inputs.failures.get(&app.name).is_none() {
-        return ("stopped", "no instance is wanted now".into());
+        return (AppState::Stopped, "no instance is wanted now".into());
     }
     // Without a wish for instances (min = 0), an application at rest is as it should be.
     if ready >= app.instances.min && (ready > 0 || instances.iter().all(|i| i.state == InstanceState::Stopped)) {
-        return if ready > 0 { ("ready", String::new()) } else { ("stopped", "no instance is wanted now".into()) };
+        return if ready > 0 {
+            (AppState::Ready, String::new())
+        } else {
+            (AppState::Stopped, "no instance is wanted now".into())
+        };
     }
     if let Some(sleeping) = asleep(instances) {
-        return ("asleep", sleeping);
+        return (AppState::Asleep, sleeping);
     }
     if ready == 0 && count(InstanceState::Draining) > 0 {
-        return ("ready", "goes to sleep as soon as its requests are done".into());
+        return (AppState::Ready, "goes to sleep as soon as its requests are done".into());
     }
     let failing = instances.iter().find(|instance| {
         matches!(instance.state, InstanceState::Failed | InstanceState::Backoff | InstanceState::Unhealthy)
@@ -183,25 +189,28 @@ fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -
     let told = failing.map(|instance| format!("{}: {}", instance.id, instance.detail));
     if ready > 0 {
         let detail = told.unwrap_or_else(|| format!("{ready} of at least {} instances ready", app.instances.min));
-        return ("degraded", detail);
+        return (AppState::Degraded, detail);
     }
     if let Some(told) = told {
-        return ("failed", told);
+        return (AppState::Failed, told);
     }
     if let Some(failure) = inputs.failures.get(&app.name) {
-        return ("failed", failure.clone());
+        return (AppState::Failed, failure.clone());
     }
     if let Some(waits) = waits(app, seen, inputs) {
-        return ("waiting", waits);
+        return (AppState::Waiting, waits);
     }
     if let Some(one) = instances.iter().find(|one| one.state == InstanceState::Starting && !one.detail.is_empty()) {
-        return ("starting", format!("{}: {}", one.id, one.detail));
+        return (AppState::Starting, format!("{}: {}", one.id, one.detail));
     }
     if instances.iter().any(|instance| instance.state.is_active()) {
-        return ("starting", "started, not ready yet".into());
+        return (AppState::Starting, "started, not ready yet".into());
+    }
+    if let Some(why) = inputs.put_off.get(&app.name) {
+        return (AppState::Starting, (*why).to_owned());
     }
     let reason = inputs.report.apps.get(&app.name).filter(|app| !app.text.is_empty()).map(|app| app.text.clone());
-    ("starting", reason.unwrap_or_else(|| "not started yet".into()))
+    (AppState::Starting, reason.unwrap_or_else(|| "not started yet".into()))
 }
 
 /// Whom `app` waits for before it starts; `None` when for nobody.
@@ -211,15 +220,15 @@ fn waits(app: &AppSpec, seen: &[InstanceSeen], inputs: &Inputs<'_>) -> Option<St
 }
 
 /// The same for a task.
-fn task_words(app: &AppSpec, instances: &[InstanceStatus], seen: &[InstanceSeen], inputs: &Inputs<'_>) -> (&'static str, String) {
+fn task_words(app: &AppSpec, instances: &[InstanceStatus], seen: &[InstanceSeen], inputs: &Inputs<'_>) -> (AppState, String) {
     match task_state(&app.name, seen, inputs.revisions.get(&app.name)) {
-        TaskState::Done => ("done", String::new()),
-        TaskState::Failed(how) => ("failed", how),
+        TaskState::Done => (AppState::Done, String::new()),
+        TaskState::Failed(how) => (AppState::Failed, how),
         TaskState::Open => match (inputs.failures.get(&app.name), waits(app, seen, inputs)) {
-            (Some(failure), _) => ("failed", failure.clone()),
-            _ if instances.iter().any(|one| one.state.is_active()) => ("running", "runs once for this deploy".to_owned()),
-            (None, Some(waits)) => ("waiting", waits),
-            (None, None) => ("starting", "not started yet".to_owned()),
+            (Some(failure), _) => (AppState::Failed, failure.clone()),
+            _ if instances.iter().any(|one| one.state.is_active()) => (AppState::Running, "runs once for this deploy".to_owned()),
+            (None, Some(waits)) => (AppState::Waiting, waits),
+            (None, None) => (AppState::Starting, "not started yet".to_owned()),
         },
     }
 }

@@ -1,9 +1,8 @@
 //! What the gateway is told, and when.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use weal_model::{AppName, AppSpec, InstanceObservation};
+use weal_model::{AppName, InstanceObservation};
 use weal_protocol::Refusal;
 use weal_protocol::gateway::Standby;
 
@@ -41,22 +40,10 @@ impl State {
         }
     }
 
-    /// Takes over where the gateway listens for calls between applications. An instance that was told another address is replaced.
-    pub(super) fn follow_inner_addresses(&mut self) {
-        let (Some(config), Some(inner)) = (&mut self.config, &self.gateway.inner) else { return };
-        let is_known = |app: &AppSpec| app.inner == inner.get(&app.name).copied();
-        if config.pool.apps.values().all(is_known) {
-            return;
-        }
-        for app in Arc::make_mut(&mut config.pool).apps.values_mut() {
-            app.inner = inner.get(&app.name).copied();
-        }
-    }
-
     pub(super) fn handle_gateway_told(&mut self, result: Result<u64, Refusal>) {
         match &result {
-            Ok(_) => self.clear_problem("gateway", "the gateway answers again"),
-            Err(error) => self.raise_problem("gateway", format!("the gateway did not take its config: {error}")),
+            Ok(_) => self.clear_problem("gateway-config", "the gateway has taken its config"),
+            Err(error) => self.raise_problem("gateway-config", format!("the gateway did not take its config: {error}")),
         }
         let answered = result.is_ok();
         self.gateway.handle_told(result.ok());

@@ -1,12 +1,10 @@
 //! Orders about one application: restart, stop, start, scale.
 
-use std::sync::Arc;
-
 use weal_model::{AppName, AppSpec, EventKind, InstanceId, InstanceRange, PoolSpec, Time};
 use weal_protocol::Refusal;
 use weal_protocol::controller::{AppOrdered, AppVerb};
 
-use super::effect::{Config, Effect, Kept, Note};
+use super::effect::Note;
 use super::state::State;
 
 /// More instances than this are a slip of the finger.
@@ -77,24 +75,6 @@ impl State {
         }
         self.orders.scaled.insert(app.clone(), InstanceRange { min, max });
         Ok(format!("a person gave {app} {min} to {max} instances"))
-    }
-
-    /// Works by `config` from now on, as people ordered it.
-    pub(super) fn put_in_force(&mut self, config: Config) {
-        self.orders.retain(&config.pool);
-        self.written = Some(config);
-        self.follow_orders();
-    }
-
-    /// Takes over what people ordered beside the config, and has it kept.
-    fn follow_orders(&mut self) {
-        let Some(written) = &self.written else { return };
-        self.config = Some(Config { pool: Arc::new(self.orders.applied(&written.pool)), ..written.clone() });
-        self.follow_inner_addresses();
-        if self.orders != self.kept_orders {
-            self.kept_orders.clone_from(&self.orders);
-            self.push(Effect::Keep(Kept::Orders(self.orders.clone())));
-        }
     }
 }
 

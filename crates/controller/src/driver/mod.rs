@@ -198,6 +198,7 @@ impl<E: Engine> Driver<E> {
             counters: self.cycle.counters(),
             actions_total: counts.actions,
             transitions: counts.transitions.clone(),
+            put_off: counts.put_off.clone(),
         });
     }
 

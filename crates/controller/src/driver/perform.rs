@@ -94,7 +94,10 @@ impl<E: Engine> Hands<E> {
 
 async fn act<E: Engine>(engine: &E, pool: &PoolSpec, action: Action) -> ActionOutcome {
     match engine.apply(pool, std::slice::from_ref(&action)).await {
-        Ok(outcomes) => outcomes.into_iter().next().unwrap_or(ActionOutcome { action, took_s: 0.0, refusal: None }),
+        Ok(outcomes) => outcomes.into_iter().next().unwrap_or_else(|| {
+            let refusal = Some(Refusal::failed("the engine did not say what became of it"));
+            ActionOutcome { action, took_s: 0.0, refusal }
+        }),
         Err(error) => ActionOutcome { action, took_s: 0.0, refusal: Some(error.into()) },
     }
 }

@@ -3,7 +3,7 @@
 //! All numbers are measured ones, each said once. What a plan expects is not among them. Of a plan's report only that is used which the
 //! measurement bears out: a node is full when its CPU is used, not when a plan has given it away.
 
-use weal_model::{AppName, AppStatus, Binding, FlowStatus, Goal, InstanceState, NodeStatus, Report, Status};
+use weal_model::{AppName, AppState, AppStatus, Binding, FlowStatus, Goal, InstanceState, NodeStatus, Report, Status};
 
 use super::words::sentence;
 
@@ -15,13 +15,13 @@ const TIMES: f64 = 1.5;
 /// One to three sentences about `app`; none when the pool has it not.
 pub(super) fn brief(app: &AppName, status: &Status, report: &Report) -> Vec<String> {
     let Some(own) = status.apps.iter().find(|known| known.name == *app) else { return Vec::new() };
-    if own.state != "ready" && own.state != "degraded" {
+    if !matches!(own.state, AppState::Ready | AppState::Degraded) {
         return not_ready(own);
     }
     let flows: Vec<&FlowStatus> = status.flows.iter().filter(|flow| flow.app == *app).collect();
     let worst = flows.iter().filter_map(|flow| Some((*flow, flow.utility?.0))).min_by(|a, b| a.1.total_cmp(&b.1));
     let mut sentences = Vec::new();
-    if own.state == "degraded" {
+    if own.state == AppState::Degraded {
         sentences.extend(not_ready(own));
     }
     let Some((flow, utility)) = worst else {

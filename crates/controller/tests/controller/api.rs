@@ -91,7 +91,7 @@ async fn a_bad_config_is_refused_with_its_places_and_the_old_one_stays() {
 async fn logs_come_as_lines_of_each_instance() {
     let pool = Pool::start().await;
     pool.apply(CONFIG).await;
-    pool.until_status("shop is ready", |status| status.apps.iter().all(|app| app.state == "ready")).await;
+    pool.until_status("shop is ready", |status| status.apps.iter().all(|app| app.state == weal_model::AppState::Ready)).await;
     let (_, all) = pool.local("GET", "/v1/apps/shop/logs", "").await;
     assert!(all.contains("shop-1 | hello from shop-1\n") && all.contains("shop-2 | second line\n"), "{all}");
     let (_, one) = pool.local("GET", "/v1/apps/shop/logs?instance=shop-2&tail=5", "").await;

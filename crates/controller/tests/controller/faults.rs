@@ -31,7 +31,7 @@ async fn inside() {
     let mut too_large = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(25)).unwrap();
     let pool = Pool::start().await;
     pool.apply(CONFIG).await;
-    pool.until_status("all is ready", |status| status.apps.iter().all(|app| app.state == "ready")).await;
+    pool.until_status("all is ready", |status| status.apps.iter().all(|app| app.state == weal_model::AppState::Ready)).await;
     let roomy = getrlimit(Resource::Fsize);
     setrlimit(Resource::Fsize, Rlimit { current: Some(0), maximum: roomy.maximum }).unwrap();
     let status = pool.until_status("the store is in trouble", |status| !status.problems.is_empty()).await;

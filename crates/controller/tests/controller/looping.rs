@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weal_model::{Action, InstanceState, RolloutPhase, Status};
+use weal_model::{Action, AppState, InstanceState, RolloutPhase, Status};
 
 use weal_control::cycle::Input;
 use weal_controller::record::Line;
@@ -20,7 +20,7 @@ fn shops_of(config: &GatewayConfig) -> &ClusterConfig {
 
 async fn all_ready(pool: &Pool) {
     pool.until_status("everything is ready", |status| {
-        status.apps.len() == 2 && status.apps.iter().all(|app| app.state == "ready")
+        status.apps.len() == 2 && status.apps.iter().all(|app| app.state == AppState::Ready)
     })
     .await;
 }
@@ -31,7 +31,7 @@ async fn an_application_starts_after_what_it_needs_is_ready() {
     pool.engine.lock().never_ready.push("db".into());
     pool.apply(CONFIG).await;
     pool.until("the database starts", |pool| pool.engine.lock().states().contains_key("db-1")).await;
-    let status = pool.until_status("shop waits", |status| status.apps.iter().any(|app| app.state == "waiting")).await;
+    let status = pool.until_status("shop waits", |status| status.apps.iter().any(|app| app.state == AppState::Waiting)).await;
     let shop = status.apps.iter().find(|app| app.name.as_str() == "shop").unwrap();
     assert_eq!(shop.detail, "needs db, which is not ready");
     assert_eq!(pool.engine.lock().starts(), ["db-1"]);
@@ -54,7 +54,8 @@ async fn the_gateway_hears_of_a_failed_instance_at_once_and_the_pool_heals() {
     let first = pool.gateway.endpoints("shop").0[0].clone();
     pool.engine.set_state(&first, InstanceState::Backoff, "it ended with 1");
     pool.until("the gateway has one", |pool| pool.gateway.endpoints("shop").0.len() == 1).await;
-    let status = pool.until_status("shop is degraded", |status| status.apps.iter().any(|app| app.state == "degraded")).await;
+    let status =
+        pool.until_status("shop is degraded", |status| status.apps.iter().any(|app| app.state == AppState::Degraded)).await;
     let shop = status.apps.iter().find(|app| app.name.as_str() == "shop").unwrap();
     assert_eq!(shop.detail, format!("{first}: it ended with 1"));
     pool.engine.set_state(&first, InstanceState::Ready, "");
@@ -177,7 +178,9 @@ async fn a_program_that_cannot_be_started_is_said_and_not_hammered() {
     pool.engine.lock().unstartable.push("db".into());
     pool.apply(CONFIG).await;
     let status = pool
-        .until_status("db has failed", |status| status.apps.iter().any(|app| app.name.as_str() == "db" && app.state == "failed"))
+        .until_status("db has failed", |status| {
+            status.apps.iter().any(|app| app.name.as_str() == "db" && app.state == AppState::Failed)
+        })
         .await;
     let db = status.apps.iter().find(|app| app.name.as_str() == "db").unwrap();
     assert!(db.detail.contains("there is no such program"), "{}", db.detail);
@@ -198,7 +201,9 @@ async fn a_controller_that_is_killed_goes_on_from_the_store_without_touching_any
     pool.kill_controller().await;
     pool.start_controller();
     let status = pool
-        .until_status("it is back", |status| status.apps.iter().all(|app| app.state == "ready") && !status.apps.is_empty())
+        .until_status("it is back", |status| {
+            status.apps.iter().all(|app| app.state == AppState::Ready) && !status.apps.is_empty()
+        })
         .await;
     assert_eq!(status.config_generation, 1);
     pool.until("it has spoken to the gateway", |pool| pool.gateway.told().len() > told).await;

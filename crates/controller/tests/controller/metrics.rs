@@ -10,7 +10,7 @@ use crate::fake::{CONFIG, Pool, flow};
 async fn metrics_have_the_agreed_names_and_add_up() {
     let pool = Pool::start().await;
     pool.apply(CONFIG).await;
-    pool.until_status("all is ready", |status| status.apps.iter().all(|app| app.state == "ready")).await;
+    pool.until_status("all is ready", |status| status.apps.iter().all(|app| app.state == weal_model::AppState::Ready)).await;
     pool.gateway.counters().flows = vec![flow("shop", "gold", 40, Duration::from_millis(60))];
     let refused = ErrorCounter { app: Some("shop".into()), reason: "instance-refused".to_owned(), count: 3 };
     pool.gateway.counters().errors = vec![refused];

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use weal_model::{AppKind, AppName, AppStatus, PoolSpec, RolloutPhase, Status};
+use weal_model::{AppKind, AppName, AppState, AppStatus, PoolSpec, RolloutPhase, Status};
 use weal_protocol::controller::ConfigTaken;
 
 use crate::client::Client;
@@ -43,7 +43,7 @@ pub async fn until_done(
     touched: &BTreeSet<AppName>,
     timeout_s: u64,
     json: bool,
-) -> anyhow::Result<BTreeMap<AppName, String>> {
+) -> anyhow::Result<BTreeMap<AppName, AppState>> {
     let deadline = Instant::now() + Duration::from_secs(timeout_s);
     let mut told: BTreeMap<AppName, String> = BTreeMap::new();
     loop {
@@ -61,7 +61,7 @@ pub async fn until_done(
         }
         match outcome(&status, taken.generation, touched) {
             Outcome::Done => {
-                let of = |app: &AppStatus| (app.name.clone(), app.state.clone());
+                let of = |app: &AppStatus| (app.name.clone(), app.state);
                 return Ok(status.apps.iter().filter(|app| touched.contains(&app.name)).map(of).collect());
             }
             Outcome::Failed(apps) => return Err(failed(client, &status, &apps).await.into()),
@@ -95,14 +95,13 @@ fn outcome(status: &Status, generation: u64, touched: &BTreeSet<AppName>) -> Out
 
 /// While instances are replaced, one that failed may be of the version before.
 fn has_failed(app: &AppStatus, touched: &BTreeSet<AppName>) -> bool {
-    app.has_failed_deploy() || (touched.contains(&app.name) && app.state == "failed" && app.rollout.is_none())
+    app.has_failed_deploy() || (touched.contains(&app.name) && app.state == AppState::Failed && app.rollout.is_none())
 }
 
 /// An application that was not touched may be as it is, but for a rollout that it is drawn into.
 fn is_done(app: &AppStatus, touched: &BTreeSet<AppName>) -> bool {
     let is_out = app.rollout.as_ref().is_none_or(|rollout| rollout.phase == RolloutPhase::Draining);
-    let is_settled = matches!(app.state.as_str(), "ready" | "stopped" | "asleep" | "done");
-    is_out && (is_settled || (app.kind == AppKind::Service && !touched.contains(&app.name)))
+    is_out && (app.state.is_settled() || (app.kind == AppKind::Service && !touched.contains(&app.name)))
 }
 
 fn tell_changes(status: &Status, touched: &BTreeSet<AppName>, told: &mut BTreeMap<AppName, String>) {
@@ -117,7 +116,7 @@ fn tell_changes(status: &Status, touched: &BTreeSet<AppName>, told: &mut BTreeMa
 fn described(app: &AppStatus) -> String {
     match (&app.rollout, app.detail.as_str()) {
         (Some(rollout), _) => format!("{} new and {} old: {}", rollout.new, rollout.old, rollout.detail),
-        (None, "") => app.state.clone(),
+        (None, "") => app.state.to_string(),
         (None, detail) => format!("{}: {detail}", app.state),
     }
 }
