@@ -111,10 +111,18 @@ const DONE: &str = "weal-machine: tests ended with 0";
 pub struct Arguments {
     /// Tests whose names contain one of these; without any, those of identities, attackers and faults
     tests: Vec<String>,
+    /// Instead, the node agent's cases that need a machine for themselves, on the hybrid layout of control groups; `make test` has those on v2
+    #[arg(long, conflicts_with = "tests")]
+    hybrid: bool,
 }
 
 /// Runs the tests there. False when one fails.
 pub fn run(arguments: &Arguments) -> Result<bool> {
+    if arguments.hybrid {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["test", "--workspace", "--test", "node", "--", "on_hybrid::", "--test-threads", "1"]);
+        return Ok(cargo.env("WEAL_ALL_MACHINES", "1").current_dir(programs::root()).status()?.success());
+    }
     let emulator = Emulator::prepare(&programs::target())?;
     let tests = match arguments.tests.as_slice() {
         [] => TESTS.map(str::to_owned).to_vec(),
