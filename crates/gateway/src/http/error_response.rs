@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use weal_control::flow::pipeline::{DropReason, Rejection};
 use weal_protocol::gateway::Unavailable;
 
@@ -74,6 +74,13 @@ impl ErrorResponse {
     /// What proves to an authority that a host is ours.
     pub fn challenge(proof: &str) -> Self {
         Self::new(StatusCode::OK, "acme-challenge", proof.to_owned())
+    }
+
+    /// The request goes no further because its client wants so (RFC 9110 section 7.6.2). What came is not sent back to who sent it: that may be
+    /// more than the client itself has said (section 9.3.8).
+    pub fn last_hop(method: &Method) -> Self {
+        let status = if *method == Method::OPTIONS { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED };
+        Self { allow: true, ..Self::new(status, "max-forwards", "the request goes no further than this gateway".to_owned()) }
     }
 
     pub fn maintenance() -> Self {

@@ -77,6 +77,14 @@ struct AttemptFailure {
     refusal: ErrorResponse,
 }
 
+/// How a request is sent.
+#[derive(Clone, Copy)]
+struct How {
+    speech: Speech,
+    /// It asks for another protocol, which may be granted.
+    may_switch: bool,
+}
+
 /// What came of a request that no instance has answered.
 enum Unanswered {
     Failed(Attempt, ErrorResponse),
@@ -110,7 +118,7 @@ impl Exchange {
         let mut busy = session.client.begin();
         let present = Present::of(request.headers());
         let id = session.gateway.ids.choose(request.headers(), present);
-        let Admitted { client, access_log, early } = session.admit(request.headers());
+        let Admitted { client, access_log, early, is_framed } = session.admit(&request);
         if access_log != AccessLog::Off {
             let record = Record::new(access_log, &request, client, session.client.now(), &id);
             busy.record = Some((Box::new(record), Arc::clone(&session.gateway.access_log)));
@@ -123,8 +131,9 @@ impl Exchange {
         let (body, upload) = RequestBody::new(incoming, expects, session.client.clock());
         let mut request = Request::from_parts(parts, body);
         let mut routed = match early {
-            None => session.route(&mut request, present, &id),
-            Some(wait) => Err(ErrorResponse::too_many(wait).into()),
+            // What is not framed is malformed, which ends its connection.
+            Some(wait) if is_framed => Err(ErrorResponse::too_many(wait).into()),
+            _ => session.route(&mut request, present, is_framed, &id),
         };
         if let Ok(Routed { destination, .. }) = &routed {
             let Rules { min_rate, extras, .. } = &*destination.rules;
@@ -228,8 +237,8 @@ impl Exchange {
             if let Some(idle) = rules.idle {
                 deadline.restart(self.at_most(idle, end));
             }
-            let speech = (self.speech(rules), client_side.is_some());
-            let exchange = pin!(self.exchange(&seat, target, sendable, speech, &mut replays));
+            let how = How { speech: self.speech(rules), may_switch: client_side.is_some() };
+            let exchange = pin!(self.exchange(&seat, target, sendable, how, &mut replays));
             let result = self.within(&mut deadline, idle, end, exchange).await;
             if !matches!(result, Some(Err(Unanswered::Waits))) {
                 break result;
@@ -353,33 +362,15 @@ impl Exchange {
         rules: &Rules,
         end: Option<Time>,
     ) -> Result<Passed, ErrorResponse> {
-        let Begun { mut response, mut lease, target, resume } = begun;
-        let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS).then(|| hyper::upgrade::on(&mut response));
+        let Begun { response, mut lease, target, resume } = begun;
         let (mut parts, ()) = response.into_parts();
-        if let (Some(instance_side), Some(client_side)) = (switched, client_side)
-            && forward::grants_upgrade(&parts.headers, &rules.upgrades)
-        {
-            let (client, entry) = (Arc::clone(&self.session.client), Arc::clone(&self.session.entry));
-            let tunnel = Tunnel { seat: seat.into_tunnel(), client, entry, idle: rules.tunnel_idle };
-            tunnel::spawn(client_side, instance_side, tunnel);
-            let protocol = parts.headers.get(header::UPGRADE).cloned();
-            let present = Present::of(&parts.headers);
-            forward::remove_hop_by_hop(&mut parts.headers, present);
-            tunnel::ask(&mut parts.headers, protocol);
-            return Ok((parts, Brought::Nothing));
+        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switch(parts, lease, seat, client_side, rules);
         }
-        let head = if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-            Err(forward::BadResponse::Switch)
-        } else {
-            forward::incoming_head(&mut parts)
-        };
-        match head {
+        match forward::incoming_head(&mut parts) {
             Ok(true) => {}
             Ok(false) => lease.note_doubt(),
-            Err(bad) => {
-                seat.finish(Attempt::Broken, RequestOutcome::Failed);
-                return Err(ErrorResponse::bad_answer(&bad.to_string()));
-            }
+            Err(bad) => return Err(refuse(seat, &bad)),
         }
         if self.upload.is_none()
             && !rules.compresses
@@ -406,6 +397,28 @@ impl Exchange {
         Ok((parts, Brought::Relay(Box::new(relay))))
     }
 
+    /// Makes a tunnel of an exchange, where the instance has switched to what was asked for and may be granted.
+    fn switch(
+        &self,
+        mut parts: http::response::Parts,
+        lease: Lease,
+        seat: Seat,
+        client_side: Option<OnUpgrade>,
+        rules: &Rules,
+    ) -> Result<Passed, ErrorResponse> {
+        let client_side = client_side.filter(|_| forward::grants_upgrade(&parts.headers, &rules.upgrades));
+        let sides = client_side.and_then(|client_side| Some((client_side, lease.into_stream()?)));
+        let Some((client_side, instance_side)) = sides else { return Err(refuse(seat, &forward::BadResponse::Switch)) };
+        let (client, entry) = (Arc::clone(&self.session.client), Arc::clone(&self.session.entry));
+        let tunnel = Tunnel { seat: seat.into_tunnel(), client, entry, idle: rules.tunnel_idle };
+        tunnel::spawn(client_side, instance_side, tunnel);
+        let protocol = parts.headers.get(header::UPGRADE).cloned();
+        let present = Present::of(&parts.headers);
+        forward::remove_hop_by_hop(&mut parts.headers, present);
+        tunnel::ask(&mut parts.headers, protocol);
+        Ok((parts, Brought::Nothing))
+    }
+
     /// Sends a request to `target`, and to others as long as that may help. `replays` counts how often it was sent again although an instance may
     /// have begun with it: a request that ends each instance it comes to is not kept for the next one.
     async fn exchange(
@@ -413,18 +426,12 @@ impl Exchange {
         seat: &Seat,
         mut target: Target,
         sendable: &mut Sendable,
-        (speech, may_switch): (Speech, bool),
+        how: How,
         replays: &mut u32,
     ) -> Result<Begun, Unanswered> {
         let mut failed: Vec<InstanceIndex> = Vec::new();
         loop {
-            let attempted = if may_switch {
-                // Boxed, as is all that is rare here: every request would keep room for it.
-                Box::pin(self.attempt_switch(&target, speech.announced, sendable)).await
-            } else {
-                self.attempt(seat, &target, speech, sendable, replays).await
-            };
-            let AttemptFailure { attempt, refusal } = match attempted {
+            let AttemptFailure { attempt, refusal } = match self.attempt(seat, &target, how, sendable, replays).await {
                 Ok((response, lease, resume)) => return Ok(Begun { response, lease, target, resume }),
                 Err(failure) => failure,
             };
@@ -457,12 +464,14 @@ impl Exchange {
         &self,
         seat: &Seat,
         target: &Target,
-        speech: Speech,
+        How { speech, may_switch }: How,
         sendable: &mut Sendable,
         replays: &mut u32,
     ) -> Result<Answered, AttemptFailure> {
         let (worker, limits) = (self.session.worker, &self.session.gateway.limits);
-        let mut idle = target.upstream.take(worker, speech);
+        let may_be_repeated = sendable.as_ref().is_some_and(Outbound::may_be_repeated);
+        // What may become a tunnel has a connection of its own from the start.
+        let mut idle = if may_switch { None } else { target.upstream.take(worker, speech, may_be_repeated) };
         loop {
             let mut lease = match idle.take() {
                 Some(lease) => lease,
@@ -475,11 +484,12 @@ impl Exchange {
                 lease.exchange(sendable, &mut self.between()).await
             };
             match exchanged {
-                Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS && !may_switch => {
                     return Err(malformed(&forward::BadResponse::Switch));
                 }
                 Ok(response) => {
-                    let resume = Resume::of(sendable.as_ref(), &response, target.index, speech);
+                    let again = sendable.as_ref().filter(|_| !may_switch);
+                    let resume = Resume::of(again, &response, target.index, speech);
                     if let Some(outbound) = sendable.take() {
                         lease.keep_map(outbound.request);
                     }
@@ -510,29 +520,6 @@ impl Exchange {
         exchange.await
     }
 
-    /// Sends a request that asks for another protocol, over a connection of its own.
-    async fn attempt_switch(
-        &self,
-        target: &Target,
-        announced: Option<Announced>,
-        sendable: &mut Sendable,
-    ) -> Result<Answered, AttemptFailure> {
-        let stream = target
-            .upstream
-            .connect_stream(announced, &self.session.gateway.limits)
-            .await
-            .map_err(|error| no_connection(&error))?;
-        let spare = sendable.as_ref().and_then(Outbound::replay);
-        let request = std::mem::replace(sendable, spare).expect(SENDABLE).into_request();
-        match tunnel::exchange(stream, request).await {
-            Ok(response) => {
-                let (parts, body) = response.into_parts();
-                Ok((Response::from_parts(parts, ()), Lease::Driven(body), None))
-            }
-            Err(error) => Err(unanswered(&error.into())),
-        }
-    }
-
     fn between(&self) -> Between<'_> {
         let held = self.upload.as_deref().filter(|upload| upload.is_held());
         Between {
@@ -544,6 +531,12 @@ impl Exchange {
             takes_interim: self.takes_interim,
         }
     }
+}
+
+/// The instance's answer cannot be passed on.
+fn refuse(seat: Seat, bad: &forward::BadResponse) -> ErrorResponse {
+    seat.finish(Attempt::Broken, RequestOutcome::Failed);
+    ErrorResponse::bad_answer(&bad.to_string())
 }
 
 /// A new connection, which shows that the instance listens.

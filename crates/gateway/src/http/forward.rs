@@ -4,7 +4,7 @@
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{PathAndQuery, Uri};
-use http::{Request, Version};
+use http::{Method, Request, StatusCode, Version};
 
 use super::check::Malformed;
 use super::present::Present;
@@ -31,9 +31,9 @@ pub(crate) fn wanted_upgrade<B>(request: &Request<B>, allowed: &[String]) -> Opt
     if request.version() != Version::HTTP_11 {
         return None;
     }
-    tokens(headers, &header::CONNECTION).find(|token| token.eq_ignore_ascii_case("upgrade"))?;
-    let wanted: Vec<&str> = tokens(headers, &header::UPGRADE).filter(|protocol| is_allowed(protocol, allowed)).collect();
-    if wanted.is_empty() { None } else { HeaderValue::try_from(wanted.join(", ")).ok() }
+    tokens(headers, &header::CONNECTION).find(|token| token.eq_ignore_ascii_case(b"upgrade"))?;
+    let wanted: Vec<&[u8]> = tokens(headers, &header::UPGRADE).filter(|protocol| is_allowed(protocol, allowed)).collect();
+    if wanted.is_empty() { None } else { HeaderValue::try_from(wanted.join(&b", "[..])).ok() }
 }
 
 /// True when an instance's `101` switches to a protocol that may be granted.
@@ -42,8 +42,8 @@ pub(crate) fn grants_upgrade(headers: &HeaderMap, allowed: &[String]) -> bool {
     protocols.peek().is_some() && protocols.all(|protocol| is_allowed(protocol, allowed))
 }
 
-fn is_allowed(protocol: &str, allowed: &[String]) -> bool {
-    allowed.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(protocol))
+fn is_allowed(protocol: &[u8], allowed: &[String]) -> bool {
+    allowed.iter().any(|allowed| allowed == "*" || allowed.as_bytes().eq_ignore_ascii_case(protocol))
 }
 
 /// Removes what concerns only one connection (RFC 9110 section 7.6.1), and what `Connection` names. True when `TE` said that trailers are
@@ -55,7 +55,7 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap, present: Present) -> bo
     if present.has(Present::CONNECTION) {
         let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
             .filter(|token| !is_plain_option(token))
-            .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+            .filter_map(|token| HeaderName::from_bytes(token).ok())
             .filter(|name| !is_essential(name))
             .collect();
         for name in named {
@@ -66,7 +66,7 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap, present: Present) -> bo
     let mut takes_trailers = false;
     while let Some(name) = headers.keys().find(|name| is_for_one_hop(name)) {
         let name = name.clone();
-        takes_trailers |= name == header::TE && tokens(headers, &name).any(|coding| coding.eq_ignore_ascii_case("trailers"));
+        takes_trailers |= name == header::TE && tokens(headers, &name).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
         headers.remove(name);
     }
     takes_trailers
@@ -93,8 +93,8 @@ pub(crate) fn take_trailers(headers: &mut HeaderMap) {
 }
 
 /// The options that nearly every `Connection` header is made of, and that name no other header.
-fn is_plain_option(token: &str) -> bool {
-    ["keep-alive", "close", "upgrade"].iter().any(|option| token.eq_ignore_ascii_case(option))
+fn is_plain_option(token: &[u8]) -> bool {
+    [&b"keep-alive"[..], b"close", b"upgrade"].iter().any(|option| token.eq_ignore_ascii_case(option))
 }
 
 /// Headers that a client must not have removed by naming them in `Connection`: instances rely on them.
@@ -102,15 +102,85 @@ fn is_essential(name: &HeaderName) -> bool {
     [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::TE].contains(name)
 }
 
-/// The members of a field that is a list.
-pub(crate) fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())
+/// The members of a field that is a list, well-formed or not: one that is not leaves the others what they are.
+pub(crate) fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let members = headers.get_all(name).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    members.map(<[u8]>::trim_ascii).filter(|token| !token.is_empty())
 }
 
 /// What the head says of the body's length.
 pub(crate) fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// True for methods whose requests have content as a rule (RFC 9110 section 8.6).
+pub(crate) fn expects_content(method: &Method) -> bool {
+    [Method::POST, Method::PUT, Method::PATCH].contains(method)
+}
+
+/// Says over HTTP/1 how long the body of a request over HTTP/2 is: `length`, or until its last chunk. False when the client says it in more
+/// than one way.
+pub(crate) fn tell_length(headers: &mut HeaderMap, present: Present, has_content: bool, length: Option<u64>) -> bool {
+    if present.has(Present::LENGTH) {
+        return make_length_single(headers);
+    }
+    match length {
+        None => drop(headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))),
+        // Some servers answer 411 to such a request without a length.
+        Some(0) if has_content => drop(headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"))),
+        Some(_) => {}
+    }
+    true
+}
+
+/// Counts one hop down in `Max-Forwards` (RFC 9110 section 7.6.2). False when the request goes no further.
+pub(crate) fn count_hop(headers: &mut HeaderMap) -> bool {
+    let Some(value) = headers.get(header::MAX_FORWARDS) else { return true };
+    // What is no number says nothing.
+    let Some(hops) = value.to_str().ok().and_then(|text| text.parse::<u64>().ok()) else { return true };
+    if let Some(left) = hops.checked_sub(1) {
+        headers.insert(header::MAX_FORWARDS, left.into());
+    }
+    hops > 0
+}
+
+/// Fields that no trailer may be: they decide how a message is read, routed or answered, or speak of a connection (RFC 9110 section 6.5.1).
+const NO_TRAILERS: [HeaderName; 28] = [
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONNECTION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::COOKIE,
+    header::EXPECT,
+    header::HOST,
+    header::IF_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_NONE_MATCH,
+    header::IF_RANGE,
+    header::IF_UNMODIFIED_SINCE,
+    HTTP2_SETTINGS,
+    KEEP_ALIVE,
+    header::MAX_FORWARDS,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    PROXY_CONNECTION,
+    header::RANGE,
+    header::SET_COOKIE,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::WWW_AUTHENTICATE,
+];
+
+/// Removes from the trailers of a message what no trailer may be.
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
+    for name in &NO_TRAILERS {
+        trailers.remove(name);
+    }
 }
 
 /// Why an instance's response is not passed on.
@@ -120,7 +190,7 @@ pub(crate) enum BadResponse {
     TransferEncoding,
     #[error("its Content-Length is not one number")]
     ContentLength,
-    #[error("it switched protocols unasked")]
+    #[error("it switched protocols unasked, or before it had the whole request")]
     Switch,
 }
 
@@ -134,7 +204,13 @@ pub(crate) fn incoming_head(parts: &mut http::response::Parts) -> Result<bool, B
         return without_coding(&mut parts.headers);
     }
     if present.has(Present::LENGTH) {
-        single_length(&mut parts.headers)?;
+        if !make_length_single(&mut parts.headers) {
+            return Err(BadResponse::ContentLength);
+        }
+        if parts.status == StatusCode::NO_CONTENT {
+            // RFC 9110 section 8.6. hyper does so too, but h2 does not.
+            parts.headers.remove(header::CONTENT_LENGTH);
+        }
     }
     Ok(true)
 }
@@ -152,21 +228,21 @@ fn without_coding(headers: &mut HeaderMap) -> Result<bool, BadResponse> {
 }
 
 /// RFC 9112 section 6.3, item 5: a list of equal lengths is replaced by one of them. hyper refuses lists that are not, but it does not look
-/// where there is no body.
-fn single_length(headers: &mut HeaderMap) -> Result<(), BadResponse> {
-    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
-    let Some(first) = lengths.next() else { return Ok(()) };
+/// where there is no body; h2 compares numbers, to which a zero in front makes no difference. False for what is not one number.
+fn make_length_single(headers: &mut HeaderMap) -> bool {
     let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next() else { return true };
     if lengths.next().is_none() && is_number(first.as_bytes()) {
-        return Ok(());
+        return true;
     }
     let mut members =
         headers.get_all(header::CONTENT_LENGTH).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    let first = members.next().map(<[u8]>::trim_ascii).filter(|first| is_number(first)).ok_or(BadResponse::ContentLength)?;
+    let Some(first) = members.next().map(<[u8]>::trim_ascii).filter(|first| is_number(first)) else { return false };
     if !members.all(|member| member.trim_ascii() == first) {
-        return Err(BadResponse::ContentLength);
+        return false;
     }
-    let length = HeaderValue::from_bytes(first).map_err(|_| BadResponse::ContentLength)?;
+    let Ok(length) = HeaderValue::from_bytes(first) else { return false };
     headers.insert(header::CONTENT_LENGTH, length);
-    Ok(())
+    true
 }

@@ -327,6 +327,17 @@ fn is_token(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt as _, Empty};
+    use hyper::body::Incoming;
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+
     use super::*;
 
     /// Reads `message` whole and byte by byte.
@@ -429,12 +440,58 @@ mod tests {
         (framing.requests(), None)
     }
 
+    /// What this reader takes for the body of each request that it counts, and how many of the bytes it reads.
+    fn bodies(bytes: &[u8]) -> (Vec<Vec<u8>>, usize, Framing) {
+        let (mut framing, mut bodies) = (Framing::default(), Vec::<Vec<u8>>::new());
+        for (at, byte) in bytes.iter().enumerate() {
+            let is_data = matches!(framing.state, State::Length(_) | State::Chunk(Chunk::Data { .. }));
+            if framing.read(&[*byte]).is_err() {
+                return (bodies, at, framing);
+            }
+            bodies.resize_with(usize::try_from(framing.requests).unwrap(), Vec::new);
+            if let Some(body) = bodies.last_mut().filter(|_| is_data) {
+                body.push(*byte);
+            }
+        }
+        (bodies, bytes.len(), framing)
+    }
+
+    /// What hyper takes for the body of each request.
+    async fn bodies_of_hyper(bytes: &[u8]) -> Vec<Vec<u8>> {
+        let bodies = Mutex::new(Vec::<Vec<u8>>::new());
+        let noted = &bodies;
+        let service = service_fn(move |request: Request<Incoming>| {
+            noted.lock().unwrap().push(Vec::new());
+            async move {
+                let mut body = request.into_body();
+                while let Some(Ok(frame)) = body.frame().await {
+                    noted.lock().unwrap().last_mut().unwrap().extend(frame.data_ref().into_iter().flatten());
+                }
+                Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+            }
+        });
+        let stream = TokioIo::new(tokio::io::join(bytes, tokio::io::sink()));
+        // It may end with an error: what counts is what it has read before.
+        let _ = http1::Builder::new().half_close(true).header_read_timeout(None).serve_connection(stream, service).await;
+        bodies.into_inner().unwrap()
+    }
+
     #[test]
     fn fuzz_framing() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         weal_fuzz::target("framing", |bytes| {
             let whole = read_in_parts(bytes, bytes.len().max(1));
             for length in [1, 2, 7] {
                 assert_eq!(read_in_parts(bytes, length), whole, "in parts of {length}");
+            }
+            // hyper gets no byte after one at which this reader stops, and a request that is not counted here is refused.
+            let (ours, end, framing) = bodies(bytes);
+            let theirs = runtime.block_on(bodies_of_hyper(&bytes[..end]));
+            assert!(theirs.len() <= ours.len() || framing.state == State::Lost, "{theirs:?} of hyper, here {ours:?}");
+            for (index, (theirs_one, ours_one)) in theirs.iter().zip(&ours).enumerate() {
+                let is_whole = index + 1 < theirs.len();
+                assert!(ours_one.starts_with(theirs_one), "request {index}: {theirs:?} of hyper, here {ours:?}");
+                assert!(!is_whole || ours_one == theirs_one, "request {index}: {theirs:?} of hyper, here {ours:?}");
             }
         });
     }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep};
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::RequestOutcome;
 
+use super::forward;
 use super::request_body::Upload;
 use super::resume::{Resume, Resumed};
 use crate::limits::Limits;
@@ -53,6 +54,8 @@ pub(crate) enum BodyError {
     Broken(#[from] InstanceError),
     #[error("the instance broke off, and no other could go on")]
     NotResumed,
+    #[error("the instance sent more than the range that it named")]
+    TooLong,
     #[error("the instance sent nothing for too long")]
     Stalled,
     #[error("the request took too long in all")]
@@ -74,10 +77,15 @@ impl Relay {
             }
             let Some(lease) = &mut self.lease else { return Poll::Ready(None) };
             match lease.poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(Ok(self.note(frame)))),
-                Poll::Ready(None) => {
+                Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Some(self.note(frame))),
+                Poll::Ready(None) if !self.is_short() => {
                     self.finish();
                     return Poll::Ready(None);
+                }
+                Poll::Ready(None) if self.ask_another(Attempt::Broken) => {}
+                Poll::Ready(None) => {
+                    self.fail(Attempt::Broken);
+                    return Poll::Ready(Some(Err(BodyError::NotResumed)));
                 }
                 Poll::Ready(Some(Err(_))) if self.ask_another(Attempt::Broken) => {}
                 Poll::Ready(Some(Err(error))) => {
@@ -91,7 +99,12 @@ impl Relay {
 
     /// True when nothing more comes.
     pub fn is_end_stream(&self) -> bool {
-        self.lease.as_ref().is_none_or(Lease::is_end_stream)
+        self.lease.as_ref().is_none_or(|lease| lease.is_end_stream() && !self.is_short())
+    }
+
+    /// True when bytes are missing whatever the instance says: the rest that it sends is shorter than the range that it named.
+    fn is_short(&self) -> bool {
+        self.resume.as_ref().is_some_and(|resume| resume.is_short())
     }
 
     /// What is known of the length of the rest.
@@ -100,15 +113,21 @@ impl Relay {
     }
 
     /// A part of the response has come.
-    fn note(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+    fn note(&mut self, mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BodyError> {
         self.stall = None;
-        if let (Some(resume), Some(data)) = (&mut self.resume, frame.data_ref()) {
-            resume.note(data.len());
+        if let Some(trailers) = frame.trailers_mut() {
+            forward::clean_trailers(trailers);
+        }
+        if let (Some(resume), Some(data)) = (&mut self.resume, frame.data_ref())
+            && !resume.note(data.len())
+        {
+            self.fail(Attempt::Broken);
+            return Err(BodyError::TooLong);
         }
         if self.is_end_stream() {
             self.finish();
         }
-        frame
+        Ok(frame)
     }
 
     /// Has another instance go on with the response, if that is possible.
@@ -162,18 +181,23 @@ impl Relay {
 
     /// The response has ended as it should.
     pub fn finish(&mut self) {
-        if let Some(seat) = self.seat.take() {
-            seat.finish(Attempt::Answered, RequestOutcome::Served);
-        }
-        let Some(lease) = self.lease.take() else { return };
-        match self.upload.take().filter(|upload| !upload.is_finished() || !lease.is_sent()) {
-            None => self.upstream.put_back(self.worker, lease, &self.limits),
-            Some(upload) if self.takes_rest && !upload.is_held() => {
+        let (seat, lease) = (self.seat.take(), self.lease.take());
+        let unfinished = self.upload.take().filter(|upload| {
+            let is_sent = lease.as_ref().is_none_or(Lease::is_sent);
+            !upload.is_finished() || !is_sent
+        });
+        match (lease, unfinished) {
+            (Some(lease), Some(upload)) if self.takes_rest && !upload.is_held() => {
                 let (upstream, worker, limits) = (Arc::clone(&self.upstream), self.worker, Arc::clone(&self.limits));
-                tokio::spawn(finish_upload(lease, upload, upstream, worker, limits));
+                tokio::spawn(Rest { lease, seat, upload, upstream, worker, limits, end: self.end.take() }.send());
+                return;
             }
+            (Some(lease), None) => self.upstream.put_back(self.worker, lease, &self.limits),
             // Its request is not finished, so no other may follow on it (RFC 9112 section 9.3).
-            Some(_) => drop(lease),
+            (lease, _) => drop(lease),
+        }
+        if let Some(seat) = seat {
+            seat.finish(Attempt::Answered, RequestOutcome::Served);
         }
     }
 
@@ -186,18 +210,51 @@ impl Relay {
     }
 }
 
-/// Sends the rest of a request after its response, for as long as it moves.
-async fn finish_upload(mut lease: Lease, upload: Arc<Upload>, upstream: Arc<Upstream>, worker: usize, limits: Arc<Limits>) {
-    loop {
-        let sent = std::future::poll_fn(|cx| lease.poll_sent(cx));
-        if tokio::time::timeout(limits.stalled_write, sent).await.is_ok() {
-            break;
+/// What is left of a request after its response. It keeps the seat: the instance still works on it.
+struct Rest {
+    lease: Lease,
+    seat: Option<Seat>,
+    upload: Arc<Upload>,
+    upstream: Arc<Upstream>,
+    worker: usize,
+    limits: Arc<Limits>,
+    /// When the request has taken all the time it may.
+    end: Option<Pin<Box<Sleep>>>,
+}
+
+impl Rest {
+    /// Sends it for as long as it moves.
+    async fn send(mut self) {
+        self.seat.iter().for_each(Seat::note_life);
+        let is_sent = match self.end.take() {
+            None => self.move_on().await,
+            Some(end) => tokio::select! {
+                is_sent = self.move_on() => is_sent,
+                () = end => false,
+            },
+        };
+        let Self { lease, seat, upload, upstream, worker, limits, .. } = self;
+        if is_sent && upload.is_finished() && !upload.is_broken() {
+            upstream.put_back(worker, lease, &limits);
+        } else {
+            drop(lease);
         }
-        if upload.stillness() >= limits.stalled_write {
-            return;
+        // Its client has its answer, whatever came of the rest.
+        if let Some(seat) = seat {
+            seat.finish(Attempt::Answered, RequestOutcome::Served);
         }
     }
-    if upload.is_finished() && !upload.is_broken() {
-        upstream.put_back(worker, lease, &limits);
+
+    /// True once nothing more is to be sent; false when nothing has moved for too long.
+    async fn move_on(&mut self) -> bool {
+        loop {
+            let sent = std::future::poll_fn(|cx| self.lease.poll_sent(cx));
+            if tokio::time::timeout(self.limits.stalled_write, sent).await.is_ok() {
+                return true;
+            }
+            if self.upload.stillness() >= self.limits.stalled_write {
+                return false;
+            }
+        }
     }
 }

@@ -15,7 +15,7 @@ use http_body_util::BodyExt as _;
 use weal_model::Time;
 
 use super::incoming::{Incoming, IncomingError};
-use super::origin;
+use super::{forward, origin};
 use crate::clock::Clock;
 use crate::listen::patience::Patience;
 
@@ -312,7 +312,7 @@ impl ClientBody {
             self.upload.let_share_go();
         }
         self.upload.moved.store(self.upload.clock.now().0, Ordering::Relaxed);
-        Poll::Ready(Some(Ok(without_announced(frame))))
+        Poll::Ready(Some(Ok(with_clean_trailers(frame))))
     }
 
     fn poll_too_slow(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
@@ -372,14 +372,12 @@ impl ClientBody {
 }
 
 /// Trailers cannot say anew what the gateway has said: some servers add them to the fields of the head (RFC 9110 section 6.5.1).
-fn without_announced(frame: Frame<Bytes>) -> Frame<Bytes> {
-    match frame.into_trailers() {
-        Ok(mut trailers) => {
-            origin::remove_announced(&mut trailers);
-            Frame::trailers(trailers)
-        }
-        Err(data) => data,
+fn with_clean_trailers(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(trailers) = frame.trailers_mut() {
+        forward::clean_trailers(trailers);
+        origin::remove_announced(trailers);
     }
+    frame
 }
 
 impl Drop for ClientBody {

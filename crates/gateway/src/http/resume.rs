@@ -5,7 +5,8 @@
 //!
 //! - the request is a `GET` without a body;
 //! - the response is 200 with a length of at least [`LEAST_BYTES`], or 206 with one range whose bounds are known, and has a strong `ETag`;
-//! - the other instance answers `Range` and `If-Range` with 206, the same `ETag`, the same coding, and exactly the bytes that are missing.
+//! - the other instance answers `Range` and `If-Range` with 206, the same `ETag`, the same coding, and exactly the bytes that are missing. Where
+//!   its answer ends is as sure as any answer's has to be.
 //!
 //! The client sees one response. The request keeps its seat and is counted once, as answered by who answered last; the gateway counts what
 //! it sent again as a retry. Where the other instance answers anything else, the response breaks off as it would have without this.
@@ -65,7 +66,8 @@ impl Resume {
         let headers = response.headers();
         let etag = headers.get(header::ETAG).filter(|etag| is_strong(etag))?.clone();
         let again = again.filter(|again| again.request.method() == Method::GET)?;
-        let length = forward::declared_length(headers)?;
+        // A length beside a coding says nothing (RFC 9112 section 6.3, item 3).
+        let length = forward::declared_length(headers).filter(|_| !headers.contains_key(header::TRANSFER_ENCODING))?;
         if length < LEAST_BYTES {
             return None;
         }
@@ -85,9 +87,15 @@ impl Resume {
         Some(Box::new(Self { request, speech, etag, encoding, next: first, last, total, at, failed, fetching }))
     }
 
-    /// So many bytes of the response have come.
-    pub fn note(&mut self, bytes: usize) {
-        self.next += bytes as u64;
+    /// So many bytes of the response have come. False when that is more than belongs to it.
+    pub fn note(&mut self, bytes: usize) -> bool {
+        self.next = self.next.saturating_add(bytes as u64);
+        self.next.saturating_sub(1) <= self.last
+    }
+
+    /// True when bytes of the response are still to come.
+    pub fn is_short(&self) -> bool {
+        self.next <= self.last
     }
 
     pub fn is_fetching(&self) -> bool {
@@ -97,7 +105,7 @@ impl Resume {
     /// The instance has failed: asks another for the rest. False when there is none, or nothing is missing.
     pub fn begin(&mut self, seat: &Seat, attempt: Attempt, worker: usize, limits: &Arc<Limits>) -> bool {
         self.fetching = None;
-        if self.next > self.last {
+        if !self.is_short() {
             return false;
         }
         self.failed.push(self.at);
@@ -168,6 +176,14 @@ async fn fetch(
     let response = lease.exchange(&mut Some(request), &mut Quietly).await.map_err(|_| Attempt::Broken)?;
     if !wanted.fits(&response) {
         return Err(Attempt::Answered);
+    }
+    let (mut parts, ()) = response.into_parts();
+    if !forward::incoming_head(&mut parts).map_err(|_| Attempt::Broken)? {
+        lease.note_doubt();
+    }
+    let (first, last) = wanted.range;
+    if lease.size_hint().exact().is_some_and(|length| length != last - first + 1) {
+        return Err(Attempt::Broken);
     }
     Ok(Resumed { lease, upstream: target.upstream })
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Request, StatusCode, Version};
+use http::{Method, Request, StatusCode, Version};
 use http_body::Body as _;
 use tokio::sync::Semaphore;
 use weal_model::{AccessLog, AppName, ClientPolicy, ListenScheme, Time};
@@ -78,7 +78,7 @@ struct Memory {
     known_host: KnownHost,
     /// `None` before the first request and during one.
     deadline: Option<Deadline>,
-    /// Requests so far.
+    /// Requests so far. Invariant: each was counted before anything was decided about it, or a later one would pass for it.
     requests: u64,
 }
 
@@ -104,6 +104,8 @@ pub(crate) struct Admitted {
     pub access_log: AccessLog,
     /// It comes too early, by so long.
     pub early: Option<Duration>,
+    /// A second reader is sure where its body ends.
+    pub is_framed: bool,
 }
 
 /// A request that no instance gets, and why.
@@ -159,10 +161,14 @@ impl Session {
         Self { gateway, client, entry: Arc::new(entry), worker, scheme, memory: Mutex::new(memory) }
     }
 
-    /// Who sends a request, and whether there is room for it.
-    pub fn admit(&self, headers: &HeaderMap) -> Admitted {
+    /// Who sends a request, and whether there is room for it. Called once for each request, whatever becomes of it.
+    pub fn admit<B>(&self, request: &Request<B>) -> Admitted {
+        let headers = request.headers();
         let mut memory = self.memory();
-        let Memory { view, origin, .. } = &mut *memory;
+        let Memory { view, origin, requests, .. } = &mut *memory;
+        *requests += 1;
+        // HTTP/2 frames bodies itself.
+        let is_framed = request.version() == Version::HTTP_2 || *requests <= self.client.requests();
         let table = view.table(&self.gateway.tables);
         let named = if origin.is_trusted() { forwarded_client(headers, |address| table.is_trusted(address)) } else { None };
         let client = named.unwrap_or(self.client.peer.ip());
@@ -173,7 +179,7 @@ impl Session {
             && !table.is_unlimited(client)
             && (!origin.is_trusted() || named.is_some_and(|client| !table.is_trusted(client)));
         let early = is_limited.then(|| self.gateway.guard.handle_request(self.client.now(), client, client_rate).err()).flatten();
-        Admitted { client, access_log, early }
+        Admitted { client, access_log, early, is_framed }
     }
 
     /// True when its client speaks TLS with this gateway.
@@ -182,12 +188,15 @@ impl Session {
     }
 
     /// Checks a request, finds where it goes, and writes its head anew.
-    pub fn route(&self, request: &mut Request<RequestBody>, present: Present, id: &HeaderValue) -> Result<Routed, Dismissed> {
+    pub fn route(
+        &self,
+        request: &mut Request<RequestBody>,
+        present: Present,
+        is_framed: bool,
+        id: &HeaderValue,
+    ) -> Result<Routed, Dismissed> {
         let mut memory = self.memory();
-        let Memory { view, origin, known_host, requests, .. } = &mut *memory;
-        *requests += 1;
-        // HTTP/2 frames bodies itself.
-        let is_framed = request.version() == Version::HTTP_2 || *requests <= self.client.requests();
+        let Memory { view, origin, known_host, .. } = &mut *memory;
         let host = check::check(request, present, is_framed, self.gateway.limits.head_fields, known_host)
             .map_err(|malformed| self.malformed(&malformed))?;
         if challenges::is_asked_for(request.uri().path())
@@ -215,20 +224,26 @@ impl Session {
         }
         let wants_upgrade = present.has(Present::UPGRADE);
         let upgrade = if wants_upgrade { forward::wanted_upgrade(request, &destination.rules.upgrades) } else { None };
+        if matches!(*request.method(), Method::OPTIONS | Method::TRACE) && !forward::count_hop(request.headers_mut()) {
+            return Err(Dismissed { answer: ErrorResponse::last_hop(request.method()), destination: Some(destination) });
+        }
         forward::origin_form(request).map_err(|malformed| self.malformed(&malformed))?;
         let extras = destination.rules.extras.as_deref();
         if let Some(stripped) = extras.and_then(|extras| extras.strip(request.uri(), destination.rules.is_normalized)) {
             *request.uri_mut() = stripped;
         }
-        let has_length = request.body().size_hint().exact().is_some();
+        let length = request.body().size_hint().exact();
         let received = std::mem::replace(request.version_mut(), Version::HTTP_11);
+        let has_content = received == Version::HTTP_2 && forward::expects_content(request.method());
         let headers = request.headers_mut();
         if forward::remove_hop_by_hop(headers, present) {
             forward::take_trailers(headers);
         }
-        // HTTP/1 needs to be told that there is a body.
-        let is_untold = received == Version::HTTP_2 && !has_length;
-        if is_untold || present.has(Present::TRANSFER_ENCODING) {
+        if received == Version::HTTP_2 {
+            if !forward::tell_length(headers, present, has_content, length) {
+                return Err(self.malformed(&Malformed::Framing).into());
+            }
+        } else if present.has(Present::TRANSFER_ENCODING) {
             // Some servers do not know that its case does not matter, and would find no body.
             headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }

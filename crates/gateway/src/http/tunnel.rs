@@ -8,19 +8,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::http::request_body::RequestBody;
 use crate::listen::client::Client;
 use crate::listen::registry::Entry;
 use crate::listen::stillness::Stillness;
+use crate::listen::transport::poll_after;
 use crate::routing::cluster::TunnelSeat;
 
 /// Puts the request for another protocol, or the consent to it, back into a head without hop-by-hop headers.
@@ -29,17 +27,6 @@ pub(crate) fn ask(headers: &mut HeaderMap, protocol: Option<HeaderValue>) {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, protocol);
     }
-}
-
-/// An exchange over a connection of its own, which a task drives because a tunnel may come of it.
-pub(crate) async fn exchange(stream: TcpStream, request: Request<RequestBody>) -> Result<Response<Incoming>, hyper::Error> {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.with_upgrades().await {
-            tracing::debug!(%error, "a connection to an instance broke off");
-        }
-    });
-    sender.send_request(request).await
 }
 
 /// What stands to its end behind a connection that is no longer HTTP.
@@ -51,18 +38,18 @@ pub(crate) struct Tunnel {
     pub idle: Duration,
 }
 
-/// Passes bytes both ways until both sides have closed, one breaks off, or nothing has moved for too long.
-pub(crate) fn spawn(client_side: OnUpgrade, instance_side: OnUpgrade, tunnel: Tunnel) {
+/// Passes bytes both ways, what had come of the instance first, until both sides have closed, one breaks off, or nothing has moved for too long.
+pub(crate) fn spawn(client_side: OnUpgrade, (instance_side, first): (TcpStream, Bytes), tunnel: Tunnel) {
     let Tunnel { seat, client, entry, idle } = tunnel;
     client.enter_tunnel();
     tokio::spawn(async move {
-        let (from_client, from_instance) = match tokio::try_join!(client_side, instance_side) {
-            Ok(sides) => sides,
+        let client_side = match client_side.await {
+            Ok(client_side) => TokioIo::new(client_side),
             Err(error) => return tracing::debug!(%error, "a tunnel did not come about"),
         };
         let stillness = Stillness::new(client.clock());
-        let mut from_client = Watched { stream: TokioIo::new(from_client), stillness: &stillness };
-        let mut from_instance = Watched { stream: TokioIo::new(from_instance), stillness: &stillness };
+        let mut from_client = Watched { stream: client_side, first: Bytes::new(), stillness: &stillness };
+        let mut from_instance = Watched { stream: instance_side, first, stillness: &stillness };
         tokio::select! {
             ended = tokio::io::copy_bidirectional(&mut from_client, &mut from_instance) => if let Err(error) = ended {
                 tracing::debug!(%error, client = %client.peer, "a tunnel broke off");
@@ -76,13 +63,15 @@ pub(crate) fn spawn(client_side: OnUpgrade, instance_side: OnUpgrade, tunnel: Tu
 /// One side of a tunnel. What is read or written on it has moved.
 struct Watched<'a, T> {
     stream: T,
+    /// What was read of it before.
+    first: Bytes,
     stillness: &'a Stillness,
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Watched<'_, T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let polled = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        let polled = poll_after(&mut this.first, &mut this.stream, cx, buffer);
         if polled.is_ready() {
             this.stillness.note_move();
         }

@@ -18,6 +18,14 @@ pub(crate) fn normalize(path: &str) -> Cow<'_, str> {
     if is_normal { Cow::Borrowed(path) } else { Cow::Owned(without_dots(&decode(path))) }
 }
 
+/// The path without the parameters of its segments, where it has any: `/a;v=1/b` is `/a/b` (RFC 3986 section 3.3). Servlet containers cut them
+/// off before they look at the segments, so `/x/..;/admin` is `/admin` to them.
+pub(crate) fn without_parameters(path: &str) -> Option<String> {
+    memchr::memchr(b';', path.as_bytes())?;
+    let segments = path.split('/').map(|segment| segment.split(';').next().unwrap_or_default());
+    Some(segments.collect::<Vec<_>>().join("/"))
+}
+
 /// RFC 3986 sections 6.2.2.1 and 6.2.2.2.
 fn decode(path: &str) -> String {
     let mut decoded = String::with_capacity(path.len());

@@ -5,6 +5,7 @@
 //! a prefix, the longest first, then one with a header before one without, then the first in the config.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use http::HeaderMap;
@@ -12,7 +13,7 @@ use http::header::HeaderName;
 use weal_model::RouteSpec;
 use weal_model::host::read_host;
 
-use super::path::normalize;
+use super::path::{normalize, without_parameters};
 
 /// Compiled routes to targets of any kind.
 #[derive(Debug)]
@@ -28,14 +29,18 @@ struct Route<T> {
     path: PathMatch,
     /// True when it is compared with normalised paths.
     is_normalized: bool,
+    /// True when its own path has a parameter. Others are compared with paths from which parameters are cut off.
+    has_parameter: bool,
     header: Option<(HeaderName, Option<Box<str>>)>,
     target: T,
 }
 
-/// A request's path, as it came and in its normal form.
+/// A request's path, as it came and in its normal forms, once a route has asked for them.
 struct Paths<'a> {
     raw: &'a str,
-    normal: Cow<'a, str>,
+    normal: OnceCell<Cow<'a, str>>,
+    /// The normal form without parameters, where it has any.
+    plain: OnceCell<Option<String>>,
 }
 
 /// Ordered from the most to the least specific by [`PathMatch::rank`].
@@ -67,7 +72,8 @@ impl<T> Routes<T> {
                 },
             };
             let path = spec.path.as_deref().map(|path| if is_normalized { normalize(path) } else { path.into() });
-            let route = Route { path: PathMatch::compile(path.as_deref()), is_normalized, header, target };
+            let has_parameter = path.as_deref().is_some_and(|path| path.contains(';'));
+            let route = Route { path: PathMatch::compile(path.as_deref()), is_normalized, has_parameter, header, target };
             let list = match spec.host.as_deref() {
                 None | Some("*") => &mut compiled.any_host,
                 Some(host) => {
@@ -91,7 +97,7 @@ impl<T> Routes<T> {
 
     /// The target for a request. `host` is without port, as [`read_host`] spells it.
     pub fn find(&self, host: &str, path: &str, headers: &HeaderMap) -> Option<&T> {
-        let path = &Paths { raw: path, normal: normalize(path) };
+        let path = &Paths { raw: path, normal: OnceCell::new(), plain: OnceCell::new() };
         let among = |list: &'_ [Route<T>]| list.iter().position(|route| route.matches(path, headers));
         if let Some(list) = self.hosts.get(host)
             && let Some(index) = among(list)
@@ -115,13 +121,29 @@ impl<T> Routes<T> {
 
 impl<T> Route<T> {
     fn matches(&self, path: &Paths<'_>, headers: &HeaderMap) -> bool {
-        let path = if self.is_normalized { &path.normal } else { path.raw };
+        let path_matches = || match &self.path {
+            PathMatch::Any => true,
+            matched if !self.is_normalized => matched.matches(path.raw),
+            matched if self.has_parameter => matched.matches(path.normal()),
+            matched => matched.matches(path.plain()),
+        };
         let header_matches = || match &self.header {
             None => true,
             Some((name, None)) => headers.contains_key(name),
             Some((name, Some(value))) => headers.get_all(name).iter().any(|found| found.as_bytes() == value.as_bytes()),
         };
-        self.path.matches(path) && header_matches()
+        path_matches() && header_matches()
+    }
+}
+
+impl Paths<'_> {
+    fn normal(&self) -> &str {
+        self.normal.get_or_init(|| normalize(self.raw))
+    }
+
+    fn plain(&self) -> &str {
+        let plain = || without_parameters(self.raw).map(|plain| normalize(&plain).into_owned());
+        self.plain.get_or_init(plain).as_deref().unwrap_or_else(|| self.normal())
     }
 }
 

@@ -23,12 +23,17 @@ impl Outbound {
         self.request
     }
 
-    /// The same once more, if it may be sent twice: idempotent and without a body.
+    /// True when it may be sent twice: idempotent and without a body.
+    pub fn may_be_repeated(&self) -> bool {
+        matches!(self.request.body(), RequestBody::Empty) && is_idempotent(self.request.method())
+    }
+
+    /// The same once more, if it may be sent twice.
     pub fn replay(&self) -> Option<Self> {
-        let Self { request, remarks } = self;
-        if !matches!(request.body(), RequestBody::Empty) || !is_idempotent(request.method()) {
+        if !self.may_be_repeated() {
             return None;
         }
+        let Self { request, remarks } = self;
         let mut copy = Request::new(RequestBody::Empty);
         *copy.method_mut() = request.method().clone();
         *copy.uri_mut() = request.uri().clone();

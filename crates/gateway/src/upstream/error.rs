@@ -9,9 +9,6 @@ pub(crate) enum InstanceError {
     H1(#[from] LinkError),
     #[error(transparent)]
     H2(#[from] h2::Error),
-    /// On a connection that might have become a tunnel.
-    #[error(transparent)]
-    Driven(#[from] hyper::Error),
 }
 
 impl InstanceError {
@@ -20,7 +17,6 @@ impl InstanceError {
         match self {
             Self::H1(error) => matches!(error, LinkError::Head(_) | LinkError::Body(_)),
             Self::H2(_) => false,
-            Self::Driven(error) => error.is_parse(),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What a request uses of a connection to an instance, whichever version of HTTP it speaks.
 
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
+use tokio::net::TcpStream;
 
 use super::attempt::{Failed, Meanwhile, Sendable};
 use super::error::InstanceError;
@@ -20,8 +20,6 @@ pub(crate) enum Lease {
     H1(Link),
     /// One stream among others.
     H2(Box<Lane>),
-    /// A response over a connection that a task of its own drives, because it might have become a tunnel.
-    Driven(hyper::body::Incoming),
 }
 
 impl Lease {
@@ -31,7 +29,6 @@ impl Lease {
             Self::H1(link) => link.exchange(request, meanwhile).await,
             // Boxed, so that requests over HTTP/1 keep no room for it.
             Self::H2(lane) => Box::pin(lane.exchange(request, meanwhile)).await,
-            Self::Driven(_) => unreachable!("it carries one response, which has come"),
         }
     }
 
@@ -42,12 +39,20 @@ impl Lease {
         }
     }
 
+    /// What carries it, with what has come behind the response: the instance has switched to another protocol. `None` where it may not have done so,
+    /// because some of the request is still to be sent, or others share the connection.
+    pub fn into_stream(self) -> Option<(TcpStream, Bytes)> {
+        match self {
+            Self::H1(link) => link.into_stream(),
+            Self::H2(_) => None,
+        }
+    }
+
     /// What comes next of the response's body.
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, InstanceError>>> {
         match self {
             Self::H1(link) => link.poll_frame(cx).map_err(InstanceError::H1),
             Self::H2(lane) => lane.poll_frame(cx).map_err(InstanceError::H2),
-            Self::Driven(body) => Pin::new(body).poll_frame(cx).map_err(InstanceError::Driven),
         }
     }
 
@@ -55,7 +60,7 @@ impl Lease {
     pub fn take_whole(&mut self) -> Option<Bytes> {
         match self {
             Self::H1(link) => link.take_whole(),
-            Self::H2(_) | Self::Driven(_) => None,
+            Self::H2(_) => None,
         }
     }
 
@@ -64,7 +69,6 @@ impl Lease {
         match self {
             Self::H1(link) => link.is_end_stream(),
             Self::H2(lane) => lane.is_end_stream(),
-            Self::Driven(body) => body.is_end_stream(),
         }
     }
 
@@ -73,7 +77,6 @@ impl Lease {
         match self {
             Self::H1(link) => link.size_hint(),
             Self::H2(lane) => lane.size_hint(),
-            Self::Driven(body) => body.size_hint(),
         }
     }
 
@@ -82,7 +85,6 @@ impl Lease {
         match self {
             Self::H1(link) => link.poll_sent(cx),
             Self::H2(lane) => lane.poll_sent(cx),
-            Self::Driven(_) => Poll::Ready(()),
         }
     }
 
@@ -91,7 +93,6 @@ impl Lease {
         match self {
             Self::H1(link) => link.is_sent(),
             Self::H2(lane) => lane.is_sent(),
-            Self::Driven(_) => true,
         }
     }
 
@@ -105,7 +106,6 @@ impl Lease {
         match self {
             Self::H1(link) => link.was_used(),
             Self::H2(lane) => lane.was_used(),
-            Self::Driven(_) => false,
         }
     }
 

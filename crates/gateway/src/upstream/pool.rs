@@ -83,14 +83,15 @@ impl Upstream {
         self.listener.confirm_receiver(Instant::now(), self.address, receiving_user_at)
     }
 
-    /// An open connection that has room for a request; `None` when there is none.
-    pub fn take(&self, worker: usize, speech: Speech) -> Option<Lease> {
+    /// An open connection that has room for a request; `None` when there is none. Where the request may not be repeated, it is open for sure as far
+    /// as this machine knows.
+    pub fn take(&self, worker: usize, speech: Speech, may_be_repeated: bool) -> Option<Lease> {
         if speech.protocol == InstanceProtocol::H2c {
             return self.multiplexed(worker).take().map(|lane| Lease::H2(Box::new(lane)));
         }
         loop {
             let link = self.pop(worker, speech.announced)?;
-            if link.is_usable() {
+            if link.is_usable(may_be_repeated) {
                 return Some(Lease::H1(link));
             }
         }
@@ -203,5 +204,86 @@ impl Upstream {
 
     fn list(&self, worker: usize) -> std::sync::MutexGuard<'_, Vec<Idle>> {
         self.idle[worker % self.idle.len()].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::task::Context;
+
+    use http::{Method, Request};
+
+    use super::*;
+    use crate::http::interim::Interim;
+    use crate::http::request_body::RequestBody;
+    use crate::upstream::attempt::{Meanwhile, Outbound};
+
+    const SPEECH: Speech = Speech { protocol: InstanceProtocol::Http1, announced: None };
+
+    struct Nothing;
+
+    impl Meanwhile for Nothing {
+        fn handle_interim(&mut self, _: Interim) {}
+
+        fn poll_change(&mut self, _: &mut Context<'_>) -> bool {
+            false
+        }
+    }
+
+    /// An instance that has answered a request with `answer`, and its connection, which was put back. What the instance does afterwards reaches the
+    /// gateway's socket at once, and the runtime, which waits for nothing in between, does not learn of it.
+    async fn answered(method: Method, answer: &str) -> (Upstream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let upstream = Upstream::new("shop-0".into(), listener.local_addr().unwrap(), 1);
+        let limits = Limits::default();
+        let mut lease = upstream.connect(0, SPEECH, &limits).await.unwrap();
+        let mut instance = listener.accept().unwrap().0;
+        instance.write_all(answer.as_bytes()).unwrap();
+        let mut request = Request::new(RequestBody::Empty);
+        *request.method_mut() = method;
+        lease.exchange(&mut Some(Outbound::from(request)), &mut Nothing).await.unwrap();
+        assert!(lease.is_end_stream());
+        upstream.put_back(0, lease, &limits);
+        (upstream, instance)
+    }
+
+    fn is_taken(upstream: &Upstream, may_be_repeated: bool) -> bool {
+        upstream.take(0, SPEECH, may_be_repeated).is_some()
+    }
+
+    #[tokio::test]
+    async fn what_follows_an_answer_that_has_no_body_answers_nothing() {
+        for (method, head) in [
+            (Method::HEAD, "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"),
+            (Method::GET, "HTTP/1.1 204 No Content\r\n\r\n"),
+            (Method::GET, "HTTP/1.1 304 Not Modified\r\n\r\n"),
+        ] {
+            let (upstream, _instance) = answered(method.clone(), head).await;
+            assert!(is_taken(&upstream, true), "{head}");
+            let (upstream, mut instance) = answered(method, head).await;
+            instance.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+            assert!(!is_taken(&upstream, true), "{head}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_answer_said_a_length_that_it_may_not_have_is_not_used_again() {
+        for field in ["content-length: 5", "transfer-encoding: chunked"] {
+            let (upstream, _instance) = answered(Method::GET, &format!("HTTP/1.1 204 No Content\r\n{field}\r\n\r\n")).await;
+            assert!(!is_taken(&upstream, true), "{field}");
+        }
+        let (upstream, _instance) = answered(Method::GET, "HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n").await;
+        assert!(is_taken(&upstream, true));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_sent_again_takes_no_connection_that_its_instance_has_closed() {
+        let (upstream, instance) = answered(Method::GET, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        drop(instance);
+        assert!(!is_taken(&upstream, false));
+        let (upstream, _instance) = answered(Method::GET, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        assert!(is_taken(&upstream, false));
     }
 }

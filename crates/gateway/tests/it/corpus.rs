@@ -1,6 +1,9 @@
 //! Raw messages, each with the verdict that its RFC gives, in the positions where a reader may lose its way.
 
+use std::net::SocketAddr;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use weal_model::ClientPolicy;
 
 use crate::bed::*;
 use crate::raw::{Received, Recorder, Records, responses};
@@ -34,24 +37,29 @@ struct Position {
     /// Requests in `before`.
     requests: usize,
     is_bytewise: bool,
+    /// True: a request before came too early, and was refused without a look at it.
+    is_after_refusal: bool,
 }
 
-const POSITIONS: [Position; 5] = [
-    Position { name: "alone", before: b"", requests: 0, is_bytewise: false },
-    Position { name: "byte by byte", before: b"", requests: 0, is_bytewise: true },
-    Position { name: "after an empty line", before: b"\r\n", requests: 0, is_bytewise: false },
+const ALONE: Position = Position { name: "alone", before: b"", requests: 0, is_bytewise: false, is_after_refusal: false };
+
+const POSITIONS: [Position; 6] = [
+    ALONE,
+    Position { name: "byte by byte", is_bytewise: true, ..ALONE },
+    Position { name: "after an empty line", before: b"\r\n", ..ALONE },
     Position {
         name: "after a request with a length",
         before: b"POST /before HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
         requests: 1,
-        is_bytewise: false,
+        ..ALONE
     },
     Position {
         name: "after a request with chunks",
         before: b"POST /before HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         requests: 1,
-        is_bytewise: false,
+        ..ALONE
     },
+    Position { name: "after a request that came too early", is_after_refusal: true, ..ALONE },
 ];
 
 fn cases() -> Vec<Case> {
@@ -95,9 +103,12 @@ fn unescape(text: &str) -> Vec<u8> {
 }
 
 /// Sends a case and reads until the marker is answered or the gateway closes.
-async fn send(bed: &Bed, case: &Case, position: &Position) -> (Vec<u8>, bool) {
+async fn send(bed: &Bed, case: &Case, position: &Position, instance: SocketAddr) -> (Vec<u8>, bool) {
     let mut client = bed.connect().await;
     client.stream.set_nodelay(true).unwrap();
+    if position.is_after_refusal {
+        refuse_one(bed, &mut client, instance).await;
+    }
     let mut bytes = [position.before, &case.message].concat();
     if case.verdict != Verdict::Cut {
         bytes.extend_from_slice(MARKER);
@@ -123,6 +134,20 @@ async fn send(bed: &Bed, case: &Case, position: &Position) -> (Vec<u8>, bool) {
     }
 }
 
+/// Has a request of `client` refused because it comes too early. The next one may come at any time.
+async fn refuse_one(bed: &Bed, client: &mut Client, instance: SocketAddr) {
+    let counted = |client_rate| ClientPolicy { unlimited_clients: Vec::new(), client_rate, ..ClientPolicy::default() };
+    let clusters = || vec![cluster(&[instance])];
+    bed.configure_for(clusters(), counted(1)).await.unwrap();
+    loop {
+        client.send("GET /early HTTP/1.1\r\nHost: early\r\n\r\n").await;
+        if client.read_answer().await.status == 429 {
+            break;
+        }
+    }
+    bed.configure_for(clusters(), counted(0)).await.unwrap();
+}
+
 /// Compares what came of a case with its verdict.
 fn judge(case: &Case, position: &Position, received: &[Received], is_closed: bool, records: &Records) -> Result<(), String> {
     if let Some(violation) = records.violations.first() {
@@ -132,7 +157,8 @@ fn judge(case: &Case, position: &Position, received: &[Received], is_closed: boo
     if before.len() != position.requests || before.iter().any(|response| response.status != 200) {
         return Err("what stood before it was not answered".to_owned());
     }
-    let recorded = &records.requests[records.requests.len().min(position.requests)..];
+    let early = records.requests.iter().filter(|request| request.summary().starts_with("GET /early")).count();
+    let recorded = &records.requests[records.requests.len().min(position.requests + early)..];
     let whole = recorded.iter().filter(|request| request.is_complete).count();
     let is_refusal = match mine {
         [] => is_closed,
@@ -185,7 +211,7 @@ async fn judge_share(share: usize) -> Vec<String> {
     for case in cases().iter().skip(share).step_by(SHARES) {
         // A long message byte by byte is only long.
         for position in POSITIONS.iter().filter(|position| !position.is_bytewise || case.message.len() < 1000) {
-            let (bytes, is_closed) = send(&bed, case, position).await;
+            let (bytes, is_closed) = send(&bed, case, position, recorder.address).await;
             // The instance notes the end of a request that broke off when its connection ends.
             bed.until("all have ended", |counters| counters.flows[0].in_service == 0).await;
             let heads = if case.message.starts_with(b"HEAD ") { vec![position.requests] } else { Vec::new() };

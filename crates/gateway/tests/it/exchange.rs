@@ -96,29 +96,6 @@ async fn a_connection_whose_request_is_not_finished_carries_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_instance_that_reads_on_after_its_answer_gets_the_whole_request() {
-    let (done, mut whole) = tokio::sync::mpsc::channel(1);
-    let address = raw_instance(move |mut stream| {
-        let done = done.clone();
-        async move {
-            if read_head(&mut stream).await.is_some() {
-                stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await.unwrap();
-                let mut body = vec![0; 1000];
-                let read = stream.read_exact(&mut body).await;
-                done.send(read.is_ok()).await.unwrap();
-            }
-        }
-    })
-    .await;
-    let bed = Bed::start(vec![cluster(&[address])]).await;
-    let mut client = bed.connect().await;
-    client.send(&format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{}", "x".repeat(500))).await;
-    assert_eq!(client.read_answer().await.status, 202);
-    client.send(&"x".repeat(500)).await;
-    assert_eq!(tokio::time::timeout(PATIENCE, whole.recv()).await.unwrap(), Some(true));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn requests_that_are_refused_here_are_read_to_their_ends_or_the_connection_says_that_it_closes() {
     let mut elsewhere = cluster(&[named("reached").await]);
     elsewhere.routes = vec![route("gold", Some("other"), None)];
@@ -169,11 +146,19 @@ async fn what_clients_do_wrong_is_never_counted_against_an_instance() {
 
 /// Answers each request with `bytes`, in one piece, and closes.
 async fn once(bytes: Vec<u8>) -> SocketAddr {
+    ending_with(bytes, false).await
+}
+
+/// Answers each request with `bytes`, in one piece, and closes, or resets the connection.
+async fn ending_with(bytes: Vec<u8>, resets: bool) -> SocketAddr {
     raw_instance(move |mut stream| {
         let bytes = bytes.clone();
         async move {
             if read_head(&mut stream).await.is_some() {
                 let _ = stream.write_all(&bytes).await;
+                if resets {
+                    stream.set_zero_linger().unwrap();
+                }
             }
         }
     })
@@ -227,18 +212,52 @@ async fn a_length_is_passed_on_as_one_number_or_not_at_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_that_dies_with_its_last_bytes_leaves_the_head_and_what_came_of_the_body() {
-    for _ in 0..4 {
-        let bed = Bed::start(vec![cluster(&[once(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf".to_vec()).await])]).await;
+    for resets in [false, true, false, true] {
+        let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf".to_vec();
+        let bed = Bed::start(vec![cluster(&[ending_with(whole, resets).await])]).await;
         let answer = bed.get("x", "/").await;
-        assert_eq!((answer.status, answer.text().as_str()), (200, "half"));
+        assert_eq!((answer.status, answer.text().as_str()), (200, "half"), "resets {resets}");
         let chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n".to_vec();
-        let bed = Bed::start(vec![cluster(&[once(chunks).await])]).await;
+        let bed = Bed::start(vec![cluster(&[ending_with(chunks, resets).await])]).await;
         let answer = bed.get("x", "/").await;
-        assert_eq!((answer.status, answer.text().as_str()), (200, "4\r\nhalf\r\n"));
+        assert_eq!((answer.status, answer.text().as_str()), (200, "4\r\nhalf\r\n"), "resets {resets}");
         for head in ["HTTP/1.1 200 OK\r\ncontent-le", "HTTP/1.1 2", "H"] {
-            let bed = Bed::start(vec![cluster(&[once(head.as_bytes().to_vec()).await])]).await;
-            assert_eq!(bed.get("x", "/").await.status, 502, "{head}");
+            let bed = Bed::start(vec![cluster(&[ending_with(head.as_bytes().to_vec(), resets).await])]).await;
+            assert_eq!(bed.get("x", "/").await.status, 502, "{head}, resets {resets}");
         }
+    }
+}
+
+/// The end of the connection is the end of such an answer, but a reset is no end. The gateway meets it while it writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_ends_with_its_connection_is_not_whole_after_a_reset() {
+    let address = raw_instance(|mut stream| async move {
+        if read_head(&mut stream).await.is_some() {
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\npart").await.unwrap();
+            stream.set_zero_linger().unwrap();
+        }
+    })
+    .await;
+    for _ in 0..4 {
+        let bed = Bed::start(vec![cluster(&[address])]).await;
+        let mut client = bed.connect().await;
+        client.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 33554432\r\n\r\n").await;
+        let (mut reader, mut writer) = client.stream.split();
+        let mut all = Vec::new();
+        let sending = async {
+            let _ = writer.write_all(&vec![b'x'; 32 << 20]).await;
+            std::future::pending::<()>().await;
+        };
+        let reading = async { while matches!(reader.read_buf(&mut all).await, Ok(1..)) {} };
+        tokio::time::timeout(PATIENCE, async {
+            tokio::select! { () = sending => {}, () = reading => {} }
+        })
+        .await
+        .unwrap();
+        let text = String::from_utf8_lossy(&all);
+        assert!(!text.ends_with("0\r\n\r\n"), "it is passed on as a whole: {text}");
+        let counters = bed.until("it has ended", |counters| counters.flows[0].errors == 1).await;
+        assert_eq!(counters.flows[0].completions, 0);
     }
 }
 
@@ -408,6 +427,30 @@ async fn a_refused_method_names_those_that_there_are() {
     assert!(answer.header("allow").unwrap().contains("GET, HEAD, POST"));
 }
 
+/// RFC 9110 section 7.6.2: how far a client looks along the way of its requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_goes_on_as_far_as_it_says() {
+    let recorder = Recorder::start().await;
+    let bed = Bed::start(vec![cluster(&[recorder.address])]).await;
+    for (method, hops, status, passed) in [
+        ("OPTIONS", "0", 200, None),
+        ("TRACE", "0", 405, None),
+        ("OPTIONS", "1", 200, Some("0")),
+        ("TRACE", "12", 200, Some("11")),
+        ("OPTIONS", "many", 200, Some("many")),
+        ("GET", "0", 200, Some("0")),
+    ] {
+        let mut client = bed.connect().await;
+        client.send(&format!("{method} / HTTP/1.1\r\nhost: x\r\nmax-forwards: {hops}\r\n\r\n")).await;
+        let answer = client.read_answer().await;
+        assert_eq!(answer.status, status, "{method} {hops}");
+        let requests = recorder.take().await.requests;
+        let got: Vec<&str> = requests.iter().flat_map(|request| request.fields("max-forwards")).collect();
+        assert_eq!(got, Vec::from_iter(passed), "{method} {hops}");
+        assert_eq!(answer.header("allow").is_some(), passed.is_none(), "{method} {hops}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_may_take_longer_than_the_time_for_requests_as_long_as_bytes_flow() {
     let recorder = Recorder::start().await;
@@ -458,50 +501,6 @@ async fn a_route_may_have_times_of_its_own() {
     assert!(answer.status == 200 && answer.body.len() < 1000, "{}", answer.body.len());
     let counters = bed.until("it has ended", |counters| counters.flows[0].errors == 1).await;
     assert_eq!(counters.instances[0].failures, 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_handshake_that_reached_nobody_goes_to_another_instance() {
-    let bed = Bed::start(vec![cluster(&[nobody().await, switching("websocket").await])]).await;
-    for _ in 0..6 {
-        let mut client = bed.connect().await;
-        client.send("GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n").await;
-        assert!(client.read_until("hello;").await.starts_with("HTTP/1.1 101 "));
-    }
-}
-
-/// Switches to `protocol`, whatever was asked for, and says a word in it; without a request for another one it answers 426.
-async fn switching(protocol: &'static str) -> SocketAddr {
-    raw_instance(move |mut stream| async move {
-        while let Some(head) = read_head(&mut stream).await {
-            let answer = if head.contains("\r\nupgrade: ") {
-                format!("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: {protocol}\r\n\r\nhello;")
-            } else {
-                "HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n".to_owned()
-            };
-            if stream.write_all(answer.as_bytes()).await.is_err() {
-                return;
-            }
-        }
-    })
-    .await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn only_protocols_that_are_allowed_are_switched_to() {
-    let mut plain = cluster(&[switching("h2c").await]);
-    plain.http.upgrades = vec!["websocket".into()];
-    let bed = Bed::start(vec![plain.clone()]).await;
-    for (asked, status) in [("h2c", 426), ("foo/1, h2c", 426), ("websocket", 502), ("h2c, WebSocket", 502)] {
-        let mut client = bed.connect().await;
-        client.send(&format!("GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: {asked}\r\n\r\n")).await;
-        assert_eq!(client.read_answer().await.status, status, "{asked}");
-    }
-    plain.http.upgrades = vec!["*".into()];
-    bed.configure(vec![plain]).await.unwrap();
-    let mut client = bed.connect().await;
-    client.send("GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n").await;
-    assert!(client.read_until("hello;").await.starts_with("HTTP/1.1 101 "));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -146,3 +146,16 @@ async fn what_a_route_sets_or_removes_has_no_second_form() {
     assert_eq!(passed(&got, &["X_Env", "X-Env", "X_Auth_User", "X-Auth-User", "X-Auth_User", "X_Other"]), ["X_Other"]);
     assert_eq!((got.fields("x-env"), got.fields("x_old")), (vec!["live"], vec!["kept"]));
 }
+
+/// A byte that no token has makes one name of a list bad, and not the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_meant_for_one_connection_is_removed_whatever_else_its_list_names() {
+    let recorder = Recorder::start().await;
+    let bed = Bed::start(vec![cluster(&[recorder.address])]).await;
+    let mut client = bed.connect().await;
+    let head = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: X-Secret, \xff\r\nx-secret: 1\r\nte: trailers, \xff\r\n\r\n";
+    tokio::io::AsyncWriteExt::write_all(&mut client.stream, head).await.unwrap();
+    assert_eq!(client.read_answer().await.status, 200);
+    let request = &recorder.take().await.requests[0];
+    assert_eq!((request.fields("x-secret"), request.fields("te")), (Vec::new(), vec!["trailers"]));
+}

@@ -2,6 +2,7 @@
 
 use http::Response;
 use http_body_util::{BodyExt, Full};
+use weal_model::ClientPolicy;
 
 use crate::bed::*;
 
@@ -59,6 +60,24 @@ async fn ambiguous_and_malformed_requests_are_refused_and_the_connection_closed(
     }
     let counters = bed.observe().await;
     assert_eq!((counters.flows[0].arrivals, counters.malformed), (0, REFUSED.len() as u64));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_comes_too_early_is_no_less_malformed() {
+    let bed = Bed::start(vec![]).await;
+    let clients = ClientPolicy { unlimited_clients: Vec::new(), client_rate: 1, ..ClientPolicy::default() };
+    bed.configure_for(vec![cluster(&[named("reached").await])], clients).await.unwrap();
+    let mut client = bed.connect().await;
+    let mut statuses = Vec::new();
+    while statuses.last() != Some(&429) {
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        statuses.push(client.read_answer().await.status);
+    }
+    client.send(REFUSED[0].1).await;
+    client.send("GET /admin HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let everything = client.read_to_end().await;
+    assert_eq!(Answer::parse(&everything).status, 400, "{:?}", String::from_utf8_lossy(&everything));
+    assert_eq!(String::from_utf8_lossy(&everything).matches("HTTP/1.1 ").count(), 1, "nothing after it is answered");
 }
 
 #[tokio::test(flavor = "multi_thread")]

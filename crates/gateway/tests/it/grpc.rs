@@ -300,3 +300,25 @@ async fn interim_responses_and_trailers_pass_in_both_directions() {
         (&HeaderValue::from_static("7"), &HeaderValue::from_static("0"))
     );
 }
+
+/// h2 refuses to send such trailers, and without trailers the request would have no end.
+#[tokio::test]
+async fn trailers_that_speak_of_a_connection_do_not_keep_a_request_from_its_end() {
+    let address = instance(|_, request, mut respond| async move {
+        let (_, trailers) = read_all(request.into_body()).await.unwrap();
+        let names: Vec<String> = trailers.unwrap_or_default().keys().map(ToString::to_string).collect();
+        let text = names.join(" ");
+        let head = Response::builder().header("content-length", text.len()).body(()).unwrap();
+        respond.send_response(head, false).unwrap().send_data(text.into(), true).unwrap();
+    })
+    .await;
+    let bed = Bed::start(vec![calls(&[address])]).await;
+    let mut client = bed.connect().await;
+    let fields = "Connection: x\r\nTransfer-Encoding: chunked\r\nKeep-Alive: 1\r\nUpgrade: x\r\nTE: gzip\r\nCookie: a=b\r\nRange: bytes=0-1\r\n\
+        If-Match: x\r\nAuthorization: x\r\nX-Sum: 7\r\n";
+    client
+        .send(&format!("POST / HTTP/1.1\r\nhost: calls.test\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n{fields}\r\n"))
+        .await;
+    let answer = client.read_answer().await;
+    assert_eq!((answer.status, answer.text().as_str()), (200, "x-sum"));
+}

@@ -21,12 +21,14 @@ struct Serving {
     breaks_after: Option<usize>,
     /// It knows ranges.
     ranges: bool,
+    /// What a part says of its length, in place of that length.
+    length: Option<&'static str>,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Serving {
     fn new(etag: &'static str, breaks_after: Option<usize>) -> Self {
-        Self { etag, breaks_after, ranges: true, heads: Arc::default() }
+        Self { etag, breaks_after, ranges: true, length: None, heads: Arc::default() }
     }
 
     async fn start(&self) -> std::net::SocketAddr {
@@ -45,11 +47,16 @@ impl Serving {
         } else {
             ("200 OK", String::new())
         };
-        let head = format!("HTTP/1.1 {status}\r\netag: {}\r\ncontent-length: {}\r\n{range}\r\n", self.etag, body.len());
+        let own = format!("content-length: {}", body.len());
+        let length = self.length.filter(|_| !range.is_empty()).unwrap_or(&own);
+        let head = format!("HTTP/1.1 {status}\r\netag: {}\r\n{length}\r\n{range}\r\n", self.etag);
         stream.write_all(head.as_bytes()).await.unwrap();
         let sent = self.breaks_after.unwrap_or(body.len()).min(body.len());
         // The client may have gone.
         let _ = stream.write_all(&body[..sent]).await;
+        if self.length.is_some_and(|length| length.contains("x-more")) {
+            let _ = stream.write_all(b"more").await;
+        }
     }
 
     fn range(&self, head: &str) -> (usize, usize) {
@@ -114,21 +121,64 @@ async fn what_may_not_be_put_together_breaks_off() {
     }
 }
 
+/// The bytes of such a part would come into the middle of a file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_of_which_the_end_is_not_sure_is_no_rest() {
+    for length in
+        ["transfer-encoding: gzip, chunked", "content-length: 50", "content-length: 129999", "content-length: 130000, 129999"]
+    {
+        let first = Serving::new("\"v1\"", Some(70_000));
+        let second = Serving { length: Some(length), ..Serving::new("\"v1\"", None) };
+        let bed = Bed::start(vec![cluster(&[first.start().await, second.start().await])]).await;
+        let answer = get(&bed, "").await;
+        assert!(answer.body == file()[..70_000], "{length}: {} bytes", answer.body.len());
+        let counters = bed.until("it is counted", |counters| counters.flows[0].errors == 1).await;
+        assert_eq!((counters.flows[0].completions, counters.instances[1].failures), (0, 1), "{length}");
+    }
+}
+
+/// Without a length, only the range says how much has to come.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_ends_too_early_is_gone_on_with_from_a_third() {
+    let first = Serving::new("\"v1\"", Some(70_000));
+    let second = Serving { length: Some("connection: close"), ..Serving::new("\"v1\"", Some(30_000)) };
+    let third = Serving::new("\"v1\"", None);
+    let bed = Bed::start(vec![cluster(&[first.start().await, second.start().await, third.start().await])]).await;
+    let answer = get(&bed, "").await;
+    assert!(answer.body == file(), "{} bytes", answer.body.len());
+    let asked = third.heads.lock().unwrap()[0].clone();
+    assert!(asked.contains("range: bytes=100000-199999\r\n"), "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_is_too_long_does_not_pass_its_end() {
+    let first = Serving::new("\"v1\"", Some(70_000));
+    let second = Serving { length: Some("connection: close\r\nx-more: 1"), ..Serving::new("\"v1\"", None) };
+    let bed = Bed::start(vec![cluster(&[first.start().await, second.start().await])]).await;
+    let mut client = crate::h2::connect(&bed).await;
+    let response = crate::h2::send(&mut client, crate::h2::request("GET", "http://x/file"));
+    let answered = crate::h2::within("an answer", response).await.unwrap();
+    assert!(crate::h2::read_all(answered.into_body()).await.is_err(), "it is no whole answer");
+    bed.until("the second is to blame", |counters| counters.instances[1].failures == 1).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_get_goes_on() {
-    let posts = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&posts);
-    let address = raw_instance(move |mut stream| {
-        counted.fetch_add(1, Ordering::SeqCst);
-        async move {
-            read_head(&mut stream).await;
-            stream.write_all(b"HTTP/1.1 200 OK\r\netag: \"v1\"\r\ncontent-length: 9\r\n\r\nhalf").await.unwrap();
-        }
-    })
-    .await;
-    let bed = Bed::start(vec![cluster(&[address, address])]).await;
-    let mut client = bed.connect().await;
-    client.send("DELETE /file HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
-    assert_eq!(Answer::parse(&client.read_to_end().await).text(), "half");
-    assert_eq!(posts.load(Ordering::SeqCst), 1);
+    for (method, attempts) in [("GET", 2), ("DELETE", 1)] {
+        let asked = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&asked);
+        let address = raw_instance(move |mut stream| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                read_head(&mut stream).await;
+                stream.write_all(b"HTTP/1.1 200 OK\r\netag: \"v1\"\r\ncontent-length: 200000\r\n\r\nhalf").await.unwrap();
+            }
+        })
+        .await;
+        let bed = Bed::start(vec![cluster(&[address, address])]).await;
+        let mut client = bed.connect().await;
+        client.send(&format!("{method} /file HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await;
+        assert_eq!(Answer::parse(&client.read_to_end().await).text(), "half");
+        assert_eq!(asked.load(Ordering::SeqCst), attempts, "{method}");
+    }
 }

@@ -94,3 +94,34 @@ async fn a_refusal_quotes_no_more_of_a_request_than_a_line() {
         answer.text().len()
     );
 }
+
+/// Servlet containers cut parameters off before they look at the segments of a path.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_is_not_passed_by_with_parameters_in_a_path() {
+    let mut all = cluster(&[named("all").await]);
+    let mut admin = cluster(&[named("admin").await]);
+    admin.app = "admin".into();
+    admin.routes = vec![route("gold", None, Some("/admin/*")), route("gold", None, Some("/one;v=1"))];
+    all.routes = vec![route("gold", None, None)];
+    let bed = Bed::start(vec![all.clone(), admin.clone()]).await;
+    for (path, body) in [
+        ("/admin", "admin"),
+        ("/admin;x", "admin"),
+        ("/admin;x=y/z", "admin"),
+        ("/;a/admin/b", "admin"),
+        ("/x/..;/admin", "admin"),
+        ("/x/%2e%2e;a=b/%61dmin", "admin"),
+        ("/one;v=1", "admin"),
+        ("/one;v=2", "all"),
+        ("/one", "all"),
+        ("/admin%3Bx", "all"),
+        ("/a;/admin", "all"),
+    ] {
+        assert_eq!(bed.get("x", path).await.text(), body, "{path}");
+    }
+    admin.http.normalize_paths = false;
+    bed.configure(vec![all, admin]).await.unwrap();
+    for (path, body) in [("/admin;x", "all"), ("/x/..;/admin", "all"), ("/admin/b;x", "admin")] {
+        assert_eq!(bed.get("x", path).await.text(), body, "{path}: as it is written");
+    }
+}

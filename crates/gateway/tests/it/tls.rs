@@ -23,13 +23,13 @@ use weal_protocol::tls::{CERTIFY, Certificate, Challenges, TicketKey, TlsConfig}
 use crate::bed::{Answer, Bed, PATIENCE, behind_local_proxies, cluster, folder, instance, limits, named};
 
 /// An authority that clients of these tests trust.
-struct Authority {
+pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     roots: Arc<RootCertStore>,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -39,28 +39,28 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), roots: Arc::new(roots) }
     }
 
-    fn certify(&self, hosts: &[&str]) -> Certificate {
+    pub fn certify(&self, hosts: &[&str]) -> Certificate {
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(hosts.clone()).unwrap().signed_by(&key, &self.issuer).unwrap();
         Certificate { name: hosts[0].clone(), hosts, chain: certificate.pem(), key: key.serialize_pem() }
     }
 
-    fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> TlsConnector {
+    pub fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> TlsConnector {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
         TlsConnector::from(Arc::new(builder.with_root_certificates(Arc::clone(&self.roots)).with_no_client_auth()))
     }
 
     /// A client that offers `protocols`, best first.
-    fn offering(&self, protocols: &[&[u8]]) -> TlsConnector {
+    pub fn offering(&self, protocols: &[&[u8]]) -> TlsConnector {
         let mut config = ClientConfig::clone(self.client(&[&TLS13]).config());
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         TlsConnector::from(Arc::new(config))
     }
 }
 
-fn config(certificates: Vec<Certificate>) -> TlsConfig {
+pub fn config(certificates: Vec<Certificate>) -> TlsConfig {
     TlsConfig {
         certificates,
         ticket_keys: vec![TicketKey([7; 32])],
@@ -70,20 +70,20 @@ fn config(certificates: Vec<Certificate>) -> TlsConfig {
     }
 }
 
-async fn secure_bed(address: SocketAddr, limits: Limits, config: &TlsConfig) -> Bed {
+pub async fn secure_bed(address: SocketAddr, limits: Limits, config: &TlsConfig) -> Bed {
     let bed = Bed::start_for(folder(), limits, true).await;
     bed.rpc.call(CERTIFY, config).await.unwrap();
     bed.configure(vec![cluster(&[address])]).await.unwrap();
     bed
 }
 
-async fn connect(bed: &Bed, client: &TlsConnector, host: &str) -> std::io::Result<TlsStream<TcpStream>> {
+pub async fn connect(bed: &Bed, client: &TlsConnector, host: &str) -> std::io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(bed.tls_address).await?;
     let connecting = client.connect(ServerName::try_from(host.to_owned()).unwrap(), stream);
     tokio::time::timeout(PATIENCE, connecting).await.expect("the handshake ends")
 }
 
-async fn get(stream: &mut TlsStream<TcpStream>, host: &str, connection: &str) -> Answer {
+pub async fn get(stream: &mut TlsStream<TcpStream>, host: &str, connection: &str) -> Answer {
     let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: {connection}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut all = Vec::new();

@@ -94,7 +94,7 @@ fn weakened(tag: &HeaderValue) -> Option<HeaderValue> {
 }
 
 fn vary(headers: &mut HeaderMap) {
-    if !tokens(headers, &header::VARY).any(|name| name == "*" || name.eq_ignore_ascii_case("accept-encoding")) {
+    if !tokens(headers, &header::VARY).any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding")) {
         headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
 }
@@ -104,7 +104,7 @@ fn is_compressible(headers: &HeaderMap) -> bool {
     if has(&header::CONTENT_ENCODING) || has(&header::CONTENT_RANGE) || DIGESTS.iter().any(has) {
         return false;
     }
-    let may_change = !tokens(headers, &header::CACHE_CONTROL).any(|directive| directive.eq_ignore_ascii_case("no-transform"));
+    let may_change = !tokens(headers, &header::CACHE_CONTROL).any(|directive| directive.eq_ignore_ascii_case(b"no-transform"));
     may_change && headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).is_some_and(is_compressible_type)
 }
 

@@ -132,7 +132,8 @@ impl Body {
                 },
                 Self::Chunked(chunked @ Chunked::Size) => {
                     let Some(end) = memchr::memchr(b'\n', received) else {
-                        return if received.len() > MOST_LINE { Err(BadBody::Size) } else { Ok(None) };
+                        // The CR of its end may have come.
+                        return if received.len() > MOST_LINE + 1 { Err(BadBody::Size) } else { Ok(None) };
                     };
                     let size = size(&received[..end]).ok_or(BadBody::Size)?;
                     received.advance(end + 1);
@@ -168,7 +169,7 @@ fn size(line: &[u8]) -> Option<u64> {
 fn take_trailers(received: &mut BytesMut) -> Result<Option<HeaderMap>, BadBody> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_TRAILER_FIELDS];
     let (length, headers) = match httparse::parse_headers(received, &mut fields) {
-        Ok(httparse::Status::Complete((length, fields))) => (length, to_map(fields)?),
+        Ok(httparse::Status::Complete((length, fields))) if length <= MOST_TRAILERS => (length, to_map(fields)?),
         Ok(httparse::Status::Partial) if received.len() <= MOST_TRAILERS => return Ok(None),
         _ => return Err(BadBody::Trailers),
     };
@@ -254,6 +255,24 @@ mod tests {
         }
         assert!(read(Body::chunked(), &b"1;".repeat(MOST_LINE), 512).is_err());
         assert!(read(Body::chunked(), format!("0\r\nx: {}", "y".repeat(2 * MOST_TRAILERS)).as_bytes(), 512).is_err());
+    }
+
+    /// However much of it has come at once.
+    #[test]
+    fn a_section_has_one_greatest_length() {
+        let trailers = |length: usize| format!("0\r\nx: {}\r\n\r\n", "y".repeat(length - "x: \r\n\r\n".len()));
+        let line = |length: usize| format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(length - "1;".len()));
+        for (is_good, bytes) in [
+            (true, trailers(MOST_TRAILERS)),
+            (false, trailers(MOST_TRAILERS + 1)),
+            (true, line(MOST_LINE)),
+            (false, line(MOST_LINE + 1)),
+        ] {
+            for length in [1, 7, bytes.len()] {
+                let read = read(Body::chunked(), bytes.as_bytes(), length);
+                assert_eq!(read.is_ok_and(|(_, _, rest)| rest.is_empty()), is_good, "{} bytes in parts of {length}", bytes.len());
+            }
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Response};
 use http_body::{Frame, SizeHint};
+use rustix::net::RecvFlags;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
@@ -56,6 +57,8 @@ struct Connected {
     interims: (usize, usize),
     /// True while a response may follow the present one.
     keeps_alive: bool,
+    /// True when the last response had no body whatever its head said.
+    was_bodiless: bool,
     used: bool,
     /// Whose it is, where the instance was told.
     announced: Option<Announced>,
@@ -75,6 +78,7 @@ impl Link {
             method: Method::GET,
             interims: (0, 0),
             keeps_alive: true,
+            was_bodiless: false,
             used: false,
             announced,
         }))
@@ -173,6 +177,12 @@ impl Link {
         }
     }
 
+    /// The connection, with what has come behind the response. `None` while some of the request is still to be sent (RFC 9110 section 7.8).
+    pub fn into_stream(self) -> Option<(TcpStream, Bytes)> {
+        let Connected { stream, outgoing, received, .. } = *self.0;
+        outgoing.is_done().then(|| (stream, received.freeze()))
+    }
+
     /// It is not used again: where its last response ends is not sure.
     pub fn note_doubt(&mut self) {
         self.0.keeps_alive = false;
@@ -190,9 +200,20 @@ impl Link {
     }
 
     /// True when it can take another request: it is open, and nothing has come that nobody asked for.
-    pub fn is_usable(&self) -> bool {
-        let read = self.0.stream.try_read(&mut [0]);
-        self.is_reusable() && matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    ///
+    /// The runtime knows that for nothing, but as of the last time it waited. The kernel is asked where that may be too old: before a request that
+    /// may not be repeated, and after an answer that has no body whatever its head says. Some servers send one all the same, and the next client
+    /// would get it as its answer.
+    pub fn is_usable(&self, may_be_repeated: bool) -> bool {
+        let stream = &self.0.stream;
+        let is_silent = || {
+            if may_be_repeated && !self.0.was_bodiless {
+                return matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+            }
+            let looked = rustix::net::recv(stream, &mut [0_u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+            matches!(looked, Err(rustix::io::Errno::AGAIN))
+        };
+        self.is_reusable() && is_silent()
     }
 }
 
@@ -234,7 +255,7 @@ impl Connected {
 
     fn begin_body(&mut self, head: Head) -> Response<()> {
         self.body = head.body;
-        self.keeps_alive = head.keeps_alive;
+        (self.keeps_alive, self.was_bodiless) = (head.keeps_alive, head.is_bodiless);
         let mut response = Response::new(());
         *response.status_mut() = head.status;
         *response.headers_mut() = head.headers;
@@ -255,7 +276,8 @@ impl Connected {
                 return Poll::Ready(Ok(None));
             }
             if ready!(self.poll_read(cx))? == 0 {
-                if !self.body.ends_with_connection() {
+                // A reset is no end, though whoever was told of it by a write reads nothing more.
+                if !self.body.ends_with_connection() || self.outgoing.was_reset() {
                     return Poll::Ready(Err(LinkError::Closed));
                 }
                 (self.body, self.keeps_alive) = (Body::length(0), false);

@@ -1,5 +1,6 @@
 //! A request on its way to an instance: its head, then its body as its client sends it.
 
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -32,6 +33,8 @@ pub(super) struct Outgoing {
     is_begun: bool,
     /// True once the instance takes nothing more. It may have answered before it closed its side, so what is written is only dropped.
     is_deaf: bool,
+    /// True once a write was told that the instance has reset the connection. Nobody else is told.
+    was_reset: bool,
 }
 
 /// How the end of a body is told.
@@ -42,22 +45,6 @@ enum Framing {
     /// By its last chunk. These trailers were announced.
     Chunked(Vec<HeaderName>),
 }
-
-/// Fields that no trailer may be, because they decide how a message is read (RFC 9110 section 6.5.1).
-const NO_TRAILERS: [HeaderName; 12] = [
-    header::AUTHORIZATION,
-    header::CACHE_CONTROL,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LENGTH,
-    header::CONTENT_RANGE,
-    header::CONTENT_TYPE,
-    header::HOST,
-    header::MAX_FORWARDS,
-    header::SET_COOKIE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::TE,
-];
 
 impl Outgoing {
     /// Begins with a request without a body.
@@ -106,6 +93,10 @@ impl Outgoing {
 
     pub fn is_deaf(&self) -> bool {
         self.is_deaf
+    }
+
+    pub fn was_reset(&self) -> bool {
+        self.was_reset
     }
 
     /// Sends on, until nothing is left.
@@ -157,8 +148,9 @@ impl Outgoing {
                     self.written += count;
                     self.is_deaf = count == 0;
                 }
-                Err(error) if matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset) => {
+                Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                     self.is_deaf = true;
+                    self.was_reset |= error.kind() == ErrorKind::ConnectionReset;
                 }
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
@@ -176,8 +168,7 @@ fn length_is_told(framing: &Framing) -> bool {
 
 /// The trailers that a head announces. Others are not passed on: an instance may not expect any.
 fn announced(headers: &HeaderMap) -> Vec<HeaderName> {
-    let names = forward::tokens(headers, &header::TRAILER).filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok());
-    names.filter(|name| !NO_TRAILERS.contains(name)).collect()
+    forward::tokens(headers, &header::TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
 }
 
 impl Framing {
