@@ -95,6 +95,7 @@ fn spec(order: &JobOrder, job: &JobName, task: u32, nodes: &[NodeName]) -> Insta
         stop_timeout_s: STOP_TIMEOUT_S,
         on_resume: Vec::new(),
         pass_socket: false,
+        datagrams: false,
         needs: std::collections::BTreeMap::new(),
         revision: String::new(),
         job: Some(JobRun {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use weal_model::{AppKind, AppName, AppSpec, InstanceId, NodeName, ProcessSpec, naming};
 use weal_protocol::engine::Revision;
 use weal_protocol::node::InstanceSpec;
@@ -55,17 +55,20 @@ pub fn revision(app: &AppSpec) -> Revision {
     let start = digest(&json!(parts));
     // A task runs anew with each deploy.
     let start = if app.kind == AppKind::Task { format!("{start}-{}", app.deploy) } else { start };
-    Revision { start, settings: settings(&json!(app.health), &json!(app.restart), app.stop_timeout_s, &app.on_resume) }
+    let rest = (&json!(app.health), &json!(app.restart), app.stop_timeout_s, app.on_resume.as_slice());
+    Revision { start, settings: settings(rest, app.takes_datagrams()) }
 }
 
 /// The revision of an instance that runs, from what the agent says that it was started from.
 pub(super) fn revision_of(spec: &InstanceSpec) -> Revision {
-    let settings = settings(&json!(spec.health), &json!(spec.restart), spec.stop_timeout_s, &spec.on_resume);
-    Revision { start: spec.revision.clone(), settings }
+    let rest = (&json!(spec.health), &json!(spec.restart), spec.stop_timeout_s, spec.on_resume.as_slice());
+    Revision { start: spec.revision.clone(), settings: settings(rest, spec.datagrams) }
 }
 
-fn settings(health: &serde_json::Value, restart: &serde_json::Value, stop_timeout_s: f64, on_resume: &[String]) -> String {
-    digest(&json!((health, restart, stop_timeout_s, on_resume)))
+/// What an instance takes over as it runs: its health check, when it is started again, how long it may take to stop, its hook, and whether it
+/// takes datagrams. Versions before did not know the last.
+fn settings(rest: (&Value, &Value, f64, &[String]), datagrams: bool) -> String {
+    digest(&if datagrams { json!((rest, "datagrams")) } else { json!(rest) })
 }
 
 fn digest(value: &serde_json::Value) -> String {
@@ -79,6 +82,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use weal_model::{RouteSpec, Transport, TransportPort};
+
     use super::*;
 
     #[test]
@@ -91,6 +96,13 @@ mod tests {
         settings.stop_timeout_s += 1.0;
         assert_eq!(revision(&first).start, revision(&settings).start);
         assert_ne!(revision(&first).settings, revision(&settings).settings);
+        let mut datagrams = first.clone();
+        let port = TransportPort { transport: Transport::Udp, address: ([127, 0, 0, 1], 53).into() };
+        datagrams.routes.push(RouteSpec { port: Some(port), ..RouteSpec::any("default".into()) });
+        assert_eq!(revision(&first).start, revision(&datagrams).start);
+        assert_ne!(revision(&first).settings, revision(&datagrams).settings, "the node agent is told to look who takes them");
+        let spec = instance_spec(&datagrams, &"shop-1".into(), &"n1".into(), &BTreeMap::new());
+        assert_eq!(revision_of(&spec), revision(&datagrams));
         let mut other = first.clone();
         other.env.insert("MODE".into(), "slow".into());
         assert_ne!(revision(&first).start, revision(&other).start);

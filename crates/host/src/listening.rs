@@ -66,10 +66,19 @@ pub fn listener_at(address: SocketAddr) -> io::Result<Option<Listening>> {
 /// # Errors
 /// The kernel does not say.
 pub fn receiver_at(address: SocketAddr) -> io::Result<Option<Listening>> {
-    let mut found = receivers(address.port()).or_else(|_| Proc::system().receiving())?;
-    found.retain(|socket| socket.takes(address));
+    let found = receivers_at(address)?;
     // The one that is bound to this very address comes before one for all addresses.
     Ok(found.iter().find(|socket| socket.address == address).or(found.first()).copied())
+}
+
+/// All sockets that may take datagrams which are sent to `address` of this machine.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn receivers_at(address: SocketAddr) -> io::Result<Vec<Listening>> {
+    let mut found = receivers(address.port()).or_else(|_| Proc::system().receiving())?;
+    found.retain(|socket| socket.takes(address));
+    Ok(found)
 }
 
 fn receivers(port: u16) -> io::Result<Vec<Listening>> {
@@ -82,14 +91,36 @@ fn receivers(port: u16) -> io::Result<Vec<Listening>> {
     Ok(found)
 }
 
+/// The socket of this machine at `local` that is connected to `remote`. Its `inode` is 0 once its program has closed it. `None` when none is.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn connected_at(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Listening>> {
+    one_found(canonical(local), Some(canonical(remote)))
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 fn one_asked(address: SocketAddr) -> io::Result<Option<Listening>> {
-    let (family, ip) = match address.ip() {
-        IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
-        IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
+    one_found(address, None)
+}
+
+fn one_found(address: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Option<Listening>> {
+    let octets = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
     };
+    let (family, ip) = (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }, octets(address.ip()));
     let mut id = [0; ID];
     id[..2].copy_from_slice(&address.port().to_be_bytes());
     id[4..4 + ip.len()].copy_from_slice(&ip);
+    if let Some(remote) = remote {
+        let ip = octets(remote.ip());
+        id[2..4].copy_from_slice(&remote.port().to_be_bytes());
+        id[20..20 + ip.len()].copy_from_slice(&ip);
+    }
     // Whatever its cookie is.
     id[ID - 8..].fill(0xff);
     let socket = ask(&request(family, libc::IPPROTO_TCP, LISTEN, ONE, id))?;
@@ -231,6 +262,26 @@ mod tests {
             assert!(Proc::system().receiving().unwrap().contains(&expected), "by /proc/net");
             drop(socket);
             assert_eq!(receiver_at(reached).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_connection_is_found_by_its_ends_with_its_owner_until_it_is_closed() {
+        for address in ["127.0.0.1", "::1"] {
+            let Ok(listener) = TcpListener::bind((address, 0)) else {
+                eprintln!("skipped: {address} cannot be had here");
+                continue;
+            };
+            let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (server, from) = listener.accept().unwrap();
+            let inode = u32::try_from(rustix::fs::fstat(client.as_fd()).unwrap().st_ino).unwrap();
+            let expected = Listening { address: from, uid: rustix::process::geteuid().as_raw(), inode };
+            let ends = (from, server.local_addr().unwrap());
+            assert_eq!(connected_at(ends.0, ends.1).unwrap(), Some(expected), "{address}");
+            drop(client);
+            let left = connected_at(ends.0, ends.1).unwrap();
+            assert!(left.is_none_or(|socket| socket.inode == 0), "nobody has it any more: {left:?}");
+            assert_eq!(connected_at((from.ip(), 9).into(), ends.1).unwrap(), None);
         }
     }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ApiTls, AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, NotifySpec,
-    ProcessSpec, ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec,
+    ProcessSpec, ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec, Transport,
 };
 
 /// A whole pool.
@@ -323,6 +323,11 @@ impl AppSpec {
     pub fn speaks_http(&self) -> bool {
         let is_http = matches!(self.health.probe, HealthProbe::Http { .. }) || self.http.protocol == InstanceProtocol::H2c;
         is_http || self.routes.iter().any(|route| route.port.is_none())
+    }
+
+    /// Whether the gateway passes datagrams on to it.
+    pub fn takes_datagrams(&self) -> bool {
+        self.routes.iter().any(|route| route.port.is_some_and(|port| port.transport == Transport::Udp))
     }
 
     /// A small application for tests and examples: one instance, no routes, no constraints.

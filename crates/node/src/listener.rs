@@ -2,9 +2,11 @@
 //! with all that is in them.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
 
 use weal_host::Proc;
-use weal_host::listening::{Listening, listening};
+use weal_host::listening::{Listening, listening, receivers_at};
 
 use crate::ports::address;
 
@@ -31,19 +33,25 @@ impl Own {
         self.user
     }
 
-    /// Looks who listens at `port`, where `processes` are those of the instance. Sockets that were looked at before cost nothing again.
+    /// Looks who listens at `port`, and who takes `datagrams` there if any are sent, where `processes` are those of the instance. Sockets that were
+    /// looked at before cost nothing again.
     ///
     /// # Errors
     /// Another process does.
-    pub fn check(&mut self, proc: &Proc, port: u16, processes: impl FnOnce() -> Vec<u32>) -> Result<(), Stranger> {
-        let found = match listening() {
-            Ok(found) => found,
+    pub fn check(
+        &mut self,
+        proc: &Proc,
+        port: u16,
+        datagrams: bool,
+        processes: impl FnOnce() -> Vec<u32>,
+    ) -> Result<(), Stranger> {
+        let reached = match reached(address(port), datagrams) {
+            Ok(reached) => reached,
             Err(error) => {
                 tracing::warn!(%error, port, "the kernel does not say who listens");
                 return Ok(());
             }
         };
-        let reached: Vec<Listening> = found.into_iter().filter(|socket| socket.takes(address(port))).collect();
         if !reached.is_empty() && reached.iter().all(|socket| self.inodes.contains(&socket.inode)) {
             return Ok(());
         }
@@ -63,6 +71,15 @@ impl Own {
             Some(stranger) => Err(Stranger { port, holder: name_of(proc, port, *stranger, &processes) }),
         }
     }
+}
+
+/// The sockets that take what is sent to `address`.
+fn reached(address: SocketAddr, datagrams: bool) -> io::Result<Vec<Listening>> {
+    let mut reached: Vec<Listening> = listening()?.into_iter().filter(|socket| socket.takes(address)).collect();
+    if datagrams {
+        reached.extend(receivers_at(address)?);
+    }
+    Ok(reached)
 }
 
 /// The ports at which `processes` listen, where none of them listens at `port`: an application that does not look at `$PORT`.
@@ -96,15 +113,36 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let (proc, me) = (Proc::system(), std::process::id());
         let mut own = Own::default();
-        own.check(&proc, port, || vec![me]).unwrap();
-        own.check(&proc, port, || panic!("what was looked at is not looked at again")).unwrap();
+        own.check(&proc, port, false, || vec![me]).unwrap();
+        own.check(&proc, port, false, || panic!("what was looked at is not looked at again")).unwrap();
         assert_eq!(own.user(), Some(rustix::process::geteuid().as_raw()));
-        let error = Own::default().check(&proc, port, Vec::new).unwrap_err();
+        let error = Own::default().check(&proc, port, false, Vec::new).unwrap_err();
         assert_eq!(error.port, port);
         assert!(error.holder.contains(&format!("(pid {me})")), "{error}");
         drop(listener);
-        own.check(&proc, port, || panic!("there is nothing to look at")).unwrap();
+        own.check(&proc, port, false, || panic!("there is nothing to look at")).unwrap();
         assert_eq!(own.user(), None, "nobody listens any more");
+    }
+
+    #[test]
+    fn who_takes_datagrams_in_its_place_is_a_stranger_where_any_are_sent() {
+        let (listener, datagrams) = (0..100)
+            .find_map(|_| {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let datagrams = std::net::UdpSocket::bind(listener.local_addr().unwrap()).ok()?;
+                Some((listener, datagrams))
+            })
+            .unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (proc, me) = (Proc::system(), std::process::id());
+        let mut own = Own::default();
+        own.check(&proc, port, true, || vec![me]).unwrap();
+        assert_eq!(own.user(), Some(rustix::process::geteuid().as_raw()));
+        drop(listener);
+        assert_eq!(Own::default().check(&proc, port, true, Vec::new).unwrap_err().port, port);
+        Own::default().check(&proc, port, false, || panic!("it takes none, and whoever does is in nobody's way")).unwrap();
+        drop(datagrams);
+        own.check(&proc, port, true, || panic!("there is nothing to look at")).unwrap();
     }
 
     #[test]
@@ -123,9 +161,9 @@ mod tests {
         let first = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = first.local_addr().unwrap().port();
         let mut own = Own::default();
-        own.check(&Proc::system(), port, || vec![std::process::id()]).unwrap();
+        own.check(&Proc::system(), port, false, || vec![std::process::id()]).unwrap();
         let Ok(second) = TcpListener::bind(("::", port)) else { return eprintln!("skipped: there is no IPv6 here") };
-        assert!(own.check(&Proc::system(), port, Vec::new).is_err());
+        assert!(own.check(&Proc::system(), port, false, Vec::new).is_err());
         drop(second);
     }
 }

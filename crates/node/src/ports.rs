@@ -1,7 +1,7 @@
 //! Ports for instances: none twice, none that somebody else listens on.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
 
 /// Where an instance with this port listens.
@@ -50,9 +50,10 @@ impl Ports {
     }
 }
 
-/// True when nobody listens on it.
+/// True when nobody listens on it, nor takes datagrams there.
 pub fn is_free(port: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()
+    let anywhere = (Ipv4Addr::UNSPECIFIED, port);
+    TcpListener::bind(anywhere).is_ok() && UdpSocket::bind(anywhere).is_ok()
 }
 
 #[cfg(test)]
@@ -73,6 +74,9 @@ mod tests {
         assert_eq!(ports.take(), Some(low + 1));
         assert_eq!(ports.take(), None);
         drop(held);
+        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, low)).unwrap();
+        assert_eq!(ports.take(), None, "somebody takes datagrams there");
+        drop(datagrams);
         assert_eq!(ports.take(), Some(low));
         ports.give_back(low + 1);
         assert_eq!(ports.take(), Some(low + 1));

@@ -93,6 +93,9 @@ pub struct InstanceSpec {
     /// True: it is given its listening socket as descriptor 3.
     #[serde(default)]
     pub pass_socket: bool,
+    /// True: it takes datagrams at its port.
+    #[serde(default)]
+    pub datagrams: bool,
     /// Where it was told that the applications are which it needs. One whose address the config itself gives is not in it.
     #[serde(default)]
     pub needs: BTreeMap<AppName, SocketAddr>,
@@ -168,6 +171,7 @@ impl InstanceSpec {
             stop_timeout_s: app.stop_timeout_s,
             on_resume: app.on_resume.clone(),
             pass_socket: app.pass_socket,
+            datagrams: app.takes_datagrams(),
             needs: BTreeMap::new(),
             revision: String::new(),
             job: None,

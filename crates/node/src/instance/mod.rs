@@ -423,6 +423,7 @@ impl Task {
         record.spec.restart = spec.restart;
         record.spec.stop_timeout_s = spec.stop_timeout_s;
         record.spec.on_resume.clone_from(&spec.on_resume);
+        record.spec.datagrams = spec.datagrams;
         self.site.accounts.check(&record.spec)?;
         write_json(&self.dir.join(crate::shim::SPEC_FILE), &record)?;
         self.view.lock().expect("nothing panics while it is held").record = record;

@@ -235,7 +235,8 @@ impl Task {
             return Ok(());
         }
         let processes = || self.isolated(|isolation, member| isolation.processes(member));
-        running.listening.check(&self.site.proc, self.record().port, processes)?;
+        let Record { port, spec, .. } = self.record();
+        running.listening.check(&self.site.proc, port, spec.datagrams, processes)?;
         let user = running.listening.user();
         if self.memory().listener != user {
             self.remember(|memory| memory.listener = user);

@@ -250,6 +250,7 @@ impl Bench {
             stop_timeout_s: 10.0,
             on_resume: Vec::new(),
             pass_socket: false,
+            datagrams: false,
             needs: BTreeMap::new(),
             revision: "f".into(),
             job: None,

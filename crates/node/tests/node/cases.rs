@@ -138,7 +138,7 @@ pub fn a_flooded_log_stays_bounded_and_readable(bench: &Bench) {
     let mut spec = bench.spec("web-1", &["flood", "64"]);
     spec.health.probe = HealthProbe::Command { argv: vec!["true".into()] };
     let begun = Instant::now();
-    bench.start_ready(&spec);
+    let writer = bench.start_ready(&spec).pid.unwrap();
     let tail = |lines| LogsRequest {
         instance: InstanceId::from("web-1"),
         cursor: None,
@@ -151,6 +151,10 @@ pub fn a_flooded_log_stays_bounded_and_readable(bench: &Bench) {
         wait_for("the end of the flood", || Some(bench.call(node::LOGS, &tail(1))).filter(|chunk| chunk.text == "flood over\n"));
     // 64 MiB are a burst of 32 MiB and four seconds at 8 MiB.
     assert!(begun.elapsed() >= Duration::from_millis(3900), "its log is read no faster than it may write: {:?}", begun.elapsed());
+    let stat = |pid: u32| weal_host::Proc::system().stat(pid).unwrap();
+    let (writes, reads) = (stat(writer).own_seconds(), stat(stat(writer).parent).own_seconds());
+    println!("64 MiB: the instance took {writes:.2} s of CPU to write them, its shim {reads:.2} s to keep them");
+    assert!(reads < 20.0 * writes.max(0.05), "nobody is charged for it, so it has to be little: {reads} s, {writes} s");
     let is_log = |file: &fs::DirEntry| file.path().extension().is_some_and(|end| end == "log");
     let files = fs::read_dir(bench.dir("web-1").join("logs")).unwrap().flatten();
     let bytes: u64 = files.filter(is_log).map(|file| file.metadata().unwrap().len()).sum();

@@ -1,7 +1,7 @@
 //! Who listens in the place of an instance, and what becomes of one that does not listen any more.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 
 use weal_host::Proc;
@@ -41,6 +41,21 @@ pub fn a_stranger_in_the_place_of_one_that_serves_is_noticed_at_the_next_health_
     });
     assert!(!is_alive(first.pid.unwrap()), "{second:?}");
     assert_ne!(second.address, first.address, "it has another port, which is its own");
+}
+
+pub fn a_stranger_that_takes_datagrams_in_the_place_of_one_is_noticed_where_some_are_sent(bench: &Bench) {
+    let mut spec = bench.spec("web-1", &["serve", "$PORT"]);
+    let unasked = bench.start_ready(&bench.spec("other-1", &["serve", "$PORT"]));
+    spec.datagrams = true;
+    let first = bench.start_ready(&spec);
+    let _unnoticed = UdpSocket::bind(unasked.address).unwrap();
+    let _stranger = UdpSocket::bind(first.address).unwrap();
+    bench.said(0, &format!("port {} is held by ", first.address.port()));
+    let second = wait_for("another process", || {
+        bench.instance("web-1").filter(|one| one.state == InstanceState::Ready && one.pid != first.pid)
+    });
+    assert_ne!(second.address, first.address, "it has another port, at which nobody takes datagrams");
+    assert_eq!(bench.instance("other-1").unwrap().pid, unasked.pid, "nobody sends datagrams there");
 }
 
 pub fn one_that_closes_its_listener_is_replaced_and_each_time_later(bench: &Bench) {

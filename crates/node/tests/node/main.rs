@@ -50,6 +50,7 @@ under_every_isolation!(
     cases::an_instance_is_confined_and_so_is_its_health_command,
     cases::a_stranger_at_its_port_gets_no_requests,
     listening::a_stranger_in_the_place_of_one_that_serves_is_noticed_at_the_next_health_check,
+    listening::a_stranger_that_takes_datagrams_in_the_place_of_one_is_noticed_where_some_are_sent,
     listening::one_that_closes_its_listener_is_replaced_and_each_time_later,
     listening::an_instance_has_256_processes_at_most_and_its_user_is_told,
     cases::one_that_stops_answering_is_replaced_after_a_while,

@@ -135,6 +135,7 @@ pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
         stop_timeout_s: 10.0,
         on_resume: Vec::new(),
         pass_socket: false,
+        datagrams: false,
         needs: BTreeMap::new(),
         revision: "bench".into(),
         job: None,
