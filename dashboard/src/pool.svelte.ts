@@ -2,7 +2,7 @@
 
 import { get, lines, send, stream, Unauthorized } from "./api";
 import type { AppOrder, ConfigTaken, ConfigVersion, ConfigView, HistorySample, LogLine, PoolEvent, Status, Why } from "./api";
-import { Past, WINDOW_S } from "./series";
+import { Past } from "./series";
 
 const MOST_EVENTS = 200;
 const FIRST_RETRY_MS = 500;
@@ -23,6 +23,8 @@ export class Pool {
   /** Grows with every change of `past`, which itself is too big to be watched. */
   tick = $state(0);
   past = new Past();
+  /** How far back the charts reach, in seconds. */
+  rangeS = $state(this.past.windowS);
   /** Why a token is asked for; empty while none is. */
   refusal = $state("");
   /** The first host of each application's routes. Only who may read the config knows them. */
@@ -143,9 +145,24 @@ export class Pool {
     }
   }
 
+  /** Shows the last `seconds`. Until the controller has answered, the charts stay as they are. */
+  async show(seconds: number): Promise<void> {
+    this.rangeS = seconds;
+    const history = await this.history(seconds, AbortSignal.timeout(PATIENCE_MS)).catch(() => []);
+    // Another one may have been asked for meanwhile.
+    if (this.rangeS !== seconds) return;
+    this.past.windowS = seconds;
+    if (history.length > 0) this.past.load(history);
+    this.tick += 1;
+  }
+
+  private history(seconds: number, signal: AbortSignal): Promise<HistorySample[]> {
+    return get<HistorySample[]>(`/v1/history?since_s=${seconds}`, this.token, signal);
+  }
+
   private async catchUp(signal: AbortSignal): Promise<void> {
     const [history, events] = await Promise.all([
-      get<HistorySample[]>(`/v1/history?since_s=${WINDOW_S}`, this.token, signal),
+      this.history(this.past.windowS, signal),
       get<PoolEvent[]>(`/v1/events?limit=${MOST_EVENTS}`, this.token, signal),
     ]);
     if (history.length > 0) this.past.load(history);

@@ -3,10 +3,17 @@
 
 import type { HistorySample, Status } from "./api";
 
-/** What the charts show, in seconds. */
-export const WINDOW_S = 15 * 60;
-/** More points than pixels show nothing: at a cycle of one second or less, some of the window is cut. */
-export const MOST_POINTS = 900;
+/** How far back the charts may reach, in seconds, with the words for it. The controller keeps 36 hours. */
+export const RANGES: [number, string][] = [
+  [15 * 60, "15 min"],
+  [3600, "1 h"],
+  [6 * 3600, "6 h"],
+  [24 * 3600, "24 h"],
+];
+/** More points than pixels show nothing: moments that are closer together become one. */
+const MOST_POINTS = 900;
+/** From this age on, in seconds, the controller keeps one sample a minute. */
+const MINUTES_FROM_S = 3600;
 /** A gap this many times longer than the usual distance is drawn as one. */
 const GAP = 4;
 
@@ -19,6 +26,8 @@ export const flowKey = (app: string, className: string) => `${app}/${className}`
 
 export class Past {
   times: number[] = [];
+  /** How far back it reaches, in seconds. What is there already stays until `load`. */
+  windowS = RANGES[0]![0];
   private columns = new Map<string, Column>();
   /** The nodes that jobs were on; a column has the place in this list. */
   readonly jobNodes: string[] = [];
@@ -50,11 +59,20 @@ export class Past {
   private append(time: number, values: Map<string, number | null>, jobs: JobValues[]): void {
     const last = this.times.at(-1);
     if (last !== undefined && time <= last) return;
+    this.dropClose(time);
     this.addJobsCpu(values, jobs, last === undefined ? 0 : time - last);
     for (const job of jobs) values.set(`job ${job.id} node`, job.node == null ? null : this.placeOf(job.node));
     if (last !== undefined && time - last > GAP * this.usualStep()) this.push(last + (time - last) / 2, new Map());
     this.push(time, values);
     this.cut(time);
+  }
+
+  /** The newest moment is always shown, so the one before it gives way where it is too close to its own neighbour. */
+  private dropClose(time: number): void {
+    const before = this.times.at(-2);
+    if (before === undefined || time - before > this.windowS / MOST_POINTS) return;
+    this.times.pop();
+    for (const column of this.columns.values()) column.pop();
   }
 
   /** CPU that jobs used since the last moment, in cores: their totals tell it only together with those before. */
@@ -81,13 +99,12 @@ export class Past {
   private usualStep(): number {
     const recent = this.times.slice(-12);
     const steps = recent.slice(1).map((time, index) => time - recent[index]!).sort((a, b) => a - b);
-    return Math.max(1, steps[Math.floor(steps.length / 2)] ?? 5);
+    return Math.max(1, steps[Math.floor(steps.length / 2)] ?? (this.windowS > MINUTES_FROM_S ? 60 : 5));
   }
 
   /** Cuts now and then rather than each time: moving all columns costs more than a few points too many. */
   private cut(now: number): void {
-    const old = this.times.findIndex((time) => time >= now - WINDOW_S);
-    const surplus = Math.max(old, this.times.length - MOST_POINTS);
+    const surplus = this.times.findIndex((time) => time >= now - this.windowS);
     if (surplus < 30) return;
     this.times.splice(0, surplus);
     for (const [key, column] of this.columns) {

@@ -17,7 +17,7 @@ const POLICY =
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 export class Mock {
-  constructor({ apps = ["shop", "search", "feed"], nodes = 4, token = "", jobs = 0, orderToken = "" } = {}) {
+  constructor({ apps = ["shop", "search", "feed"], nodes = 4, token = "", jobs = 0, orderToken = "", hours = 0 } = {}) {
     this.orderToken = orderToken;
     this.ordered = [];
     this.apps = apps;
@@ -32,6 +32,10 @@ export class Mock {
     this.unready = false;
     this.history = Array.from({ length: 60 }, () => this.sample(this.tick()));
     this.status = this.tick();
+    // Older ones stand a minute apart, as the controller keeps them.
+    const begin = this.history[0].time;
+    const older = Array.from({ length: hours * 60 }, (_, index) => ({ ...this.history[0], time: begin - (index + 1) * 60e9 }));
+    this.history.unshift(...older.reverse());
   }
 
   async start(port = 0) {
@@ -83,7 +87,10 @@ export class Mock {
     if (this.unready) return json(503, { error: "starting" });
     if (this.token !== "" && request.headers.authorization !== `Bearer ${this.token}`) return json(401, { error: "needs a token" });
     if (this.orders(request, url, json, response)) return;
-    if (url.pathname === "/v1/history") return json(200, this.history);
+    if (url.pathname === "/v1/history") {
+      this.since_s = Number(url.searchParams.get("since_s"));
+      return json(200, this.history.filter((sample) => sample.time / 1e9 >= this.now - this.since_s));
+    }
     if (url.pathname === "/v1/events") return json(200, this.events);
     const why = /^\/v1\/apps\/([^/]+)\/why$/.exec(url.pathname);
     if (why) return json(200, { app: decodeURIComponent(why[1]), sentences: [`Because of ${decodeURIComponent(why[1])}.`] });

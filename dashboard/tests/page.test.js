@@ -76,6 +76,30 @@ check("nodes, flows, seats and queues are there, with charts that say their valu
   assert.ok(drawn);
 });
 
+check("the charts reach back as far as is asked for", { mock: { hours: 8 } }, async (page, mock) => {
+  await live(page);
+  assert.equal(mock.since_s, 15 * 60);
+  const begin = (seconds) => {
+    const times = mock.history.map((sample) => sample.time / 1e9).filter((time) => time >= mock.now - seconds);
+    return `from ${new Date(times[0] * 1000).toTimeString().slice(0, 5)}`;
+  };
+  const range = page.getByLabel("The last");
+  for (const [words, seconds] of [["6 h", 6 * 3600], ["24 h", 24 * 3600], ["15 min", 15 * 60]]) {
+    await range.selectOption({ label: words });
+    await page.getByText(begin(seconds), { exact: true }).waitFor();
+    assert.equal(mock.since_s, seconds);
+  }
+  assert.deepEqual(await violations(page), []);
+  // After a lost connection as well.
+  await range.selectOption({ label: "6 h" });
+  await page.getByText(begin(6 * 3600), { exact: true }).waitFor();
+  await mock.stop();
+  await page.getByText("connection lost").waitFor();
+  await mock.start(mock.port);
+  await live(page);
+  assert.equal(mock.since_s, 6 * 3600);
+});
+
 check("an application is seen to fall asleep, sink and wake on the ladder", {}, async (page, mock) => {
   await live(page);
   assert.equal(await page.locator("#ladder").count(), 0, "nothing sleeps: nothing is said");
